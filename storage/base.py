@@ -1,0 +1,423 @@
+"""What the crawl asks of its durable state: the records, the `Store` protocol, the errors.
+
+The docstrings here are the contract. Every backend passes `tests/storage/contract.py`.
+
+Two habits run through it. Times that belong to a host's clock cross this seam as *durations*
+(`..._in_s`, from now): the crawl counts on its own monotonic clock, the store on one wall clock
+that all its workers share, and neither has to believe the other's. Times that are history
+(`fetched_at`, `blocked_at`) are Unix seconds.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from policies.access import Access
+
+
+class StoreError(Exception):
+    """The store cannot go on (disk full, file damaged, a foreign lock). Nothing committed is lost.
+
+    The message is one whole sentence for the person who runs the crawl.
+    """
+
+
+class StoreRefused(StoreError):
+    """The store was refused before anything was touched: not ours, newer than us, or in use."""
+
+
+class State(enum.IntEnum):
+    """The one state of a URL."""
+
+    QUEUED = 0
+    VISITED = 1
+    BLOCKED = 2
+    FAILED = 3
+
+
+class BlockReason(enum.StrEnum):
+    ROBOTS = "robots"
+    REDIRECT = "redirect"
+    NOINDEX_LINE = "noindex-line"
+
+
+# ---------------------------------------------------------------- what goes in
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """A URL to insert if it is new. `url` is canonical; scope has already passed it."""
+
+    url: str
+    slot: str  # the politeness slot: a host, or a registrable domain
+    host: str
+    depth: int
+    priority: float = 0.0  # larger goes first
+    seed: bool = False  # given by the user, or what a seed redirects to: scope is relative to it
+    anchor: str | None = None  # text of the first link, white space collapsed, at most 200 characters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visited:
+    """A complete answer of any status but 429 and 5xx."""
+
+    id: int
+    slot: str
+    status: int
+    fetched_at: float  # Unix seconds
+    content_type: str | None
+    body_bytes: int
+    elapsed_s: float
+    redirect_url: str | None = None  # canonical target of a redirect; its Link is among `links` if in scope
+    title: str | None = None
+    indexable: bool = True
+    followable: bool = True
+    archivable: bool = True
+    ungoverned: bool = False  # fetched while the origin counted as open for lack of an answer (law 4)
+    links: Sequence[Link] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blocked:
+    id: int
+    slot: str
+    reason: BlockReason
+    dialect: str
+    rule: str | None  # the deciding line without its comment
+    line: int | None  # counted from 1
+    robots_url: str
+    blocked_at: float  # Unix seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    id: int
+    slot: str
+    error: str  # "CODE: sentence"
+    attempts: int
+    last_at: float  # Unix seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """Stays queued, behind its host's other URLs of the same priority, not due before `due_in_s`."""
+
+    id: int
+    slot: str
+    due_in_s: float
+    attempts: int  # spent so far
+    refusals: int  # 429 and 503 met so far
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dropped:
+    """Leaves the frontier: scope, judged again at the turn, no longer wants it. Counted in `skipped`."""
+
+    id: int
+    slot: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """Stays queued but belongs to another slot now (`politeness.per` was changed)."""
+
+    id: int
+    slot: str
+    to_slot: str
+
+
+Outcome = Visited | Blocked | Failed | Retry | Dropped | Moved
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostClock:
+    """A host's clock and counters as the worker that holds it knows them; durations from now.
+
+    Written whole with every commit that touches the host, so that a crash loses none of it.
+    """
+
+    next_in_s: float = 0.0  # until the host may be contacted again
+    delay_s: float = 0.0  # the rest that now applies
+    delay_source: str = ""  # where it comes from, in words
+    latency_s: float | None = None  # smoothed response time
+    backoff_level: int = 0  # refusals not yet forgiven
+    backoff_in_s: float = 0.0  # until the Retry-After or back-off ends; 0: none
+    denials: int = 0  # 401 and 403 in a row
+    connect_failures: int = 0  # connections in a row that could not be made
+    contacts: int = 0
+    smallest_rest_s: float | None = None  # the least rest ever taken between two contacts
+    peak_concurrency: int = 0
+    breaches: int = 0  # contacts that began before their time (law 1 says: none, ever)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contact:
+    """One contact for the host's ring of recent contacts."""
+
+    start_at: float  # Unix seconds
+    end_at: float
+    kind: str  # "page" | "robots" | "sitemap"
+    status: int | None  # None: no answer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostUpdate:
+    """What a commit says of one held host. `release` gives the lease back in the same transaction."""
+
+    slot: str
+    epoch: int
+    clock: HostClock
+    contacts: Sequence[Contact] = ()  # new ones, oldest first
+    release: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Want:
+    """Asks for up to `count` more due URLs of a held host, best first, in the commit's transaction."""
+
+    slot: str
+    count: int
+    held: Sequence[int] = ()  # ids the worker already holds: not to be given again
+    closed: Sequence[str] = ()  # origins whose URLs cannot move now: not to be given
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """One commit: all of it or nothing."""
+
+    outcomes: Sequence[Outcome] = ()
+    hosts: Sequence[HostUpdate] = ()
+    skipped: Mapping[str, int] = field(default_factory=dict)  # reason -> how many more were left out
+    wants: Sequence[Want] = ()
+
+
+# ---------------------------------------------------------------- what comes out
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queued:
+    """A URL to visit."""
+
+    id: int
+    url: str
+    depth: int
+    priority: float
+    attempts: int
+    refusals: int
+    seed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hand:
+    """What a `Want` got. `next_due_in_s`: when the host's next URL (not given, not held, not of a
+    closed origin) falls due, 0.0 if one is due already, None if there is no such URL.
+    """
+
+    urls: Sequence[Queued]
+    next_due_in_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """The right to one host. `clean` is False when its last holder did not release it (law 6)."""
+
+    slot: str
+    epoch: int
+    clean: bool
+    clock: HostClock
+    paused: bool
+    slow_s: float | None  # a delay set by hand
+    visited: int  # for max_pages_per_host
+    robots: Mapping[str, Access]  # by origin: every copy the store has for this slot
+    hand: Hand
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completed:
+    stale: frozenset[str]  # slots whose lease was lost: their outcomes and clocks were not stored
+    added: Mapping[str, int]  # slot -> URLs newly queued there (links, and URLs that came back)
+    hands: Mapping[str, Hand]  # slot -> what its Want got
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stats:
+    """Row counts of the views, and the sum of body bytes."""
+
+    visited: int
+    blocked: int
+    failed: int
+    queued: int
+    hosts: int
+    body_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """When work not held by this session falls due (durations from now; None: there is none)."""
+
+    claimable_in_s: float | None  # the next host with queued URLs that is free
+    robots_in_s: float | None  # the next origin whose robots.txt is due and governs something
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """A stored page or blocked URL to be judged again by a newer robots copy."""
+
+    id: int
+    url: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RobotsDue:
+    slot: str
+    origin: str
+
+
+Row = Mapping[str, object]  # one row of a view, by column name
+
+
+class Reader(Protocol):
+    """Looks without touching; works beside a crawl that holds the store. Columns: design section 6."""
+
+    async def close(self) -> None: ...
+
+    async def stats(self) -> Stats: ...
+
+    def iterate(
+        self, view: str, *, host: str | None = None, limit: int | None = None
+    ) -> AsyncIterator[Row]:
+        """Rows of a view (`visited blocked failed queued hosts robots skipped`), in a stable order.
+
+        `host` keeps the rows of one host (ValueError for `skipped`, which has none).
+        """
+        ...
+
+    async def url(self, url: str) -> Row | None:
+        """Everything known of one canonical URL: `state` (the view's name), that view's columns,
+        `host`, `origin`, `referrer`, `anchor`; for a queued one the last `error`, if any."""
+        ...
+
+    async def host(self, host: str) -> Row | None:
+        """The row of `hosts`, with `contacts` (the ring, oldest first) and `robots` (rows of that view)."""
+        ...
+
+    async def robots_copy(self, origin: str) -> Access | None:
+        """The robots copy now kept for an origin, body included."""
+        ...
+
+
+class Store(Protocol):
+    """Durable state of one crawl. One session writes; all its calls may be made concurrently.
+
+    Every method is one transaction. A cancelled call either happened whole or not at all, and never
+    leaves a transaction open. Any failure of the medium is raised as StoreError, after which every
+    call raises StoreError: the caller stops.
+    """
+
+    async def open_session(self, name: str) -> int:
+        """Begin to write; give the number of this session.
+
+        Leases of sessions before it are void (this session holds the only lock): their hosts become
+        claimable at once, as not clean. Does not read the frontier: opening takes well under a
+        second whatever its size. Raises StoreRefused if another process holds the store.
+        """
+        ...
+
+    async def close(self, session: int | None = None) -> None:
+        """End the session and let go of the file. Hosts not released stay not clean."""
+        ...
+
+    async def add(self, links: Sequence[Link], *, revive: bool = False) -> Completed:
+        """Insert what is new (seeds). `added` counts what was inserted. `revive`: failed ones return
+        to the queue. A link that is known but now a seed becomes one (its depth falls to the link's)."""
+        ...
+
+    async def seeds(self) -> Sequence[str]:
+        """All URLs marked as seed, given or reached by redirects from one: scope is relative to them."""
+        ...
+
+    async def claim(
+        self, session: int, *, hosts: int, urls_per_host: int, exclude_origins: Sequence[str] = ()
+    ) -> Sequence[Lease]:
+        """Lease up to `hosts` free hosts that have queued URLs due, those that may be contacted
+        soonest first, among equals the one served longest ago first. Paused hosts, and hosts whose
+        next contact lies in the future, are left alone. Committed when this returns."""
+        ...
+
+    async def acquire(self, session: int, slots: Sequence[str]) -> Mapping[str, Lease]:
+        """Lease these hosts, known or not, with empty hands. A slot held elsewhere is missing."""
+        ...
+
+    async def complete(self, session: int, batch: Batch) -> Completed:
+        """Commit outcomes, their links, host clocks, skip counts and releases; then fill the wants.
+
+        - An outcome of a slot whose lease (the epoch in that slot's HostUpdate, which must be in the
+          batch) is not this session's is dropped and the slot named in `stale`; its links are kept.
+        - Links are inserted if new, under `max_queries_per_path` (else counted in skipped as
+          "queries-per-path"). The referrer of a link is the outcome's URL.
+        - A Visited with `redirect_url` whose target is blocked is stored as blocked, reason
+          `redirect`, with the target's dialect, rule, line and robots_url; and when a URL becomes
+          blocked, so does every visited URL that leads to it through any chain.
+        - Counters of `hosts` move with the states, in the same transaction.
+        """
+        ...
+
+    async def robots_put(
+        self, session: int, slot: str, origin: str, copy: Access, *, also: HostUpdate | None = None
+    ) -> None:
+        """Store what is known of an origin's robots.txt (body compressed), with its host's clock."""
+        ...
+
+    async def robots_get(self, origin: str) -> Access | None: ...
+
+    async def robots_due(self, session: int, *, limit: int) -> Sequence[RobotsDue]:
+        """Origins not of a held host whose robots.txt is due (retry or expiry passed) and governs
+        something: blocked or queued URLs, or pages fetched for lack of an answer."""
+        ...
+
+    async def ungoverned(self, origin: str, *, limit: int) -> Sequence[Judged]:
+        """Some visited pages of the origin marked `ungoverned`. Judge them and call `rejudge`."""
+        ...
+
+    async def blocked_by_robots(
+        self, origin: str, *, after: int, limit: int
+    ) -> Sequence[Judged]:
+        """Some URLs of the origin blocked with reason `robots` or `noindex-line`, ids above `after`,
+        ascending."""
+        ...
+
+    async def rejudge(
+        self, session: int, *, kept: Sequence[int], withdrawn: Sequence[Blocked], freed: Sequence[int]
+    ) -> Completed:
+        """Apply new verdicts: `kept` pages lose their `ungoverned` mark; `withdrawn` ones move from
+        visited to blocked with `withdrawn = 1` (chains that lead to them as in `complete`);
+        `freed` ones move from blocked back to queued, and so do the redirects blocked for them
+        (they are queued again, and asked for again)."""
+        ...
+
+    async def fail_host(
+        self, session: int, update: HostUpdate, *, error: str, attempts: int, last_at: float
+    ) -> int:
+        """Fail every queued URL of a held host at once; give how many."""
+        ...
+
+    async def retry_failed(self, host: str | None = None) -> int:
+        """Queue failed URLs again with no attempts spent; forget their hosts' connection failures and
+        back-offs; give how many."""
+        ...
+
+    async def set_control(
+        self, slot: str, *, paused: bool | None = None, slow_s: float | None = None,
+        clear_slow: bool = False,
+    ) -> bool:
+        """Pause or slow a host durably. False if the host is unknown."""
+        ...
+
+    async def outlook(self, session: int) -> Outlook: ...
+
+    async def stats(self) -> Stats: ...
