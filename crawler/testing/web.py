@@ -1,0 +1,328 @@
+"""A web of many virtual hosts on one loopback port, which keeps the minutes of every request."""
+
+from __future__ import annotations
+
+import asyncio
+import html as html_escape
+import http
+import inspect
+import socket
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+from multidict import CIMultiDict
+
+_HEAD_BYTES_MAX = 65_536
+_DRIPS = 10  # pieces in which a slow body is sent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A request as it came in (its body, if any, is not read)."""
+
+    method: str
+    host: str  # lower case, without the port
+    path: str  # with its query, as on the wire
+    headers: CIMultiDict[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """An answer: Content-Length and Content-Type are filled in unless given."""
+
+    status: int = 200
+    headers: Mapping[str, str] | Sequence[tuple[str, str]] = ()
+    body: str | bytes = b""
+    content_type: str = "text/html; charset=utf-8"
+    delay_s: float = 0.0  # before the first byte
+    body_s: float = 0.0  # the body is dripped over so many seconds
+    broken: bool = False  # the connection breaks in the middle of the body
+
+
+Handler = Callable[[Asked], Reply | Awaitable[Reply]]
+Site = Mapping[str, Reply | Handler] | Handler  # by path with query, else by path; absent: 404
+
+
+def html(title: str, *links: str, head: str = "", body: str = "") -> Reply:
+    """A small page with a link to each of `links`."""
+    anchors = "".join(
+        f'<li><a href="{html_escape.escape(link)}">{html_escape.escape(link)}</a></li>\n'
+        for link in links
+    )
+    return Reply(
+        body=f'<!DOCTYPE html>\n<html lang="en">\n<head><meta charset="utf-8">'
+        f"<title>{html_escape.escape(title)}</title>{head}</head>\n"
+        f"<body>\n<h1>{html_escape.escape(title)}</h1>\n{body}<ul>\n{anchors}</ul>\n</body>\n</html>\n"
+    )
+
+
+def text(body: str, *, status: int = 200) -> Reply:
+    """Plain text: a robots.txt."""
+    return Reply(status=status, body=body, content_type="text/plain; charset=utf-8")
+
+
+def redirect(to: str, *, status: int = 302) -> Reply:
+    return Reply(status=status, headers={"Location": to})
+
+
+def not_found() -> Reply:
+    return Reply(status=404, body="<!DOCTYPE html><title>Not found</title><h1>Not found</h1>\n")
+
+
+def hang_up() -> Reply:
+    """Break the connection without a byte of an answer."""
+    return Reply(status=0, broken=True)
+
+
+@dataclass(slots=True, kw_only=True)
+class Exchange:
+    """One line of the log. Times are the event loop's (`time.monotonic()`)."""
+
+    host: str
+    path: str
+    headers: CIMultiDict[str]
+    start_s: float  # the first bytes of the request arrived
+    end_s: float = float("inf")  # just before the last write, or when the client went away
+    status: int | None = None  # None: not answered (yet)
+
+
+class LocalWeb:
+    """`async with LocalWeb({"a.test": {"/": html("Home")}}) as web:` serves until the block ends.
+
+    `sites` maps a host (by the Host header) to its pages; it may be changed while serving. A page
+    is a `Reply`, or a function of `Asked`, async or not, that gives one. Unknown hosts and paths
+    answer 404. An exception in such a function answers 500 and is raised again when the block ends.
+    """
+
+    def __init__(self, sites: Mapping[str, Site] | None = None, *, keep_alive: bool = True) -> None:
+        self.sites: dict[str, Site] = dict(sites or {})
+        self.log: list[Exchange] = []
+        self.port = 0
+        self.dead_port = 0  # nobody listens there: connections are refused
+        self.keep_alive = keep_alive
+        self.connections = 0  # opened so far
+        self._open: set[_Connection] = set()
+        self._errors: list[Exception] = []
+        self._server: asyncio.Server | None = None
+        self._dead: socket.socket | None = None
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.get_running_loop().create_server(
+            lambda: _Connection(self, self._open), "127.0.0.1", 0, backlog=1024
+        )
+        self.port = self._server.sockets[0].getsockname()[1]
+        self._dead = socket.socket()
+        self._dead.bind(("127.0.0.1", 0))  # bound and not listening: nobody else can take it
+        self.dead_port = self._dead.getsockname()[1]
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._dead:
+            self._dead.close()
+        if self._server:
+            self._server.close()
+        await asyncio.gather(*(connection.abort() for connection in tuple(self._open)))
+        if self._server:
+            await self._server.wait_closed()
+        if self._errors and error is None:
+            raise ExceptionGroup("pages of the local web raised", self._errors)
+
+    # ------------------------------------------------------------ pointing a crawl at it
+
+    def url(self, host: str, path: str = "/") -> str:
+        return f"http://{host}:{self.port}{path}"
+
+    def config(self, **sections: Mapping[str, object]) -> dict[str, dict[str, object]]:
+        """A config in the TOML's shape by which `*.test` is this web; `sections` are laid over it:
+        `web.config(politeness={"delay": 0.1}, network={"resolve": {…}})`.
+        """
+        config: dict[str, dict[str, object]] = {
+            "network": {"resolve": {"*.test": "127.0.0.1"}, "allow": ["127.0.0.0/8"]},
+        }
+        for name, section in sections.items():
+            config[name] = {**config.get(name, {}), **section}
+        return config
+
+    # ------------------------------------------------------------ reading the log
+
+    def requests(self, host: str | None = None) -> list[Exchange]:
+        """By time of arrival; of all hosts if none is given."""
+        found = [entry for entry in self.log if host is None or entry.host == host]
+        return sorted(found, key=lambda entry: entry.start_s)
+
+    def paths(self, host: str) -> list[str]:
+        return [entry.path for entry in self.requests(host)]
+
+    def gaps(self, host: str) -> list[float]:
+        """Seconds from the end of all earlier contacts to the start of each; negative: overlap."""
+        gaps = []
+        end_s: float | None = None
+        for entry in self.requests(host):
+            if end_s is not None:
+                gaps.append(entry.start_s - end_s)
+            end_s = entry.end_s if end_s is None else max(end_s, entry.end_s)
+        return gaps
+
+    def peak_concurrency(self, host: str | None = None) -> int:
+        """The most requests that were ever in progress at once, at one host or over all."""
+        steps = [step for e in self.requests(host) for step in ((e.start_s, 1), (e.end_s, -1))]
+        peak = now = 0
+        for _, step in sorted(steps):  # of one instant, ends before starts
+            now += step
+            peak = max(peak, now)
+        return peak
+
+    # ------------------------------------------------------------ answering
+
+    async def answer(self, asked: Asked) -> Reply:
+        """What this web says to a request; for `_Connection` and for those who wrap it."""
+        site = self.sites.get(asked.host, {})
+        if callable(site):
+            page: Reply | Handler | None = site
+        else:
+            page = site.get(asked.path) or site.get(asked.path.partition("?")[0])
+        if page is None:
+            return not_found()
+        if isinstance(page, Reply):
+            return page
+        try:
+            made = page(asked)
+            return await made if inspect.isawaitable(made) else made
+        except Exception as error:  # noqa: BLE001 - raised again when the web closes
+            self._errors.append(error)
+            return Reply(status=500)
+
+
+@dataclass(eq=False, slots=True)
+class _Connection(asyncio.Protocol):
+    """One client connection: requests one after the other, no request bodies."""
+
+    web: LocalWeb
+    open: set[_Connection]
+    transport: asyncio.Transport | None = None
+    buffer: bytes = b""
+    start_s: float = 0.0
+    task: asyncio.Task[None] | None = field(default=None)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        if not isinstance(transport, asyncio.Transport):
+            raise TypeError(transport)
+        self.transport = transport
+        self.web.connections += 1
+        self.open.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.open.discard(self)
+        if self.task:
+            self.task.cancel()
+
+    async def abort(self) -> None:
+        if self.transport:
+            self.transport.abort()
+        if self.task:
+            self.task.cancel()
+            await asyncio.wait([self.task])
+
+    def data_received(self, data: bytes) -> None:
+        if not self.buffer:
+            self.start_s = time.monotonic()
+        self.buffer += data
+        if self.task is None:
+            self._next()
+        if len(self.buffer) > _HEAD_BYTES_MAX and self.transport:
+            self.transport.abort()
+
+    def _next(self) -> None:
+        head, end, rest = self.buffer.partition(b"\r\n\r\n")
+        if not end or self.transport is None or self.transport.is_closing():
+            return
+        self.buffer = rest
+        request_line, *lines = head.decode("latin-1").split("\r\n")
+        headers = CIMultiDict(
+            (name, value.strip()) for name, _, value in (line.partition(":") for line in lines)
+        )
+        method, _, target = request_line.partition(" ")
+        asked = Asked(
+            method=method,
+            host=_host(headers.get("Host", "")),
+            path=target.rpartition(" ")[0],
+            headers=headers,
+        )
+        entry = Exchange(host=asked.host, path=asked.path, headers=headers, start_s=self.start_s)
+        self.web.log.append(entry)
+        self.task = asyncio.get_running_loop().create_task(
+            self._answer(self.transport, asked, entry)
+        )
+        self.task.add_done_callback(self._answered)
+
+    def _answered(self, task: asyncio.Task[None]) -> None:
+        self.task = None
+        if not task.cancelled() and (error := task.exception()):
+            raise error
+        self._next()
+
+    async def _answer(self, transport: asyncio.Transport, asked: Asked, entry: Exchange) -> None:
+        try:
+            reply = await self.web.answer(asked)
+            if reply.delay_s:
+                await asyncio.sleep(reply.delay_s)
+            close = reply.broken or not self.web.keep_alive
+            head, body = _on_the_wire(reply, close=close)
+            if reply.broken:
+                body = body[: len(body) // 2]
+            if asked.method == "HEAD":
+                body = b""
+            if reply.body_s:
+                transport.write(head)
+                head, step = b"", max(1, len(body) // _DRIPS)
+                while len(body) > step:
+                    transport.write(body[:step])
+                    body = body[step:]
+                    await asyncio.sleep(reply.body_s / _DRIPS)
+            entry.status = reply.status or None
+            entry.end_s = time.monotonic()
+            transport.write(head + body)
+            if close:
+                transport.close()
+        finally:
+            entry.end_s = min(entry.end_s, time.monotonic())
+
+
+def _host(header: str) -> str:
+    return (
+        header.lower().partition("]")[0].lstrip("[")
+        if header.startswith("[")
+        else header.lower().partition(":")[0]
+    )
+
+
+def _on_the_wire(reply: Reply, *, close: bool) -> tuple[bytes, bytes]:
+    if not reply.status:
+        return b"", b""
+    body = reply.body.encode() if isinstance(reply.body, str) else reply.body
+    headers = CIMultiDict(reply.headers)
+    if body or reply.content_type:
+        headers.setdefault("Content-Type", reply.content_type)
+    if reply.status not in (204, 304):
+        headers.setdefault("Content-Length", str(len(body)))
+    if close:
+        headers["Connection"] = "close"
+    try:
+        phrase = http.HTTPStatus(reply.status).phrase
+    except ValueError:
+        phrase = "Whatever"
+    lines = [
+        f"HTTP/1.1 {reply.status} {phrase}",
+        *(f"{k}: {v}" for k, v in headers.items()),
+        "",
+        "",
+    ]
+    return "\r\n".join(lines).encode("latin-1"), body
