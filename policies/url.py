@@ -1,0 +1,219 @@
+"""URLs as identities: the canonical form, and the pieces of it that rules belong to.
+
+Parsing and resolving are WHATWG's (ada-url), so that a link means here what it means in a browser;
+on top of it come the few steps of design section 7 ("Canonical URLs").
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from functools import cache, lru_cache
+from hashlib import blake2b
+from typing import Final
+
+import ada_url
+from publicsuffixlist import PublicSuffixList
+
+
+class SeedError(ValueError):
+    """A seed that is not an absolute http(s) URL; the message is a sentence that names it."""
+
+
+# ---------------------------------------------------------------- the canonical form
+
+# The fast path: hrefs whose canonical form is themselves (behind an origin or a directory of the
+# base, without a fragment), recognised without a parser. It takes only what the parser provably
+# leaves alone, and leaves the rest to it:
+# - hosts in lower case, without "--" (punycode is validated) and with a last label that starts with
+#   a letter (else it may be a number in an IPv4 address); no userinfo; no port that could be a
+#   default one or too large;
+# - characters outside WHATWG's percent-encode sets of path and query; no backslash (a slash);
+# - escapes in upper case that hide no unreserved character; no stray "%";
+# - no segment that begins with "." ("." and ".." are resolved); no ":" in a relative path (a
+#   scheme); no "//" at the start of one (a host); no empty query (it is dropped).
+# Every repetition is possessive: a hostile href costs one pass.
+_HOST = r"(?:[a-z0-9]++(?:-[a-z0-9]++)*+\.)*+"
+_ORIGIN = rf"https?://{_HOST}[a-z][a-z0-9]*+(?:-[a-z0-9]++)*+(?::(?!80/|443/)[1-9][0-9]{{0,3}}+)?"
+_ESCAPE = r"%(?:[0189A-F][0-9A-F]|2[0-9A-CF]|3[A-F]|40|5[B-E]|60|7[B-DF])"
+_PATH = r"A-Za-z0-9\-_~!$&'()*+,;=@|\[\]"
+_QUERY = r"A-Za-z0-9\-_~!$&()*+,;=@|\[\].:/?"
+_SIMPLE: Final = re.compile(
+    rf"""(?:
+        (?P<absolute>{_ORIGIN}) / (?:[{_PATH}:]++|(?<!/)\.|{_ESCAPE}|/)*+
+      | (?P<rooted> / (?!/)) (?:[{_PATH}:]++|(?<!/)\.|{_ESCAPE}|/)*+
+      | (?:[{_PATH}]|{_ESCAPE}) (?:[{_PATH}]++|(?<!/)\.|{_ESCAPE}|/)*+
+    )
+    (?: \? (?:[{_QUERY}]++|{_ESCAPE})++ )?
+    (?P<end>\Z|\#)""",
+    re.VERBOSE,
+)
+
+_UNRESERVED: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+_PERCENT: Final = re.compile(r"%([0-9A-Fa-f]{2})")
+
+
+def canonical(href: str, base: str | None = None) -> str | None:
+    """The canonical URL that `href` names on a page at `base`, all ASCII.
+
+    None: it cannot be parsed, is not http(s), or is relative and `base` is not an http(s) URL.
+    Never raises. Idempotent. Fragment, userinfo, default port and empty query are dropped,
+    unreserved escapes decoded, hex digits upper-cased; nothing else beyond WHATWG's own steps.
+    """
+    simple = _SIMPLE.match(href)
+    if simple is None:
+        return _canonical_slow(href, base)
+    if simple["end"]:
+        href = href[: simple.start("end")]
+    if simple["absolute"] is not None:
+        return href
+    where = None if base is None else _base_parts(base)
+    if where is None:
+        return None
+    return (where[1] if simple["rooted"] is None else where[0]) + href
+
+
+def _canonical_slow(href: str, base: str | None) -> str | None:
+    """`canonical` by the parser alone: what the fast path must agree with."""
+    try:
+        where = None if base is None else _base_parts(base)
+        url = ada_url.normalize_url(href) if where is None else ada_url.join_url(where[2], href)
+    except ValueError:  # also UnicodeEncodeError, for lone surrogates
+        return None
+    return _finish(url)
+
+
+@lru_cache(maxsize=256)
+def _base_parts(base: str) -> tuple[str, str, str] | None:
+    """Origin, directory (to the last slash of the path) and whole of a base, made canonical."""
+    url = base if (simple := _SIMPLE.match(base)) and simple["absolute"] else None
+    url = _canonical_slow(base, None) if url is None else url.partition("#")[0]
+    if url is None:
+        return None
+    path = url.partition("?")[0]
+    return url[: url.index("/", 8)], path[: path.rindex("/") + 1], url
+
+
+def _finish(url: str) -> str | None:
+    """Our own steps on a URL as WHATWG serialises it."""
+    if not url.startswith(("http://", "https://")):
+        return None
+    url = url.partition("#")[0]
+    host_at = url.index("//") + 2
+    path_at = url.index("/", host_at)
+    user_end = url.rfind("@", host_at, path_at)  # an "@" inside userinfo is serialised as %40
+    if user_end >= 0:
+        url = url[:host_at] + url[user_end + 1 :]
+    if url.endswith("?") and url.index("?") == len(url) - 1:
+        url = url[:-1]
+    if "%" in url:
+        url = _PERCENT.sub(_settle_escape, url)
+    return url
+
+
+def _settle_escape(found: re.Match[str]) -> str:
+    escape = found[0]
+    char = chr(int(found[1], 16))
+    if char not in _UNRESERVED:
+        return escape.upper()
+    # Behind a stray "%" a decoded digit would complete another escape ("%2%35" is not "%25").
+    text, at = found.string, found.start()
+    if text[at - 1] == "%" or (text[at - 2] == "%" and text[at - 1] in "0123456789abcdefABCDEF"):
+        return escape.upper()
+    return char
+
+
+# ---------------------------------------------------------------- seeds
+
+_ABSOLUTE: Final = re.compile(r"https?://[^/?#\\]", re.IGNORECASE)
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):(?!\d)")
+_SEED_SHOWN_CHARS: Final = 200  # a whole file given as one seed must not fill the terminal
+
+
+def parse_seed(text: str) -> str:
+    """The canonical URL of a seed. Nothing is guessed: a seed is an absolute http(s) URL.
+
+    Raises SeedError, whose sentence names the seed and, where that would parse, the URL meant.
+    """
+    text = text.strip()
+    shown = repr(text if len(text) <= _SEED_SHOWN_CHARS else text[:_SEED_SHOWN_CHARS] + "…")
+    if not text:
+        raise SeedError("a seed is empty; write an absolute URL, such as https://example.com/")
+    if _ABSOLUTE.match(text):
+        url = canonical(text)
+        if url is None:
+            raise SeedError(f"the seed {shown} cannot be parsed as a URL")
+        return url
+    scheme = _SCHEME.match(text)
+    if scheme and scheme[1].lower() not in ("http", "https"):
+        raise SeedError(f"the seed {shown} is not an http or https URL")
+    rest = text[scheme.end() :] if scheme else text
+    # What begins with one slash is a path and names no host.
+    meant = rest.lstrip("/\\") if scheme or rest.startswith("//") else rest
+    guess = None
+    if meant[:1].isalnum() or meant[:1] == "[":
+        guess = f"{scheme[1].lower() if scheme else 'https'}://{meant}"
+    if guess is None or canonical(guess) is None or len(guess) > _SEED_SHOWN_CHARS:
+        raise SeedError(f"the seed {shown} is not an absolute http or https URL")
+    raise SeedError(f"the seed {shown} is not an absolute URL; did you mean {guess} ?")
+
+
+# ---------------------------------------------------------------- pieces of a canonical URL
+
+
+def origin_of(url: str) -> str:
+    """Scheme, host and port of a canonical URL, the default port dropped: `http://a.test:8080`."""
+    return url[: url.index("/", 8)]
+
+
+def host_of(url: str) -> str:
+    """Host of a canonical URL: lower case, no port, an IPv6 address without its brackets."""
+    at = url.index("//") + 2
+    authority = url[at : url.index("/", at)]
+    if authority[0] == "[":
+        return authority[1 : authority.index("]")]
+    return authority.partition(":")[0]
+
+
+def path_of(url: str) -> str:
+    """Path and query of a canonical URL, what robots.txt is asked about; begins with "/"."""
+    return url[url.index("/", 8) :]
+
+
+def robots_url(origin: str) -> str:
+    """Where an origin keeps its robots.txt."""
+    return origin + "/robots.txt"
+
+
+def fingerprint(url: str) -> bytes:
+    """16 bytes that stand for a canonical URL; keyed on nothing, but collisions cannot be built."""
+    return blake2b(url.encode(), digest_size=16).digest()
+
+
+@cache
+def _suffixes() -> PublicSuffixList:
+    """The bundled list, read at the first use: crawls that stay on one host never need it."""
+    return PublicSuffixList()
+
+
+@lru_cache(maxsize=65_536)
+def registrable_domain(host: str) -> str:
+    """The part of a host name its owner registered (`example.co.uk` for `www.example.co.uk`).
+
+    By the public suffix list, private suffixes included (`a.github.io` and `b.github.io` are two).
+    An address, a single label and a bare suffix are themselves.
+    """
+    name = host.rstrip(".")
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return _suffixes().privatesuffix(name) or name or host
+    return name
+
+
+def slot_of(host: str, *, by_domain: bool) -> str:
+    """The politeness slot of a host: itself, or its registrable domain.
+
+    A trailing dot names the same machine and must not give it a second clock, so it is dropped.
+    """
+    return registrable_domain(host) if by_domain else (host.rstrip(".") or host)
