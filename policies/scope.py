@@ -1,0 +1,294 @@
+"""Is this URL ours? In, or out for a reason that can be counted and shown.
+
+What needs memory of the whole crawl is not here: the store counts queries per path, the engine
+counts pages.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Final
+
+from policies.url import host_of, registrable_domain
+
+
+class Follow(enum.StrEnum):
+    """How far from the seeds' hosts links are followed; scheme and port are ignored."""
+
+    HOST = "host"
+    DOMAIN = "domain"
+    ANY = "any"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScopeRules:
+    """The `[scope]` section. A limit may be `math.inf`: none."""
+
+    follow: Follow = Follow.HOST
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    content_types: tuple[str, ...] = ()
+    drop_params: tuple[str, ...] = ()
+    max_pages_per_host: float = math.inf
+    max_url_bytes: int = 2048
+    max_path_segments: int = 20
+    max_repeated_segment: int = 3
+    max_queries_per_path: int = 1000
+    sitemaps: bool = True
+
+
+class Skip(enum.StrEnum):
+    """Why a URL was left out; a limit's reason is its key, so that a summary can name it."""
+
+    SCHEME = "scheme"
+    OUTSIDE = "outside-scope"
+    NOT_INCLUDED = "not-included"
+    EXCLUDED = "excluded"
+    NOFOLLOW = "nofollow"
+    CONTENT_TYPE = "content_type"
+    MAX_DEPTH = "max_depth"
+    MAX_PAGES = "max_pages"
+    MAX_PAGES_PER_HOST = "max_pages_per_host"
+    MAX_URL_BYTES = "max_url_bytes"
+    MAX_PATH_SEGMENTS = "max_path_segments"
+    MAX_REPEATED_SEGMENT = "max_repeated_segment"
+    MAX_QUERIES_PER_PATH = "max_queries_per_path"
+    MAX_LINKS = "max_links"
+
+
+# Reason -> the config key that decides it. SCHEME, NOFOLLOW and MAX_LINKS have none: the first two
+# are the page's doing, the last is a constant of crawler/page.py.
+SKIP_KEYS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        Skip.OUTSIDE: "scope.follow",
+        Skip.NOT_INCLUDED: "scope.include",
+        Skip.EXCLUDED: "scope.exclude",
+        Skip.CONTENT_TYPE: "scope.content_types",
+        Skip.MAX_DEPTH: "crawl.max_depth",
+        Skip.MAX_PAGES: "crawl.max_pages",
+        Skip.MAX_PAGES_PER_HOST: "scope.max_pages_per_host",
+        Skip.MAX_URL_BYTES: "scope.max_url_bytes",
+        Skip.MAX_PATH_SEGMENTS: "scope.max_path_segments",
+        Skip.MAX_REPEATED_SEGMENT: "scope.max_repeated_segment",
+        Skip.MAX_QUERIES_PER_PATH: "scope.max_queries_per_path",
+    }
+)
+
+SKIP_WORDS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        Skip.SCHEME: "not an http or https URL",
+        Skip.OUTSIDE: "on a host that the seeds do not lead to",
+        Skip.NOT_INCLUDED: "matched by no include pattern",
+        Skip.EXCLUDED: "matched by an exclude pattern",
+        Skip.NOFOLLOW: "the page asks not to follow the link",
+        Skip.CONTENT_TYPE: "of a content type that is not wanted",
+        Skip.MAX_DEPTH: "too many links away from a seed",
+        Skip.MAX_PAGES: "the crawl has visited its number of pages",
+        Skip.MAX_PAGES_PER_HOST: "its host has had its number of pages",
+        Skip.MAX_URL_BYTES: "the URL is too long",
+        Skip.MAX_PATH_SEGMENTS: "the path has too many segments",
+        Skip.MAX_REPEATED_SEGMENT: "a segment recurs in the path as in a trap",
+        Skip.MAX_QUERIES_PER_PATH: "its path has too many different queries",
+        Skip.MAX_LINKS: "beyond the number of links taken from one page",
+    }
+)
+
+
+# ---------------------------------------------------------------- patterns
+
+
+class Globs:
+    """Patterns matched against a whole text: `*` is any run of characters, all else is literal.
+
+    `?` and brackets are literal because URLs contain them. Case-sensitive. The pieces between the
+    stars are searched for from left to right, first fit, which is exact for patterns of this kind
+    and costs one pass per pattern where a regex could explode.
+    """
+
+    __slots__ = ("_exact", "_pieces", "_prefixes", "_suffixes")
+
+    def __init__(self, patterns: Sequence[str]) -> None:
+        exact: set[str] = set()
+        prefixes: list[str] = []
+        suffixes: list[str] = []
+        self._pieces: list[tuple[str, tuple[str, ...], str]] = []
+        for pattern in patterns:
+            first, *rest = pattern.split("*")
+            if not rest:
+                exact.add(first)
+                continue
+            *middle, last = rest
+            middle = [piece for piece in middle if piece]
+            if not middle and not last:
+                prefixes.append(first)
+            elif not middle and not first:
+                suffixes.append(last)
+            else:
+                self._pieces.append((first, tuple(middle), last))
+        self._exact = frozenset(exact)
+        self._prefixes = tuple(prefixes)
+        self._suffixes = tuple(suffixes)
+
+    def match(self, text: str) -> bool:
+        """Whether any of the patterns covers the whole of `text`."""
+        if text in self._exact or text.startswith(self._prefixes) or text.endswith(self._suffixes):
+            return True
+        return any(_fits(text, *pieces) for pieces in self._pieces)
+
+
+def _fits(text: str, first: str, middle: tuple[str, ...], last: str) -> bool:
+    if not text.startswith(first) or not text.endswith(last):
+        return False
+    at, end = len(first), len(text) - len(last)
+    if at > end:
+        return False
+    for piece in middle:
+        at = text.find(piece, at, end)
+        if at < 0:
+            return False
+        at += len(piece)
+    return True
+
+
+@lru_cache(maxsize=1024)
+def globs(patterns: tuple[str, ...]) -> Globs | None:
+    """The compiled patterns, shared by all hosts that have the same; None when there are none."""
+    return Globs(patterns) if patterns else None
+
+
+# ---------------------------------------------------------------- the judge
+
+
+@dataclass(frozen=True, slots=True)
+class _HostScope:
+    """What is the same for all URLs of a host, worked out once."""
+
+    outside: bool
+    include: Globs | None
+    exclude: Globs | None
+    drop_params: Globs | None
+    rules: ScopeRules
+
+
+class Scope:
+    """Judges URLs by the rules of their host and by the roots: the seeds and where they redirect.
+
+    `rules_for(host)` gives a host's rules and must keep to its answer while this object lives (a
+    changed config makes a new Scope). Every answer depends on the roots known so far, so add all
+    of them before judging.
+    """
+
+    # So many hosts are remembered before starting over: a bound on memory, not on the crawl.
+    _HOSTS_KEPT = 50_000
+
+    def __init__(
+        self, rules_for: Callable[[str], ScopeRules], *, max_depth: float = math.inf
+    ) -> None:
+        self._rules_for = rules_for
+        self._max_depth = max_depth
+        self._root_hosts: set[str] = set()
+        self._root_domains: set[str] = set()
+        self._hosts: dict[str, _HostScope] = {}
+
+    def add_root(self, url: str) -> None:
+        """Widen the scope to the host of a canonical URL: a seed, or what a seed redirects to."""
+        host = host_of(url)
+        if host not in self._root_hosts:
+            self._root_hosts.add(host)
+            self._root_domains.add(registrable_domain(host))
+            self._hosts.clear()
+
+    def admit(self, url: str, *, host: str | None = None) -> str:
+        """The canonical URL without the query parameters that `drop_params` names for its host.
+
+        The order of the others is kept; a query that becomes empty goes. Names are compared as
+        they stand in the canonical URL, patterns such as `utm_*` as in `include`.
+        """
+        if "?" not in url:
+            return url
+        drop = self._host(host_of(url) if host is None else host).drop_params
+        if drop is None:
+            return url
+        path, _, query = url.partition("?")
+        params = query.split("&")
+        kept = [param for param in params if not drop.match(param.partition("=")[0])]
+        if len(kept) == len(params):
+            return url
+        query = "&".join(kept)
+        return f"{path}?{query}" if query else path
+
+    def judge(self, url: str, *, host: str, depth: int, seed: bool = False) -> Skip | None:
+        """None if the canonical URL of this host, so many links from a seed, is ours; else why not.
+
+        A `seed` was asked for by name: include patterns, which choose among links, do not apply.
+        """
+        known = self._hosts.get(host) or self._host(host)
+        if known.outside:
+            return Skip.OUTSIDE
+        if depth > self._max_depth:
+            return Skip.MAX_DEPTH
+        rules = known.rules
+        if len(url) > rules.max_url_bytes:  # canonical URLs are ASCII
+            return Skip.MAX_URL_BYTES
+        if known.exclude is not None and known.exclude.match(url):
+            return Skip.EXCLUDED
+        if known.include is not None and not seed and not known.include.match(url):
+            return Skip.NOT_INCLUDED
+        slashes = url.count("/", 8)  # at least as many as segments, and far cheaper
+        if slashes > rules.max_repeated_segment or slashes > rules.max_path_segments:
+            return _judge_path(url, rules)
+        return None
+
+    def wants_type(self, content_type: str | None, *, host: str) -> bool:
+        """Whether `content_types` of the host lets a declared type in (parameters are ignored).
+
+        No declared type counts as `application/octet-stream` (RFC 9110, 8.3).
+        """
+        wanted = globs(tuple(map(str.lower, self._host(host).rules.content_types)))
+        if wanted is None:
+            return True
+        declared = (content_type or "").partition(";")[0].strip().lower()
+        return wanted.match(declared or "application/octet-stream")
+
+    def _host(self, host: str) -> _HostScope:
+        known = self._hosts.get(host)
+        if known is None:
+            rules = self._rules_for(host)
+            known = _HostScope(
+                outside=not self._follows(host, rules.follow),
+                include=globs(rules.include),
+                exclude=globs(rules.exclude),
+                drop_params=globs(rules.drop_params),
+                rules=rules,
+            )
+            if len(self._hosts) >= self._HOSTS_KEPT:
+                self._hosts.clear()
+            self._hosts[host] = known
+        return known
+
+    def _follows(self, host: str, follow: Follow) -> bool:
+        if follow is Follow.ANY or host in self._root_hosts:
+            return True
+        return follow is Follow.DOMAIN and registrable_domain(host) in self._root_domains
+
+
+def _judge_path(url: str, rules: ScopeRules) -> Skip | None:
+    """The trap limits. Empty segments count (`//` recurs too), not the one behind a last slash."""
+    segments = url[url.index("/", 8) + 1 :].partition("?")[0].split("/")
+    if not segments[-1]:
+        segments.pop()
+    if len(segments) > rules.max_path_segments:
+        return Skip.MAX_PATH_SEGMENTS
+    # A segment that occurs k times leaves k - 1 behind when the distinct ones are taken away.
+    if (
+        len(segments) - len(set(segments)) >= rules.max_repeated_segment
+        and max(Counter(segments).values()) > rules.max_repeated_segment
+    ):
+        return Skip.MAX_REPEATED_SEGMENT
+    return None

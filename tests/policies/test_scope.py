@@ -1,0 +1,243 @@
+"""Scope (design section 7): each reason to leave a URL out, and the patterns."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from policies.scope import SKIP_KEYS, SKIP_WORDS, Follow, Globs, Scope, ScopeRules, Skip
+from policies.url import canonical, host_of
+
+
+def scope_of(
+    *roots: str,
+    rules: ScopeRules | None = None,
+    rules_for: Callable[[str], ScopeRules] | None = None,
+    max_depth: float = math.inf,
+) -> Scope:
+    fixed = rules or ScopeRules()
+    scope = Scope(rules_for or (lambda _: fixed), max_depth=max_depth)
+    for root in roots or ("http://www.a.test/",):
+        scope.add_root(root)
+    return scope
+
+
+def judge(scope: Scope, url: str, depth: int = 1, *, seed: bool = False) -> Skip | None:
+    return scope.judge(url, host=host_of(url), depth=depth, seed=seed)
+
+
+@pytest.mark.parametrize(
+    ("follow", "url", "reason"),
+    [
+        (Follow.HOST, "http://www.a.test/x", None),
+        (Follow.HOST, "https://www.a.test:8443/x", None),
+        (Follow.HOST, "http://a.test/", Skip.OUTSIDE),
+        (Follow.HOST, "http://b.a.test/", Skip.OUTSIDE),
+        (Follow.DOMAIN, "http://a.test/", None),
+        (Follow.DOMAIN, "http://x.y.a.test/", None),
+        (Follow.DOMAIN, "http://b.test/", Skip.OUTSIDE),
+        (Follow.DOMAIN, "http://xa.test/", Skip.OUTSIDE),
+        (Follow.ANY, "http://b.example/", None),
+    ],
+)
+def test_follow_is_relative_to_the_roots(follow: Follow, url: str, reason: Skip | None) -> None:
+    """Scheme and port are ignored, `www` is not special."""
+    assert judge(scope_of(rules=ScopeRules(follow=follow)), url) is reason
+
+
+def test_a_new_root_widens_the_scope_also_for_hosts_already_judged() -> None:
+    scope = scope_of("http://a.test/")
+    assert judge(scope, "http://b.test/x") is Skip.OUTSIDE
+    scope.add_root("https://b.test/where/the/seed/redirects")
+    assert judge(scope, "http://b.test/x") is None
+
+
+def test_without_roots_all_is_outside() -> None:
+    scope = Scope(lambda _: ScopeRules())
+    assert judge(scope, "http://a.test/") is Skip.OUTSIDE
+
+
+def test_each_host_has_its_own_rules_asked_for_once() -> None:
+    asked: list[str] = []
+
+    def rules_for(host: str) -> ScopeRules:
+        asked.append(host)
+        return ScopeRules(follow=Follow.ANY, max_url_bytes=20 if host == "b.test" else 2048)
+
+    scope = scope_of(rules_for=rules_for)
+    for _ in range(3):
+        assert judge(scope, "http://a.test/page-of-some-length") is None
+        assert judge(scope, "http://b.test/page-of-some-length") is Skip.MAX_URL_BYTES
+    assert sorted(asked) == ["a.test", "b.test"]
+
+
+def test_max_depth() -> None:
+    scope = scope_of("http://a.test/", max_depth=2)
+    assert [judge(scope, "http://a.test/x", depth) for depth in (0, 2, 3)] == [
+        None,
+        None,
+        Skip.MAX_DEPTH,
+    ]
+
+
+def test_max_url_bytes() -> None:
+    scope = scope_of("http://a.test/", rules=ScopeRules(max_url_bytes=20))
+    assert judge(scope, "http://a.test/123456") is None
+    assert judge(scope, "http://a.test/1234567") is Skip.MAX_URL_BYTES
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("/", None),
+        ("/a/b/c", None),
+        ("/a/b/c/", None),
+        ("/a/b/c/d", Skip.MAX_PATH_SEGMENTS),
+        ("/a/b/c/d/", Skip.MAX_PATH_SEGMENTS),
+        ("/a/b?x=/c/d/e/f", None),
+    ],
+)
+def test_max_path_segments(path: str, reason: Skip | None) -> None:
+    scope = scope_of("http://a.test/", rules=ScopeRules(max_path_segments=3))
+    assert judge(scope, "http://a.test" + path) is reason
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("/a/a/a", None),
+        ("/a/a/a/", None),
+        ("/a/b/a/c/a/d", None),
+        ("/a/a/b/b/c/c/d/d", None),
+        ("/a/a/a/a", Skip.MAX_REPEATED_SEGMENT),
+        ("/a/b/a/b/a/b/a", Skip.MAX_REPEATED_SEGMENT),
+        ("/x////y", None),
+        ("/x/////y", Skip.MAX_REPEATED_SEGMENT),
+        ("/x?a/a/a/a/a", None),
+    ],
+)
+def test_max_repeated_segment(path: str, reason: Skip | None) -> None:
+    scope = scope_of("http://a.test/")
+    assert judge(scope, "http://a.test" + path) is reason
+
+
+def test_limits_may_be_infinite() -> None:
+    rules = ScopeRules(
+        max_url_bytes=math.inf,  # type: ignore[arg-type]
+        max_path_segments=math.inf,  # type: ignore[arg-type]
+        max_repeated_segment=math.inf,  # type: ignore[arg-type]
+    )
+    assert judge(scope_of("http://a.test/", rules=rules), "http://a.test" + "/x" * 5000) is None
+
+
+def test_include_and_exclude() -> None:
+    rules = ScopeRules(include=("http://a.test/docs/*",), exclude=("*.pdf", "*?print=*"))
+    scope = scope_of("http://a.test/", rules=rules)
+    assert judge(scope, "http://a.test/docs/x") is None
+    assert judge(scope, "http://a.test/blog") is Skip.NOT_INCLUDED
+    assert judge(scope, "http://a.test/docs/x.pdf") is Skip.EXCLUDED
+    assert judge(scope, "http://a.test/docs/x?print=1") is Skip.EXCLUDED
+    assert judge(scope, "http://a.test/docs/xprint=1") is None
+
+
+def test_a_seed_needs_no_include_pattern_but_heeds_exclude() -> None:
+    rules = ScopeRules(include=("*/docs/*",), exclude=("*/private*",))
+    scope = scope_of("http://a.test/", rules=rules)
+    assert judge(scope, "http://a.test/", 0, seed=True) is None
+    assert judge(scope, "http://a.test/", 0) is Skip.NOT_INCLUDED
+    assert judge(scope, "http://a.test/private", 0, seed=True) is Skip.EXCLUDED
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "fits"),
+    [
+        ("", "", True),
+        ("*", "anything", True),
+        ("a*", "abc", True),
+        ("*c", "abc", True),
+        ("*b*", "abc", True),
+        ("a*c", "abc", True),
+        ("ab*bc", "abc", False),
+        ("a**c", "ac", True),
+        ("a?c", "abc", False),
+        ("a?c", "a?c", True),
+        ("[ab]", "a", False),
+        ("abc", "ABC", False),
+        ("abc", "abcd", False),
+        ("*a*b*c", "xaxbxbc", True),
+    ],
+)
+def test_patterns(pattern: str, text: str, fits: bool) -> None:
+    assert Globs([pattern]).match(text) is fits
+
+
+@given(st.lists(st.text("ab*?.", max_size=8), max_size=3), st.text("ab?.", max_size=12))
+@example(["*ab*ab"], "ab")
+def test_patterns_agree_with_a_naive_matcher(patterns: list[str], text: str) -> None:
+    naive = any(
+        re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), text) for pattern in patterns
+    )
+    assert Globs(patterns).match(text) is naive
+
+
+@pytest.mark.timeout(5)
+def test_a_pattern_full_of_stars_stays_cheap() -> None:
+    assert not Globs(["*a" * 500 + "*b"]).match("a" * 2000)
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("http://a.test/x", "http://a.test/x"),
+        ("http://a.test/x?b=1&a=2", "http://a.test/x?b=1&a=2"),
+        ("http://a.test/x?utm_source=1&a=2&utm_x&b", "http://a.test/x?a=2&b"),
+        ("http://a.test/x?PHPSESSID=1", "http://a.test/x"),
+        ("http://a.test/x?phpsessid=1", "http://a.test/x?phpsessid=1"),
+        ("http://a.test/x?a=utm_1&&c", "http://a.test/x?a=utm_1&&c"),
+        ("http://a.test/x?utm_a&", "http://a.test/x"),
+    ],
+)
+def test_drop_params_keeps_the_order_of_the_rest(url: str, expected: str) -> None:
+    scope = scope_of(rules=ScopeRules(drop_params=("utm_*", "PHPSESSID")))
+    assert scope.admit(url) == expected
+    assert canonical(expected) == expected
+    assert scope_of().admit(url) == url
+
+
+@pytest.mark.parametrize(
+    ("wanted", "declared", "let_in"),
+    [
+        ((), None, True),
+        ((), "image/png", True),
+        (("text/html",), "Text/HTML; charset=utf-8", True),
+        (("Text/HTML",), "text/html", True),
+        (("text/html",), "application/pdf", False),
+        (("text/html",), None, False),
+        (("application/octet-stream",), "", True),
+        (("image/*",), "image/png", True),
+    ],
+)
+def test_content_types(wanted: tuple[str, ...], declared: str | None, let_in: bool) -> None:
+    scope = scope_of(rules=ScopeRules(content_types=wanted))
+    assert scope.wants_type(declared, host="a.test") is let_in
+
+
+def test_hosts_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Scope, "_HOSTS_KEPT", 3)
+    scope = scope_of("http://a.test/")
+    for number in range(20):
+        assert judge(scope, f"http://h{number}.test/") is Skip.OUTSIDE
+        assert judge(scope, "http://a.test/") is None
+    assert len(scope._hosts) <= 3
+
+
+def test_every_reason_has_words_and_every_limit_its_key() -> None:
+    assert set(SKIP_WORDS) == set(Skip)
+    for reason in Skip:
+        if reason.startswith("max_") and reason is not Skip.MAX_LINKS:
+            assert SKIP_KEYS[reason].partition(".")[2] == reason
