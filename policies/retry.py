@@ -1,8 +1,17 @@
-"""What becomes of a URL after a failure: when it is tried again, or why it is given up."""
+"""What becomes of a URL after a failure: when it is tried again, or why it is given up.
+
+Three counts, kept apart (design section 4, "How long a host waits"): a URL's attempts (network
+failures after connecting, and 5xx), a URL's refusals (429 and 503, which are no attempts), and a
+host's connection failures in a row (no connection was made: the host's failure, not the URL's).
+"""
 
 from __future__ import annotations
 
+import calendar
 import enum
+import re
+from dataclasses import dataclass
+from typing import Final
 
 
 class FailureCode(enum.StrEnum):
@@ -18,3 +27,185 @@ class FailureCode(enum.StrEnum):
     TOO_LARGE = "too-large"
     REFUSED = "refused"
     HTTP = "http"
+
+
+# What a second try would meet again: the address guard (law 9), and our own bound on the body.
+PERMANENT: Final = frozenset({FailureCode.ADDRESS, FailureCode.TOO_LARGE})
+
+REFUSALS_MAX: Final = 5  # a URL fails as `refused` at its fifth
+DENIALS_MAX: Final = 20  # after so many 401 or 403 in a row the host rests as after a refusal
+REST_S_MAX: Final = 86_400.0  # no Retry-After or back-off holds a host for longer than a day
+
+_RETRY_FIRST_S: Final = (2.0, 10.0, 30.0)
+_RETRY_THEN_S: Final = 60.0
+_RETRY_S_MAX: Final = 21_600.0
+_BACKOFF_FIRST_S: Final = 60.0
+_DOUBLINGS_MAX: Final = 40  # beyond any cap here, and far from overflow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryRules:
+    """From `[fetch]`: `max_attempts` counts every try, the first included."""
+
+    max_attempts: int = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Again:
+    """Try again, not before `in_s` from now; the counts to keep with the URL."""
+
+    in_s: float
+    attempts: int
+    refusals: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GiveUp:
+    """No further try. `attempts`: all requests made for it, refused ones included."""
+
+    attempts: int
+
+
+def after_failure(
+    code: FailureCode,
+    attempts: int,
+    rules: RetryRules,
+    *,
+    refusals: int = 0,
+    permanent: bool = False,
+) -> Again | GiveUp:
+    """After a request that failed once connected, or was answered 5xx (but 503).
+
+    `attempts` and `refusals` were spent before it. Each further attempt waits on the retry clock,
+    counted for this URL alone. `permanent`: whoever saw the failure knows that it will recur.
+    """
+    attempts += 1
+    if permanent or code in PERMANENT or attempts >= rules.max_attempts:
+        return GiveUp(attempts=attempts + refusals)
+    return Again(in_s=retry_delay_s(attempts), attempts=attempts, refusals=refusals)
+
+
+def after_refusal(refusals: int, *, attempts: int = 0) -> Again | GiveUp:
+    """After a 429 or 503: `refusals` met and `attempts` spent before it.
+
+    The URL itself need not wait (`in_s` is 0.0): its host rests, and it goes behind the others.
+    """
+    refusals += 1
+    if refusals >= REFUSALS_MAX:
+        return GiveUp(attempts=attempts + refusals)
+    return Again(in_s=0.0, attempts=attempts, refusals=refusals)
+
+
+def after_no_connection(
+    failures: int, rules: RetryRules, *, permanent: bool = False
+) -> Again | GiveUp:
+    """After a connection that could not be made: what becomes of the *host*.
+
+    `failures` in a row came before it; the `attempts` of the answer is the new count. GiveUp: its
+    queued URLs fail in bulk. `permanent`: the name does not exist. (An address that may not be
+    connected to is not the host's failure but the URL's: `after_failure`.)
+    """
+    failures += 1
+    if permanent or failures >= rules.max_attempts:
+        return GiveUp(attempts=failures)
+    return Again(in_s=retry_delay_s(failures), attempts=failures)
+
+
+# ---------------------------------------------------------------- clocks
+
+
+def retry_delay_s(failures: int) -> float:
+    """The retry clock (design section 5): 2 s, 10 s, 30 s, then 60 s doubling to 6 h.
+
+    `failures` in a row, this one included.
+    """
+    step = max(failures, 1) - 1
+    if step < len(_RETRY_FIRST_S):
+        return _RETRY_FIRST_S[step]
+    doublings = min(step - len(_RETRY_FIRST_S), _DOUBLINGS_MAX)
+    return min(_RETRY_THEN_S * 2.0**doublings, _RETRY_S_MAX)
+
+
+def backoff_s(level: int) -> float:
+    """How long a host rests after a refusal without Retry-After: 60 s doubling to 24 h.
+
+    `level` is the count of refusals not yet forgiven, this one included; each success takes one
+    away, which halves the next rest. A level below 1 rests like 1: no refusal goes without.
+    """
+    doublings = min(max(level, 1) - 1, _DOUBLINGS_MAX)
+    return min(_BACKOFF_FIRST_S * 2.0**doublings, REST_S_MAX)
+
+
+# ---------------------------------------------------------------- headers
+
+_SECONDS: Final = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?\Z")
+_MONTHS: Final = (
+    "jan",
+    "feb",
+    "mar",
+    "apr",
+    "may",
+    "jun",
+    "jul",
+    "aug",
+    "sep",
+    "oct",
+    "nov",
+    "dec",
+)
+_TIME = r"(?P<h>[0-9]{1,2}):(?P<m>[0-9]{2}):(?P<s>[0-9]{2})"
+# RFC 9110, 5.6.7: IMF-fixdate and the RFC 850 form (also without a day name); asctime.
+_DATES: Final = (
+    re.compile(
+        rf"(?:[a-z]+,?\s+)?(?P<day>[0-9]{{1,2}})[\s-](?P<month>[a-z]{{3}})[\s-]"
+        rf"(?P<year>[0-9]{{4}}|[0-9]{{2}})\s+{_TIME}(?:\s*(?:gmt|utc|ut|z|[+-]0000))?\Z"
+    ),
+    re.compile(
+        rf"[a-z]+\s+(?P<month>[a-z]{{3}})\s+(?P<day>[0-9]{{1,2}})\s+{_TIME}\s+(?P<year>[0-9]{{4}})\Z"
+    ),
+)
+_DATE_CHARS_MAX: Final = 64  # the longest valid date has 33
+
+
+def http_date_s(text: str) -> float | None:
+    """An HTTP date (RFC 9110, 5.6.7, all three forms) as Unix seconds; None if it is not one.
+
+    Two-digit years from 70 are of the last century.
+    """
+    if len(text) > _DATE_CHARS_MAX:
+        return None
+    text = text.strip().lower()
+    for form in _DATES:
+        found = form.match(text)
+        if found is None or found["month"] not in _MONTHS:
+            continue
+        year = int(found["year"])
+        if len(found["year"]) == 2:
+            year += 1900 if year >= 70 else 2000
+        month, day = _MONTHS.index(found["month"]) + 1, int(found["day"])
+        hour, minute, second = int(found["h"]), int(found["m"]), int(found["s"])
+        if year < 1970 or not 1 <= day <= calendar.monthrange(year, month)[1]:
+            return None
+        if hour > 23 or minute > 59 or second > 60:  # 60: a leap second
+            return None
+        return float(calendar.timegm((year, month, day, hour, minute, second)))
+    return None
+
+
+def retry_after_s(header: str | None, *, now_s: float) -> float | None:
+    """Seconds to wait from a Retry-After header (RFC 9110, 10.2.3), at most 24 h.
+
+    Takes seconds or an HTTP date, reckoned from the Unix time `now_s`; the past is 0.0. None:
+    there is none, or it is neither.
+    """
+    if header is None:
+        return None
+    text = header.strip()
+    if _SECONDS.match(text):
+        wait_s = float(text)
+    else:
+        date_s = http_date_s(text)
+        if date_s is None:
+            return None
+        wait_s = date_s - now_s
+    return min(max(wait_s, 0.0), REST_S_MAX)
