@@ -1,0 +1,53 @@
+"""The config: TOML in, the frozen rule types of `policies` and sections of our own out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from crawler.config.checks import contact_in as has_contact
+from crawler.config.identity import product_token
+from crawler.config.loading import ConfigError, Source, read_toml, read_values
+from crawler.config.model import (
+    Config,
+    CrawlConfig,
+    DaemonConfig,
+    FetchConfig,
+    NetworkConfig,
+    SinkConfig,
+    Site,
+    StorageConfig,
+)
+from crawler.config.seeds import check_identity, seeds_of, unsupported
+
+__all__ = [
+    "Config",
+    "ConfigError",
+    "CrawlConfig",
+    "DaemonConfig",
+    "FetchConfig",
+    "NetworkConfig",
+    "SinkConfig",
+    "Site",
+    "StorageConfig",
+    "check_identity",
+    "from_dict",
+    "has_contact",
+    "load",
+    "product_token",
+    "seeds_of",
+    "unsupported",
+]
+
+
+def load(path: Path) -> Config:
+    """The config of a TOML file. Raises ConfigError with everything that is wrong in it."""
+    return Config.of(read_toml(path))
+
+
+def from_dict(
+    data: Mapping[str, object], *, where: str = "config", base: Path | None = None
+) -> Config:
+    """The config of a dict in the TOML's shape; relative paths start at `base` (default: the
+    working directory). Raises ConfigError, whose places read `where`."""
+    return Config.of(read_values(data, Source(where=where, base=base or Path())))

@@ -1,0 +1,269 @@
+"""Every key of the config file: its default, its unit, what it accepts and what it means.
+
+One table serves the reader, the JSON Schema and the tests that hold config.example.toml to it.
+Defaults stand in the rule types themselves (`policies`) and in `crawler.config.model`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from crawler.config import checks
+from crawler.config.readers import (
+    Reader,
+    at_least_one,
+    count,
+    duration_s,
+    each,
+    line,
+    maybe,
+    number,
+    one_of,
+    one_or_many,
+    size_bytes,
+    whole,
+)
+from policies.access import Unreachable
+from policies.pacing import Per
+from policies.scope import Follow
+
+DIALECTS = ("slurp", "rfc9309", "google", "google2010", "bing", "teoma", "res1996", "res1994")
+
+TEXTS = tuple[str, ...]
+NAMED_TEXTS = dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """One key. `accepts` is the TOML shape as a msgspec type; `field` its name in the rule type."""
+
+    accepts: object
+    read: Reader
+    note: str
+    field: str = ""  # empty: the key's own name
+    choices: Sequence[str] = ()  # for the JSON Schema
+    only_in_site: bool = False  # other values than the default only in a [site."…"] table
+
+
+def _same(value: object) -> object:
+    return value
+
+
+def _dialects() -> Sequence[str]:
+    return tuple(DIALECTS)
+
+
+def _members(of: type[Per | Follow | Unreachable]) -> tuple[str, ...]:
+    return tuple(member.value for member in of)
+
+
+CRAWL = {
+    "user_agent": Key(
+        accepts=str,
+        read=checks.user_agent,
+        note="the crawler's name and contact; required beyond loopback",
+    ),
+    "from": Key(
+        accepts=str,
+        read=maybe(checks.sender, ""),
+        note="e-mail for the From header",
+        field="from_",
+    ),
+    "seeds": Key(
+        accepts=TEXTS,
+        read=each(checks.seed),
+        note='URLs; also files, one URL a line: "@seeds.txt"',
+    ),
+    "concurrency": Key(
+        accepts=int,
+        read=whole(least=1, most=65_536),
+        note="requests in flight over all hosts",
+    ),
+    "max_pages": Key(accepts=float, read=count(), note="pages visited in this run"),
+    "max_depth": Key(accepts=float, read=count(), note="links from a seed; a redirect adds none"),
+    "patience": Key(
+        accepts=float | str,
+        read=duration_s(inf=True),
+        note="a plain crawl ends when nothing can move sooner than this",
+        field="patience_s",
+    ),
+}
+SCOPE = {
+    "follow": Key(
+        accepts=str,
+        read=one_of(lambda: _members(Follow), Follow),
+        note="which links are ours, relative to the seeds and to where they redirect",
+        choices=_members(Follow),
+    ),
+    "include": Key(
+        accepts=TEXTS,
+        read=each(checks.url_pattern),
+        note="glob patterns on whole URLs; empty: all",
+    ),
+    "exclude": Key(
+        accepts=TEXTS, read=each(checks.url_pattern), note="glob patterns on whole URLs"
+    ),
+    "content_types": Key(
+        accepts=TEXTS,
+        read=each(checks.media_type),
+        note='such as "text/html"; empty: all',
+    ),
+    "drop_params": Key(
+        accepts=TEXTS,
+        read=each(checks.parameter),
+        note='query parameters to drop, such as "utm_*"',
+    ),
+    "max_pages_per_host": Key(accepts=float, read=count(), note="pages visited at one host"),
+    "max_url_bytes": Key(accepts=int, read=whole(least=1), note="longer URLs are left out"),
+    "max_path_segments": Key(accepts=int, read=whole(least=1), note="deeper paths are left out"),
+    "max_repeated_segment": Key(
+        accepts=int, read=whole(least=1), note="the same segment at most so often in a path"
+    ),
+    "max_queries_per_path": Key(
+        accepts=int, read=whole(least=0), note="different queries of one path"
+    ),
+    "sitemaps": Key(accepts=bool, read=_same, note="read the sitemaps that robots.txt names"),
+}
+POLITENESS = {
+    "delay": Key(
+        accepts=float | str,
+        read=duration_s(),
+        note="the least rest after a contact, seconds",
+    ),
+    "latency_factor": Key(
+        accepts=float,
+        read=number(),
+        note="rest at least this many times the host's recent response time",
+    ),
+    "per": Key(
+        accepts=str,
+        read=one_of(lambda: _members(Per), Per),
+        note='what a delay counts for; "ip" adds a clock for each address',
+        choices=_members(Per),
+    ),
+    "ip_delay": Key(
+        accepts=float | str,
+        read=duration_s(),
+        note='the least rest of an address, with per = "ip", seconds',
+    ),
+    "concurrency_per_host": Key(
+        accepts=int,
+        read=whole(least=1, most=1_000),
+        note="requests in flight at one host, each resting the delay",
+    ),
+    "visit_window": Key(
+        accepts=str, read=maybe(checks.window), note='"22:00-06:00" UTC; empty: all day'
+    ),
+}
+ROBOTS = {
+    "dialect": Key(
+        accepts=str | TEXTS,
+        read=at_least_one(one_or_many(one_of(_dialects))),
+        note="how robots.txt is read; of a list the strictest counts",
+        choices=tuple(DIALECTS),
+    ),
+    "token": Key(
+        accepts=str | TEXTS,
+        read=maybe(one_or_many(checks.robots_token), ()),
+        note="our name in robots.txt; default: the user agent's product token; or a list",
+    ),
+    "unreachable": Key(
+        accepts=str,
+        read=maybe(one_of(lambda: _members(Unreachable), Unreachable)),
+        note="what a robots.txt that cannot be had means; empty: as the dialect says",
+        choices=("", *_members(Unreachable)),
+    ),
+    "crawl_delay": Key(
+        accepts=bool,
+        read=_same,
+        note="honour Crawl-delay; false only per site, for sites you own",
+        only_in_site=True,
+    ),
+    "obey": Key(
+        accepts=bool,
+        read=_same,
+        note="obey robots.txt; false only per site, for sites you own",
+        only_in_site=True,
+    ),
+}
+FETCH = {
+    "timeout": Key(
+        accepts=float | str,
+        read=duration_s(above=True),
+        note="whole request, seconds",
+        field="timeout_s",
+    ),
+    "max_body": Key(
+        accepts=int | str,
+        read=size_bytes,
+        note="after decompression, bytes",
+        field="max_body_bytes",
+    ),
+    "max_attempts": Key(
+        accepts=int, read=whole(least=1, most=1_000), note="tries before a URL fails"
+    ),
+    "headers": Key(accepts=NAMED_TEXTS, read=checks.headers, note="further request headers"),
+    "proxy": Key(accepts=str, read=maybe(checks.proxy), note="http(s) URL of a proxy"),
+}
+NETWORK = {
+    "allow": Key(
+        accepts=TEXTS,
+        read=each(checks.address_range),
+        note='private ranges that may be connected to, such as "127.0.0.0/8"',
+    ),
+    "resolve": Key(
+        accepts=NAMED_TEXTS,
+        read=checks.static_names,
+        note='static names, such as { "*.test" = "127.0.0.1" }',
+    ),
+}
+STORAGE = {
+    "url": Key(
+        accepts=str,
+        read=checks.storage_url,
+        note="the database; a relative path is relative to the config file",
+    ),
+}
+DAEMON = {
+    "listen": Key(accepts=str, read=checks.listen, note="address and port"),
+    "token": Key(accepts=str, read=line, note="required when listening beyond loopback"),
+    "hosts": Key(
+        accepts=TEXTS,
+        read=each(at_least_one(line)),
+        note="further names accepted in Host and Origin",
+    ),
+}
+SINK_KINDS = ("jsonl", "warc", "mirror")
+
+SINK = {
+    "kind": Key(
+        accepts=str,
+        read=one_of(lambda: SINK_KINDS),
+        note="what is written",
+        choices=SINK_KINDS,
+    ),
+    "path": Key(
+        accepts=str,
+        read=checks.path_text,
+        note="where; a relative path is relative to the config file",
+    ),
+}
+
+SECTIONS: Mapping[str, Mapping[str, Key]] = {
+    "crawl": CRAWL,
+    "scope": SCOPE,
+    "politeness": POLITENESS,
+    "robots": ROBOTS,
+    "fetch": FETCH,
+    "network": NETWORK,
+    "storage": STORAGE,
+    "daemon": DAEMON,
+}
+
+# What a [site."…"] table may hold: key -> its section. The names are flat there, so no two of these
+# sections may have a key of the same name (a test holds them to it).
+SITE_SECTIONS = ("scope", "politeness", "robots", "fetch")
+SITE_KEYS: Mapping[str, str] = {
+    key: section for section in SITE_SECTIONS for key in SECTIONS[section]
+}

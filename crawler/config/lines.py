@@ -1,0 +1,154 @@
+"""On which line of a TOML text each key stands: what tomllib does not say.
+
+The text must be one that tomllib has accepted; the scanner only finds its way, it checks nothing.
+Grammar: TOML 1.0.0 (https://toml.io/en/v1.0.0), sections "Keys", "Inline Table", "Array of Tables".
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from bisect import bisect_right
+
+KeyPath = tuple[str | int, ...]  # ("site", "*.example.org", "delay"); ("sink", 0, "kind")
+
+_BLANK = re.compile(r"[ \t]*")
+_SPACE = re.compile(r"(?:[ \t\r\n]+|#[^\n]*)*")
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_PLAIN_VALUE = re.compile(r"[^,\]}#\n]*")
+_STRINGS = (  # the longer quotes first; a multi-line string may end in up to two quotes of its own
+    ('"""', re.compile(r'"""(?:[^"\\]|\\.|"{1,2}(?!"))*"{3,5}', re.DOTALL)),
+    ("'''", re.compile(r"'''(?:[^']|'{1,2}(?!'))*'{3,5}", re.DOTALL)),
+    ('"', re.compile(r'"(?:[^"\\\n]|\\.)*"')),
+    ("'", re.compile(r"'[^'\n]*'")),
+)
+
+
+def key_lines(text: str) -> dict[KeyPath, int]:
+    """The line, from 1, of every table, key and list element, by its path from the root."""
+    return _Scanner(text).scan()
+
+
+class _Scanner:
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+        self._ends = [found.start() for found in re.finditer("\n", text)]
+        self._lines: dict[KeyPath, int] = {}
+        self._tables_in: dict[KeyPath, int] = {}  # arrays of tables -> how many so far
+
+    def scan(self) -> dict[KeyPath, int]:
+        table: KeyPath = ()
+        self._skip(_SPACE)
+        while self._at < len(self._text):
+            if self._text.startswith("[", self._at):
+                table = self._header()
+            else:
+                self._pair(table)
+            self._skip(_SPACE)
+        return self._lines
+
+    def _header(self) -> KeyPath:
+        line = self._line()
+        many = self._text.startswith("[[", self._at)
+        self._at += 2 if many else 1
+        *parents, last = self._dotted_key()
+        self._at += 2 if many else 1
+        path: KeyPath = ()
+        for part in parents:
+            path = self._inside((*path, part), line)
+        path = (*path, last)
+        if many:
+            self._note(path, line)
+            self._tables_in[path] = self._tables_in.get(path, 0) + 1
+        return self._inside(path, line)
+
+    def _inside(self, path: KeyPath, line: int) -> KeyPath:
+        """The table that a header's path means: of an array of tables, its latest element."""
+        self._note(path, line)
+        if path in self._tables_in:
+            path = (*path, self._tables_in[path] - 1)
+            self._note(path, line)
+        return path
+
+    def _pair(self, table: KeyPath) -> None:
+        line = self._line()
+        path = table
+        for part in self._dotted_key():
+            path = (*path, part)
+            self._note(path, line)
+        self._at += 1  # "="
+        self._skip(_BLANK)
+        self._value(path)
+
+    def _dotted_key(self) -> list[str]:
+        parts: list[str] = []
+        while True:
+            self._skip(_BLANK)
+            if self._text[self._at] in "\"'":
+                quoted = self._string()
+                parts.append(tomllib.loads(f"key = {quoted}")["key"])
+            else:
+                parts.append(self._skip(_BARE_KEY))
+            self._skip(_BLANK)
+            if not self._text.startswith(".", self._at):
+                return parts
+            self._at += 1
+
+    def _value(self, path: KeyPath) -> None:
+        first = self._text[self._at]
+        if first in "\"'":
+            self._string()
+        elif first == "[":
+            self._list(path)
+        elif first == "{":
+            self._inline_table(path)
+        else:
+            self._skip(_PLAIN_VALUE)
+
+    def _list(self, path: KeyPath) -> None:
+        self._at += 1
+        count = 0
+        while True:
+            self._skip(_SPACE)
+            if self._text[self._at] == "]":
+                self._at += 1
+                return
+            element = (*path, count)
+            self._note(element, self._line())
+            self._value(element)
+            count += 1
+            self._skip(_SPACE)
+            if self._text[self._at] == ",":
+                self._at += 1
+
+    def _inline_table(self, path: KeyPath) -> None:
+        self._at += 1
+        while True:
+            self._skip(_SPACE)
+            if self._text[self._at] == "}":
+                self._at += 1
+                return
+            self._pair(path)
+            self._skip(_SPACE)
+            if self._text[self._at] == ",":
+                self._at += 1
+
+    def _string(self) -> str:
+        for quotes, pattern in _STRINGS:
+            if self._text.startswith(quotes, self._at):
+                return self._skip(pattern)
+        raise AssertionError("called only where a quote stands")
+
+    def _skip(self, pattern: re.Pattern[str]) -> str:
+        found = pattern.match(self._text, self._at)
+        if found is None:
+            raise ValueError(f"line {self._line()}: not TOML as tomllib reads it")
+        self._at = found.end()
+        return found.group()
+
+    def _note(self, path: KeyPath, line: int) -> None:
+        self._lines.setdefault(path, line)
+
+    def _line(self) -> int:
+        return bisect_right(self._ends, self._at - 1) + 1

@@ -1,0 +1,247 @@
+"""The config as the program uses it: frozen sections, and the rules of a single host."""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from crawler.config import names
+from crawler.config.checks import contact_in
+from crawler.config.identity import OWN_NAME, product_token, token_warnings, version
+from crawler.config.loading import ConfigError, Given, Source, read_values
+from policies.access import RobotsRules
+from policies.pacing import PacingRules
+from policies.scope import ScopeRules
+
+_SITES_KEPT = 65_536  # hosts whose rules are remembered; a bound on memory, not on the crawl
+
+_Section = TypeVar("_Section")
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrawlConfig:
+    """The `[crawl]` section."""
+
+    user_agent: str = ""
+    from_: str = ""
+    seeds: tuple[str, ...] = ()  # canonical URLs, and files as "@/whole/path"
+    concurrency: int = 256
+    max_pages: float = math.inf
+    max_depth: float = math.inf
+    patience_s: float = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchConfig:
+    """The `[fetch]` section."""
+
+    timeout_s: float = 30.0
+    max_body_bytes: int = 10_000_000
+    max_attempts: int = 3
+    headers: Mapping[str, str] = field(default_factory=dict)
+    proxy: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkConfig:
+    """The `[network]` section."""
+
+    allow: tuple[str, ...] = ()  # CIDR ranges
+    resolve: Mapping[str, str] = field(default_factory=dict)  # name or pattern -> address
+
+    def static_address(self, host: str) -> str | None:
+        """What `resolve` says of a host; the most specific pattern wins."""
+        fitting = [pattern for pattern in self.resolve if names.matches(pattern, host)]
+        return self.resolve[max(fitting, key=names.specificity)] if fitting else None
+
+    def leads_to_loopback(self, host: str) -> bool:
+        """Law 10: localhost, a loopback address, or a name that `resolve` points at one."""
+        return is_loopback(self.static_address(host) or host)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageConfig:
+    """The `[storage]` section; `path` is the file that `url` names."""
+
+    url: str = "sqlite:crawl.db"
+    path: Path = Path("crawl.db")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaemonConfig:
+    """The `[daemon]` section."""
+
+    listen: str = "127.0.0.1:8710"
+    token: str = ""
+    hosts: tuple[str, ...] = ()
+
+    @property
+    def listens_on(self) -> tuple[str, int]:
+        """Address (without brackets) and port."""
+        host, _, port = self.listen.rpartition(":")
+        return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkConfig:
+    """One `[[sink]]`."""
+
+    kind: str
+    path: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """The rules of one host. Hosts with the same tables share one object."""
+
+    scope: ScopeRules
+    politeness: PacingRules
+    robots: RobotsRules
+    fetch: FetchConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """Everything a crawl is told. Made by `load`, `from_dict` and `override`, never changed."""
+
+    crawl: CrawlConfig
+    scope: ScopeRules
+    politeness: PacingRules
+    robots: RobotsRules
+    fetch: FetchConfig
+    network: NetworkConfig
+    storage: StorageConfig
+    daemon: DaemonConfig
+    sinks: tuple[SinkConfig, ...]
+    sites: tuple[str, ...]  # the patterns, the most specific first
+    warnings: tuple[str, ...]  # what is allowed, but probably not meant
+    given: Given = field(repr=False)
+    _by_tables: dict[tuple[str, ...], Site] = field(default_factory=dict, repr=False, compare=False)
+    _by_host: dict[str, Site] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, given: Given) -> Self:
+        """The defaults, and what was given over them. Raises ConfigError."""
+        crawl = _section(CrawlConfig, given, "crawl")
+        seeds_base = given.bases.get("crawl.seeds", given.base)
+        crawl = dataclasses.replace(
+            crawl,
+            seeds=tuple(
+                f"@{seeds_base / seed[1:].strip()}" if seed.startswith("@") else seed
+                for seed in crawl.seeds
+            ),
+        )
+        storage = _section(StorageConfig, given, "storage")
+        path = storage.url.partition(":")[2].removeprefix("//")
+        storage = StorageConfig(
+            url=storage.url, path=given.bases.get("storage.url", given.base) / path
+        )
+        daemon = _section(DaemonConfig, given, "daemon")
+        if not daemon.token and not is_loopback(daemon.listens_on[0]):
+            place = given.places.get("daemon.listen", "config")
+            raise ConfigError(
+                f"{place}: daemon.token: must be set when daemon.listen is not a loopback address"
+            )
+        robots = _section(RobotsRules, given, "robots")
+        return cls(
+            crawl=crawl,
+            scope=_section(ScopeRules, given, "scope"),
+            politeness=_section(PacingRules, given, "politeness"),
+            robots=robots,
+            fetch=_section(FetchConfig, given, "fetch"),
+            network=_section(NetworkConfig, given, "network"),
+            storage=storage,
+            daemon=daemon,
+            sinks=tuple(_sink(sink) for sink in given.sinks or ()),
+            sites=tuple(sorted(given.sites, key=names.specificity, reverse=True)),
+            warnings=_warnings(crawl, robots, given),
+            given=given,
+        )
+
+    def override(
+        self, data: Mapping[str, object], *, where: str = "options", base: Path | None = None
+    ) -> Config:
+        """This config with a dict in the TOML's shape over it; its paths start at `base` (default:
+        the working directory). Raises ConfigError, whose places read `where`."""
+        read = read_values(data, Source(where=where, base=base or Path()))
+        return Config.of(read.over(self.given))
+
+    def site(self, host: str) -> Site:
+        """The rules of a host (lower case, no port). The most specific pattern wins, key by key."""
+        if known := self._by_host.get(host):
+            return known
+        name = host.removesuffix(".")
+        fitting = tuple(pattern for pattern in self.sites if names.matches(pattern, name))
+        site = self._by_tables.get(fitting)
+        if site is None:
+            site = self._by_tables[fitting] = self._site(fitting)
+        if len(self._by_host) >= _SITES_KEPT:
+            self._by_host.clear()
+        self._by_host[host] = site
+        return site
+
+    def _site(self, patterns: tuple[str, ...]) -> Site:
+        own: dict[str, dict[str, Any]] = {}
+        for pattern in reversed(patterns):  # the most specific last: it overwrites
+            for section, values in self.given.sites[pattern].items():
+                own.setdefault(section, {}).update(values)
+        return Site(
+            scope=dataclasses.replace(self.scope, **own.get("scope", {})),
+            politeness=dataclasses.replace(self.politeness, **own.get("politeness", {})),
+            robots=dataclasses.replace(self.robots, **own.get("robots", {})),
+            fetch=dataclasses.replace(self.fetch, **own.get("fetch", {})),
+        )
+
+    @property
+    def user_agent_sent(self) -> str:
+        """The User-Agent header: `courtly/VERSION` when none is configured (law 10)."""
+        return self.crawl.user_agent or f"{OWN_NAME}/{version()}"
+
+    def token(self, host: str) -> tuple[str, ...]:
+        """Our names in a host's robots.txt: `robots.token`, else the user agent's product token."""
+        return self.site(host).robots.token or (product_token(self.user_agent_sent),)
+
+    @property
+    def has_contact(self) -> bool:
+        """Does the user agent carry a URL or an e-mail address (law 10)?"""
+        return contact_in(self.crawl.user_agent)
+
+
+def _section(kind: type[_Section], given: Given, name: str) -> _Section:
+    values: Mapping[str, Any] = given.values.get(name, {})
+    return kind(**values)
+
+
+def _sink(values: Mapping[str, Any]) -> SinkConfig:
+    return SinkConfig(kind=values["kind"], path=values["base"] / values["path"])
+
+
+def _warnings(crawl: CrawlConfig, robots: RobotsRules, given: Given) -> tuple[str, ...]:
+    found: list[str] = []
+    if crawl.user_agent and not robots.token:
+        place = given.places.get("crawl.user_agent", "config")
+        found += [
+            f"{place}: crawl.user_agent: {text}"
+            for text in token_warnings(product_token(crawl.user_agent))
+        ]
+    tables = {"robots.token": robots.token}
+    for pattern, sections in given.sites.items():
+        token = sections.get("robots", {}).get("token", ())
+        tables[f"site.{pattern}.token"] = token if isinstance(token, tuple) else ()
+    for key, tokens in tables.items():
+        place = given.places.get(key, "config")
+        shown = key if key == "robots.token" else f'site."{key[5:-6]}".token'
+        found += [f"{place}: {shown}: {text}" for token in tokens for text in token_warnings(token)]
+    return tuple(found)
