@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from crawler.config.checks import contact_in as has_contact
+from crawler.config.given import ConfigError, Source
 from crawler.config.identity import product_token
-from crawler.config.loading import ConfigError, Source, read_toml, read_values
+from crawler.config.loading import read_toml, read_values
 from crawler.config.model import (
     Config,
     CrawlConfig,

@@ -16,9 +16,10 @@ WELL_KNOWN_AGENTS = (
     "baiduspider", "bingbot", "bytespider", "ccbot", "chatgpt-user", "claudebot", "cohere-ai",
     "diffbot", "dotbot", "duckduckbot", "facebookexternalhit", "google-extended", "googlebot",
     "googlebot-image", "googlebot-news", "gptbot", "ia_archiver", "linkedinbot",
-    "mediapartners-google", "mj12bot", "mozilla", "msnbot", "oai-searchbot", "perplexitybot", "petalbot", "pinterestbot",
-    "rogerbot", "scrapy", "screaming frog seo spider", "semrushbot", "seznambot", "slackbot",
-    "slurp", "sogou web spider", "teoma", "twitterbot", "wget", "yahoo! slurp", "yandexbot", "yeti",
+    "mediapartners-google", "mj12bot", "mozilla", "msnbot", "oai-searchbot", "perplexitybot",
+    "petalbot", "pinterestbot", "rogerbot", "scrapy", "screaming frog seo spider", "semrushbot",
+    "seznambot", "slackbot", "slurp", "sogou web spider", "teoma", "twitterbot", "wget",
+    "yahoo! slurp", "yandexbot", "yeti",
 )  # fmt: skip
 
 _COMPATIBLE = re.compile(r"Mozilla/[\d.]+ \((?:compatible; *)([^;/()]+)", re.IGNORECASE)

@@ -6,80 +6,17 @@ import enum
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
+from crawler.config.given import ConfigError, Given, Sections, Source, merged
 from crawler.config.keys import NAMED_TEXTS, SECTIONS, SINK, SITE_KEYS, TEXTS, Key
 from crawler.config.lines import KeyPath, key_lines
 from crawler.config.names import read_pattern
 from crawler.config.readers import ProblemsError, did_you_mean
 
 CONFIG_BYTES_MAX = 10_000_000  # a config is written by hand; a device or a database is none
-
-
-class ConfigError(Exception):
-    """A config, or what was asked with it, cannot be used. `problems`: one sentence each."""
-
-    def __init__(self, *problems: str) -> None:
-        super().__init__("\n".join(problems))
-        self.problems = problems
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    """Where values come from: a file with its lines, or a dict."""
-
-    where: str  # the file as it was named, or a word for what is none
-    base: Path  # relative paths start here
-    lines: Mapping[KeyPath, int] = field(default_factory=dict)
-
-    def place(self, path: KeyPath) -> str:
-        """`FILE:LINE` of a key, or of the nearest table around it."""
-        for length in range(len(path), 0, -1):
-            if line := self.lines.get(path[:length]):
-                return f"{self.where}:{line}"
-        return self.where
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
-    """What was given, checked; only that, no defaults. Fields are named as in the rule types."""
-
-    base: Path  # where relative paths of defaults start
-    values: Mapping[str, Mapping[str, object]] = field(default_factory=dict)  # section -> field
-    sites: Mapping[str, Mapping[str, Mapping[str, object]]] = field(default_factory=dict)
-    sinks: tuple[Mapping[str, object], ...] | None = None
-    places: Mapping[str, str] = field(default_factory=dict)  # "section.field" -> FILE:LINE
-    bases: Mapping[str, Path] = field(default_factory=dict)  # likewise: where its paths start
-
-    def over(self, under: Given) -> Given:
-        """This, and what it does not say from `under`; site tables key by key."""
-        return Given(
-            base=under.base,
-            values=_merged(under.values, self.values),
-            sites={
-                pattern: _merged(under.sites.get(pattern, {}), self.sites.get(pattern, {}))
-                for pattern in [
-                    *under.sites,
-                    *(new for new in self.sites if new not in under.sites),
-                ]
-            },
-            sinks=under.sinks if self.sinks is None else self.sinks,
-            places={**under.places, **self.places},
-            bases={**under.bases, **self.bases},
-        )
-
-
-Sections = Mapping[str, Mapping[str, object]]
-
-
-def _merged(under: Sections, over: Sections) -> Sections:
-    return {
-        name: {**under.get(name, {}), **over.get(name, {})}
-        for name in dict.fromkeys([*under, *over])
-    }
 
 
 def read_toml(path: Path) -> Given:
@@ -236,7 +173,7 @@ class _Reading:
                 continue
             self._own_sites_only(path, pattern, table)
             read = self._table(path, table, _SITE_TABLE)
-            good[pattern] = _merged(good.get(pattern, {}), _by_section(read))
+            good[pattern] = merged(good.get(pattern, {}), _by_section(read))
         return good
 
     def _own_sites_only(self, path: KeyPath, pattern: str, table: Mapping[str, object]) -> None:
@@ -295,7 +232,7 @@ def _plain(value: object) -> object:
     return str(value) if isinstance(value, Path) else value
 
 
-# Elements and whole numbers are the readers' to check: they tell of all that are wrong, and why inf is.
+# Elements and whole numbers are left to the readers, which tell of all that are wrong, and why.
 _LOOSER: Mapping[object, object] = {
     TEXTS: tuple[object, ...],
     str | TEXTS: str | tuple[object, ...],

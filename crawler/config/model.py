@@ -12,8 +12,9 @@ from typing import Any, Self, TypeVar
 
 from crawler.config import names
 from crawler.config.checks import contact_in
+from crawler.config.given import ConfigError, Given, Source
 from crawler.config.identity import OWN_NAME, product_token, token_warnings, version
-from crawler.config.loading import ConfigError, Given, Source, read_values
+from crawler.config.loading import read_values
 from policies.access import RobotsRules
 from policies.pacing import PacingRules
 from policies.scope import ScopeRules

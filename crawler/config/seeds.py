@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from crawler.config.loading import ConfigError
+from crawler.config.given import ConfigError
 from crawler.config.model import Config
 from policies.url import SeedError, host_of, parse_seed
 
