@@ -57,3 +57,98 @@ class PacingRules:
     ip_delay: float = 0.25
     concurrency_per_host: int = 1
     visit_window: Window | None = None
+
+
+LATENCY_WEIGHT = 0.3  # of the newest response time in the smoothed one
+LATENCY_TERM_MAX_S = 60.0  # a host that hangs must not put itself to sleep for ever
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """What a host's robots.txt files ask of our pace; the strictest of its origins counts."""
+
+    crawl_delay_s: float | None = None
+    request_rate_s: float | None = None  # seconds per page
+    windows: tuple[Window, ...] = ()  # Visit-time
+    missing: bool = False  # a robots.txt of this host could not be had
+
+    def strictest(self, other: Ask) -> Ask:
+        return Ask(
+            crawl_delay_s=_larger(self.crawl_delay_s, other.crawl_delay_s),
+            request_rate_s=_larger(self.request_rate_s, other.request_rate_s),
+            windows=self.windows + tuple(w for w in other.windows if w not in self.windows),
+            missing=self.missing or other.missing,
+        )
+
+    @property
+    def alone(self) -> bool:
+        """Does it ask for one request at a time (law 1)?"""
+        return bool(self.crawl_delay_s) or bool(self.request_rate_s)
+
+
+NO_ASK = Ask()
+
+
+def _larger(a: float | None, b: float | None) -> float | None:
+    if a is None or b is None:
+        return b if a is None else a
+    return max(a, b)
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """How long a host is left alone after the end of a contact, and where that comes from."""
+
+    delay_s: float
+    source: str
+
+
+def rest(
+    rules: PacingRules, ask: Ask, *, latency_s: float | None = None, slow_s: float | None = None
+) -> Rest:
+    """The rest after a contact: the largest of all that have a say, in seconds.
+
+    Law 1 and the paragraph under the laws: the configured delay, the file's Crawl-delay and
+    Request-rate, the host's own slowness; doubled while its robots.txt could not be had.
+    `latency_s` is the smoothed response time, `slow_s` a delay set by hand.
+    """
+    best_s, source = rules.delay, "politeness.delay"
+    if ask.crawl_delay_s is not None and ask.crawl_delay_s > best_s:
+        best_s, source = ask.crawl_delay_s, "Crawl-delay in robots.txt"
+    if ask.request_rate_s is not None and ask.request_rate_s > best_s:
+        best_s, source = ask.request_rate_s, "Request-rate in robots.txt"
+    if slow_s is not None and slow_s > best_s:
+        best_s, source = slow_s, "set by hand"
+    if latency_s is not None:
+        slowness_s = min(rules.latency_factor * latency_s, LATENCY_TERM_MAX_S)
+        if slowness_s > best_s:
+            best_s = slowness_s
+            source = f"{rules.latency_factor:g} times its recent response time"
+    if ask.missing and best_s > 0:
+        return Rest(2 * best_s, source + ", doubled while its robots.txt cannot be had")
+    return Rest(best_s, source)
+
+
+def address_rest_s(rules: PacingRules, ask: Ask) -> float:
+    """The rest of an address (`per = "ip"`): Yahoo's help page counted Crawl-delay per address."""
+    return max(rules.ip_delay, ask.crawl_delay_s or 0.0, ask.request_rate_s or 0.0)
+
+
+def smoothed(latency_s: float | None, newest_s: float) -> float:
+    """An exponentially weighted response time."""
+    if latency_s is None:
+        return newest_s
+    return latency_s + LATENCY_WEIGHT * (newest_s - latency_s)
+
+
+def window_wait_s(rules: PacingRules, ask: Ask, wall_s: float) -> float:
+    """Seconds until a visit is welcome: our own window and, of those in robots.txt, any one."""
+    wait_s = rules.visit_window.wait_s(wall_s) if rules.visit_window else 0.0
+    if ask.windows:
+        wait_s = max(wait_s, min(w.wait_s(wall_s) for w in ask.windows))
+    return wait_s
+
+
+def lanes(rules: PacingRules, ask: Ask, *, backing_off: bool) -> int:
+    """How many contacts may be open at once (law 1)."""
+    return 1 if backing_off or ask.alone else rules.concurrency_per_host

@@ -1,0 +1,122 @@
+"""One contact with a host: fetch on a turn, end the turn, and let the host learn from the answer.
+
+The only way to the network, for pages and robots.txt alike, so that no contact can be made that
+the host's clock does not know of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from crawler.clock import Clock
+from crawler.fetcher import Answer, Failure, Fetcher, Request
+from crawler.host import Host
+from crawler.turns import Turn, Turns
+from policies.pacing import Per
+from policies.retry import retry_after_s
+
+PAGE = "page"
+ROBOTS = "robots"
+REFUSALS = frozenset({429, 503})
+
+
+class Contacts:
+    """Makes contacts. `not_connected(host, failure)` is called when no connection could be made,
+    `backed_off(host)` when a host asked for a longer rest; both are synchronous."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        turns: Turns,
+        fetcher: Fetcher,
+        *,
+        not_connected: Callable[[Host, Failure], None],
+        backed_off: Callable[[Host], None],
+    ) -> None:
+        self._clock = clock
+        self._turns = turns
+        self._fetcher = fetcher
+        self._not_connected = not_connected
+        self._backed_off = backed_off
+        self.urls: dict[str, float] = {}  # what is being fetched now, and since when
+
+    async def take(self, host: Host) -> Turn | Failure:
+        """A turn at this host, its address known where a clock depends on it."""
+        while True:
+            turn = await self._turns.acquire(host)
+            located = await self.located(turn)
+            if located is None:
+                return turn
+            self._turns.give_back(turn)
+            if located is not True:
+                return located
+
+    async def located(self, turn: Turn) -> Failure | bool | None:
+        """With `per = "ip"` a turn must know whose clock it counts on.
+
+        None: it does. True: it has just been learned, ask for a turn again. A Failure: the name
+        has no address (the host has been told).
+        """
+        host = turn.host
+        if host.rules.per is not Per.IP or turn.address_clock is not None:
+            return None
+        try:
+            address = await self._fetcher.address_of(host.slot)
+        except BaseException:
+            self._turns.give_back(turn)
+            raise
+        if isinstance(address, Failure):
+            self._not_connected(host, address)
+            return address
+        self._turns.set_address(host, address)
+        return True
+
+    async def fetch(
+        self,
+        turn: Turn,
+        request: Request,
+        *,
+        kind: str,
+        before_end: Callable[[Answer | Failure], None] | None = None,
+    ) -> Answer | Failure:
+        """Spend the turn on one request. The turn is over when this returns or raises.
+
+        `before_end` sees the result while the turn is still held, so that what it learns (a
+        Crawl-delay) counts for the rest after this very contact.
+        """
+        began_s = self._clock.monotonic()
+        self.urls[request.url] = began_s
+        status: int | None = None
+        started_s, ended_s = began_s, None
+        try:
+            result = await self._fetcher.fetch(request)
+            started_s, ended_s, status = result.started_s, result.ended_s, result.status
+            self._learn(turn.host, result, kind)
+            if before_end:
+                before_end(result)
+            return result
+        finally:
+            self.urls.pop(request.url, None)
+            if not turn.over:
+                self._turns.end(
+                    turn,
+                    started_s=started_s,
+                    ended_s=self._clock.monotonic() if ended_s is None else ended_s,
+                    kind=kind,
+                    status=status,
+                )
+
+    def _learn(self, host: Host, result: Answer | Failure, kind: str) -> None:
+        now_s = self._clock.monotonic()
+        if isinstance(result, Failure):
+            if not result.connected:
+                self._not_connected(host, result)
+            return
+        rest_s = retry_after_s(result.headers.get("Retry-After"), now_s=self._clock.wall())
+        # A 5xx on robots.txt without Retry-After does not back the host off; 429 always does.
+        refusal = result.status == 429 or (result.status in REFUSALS and kind == PAGE)
+        if rest_s is not None and not (refusal or result.status >= 500 or kind == ROBOTS):
+            rest_s = None  # on a redirect or a success it says nothing about our pace
+        if host.answered(result.status, refusal=refusal, rest_s=rest_s, now_s=now_s):
+            self._backed_off(host)
+

@@ -1,0 +1,401 @@
+"""The gate: what each origin's robots.txt says, kept fresh through the host's own turns.
+
+`policies.access` decides what a file, its absence or its silence means and when to ask again; this
+drives it: one robots fetch per origin at a time, each hop a turn of its host, the copy committed
+before the first page it governs is asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+
+from crawler.bench import Bench
+from crawler.clock import Clock, Timer
+from crawler.contact import ROBOTS, Contacts
+from crawler.fetcher import Answer, Failure, FetchLimits, Request
+from crawler.host import Host
+from crawler.turns import Turn, Turns, TurnsClosedError
+from policies import access, robots
+from policies.access import Access, News, RobotsRules, Standing
+from policies.pacing import NO_ASK, Ask
+from policies.robots import Policy, Verdict
+from policies.url import canonical, host_of, origin_of, path_of, robots_url
+from storage.base import Store
+
+REDIRECTS_MAX = 5  # RFC 9309, 2.3.1.2; the sixth counts as absent (design section 5)
+ROBOTS_BYTES_MAX = 500 * 1024  # RFC 9309, 2.5
+ROBOTS_TIMEOUT_S = 30.0
+REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
+LIMITS = FetchLimits(timeout_s=ROBOTS_TIMEOUT_S, body_bytes_max=ROBOTS_BYTES_MAX)
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """robots.txt must be asked first; it is being asked. The URL waits with its host."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shut:
+    """The origin is closed: no page of it may be asked for now."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """The URL may be asked for. `ungoverned`: only for lack of an answer (law 4)."""
+
+    ungoverned: bool
+
+
+ASKING = Asking()
+GOVERNED = Pass(ungoverned=False)
+UNGOVERNED = Pass(ungoverned=True)
+
+
+class Origin:
+    """What the gate holds of one origin in memory."""
+
+    __slots__ = ("access", "host", "name", "policy", "rules", "seat", "standing", "task", "tokens")
+
+    def __init__(
+        self, name: str, host: Host, known: Access, rules: RobotsRules, tokens: tuple[str, ...]
+    ) -> None:
+        self.name = name
+        self.host = host
+        self.access = known
+        self.rules = rules
+        self.tokens = tokens
+        self.seat = 0
+        self.standing: Standing = access.Unknown()
+        self.policy: Policy | None = None
+        self.task: asyncio.Task[None] | None = None
+
+    @property
+    def answered(self) -> bool:
+        """Is what we do here founded on an answer, rather than on the lack of one?"""
+        standing = self.standing
+        return isinstance(standing, access.Rules) or (
+            isinstance(standing, access.Open) and standing.answered
+        )
+
+
+class Gate:
+    """Judges URLs and drives the fetching of robots.txt.
+
+    `hold(slot)` gives the held host of a slot, leasing it if need be (None: held elsewhere);
+    `rules_of(host)` the robots rules and product tokens that count there; `changed(origin)` is
+    called when an origin's standing is new, `settled(host)` when URLs may move again.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        turns: Turns,
+        contacts: Contacts,
+        store: Store,
+        session: int,
+        spawn: Callable[[Coroutine[None, None, None]], asyncio.Task[None]],
+        hold: Callable[[str], Awaitable[Host | None]],
+        rules_of: Callable[[str], tuple[RobotsRules, tuple[str, ...]]],
+        slot_of: Callable[[str], str],
+        changed: Callable[[Origin, Access], None],
+        settled: Callable[[Origin], None],
+    ) -> None:
+        self._clock = clock
+        self._turns = turns
+        self._contacts = contacts
+        self._store = store
+        self._session = session
+        self._spawn = spawn
+        self._hold = hold
+        self._rules_of = rules_of
+        self._slot_of = slot_of
+        self._changed = changed
+        self._settled = settled
+        self._origins: dict[str, Origin] = {}
+        self._retries: Bench[Origin] = Bench()
+        self._timer: Timer | None = None
+        self._closed = False
+        self.asking = 0  # robots fetches under way
+
+    # ------------------------------------------------------------ origins
+
+    def adopt(self, host: Host, copies: dict[str, Access]) -> None:
+        """Take over what the store knows of a host's origins."""
+        for name, known in copies.items():
+            origin = self._add(name, host, known)
+            self._stand(origin)
+            self._schedule(origin)
+
+    def forget(self, host: Host) -> None:
+        """The host is no longer held."""
+        for name in host.asks:
+            origin = self._origins.get(name)
+            if origin and origin.host is host:
+                self._retries.remove(origin)
+                del self._origins[name]
+
+    def origin(self, name: str) -> Origin | None:
+        return self._origins.get(name)
+
+    def _add(self, name: str, host: Host, known: Access) -> Origin:
+        rules, tokens = self._rules_of(host_of(name + "/"))
+        origin = self._origins[name] = Origin(name, host, known, rules, tokens)
+        host.asks.setdefault(name, NO_ASK)
+        return origin
+
+    def origins_of(self, host: Host) -> list[Origin]:
+        return [o for name in host.asks if (o := self._origins.get(name)) and o.host is host]
+
+    # ------------------------------------------------------------ judging
+
+    def check(self, host: Host, url: str) -> Asking | Shut | Pass | Verdict:
+        """May this URL be asked for now? A Verdict means: no, and why. Synchronous and cheap."""
+        name = origin_of(url)
+        origin = self._origins.get(name)
+        if origin is None or origin.host is not host:
+            origin = self._add(name, host, access.UNKNOWN)
+        if not origin.rules.obey:
+            return GOVERNED
+        if origin.task is not None:
+            return ASKING
+        now_s = self._clock.wall()
+        if access.due(origin.access, now_s):
+            self.ask(origin)
+            return ASKING
+        standing = origin.standing
+        if isinstance(standing, access.Rules):
+            assert origin.policy is not None
+            path = path_of(url)
+            return GOVERNED if origin.policy.allowed(path) else origin.policy.verdict(path)
+        if isinstance(standing, access.Open):
+            return GOVERNED if standing.answered else UNGOVERNED
+        if isinstance(standing, access.Closed):
+            return Shut(standing.reason)
+        self.ask(origin)
+        return ASKING
+
+    def _stand(self, origin: Origin) -> None:
+        """Work out what now governs the origin, and what it asks of our pace."""
+        now_s = self._clock.wall()
+        origin.standing = access.standing(origin.access, now_s=now_s, rules=origin.rules)
+        origin.policy = None
+        if isinstance(origin.standing, access.Rules):
+            dialects = [robots.DIALECTS[name] for name in origin.rules.dialect]
+            file = robots.parse(origin.standing.body)
+            origin.policy = file.policy(origin.tokens, dialects)
+        self._pace(origin)
+
+    def _pace(self, origin: Origin) -> None:
+        policy = origin.policy
+        ask = Ask(
+            crawl_delay_s=policy.crawl_delay_s if policy and origin.rules.crawl_delay else None,
+            request_rate_s=policy.request_rate_s if policy and origin.rules.crawl_delay else None,
+            windows=policy.visit_windows if policy else (),
+            missing=origin.access.unreachable_since is not None,
+        )
+        origin.host.set_ask(origin.name, ask, now_s=self._clock.monotonic())
+
+    # ------------------------------------------------------------ asking
+
+    def ask(self, origin: Origin) -> None:
+        """Fetch its robots.txt, unless that is under way."""
+        if origin.task is None and not self._closed:
+            self._retries.remove(origin)
+            self.asking += 1
+            origin.task = self._spawn(self._refresh(origin))
+
+    def ask_by_name(self, name: str, host: Host) -> None:
+        """Fetch the robots.txt of an origin that has no URL in hand (it is due)."""
+        self.ask(self._origins.get(name) or self._add(name, host, access.UNKNOWN))
+
+    async def _refresh(self, origin: Origin) -> None:
+        previous = origin.access
+        try:
+            learned = await self._fetch(origin)
+            if learned is not None:
+                await self._keep(origin, learned)
+        except TurnsClosedError:
+            return
+        finally:
+            origin.task = None
+            self.asking -= 1
+            self._schedule(origin)
+            self._settled(origin)
+        if learned is not None:
+            self._changed(origin, previous)
+
+    async def _fetch(self, origin: Origin) -> Access | None:
+        """Ask for robots.txt, following redirects, each hop at its host's turn. None: the host
+        itself could not be reached, which opens nothing and closes nothing."""
+        url = robots_url(origin.name)
+        for _ in range(REDIRECTS_MAX + 1):
+            own = origin_of(url) == origin.name
+            host = origin.host if own else await self._hold(self._slot_of(host_of(url)))
+            if host is None:
+                return self._learn(origin, failure(url, "its robots.txt leads to a host held by another worker"))
+            turn = await self._contacts.take(host)
+            if isinstance(turn, Turn) and not own and (known := self._known(url)):
+                self._turns.give_back(turn)
+                return self._learn(origin, known)
+            if isinstance(turn, Failure):
+                result: Answer | Failure = turn
+            else:
+                learned: list[Access] = []
+                request = Request(
+                    url=url, headers=validators(origin.access, url), limits=LIMITS, cut_ok=True
+                )
+
+                def before_end(result: Answer | Failure, url: str = url) -> None:
+                    if not is_redirect(result) and not (
+                        isinstance(result, Failure) and not result.connected
+                    ):
+                        learned.append(self._learn(origin, news_of(result, url)))  # noqa: B023
+
+                result = await self._contacts.fetch(
+                    turn, request, kind=ROBOTS, before_end=before_end
+                )
+                if learned:
+                    if not own:
+                        await self._fill(url, host, result)
+                    return learned[0]
+            if isinstance(result, Failure):
+                if own:
+                    return None
+                return self._learn(origin, failure(url, result.sentence))
+            target = canonical(result.headers.get("Location", ""), url)
+            if not target or not result.headers.get("Location"):
+                break
+            url = target
+        return self._learn(
+            origin, News(status=None, body=None, headers={}, url=url, redirect_overflow=True)
+        )
+
+    def _learn(self, origin: Origin, news: News) -> Access:
+        """What is known after this news; the pace it asks for counts at once."""
+        learned = access.learn(
+            origin.access, news, now_s=self._clock.wall(), rules=origin.rules
+        )
+        kept = origin.access
+        origin.access = learned
+        self._stand(origin)
+        origin.access = kept  # pages are judged by it only once it is committed
+        return learned
+
+    async def _keep(self, origin: Origin, learned: Access) -> None:
+        host = origin.host
+        await self._store.robots_put(
+            self._session,
+            host.slot,
+            origin.name,
+            learned,
+            also=host.update(self._clock.monotonic()),
+        )
+        origin.access = learned
+
+    def _known(self, url: str) -> News | None:
+        """Another origin's robots.txt that is known and fresh needs no second request."""
+        other = self._origins.get(origin_of(url))
+        if path_of(url) != "/robots.txt" or other is None or other.task is not None:
+            return None
+        known = other.access
+        if access.due(known, self._clock.wall()):
+            return None
+        if known.body is not None:
+            return News(status=200, body=known.body, headers={}, url=url, truncated=known.truncated)
+        if known.unreachable_since is not None:
+            return failure(url, "the robots.txt it redirects to cannot be had")
+        return News(status=known.status, body=None, headers={}, url=url)
+
+    async def _fill(self, url: str, host: Host, result: Answer | Failure) -> None:
+        """A hop that ended at another origin's robots.txt fills that origin's copy as well."""
+        name = origin_of(url)
+        if path_of(url) != "/robots.txt" or isinstance(result, Failure) or not (
+            200 <= result.status < 300
+        ):
+            return
+        other = self._origins.get(name) or self._add(name, host, access.UNKNOWN)
+        if other.task is not None:
+            return
+        previous = other.access
+        other.task = asyncio.current_task()  # its pages wait until the copy is committed
+        try:
+            await self._keep(other, self._learn(other, news_of(result, url)))
+        finally:
+            other.task = None
+        self._schedule(other)
+        self._settled(other)
+        self._changed(other, previous)
+
+    # ------------------------------------------------------------ trying again
+
+    def _schedule(self, origin: Origin) -> None:
+        """Keep trying the ones that could not be had, on their retry clock."""
+        retry_at = origin.access.retry_at
+        if retry_at is None or self._closed or origin.host.gone:
+            self._retries.remove(origin)
+            return
+        in_s = retry_at - self._clock.wall()
+        self._retries.put(origin, self._clock.monotonic() + max(0.0, in_s))
+        self._arm()
+
+    def _arm(self) -> None:
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
+        at_s = self._retries.next_at()
+        if at_s is not None and not self._closed:
+            self._timer = self._clock.call_at(at_s, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        now_s = self._clock.monotonic()
+        while origin := self._retries.take(now_s):
+            if not origin.host.gone:
+                self.ask(origin)
+        self._arm()
+
+    def close(self) -> None:
+        """No more robots fetches; those on the wire run on."""
+        self._closed = True
+        self._arm()
+
+
+def is_redirect(result: Answer | Failure) -> bool:
+    return isinstance(result, Answer) and result.status in REDIRECT_STATUSES
+
+
+def validators(known: Access, url: str) -> dict[str, str]:
+    """Conditional headers, only for the URL that gave the validators (RFC 9110, 13.1)."""
+    headers: dict[str, str] = {}
+    if known.body is not None and known.validators_url == url:
+        if known.etag:
+            headers["If-None-Match"] = known.etag
+        if known.last_modified:
+            headers["If-Modified-Since"] = known.last_modified
+    return headers
+
+
+def failure(url: str, sentence: str) -> News:
+    return News(status=None, body=None, headers={}, url=url, failure=sentence)
+
+
+def news_of(result: Answer | Failure, url: str) -> News:
+    """The fetcher's result in the words of `policies.access`."""
+    if isinstance(result, Failure):
+        return News(
+            status=None, body=None, headers={}, url=url, failure=result.sentence,
+            broken_body=result.code == "body",
+        )
+    headers = {name.lower(): value for name, value in result.headers.items()}
+    return News(
+        status=result.status,
+        body=result.body if 200 <= result.status < 300 else None,
+        headers=headers,
+        url=url,
+        truncated=result.cut,
+    )

@@ -1,0 +1,264 @@
+"""The live state of one held host: its hand of URLs, its clock, and why it waits. No I/O.
+
+All times are seconds on the crawl's monotonic clock unless a name says otherwise.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from asyncio import Future
+from collections import deque
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from policies.pacing import (
+    NO_ASK,
+    Ask,
+    PacingRules,
+    Rest,
+    lanes,
+    rest,
+    smoothed,
+    window_wait_s,
+)
+from policies.retry import DENIALS_MAX, backoff_s, retry_delay_s
+from storage.base import Contact, HostClock, HostUpdate, Lease, Queued
+
+if TYPE_CHECKING:
+    from crawler.turns import AddressClock, Turn
+
+NEVER = -math.inf  # the end of a contact that has not been
+
+
+class Host:
+    """One held host. Changed only by `Turns` and by the visit that holds one of its turns.
+
+    Invariants: `busy` contacts are open, never more than `lanes()` were allowed when each began;
+    `ends` are the ends, ascending, of the contacts whose lanes are free again; `held` are the ids
+    of URLs taken from the store whose outcome is not committed yet.
+    """
+
+    __slots__ = (
+        "address", "address_clock", "ask", "asks", "backoff_level", "backoff_until_s",
+        "breaches", "busy", "closed", "connect_failures", "contacts", "contacts_new",
+        "delay_at_restart", "denials", "dirty", "ends", "epoch", "full", "gone", "hand", "held",
+        "in_line", "last_error", "latency_s", "next_due_s", "not_before_s", "not_before_why",
+        "parked", "paused", "peak_concurrency", "rest", "rules", "seat", "slot", "slow_s",
+        "smallest_rest_s", "visited", "waiters", "wanting",
+    )
+
+    def __init__(self, lease: Lease, rules: PacingRules, *, now_s: float) -> None:
+        clock = lease.clock
+        self.slot = lease.slot
+        self.epoch = lease.epoch
+        self.rules = rules
+        self.seat = 0  # the bench's mark
+        self.in_line = False  # stands in line for a worker
+        self.gone = False  # no longer held
+        self.full = False  # reached max_pages_per_host
+        self.wanting = False  # more URLs have been asked for
+        self.dirty = False  # its clock moved since the last commit
+        self.hand: deque[Queued] = deque(lease.hand.urls)
+        self.held: set[int] = {queued.id for queued in lease.hand.urls}
+        self.parked: dict[str, list[Queued]] = {}  # by origin: waiting for its robots.txt
+        self.closed: set[str] = set()  # origins whose URLs cannot move now
+        self.next_due_s: float | None = None  # when its next URL falls due
+        self.waiters: deque[Future[Turn]] = deque()  # directed turns: robots hops, embedders
+        self.busy = 0
+        self.ends: list[float] = []
+        self.asks: dict[str, Ask] = {}
+        self.ask = NO_ASK
+        self.latency_s = clock.latency_s
+        self.slow_s = lease.slow_s
+        self.rest: Rest = rest(rules, NO_ASK, latency_s=self.latency_s, slow_s=self.slow_s)
+        self.paused = lease.paused
+        self.backoff_level = clock.backoff_level
+        self.backoff_until_s = now_s + clock.backoff_in_s if clock.backoff_in_s else NEVER
+        self.not_before_s = now_s + clock.next_in_s
+        self.not_before_why = clock.delay_source or "its last contact"
+        # Law 6: who died holding it may have been in contact a moment ago.
+        self.delay_at_restart = now_s if not lease.clean else None
+        self.denials = clock.denials
+        self.connect_failures = clock.connect_failures
+        self.last_error = ""
+        self.contacts = clock.contacts
+        self.smallest_rest_s = clock.smallest_rest_s
+        self.peak_concurrency = clock.peak_concurrency
+        self.breaches = clock.breaches
+        self.contacts_new: list[Contact] = []
+        self.visited = lease.visited
+        self.address: str | None = None
+        self.address_clock: AddressClock | None = None
+        self._rested_after_crash(now_s, clock.delay_s)
+
+    # ------------------------------------------------------------ what it waits for
+
+    def _rested_after_crash(self, now_s: float, delay_s: float) -> None:
+        """Hosts not released cleanly wait their full delay from the restart (law 6)."""
+        if self.delay_at_restart is not None:
+            at_s = self.delay_at_restart + max(delay_s, self.rest.delay_s)
+            if at_s > self.not_before_s:
+                self.not_before_s = at_s
+                self.not_before_why = "a full rest, because the last crawl ended without a farewell"
+
+    def reckon(self) -> None:
+        """Take a changed ask, latency or control into account."""
+        self.rest = rest(self.rules, self.ask, latency_s=self.latency_s, slow_s=self.slow_s)
+
+    def set_ask(self, origin: str, ask: Ask, *, now_s: float) -> None:
+        """What an origin's robots.txt asks of the pace of the whole host."""
+        self.asks[origin] = ask
+        strictest = NO_ASK
+        for one in self.asks.values():
+            strictest = strictest.strictest(one)
+        if strictest != self.ask:
+            self.ask = strictest
+            self.reckon()
+            self._rested_after_crash(now_s, self.rest.delay_s)
+
+    @property
+    def wants_turn(self) -> bool:
+        return bool(self.waiters or self.hand) and not self.paused
+
+    @property
+    def idle(self) -> bool:
+        """Nothing to do and nothing under way: it can be given back."""
+        return not (self.hand or self.waiters or self.busy or self.held or self.wanting)
+
+    def lanes(self) -> int:
+        return lanes(self.rules, self.ask, backing_off=self.backoff_level > 0)
+
+    def _lane(self) -> int:
+        """Index in `ends` of the contact the next one follows; negative: a lane never used."""
+        return len(self.ends) + self.busy - self.lanes()
+
+    def wait(self, now_s: float, wall_s: float) -> tuple[float, str] | None:
+        """When a contact may begin, and in words what it waits for; None: all lanes are in use."""
+        if self.busy >= self.lanes():
+            return None
+        at_s, why = self.not_before_s, self.not_before_why
+        lane = self._lane()
+        if lane >= 0:
+            rested_s = self.ends[lane] + self.rest.delay_s
+            if rested_s > at_s:
+                at_s, why = rested_s, f"a rest of {self.rest.delay_s:.3g} s ({self.rest.source})"
+        if self.backoff_until_s > at_s:
+            at_s, why = self.backoff_until_s, "it asked us to come back later, or refused us"
+        if self.rules.visit_window or self.ask.windows:
+            start_s = max(at_s, now_s)
+            closed_s = window_wait_s(self.rules, self.ask, wall_s + start_s - now_s)
+            if closed_s:
+                at_s, why = start_s + closed_s, "its visit window"
+        return at_s, why
+
+    # ------------------------------------------------------------ a contact
+
+    def begin(self) -> float:
+        """Open a contact; give the end of the contact it follows (NEVER: none)."""
+        lane = self._lane()
+        follows_s = NEVER
+        if lane >= 0:
+            follows_s = self.ends[lane]
+            del self.ends[: lane + 1]
+        self.busy += 1
+        self.peak_concurrency = max(self.peak_concurrency, self.busy)
+        return follows_s
+
+    def undo(self, follows_s: float) -> None:
+        """The turn was not used: no contact was made."""
+        self.busy -= 1
+        if follows_s != NEVER:
+            bisect.insort(self.ends, follows_s)
+
+    def end(self, follows_s: float, allowed_s: float, started_s: float, ended_s: float) -> None:
+        """Close a contact and audit it: law 1 in figures."""
+        self.busy -= 1
+        bisect.insort(self.ends, ended_s)
+        self.contacts += 1
+        self.dirty = True
+        if started_s < allowed_s:
+            self.breaches += 1
+        if follows_s != NEVER:
+            rested_s = started_s - follows_s
+            if self.smallest_rest_s is None or rested_s < self.smallest_rest_s:
+                self.smallest_rest_s = rested_s
+        self.latency_s = smoothed(self.latency_s, ended_s - started_s)
+        self.reckon()
+
+    def answered(self, status: int, *, refusal: bool, rest_s: float | None, now_s: float) -> bool:
+        """Learn from an answer; True if the host now backs off (to be committed at once).
+
+        `refusal`: a 429 or 503 to a page. `rest_s`: its Retry-After, if it gave one.
+        """
+        self.connect_failures = 0
+        if status in (401, 403):
+            self.denials += 1
+        else:
+            self.denials = 0
+        if rest_s is not None:
+            self.backoff_until_s = max(self.backoff_until_s, now_s + rest_s)
+            if refusal:
+                self.backoff_level += 1
+            return True
+        if refusal or self.denials >= DENIALS_MAX:
+            self.backoff_level += 1
+            self.denials = 0
+            self.backoff_until_s = max(self.backoff_until_s, now_s + backoff_s(self.backoff_level))
+            return True
+        if self.backoff_level and status not in (401, 403):
+            self.backoff_level -= 1
+        return False
+
+    def not_connected(self, error: str, *, now_s: float) -> int:
+        """No connection was made: the host's failure. Give how many in a row."""
+        self.connect_failures += 1
+        self.last_error = error
+        self.not_before_s = now_s + retry_delay_s(self.connect_failures)
+        self.not_before_why = f"another try to connect ({error})"
+        self.dirty = True
+        return self.connect_failures
+
+    # ------------------------------------------------------------ for the store
+
+    def update(self, now_s: float, *, release: bool = False) -> HostUpdate:
+        """What a commit says of it; takes the new contacts along."""
+        waits = self.wait(now_s, 0.0) if not (self.rules.visit_window or self.ask.windows) else None
+        if waits is None:
+            next_s = max(
+                self.not_before_s,
+                self.backoff_until_s,
+                (self.ends[-1] if self.ends else NEVER) + self.rest.delay_s,
+            )
+        else:
+            next_s = waits[0]
+        contacts, self.contacts_new = self.contacts_new, []
+        self.dirty = False
+        return HostUpdate(
+            slot=self.slot,
+            epoch=self.epoch,
+            clock=HostClock(
+                next_in_s=max(0.0, next_s - now_s),
+                delay_s=self.rest.delay_s,
+                delay_source=self.rest.source,
+                latency_s=self.latency_s,
+                backoff_level=self.backoff_level,
+                backoff_in_s=max(0.0, self.backoff_until_s - now_s),
+                denials=self.denials,
+                connect_failures=self.connect_failures,
+                contacts=self.contacts,
+                smallest_rest_s=self.smallest_rest_s,
+                peak_concurrency=self.peak_concurrency,
+                breaches=self.breaches,
+            ),
+            contacts=contacts,
+            release=release,
+        )
+
+    def take_hand(self, urls: Mapping[int, Queued] | None = None) -> list[Queued]:
+        """Empty the hand and what is parked: those URLs stay queued in the store."""
+        dropped = [*self.hand, *(q for parked in self.parked.values() for q in parked)]
+        self.hand.clear()
+        self.parked.clear()
+        self.held.difference_update(q.id for q in dropped)
+        return dropped

@@ -1,0 +1,168 @@
+"""Gathers outcomes, links and clocks, and decides when to commit them: few, large transactions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+
+from crawler.clock import Clock, Timer
+from crawler.host import Host
+from crawler.turns import Turns
+from storage.base import Batch, Completed, HostUpdate, Outcome, Store, Visited, Want
+
+LINKS_PER_COMMIT = 1_000
+COMMIT_AFTER_S = 0.1  # the age at which the oldest entry is committed
+LINKS_MAX = 20_000  # uncommitted; beyond it pages wait for the store (law 7)
+
+
+class Ledger:
+    """The outcomes not yet committed.
+
+    One commit is under way at a time; what comes meanwhile gathers for the next. Commits start when
+    a host asks for more URLs, when something must be durable at once, at LINKS_PER_COMMIT, or when
+    the oldest entry is COMMIT_AFTER_S old.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        session: int,
+        clock: Clock,
+        turns: Turns,
+        *,
+        committed: Callable[[list[Outcome], Completed], None],
+    ) -> None:
+        self._store = store
+        self._session = session
+        self._clock = clock
+        self._turns = turns
+        self._committed = committed
+        self._outcomes: list[Outcome] = []
+        self._skipped: Counter[str] = Counter()
+        self._dirty: dict[str, Host] = {}
+        self._wants: dict[str, tuple[Host, int]] = {}
+        self._releases: dict[str, Host] = {}
+        self._links = 0
+        self._start = asyncio.Event()  # something calls for a commit
+        self._timer: Timer | None = None
+        self._recorded = 0  # numbers what is recorded, so that `flush` knows what to wait for
+        self._durable = 0
+        self._progress = asyncio.Condition()
+
+    # ------------------------------------------------------------ what is put in
+
+    def record(self, outcome: Outcome, host: Host) -> None:
+        self._outcomes.append(outcome)
+        self._dirty[host.slot] = host
+        if isinstance(outcome, Visited):
+            self._links += len(outcome.links)
+        self._touch()
+        if self._links >= LINKS_PER_COMMIT:
+            self._start.set()
+
+    def touch(self, host: Host) -> None:
+        """The host's clock moved without an outcome."""
+        self._dirty[host.slot] = host
+        self._touch()
+
+    def skip(self, reason: str, count: int = 1) -> None:
+        self._skipped[reason] += count
+        self._touch()
+
+    def want(self, host: Host, count: int) -> None:
+        """Ask for more URLs of a host that has nothing else to do."""
+        if host.gone or host.wanting:
+            return
+        host.wanting = True
+        self._wants[host.slot] = (host, count)
+        self._recorded += 1
+        self._start.set()
+
+    def release(self, host: Host) -> None:
+        """Give the host back in the next commit; the caller has dropped it from `Turns`."""
+        self._releases[host.slot] = host
+        self._recorded += 1
+        self._start.set()
+
+    def urgent(self, host: Host) -> None:
+        """Commit at once: a Retry-After or a back-off must survive (law 5)."""
+        self._dirty[host.slot] = host
+        self._recorded += 1
+        self._start.set()
+
+    def _touch(self) -> None:
+        self._recorded += 1
+        if self._timer is None and not self._start.is_set():
+            self._timer = self._clock.call_at(
+                self._clock.monotonic() + COMMIT_AFTER_S, self._start.set
+            )
+
+    # ------------------------------------------------------------ what is taken out
+
+    @property
+    def empty(self) -> bool:
+        return self._recorded == self._durable
+
+    async def flush(self) -> None:
+        """Return when everything recorded before this call is committed."""
+        upto = self._recorded
+        if self._durable >= upto:
+            return
+        self._start.set()
+        async with self._progress:
+            await self._progress.wait_for(lambda: self._durable >= upto)
+
+    async def room(self) -> None:
+        """Backpressure: wait while far more is recorded than the store has taken."""
+        if self._links > LINKS_MAX:
+            await self.flush()
+
+    async def run(self) -> None:
+        """Commit for ever; ends by cancellation, or loudly by StoreError."""
+        while True:
+            await self._start.wait()
+            await self.commit()
+
+    async def commit(self) -> None:
+        """One commit of everything gathered."""
+        self._start.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        upto = self._recorded
+        if upto == self._durable:
+            return
+        outcomes, self._outcomes = self._outcomes, []
+        skipped, self._skipped = self._skipped, Counter()
+        dirty, self._dirty = self._dirty, {}
+        wants, self._wants = self._wants, {}
+        releases, self._releases = self._releases, {}
+        self._links = 0
+        dirty |= {slot: host for slot, (host, _) in wants.items() if not host.gone}
+        batch = Batch(
+            outcomes=outcomes,
+            hosts=self._updates(dirty, releases),
+            skipped=skipped,
+            wants=[
+                Want(
+                    slot=slot, count=count, held=tuple(host.held), closed=tuple(host.closed)
+                )
+                for slot, (host, count) in wants.items()
+                if not host.gone
+            ],
+        )
+        completed = await self._store.complete(self._session, batch)
+        self._committed(outcomes, completed)
+        self._durable = upto
+        async with self._progress:
+            self._progress.notify_all()
+
+    def _updates(self, dirty: dict[str, Host], releases: dict[str, Host]) -> list[HostUpdate]:
+        now_s = self._clock.monotonic()
+        updates = [
+            host.update(now_s) for slot, host in dirty.items() if slot not in releases
+        ]
+        updates += [host.update(now_s, release=True) for host in releases.values()]
+        return updates
+

@@ -1,0 +1,326 @@
+"""The owner of live host state: who may contact which host now, and why the others wait.
+
+Used by the crawl (`next`: any host that is ready and has URLs in hand) and by everything that needs
+one host in particular (`acquire`: robots.txt and its redirect hops, sitemaps, embedded sessions).
+One bench, one timer, no polling; waiting hosts cost one heap entry each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import Future
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from crawler.bench import Bench
+from crawler.clock import Clock, Timer
+from crawler.host import NEVER, Host
+from policies.pacing import Per, address_rest_s
+from storage.base import Contact
+
+
+@dataclass(slots=True, eq=False)
+class AddressClock:
+    """The clock of one address, with `per = "ip"`: one contact at a time, each rested."""
+
+    ready_s: float = NEVER
+    busy: bool = False
+    queue: list[Host] = field(default_factory=list)  # hosts that wait for it to be free
+
+
+@dataclass(slots=True, eq=False)
+class Turn:
+    """The right to make one contact with one host now. Ends with `Turns.end` or `Turns.give_back`."""
+
+    host: Host
+    follows_s: float  # end of the contact it follows
+    allowed_s: float  # when it was first allowed to begin
+    granted_s: float
+    address_clock: AddressClock | None = None  # of the address it may contact, with `per = "ip"`
+    over: bool = False
+
+
+class TurnsClosedError(Exception):
+    """The crawl is ending: there are no more turns."""
+
+
+class Turns:
+    """Hands out turns, at most `limit` at once over all hosts.
+
+    A host is in one of: on the bench (waiting, or ready and waiting for `limit`), in line for a
+    worker, or away (nothing to do, paused, all lanes in use). `consider` moves it after any change.
+    """
+
+    def __init__(self, clock: Clock, *, limit: int) -> None:
+        self._clock = clock
+        self._limit = limit
+        self._hosts: dict[str, Host] = {}
+        self._bench: Bench[Host] = Bench()
+        self._line: deque[Host] = deque()
+        self._takers: deque[Future[Turn | None]] = deque()
+        self._addresses: dict[str, AddressClock] = {}
+        self._timer: Timer | None = None
+        self._timer_s = NEVER
+        self._closed = False
+        self.pages_open = True  # False while a budget is used up: no pages, but robots.txt
+        self.in_flight = 0
+
+    # ------------------------------------------------------------ hosts
+
+    def __len__(self) -> int:
+        return len(self._hosts)
+
+    def __iter__(self) -> Iterator[Host]:
+        return iter(self._hosts.values())
+
+    def get(self, slot: str) -> Host | None:
+        return self._hosts.get(slot)
+
+    def hold(self, host: Host) -> None:
+        self._hosts[host.slot] = host
+        self.consider(host)
+
+    def drop(self, host: Host) -> None:
+        """No longer ours (released, or its lease was lost)."""
+        host.gone = True
+        self._bench.remove(host)
+        self._hosts.pop(host.slot, None)
+        while host.waiters:
+            waiter = host.waiters.popleft()
+            if not waiter.done():
+                waiter.set_exception(TurnsClosedError(f"{host.slot} is no longer held"))
+
+    # ------------------------------------------------------------ asking
+
+    async def next(self) -> Turn | None:
+        """A turn at any host that has URLs in hand; None when there will be no more."""
+        if self._closed:
+            return None
+        if self._line and (turn := self._from_line()):
+            return turn
+        taker: Future[Turn | None] = asyncio.get_running_loop().create_future()
+        self._takers.append(taker)
+        self._pump()
+        try:
+            return await taker
+        except asyncio.CancelledError:
+            if taker.done() and not taker.cancelled() and (turn := taker.result()):
+                self.give_back(turn)
+            raise
+
+    async def acquire(self, host: Host) -> Turn:
+        """A turn at this host, in order of asking and before its pages. Raises TurnsClosedError."""
+        if self._closed or host.gone:
+            raise TurnsClosedError("the crawl is ending")
+        waiter: Future[Turn] = asyncio.get_running_loop().create_future()
+        host.waiters.append(waiter)
+        self.consider(host)
+        try:
+            return await waiter
+        except asyncio.CancelledError:
+            if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
+                self.give_back(waiter.result())
+            raise
+
+    def close(self) -> None:
+        """No more turns; those given out run on."""
+        self._closed = True
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
+        while self._takers:
+            taker = self._takers.popleft()
+            if not taker.done():
+                taker.set_result(None)
+        for host in self._hosts.values():
+            while host.waiters:
+                waiter = host.waiters.popleft()
+                if not waiter.done():
+                    waiter.set_exception(TurnsClosedError("the crawl is ending"))
+
+    # ------------------------------------------------------------ ending
+
+    def end(
+        self, turn: Turn, *, started_s: float, ended_s: float, kind: str, status: int | None
+    ) -> None:
+        """The contact is over: its host rests, counted from `ended_s`."""
+        turn.over = True
+        host = turn.host
+        host.end(turn.follows_s, turn.allowed_s, started_s, ended_s)
+        shift_s = self._clock.wall() - self._clock.monotonic()
+        host.contacts_new.append(
+            Contact(start_at=started_s + shift_s, end_at=ended_s + shift_s, kind=kind, status=status)
+        )
+        if turn.address_clock:
+            turn.address_clock.ready_s = ended_s + address_rest_s(host.rules, host.ask)
+        self._over(turn)
+
+    def give_back(self, turn: Turn) -> None:
+        """The turn was not used: no contact was made, so nothing needs to rest."""
+        if turn.over:
+            return
+        turn.over = True
+        turn.host.undo(turn.follows_s)
+        self._over(turn)
+
+    def _over(self, turn: Turn) -> None:
+        self.in_flight -= 1
+        if clock := turn.address_clock:
+            clock.busy = False
+            queue, clock.queue = clock.queue, []
+            for other in queue:
+                self.consider(other)
+        self.consider(turn.host)
+        self._pump()
+
+    def set_address(self, host: Host, address: str) -> None:
+        """With `per = "ip"`: the address this host is contacted at, whose clock counts too."""
+        host.address = address
+        host.address_clock = self._addresses.setdefault(address, AddressClock())
+        self.consider(host)
+
+    # ------------------------------------------------------------ the mechanism
+
+    def consider(self, host: Host) -> None:
+        """Find the host's place after a change. Cheap; safe to call at any time."""
+        if host.gone or self._closed:
+            return
+        if not host.wants_turn:
+            self._bench.remove(host)
+            return
+        if host.in_line and not host.waiters:
+            return
+        now_s = self._clock.monotonic()
+        at_s = self._ready_s(host, now_s)
+        if at_s is None:
+            self._bench.remove(host)
+            return
+        self._bench.put(host, at_s)
+        if at_s <= now_s:
+            self._pump()
+        else:
+            self._arm()
+
+    def _ready_s(self, host: Host, now_s: float) -> float | None:
+        waits = host.wait(now_s, self._clock.wall())
+        if waits is None:
+            return None
+        at_s = waits[0]
+        if (clock := host.address_clock) is not None:
+            if clock.busy:
+                if host not in clock.queue:
+                    clock.queue.append(host)
+                return None
+            at_s = max(at_s, clock.ready_s)
+        return at_s
+
+    def _grant(self, host: Host, now_s: float) -> Turn:
+        at_s = self._ready_s(host, now_s)
+        self.in_flight += 1
+        clock = host.address_clock
+        if clock:
+            clock.busy = True
+        return Turn(host, host.begin(), at_s if at_s is not None else now_s, now_s, clock)
+
+    def _is_ready(self, host: Host, now_s: float) -> bool:
+        """Still as the bench believed? If not, it is seated anew."""
+        if host.gone or not host.wants_turn:
+            return False
+        at_s = self._ready_s(host, now_s)
+        if at_s is None:
+            return False
+        if at_s > now_s:
+            self._bench.put(host, at_s)
+            return False
+        return True
+
+    def _from_line(self) -> Turn | None:
+        now_s = self._clock.monotonic()
+        while self._line and self.in_flight < self._limit and self.pages_open:
+            host = self._line.popleft()
+            host.in_line = False
+            if host.hand and self._is_ready(host, now_s):
+                turn = self._grant(host, now_s)
+                self.consider(host)
+                return turn
+            self.consider(host)
+        return None
+
+    def _pump(self) -> None:
+        """Give turns to those who ask, as far as hosts are ready and the limit allows."""
+        if self._closed:
+            return
+        while self._takers and (turn := self._from_line()):
+            self._serve(turn)
+        now_s = self._clock.monotonic()
+        while self.in_flight < self._limit and (host := self._bench.take(now_s)):
+            if not self._is_ready(host, now_s):
+                continue
+            while host.waiters and host.waiters[0].done():
+                host.waiters.popleft()
+            if host.waiters:
+                waiter = host.waiters.popleft()
+                waiter.set_result(self._grant(host, now_s))
+                self._reseat(host, now_s)
+            elif host.hand and not host.in_line:
+                host.in_line = True
+                self._line.append(host)
+                if self._takers and (turn := self._from_line()):
+                    self._serve(turn)
+        self._arm()
+
+    def _reseat(self, host: Host, now_s: float) -> None:
+        """After a grant: the next lane may be ready as well."""
+        if host.wants_turn and (at_s := self._ready_s(host, now_s)) is not None:
+            self._bench.put(host, at_s)
+
+    def _serve(self, turn: Turn) -> None:
+        while self._takers:
+            taker = self._takers.popleft()
+            if not taker.done():
+                taker.set_result(turn)
+                return
+        self.give_back(turn)
+
+    def open_pages(self, *, open_: bool) -> None:
+        """Stop or resume giving turns for pages (a budget); robots.txt goes on."""
+        self.pages_open = open_
+        if open_:
+            self._pump()
+
+    def _arm(self) -> None:
+        at_s = self._bench.next_at()
+        if at_s is None:
+            return
+        if self._timer is not None:
+            if self._timer_s <= at_s:
+                return
+            self._timer.cancel()
+        self._timer_s = at_s
+        self._timer = self._clock.call_at(at_s, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        self._pump()
+
+    # ------------------------------------------------------------ for those who watch
+
+    def why(self, host: Host) -> tuple[float, str]:
+        """How long it still waits (0.0: not), and for what, in words."""
+        if host.paused:
+            return 0.0, "paused by hand"
+        now_s = self._clock.monotonic()
+        waits = host.wait(now_s, self._clock.wall())
+        if waits is None:
+            return 0.0, "being asked now"
+        at_s, why = waits
+        if host.address_clock and host.address_clock.ready_s > at_s:
+            at_s, why = host.address_clock.ready_s, f"a rest of its address {host.address}"
+        if at_s <= now_s:
+            return 0.0, "ready"
+        return at_s - now_s, why
+
+    @property
+    def per_ip(self) -> bool:
+        return any(host.rules.per is Per.IP for host in self._hosts.values())

@@ -1,0 +1,333 @@
+"""One turn, from a hand of URLs to an outcome: scope, gate, fetch, page, ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from crawler import page
+from crawler.clock import Clock
+from crawler.config import Config
+from crawler.contact import PAGE, REFUSALS, Contacts
+from crawler.fetcher import Answer, Failure, FetchLimits, Head, Request
+from crawler.gate import ASKING, REDIRECT_STATUSES, Gate, Pass, Shut
+from crawler.host import Host
+from crawler.known import Known
+from crawler.ledger import Ledger
+from crawler.turns import Turn, Turns
+from policies.indexing import Directives, from_header
+from policies.pacing import Per
+from policies.retry import Again, FailureCode, GiveUp, RetryRules, after_failure, after_refusal
+from policies.robots import Verdict
+from policies.scope import Scope, Skip
+from policies.url import canonical, host_of, origin_of, slot_of
+from storage.base import (
+    Blocked,
+    BlockReason,
+    Dropped,
+    Failed,
+    Link,
+    Moved,
+    Outcome,
+    Queued,
+    Retry,
+    Visited,
+)
+
+TITLE_CHARS_MAX = 500
+
+
+@dataclass(slots=True)
+class Budget:
+    """Pages this run may still visit; a page is reserved before it is asked for."""
+
+    left: float
+
+    def take(self) -> bool:
+        if self.left < 1:
+            return False
+        self.left -= 1
+        return True
+
+    def give_back(self) -> None:
+        self.left += 1
+
+
+class Visitor:
+    """Turns turns into outcomes. Holds no state of its own but what it was built with."""
+
+    def __init__(
+        self,
+        *,
+        config: Config,
+        clock: Clock,
+        turns: Turns,
+        contacts: Contacts,
+        gate: Gate,
+        ledger: Ledger,
+        scope: Scope,
+        budget: Budget,
+        known: Known,
+        late: Callable[[str], None],
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._turns = turns
+        self._contacts = contacts
+        self._gate = gate
+        self._ledger = ledger
+        self._scope = scope
+        self._budget = budget
+        self._known = known
+        self._late = late  # a page outlived the verdict it was asked for on: judge it again
+
+    # ------------------------------------------------------------ the turn
+
+    async def spend(self, turn: Turn) -> None:
+        """Judge URLs of the host's hand until one of them was worth the contact, or none is left."""
+        host = turn.host
+        located = await self._contacts.located(turn)
+        if located is not None:
+            self._turns.give_back(turn)
+            return
+        while host.hand:
+            queued = host.hand.popleft()
+            if (outcome := self._out_of_scope(host, queued)) is not None:
+                self._ledger.record(outcome, host)
+                continue
+            if self._is_full(host):
+                host.full = True
+                host.hand.appendleft(queued)
+                host.take_hand()
+                break
+            passed = self._gate.check(host, queued.url)
+            if passed is ASKING:
+                host.parked.setdefault(origin_of(queued.url), []).append(queued)
+            elif isinstance(passed, Shut):
+                host.closed.add(origin_of(queued.url))
+                host.held.discard(queued.id)
+            elif isinstance(passed, Verdict):
+                self._ledger.record(self._blocked(host, queued, passed), host)
+            elif isinstance(passed, Pass):
+                if not self._budget.take():
+                    host.hand.appendleft(queued)
+                    self._turns.open_pages(open_=False)
+                    break
+                await self._visit(turn, queued, passed)
+                break
+        self._turns.give_back(turn)  # if it is not over, no contact was worth making
+        if not host.hand and not host.parked and not host.full:
+            self._ledger.want(host)
+        await self._ledger.room()
+
+    def _out_of_scope(self, host: Host, queued: Queued) -> Outcome | None:
+        """Scope is judged again: the config may have changed since the URL was queued."""
+        name = host_of(queued.url)
+        by_domain = self._config.site(name).politeness.per is Per.DOMAIN
+        slot = slot_of(name, by_domain=by_domain)
+        if slot != host.slot:
+            return Moved(id=queued.id, slot=host.slot, to_slot=slot)
+        skip = self._scope.judge(queued.url, host=name, depth=queued.depth, seed=queued.seed)
+        if skip is not None:
+            return Dropped(id=queued.id, slot=host.slot, reason=skip)
+        return None
+
+    def _is_full(self, host: Host) -> bool:
+        limit = self._config.site(host.slot).scope.max_pages_per_host
+        return host.visited + host.busy - 1 >= limit
+
+    def _blocked(self, host: Host, queued: Queued, verdict: Verdict) -> Blocked:
+        return blocked_by(verdict, queued.id, host.slot, queued.url, now_s=self._clock.wall())
+
+    # ------------------------------------------------------------ the request
+
+    async def _visit(self, turn: Turn, queued: Queued, passed: Pass) -> None:
+        host = turn.host
+        fetch = self._config.site(host_of(queued.url)).fetch
+        request = Request(
+            url=queued.url,
+            headers=fetch.headers,
+            limits=FetchLimits(timeout_s=fetch.timeout_s, body_bytes_max=fetch.max_body_bytes),
+            wants_body=self._wants_body,
+            proxy=fetch.proxy,
+        )
+        visited = False
+        try:
+            result = await self._contacts.fetch(turn, request, kind=PAGE)
+            if isinstance(result, Failure):
+                self._failed(host, queued, result, RetryRules(max_attempts=fetch.max_attempts))
+            elif result.status in REFUSALS:
+                self._refused(host, queued, result)
+            elif result.status >= 500:
+                self._server_error(host, queued, result, RetryRules(max_attempts=fetch.max_attempts))
+            else:
+                visited = True
+                host.visited += 1
+                self._ledger.record(self._read(host, queued, result, passed), host)
+                if passed.ungoverned:
+                    self._late(origin_of(queued.url))
+        finally:
+            if not visited:
+                self._budget.give_back()
+                self._turns.open_pages(open_=True)
+
+    def _wants_body(self, head: Head) -> bool:
+        """Is there anyone to read it? Links are read from 2xx answers of types that hold them."""
+        content_type = head.headers.get("Content-Type")
+        return (
+            200 <= head.status < 300
+            and page.wants_body(content_type)
+            and self._scope.wants_type(content_type, host=host_of(head.url))
+        )
+
+    # ------------------------------------------------------------ outcomes
+
+    def _failed(self, host: Host, queued: Queued, failure: Failure, rules: RetryRules) -> None:
+        if not failure.connected:
+            # The host's failure, and the engine's matter; the URL goes back to wait with it.
+            host.hand.appendleft(queued)
+            return
+        fate = after_failure(
+            failure.code,
+            queued.attempts,
+            rules,
+            refusals=queued.refusals,
+            permanent=failure.permanent,
+        )
+        self._decide(host, queued, fate, failure.error)
+
+    def _server_error(self, host: Host, queued: Queued, answer: Answer, rules: RetryRules) -> None:
+        fate = after_failure(
+            FailureCode.HTTP, queued.attempts, rules, refusals=queued.refusals
+        )
+        self._decide(host, queued, fate, f"http: the server answered {answer.status}")
+
+    def _refused(self, host: Host, queued: Queued, answer: Answer) -> None:
+        fate = after_refusal(queued.refusals, attempts=queued.attempts)
+        error = f"refused: the server answered {answer.status} (too busy for us)"
+        self._decide(host, queued, fate, error)
+
+    def _decide(self, host: Host, queued: Queued, fate: Again | GiveUp, error: str) -> None:
+        outcome: Outcome
+        if isinstance(fate, GiveUp):
+            outcome = Failed(
+                id=queued.id,
+                slot=host.slot,
+                error=error,
+                attempts=fate.attempts,
+                last_at=self._clock.wall(),
+            )
+        else:
+            outcome = Retry(
+                id=queued.id,
+                slot=host.slot,
+                due_in_s=fate.in_s,
+                attempts=fate.attempts,
+                refusals=fate.refusals,
+                error=error,
+            )
+        self._ledger.record(outcome, host)
+
+    def _read(self, host: Host, queued: Queued, answer: Answer, passed: Pass) -> Visited:
+        """A complete answer: what it says of itself, and where it leads."""
+        name = host_of(queued.url)
+        tokens = self._config.token(name)
+        title: str | None = None
+        redirect_url: str | None = None
+        found: list[Link] = []
+        directives = from_header(answer.headers.getall("X-Robots-Tag", ()), tokens)
+        content_type = answer.headers.get("Content-Type")
+        if answer.status in REDIRECT_STATUSES:
+            redirect_url = canonical(answer.headers.get("Location", ""), queued.url)
+            if redirect_url and answer.headers.get("Location"):
+                redirect_url = self._scope.admit(redirect_url, host=host_of(redirect_url))
+                found = self._redirect(queued, redirect_url)
+            else:
+                redirect_url = None
+        elif 200 <= answer.status < 300:
+            if not self._scope.wants_type(content_type, host=name):
+                self._ledger.skip(Skip.CONTENT_TYPE)
+            read = page.read(queued.url, answer.headers, answer.body, tokens=tokens)
+            title = read.title
+            directives = directives.merge(read.directives)
+            found = self._follow(queued, read, directives)
+        return Visited(
+            id=queued.id,
+            slot=host.slot,
+            status=answer.status,
+            fetched_at=self._clock.wall(),
+            content_type=content_type,
+            body_bytes=len(answer.body) if answer.body_read else 0,
+            elapsed_s=answer.ended_s - answer.started_s,
+            redirect_url=redirect_url,
+            title=title[:TITLE_CHARS_MAX] if title else None,
+            indexable=directives.index,
+            followable=directives.follow,
+            archivable=directives.archive,
+            ungoverned=passed.ungoverned,
+            links=found,
+        )
+
+    def _redirect(self, queued: Queued, target: str) -> list[Link]:
+        """A redirect is a link of the same depth; where a seed leads, scope follows."""
+        if queued.seed:
+            self._scope.add_root(target)
+        link = self._link(target, depth=queued.depth, queued=queued, anchor=None, seed=queued.seed)
+        return [link] if link else []
+
+    def _follow(self, queued: Queued, read: page.Page, directives: Directives) -> list[Link]:
+        if not directives.follow:
+            if read.links:
+                self._ledger.skip(Skip.NOFOLLOW, len(read.links))
+            return []
+        found: list[Link] = []
+        depth = queued.depth + 1
+        new = self._known.new
+        nofollow = 0
+        for link in read.links:
+            if link.nofollow:
+                nofollow += 1
+            elif new(link.url, depth):
+                one = self._link(link.url, depth=depth, queued=queued, anchor=link.anchor)
+                if one is not None:
+                    found.append(one)
+        if nofollow:
+            self._ledger.skip(Skip.NOFOLLOW, nofollow)
+        return found
+
+    def _link(
+        self, url: str, *, depth: int, queued: Queued, anchor: str | None, seed: bool = False
+    ) -> Link | None:
+        host = host_of(url)
+        if (admitted := self._scope.admit(url, host=host)) != url:
+            url = admitted
+            if not self._known.new(url, depth):
+                return None
+        skip = self._scope.judge(url, host=host, depth=depth, seed=seed)
+        if skip is not None:
+            self._ledger.skip(skip)
+            return None
+        by_domain = self._config.site(host).politeness.per is Per.DOMAIN
+        return Link(
+            url=url,
+            slot=slot_of(host, by_domain=by_domain),
+            host=host,
+            depth=depth,
+            priority=queued.priority if seed else 0.0,
+            seed=seed,
+            anchor=anchor,
+        )
+
+
+def blocked_by(verdict: Verdict, id_: int, slot: str, url: str, *, now_s: float) -> Blocked:
+    """A verdict as the store keeps it."""
+    return Blocked(
+        id=id_,
+        slot=slot,
+        reason=BlockReason.NOINDEX_LINE if verdict.noindex else BlockReason.ROBOTS,
+        dialect=verdict.dialect,
+        rule=verdict.rule,
+        line=verdict.line,
+        robots_url=origin_of(url) + "/robots.txt",
+        blocked_at=now_s,
+    )
