@@ -1,0 +1,160 @@
+"""May this address be connected to? (law 9) Judged on the address itself, whatever its name was."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+def _table(rows: Iterable[tuple[str, str]]) -> tuple[tuple[Network, str], ...]:
+    return tuple((ipaddress.ip_network(text), words) for text, words in rows)
+
+
+# IANA's special-purpose registries (RFC 6890 and its updates), the first match counting. A table of
+# our own because `is_global` answers differently from one Python release to the next, and takes
+# some of these (IPv4-compatible, local NAT64, site-local) for public.
+_SPECIAL_4: Final = _table(
+    (
+        ("0.0.0.0/8", "an unspecified address"),
+        ("10.0.0.0/8", "a private address"),
+        ("100.64.0.0/10", "a shared address behind a carrier's NAT"),
+        ("127.0.0.0/8", "a loopback address"),
+        ("169.254.0.0/16", "a link-local address"),
+        ("172.16.0.0/12", "a private address"),
+        ("192.0.0.0/24", "an address reserved for protocols"),
+        ("192.0.2.0/24", "a documentation address"),
+        ("192.88.99.0/24", "a reserved address"),
+        ("192.168.0.0/16", "a private address"),
+        ("198.18.0.0/15", "a benchmarking address"),
+        ("198.51.100.0/24", "a documentation address"),
+        ("203.0.113.0/24", "a documentation address"),
+        ("224.0.0.0/4", "a multicast address"),
+        ("255.255.255.255/32", "the broadcast address"),
+        ("240.0.0.0/4", "a reserved address"),
+    )
+)
+_SPECIAL_6: Final = _table(
+    (
+        ("::/128", "the unspecified address"),
+        ("::1/128", "a loopback address"),
+        ("64:ff9b:1::/48", "an address for local translation to IPv4"),
+        ("100::/64", "a discard-only address"),
+        ("fc00::/7", "a private address"),
+        ("fe80::/10", "a link-local address"),
+        ("fec0::/10", "a site-local address"),
+        ("ff00::/8", "a multicast address"),
+        ("2001:2::/48", "a benchmarking address"),
+        ("2001:db8::/32", "a documentation address"),
+        ("3fff::/20", "a documentation address"),
+        ("2001::/23", "an address reserved for protocols"),
+    )
+)
+_GLOBAL_UNICAST: Final = ipaddress.IPv6Network("2000::/3")  # all that has been given out
+_NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
+_LOOPBACK_4: Final = ipaddress.IPv4Network("127.0.0.0/8")
+
+
+@dataclass(frozen=True, slots=True)
+class AddressRules:
+    """The address guard: public addresses, and those that `[network] allow` names."""
+
+    allow: tuple[Network, ...] = ()
+
+    @classmethod
+    def parse(cls, ranges: Iterable[str]) -> AddressRules:
+        """From ranges such as `127.0.0.0/8` or single addresses.
+
+        Raises ValueError; its sentence names the range.
+        """
+        return cls(tuple(_parse_range(text) for text in ranges))
+
+    def judge(self, address: str) -> str | None:
+        """None if this address may be connected to; else one sentence that says why not.
+
+        `address` is a literal as a socket has it; an IPv6 zone is ignored. An address that carries
+        an IPv4 one (mapped, 6to4, Teredo, NAT64) may be connected to if what it carries may.
+        """
+        parsed = _parse_address(address)
+        if parsed is None:
+            return f"{address!r} is not an IP address"
+        if self._allowed(parsed):
+            return None
+        carried = _carried(parsed)
+        if not carried:
+            words = _special(parsed)
+            return None if words is None else _refusal(address, words)
+        for inner in carried:
+            if not self._allowed(inner) and (words := _special(inner)) is not None:
+                return _refusal(address, f"another form of {inner}, {words}")
+        return None
+
+    def _allowed(self, address: Address) -> bool:
+        return any(address in network for network in self.allow)
+
+
+def is_loopback(host_or_address: str) -> bool:
+    """Whether a seed's host is this machine by its spelling alone (law 10).
+
+    `localhost`, or a loopback address in any form; names that `[network] resolve` points at one are
+    for the caller to look up.
+    """
+    if host_or_address.rstrip(".").lower() == "localhost":
+        return True
+    address = _parse_address(host_or_address.removeprefix("[").removesuffix("]"))
+    if isinstance(address, ipaddress.IPv6Address):
+        return address.is_loopback or (
+            address.ipv4_mapped is not None and address.ipv4_mapped in _LOOPBACK_4
+        )
+    return address is not None and address in _LOOPBACK_4
+
+
+def _refusal(address: str, words: str) -> str:
+    return f"{address} is {words}, which network.allow does not let in"
+
+
+def _parse_address(text: str) -> Address | None:
+    try:
+        return ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        return None
+
+
+def _parse_range(text: str) -> Network:
+    try:
+        return ipaddress.ip_network(text)
+    except ValueError:
+        pass
+    try:
+        meant = ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        raise ValueError(f'{text!r} is not an address range such as "127.0.0.0/8"') from None
+    raise ValueError(f'{text!r} has bits set beyond its prefix; did you mean "{meant}"?')
+
+
+def _carried(address: Address) -> tuple[ipaddress.IPv4Address, ...]:
+    """The IPv4 addresses inside an IPv6 one; for Teredo the server's and the client's."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return ()
+    if address.ipv4_mapped is not None:
+        return (address.ipv4_mapped,)
+    if address.sixtofour is not None:
+        return (address.sixtofour,)
+    if address.teredo is not None:
+        return address.teredo
+    if address in _NAT64:
+        return (ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF),)
+    return ()
+
+
+def _special(address: Address) -> str | None:
+    """What kind of not public address this is, in words with an article; None: it is public."""
+    v4 = isinstance(address, ipaddress.IPv4Address)
+    for network, words in _SPECIAL_4 if v4 else _SPECIAL_6:
+        if address in network:
+            return words
+    return None if v4 or address in _GLOBAL_UNICAST else "a reserved address"
