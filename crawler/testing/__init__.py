@@ -12,7 +12,9 @@ from crawler.testing.clock import JumpClock
 from crawler.testing.web import (
     Asked,
     Exchange,
+    Handler,
     LocalWeb,
+    Pages,
     Reply,
     Site,
     hang_up,
@@ -25,8 +27,10 @@ from crawler.testing.web import (
 __all__ = [
     "Asked",
     "Exchange",
+    "Handler",
     "JumpClock",
     "LocalWeb",
+    "Pages",
     "Reply",
     "Site",
     "hang_up",

@@ -43,7 +43,8 @@ class Reply:
 
 
 Handler = Callable[[Asked], Reply | Awaitable[Reply]]
-Site = Mapping[str, Reply | Handler] | Handler  # by path with query, else by path; absent: 404
+Pages = Mapping[str, Reply | Handler]  # by path with query, else by path; absent: 404
+Site = Pages | Handler
 
 
 def html(title: str, *links: str, head: str = "", body: str = "") -> Reply:

@@ -1,0 +1,113 @@
+"""Whole crawls of a local web: started as the command line starts them, judged by the server's log
+and by the views of the database that they leave."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from crawler.app import crawl
+
+from crawler.config import from_dict
+from crawler.events import Progress, Summary
+from crawler.testing import LocalWeb
+
+DELAY_S = 0.05
+
+
+class Courtly:
+    """Crawls of one database file, one after the other."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.db = folder / "crawl.db"
+
+    async def crawl(
+        self,
+        web: LocalWeb,
+        *seeds: str,
+        observe: Callable[[Progress], None] | None = None,
+        stop: asyncio.Event | None = None,
+        leave: asyncio.Event | None = None,
+        **sections: Mapping[str, object],
+    ) -> Summary:
+        """In this process. A seed is a host of the web, or a URL."""
+        config = from_dict(self.config(web, **sections))
+        urls = [seed if "://" in seed else web.url(seed) for seed in seeds]
+        return await crawl(config, seeds=urls, observe=observe, stop=stop, leave=leave)
+
+    def config(
+        self, web: LocalWeb, **sections: Mapping[str, object]
+    ) -> dict[str, dict[str, object]]:
+        config = web.config(
+            politeness={"delay": DELAY_S, "latency_factor": 0},
+            crawl={"patience": 5},
+            storage={"url": f"sqlite:{self.db}"},
+        )
+        for name, section in sections.items():
+            config[name] = {**config.get(name, {}), **section}
+        return config
+
+    @contextlib.asynccontextmanager
+    async def process(
+        self, web: LocalWeb, *arguments: str, **sections: Mapping[str, object]
+    ) -> AsyncIterator[asyncio.subprocess.Process]:
+        """`courtly crawl --config … arguments` as a process, gone when the block ends."""
+        file = self.folder / "config.toml"
+        file.write_text(_toml(self.config(web, **sections)))
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", "from crawler.cli import main; main()"),
+            *("crawl", "--config", str(file), *arguments),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        try:
+            yield process
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.communicate()
+
+    def rows(self, view: str, columns: str = "url", where: str = "1") -> list[tuple[Any, ...]]:
+        """Rows of a view, read as anybody with SQLite would read them."""
+        with contextlib.closing(sqlite3.connect(f"file:{self.db}?mode=ro", uri=True)) as db:
+            return db.execute(f"SELECT {columns} FROM {view} WHERE {where} ORDER BY 1").fetchall()
+
+    def urls(self, view: str, where: str = "1") -> list[str]:
+        return [url for (url,) in self.rows(view, where=where)]
+
+
+@pytest.fixture
+def courtly(tmp_path: Path) -> Courtly:
+    return Courtly(tmp_path)
+
+
+def _toml(config: Mapping[str, Mapping[str, object]]) -> str:
+    lines = []
+    for section, keys in config.items():
+        lines.append(f"[{section}]")
+        lines += [f"{key} = {_value(value)}" for key, value in keys.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _value(value: object) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case int() | float():
+            return str(value)
+        case str():
+            return f'"{value}"'
+        case list() | tuple():
+            return "[" + ", ".join(map(_value, value)) + "]"
+        case Mapping():
+            return "{ " + ", ".join(f'"{k}" = {_value(v)}' for k, v in value.items()) + " }"
+        case _:
+            raise TypeError(value)

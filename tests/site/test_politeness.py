@@ -1,0 +1,225 @@
+"""Laws 1 to 3 on the server's log: never early, never two at once, nothing without a verdict."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from crawler.testing import Asked, LocalWeb, Reply, Site, hang_up, html, not_found, redirect, text
+
+if TYPE_CHECKING:
+    from tests.site.conftest import Courtly
+
+DELAY_S = 0.05
+TIMER_S = 1e-6  # asyncio's timers may fire one tick of the clock early
+
+HOSTS = [f"host-{n}.test" for n in range(20)]
+ALLOWED = {"/", "/r1", "/r2", "/404", "/deep/deeper/", *(f"/page/{n}" for n in range(6))}
+LEADING_TO_BLOCKED = {"/to-blocked", "/to-to-blocked"}
+BLOCKED = {"/private/", "/private/x?y=1"}
+
+
+def ordinary_host(web: LocalWeb, number: int) -> Site:
+    """Pages that link to each other and to the next host, redirects, and what is forbidden."""
+    pages = {
+        "/robots.txt": text("User-agent: *\nDisallow: /private/\nAllow: /private-but-not-really\n"),
+        "/": html(
+            "Home",
+            *("page/0", "/page/1?", "/./page/2", "/404", "/r1", "/private/", "/to-to-blocked"),
+            *("http://outside.test/", "mailto:a@b.test", "javascript:void(0)", "#top"),
+        ),
+        "/r1": redirect("/r2", status=301),
+        "/r2": redirect("/page/5", status=308),
+        "/404": not_found(),
+        "/to-to-blocked": redirect("/to-blocked"),
+        "/to-blocked": redirect("/private/x?y=1"),
+        "/deep/deeper/": html("Deep", "../../page/4", "/page/4#here"),
+    }
+    for n in range(6):
+        pages[f"/page/{n}"] = html(f"Page {n}", *(f"/page/{m}" for m in range(n)), "/", "/page/3")
+    neighbour = web.url(HOSTS[(number + 1) % len(HOSTS)], "/page/0")
+    pages["/page/3"] = html("Page 3", "/deep/deeper/", neighbour)
+    return pages
+
+
+async def test_twenty_hosts_are_crawled_whole_and_politely(courtly: Courtly) -> None:
+    async with LocalWeb() as web:
+        web.sites.update({host: ordinary_host(web, n) for n, host in enumerate(HOSTS)})
+
+        summary = await courtly.crawl(web, *HOSTS)
+
+        for host in HOSTS:
+            paths = web.paths(host)
+            assert paths[0] == "/robots.txt"
+            assert sorted(paths) == sorted({"/robots.txt"} | ALLOWED | LEADING_TO_BLOCKED)
+            assert min(web.gaps(host)) >= DELAY_S - TIMER_S
+            assert web.peak_concurrency(host) == 1
+        assert {entry.host for entry in web.requests()} == set(HOSTS), (
+            "a host out of scope was asked"
+        )
+        assert web.peak_concurrency() > 5, "hosts are to be crawled side by side"
+
+        visited = sorted(web.url(host, path) for host in HOSTS for path in ALLOWED)
+        assert courtly.urls("visited") == visited
+        robots = sorted(web.url(host, path) for host in HOSTS for path in BLOCKED)
+        assert courtly.urls("blocked", "reason = 'robots'") == robots
+        chains = sorted(web.url(host, path) for host in HOSTS for path in LEADING_TO_BLOCKED)
+        assert courtly.urls("blocked", "reason = 'redirect'") == chains
+        assert courtly.rows("blocked", "DISTINCT dialect, rule, line, withdrawn") == [
+            ("slurp", "Disallow: /private/", 2, 0)
+        ]
+        assert courtly.rows("queued") == []
+        assert courtly.rows("failed") == []
+
+        assert summary.visited == len(visited)
+        assert summary.blocked == len(robots) + len(chains)
+        assert (summary.failed, summary.queued, summary.hosts) == (0, 0, 20)
+        assert not summary.waiting
+        assert not summary.interrupted
+        assert courtly.rows("hosts", "max(peak_concurrency), sum(breaches)") == [(1, 0)]
+        ((smallest_s,),) = courtly.rows("hosts", "min(smallest_rest_s)")
+        assert smallest_s >= DELAY_S - TIMER_S
+
+
+async def test_the_rest_is_counted_from_the_end_of_a_slow_answer(courtly: Courtly) -> None:
+    site = {"/": html("Home", "/1", "/2"), "/1": Reply(body="1", delay_s=0.2), "/2": html("2")}
+    site["/1"] = Reply(body="x" * 5000, body_s=0.2)
+    async with LocalWeb({"a.test": site}) as web:
+        await courtly.crawl(web, "a.test", politeness={"delay": 0.1, "latency_factor": 0})
+        assert sorted(web.paths("a.test")) == ["/", "/1", "/2", "/robots.txt"]
+        assert min(web.gaps("a.test")) >= 0.1 - TIMER_S
+
+
+async def test_a_slow_site_rests_as_long_as_it_took(courtly: Courtly) -> None:
+    """`latency_factor` 1: the rest grows to the smoothed response time."""
+    site: dict[str, Reply] = {"/": html("Home", *(f"/{n}" for n in range(4)))}
+    site |= {f"/{n}": Reply(body="slow", delay_s=0.25) for n in range(4)}
+    async with LocalWeb({"a.test": site}) as web:
+        await courtly.crawl(web, "a.test", politeness={"delay": 0.01, "latency_factor": 1})
+        gaps = web.gaps("a.test")
+        assert max(gaps) > 0.1
+        ((source,),) = courtly.rows("hosts", "delay_source")
+        assert source
+
+
+async def test_crawl_delay_is_waited_for(courtly: Courtly) -> None:
+    site = {
+        "/robots.txt": text("User-agent: *\nCrawl-delay: 0.4\n"),
+        "/": html("Home", "/1", "/2"),
+        "/1": html("1"),
+        "/2": html("2"),
+    }
+    async with LocalWeb({"a.test": site}) as web:
+        await courtly.crawl(web, "a.test")
+        first, *others = web.gaps("a.test")
+        assert first >= DELAY_S - TIMER_S
+        assert min(others) >= 0.4 - TIMER_S
+        assert len(others) == 2
+
+
+async def test_two_ports_of_a_host_share_its_clock(courtly: Courtly) -> None:
+    site = {"/": html("Home", "/1"), "/1": html("1")}
+    async with LocalWeb({"a.test": site}) as web, LocalWeb({"a.test": site}) as other:
+        await courtly.crawl(web, "a.test", other.url("a.test"))
+        both = LocalWeb()
+        both.log = web.log + other.log
+        assert web.paths("a.test")[0] == other.paths("a.test")[0] == "/robots.txt"
+        assert len(both.log) == 6
+        assert both.peak_concurrency("a.test") == 1
+        assert min(both.gaps("a.test")) >= DELAY_S - TIMER_S
+
+
+async def test_per_domain_shares_one_clock_among_the_hosts_of_a_domain(courtly: Courtly) -> None:
+    hosts = ["example.test", "www.example.test", "a.example.test", "other.test"]
+    site = {"/": html("Home", "/1", "/2"), "/1": html("1"), "/2": html("2")}
+    async with LocalWeb(dict.fromkeys(hosts, site)) as web:
+        await courtly.crawl(
+            web, *hosts, politeness={"delay": DELAY_S, "latency_factor": 0, "per": "domain"}
+        )
+        both = LocalWeb()
+        both.log = [entry for entry in web.log if entry.host != "other.test"]
+        assert len(both.log) == 12
+        assert both.peak_concurrency() == 1
+        for entry in both.log:
+            entry.host = "example.test"
+        assert min(both.gaps("example.test")) >= DELAY_S - TIMER_S
+
+
+async def test_429_rests_the_whole_host_for_its_retry_after(courtly: Courtly) -> None:
+    refused: list[Asked] = []
+
+    def once(asked: Asked) -> Reply:
+        if refused:
+            return html("Here I am")
+        refused.append(asked)
+        return Reply(status=429, headers={"Retry-After": "1"})
+
+    links = [f"/{n}" for n in range(5)]
+    site: dict[str, Site] = {
+        "a.test": {"/": html("Home", *links), **dict.fromkeys(links, html("x")), "/2": once},
+        "b.test": {"/": html("Home", *links), **dict.fromkeys(links, html("x"))},
+    }
+    async with LocalWeb(site) as web:
+        await courtly.crawl(web, "a.test", "b.test")
+        requests = web.requests("a.test")
+        at = next(n for n, entry in enumerate(requests) if entry.status == 429)
+        assert requests[at + 1].start_s - requests[at].end_s >= 1 - TIMER_S
+        assert requests[-1].path == "/2", "a refused URL goes behind its host's others"
+        assert len(courtly.urls("visited")) == 12
+        assert courtly.urls("failed") == []
+        assert max(web.gaps("b.test")) < 0.9, "other hosts do not wait with it"
+
+
+async def test_503_without_retry_after_waits_beyond_patience(
+    courtly: Courtly,
+) -> None:
+    site = {"/": html("Home", "/1", "/2"), "/1": Reply(status=503), "/2": Reply(status=503)}
+    async with LocalWeb({"a.test": site}) as web:
+        summary = await courtly.crawl(web, "a.test")
+        assert len(web.paths("a.test")) == 3, "one refusal is enough: 60 s"
+        assert courtly.urls("queued") == [web.url("a.test", "/1"), web.url("a.test", "/2")]
+        (waiting,) = summary.waiting
+        assert waiting.host == "a.test"
+        assert waiting.until is not None
+        assert waiting.reason
+
+
+async def test_a_host_that_refuses_connections_fails_in_bulk(courtly: Courtly) -> None:
+    async with LocalWeb({"a.test": {"/": html("Home")}}) as web:
+        dead = f"http://dead.test:{web.dead_port}"
+        web.sites["a.test"] = {"/": html("Home", f"{dead}/1", f"{dead}/2")}
+        began_s = asyncio.get_running_loop().time()
+        await courtly.crawl(web, "a.test", scope={"follow": "any"}, fetch={"max_attempts": 2})
+        assert asyncio.get_running_loop().time() - began_s >= 2, "the second try waits 2 s"
+        rows = courtly.rows("failed", "url, error")
+        assert [url for url, _ in rows] == [f"{dead}/1", f"{dead}/2"]
+        assert all(error.startswith("connect: ") for _, error in rows)
+        assert courtly.urls("visited") == [web.url("a.test")]
+
+
+@pytest.mark.parametrize(
+    ("reply", "code"),
+    [
+        (Reply(body="x" * 2000, broken=True), "body"),
+        (hang_up(), "protocol"),
+        (Reply(status=500), "http"),
+        (Reply(body="x" * 3000), "too-large"),
+        (Reply(body="late", delay_s=30), "timeout"),
+    ],
+)
+async def test_a_page_that_breaks_fails_under_its_code(
+    courtly: Courtly, reply: Reply, code: str
+) -> None:
+    site = {"/": html("Home", "/bad", "/good"), "/good": html("Good"), "/bad": reply}
+    async with LocalWeb({"a.test": site}) as web:
+        await courtly.crawl(
+            web, "a.test", fetch={"max_attempts": 1, "timeout": 0.5, "max_body": 2500}
+        )
+        ((url, error),) = courtly.rows("failed", "url, error")
+        assert url == web.url("a.test", "/bad")
+        assert error.startswith(f"{code}: ")
+        assert courtly.urls("visited") == [web.url("a.test"), web.url("a.test", "/good")]
+        assert min(web.gaps("a.test")) >= DELAY_S - TIMER_S
+        assert web.paths("a.test").count("/bad") == 1, "no hidden second request"
