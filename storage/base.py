@@ -25,7 +25,7 @@ class StoreError(Exception):
     """
 
 
-class StoreRefused(StoreError):
+class StoreRefused(StoreError):  # noqa: N818 - it is a kind of StoreError, named for what happened
     """The store was refused before anything was touched: not ours, newer than us, or in use."""
 
 
@@ -57,7 +57,9 @@ class Link:
     depth: int
     priority: float = 0.0  # larger goes first
     seed: bool = False  # given by the user, or what a seed redirects to: scope is relative to it
-    anchor: str | None = None  # text of the first link, white space collapsed, at most 200 characters
+    anchor: str | None = (
+        None  # text of the first link, white space collapsed, at most 200 characters
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,12 +73,16 @@ class Visited:
     content_type: str | None
     body_bytes: int
     elapsed_s: float
-    redirect_url: str | None = None  # canonical target of a redirect; its Link is among `links` if in scope
+    redirect_url: str | None = (
+        None  # canonical target of a redirect; its Link is among `links` if in scope
+    )
     title: str | None = None
     indexable: bool = True
     followable: bool = True
     archivable: bool = True
-    ungoverned: bool = False  # fetched while the origin counted as open for lack of an answer (law 4)
+    ungoverned: bool = (
+        False  # fetched while the origin counted as open for lack of an answer (law 4)
+    )
     links: Sequence[Link] = ()
 
 
@@ -103,7 +109,10 @@ class Failed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """Stays queued, behind its host's other URLs of the same priority, not due before `due_in_s`."""
+    """Stays queued, not due before `due_in_s`.
+
+    It goes behind its host's URLs of the same priority that were not tried yet, and behind those
+    that were retried before it, whatever their depth."""
 
     id: int
     slot: str
@@ -115,7 +124,9 @@ class Retry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dropped:
-    """Leaves the frontier: scope, judged again at the turn, no longer wants it. Counted in `skipped`."""
+    """Leaves the frontier: scope, judged again at the turn, no longer wants it.
+
+    Counted in `skipped`. A later link to it queues it again."""
 
     id: int
     slot: str
@@ -124,7 +135,9 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:
-    """Stays queued but belongs to another slot now (`politeness.per` was changed)."""
+    """Stays queued but belongs to another slot now (`politeness.per` was changed).
+
+    Its whole origin moves with it, in every state: an origin belongs to one slot."""
 
     id: int
     slot: str
@@ -167,7 +180,7 @@ class Contact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostUpdate:
-    """What a commit says of one held host. `release` gives the lease back in the same transaction."""
+    """What a commit says of one held host. `release` gives the lease back in its transaction."""
 
     slot: str
     epoch: int
@@ -178,7 +191,9 @@ class HostUpdate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Want:
-    """Asks for up to `count` more due URLs of a held host, best first, in the commit's transaction."""
+    """Asks for up to `count` more due URLs of a held host, in the commit's transaction.
+
+    Best first: larger priority, first tries before further ones, smaller depth, older."""
 
     slot: str
     count: int
@@ -192,7 +207,9 @@ class Batch:
 
     outcomes: Sequence[Outcome] = ()
     hosts: Sequence[HostUpdate] = ()
-    skipped: Mapping[str, int] = field(default_factory=dict)  # reason -> how many more were left out
+    skipped: Mapping[str, int] = field(
+        default_factory=dict
+    )  # reason -> how many more were left out
     wants: Sequence[Want] = ()
 
 
@@ -282,7 +299,9 @@ Row = Mapping[str, object]  # one row of a view, by column name
 
 
 class Reader(Protocol):
-    """Looks without touching; works beside a crawl that holds the store. Columns: design section 6."""
+    """Looks without touching; works beside a crawl that holds the store.
+
+    Columns are those of `storage.rows.VIEWS` (design section 6 and a few more)."""
 
     async def close(self) -> None: ...
 
@@ -299,11 +318,14 @@ class Reader(Protocol):
 
     async def url(self, url: str) -> Row | None:
         """Everything known of one canonical URL: `state` (the view's name), that view's columns,
-        `host`, `origin`, `referrer`, `anchor`; for a queued one the last `error`, if any."""
+        `host` (its slot), `origin`, `referrer`, `anchor`; for a queued one the last `error`.
+
+        One that is in no queue because scope no longer wants it, or because only a redirect named
+        it, has the state `skipped` and a `reason` (None for the latter)."""
         ...
 
     async def host(self, host: str) -> Row | None:
-        """The row of `hosts`, with `contacts` (the ring, oldest first) and `robots` (rows of that view)."""
+        """The row of `hosts`, with `contacts` (the ring, oldest first) and `robots` (its rows)."""
         ...
 
     async def robots_copy(self, origin: str) -> Access | None:
@@ -333,12 +355,14 @@ class Store(Protocol):
         ...
 
     async def add(self, links: Sequence[Link], *, revive: bool = False) -> Completed:
-        """Insert what is new (seeds). `added` counts what was inserted. `revive`: failed ones return
-        to the queue. A link that is known but now a seed becomes one (its depth falls to the link's)."""
+        """Insert what is new (seeds, sitemap entries), as `complete` does; `added` counts it.
+
+        `revive`: failed ones return to the queue, and are counted. A link that is known but now a
+        seed becomes one (its depth falls to the link's)."""
         ...
 
     async def seeds(self) -> Sequence[str]:
-        """All URLs marked as seed, given or reached by redirects from one: scope is relative to them."""
+        """All URLs marked as seed, given or reached by redirects: scope is relative to them."""
         ...
 
     async def claim(
@@ -356,10 +380,14 @@ class Store(Protocol):
     async def complete(self, session: int, batch: Batch) -> Completed:
         """Commit outcomes, their links, host clocks, skip counts and releases; then fill the wants.
 
-        - An outcome of a slot whose lease (the epoch in that slot's HostUpdate, which must be in the
-          batch) is not this session's is dropped and the slot named in `stale`; its links are kept.
-        - Links are inserted if new, under `max_queries_per_path` (else counted in skipped as
-          "queries-per-path"). The referrer of a link is the outcome's URL.
+        - An outcome of a slot whose lease (the epoch in that slot's HostUpdate, which must be in
+          the batch) is not this session's is dropped and the slot named in `stale`; its links are
+          kept. So is one of a URL that is not queued any more, except that an answer still counts
+          for a URL that failed with its host meanwhile.
+        - Links are inserted if new, under `max_queries_per_path` (else counted in skipped
+          as `Skip.MAX_QUERIES_PER_PATH`; seeds are exempt). A link's referrer is the outcome's URL.
+          A link of an origin that is known keeps to the slot that origin has (see `Moved`), and
+          `added` names that slot.
         - A Visited with `redirect_url` whose target is blocked is stored as blocked, reason
           `redirect`, with the target's dialect, rule, line and robots_url; and when a URL becomes
           blocked, so does every visited URL that leads to it through any chain.
@@ -370,29 +398,33 @@ class Store(Protocol):
     async def robots_put(
         self, session: int, slot: str, origin: str, copy: Access, *, also: HostUpdate | None = None
     ) -> None:
-        """Store what is known of an origin's robots.txt (body compressed), with its host's clock."""
+        """Store what is known of an origin's robots.txt, with its host's clock (if still held)."""
         ...
 
     async def robots_get(self, origin: str) -> Access | None: ...
 
     async def robots_due(self, session: int, *, limit: int) -> Sequence[RobotsDue]:
         """Origins not of a held host whose robots.txt is due (retry or expiry passed) and governs
-        something: blocked or queued URLs, or pages fetched for lack of an answer."""
+        something: blocked or queued URLs, or pages fetched for lack of an answer. Origins never
+        asked, of paused hosts, and of hosts that rest are left alone."""
         ...
 
     async def ungoverned(self, origin: str, *, limit: int) -> Sequence[Judged]:
         """Some visited pages of the origin marked `ungoverned`. Judge them and call `rejudge`."""
         ...
 
-    async def blocked_by_robots(
-        self, origin: str, *, after: int, limit: int
-    ) -> Sequence[Judged]:
-        """Some URLs of the origin blocked with reason `robots` or `noindex-line`, ids above `after`,
-        ascending."""
+    async def blocked_by_robots(self, origin: str, *, after: int, limit: int) -> Sequence[Judged]:
+        """Some URLs of the origin blocked with reason `robots` or `noindex-line`, with ids above
+        `after`, ascending."""
         ...
 
     async def rejudge(
-        self, session: int, *, kept: Sequence[int], withdrawn: Sequence[Blocked], freed: Sequence[int]
+        self,
+        session: int,
+        *,
+        kept: Sequence[int],
+        withdrawn: Sequence[Blocked],
+        freed: Sequence[int],
     ) -> Completed:
         """Apply new verdicts: `kept` pages lose their `ungoverned` mark; `withdrawn` ones move from
         visited to blocked with `withdrawn = 1` (chains that lead to them as in `complete`);
@@ -407,17 +439,23 @@ class Store(Protocol):
         ...
 
     async def retry_failed(self, host: str | None = None) -> int:
-        """Queue failed URLs again with no attempts spent; forget their hosts' connection failures and
-        back-offs; give how many."""
+        """Queue failed URLs again with no attempts spent; forget their hosts' connection failures
+        and back-offs; give how many."""
         ...
 
     async def set_control(
-        self, slot: str, *, paused: bool | None = None, slow_s: float | None = None,
+        self,
+        slot: str,
+        *,
+        paused: bool | None = None,
+        slow_s: float | None = None,
         clear_slow: bool = False,
     ) -> bool:
         """Pause or slow a host durably. False if the host is unknown."""
         ...
 
-    async def outlook(self, session: int) -> Outlook: ...
+    async def outlook(self, session: int, *, exclude_origins: Sequence[str] = ()) -> Outlook:
+        """When work not held falls due; URLs of `exclude_origins` do not count as work."""
+        ...
 
     async def stats(self) -> Stats: ...

@@ -1,0 +1,606 @@
+"""The store without a file: sessions without a database, and tests under a jumping clock."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+
+from policies.access import Access
+from policies.scope import Skip
+from policies.url import host_of, origin_of
+from storage.base import (
+    Batch,
+    Blocked,
+    BlockReason,
+    Completed,
+    Dropped,
+    Failed,
+    Hand,
+    HostClock,
+    HostUpdate,
+    Judged,
+    Lease,
+    Link,
+    Moved,
+    Outcome,
+    Outlook,
+    Queued,
+    Retry,
+    RobotsDue,
+    Row,
+    State,
+    Stats,
+    StoreError,
+    Visited,
+    Want,
+)
+from storage.memory_tables import Host, Origin, Tables, Url
+from storage.rows import STATE_VIEWS, check_view, hostname_of, robots_due_at
+from storage.timekeeper import Timekeeper
+
+
+class MemoryStore:
+    """`Store` and `Reader` in one, without a file. No call awaits, so none can be cut in two."""
+
+    def __init__(
+        self,
+        wall: Callable[[], float],
+        *,
+        monotonic: Callable[[], float] | None = None,
+        queries_per_path_max: float = 1000,
+    ) -> None:
+        self._time = Timekeeper(wall, monotonic)
+        self._queries_per_path_max = queries_per_path_max
+        self._tables = Tables()
+        self._session = 0
+        self._open = False
+        self._served = 0
+        # Free hosts with something queued, by when they can move. An entry whose stamp is not its
+        # host's is out of date and skipped.
+        self._order: list[tuple[float, int, int, Host]] = []
+        self._stamp = 0
+
+    # ------------------------------------------------------------ sessions
+
+    async def open_session(self, name: str) -> int:
+        self._session += 1
+        self._open = True
+        for host in self._tables.hosts.values():
+            if host.lease is not None:
+                host.lease = None
+                self._offer(host)
+        return self._session
+
+    async def close(self, session: int | None = None) -> None:
+        self._open = False
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise StoreError("the store is closed")
+
+    # ------------------------------------------------------------ links
+
+    async def add(self, links: Sequence[Link], *, revive: bool = False) -> Completed:
+        self._check_open()
+        added = self._insert(links, None)
+        for link in links:
+            url = self._tables.by_url.get(link.url)
+            if revive and url is not None and url.state is State.FAILED:
+                self._requeue(url, added)
+        return Completed(stale=frozenset(), added=added, hands={})
+
+    def _insert(self, links: Iterable[Link], referrer: int | None) -> Counter[str]:
+        tables, now_s = self._tables, self._time.now_s()
+        added: Counter[str] = Counter()
+        for link in links:
+            url = tables.by_url.get(link.url)
+            if url is not None and url.state is not None:
+                if link.seed:
+                    tables.make_seed(url, link.depth)
+                continue
+            origin = tables.origin(origin_of(link.url), host_of(link.url), link.slot, now_s)
+            path, question, _ = link.url.partition("?")
+            if question and not link.seed:
+                if origin.queries.get(path, 0) >= self._queries_per_path_max:
+                    self._skip({Skip.MAX_QUERIES_PER_PATH: 1})
+                    continue
+                origin.queries[path] = origin.queries.get(path, 0) + 1
+            if url is None:
+                url = tables.new_url(link, origin, referrer)
+            else:
+                url.depth, url.priority, url.seed = link.depth, link.priority, link.seed
+                url.anchor, url.referrer = link.anchor, referrer
+            self._requeue(url, added)
+        return added
+
+    def _requeue(self, url: Url, added: Counter[str]) -> None:
+        """Queue a URL as if it were new."""
+        self._tables.queue(url)
+        added[url.origin.host.name] += 1
+        self._offer(url.origin.host)
+
+    def _skip(self, skipped: Mapping[str, int]) -> None:
+        for reason, count in skipped.items():
+            self._tables.skipped[reason] = self._tables.skipped.get(reason, 0) + count
+
+    async def seeds(self) -> Sequence[str]:
+        return [url.url for url in self._tables.urls.values() if url.seed]
+
+    # ------------------------------------------------------------ leases
+
+    def _offer(self, host: Host) -> None:
+        """Put a host where claims will find it, if it is free and has work."""
+        ready_at = None if host.lease is not None or host.paused else host.ready_at()
+        if ready_at == host.offered_at:
+            return
+        self._stamp += 1
+        host.stamp, host.offered_at = self._stamp, ready_at
+        if ready_at is not None:
+            heapq.heappush(self._order, (ready_at, host.served, self._stamp, host))
+
+    def _offered(self) -> Iterator[tuple[float, int, int, Host]]:
+        """Take hosts from the order of claims, soonest first; callers put back what they leave."""
+        while self._order:
+            entry = heapq.heappop(self._order)
+            if entry[2] == entry[3].stamp:
+                yield entry
+
+    async def claim(
+        self, session: int, *, hosts: int, urls_per_host: int, exclude_origins: Sequence[str] = ()
+    ) -> Sequence[Lease]:
+        self._check_session(session)
+        now_s, excluded = self._time.now_s(), frozenset(exclude_origins)
+        leases: list[Lease] = []
+        left = []
+        for entry in self._offered() if hosts > 0 else ():
+            if entry[0] > now_s:
+                left.append(entry)
+                break
+            host = entry[3]
+            ready_at = host.ready_at(excluded)
+            if ready_at is None or ready_at > now_s:
+                left.append(entry)
+                continue
+            want = Want(slot=host.name, count=urls_per_host, closed=exclude_origins)
+            leases.append(self._lease(host, want))
+            if len(leases) >= hosts:
+                break
+        for entry in left:
+            heapq.heappush(self._order, entry)
+        return leases
+
+    async def acquire(self, session: int, slots: Sequence[str]) -> Mapping[str, Lease]:
+        self._check_session(session)
+        found = {slot: self._tables.host(slot, self._time.now_s()) for slot in slots}
+        return {slot: self._lease(host, None) for slot, host in found.items() if host.lease is None}
+
+    def _lease(self, host: Host, want: Want | None) -> Lease:
+        clean = host.clean
+        self._served += 1
+        host.lease, host.clean, host.served = self._session, False, self._served
+        host.epoch += 1
+        self._offer(host)
+        return Lease(
+            slot=host.name,
+            epoch=host.epoch,
+            clean=clean,
+            clock=host.clock_now(self._time.now_s()),
+            paused=host.paused,
+            slow_s=host.slow_s,
+            visited=host.count(State.VISITED),
+            robots={o.name: o.robots for o in host.origins if o.robots is not None},
+            hand=Hand(urls=(), next_due_in_s=None) if want is None else self._deal(host, want),
+        )
+
+    def _check_session(self, session: int) -> None:
+        self._check_open()
+        if session != self._session:
+            raise StoreError(f"session {session} is over; session {self._session} has begun")
+
+    def _held(self, session: int, update: HostUpdate) -> Host | None:
+        host = self._tables.hosts.get(update.slot)
+        if host is None or host.lease != session or host.epoch != update.epoch:
+            return None
+        return host
+
+    def _update(self, host: Host, update: HostUpdate) -> None:
+        now_s, clock = self._time.now_s(), update.clock
+        host.clock = clock
+        host.next_at = now_s + max(0.0, clock.next_in_s)
+        host.backoff_until = now_s + clock.backoff_in_s if clock.backoff_in_s > 0 else None
+        host.ring.extend(update.contacts)
+        if update.release:
+            host.lease, host.clean = None, True
+            self._offer(host)
+
+    def _deal(self, host: Host, want: Want) -> Hand:
+        """Look up the best URLs that are due; they stay where they are in the queue."""
+        now_s = self._time.now_s()
+        held, closed = frozenset(want.held), frozenset(want.closed)
+        origins = [origin for origin in host.origins if origin.name not in closed]
+        for origin in origins:
+            self._tables.promote(origin, now_s)
+        urls = self._tables.urls
+        due = (
+            urls[rank[3]]
+            for rank in heapq.merge(*(origin.fresh for origin in origins))
+            if rank[3] not in held
+        )
+        hand: list[Queued] = [url.ask() for url in islice(due, max(0, want.count))]
+        if next(due, None) is not None:
+            return Hand(urls=hand, next_due_in_s=0.0)
+        waits = [
+            due_at
+            for origin in origins
+            for due_at, url_id in islice(origin.waits, len(held) + 1)
+            if url_id not in held
+        ]
+        return Hand(urls=hand, next_due_in_s=min(waits) - now_s if waits else None)
+
+    # ------------------------------------------------------------ commits
+
+    async def complete(self, session: int, batch: Batch) -> Completed:
+        self._check_open()
+        hosts = {update.slot: self._held(session, update) for update in batch.hosts}
+        stale: set[str] = {slot for slot, host in hosts.items() if host is None}
+        added: Counter[str] = Counter()
+        for outcome in batch.outcomes:
+            if isinstance(outcome, Visited):
+                added += self._insert(outcome.links, outcome.id)
+        for outcome in batch.outcomes:
+            if hosts.get(outcome.slot) is None:
+                stale.add(outcome.slot)
+            else:
+                self._apply(outcome, added)
+        for update in batch.hosts:
+            host = hosts[update.slot]
+            if host is not None:
+                self._update(host, update)
+        self._skip(batch.skipped)
+        hands = {
+            want.slot: self._deal(host, want)
+            for want in batch.wants
+            if (host := hosts.get(want.slot)) is not None and host.lease == session
+        }
+        return Completed(stale=frozenset(stale), added=added, hands=hands)
+
+    def _apply(self, outcome: Outcome, added: Counter[str]) -> None:
+        tables = self._tables
+        url = tables.urls.get(outcome.id)
+        if url is None:
+            return
+        if isinstance(outcome, Moved):
+            if outcome.to_slot != url.origin.host.name:
+                before = url.origin.host
+                tables.move(url.origin, outcome.to_slot, self._time.now_s())
+                added[outcome.to_slot] += url.origin.counts[State.QUEUED]
+                self._offer(before)
+                self._offer(url.origin.host)
+            return
+        # An answer to a URL that failed with its whole host meanwhile still counts.
+        if url.state is State.FAILED and isinstance(outcome, Visited | Blocked | Failed):
+            pass
+        elif url.state is not State.QUEUED:
+            return
+        match outcome:
+            case Visited():
+                self._visited(url, outcome)
+            case Blocked():
+                self._blocked(url, outcome, withdrawn=url.fetched)
+            case Failed():
+                tables.failed(url, outcome)
+            case Retry():
+                now_s = self._time.now_s()
+                due_at = now_s + outcome.due_in_s if outcome.due_in_s > 0 else None
+                tables.queue(url, due_at=due_at, again=True)
+                url.attempts, url.refusals = outcome.attempts, outcome.refusals
+                url.error = outcome.error
+            case Dropped():
+                tables.reset(url)
+                url.left_out = outcome.reason
+                self._skip({outcome.reason: 1})
+
+    def _visited(self, url: Url, page: Visited) -> None:
+        tables = self._tables
+        target = None
+        if page.redirect_url is not None:
+            target = tables.by_url.get(page.redirect_url)
+            if target is None:
+                target = self._note(page.redirect_url, url)
+        tables.point(url, target)
+        tables.visited(url, page)
+        if target is not None and target.state is State.BLOCKED and target.block is not None:
+            self._follow(url, target.block, page.fetched_at, withdrawn=target.withdrawn)
+            self._block_chain(url)
+
+    def _note(self, target: str, source: Url) -> Url:
+        """Remember a URL that is not wanted, because something redirects to it."""
+        link = Link(
+            url=target, slot=source.origin.host.name, host=host_of(target), depth=source.depth
+        )
+        slot = link.slot if origin_of(target) == source.origin.name else link.host
+        origin = self._tables.origin(origin_of(target), link.host, slot, self._time.now_s())
+        return self._tables.new_url(link, origin, source.id)
+
+    def _blocked(self, url: Url, block: Blocked, *, withdrawn: bool) -> None:
+        self._tables.blocked(url, block, withdrawn=withdrawn)
+        self._block_chain(url)
+
+    def _block_chain(self, url: Url) -> None:
+        """Block every visited URL that leads to this blocked one."""
+        block = url.block
+        assert block is not None  # noqa: S101
+        for source in self._tables.leading_to(url):
+            if source.state is State.VISITED:
+                self._follow(source, block, block.blocked_at, withdrawn=url.withdrawn)
+
+    def _follow(self, url: Url, block: Blocked, at: float, *, withdrawn: bool) -> None:
+        follower = Blocked(
+            id=url.id,
+            slot=url.origin.host.name,
+            reason=BlockReason.REDIRECT,
+            dialect=block.dialect,
+            rule=block.rule,
+            line=block.line,
+            robots_url=block.robots_url,
+            blocked_at=at,
+        )
+        self._tables.blocked(url, follower, withdrawn=withdrawn)
+
+    # ------------------------------------------------------------ robots
+
+    async def robots_put(
+        self,
+        session: int,
+        slot: str,
+        origin: str,
+        copy: Access,
+        *,
+        also: HostUpdate | None = None,
+    ) -> None:
+        self._check_open()
+        found = self._tables.origin(origin, hostname_of(origin), slot, self._time.now_s())
+        found.robots = copy
+        if also is not None and (host := self._held(session, also)) is not None:
+            self._update(host, also)
+
+    async def robots_get(self, origin: str) -> Access | None:
+        found = self._tables.origins.get(origin)
+        return None if found is None else found.robots
+
+    async def robots_copy(self, origin: str) -> Access | None:
+        return await self.robots_get(origin)
+
+    def _robots_due(self) -> Iterator[tuple[float, Origin]]:
+        """Origins that may be asked some time, with the seconds from now until then."""
+        wall_s, now_s = self._time.wall_s(), self._time.now_s()
+        for origin in self._tables.origins.values():
+            host = origin.host
+            if origin.robots is None or host.lease is not None or host.paused:
+                continue
+            due_at = robots_due_at(origin.robots)
+            if due_at is not None and origin.governs():
+                yield max(0.0, due_at - wall_s, host.free_at() - now_s), origin
+
+    async def robots_due(self, session: int, *, limit: int) -> Sequence[RobotsDue]:
+        self._check_session(session)
+        due = (
+            RobotsDue(slot=origin.host.name, origin=origin.name)
+            for in_s, origin in self._robots_due()
+            if in_s == 0.0
+        )
+        return list(islice(due, limit))
+
+    async def ungoverned(self, origin: str, *, limit: int) -> Sequence[Judged]:
+        found = self._tables.origins.get(origin)
+        return self._judged(islice(found.ungoverned, limit) if found else ())
+
+    async def blocked_by_robots(self, origin: str, *, after: int, limit: int) -> Sequence[Judged]:
+        found = self._tables.origins.get(origin)
+        if found is None:
+            return []
+        start = bisect_right(found.judged, after)
+        return self._judged(found.judged[start : start + limit])
+
+    def _judged(self, ids: Iterable[int]) -> list[Judged]:
+        return [Judged(id=url_id, url=self._tables.urls[url_id].url) for url_id in ids]
+
+    async def rejudge(
+        self,
+        session: int,
+        *,
+        kept: Sequence[int],
+        withdrawn: Sequence[Blocked],
+        freed: Sequence[int],
+    ) -> Completed:
+        self._check_session(session)
+        tables, added = self._tables, Counter[str]()
+        for url_id in kept:
+            if (url := tables.urls.get(url_id)) is not None:
+                url.origin.ungoverned.pop(url_id, None)
+        for block in withdrawn:
+            url = tables.urls.get(block.id)
+            if url is not None and url.state is State.VISITED:
+                self._blocked(url, block, withdrawn=True)
+        for url_id in freed:
+            url = tables.urls.get(url_id)
+            if url is None or url.state is not State.BLOCKED:
+                continue
+            sources = [
+                source
+                for source in tables.leading_to(url)
+                if source.block is not None and source.block.reason is BlockReason.REDIRECT
+            ]
+            for freed_url in (url, *sources):
+                freed_url.fetched |= freed_url.withdrawn or freed_url is not url
+                self._requeue(freed_url, added)
+        return Completed(stale=frozenset(), added=added, hands={})
+
+    # ------------------------------------------------------------ by hand
+
+    async def fail_host(
+        self, session: int, update: HostUpdate, *, error: str, attempts: int, last_at: float
+    ) -> int:
+        self._check_open()
+        host = self._held(session, update)
+        if host is None:
+            return 0
+        ids = [rank[3] for origin in host.origins for rank in origin.fresh]
+        ids += [url_id for origin in host.origins for _, url_id in origin.waits]
+        for url_id in ids:
+            failure = Failed(
+                id=url_id, slot=host.name, error=error, attempts=attempts, last_at=last_at
+            )
+            self._tables.failed(self._tables.urls[url_id], failure)
+        self._update(host, update)
+        return len(ids)
+
+    async def retry_failed(self, host: str | None = None) -> int:
+        self._check_open()
+        failed = [
+            url
+            for url in self._tables.urls.values()
+            if url.state is State.FAILED and self._is_of(url.origin, host)
+        ]
+        for found in {url.origin.host.name: url.origin.host for url in failed}.values():
+            clock = found.clock_now(self._time.now_s())
+            found.clock = _forgiven(clock)
+            if found.backoff_until is not None or clock.connect_failures:
+                found.backoff_until = None
+                found.next_at = min(found.next_at, self._time.now_s() + clock.delay_s)
+        added: Counter[str] = Counter()
+        for url in failed:
+            self._requeue(url, added)
+        return len(failed)
+
+    async def set_control(
+        self,
+        slot: str,
+        *,
+        paused: bool | None = None,
+        slow_s: float | None = None,
+        clear_slow: bool = False,
+    ) -> bool:
+        self._check_open()
+        host = self._tables.hosts.get(slot)
+        if host is None:
+            return False
+        if paused is not None:
+            host.paused = paused
+        if slow_s is not None or clear_slow:
+            host.slow_s = slow_s
+        self._offer(host)
+        return True
+
+    # ------------------------------------------------------------ what is there
+
+    async def outlook(self, session: int, *, exclude_origins: Sequence[str] = ()) -> Outlook:
+        self._check_session(session)
+        now_s, excluded = self._time.now_s(), frozenset(exclude_origins)
+        claimable_at, looked = math.inf, []
+        for entry in self._offered():
+            looked.append(entry)
+            if entry[0] >= claimable_at:
+                break
+            ready_at = entry[3].ready_at(excluded)
+            claimable_at = min(claimable_at, math.inf if ready_at is None else ready_at)
+        for entry in looked:
+            heapq.heappush(self._order, entry)
+        robots = [in_s for in_s, _ in self._robots_due()]
+        return Outlook(
+            claimable_in_s=None if claimable_at == math.inf else max(0.0, claimable_at - now_s),
+            robots_in_s=min(robots, default=None),
+        )
+
+    async def stats(self) -> Stats:
+        origins = self._tables.origins.values()
+        return Stats(
+            visited=sum(origin.counts[State.VISITED] for origin in origins),
+            blocked=sum(origin.counts[State.BLOCKED] for origin in origins),
+            failed=sum(origin.counts[State.FAILED] for origin in origins),
+            queued=sum(origin.counts[State.QUEUED] for origin in origins),
+            hosts=len(self._tables.hosts),
+            body_bytes=sum(origin.body_bytes for origin in origins),
+        )
+
+    async def iterate(
+        self, view: str, *, host: str | None = None, limit: int | None = None
+    ) -> AsyncIterator[Row]:
+        check_view(view, host)
+        for row in islice(self._rows(view, host), limit):
+            yield row
+
+    def _rows(self, view: str, host: str | None) -> Iterator[Row]:
+        tables, shift_s = self._tables, self._time.shift_s()
+        if view == "skipped":
+            for reason in sorted(tables.skipped):
+                yield {"reason": reason, "count": tables.skipped[reason]}
+        elif view == "hosts":
+            for name in sorted(tables.hosts):
+                if host is None or name == host:
+                    yield tables.hosts[name].row(shift_s)
+        elif view == "robots":
+            for name in sorted(tables.origins):
+                origin = tables.origins[name]
+                if origin.robots is not None and self._is_of(origin, host):
+                    yield origin.row()
+        else:
+            for url in list(tables.urls.values()):
+                if url.state is not None and STATE_VIEWS[url.state] == view:
+                    row = url.row(shift_s, tables.urls) if self._is_of(url.origin, host) else None
+                    if row is not None:
+                        yield row
+
+    def _is_of(self, origin: Origin, host: str | None) -> bool:
+        return host is None or host in (origin.host.name, origin.hostname)
+
+    async def url(self, url: str) -> Row | None:
+        found = self._tables.by_url.get(url)
+        if found is None:
+            return None
+        row = dict(found.row(self._time.shift_s(), self._tables.urls) or {"url": url})
+        if found.state is None:
+            row |= {"state": "skipped", "reason": found.left_out}
+        else:
+            row["state"] = STATE_VIEWS[found.state]
+        row |= {
+            "host": found.origin.host.name,
+            "origin": found.origin.name,
+            "referrer": None if found.referrer is None else self._tables.urls[found.referrer].url,
+            "anchor": found.anchor,
+        }
+        if found.state is State.QUEUED:
+            row["error"] = found.error
+        return row
+
+    async def host(self, host: str) -> Row | None:
+        found = self._tables.hosts.get(host)
+        if found is None:
+            return None
+        return {
+            **found.row(self._time.shift_s()),
+            "contacts": [
+                {"start_at": c.start_at, "end_at": c.end_at, "kind": c.kind, "status": c.status}
+                for c in found.ring
+            ],
+            "robots": [o.row() for o in found.origins if o.robots is not None],
+        }
+
+
+def _forgiven(clock: HostClock) -> HostClock:
+    """A clock without the failures that kept its host from being asked."""
+    return HostClock(
+        next_in_s=clock.next_in_s,
+        delay_s=clock.delay_s,
+        delay_source=clock.delay_source,
+        latency_s=clock.latency_s,
+        denials=clock.denials,
+        contacts=clock.contacts,
+        smallest_rest_s=clock.smallest_rest_s,
+        peak_concurrency=clock.peak_concurrency,
+        breaches=clock.breaches,
+    )

@@ -1,0 +1,75 @@
+"""What the views of every store have in common: their columns, and the words in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from policies.access import Access
+from storage.base import State
+
+CONTACTS_KEPT: Final = 50  # per host, for the timeline and the audit
+
+VIEWS: Final[Mapping[str, tuple[str, ...]]] = {
+    "visited": (
+        "url", "status", "fetched_at", "content_type", "body_bytes", "elapsed_s", "depth",
+        "referrer", "redirect_url", "title", "indexable", "followable", "archivable",
+    ),
+    "blocked": (
+        "url", "reason", "dialect", "rule", "line", "robots_url", "blocked_at", "withdrawn",
+        "anchor", "referrer",
+    ),
+    "failed": ("url", "error", "attempts", "last_at"),
+    "queued": ("url", "priority", "depth", "due_at", "attempts"),
+    "hosts": (
+        "host", "queued", "visited", "blocked", "failed", "body_bytes", "delay_s", "delay_source",
+        "next_at", "paused", "backoff_until", "contacts", "smallest_rest_s", "peak_concurrency",
+        "breaches", "slow_s", "latency_s", "connect_failures",
+    ),
+    "robots": (
+        "origin", "host", "state", "status", "fetched_at", "expires_at", "retry_at", "body_bytes",
+        "failures", "error", "truncated",
+    ),
+    "skipped": ("reason", "count"),
+}  # fmt: skip
+
+STATE_VIEWS: Final[Mapping[State, str]] = {
+    State.VISITED: "visited",
+    State.BLOCKED: "blocked",
+    State.FAILED: "failed",
+    State.QUEUED: "queued",
+}
+
+
+def check_view(view: str, host: str | None) -> None:
+    """Raises ValueError for a view there is not, and for a host where rows have none."""
+    if view not in VIEWS:
+        raise ValueError(f"there is no view {view!r}; there are {', '.join(VIEWS)}")
+    if view == "skipped" and host is not None:
+        raise ValueError("the rows of skipped belong to no host")
+
+
+def hostname_of(origin: str) -> str:
+    """The host name in an origin, without port and without an IPv6 address's brackets."""
+    authority = origin[origin.index("//") + 2 :]
+    if authority.startswith("["):
+        return authority[1 : authority.index("]")]
+    return authority.partition(":")[0]
+
+
+def robots_state(access: Access) -> str:
+    """The `state` of a row of `robots`: what is known, before any dialect judges it.
+
+    `rules` a copy; `stale` a copy whose refresh fails; `unreachable` no copy and the last try
+    failed; `absent` answered, but without a file; `unknown` not asked yet.
+    """
+    if access.body is not None:
+        return "stale" if access.failures else "rules"
+    if access.failures:
+        return "unreachable"
+    return "unknown" if access.status is None else "absent"
+
+
+def robots_due_at(access: Access) -> float | None:
+    """When the origin should be asked again, Unix seconds; None: it has not been asked yet."""
+    return access.expires_at if access.retry_at is None else access.retry_at
