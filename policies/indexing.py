@@ -1,0 +1,107 @@
+"""What a page asks of its readers: meta robots, X-Robots-Tag and rel as three yes-or-no answers.
+
+Nothing here is standardised beyond the note of the 1990s on the meta tag; where readings differ we
+take the stricter: everything that addresses all robots or us counts, and a permission (`index`,
+`follow`, `all`) lifts no ban.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Directives:
+    """May the page be indexed (shown to sinks), its links followed, its body archived?"""
+
+    index: bool = True
+    follow: bool = True
+    archive: bool = True
+
+    def merge(self, other: Directives) -> Directives:
+        """Both at once: what either forbids is forbidden."""
+        return Directives(
+            index=self.index and other.index,
+            follow=self.follow and other.follow,
+            archive=self.archive and other.archive,
+        )
+
+
+UNRESTRICTED: Final = Directives()
+
+_NOINDEX: Final = frozenset({"noindex", "none"})
+_NOFOLLOW: Final = frozenset({"nofollow", "none"})
+_NOARCHIVE: Final = frozenset({"noarchive", "nocache"})
+_BANS: Final = _NOINDEX | _NOFOLLOW | _NOARCHIVE
+# Directives that bring a value behind a colon, so that their name is not a robot's.
+_VALUED: Final = frozenset(
+    {"unavailable_after", "max-snippet", "max-image-preview", "max-video-preview"}
+)
+_ALL_ROBOTS: Final = frozenset({"robots", "*"})
+_SEPARATORS: Final = re.compile(r"[,;]")
+_CHARS_MAX: Final = 10_000  # of one header or attribute: real ones have under 200
+
+
+def from_header(values: Iterable[str], tokens: Sequence[str]) -> Directives:
+    """From all X-Robots-Tag headers of an answer, for a robot of these product tokens.
+
+    Within one value `name:` addresses what follows it to that robot alone, up to the next name.
+    """
+    names = {token.lower() for token in tokens} | _ALL_ROBOTS
+    said: set[str] = set()
+    for value in values:
+        ours = True
+        for piece in _SEPARATORS.split(value[:_CHARS_MAX].lower()):
+            name, colon, rest = piece.partition(":")
+            name = name.strip()
+            if colon and _is_robot(name):
+                ours = name.partition("/")[0] in names
+                piece = rest
+                name = rest.partition(":")[0].strip()
+            if ours and name not in _VALUED:
+                said.update(piece.replace(":", " ").split())
+    return _directives(said)
+
+
+def from_meta(metas: Iterable[tuple[str, str]], tokens: Sequence[str]) -> Directives:
+    """From the (name, content) pairs of a page's meta elements; others than ours are passed over.
+
+    Commas, semicolons and white space all separate.
+    """
+    names = {token.lower() for token in tokens} | _ALL_ROBOTS
+    said: set[str] = set()
+    for name, content in metas:
+        if name.strip().lower() in names:
+            for piece in _SEPARATORS.split(content[:_CHARS_MAX].lower()):
+                if piece.partition(":")[0].strip() not in _VALUED:
+                    said.update(piece.split())
+    return _directives(said)
+
+
+def rel_nofollow(rel: str | None) -> bool:
+    """Whether a link's rel attribute has the keyword `nofollow` (`ugc`, `sponsored` are no ban)."""
+    return rel is not None and "nofollow" in rel.lower().split()
+
+
+def _is_robot(name: str) -> bool:
+    """Whether what stands before a colon names a robot: not a directive, nor the start of a date
+    ("25 Jun 2010 15" has spaces, "15" has no letter)."""
+    return (
+        name not in _VALUED
+        and name not in _BANS
+        and len(name.split()) == 1
+        and (name == "*" or any(map(str.isalpha, name)))
+    )
+
+
+def _directives(said: set[str]) -> Directives:
+    if said.isdisjoint(_BANS):
+        return UNRESTRICTED
+    return Directives(
+        index=said.isdisjoint(_NOINDEX),
+        follow=said.isdisjoint(_NOFOLLOW),
+        archive=said.isdisjoint(_NOARCHIVE),
+    )
