@@ -71,8 +71,8 @@ def _pair(small: int, step: int, unit: str, small_unit: str) -> str:
 
 def say_bytes(count: float) -> str:
     """`512` → "512 B", `10_000_000` → "10 MB": powers of ten, as the config reads them."""
-    for unit in ("B", "KB", "MB", "GB", "TB"):
-        if count < 1000 or unit == "TB":
+    for unit in ("B", "KB", "MB", "GB"):
+        if count < 999.5:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.3g} {unit}"
         count /= 1000
-    raise AssertionError("the last unit returns")
+    return f"{count:,.3g} TB" if count < 999.5 else f"{count:,.0f} TB"

@@ -1,0 +1,181 @@
+"""Seeds and their files; who may crawl beyond this machine (law 10)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from crawler.config import (
+    ConfigError,
+    check_identity,
+    from_dict,
+    load,
+    product_token,
+    seeds_of,
+    unsupported,
+)
+from crawler.config.identity import token_warnings
+
+CONTACT = "examplebot/1.0 (+https://example.com/bot)"
+
+
+# ---------------------------------------------------------------- seeds
+
+
+def test_seeds_of_the_config_and_the_command_line_add_up_once_each() -> None:
+    config = from_dict({"crawl": {"seeds": ["https://A.test", "https://b.test/"]}})
+    assert seeds_of(config, ["https://b.test/", "https://c.test/#x"]) == [
+        "https://a.test/",
+        "https://b.test/",
+        "https://c.test/",
+    ]
+
+
+def test_a_file_of_seeds_has_comments_and_blank_lines(tmp_path: Path) -> None:
+    (tmp_path / "seeds.txt").write_bytes(
+        b"\xef\xbb\xbf# ours\r\nhttps://a.test/\r\n\r\n  https://b.test/ \n"
+    )
+    (tmp_path / "crawl.toml").write_text('crawl.seeds = ["@seeds.txt"]')
+    assert seeds_of(load(tmp_path / "crawl.toml")) == ["https://a.test/", "https://b.test/"]
+
+
+def test_a_file_on_the_command_line_is_relative_to_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("seeds.txt").write_text("https://a.test/\n")
+    assert seeds_of(from_dict({}, base=tmp_path / "elsewhere"), ["@seeds.txt"]) == [
+        "https://a.test/"
+    ]
+
+
+def test_a_bad_line_is_named_with_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "seeds.txt"
+    path.write_text("https://a.test/\n\nexample.com\nftp://a.test/\n")
+    with pytest.raises(ConfigError) as caught:
+        seeds_of(from_dict({}), [f"@{path}", "b.test"])
+    first, second, third = caught.value.problems
+    assert first.startswith(
+        f"{path}:3: the seed 'example.com' is not an absolute URL; did you mean https://"
+    )
+    assert second.startswith(f"{path}:4: the seed 'ftp://a.test/' is not an http or https URL")
+    assert third.startswith("the seed 'b.test'")
+
+
+def test_a_wrong_file_does_not_fill_the_terminal(tmp_path: Path) -> None:
+    path = tmp_path / "seeds.txt"
+    path.write_text("nonsense\n" * 500)
+    with pytest.raises(ConfigError) as caught:
+        seeds_of(from_dict({}), [f"@{path}"])
+    assert len(caught.value.problems) == 21
+    assert "480 more lines" in caught.value.problems[-1]
+
+
+def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    (tmp_path / "latin").write_bytes(b"https://a.test/\xe4\n")
+    for name, sentence in (
+        ("none", "no such file of seeds"),
+        (".", "cannot be read"),
+        ("latin", "UTF-8"),
+    ):
+        with pytest.raises(ConfigError, match=sentence):
+            seeds_of(from_dict({}), [f"@{tmp_path / name}"])
+
+
+# ---------------------------------------------------------------- law 10
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [
+        "http://localhost/", "http://localhost:8080/", "http://127.0.0.1/", "http://127.8.0.1/",
+        "http://[::1]:80/", "http://a.test/", "http://test/", "http://six.example/",
+    ],
+)  # fmt: skip
+def test_loopback_needs_no_contact(seed: str) -> None:
+    config = from_dict({"network": {"resolve": {"*.test": "127.0.0.1", "six.example": "::1"}}})
+    check_identity(config, [seed])
+
+
+@pytest.mark.parametrize(
+    "seed",
+    ["https://example.com/", "http://10.0.0.1/", "http://b.test/", "http://localhost.example/"],
+)
+@pytest.mark.parametrize("user_agent", ["", "examplebot/1.0"])
+def test_beyond_loopback_a_contact_is_needed(seed: str, user_agent: str) -> None:
+    config = from_dict(
+        {
+            "crawl": {"user_agent": user_agent},
+            "network": {"resolve": {"*.test": "127.0.0.1", "b.test": "10.0.0.1"}},
+        }
+    )
+    with pytest.raises(ConfigError) as caught:
+        check_identity(config, ["http://localhost/", seed])
+    (sentence,) = caught.value.problems
+    assert seed in sentence
+    for word in ("crawl.user_agent", "--user-agent", CONTACT):
+        assert word in sentence
+
+
+@pytest.mark.parametrize("user_agent", [CONTACT, "examplebot/1.0 (bot@example.com)"])
+def test_a_url_or_an_e_mail_is_a_contact(user_agent: str) -> None:
+    check_identity(from_dict({"crawl": {"user_agent": user_agent}}), ["https://example.com/"])
+
+
+def test_an_empty_user_agent_is_sent_as_our_own() -> None:
+    config = from_dict({})
+    assert config.user_agent_sent.startswith("courtly/")
+    assert config.token("a.test") == ("courtly",)
+
+
+@pytest.mark.parametrize(
+    ("user_agent", "token"),
+    [
+        (CONTACT, "examplebot"),
+        ("examplebot", "examplebot"),
+        ("examplebot (+https://example.com)", "examplebot"),
+        ("Mozilla/5.0 (compatible; examplebot/1.0; +https://example.com)", "examplebot"),
+        ("Mozilla/5.0 (X11; Linux)", "Mozilla"),
+        ("", ""),
+    ],
+)
+def test_the_product_token(user_agent: str, token: str) -> None:
+    assert product_token(user_agent) == token
+
+
+# ---------------------------------------------------------------- warnings
+
+
+@pytest.mark.parametrize(
+    ("token", "words"),
+    [
+        ("mbot", "under 5 letters"),
+        ("Google", 'contained in "'),
+        ("my2bot", "characters beyond letters"),
+    ],
+)
+def test_odd_product_tokens_are_warned_about(token: str, words: str) -> None:
+    assert any(words in text for text in token_warnings(token))
+    config = from_dict({"crawl": {"user_agent": f"{token}/1.0 (+https://example.com)"}})
+    assert any(words in text for text in config.warnings)
+    config = from_dict({"site": {"a.test": {"token": token}}})
+    assert config.warnings[0].startswith('config: site."a.test".token: ')
+
+
+def test_an_ordinary_token_is_not() -> None:
+    assert token_warnings("examplebot") == ()
+    assert (
+        from_dict({"crawl": {"user_agent": CONTACT}, "robots": {"token": "example-bot"}}).warnings
+        == ()
+    )
+
+
+# ---------------------------------------------------------------- what is not there yet
+
+
+def test_sinks_are_not_silently_ignored() -> None:
+    config = from_dict({"sink": [{"kind": "jsonl", "path": "a"}]})
+    (sentence,) = unsupported(config)
+    assert '"jsonl"' in sentence
+    assert unsupported(from_dict({})) == ()
