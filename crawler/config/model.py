@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import ipaddress
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,19 +15,13 @@ from crawler.config.given import ConfigError, Given, Source
 from crawler.config.identity import OWN_NAME, product_token, token_warnings, version
 from crawler.config.loading import read_values
 from policies.access import RobotsRules
+from policies.address import is_loopback
 from policies.pacing import PacingRules
 from policies.scope import ScopeRules
 
 _SITES_KEPT = 65_536  # hosts whose rules are remembered; a bound on memory, not on the crawl
 
 _Section = TypeVar("_Section")
-
-
-def is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ import re
 
 import ada_url
 
-_GLOB = re.compile(r"[a-z0-9_.*-]+\Z")
+_GLOB = re.compile(r"[a-z0-9_*-]+(?:\.[a-z0-9_*-]+)*\Z")
 
 
 def read_pattern(text: str) -> str:

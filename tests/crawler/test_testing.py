@@ -4,11 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import Any
 
 import aiohttp
 import pytest
 
-from crawler.testing import Asked, JumpClock, LocalWeb, Reply, Site, hang_up, html, redirect, text
+from crawler.request import Answer, Failure, FetchLimits, Request
+from crawler.testing import (
+    Asked,
+    FakeFetcher,
+    JumpClock,
+    LocalWeb,
+    Reply,
+    Site,
+    hang_up,
+    html,
+    redirect,
+    text,
+)
+from policies.retry import FailureCode
 
 
 async def test_an_hour_of_waiting_takes_milliseconds() -> None:
@@ -109,12 +123,12 @@ async def test_hosts_are_told_apart_and_logged() -> None:
         assert (await get("unknown.test", "/"))[0] == 404
         assert await get("b.test", "/q?y=2") == (200, "b.test/q?y=2")
 
-        assert web.paths("a.test") == ["/", "/one?x=1", "/r", "/nowhere"]
-        assert [entry.status for entry in web.requests("a.test")] == [200, 200, 302, 404]
+        assert web.log.paths("a.test") == ["/", "/one?x=1", "/r", "/nowhere"]
+        assert [entry.status for entry in web.log.requests("a.test")] == [200, 200, 302, 404]
         assert web.connections == 1
-        assert web.peak_concurrency() == 1
-        assert len(web.requests()) == 6
-        assert all(gap > 0 for gap in web.gaps("a.test"))
+        assert web.log.peak_concurrency() == 1
+        assert len(web.log.requests()) == 6
+        assert all(gap > 0 for gap in web.log.gaps("a.test"))
 
 
 async def test_the_log_shows_what_happened_at_once() -> None:
@@ -131,8 +145,8 @@ async def test_the_log_shows_what_happened_at_once() -> None:
                 return await response.text()
 
         assert sorted(await asyncio.gather(get("/1"), get("/2"))) == ["/1", "/2"]
-        assert web.peak_concurrency("127.0.0.1") == 2
-        assert web.gaps("127.0.0.1")[0] < 0
+        assert web.log.peak_concurrency("127.0.0.1") == 2
+        assert web.log.gaps("127.0.0.1")[0] < 0
 
 
 async def test_broken_and_silent_answers() -> None:
@@ -145,8 +159,8 @@ async def test_broken_and_silent_answers() -> None:
             await session.post(f"http://127.0.0.1:{web.port}/none")
         with pytest.raises(aiohttp.ClientConnectorError):
             await session.get(f"http://127.0.0.1:{web.dead_port}/")
-        assert web.requests()[-1].status is None
-        assert web.requests()[-1].end_s < float("inf")
+        assert web.log.requests()[-1].status is None
+        assert web.log.requests()[-1].end_s < float("inf")
 
 
 async def test_a_contact_ends_when_the_client_goes_away() -> None:
@@ -163,7 +177,7 @@ async def test_a_contact_ends_when_the_client_goes_away() -> None:
         with pytest.raises(TimeoutError):
             await session.get(web.url("127.0.0.1"), timeout=aiohttp.ClientTimeout(total=0.05))
         await gone.wait()
-        (entry,) = web.requests()
+        (entry,) = web.log.requests()
         assert entry.status is None
         assert entry.end_s >= entry.start_s + 0.04
 
@@ -193,3 +207,54 @@ def test_its_config_points_the_test_names_at_loopback() -> None:
         "network": {"resolve": {"a.test": "127.0.0.2"}, "allow": ["127.0.0.0/8"]},
         "politeness": {"delay": 0.1},
     }
+
+
+async def test_the_fake_fetcher_answers_on_the_clock() -> None:
+    answers: dict[str, Reply | FailureCode] = {
+        "http://a.test/": html("Home"),
+        "http://a.test/slow?x=1": Reply(body="slow", delay_s=5),
+        "http://a.test/late": Reply(body="late", delay_s=60),
+        "http://b.test/": FailureCode.CONNECT,
+    }
+    async with JumpClock() as clock:
+        fetcher = FakeFetcher(clock, answers, latency_s=0.5)
+        results = [
+            await fetcher.fetch(Request(url=url)) for url in [*answers, "http://a.test/nowhere"]
+        ]
+        home, slow, late, refused, missing = results
+        assert isinstance(home, Answer)
+        assert home.headers["content-type"].startswith("text/html")
+        assert b"<h1>Home</h1>" in home.body
+        assert isinstance(slow, Answer)
+        assert (slow.body, slow.elapsed_s) == (b"slow", 5.5)
+        assert isinstance(late, Failure)
+        assert (late.code, late.elapsed_s, late.connected) == (FailureCode.TIMEOUT, 30, True)
+        assert isinstance(refused, Failure)
+        assert not refused.connected
+        assert missing.status == 404
+        assert fetcher.log.paths("a.test") == ["/", "/slow?x=1", "/late", "/nowhere"]
+        assert fetcher.log.gaps() == [0, 0, 0, 0]
+        assert clock.elapsed_s == 0.5 + 5.5 + 30 + 0.5 + 0.5
+
+
+async def test_the_fake_fetcher_keeps_the_bounds_of_the_request() -> None:
+    def answers(request: Request) -> Reply:
+        return Reply(body=b"x" * 100, content_type=request.headers["Accept"])
+
+    limits = FetchLimits(body_bytes_max=10)
+    async with JumpClock() as clock:
+        fetcher = FakeFetcher(clock, answers)
+
+        async def ask(**more: Any) -> Answer | Failure:
+            headers = {"Accept": "text/plain"}
+            return await fetcher.fetch(Request(url="http://a.test/", headers=headers, **more))
+
+        too_large = await ask(limits=limits)
+        assert isinstance(too_large, Failure)
+        assert too_large.code is FailureCode.TOO_LARGE
+        cut = await ask(limits=limits, cut_ok=True)
+        assert isinstance(cut, Answer)
+        assert (cut.body, cut.cut) == (b"x" * 10, True)
+        unread = await ask(wants_body=lambda head: head.headers["Content-Type"] != "text/plain")
+        assert isinstance(unread, Answer)
+        assert (unread.body, unread.body_read) == (b"", False)
