@@ -5,13 +5,13 @@ async with JumpClock() as clock:            # an hour of politeness in milliseco
 
 async with LocalWeb({"a.test": {"/": html("Home", "/a")}}) as web:
     ...                                     # crawl web.url("a.test") with web.config()
-    assert web.paths("a.test") == ["/robots.txt", "/", "/a"]
+    assert web.log.paths("a.test") == ["/robots.txt", "/", "/a"]
 """
 
 from crawler.testing.clock import JumpClock
+from crawler.testing.log import Exchange, Log
 from crawler.testing.web import (
     Asked,
-    Exchange,
     Handler,
     LocalWeb,
     Pages,
@@ -30,6 +30,7 @@ __all__ = [
     "Handler",
     "JumpClock",
     "LocalWeb",
+    "Log",
     "Pages",
     "Reply",
     "Site",

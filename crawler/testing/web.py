@@ -9,11 +9,13 @@ import inspect
 import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
 from multidict import CIMultiDict
+
+from crawler.testing.log import Exchange, Log
 
 _HEAD_BYTES_MAX = 65_536
 _DRIPS = 10  # pieces in which a slow body is sent
@@ -78,18 +80,6 @@ def hang_up() -> Reply:
     return Reply(status=0, broken=True)
 
 
-@dataclass(slots=True, kw_only=True)
-class Exchange:
-    """One line of the log. Times are the event loop's (`time.monotonic()`)."""
-
-    host: str
-    path: str
-    headers: CIMultiDict[str]
-    start_s: float  # the first bytes of the request arrived
-    end_s: float = float("inf")  # just before the last write, or when the client went away
-    status: int | None = None  # None: not answered (yet)
-
-
 class LocalWeb:
     """`async with LocalWeb({"a.test": {"/": html("Home")}}) as web:` serves until the block ends.
 
@@ -100,7 +90,7 @@ class LocalWeb:
 
     def __init__(self, sites: Mapping[str, Site] | None = None, *, keep_alive: bool = True) -> None:
         self.sites: dict[str, Site] = dict(sites or {})
-        self.log: list[Exchange] = []
+        self.log = Log()
         self.port = 0
         self.dead_port = 0  # nobody listens there: connections are refused
         self.keep_alive = keep_alive
@@ -152,35 +142,6 @@ class LocalWeb:
             config[name] = {**config.get(name, {}), **section}
         return config
 
-    # ------------------------------------------------------------ reading the log
-
-    def requests(self, host: str | None = None) -> list[Exchange]:
-        """By time of arrival; of all hosts if none is given."""
-        found = [entry for entry in self.log if host is None or entry.host == host]
-        return sorted(found, key=lambda entry: entry.start_s)
-
-    def paths(self, host: str) -> list[str]:
-        return [entry.path for entry in self.requests(host)]
-
-    def gaps(self, host: str) -> list[float]:
-        """Seconds from the end of all earlier contacts to the start of each; negative: overlap."""
-        gaps = []
-        end_s: float | None = None
-        for entry in self.requests(host):
-            if end_s is not None:
-                gaps.append(entry.start_s - end_s)
-            end_s = entry.end_s if end_s is None else max(end_s, entry.end_s)
-        return gaps
-
-    def peak_concurrency(self, host: str | None = None) -> int:
-        """The most requests that were ever in progress at once, at one host or over all."""
-        steps = [step for e in self.requests(host) for step in ((e.start_s, 1), (e.end_s, -1))]
-        peak = now = 0
-        for _, step in sorted(steps):  # of one instant, ends before starts
-            now += step
-            peak = max(peak, now)
-        return peak
-
     # ------------------------------------------------------------ answering
 
     async def answer(self, asked: Asked) -> Reply:
@@ -211,7 +172,7 @@ class _Connection(asyncio.Protocol):
     transport: asyncio.Transport | None = None
     buffer: bytes = b""
     start_s: float = 0.0
-    task: asyncio.Task[None] | None = field(default=None)
+    task: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         if not isinstance(transport, asyncio.Transport):
@@ -257,7 +218,12 @@ class _Connection(asyncio.Protocol):
             path=target.rpartition(" ")[0],
             headers=headers,
         )
-        entry = Exchange(host=asked.host, path=asked.path, headers=headers, start_s=self.start_s)
+        entry = Exchange(
+            host=asked.host,
+            path=asked.path,
+            headers={name.lower(): value for name, value in headers.items()},
+            start_s=self.start_s,
+        )
         self.web.log.append(entry)
         self.task = asyncio.get_running_loop().create_task(
             self._answer(self.transport, asked, entry)

@@ -103,7 +103,7 @@ async def test_a_database_that_is_not_ours_is_left_untouched(courtly: Courtly, k
         assert process.returncode == 2
         assert len(errors.decode().strip().splitlines()) == 1
         assert courtly.db.read_bytes() == before
-        assert "/x" not in web.paths("a.test")
+        assert "/x" not in web.log.paths("a.test")
 
 
 async def test_hostile_pages_do_not_stop_the_crawl(courtly: Courtly) -> None:

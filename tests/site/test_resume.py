@@ -72,9 +72,9 @@ async def test_stop_finishes_what_is_in_flight(courtly: Courtly) -> None:
     async with LocalWeb({"a.test": site() | {"/3": slow}}) as web:
         summary = await courtly.crawl(web, "a.test", stop=stop)
         assert summary.interrupted
-        assert web.paths("a.test")[-1] == "/3"
+        assert web.log.paths("a.test")[-1] == "/3"
         assert web.url("a.test", "/3") in courtly.urls("visited")
-        assert len(courtly.urls("visited")) == len(web.paths("a.test")) - 1
+        assert len(courtly.urls("visited")) == len(web.log.paths("a.test")) - 1
         await courtly.crawl(web)
         assert len(courtly.urls("visited")) == len(PATHS)
         assert asked_twice(web) == []

@@ -34,7 +34,7 @@ async def test_slurp_a_late_robots_txt_is_obeyed_at_once(courtly: Courtly) -> No
     async with LocalWeb({"a.test": site}) as web:
         await courtly.crawl(web, "a.test", politeness={"delay": 0.1, "latency_factor": 0})
 
-        requests = web.requests("a.test")
+        requests = web.log.requests("a.test")
         asked = [n for n, entry in enumerate(requests) if entry.path == "/robots.txt"]
         assert len(asked) == 2
         assert asked[0] == 0
@@ -45,7 +45,7 @@ async def test_slurp_a_late_robots_txt_is_obeyed_at_once(courtly: Courtly) -> No
         assert len(requests) == len({e.path for e in requests}) + 1, "each page once"
 
         assert requests[asked[1]].start_s - requests[0].end_s >= 2 - TIMER_S
-        gaps = web.gaps("a.test")
+        gaps = web.log.gaps("a.test")
         assert min(gaps[1 : asked[1]]) >= 0.2 - TIMER_S, "the delay is doubled meanwhile"
         assert min(gaps) >= 0.1 - TIMER_S
 
@@ -65,12 +65,12 @@ async def test_unreachable_closed_keeps_all_pages_waiting_for_robots_txt(courtly
     async with LocalWeb({"a.test": site, "b.test": {"/": html("B", "/1")}}) as web:
         await courtly.crawl(web, "a.test", "b.test", robots={"unreachable": "closed"})
 
-        assert web.paths("a.test")[:2] == ["/robots.txt", "/robots.txt"]
-        assert web.gaps("a.test")[0] >= 2 - TIMER_S
+        assert web.log.paths("a.test")[:2] == ["/robots.txt", "/robots.txt"]
+        assert web.log.gaps("a.test")[0] >= 2 - TIMER_S
         opened = [path for path in PAGES if path.startswith("/open/")]
-        assert sorted(web.paths("a.test")[2:]) == sorted(["/", *opened])
+        assert sorted(web.log.paths("a.test")[2:]) == sorted(["/", *opened])
         assert len(courtly.urls("blocked", "withdrawn = 0")) == 20
-        assert web.requests("b.test")[-1].end_s < web.requests("a.test")[1].start_s
+        assert web.log.requests("b.test")[-1].end_s < web.log.requests("a.test")[1].start_s
 
 
 async def test_a_closed_origin_beyond_patience_stays_queued(courtly: Courtly) -> None:
@@ -79,7 +79,7 @@ async def test_a_closed_origin_beyond_patience_stays_queued(courtly: Courtly) ->
         summary = await courtly.crawl(
             web, "a.test", robots={"unreachable": "closed"}, crawl={"patience": 1}
         )
-        assert web.paths("a.test") == ["/robots.txt"]
+        assert web.log.paths("a.test") == ["/robots.txt"]
         assert courtly.urls("queued") == [web.url("a.test")]
         (waiting,) = summary.waiting
         assert waiting.host == "a.test"
@@ -111,7 +111,7 @@ async def test_a_later_run_obeys_the_file_that_came_in_between(courtly: Courtly)
             await courtly.crawl(web, "a.test")
             if len(web.log) > asked:
                 break
-        assert web.paths("a.test")[asked:] == ["/robots.txt"]
+        assert web.log.paths("a.test")[asked:] == ["/robots.txt"]
         assert courtly.urls("blocked", "withdrawn = 1") == [web.url("a.test", "/half/0")]
         assert len(courtly.urls("visited")) == 2
 
@@ -130,14 +130,14 @@ async def test_robots_txt_of_another_host_governs_the_first_origin(courtly: Cour
             **pages,
         }
         await courtly.crawl(web, "a.test", "b.test")
-        assert sorted(web.paths("a.test")) == ["/", "/open/1", "/robots.txt"]
-        assert sorted(web.paths("b.test")) == ["/", "/open/1", "/robots.txt"]
+        assert sorted(web.log.paths("a.test")) == ["/", "/open/1", "/robots.txt"]
+        assert sorted(web.log.paths("b.test")) == ["/", "/open/1", "/robots.txt"]
         assert courtly.urls("blocked") == [web.url(h, "/half/1") for h in ("a.test", "b.test")]
         for host in ("a.test", "b.test"):
-            assert min(web.gaps(host)) >= DELAY_S - TIMER_S
-            assert web.peak_concurrency(host) == 1
-        robots_of_b = next(e for e in web.requests("b.test") if e.path == "/robots.txt")
-        page_of_a = next(e for e in web.requests("a.test") if e.path == "/")
+            assert min(web.log.gaps(host)) >= DELAY_S - TIMER_S
+            assert web.log.peak_concurrency(host) == 1
+        robots_of_b = next(e for e in web.log.requests("b.test") if e.path == "/robots.txt")
+        page_of_a = next(e for e in web.log.requests("a.test") if e.path == "/")
         assert page_of_a.start_s >= robots_of_b.end_s
 
 
@@ -146,8 +146,8 @@ async def test_a_sixth_redirect_of_robots_txt_counts_as_absent(courtly: Courtly)
     site |= {"/robots.txt": redirect("/1"), "/": html("Home")}
     async with LocalWeb({"a.test": site}) as web:
         await courtly.crawl(web, "a.test")
-        assert web.paths("a.test") == ["/robots.txt", "/1", "/2", "/3", "/4", "/5", "/"]
-        assert min(web.gaps("a.test")) >= DELAY_S - TIMER_S
+        assert web.log.paths("a.test") == ["/robots.txt", "/1", "/2", "/3", "/4", "/5", "/"]
+        assert min(web.log.gaps("a.test")) >= DELAY_S - TIMER_S
         assert courtly.urls("visited") == [web.url("a.test")]
 
 
@@ -156,7 +156,7 @@ async def test_429_on_robots_txt_rests_the_host(courtly: Courtly) -> None:
     site = site_with(first_failing(refusal, then=text(RULES)))
     async with LocalWeb({"a.test": site}) as web:
         await courtly.crawl(web, "a.test", politeness={"delay": 0.02, "latency_factor": 0})
-        assert web.gaps("a.test")[0] >= 1 - TIMER_S
+        assert web.log.gaps("a.test")[0] >= 1 - TIMER_S
         assert len(courtly.urls("visited")) == 21
 
 
@@ -165,8 +165,8 @@ async def test_robots_txt_is_asked_of_every_port_apart(courtly: Courtly) -> None
     closed: Site = {"/robots.txt": text("User-agent: *\nDisallow: /\n"), "/": html("Home")}
     async with LocalWeb({"a.test": closed}) as web, LocalWeb({"a.test": {"/": html("X")}}) as other:
         await courtly.crawl(web, "a.test", other.url("a.test"))
-        assert web.paths("a.test") == ["/robots.txt"]
-        assert other.paths("a.test") == ["/robots.txt", "/"]
+        assert web.log.paths("a.test") == ["/robots.txt"]
+        assert other.log.paths("a.test") == ["/robots.txt", "/"]
         assert courtly.urls("blocked") == [web.url("a.test")]
 
 
@@ -181,8 +181,8 @@ async def test_our_own_token_chooses_the_record(courtly: Courtly) -> None:
     agent = "examplebot/1.0 (+https://example.com/bot)"
     async with LocalWeb({"a.test": site}) as web:
         await courtly.crawl(web, "a.test", crawl={"user_agent": agent})
-        assert web.paths("a.test") == ["/robots.txt", "/", "/b"]
-        assert {entry.headers["User-Agent"] for entry in web.log} == {agent}
+        assert web.log.paths("a.test") == ["/robots.txt", "/", "/b"]
+        assert {entry.headers["user-agent"] for entry in web.log} == {agent}
 
 
 async def test_an_html_page_in_place_of_robots_txt_forbids_nothing(courtly: Courtly) -> None:
@@ -200,5 +200,5 @@ async def test_pages_never_come_before_a_slow_robots_txt(
 
     async with LocalWeb({"a.test": {"/robots.txt": slow, "/": html("Home", "/half/1")}}) as web:
         await courtly.crawl(web, "a.test")
-        assert web.paths("a.test") == ["/robots.txt", "/"]
-        assert web.gaps("a.test")[0] >= DELAY_S - TIMER_S
+        assert web.log.paths("a.test") == ["/robots.txt", "/"]
+        assert web.log.gaps("a.test")[0] >= DELAY_S - TIMER_S

@@ -71,7 +71,7 @@ async def test_scope_is_relative_to_where_a_seed_redirects(courtly: Courtly) -> 
         web.sites["example.test"] = {"/": redirect(web.url("www.example.test"), status=301)}
         web.sites["www.example.test"] = {"/": html("Home", "/1"), "/1": html("1")}
         await courtly.crawl(web, "example.test")
-        assert web.paths("www.example.test") == ["/robots.txt", "/", "/1"]
+        assert web.log.paths("www.example.test") == ["/robots.txt", "/", "/1"]
         ((target,),) = courtly.rows("visited", "redirect_url", "status = 301")
         assert target == web.url("www.example.test")
 
@@ -80,7 +80,7 @@ async def test_a_redirect_out_of_scope_is_not_followed(courtly: Courtly) -> None
     async with LocalWeb({"other.test": {"/": html("Other")}}) as web:
         web.sites["a.test"] = {"/": html("Home", "/out"), "/out": redirect(web.url("other.test"))}
         await courtly.crawl(web, "a.test")
-        assert web.paths("other.test") == []
+        assert web.log.paths("other.test") == []
         assert courtly.rows("visited", "status") == [(200,), (302,)]
 
 
@@ -93,7 +93,7 @@ async def test_include_and_exclude_and_drop_params(courtly: Courtly) -> None:
             web.url("a.test", "/a/"),
             scope={"include": ["*/a/*"], "exclude": ["*.pdf"], "drop_params": ["utm_*"]},
         )
-        assert web.paths("a.test") == ["/robots.txt", "/a/", "/a/1", "/a/3?id=1"]
+        assert web.log.paths("a.test") == ["/robots.txt", "/a/", "/a/1", "/a/3?id=1"]
         assert len(courtly.rows("skipped", "reason")) == 2
 
 
@@ -102,7 +102,7 @@ async def test_a_stricter_config_is_obeyed_by_what_was_queued_earlier(courtly: C
     async with LocalWeb({"a.test": site}) as web:
         await courtly.crawl(web, "a.test", crawl={"max_pages": 1})
         await courtly.crawl(web, "a.test", scope={"exclude": ["*/3", "*/4"]})
-        assert not {"/3", "/4"} & set(web.paths("a.test"))
+        assert not {"/3", "/4"} & set(web.log.paths("a.test"))
         assert courtly.urls("queued") == []
         assert len(courtly.urls("visited")) == 8
 
@@ -131,7 +131,7 @@ async def test_directives_of_pages(courtly: Courtly) -> None:
     }
     async with LocalWeb({"a.test": site}) as web:
         await courtly.crawl(web, "a.test")
-        assert set(web.paths("a.test")) == {
+        assert set(web.log.paths("a.test")) == {
             *("/robots.txt", "/", "/nofollow", "/ours", "/others", "/header"),
             *("/from-ours", "/from-others"),
         }
@@ -160,7 +160,7 @@ async def test_links_are_taken_from_every_place_and_only_from_2xx(courtly: Court
     site["/missing"] = Reply(status=404, body='<a href="/from-404">')
     async with LocalWeb({"a.test": site}) as web:
         await courtly.crawl(web, "a.test")
-        assert set(web.paths("a.test")) == wanted | {"/robots.txt", "/"}
+        assert set(web.log.paths("a.test")) == wanted | {"/robots.txt", "/"}
 
 
 async def test_a_body_that_nobody_reads_is_not_downloaded(courtly: Courtly) -> None:
