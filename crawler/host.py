@@ -28,6 +28,8 @@ from storage.base import Contact, HostClock, HostUpdate, Lease, Queued
 if TYPE_CHECKING:
     from crawler.turns import AddressClock, Turn
 
+PREFETCH = 16  # URLs taken from the store at once: memory is hosts held times this
+APPETITE_MAX = 1024  # while a host's URLs cost no contact (all blocked), ever larger handfuls
 NEVER = -math.inf  # the end of a contact that has not been
 
 
@@ -40,9 +42,9 @@ class Host:
     """
 
     __slots__ = (
-        "address", "address_clock", "ask", "asks", "backoff_level", "backoff_until_s",
+        "address", "address_clock", "appetite", "ask", "asks", "backoff_level", "backoff_until_s",
         "breaches", "busy", "closed", "connect_failures", "contacts", "contacts_new",
-        "delay_at_restart", "denials", "dirty", "ends", "epoch", "full", "gone", "hand", "held",
+        "delay_at_restart", "denials", "dirty", "ends", "epoch", "failing", "full", "gone", "hand", "held",
         "in_line", "last_error", "latency_s", "next_due_s", "not_before_s", "not_before_why",
         "parked", "paused", "peak_concurrency", "rest", "rules", "seat", "slot", "slow_s",
         "smallest_rest_s", "visited", "waiters", "wanting",
@@ -57,6 +59,8 @@ class Host:
         self.in_line = False  # stands in line for a worker
         self.gone = False  # no longer held
         self.full = False  # reached max_pages_per_host
+        self.failing = False  # its queue is being failed in bulk
+        self.appetite = PREFETCH
         self.wanting = False  # more URLs have been asked for
         self.dirty = False  # its clock moved since the last commit
         self.hand: deque[Queued] = deque(lease.hand.urls)

@@ -17,6 +17,10 @@ class Known:
         self._young: dict[str, int] = {}
         self._old: dict[str, int] = {}
 
+    def clear(self) -> None:
+        """Forget all: what scope left out before may be in now."""
+        self._young, self._old = {}, {}
+
     def new(self, url: str, depth: int) -> bool:
         """True the first time; remembers it. A shallower depth is news."""
         known = self._young.get(url)

@@ -70,12 +70,12 @@ class Ledger:
         self._skipped[reason] += count
         self._touch()
 
-    def want(self, host: Host, count: int) -> None:
+    def want(self, host: Host) -> None:
         """Ask for more URLs of a host that has nothing else to do."""
-        if host.gone or host.wanting:
+        if host.gone or host.wanting or host.failing or host.full:
             return
         host.wanting = True
-        self._wants[host.slot] = (host, count)
+        self._wants[host.slot] = (host, host.appetite)
         self._recorded += 1
         self._start.set()
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from crawler.bench import Bench
 from crawler.clock import Clock, Timer
 from crawler.host import NEVER, Host
-from policies.pacing import Per, address_rest_s
+from policies.pacing import address_rest_s
 from storage.base import Contact
 
 
@@ -65,6 +65,7 @@ class Turns:
         self._closed = False
         self.pages_open = True  # False while a budget is used up: no pages, but robots.txt
         self.in_flight = 0
+        self.directed = 0  # those who wait for a turn at one host
 
     # ------------------------------------------------------------ hosts
 
@@ -115,6 +116,7 @@ class Turns:
             raise TurnsClosedError("the crawl is ending")
         waiter: Future[Turn] = asyncio.get_running_loop().create_future()
         host.waiters.append(waiter)
+        self.directed += 1
         self.consider(host)
         try:
             return await waiter
@@ -122,6 +124,8 @@ class Turns:
             if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
                 self.give_back(waiter.result())
             raise
+        finally:
+            self.directed -= 1
 
     def close(self) -> None:
         """No more turns; those given out run on."""
@@ -321,6 +325,6 @@ class Turns:
             return 0.0, "ready"
         return at_s - now_s, why
 
-    @property
-    def per_ip(self) -> bool:
-        return any(host.rules.per is Per.IP for host in self._hosts.values())
+    def soonest_s(self) -> float | None:
+        """When the next host on the bench may be contacted; None if none waits. Cheap."""
+        return NEVER if self._line else self._bench.next_at()

@@ -11,7 +11,7 @@ from crawler.config import Config
 from crawler.contact import PAGE, REFUSALS, Contacts
 from crawler.fetcher import Answer, Failure, FetchLimits, Head, Request
 from crawler.gate import ASKING, REDIRECT_STATUSES, Gate, Pass, Shut
-from crawler.host import Host
+from crawler.host import APPETITE_MAX, PREFETCH, Host
 from crawler.known import Known
 from crawler.ledger import Ledger
 from crawler.turns import Turn, Turns
@@ -90,6 +90,7 @@ class Visitor:
         if located is not None:
             self._turns.give_back(turn)
             return
+        host.appetite = min(2 * host.appetite, APPETITE_MAX)
         while host.hand:
             queued = host.hand.popleft()
             if (outcome := self._out_of_scope(host, queued)) is not None:
@@ -152,6 +153,7 @@ class Visitor:
             proxy=fetch.proxy,
         )
         visited = False
+        host.appetite = PREFETCH
         try:
             result = await self._contacts.fetch(turn, request, kind=PAGE)
             if isinstance(result, Failure):
@@ -272,6 +274,7 @@ class Visitor:
         """A redirect is a link of the same depth; where a seed leads, scope follows."""
         if queued.seed:
             self._scope.add_root(target)
+            self._known.clear()
         link = self._link(target, depth=queued.depth, queued=queued, anchor=None, seed=queued.seed)
         return [link] if link else []
 

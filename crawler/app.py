@@ -1,0 +1,246 @@
+"""The composition root: the one file that names the SQLite store, the network and the real clock."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from crawler.clock import Clock, RealClock
+from crawler.config import Config, ConfigError, check_identity
+from crawler.engine import Engine
+from crawler.events import Progress, SlowHost, Summary, Waiting
+from crawler.fetcher import AiohttpFetcher, Fetcher
+from crawler.host import Host
+from policies.address import AddressRules
+from policies.pacing import Per
+from policies.url import host_of, slot_of
+from storage.base import Link, Reader, Stats, Store, StoreError
+from storage.sqlite import SqliteReader, SqliteStore
+
+OBSERVE_EVERY_S = 0.25
+RATE_OVER_S = 5.0
+SLOW_HOSTS_SHOWN = 5
+FETCHING_SHOWN = 8
+WAITING_SHOWN = 100  # hosts named in a summary
+
+
+def open_reader(path: Path) -> Reader:
+    """Look into a database; a crawl may be writing it. Raises StoreRefused."""
+    return SqliteReader(path)
+
+
+async def retry_failed(path: Path, host: str | None = None) -> int:
+    """Queue failed URLs again, of one host or of all; give how many. Raises StoreRefused, StoreError."""
+    clock = RealClock()
+    store = SqliteStore(path, wall=clock.wall)
+    session = await store.open_session("retry failed")
+    try:
+        return await store.retry_failed(host)
+    finally:
+        await store.close(session)
+
+
+async def crawl(
+    config: Config,
+    *,
+    seeds: Sequence[str],
+    observe: Callable[[Progress], None] | None = None,
+    stop: asyncio.Event | None = None,
+    leave: asyncio.Event | None = None,
+) -> Summary:
+    """Crawl until nothing can move within `crawl.patience`; run again, it resumes.
+
+    `seeds` are canonical URLs. Setting `stop` ends it after what is in flight; setting `leave` ends
+    it at once, losing nothing committed. Raises ConfigError (no seed, no contact for a seed beyond
+    loopback), StoreRefused and StoreError.
+    """
+    clock = RealClock()
+    if seeds:
+        check_identity(config, seeds)
+    store = SqliteStore(
+        config.storage.path,
+        wall=clock.wall,
+        queries_per_path_max=config.scope.max_queries_per_path,
+    )
+    session = await store.open_session("crawl")
+    try:
+        if seeds:
+            await store.add([_seed(config, url) for url in seeds])
+        known = await store.seeds()
+        if not known:
+            raise ConfigError(
+                "there is nothing to crawl: give a seed URL, or set crawl.seeds in the config"
+            )
+        check_identity(config, known)
+        async with fetcher_of(config, clock) as fetcher:
+            return await _run(
+                config, store, session, clock, fetcher, observe=observe, stop=stop, leave=leave
+            )
+    finally:
+        await store.close(session)
+
+
+def fetcher_of(config: Config, clock: Clock) -> AiohttpFetcher:
+    sites = [config.politeness, *(config.site(p.lstrip("*.")).politeness for p in config.sites)]
+    return AiohttpFetcher(
+        user_agent=config.user_agent_sent,
+        from_=config.crawl.from_,
+        addresses=AddressRules.parse(config.network.allow),
+        resolve=config.network.resolve,
+        clock=clock,
+        connections=config.crawl.concurrency,
+        pin=any(rules.per is Per.IP for rules in sites),
+    )
+
+
+def _seed(config: Config, url: str) -> Link:
+    host = host_of(url)
+    by_domain = config.site(host).politeness.per is Per.DOMAIN
+    return Link(url=url, slot=slot_of(host, by_domain=by_domain), host=host, depth=0, seed=True)
+
+
+async def _run(
+    config: Config,
+    store: Store,
+    session: int,
+    clock: Clock,
+    fetcher: Fetcher,
+    *,
+    observe: Callable[[Progress], None] | None,
+    stop: asyncio.Event | None,
+    leave: asyncio.Event | None,
+) -> Summary:
+    began_s = clock.monotonic()
+    engine = Engine(config, store=store, session=session, clock=clock, fetcher=fetcher)
+    tasks: list[asyncio.Task[object]] = []
+    run = asyncio.create_task(engine.run())
+    interrupted = False
+    if observe:
+        tasks.append(asyncio.create_task(Watch(engine, store, clock).report(observe)))
+    stopped = asyncio.create_task(stop.wait()) if stop else None
+    left = asyncio.create_task(leave.wait()) if leave else None
+    tasks += [task for task in (stopped, left) if task]
+    try:
+        pending: set[asyncio.Task[object]] = {task for task in (stopped, left) if task}
+        while not run.done():
+            done, _ = await asyncio.wait({run, *pending}, return_when=asyncio.FIRST_COMPLETED)
+            pending -= done
+            if stopped in done:
+                interrupted = True
+                engine.stop()
+            if left in done:
+                interrupted = True
+                run.cancel()
+        try:
+            await run
+        except asyncio.CancelledError:
+            if not interrupted:
+                raise
+    except BaseExceptionGroup as group:
+        raise _plainest(group) from group
+    finally:
+        run.cancel()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(run, *tasks, return_exceptions=True)
+    return await _summary(
+        engine, store, elapsed_s=clock.monotonic() - began_s, interrupted=interrupted
+    )
+
+
+def _plainest(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Of all that went wrong at once, what the reader should be told."""
+    leaves: list[BaseException] = []
+    stack: list[BaseException] = [group]
+    while stack:
+        one = stack.pop()
+        if isinstance(one, BaseExceptionGroup):
+            stack.extend(one.exceptions)
+        else:
+            leaves.append(one)
+    return next((one for one in leaves if isinstance(one, StoreError)), leaves[-1])
+
+
+async def _summary(
+    engine: Engine, store: Store, *, elapsed_s: float, interrupted: bool
+) -> Summary:
+    stats = await store.stats()
+    waiting = [
+        Waiting(host=host, until=until, reason=reason)
+        for host, (until, reason) in engine.waiting.items()
+    ]
+    return Summary(
+        visited=stats.visited,
+        blocked=stats.blocked,
+        failed=stats.failed,
+        queued=stats.queued,
+        hosts=stats.hosts,
+        bytes=stats.body_bytes,
+        elapsed_s=elapsed_s,
+        waiting=tuple(waiting[:WAITING_SHOWN]),
+        skipped={},
+        interrupted=interrupted,
+    )
+
+
+class Watch:
+    """Makes the snapshots of a running crawl."""
+
+    def __init__(self, engine: Engine, store: Store, clock: Clock) -> None:
+        self._engine = engine
+        self._store = store
+        self._clock = clock
+        self._began_s = clock.monotonic()
+        self._history: deque[tuple[float, int]] = deque([(self._began_s, 0)])
+
+    async def report(self, observe: Callable[[Progress], None]) -> None:
+        next_s = self._began_s
+        while True:
+            next_s = max(next_s + OBSERVE_EVERY_S, self._clock.monotonic())
+            await self._clock.sleep_until(next_s)
+            observe(self.snapshot(await self._store.stats()))
+
+    def snapshot(self, stats: Stats) -> Progress:
+        engine, now_s = self._engine, self._clock.monotonic()
+        self._history.append((now_s, engine.pages))
+        while now_s - self._history[0][0] > RATE_OVER_S and len(self._history) > 2:
+            self._history.popleft()
+        since_s, pages = self._history[0]
+        states: dict[str, int] = {}
+        slow: list[SlowHost] = []
+        for host in engine.turns:
+            wait_s, why = engine.turns.why(host)
+            state = host_state(host, wait_s)
+            states[state] = states.get(state, 0) + 1
+            if state in ("waiting", "robots", "paused", "closed") and (wait_s or why != "ready"):
+                slow.append(SlowHost(host=host.slot, wait_s=wait_s, reason=why))
+        slow.sort(key=lambda one: -one.wait_s)
+        return Progress(
+            elapsed_s=now_s - self._began_s,
+            visited=stats.visited,
+            blocked=stats.blocked,
+            failed=stats.failed,
+            queued=stats.queued,
+            pages_per_s=(engine.pages - pages) / max(now_s - since_s, 0.001),
+            bytes=stats.body_bytes,
+            in_flight=engine.turns.in_flight,
+            hosts_by_state=states,
+            slowest=tuple(slow[:SLOW_HOSTS_SHOWN]),
+            fetching=tuple(list(engine.contacts.urls)[:FETCHING_SHOWN]),
+        )
+
+
+def host_state(host: Host, wait_s: float) -> str:
+    if host.busy:
+        return "in flight"
+    if host.paused:
+        return "paused"
+    if host.waiters or host.parked:
+        return "robots"
+    if host.hand:
+        return "waiting" if wait_s else "ready"
+    if host.closed:
+        return "closed"
+    return "idle"
