@@ -1,0 +1,193 @@
+"""Content codings undone a bounded piece at a time; a stream cut short is told from a whole one.
+
+aiohttp's own decompression is not used: it takes a truncated gzip, br or zstd stream for a whole
+one, and gives a zstd window whatever memory the server names.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Protocol
+
+try:
+    import brotli
+except ImportError:  # pragma: no cover - aiohttp[speedups] brings it
+    brotli = None
+try:
+    from compression import zstd  # type: ignore[import-not-found,unused-ignore]
+except ImportError:
+    try:
+        from backports import zstd
+    except ImportError:  # pragma: no cover - aiohttp[speedups] brings it
+        zstd = None
+
+# A stream may be several members one after the other; each costs a copy of the input behind it.
+MEMBERS_MAX: Final = 256
+# RFC 9659: a zstd window sent as a content coding is at most 8 MB.
+ZSTD_WINDOW_LOG_MAX: Final = 23
+_GZIP_MAGIC: Final = b"\x1f\x8b"
+_ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
+
+
+class DecodingError(Exception):
+    """The body is not what its Content-Encoding says; the sentence says how."""
+
+
+class Decoder(Protocol):
+    def feed(self, data: bytes, bytes_max: int) -> bytes:
+        """About `bytes_max` decoded bytes at most. Fewer mean that all input is used up; as many or
+        more, that there may be more, which `feed(b"", ...)` gives. Raises DecodingError."""
+        ...
+
+    def finish(self) -> None:
+        """The input has ended. Raises DecodingError if the stream has not."""
+        ...
+
+
+class _Stream(Protocol):
+    """What zlib's and zstd's decompressors have in common."""
+
+    eof: bool
+    unused_data: bytes
+
+    def decompress(self, data: bytes, max_length: int = ..., /) -> bytes: ...
+
+
+class _Members:
+    """gzip, deflate, zstd: members one after the other, then perhaps padding, which is ignored."""
+
+    __slots__ = ("_coding", "_count", "_done", "_errors", "_input", "_magic", "_new", "_stream")
+
+    def __init__(
+        self,
+        coding: str,
+        new: Callable[[bytes], _Stream],
+        magic: bytes,
+        errors: tuple[type[Exception], ...],
+    ) -> None:
+        self._coding = coding
+        self._new = new
+        self._magic = magic  # b"": one member only
+        self._errors = errors
+        self._stream: _Stream | None = None
+        self._input = b""
+        self._count = 0
+        self._done = False
+
+    def feed(self, data: bytes, bytes_max: int) -> bytes:
+        pieces: list[bytes] = []
+        left = bytes_max
+        if self._input:
+            data = self._input + data
+            self._input = b""
+        while left > 0 and not self._done:
+            stream = self._stream or self._next(data)
+            if stream is None:
+                break
+            try:
+                piece = stream.decompress(data, left)
+            except self._errors as exc:
+                raise DecodingError(f"the body is not the {self._coding} it is said to be") from exc
+            pieces.append(piece)
+            left -= len(piece)
+            if not stream.eof:
+                # zlib hands back what it did not take; zstd keeps it.
+                data = getattr(stream, "unconsumed_tail", b"")
+                break
+            data = stream.unused_data
+            self._stream = None
+        if data and not self._done:
+            self._input = data
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _next(self, data: bytes) -> _Stream | None:
+        """Begin the next member. None when there is none, or not enough of it to tell."""
+        if self._count:
+            if not self._magic or not self._magic.startswith(data[: len(self._magic)]):
+                self._done = True
+                return None
+            if len(data) < len(self._magic):
+                return None
+        elif not data:
+            return None
+        self._count += 1
+        if self._count > MEMBERS_MAX:
+            raise DecodingError(f"the body has more than {MEMBERS_MAX} {self._coding} members")
+        self._stream = self._new(data)
+        return self._stream
+
+    def finish(self) -> None:
+        if self._stream is not None:
+            raise DecodingError(f"the {self._coding} body ends before its end")
+
+
+class _Brotli:
+    __slots__ = ("_stream", "_used")
+
+    def __init__(self) -> None:
+        self._stream = brotli.Decompressor()
+        self._used = False
+
+    def feed(self, data: bytes, bytes_max: int) -> bytes:
+        stream = self._stream
+        if not self._used:
+            if not data:
+                return b""
+            self._used = True
+        if stream.is_finished():
+            return b""  # what follows the stream is padding
+        try:
+            piece: bytes = stream.process(data, output_buffer_limit=bytes_max)
+            while len(piece) < bytes_max and not stream.can_accept_more_data():
+                piece += stream.process(b"", output_buffer_limit=bytes_max - len(piece))
+        except brotli.error as exc:
+            raise DecodingError("the body is not the br it is said to be") from exc
+        return piece
+
+    def finish(self) -> None:
+        if self._used and not self._stream.is_finished():
+            raise DecodingError("the br body ends before its end")
+
+
+def _zlib_or_raw(data: bytes) -> _Stream:
+    # RFC 9110 8.4.1.2 says zlib; some send raw deflate. Compression method 8 is all zlib has.
+    return zlib.decompressobj(zlib.MAX_WBITS if data[0] & 0x0F == 8 else -zlib.MAX_WBITS)
+
+
+def _gzip(_data: bytes) -> _Stream:
+    return zlib.decompressobj(16 + zlib.MAX_WBITS)
+
+
+def _zstd(_data: bytes) -> Any:
+    return zstd.ZstdDecompressor(
+        options={zstd.DecompressionParameter.window_log_max: ZSTD_WINDOW_LOG_MAX}
+    )
+
+
+_DECODERS: Final[dict[str, Callable[[], Decoder]]] = {
+    "gzip": lambda: _Members("gzip", _gzip, _GZIP_MAGIC, (zlib.error,)),
+    "deflate": lambda: _Members("deflate", _zlib_or_raw, b"", (zlib.error,)),
+}
+# Before 1.2 its output has no limit, and a piece of input can be a bomb: then br is not asked for.
+if brotli is not None and hasattr(brotli.Decompressor, "can_accept_more_data"):
+    _DECODERS["br"] = _Brotli
+if zstd is not None:
+    _DECODERS["zstd"] = lambda: _Members("zstd", _zstd, _ZSTD_MAGIC, (zstd.ZstdError,))
+
+ACCEPT_ENCODING: Final = ", ".join(_DECODERS)
+
+
+def decoder_for(content_encoding: Iterable[str]) -> Decoder | None:
+    """The decoder for the values of Content-Encoding; None where the body is as it is.
+
+    A coding that nobody asked for and nobody knows (`utf-8`, `none`) is no coding, as in browsers.
+    Raises DecodingError for a body encoded more than once.
+    """
+    codings = [c.strip().lower() for value in content_encoding for c in value.split(",")]
+    known = [c for c in (c.removeprefix("x-") for c in codings) if c in _DECODERS]
+    if not known:
+        return None
+    if len(known) > 1:
+        raise DecodingError(f"the body is encoded more than once ({', '.join(known)})")
+    return _DECODERS[known[0]]()

@@ -1,0 +1,274 @@
+"""One bounded request at a time over aiohttp: nothing sent twice, no redirect followed, no address
+connected to unjudged, and every way to fail said in words."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Final, Self
+
+import aiohttp
+from aiohttp import ClientHandlerType, ClientRequest, ClientResponse, ClientTimeout
+from aiohttp.abc import AbstractResolver
+from yarl import URL
+
+from crawler.body import read_body
+from crawler.clock import Clock
+from crawler.decoding import ACCEPT_ENCODING
+from crawler.guard import AddressRefusedError, judged
+from crawler.request import (
+    DEFAULT_LIMITS,
+    UNCONNECTED,
+    Answer,
+    Failure,
+    Fetcher,
+    FetchLimits,
+    Head,
+    Headers,
+    Request,
+)
+from crawler.resolver import NameLookupError, Names, literal_address, within
+from crawler.trouble import NETWORK_ERRORS, LostError, Trouble, met, trouble
+from crawler.wire import (
+    FIELD_BYTES_MAX,
+    FIELDS_MAX,
+    Connector,
+    Exchange,
+    Sockets,
+    enter_exchange,
+    leave_exchange,
+)
+from policies.address import AddressRules
+from policies.retry import FailureCode
+
+__all__ = [
+    "AiohttpFetcher",
+    "Answer",
+    "Failure",
+    "FetchLimits",
+    "Fetcher",
+    "Head",
+    "Headers",
+    "Request",
+]
+
+# Servers begin to close idle connections after 5 s (Apache's default): a request on one of those is
+# lost without an answer (design section 4).
+KEEPALIVE_S: Final = 4.0
+# Files of the process that are not ours to count: the database, sinks, servers.
+OTHER_FILES: Final = 128
+ACCEPT: Final = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+
+# Our own timer holds every deadline; aiohttp sets none.
+_NO_TIMEOUT: Final = ClientTimeout(total=None, connect=None, sock_connect=None, sock_read=None)
+_BODILESS: Final = frozenset({204, 304})
+
+
+async def _once(request: ClientRequest, handler: ClientHandlerType) -> ClientResponse:
+    """A middleware that keeps aiohttp from sending a request again after a disconnect."""
+    try:
+        return await handler(request)
+    except aiohttp.ClientConnectorError:  # never sent again
+        raise
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as exc:
+        raise LostError from exc
+
+
+class AiohttpFetcher:
+    """The Fetcher of crawls and sessions; an async context manager.
+
+    user_agent, from_: sent with every request (an empty From is not).
+    resolve: static names, see `crawler.resolver.Names`. connections: how many requests its owner
+    will have in flight at most. pin: one address for each host, as `address_of` says it.
+    """
+
+    def __init__(
+        self,
+        *,
+        user_agent: str,
+        from_: str = "",
+        addresses: AddressRules,
+        resolve: Mapping[str, str],
+        clock: Clock,
+        connections: int,
+        pin: bool = False,
+        keepalive_s: float = KEEPALIVE_S,
+        system_resolver: Callable[[], AbstractResolver] | None = None,
+    ) -> None:
+        self._headers = {
+            "User-Agent": user_agent,
+            "Accept": ACCEPT,
+            "Accept-Encoding": ACCEPT_ENCODING,
+        }
+        if from_:
+            self._headers["From"] = from_
+        self._addresses = addresses
+        self._clock = clock
+        self._connections = connections
+        self._keepalive_s = keepalive_s
+        more = {} if system_resolver is None else {"system": system_resolver}
+        self._names = Names(resolve, addresses, clock, pin=pin, **more)
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        connector = Connector(
+            addresses=self._addresses,
+            resolver=self._names,
+            sockets=Sockets(kept_max=_kept_max(self._connections)),
+            keepalive_s=self._keepalive_s,
+        )
+        self._session = aiohttp.ClientSession(
+            connector=connector,
+            headers=self._headers,
+            timeout=_NO_TIMEOUT,
+            middlewares=(_once,),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            trust_env=False,
+            auto_decompress=False,
+            max_line_size=FIELD_BYTES_MAX,
+            max_field_size=FIELD_BYTES_MAX,
+            max_headers=FIELDS_MAX,
+        )
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+        await self._names.close()
+
+    async def address_of(self, host: str) -> str | Failure:
+        """The address that `host` is connected to with `pin`; a Failure's url is then the host."""
+        started_s = self._clock.monotonic()
+        try:
+            return await within(DEFAULT_LIMITS.connect_s, self._names, host)
+        except NameLookupError as exc:
+            problem = Trouble(FailureCode.DNS, exc.sentence, exc.permanent)
+        except AddressRefusedError as exc:
+            problem = Trouble(FailureCode.ADDRESS, exc.sentence, permanent=True)
+        return self._failure(host, problem, started_s)
+
+    async def fetch(self, request: Request) -> Answer | Failure:
+        """See `Fetcher.fetch`. Raises RuntimeError outside the context manager."""
+        session = self._session
+        if session is None:
+            raise RuntimeError("the fetcher is not open: use `async with`")
+        url = request.url
+        if (refusal := self._unsendable(request)) is not None:
+            return self._failure(url, refusal, self._clock.monotonic())
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("fetch() must run in a task")
+        cancelling = task.cancelling()
+        exchange = Exchange(self._clock, request.limits, task, request.proxy is not None)
+        token = enter_exchange(exchange)
+        response: ClientResponse | None = None
+        whole = False
+        try:
+            try:
+                response = await session.request(
+                    request.method,
+                    URL(url, encoded=True),
+                    allow_redirects=False,
+                    headers=request.headers or None,
+                    data=request.data,
+                    proxy=request.proxy,
+                )
+            except NETWORK_ERRORS as exc:
+                return self._trouble(exc, request, exchange)
+            body: bytes | None = b""
+            cut = False
+            if response.status == 101:
+                problem = Trouble(FailureCode.PROTOCOL, "the server switched protocols unasked")
+                return self._failure(url, problem, exchange.started_s, 101)
+            if response.status not in _BODILESS and request.method != "HEAD":
+                wants = request.wants_body
+                if wants is None or wants(
+                    Head(url=url, status=response.status, headers=response.headers)
+                ):
+                    try:
+                        body, cut = await read_body(response, request, exchange)
+                    except NETWORK_ERRORS as exc:
+                        return self._trouble(exc, request, exchange, response.status)
+                else:
+                    body = None
+            whole = True
+        except asyncio.CancelledError:
+            if exchange.met is None or task.uncancel() > cancelling:
+                raise
+            status = None if response is None else response.status
+            return self._failure(url, met(exchange, request.limits), exchange.started_s, status)
+        finally:
+            leave_exchange(token)
+            exchange.finish()
+            # A no-op when the body was read to its end: the connection is back in the pool already.
+            if response is not None and not (whole and response.closed):
+                response.close()
+        return Answer(
+            url=url,
+            status=response.status,
+            headers=response.headers,
+            body=body or b"",
+            body_read=body is not None,
+            cut=cut,
+            wire_bytes=exchange.received,
+            started_s=exchange.started_s,
+            ended_s=self._clock.monotonic(),
+            address=exchange.address,
+            latency_s=exchange.head_s - exchange.sent_s,
+        )
+
+    def _unsendable(self, request: Request) -> Trouble | None:
+        url = request.url
+        if not url.isascii() or not url.isprintable() or " " in url:
+            sentence = "the URL holds characters that cannot be sent"
+            return Trouble(FailureCode.PROTOCOL, sentence, permanent=True)
+        if request.proxy is not None:
+            # The proxy connects: what can still be judged is an address in the URL itself.
+            literal = literal_address(URL(url, encoded=True).raw_host or "")
+            if literal is not None:
+                try:
+                    judged(self._addresses, literal)
+                except AddressRefusedError as exc:
+                    return Trouble(FailureCode.ADDRESS, exc.sentence, permanent=True)
+        return None
+
+    def _trouble(
+        self, exc: Exception, request: Request, exchange: Exchange, status: int | None = None
+    ) -> Failure:
+        problem = trouble(exc, exchange, request.limits, tls=request.url.startswith("https:"))
+        if problem.code is FailureCode.CONNECT:
+            self._names.forget(URL(request.url, encoded=True).raw_host or "")
+        return self._failure(request.url, problem, exchange.started_s, status)
+
+    def _failure(
+        self, url: str, problem: Trouble, started_s: float, status: int | None = None
+    ) -> Failure:
+        return Failure(
+            url=url,
+            code=problem.code,
+            sentence=problem.sentence,
+            connected=problem.code not in UNCONNECTED,
+            permanent=problem.permanent,
+            started_s=started_s,
+            ended_s=self._clock.monotonic(),
+            status=status,
+        )
+
+
+def _kept_max(connections: int) -> int:
+    """Open connections beyond which none is kept: most of what the process may have open."""
+    try:
+        import resource
+    except ImportError:  # pragma: no cover - Windows has no such limit
+        return 4096
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if files == resource.RLIM_INFINITY:
+        files = 65_536
+    return max(connections, (files - OTHER_FILES) // 2)

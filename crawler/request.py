@@ -1,0 +1,148 @@
+"""What is asked of a fetcher and what it answers: plain values, and the seam for test doubles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final, Protocol
+
+from multidict import CIMultiDictProxy
+
+from policies.retry import FailureCode
+
+Headers = CIMultiDictProxy[str]
+
+_NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
+
+# No connection was made: these are the host's failures, and count against it (design section 4).
+UNCONNECTED: Final = frozenset(
+    {FailureCode.DNS, FailureCode.CONNECT, FailureCode.TLS, FailureCode.ADDRESS}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchLimits:
+    """The bounds of one fetch; each is named by the failure that meets it. Seconds and bytes."""
+
+    # From the first packet to the last byte of the body.
+    timeout_s: float = 30.0
+    # The body after decompression.
+    body_bytes_max: int = 10_000_000
+    # The name lookup; and again TCP and TLS together. A lost SYN is sent again after 1, 3 and 7 s:
+    # this waits for all three.
+    connect_s: float = 10.0
+    # From the request to the end of the answer's header; a default timeout leaves time for a body.
+    head_s: float = 20.0
+    # A body must bring at least rate x window bytes in each window. 1,000 bytes in 10 s is less
+    # than the slowest modem brought; a slower sender holds a slot to no purpose.
+    rate_bytes_per_s_min: float = 100.0
+    rate_window_s: float = 10.0
+    # The soonest any of them can be met: one timer a request, set to this.
+    soonest_s: float = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        soonest_s = min(self.timeout_s, self.connect_s, self.head_s, self.rate_window_s)
+        object.__setattr__(self, "soonest_s", soonest_s)
+
+
+DEFAULT_LIMITS: Final = FetchLimits()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """Status and header of an answer whose body has not been read yet."""
+
+    url: str
+    status: int
+    headers: Headers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One request.
+
+    url: canonical (`policies.url.canonical`); it goes on the wire as it stands.
+    headers: sent besides the fetcher's own, and instead of those of the same name.
+    wants_body: asked once the header is there; False leaves the body unread. None: always wanted.
+    cut_ok: a body longer than its bound is kept up to it (robots.txt), not a failure.
+    proxy: the URL of an HTTP proxy. What it connects to is the proxy's affair: addresses are then
+      not judged, save for one that stands in the URL itself.
+    """
+
+    url: str
+    method: str = "GET"
+    headers: Mapping[str, str] = field(default_factory=lambda: _NO_HEADERS)
+    data: bytes | None = None
+    limits: FetchLimits = DEFAULT_LIMITS
+    wants_body: Callable[[Head], bool] | None = None
+    cut_ok: bool = False
+    proxy: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A complete answer, of any status.
+
+    body: decompressed. b"" when there is none, or when it was not wanted (`body_read` False).
+    cut: the body was longer than its bound and is kept up to it; only with `Request.cut_ok`.
+    wire_bytes: bytes received: header, framing and body as it came.
+    started_s, ended_s: monotonic. The contact begins with the first packet sent to the host (on a
+      connection kept alive with the request) and ends when the body was read or given up.
+    address: the peer connected to (behind a proxy, the proxy).
+    latency_s: from the request handed to an open connection to the end of the answer's header.
+    """
+
+    url: str
+    status: int
+    headers: Headers
+    body: bytes
+    body_read: bool
+    cut: bool
+    wire_bytes: int
+    started_s: float
+    ended_s: float
+    address: str | None
+    latency_s: float = 0.0
+
+    @property
+    def elapsed_s(self) -> float:
+        return self.ended_s - self.started_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """No answer, or not a whole one.
+
+    sentence: for people; it names the bound that was met.
+    connected: False exactly for dns, address, connect and tls.
+    permanent: asking again cannot help: a refused address, a name that does not exist, a URL that
+      cannot be sent.
+    status: of the answer, where its header was read.
+    """
+
+    url: str
+    code: FailureCode
+    sentence: str
+    connected: bool
+    permanent: bool
+    started_s: float
+    ended_s: float
+    status: int | None = None
+
+    @property
+    def error(self) -> str:
+        """The form of the `failed` view, design section 6."""
+        return f"{self.code}: {self.sentence}"
+
+    @property
+    def elapsed_s(self) -> float:
+        return self.ended_s - self.started_s
+
+
+class Fetcher(Protocol):
+    async def fetch(self, request: Request) -> Answer | Failure:
+        """Exactly one request on the wire (none where no connection was made), no redirect
+        followed, every bound enforced. Raises nothing for what a server or a network can do;
+        cancelled, it leaves no connection behind."""
+        ...
