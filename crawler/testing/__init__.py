@@ -9,6 +9,7 @@ async with LocalWeb({"a.test": {"/": html("Home", "/a")}}) as web:
 """
 
 from crawler.testing.clock import JumpClock
+from crawler.testing.fetcher import Answers, FakeFetcher
 from crawler.testing.log import Exchange, Log
 from crawler.testing.web import (
     Asked,
@@ -25,8 +26,10 @@ from crawler.testing.web import (
 )
 
 __all__ = [
+    "Answers",
     "Asked",
     "Exchange",
+    "FakeFetcher",
     "Handler",
     "JumpClock",
     "LocalWeb",

@@ -1,0 +1,100 @@
+"""A fetcher that needs no network: answers from a table or a function, on any clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from multidict import CIMultiDict, CIMultiDictProxy
+
+from crawler.clock import Clock
+from crawler.request import UNCONNECTED, Answer, Failure, Head, Request
+from crawler.testing.log import Exchange, Log
+from crawler.testing.web import Reply, not_found
+from policies.retry import FailureCode
+from policies.url import host_of, path_of
+
+Answers = Mapping[str, Reply | FailureCode] | Callable[[Request], Reply | FailureCode]
+
+
+class FakeFetcher:
+    """Stands in for the network: `FakeFetcher(clock, {"http://a.test/": html("Home")})`.
+
+    `answers` says what comes of a request, by URL or by a function: a `Reply` (of its fields the
+    drip of a body is not acted on), or the code of a failure; a URL that is missing answers 404.
+    Every contact takes `latency_s` and the reply's `delay_s` on `clock`. `log` keeps the minutes.
+    """
+
+    def __init__(self, clock: Clock, answers: Answers, *, latency_s: float = 0.05) -> None:
+        self.log = Log()
+        self._clock = clock
+        self._answers = answers
+        self._latency_s = latency_s
+
+    async def address_of(self, host: str) -> str | Failure:
+        return "127.0.0.1"
+
+    async def fetch(self, request: Request) -> Answer | Failure:
+        """As the contract of `crawler.request.Fetcher` has it."""
+        entry = Exchange(
+            host=host_of(request.url),
+            path=path_of(request.url),
+            headers={name.lower(): value for name, value in request.headers.items()},
+            start_s=self._clock.monotonic(),
+        )
+        self.log.append(entry)
+        try:
+            reply = self._reply(request)
+            limit_s = request.limits.timeout_s
+            delay_s = self._latency_s + (reply.delay_s if isinstance(reply, Reply) else 0.0)
+            await self._clock.sleep_until(entry.start_s + min(delay_s, limit_s))
+        finally:
+            entry.end_s = self._clock.monotonic()
+        if delay_s > limit_s:
+            reply = FailureCode.TIMEOUT
+        if isinstance(reply, Reply) and reply.broken:
+            reply = FailureCode.BODY if reply.status else FailureCode.PROTOCOL
+        if isinstance(reply, FailureCode):
+            return _failure(request, entry, reply)
+        entry.status = reply.status
+        return _answer(request, entry, reply)
+
+    def _reply(self, request: Request) -> Reply | FailureCode:
+        if callable(self._answers):
+            return self._answers(request)
+        return self._answers.get(request.url, not_found())
+
+
+def _answer(request: Request, entry: Exchange, reply: Reply) -> Answer | Failure:
+    body = reply.body.encode() if isinstance(reply.body, str) else reply.body
+    headers = CIMultiDict(reply.headers)
+    headers.setdefault("Content-Type", reply.content_type)
+    head = Head(url=request.url, status=reply.status, headers=CIMultiDictProxy(headers))
+    wanted = request.wants_body is None or request.wants_body(head)
+    cut = wanted and len(body) > request.limits.body_bytes_max
+    if cut and not request.cut_ok:
+        return _failure(request, entry, FailureCode.TOO_LARGE)
+    return Answer(
+        url=request.url,
+        status=reply.status,
+        headers=head.headers,
+        body=body[: request.limits.body_bytes_max] if wanted else b"",
+        body_read=wanted,
+        cut=cut,
+        wire_bytes=len(body) if wanted else 0,
+        started_s=entry.start_s,
+        ended_s=entry.end_s,
+        address="127.0.0.1",
+        latency_s=entry.end_s - entry.start_s,
+    )
+
+
+def _failure(request: Request, entry: Exchange, code: FailureCode) -> Failure:
+    return Failure(
+        url=request.url,
+        code=code,
+        sentence=f"a fake failure ({code})",
+        connected=code not in UNCONNECTED,
+        permanent=code is FailureCode.ADDRESS,
+        started_s=entry.start_s,
+        ended_s=entry.end_s,
+    )
