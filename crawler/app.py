@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from crawler.clock import Clock, RealClock
-from crawler.config import Config, ConfigError, check_identity
+from crawler.config import Config, ConfigError, check_identity, has_contact
 from crawler.engine import Engine
 from crawler.events import Progress, SlowHost, Summary, Waiting
-from crawler.fetcher import AiohttpFetcher, Fetcher
+from crawler.fetcher import AiohttpFetcher
 from crawler.host import Host
 from policies.address import AddressRules
 from policies.pacing import Per
 from policies.url import host_of, slot_of
-from storage.base import Link, Reader, Stats, Store, StoreError
+from storage.base import Link, Reader, Row, Stats, Store, StoreError
 from storage.sqlite import SqliteReader, SqliteStore
 
 OBSERVE_EVERY_S = 0.25
@@ -75,19 +76,30 @@ async def crawl(
             )
         check_identity(config, known)
         async with fetcher_of(config, clock) as fetcher:
-            return await _run(
-                config, store, session, clock, fetcher, observe=observe, stop=stop, leave=leave
+            engine = Engine(config, store=store, session=session, clock=clock, fetcher=fetcher)
+            began_s = clock.monotonic()
+            interrupted = await _run(
+                engine, store, clock, observe=observe, stop=stop, leave=leave
             )
+            elapsed_s = clock.monotonic() - began_s
     finally:
         await store.close(session)
+    reader = open_reader(config.storage.path)
+    try:
+        return await summarise(reader, engine, elapsed_s=elapsed_s, interrupted=interrupted)
+    finally:
+        await reader.close()
 
 
 def fetcher_of(config: Config, clock: Clock) -> AiohttpFetcher:
     sites = [config.politeness, *(config.site(p.lstrip("*.")).politeness for p in config.sites)]
+    addresses = AddressRules.parse(config.network.allow)
+    if not has_contact(config.crawl.user_agent):
+        addresses = replace(addresses, loopback_only=True)  # law 10
     return AiohttpFetcher(
         user_agent=config.user_agent_sent,
         from_=config.crawl.from_,
-        addresses=AddressRules.parse(config.network.allow),
+        addresses=addresses,
         resolve=config.network.resolve,
         clock=clock,
         connections=config.crawl.concurrency,
@@ -102,18 +114,15 @@ def _seed(config: Config, url: str) -> Link:
 
 
 async def _run(
-    config: Config,
+    engine: Engine,
     store: Store,
-    session: int,
     clock: Clock,
-    fetcher: Fetcher,
     *,
     observe: Callable[[Progress], None] | None,
     stop: asyncio.Event | None,
     leave: asyncio.Event | None,
-) -> Summary:
-    began_s = clock.monotonic()
-    engine = Engine(config, store=store, session=session, clock=clock, fetcher=fetcher)
+) -> bool:
+    """Run the engine to its end, or until told to stop or leave: True then."""
     tasks: list[asyncio.Task[object]] = []
     run = asyncio.create_task(engine.run())
     interrupted = False
@@ -145,9 +154,7 @@ async def _run(
         for task in tasks:
             task.cancel()
         await asyncio.gather(run, *tasks, return_exceptions=True)
-    return await _summary(
-        engine, store, elapsed_s=clock.monotonic() - began_s, interrupted=interrupted
-    )
+    return interrupted
 
 
 def _plainest(group: BaseExceptionGroup[BaseException]) -> BaseException:
@@ -163,14 +170,21 @@ def _plainest(group: BaseExceptionGroup[BaseException]) -> BaseException:
     return next((one for one in leaves if isinstance(one, StoreError)), leaves[-1])
 
 
-async def _summary(
-    engine: Engine, store: Store, *, elapsed_s: float, interrupted: bool
+async def summarise(
+    reader: Reader, engine: Engine, *, elapsed_s: float, interrupted: bool
 ) -> Summary:
-    stats = await store.stats()
+    """What the crawl came to, read from the views."""
+    stats = await reader.stats()
     waiting = [
         Waiting(host=host, until=until, reason=reason)
         for host, (until, reason) in engine.waiting.items()
     ]
+    if stats.queued and len(waiting) < WAITING_SHOWN:
+        async for row in reader.iterate("hosts"):
+            if row["queued"] and row["host"] not in engine.waiting:
+                waiting.append(_waiting_on_disk(row))
+                if len(waiting) == WAITING_SHOWN:
+                    break
     return Summary(
         visited=stats.visited,
         blocked=stats.blocked,
@@ -180,9 +194,21 @@ async def _summary(
         bytes=stats.body_bytes,
         elapsed_s=elapsed_s,
         waiting=tuple(waiting[:WAITING_SHOWN]),
-        skipped={},
+        skipped={
+            str(row["reason"]): int(str(row["count"])) async for row in reader.iterate("skipped")
+        },
         interrupted=interrupted,
     )
+
+
+def _waiting_on_disk(row: Row) -> Waiting:
+    """Why a host that was not held at the end still has URLs queued."""
+    host = str(row["host"])
+    if row["paused"]:
+        return Waiting(host=host, until=None, reason="paused by hand")
+    next_at = row["next_at"]
+    until = float(next_at) if isinstance(next_at, int | float) else None
+    return Waiting(host=host, until=until, reason=str(row["delay_source"] or "its turn"))
 
 
 class Watch:

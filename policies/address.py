@@ -64,6 +64,7 @@ class AddressRules:
     """The address guard: public addresses, and those that `[network] allow` names."""
 
     allow: tuple[Network, ...] = ()
+    loopback_only: bool = False  # law 10: who gives no contact stays at home
 
     @classmethod
     def parse(cls, ranges: Iterable[str]) -> AddressRules:
@@ -82,6 +83,11 @@ class AddressRules:
         parsed = _parse_address(address)
         if parsed is None:
             return f"{address!r} is not an IP address"
+        if self.loopback_only and not is_loopback(address):
+            return (
+                f"{address} is not a loopback address, and without a contact in crawl.user_agent "
+                "only those may be connected to"
+            )
         if self._allowed(parsed):
             return None
         carried = _carried(parsed)

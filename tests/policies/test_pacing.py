@@ -1,0 +1,153 @@
+"""How long a host waits: every term of design section 4, "How long a host waits"."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policies.pacing import (
+    NO_ASK,
+    Ask,
+    PacingRules,
+    Per,
+    Window,
+    address_rest_s,
+    lanes,
+    parse_window,
+    rest,
+    smoothed,
+    window_wait_s,
+)
+
+seconds = st.floats(0, 1e5, allow_nan=False)
+maybe = st.none() | seconds
+
+
+@given(
+    delay=seconds,
+    factor=st.floats(0, 10),
+    crawl_delay=maybe,
+    rate=maybe,
+    latency=maybe,
+    slow=maybe,
+    missing=st.booleans(),
+)
+def test_rest_is_never_under_any_of_its_floors(
+    delay: float,
+    factor: float,
+    crawl_delay: float | None,
+    rate: float | None,
+    latency: float | None,
+    slow: float | None,
+    missing: bool,
+) -> None:
+    """Law 1: the largest of delay, Crawl-delay, Request-rate, slowness (at most 60 s) and by hand."""
+    rules = PacingRules(delay=delay, latency_factor=factor)
+    ask = Ask(crawl_delay_s=crawl_delay, request_rate_s=rate, missing=missing)
+    found = rest(rules, ask, latency_s=latency, slow_s=slow)
+    floors = [delay, crawl_delay or 0, rate or 0, slow or 0, min(60, factor * (latency or 0))]
+    assert found.delay_s == max(floors) * (2 if missing else 1)
+    assert found.source
+
+
+@pytest.mark.parametrize(
+    ("ask", "latency_s", "slow_s", "delay_s", "source"),
+    [
+        (NO_ASK, None, None, 1.0, "politeness.delay"),
+        (Ask(crawl_delay_s=0.5), None, None, 1.0, "politeness.delay"),
+        (Ask(crawl_delay_s=7), None, None, 7, "Crawl-delay"),
+        (Ask(crawl_delay_s=7, request_rate_s=9), None, None, 9, "Request-rate"),
+        (NO_ASK, 2.5, None, 2.5, "response time"),
+        (NO_ASK, 500, None, 60, "response time"),
+        (NO_ASK, 2.5, 30, 30, "by hand"),
+        (Ask(crawl_delay_s=7, missing=True), None, None, 14, "doubled while"),
+    ],
+)
+def test_rest_names_what_decided_it(
+    ask: Ask, latency_s: float | None, slow_s: float | None, delay_s: float, source: str
+) -> None:
+    found = rest(PacingRules(), ask, latency_s=latency_s, slow_s=slow_s)
+    assert found.delay_s == delay_s
+    assert source in found.source
+
+
+def test_no_delay_at_all_stays_none_even_doubled() -> None:
+    rules = PacingRules(delay=0, latency_factor=0)
+    assert rest(rules, Ask(missing=True), latency_s=3).delay_s == 0
+
+
+def test_the_strictest_origin_of_a_host_counts() -> None:
+    day, night = parse_window("0600-0845"), parse_window("2200-0200")
+    one = Ask(crawl_delay_s=2, windows=(day,))
+    other = Ask(request_rate_s=5, windows=(day, night), missing=True)
+    both = one.strictest(other)
+    assert both == Ask(crawl_delay_s=2, request_rate_s=5, windows=(day, night), missing=True)
+    assert NO_ASK.strictest(one) == one
+
+
+@pytest.mark.parametrize(
+    ("ask", "backing_off", "expected"),
+    [
+        (NO_ASK, False, 3),
+        (NO_ASK, True, 1),
+        (Ask(crawl_delay_s=0), False, 3),
+        (Ask(crawl_delay_s=0.1), False, 1),
+        (Ask(request_rate_s=1), False, 1),
+    ],
+)
+def test_law_1_one_lane_while_a_delay_rate_or_backoff_applies(
+    ask: Ask, backing_off: bool, expected: int
+) -> None:
+    assert lanes(PacingRules(concurrency_per_host=3), ask, backing_off=backing_off) == expected
+
+
+def test_slurp_crawl_delay_counts_per_address() -> None:
+    rules = PacingRules(per=Per.IP, ip_delay=0.25)
+    assert address_rest_s(rules, NO_ASK) == 0.25
+    assert address_rest_s(rules, Ask(crawl_delay_s=4)) == 4
+
+
+def test_smoothing_follows_without_jumping() -> None:
+    assert smoothed(None, 2.0) == 2.0
+    assert 1.0 < smoothed(1.0, 2.0) < 2.0
+
+
+# ---------------------------------------------------------------- windows
+
+
+@pytest.mark.parametrize("text", ["22:00-06:00", "2200-0600", " 22:00 - 06:00 "])
+def test_a_window_may_cross_midnight(text: str) -> None:
+    window = parse_window(text)
+    assert window == Window(22 * 3600, 6 * 3600)
+    assert window.wait_s(23 * 3600) == 0
+    assert window.wait_s(5 * 3600 + 3599) == 0
+    assert window.wait_s(6 * 3600) == 16 * 3600
+    assert window.wait_s(12 * 3600 + 86_400 * 400) == 10 * 3600
+
+
+@pytest.mark.parametrize("text", ["", "22-6", "25:00-06:00", "22:60-06:00", "24:30-01:00", "a-b"])
+def test_a_window_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="window|time of day"):
+        parse_window(text)
+
+
+def test_equal_ends_mean_the_whole_day() -> None:
+    assert parse_window("00:00-24:00").wait_s(12_345) == 0
+
+
+@given(st.integers(0, 86_399), st.integers(0, 86_399), st.floats(0, 4e9))
+def test_after_its_wait_a_window_is_open(start: int, end: int, at: float) -> None:
+    window = Window(start, end)
+    wait = window.wait_s(at)
+    assert 0 <= wait < 86_400
+    assert window.wait_s(at + wait + 1e-3) == 0 or (end - start) % 86_400 <= 1
+
+
+def test_our_window_and_any_of_theirs_must_be_open() -> None:
+    rules = PacingRules(visit_window=parse_window("08:00-20:00"))
+    ask = Ask(windows=(parse_window("0600-0845"), parse_window("1200-1300")))
+    assert window_wait_s(rules, ask, 8.5 * 3600) == 0
+    assert window_wait_s(rules, ask, 9 * 3600) == 3 * 3600
+    assert window_wait_s(rules, NO_ASK, 7 * 3600) == 3600
+    assert window_wait_s(PacingRules(), NO_ASK, 0) == 0
