@@ -102,8 +102,9 @@ def crawl(folder: Path, site: Site, *, hosts: int, delay_s: float) -> Run:
         url = "sqlite:crawl.db"
         """
     )
-    command = "from crawler.cli import main; main()"
-    summary, cpu_s, peak_mb = run(["-c", command, "crawl", "--config", config, "--json", "--quiet"])
+    summary, cpu_s, peak_mb = run(
+        ["-m", "crawler.cli", "crawl", "--config", config, "--json", "--quiet"]
+    )
     return Run(int(summary["visited"]), summary["elapsed_s"], cpu_s, peak_mb)
 
 

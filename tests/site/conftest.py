@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from crawler.app import crawl
 
+from crawler.app import crawl
 from crawler.config import from_dict
 from crawler.events import Progress, Summary
 from crawler.testing import LocalWeb
@@ -62,7 +62,7 @@ class Courtly:
         file = self.folder / "config.toml"
         file.write_text(_toml(self.config(web, **sections)))
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", "from crawler.cli import main; main()"),
+            *(sys.executable, "-m", "crawler.cli"),
             *("crawl", "--config", str(file), *arguments),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
