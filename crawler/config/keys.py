@@ -26,9 +26,8 @@ from crawler.config.readers import (
 )
 from policies.access import Unreachable
 from policies.pacing import Per
+from policies.robots import DIALECTS
 from policies.scope import Follow
-
-DIALECTS = ("slurp", "rfc9309", "google", "google2010", "bing", "teoma", "res1996", "res1994")
 
 TEXTS = tuple[str, ...]
 NAMED_TEXTS = dict[str, str]

@@ -1,0 +1,66 @@
+"""The command line: one file per command family, imported when its command is called."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+
+import click
+
+# Command -> module and its click command there. Modules import what is heavy inside the commands:
+# `courtly --help` reads them all.
+_COMMANDS = {
+    "crawl": ("crawler.cli.crawl", "crawl"),
+    "show": ("crawler.cli.show", "show"),
+    "why": ("crawler.cli.why", "why"),
+    "retry": ("crawler.cli.retry", "retry"),
+    "config": ("crawler.cli.config", "config"),
+    "demo": ("crawler.cli.demo", "demo"),
+}
+
+
+class _Commands(click.Group):
+    """Finds commands by name, and turns every error into a sentence and an exit code."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [name for name, (module, _) in _COMMANDS.items() if importlib.util.find_spec(module)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        module, name = _COMMANDS[cmd_name]
+        command = getattr(importlib.import_module(module), name)
+        assert isinstance(command, click.Command)  # noqa: S101 - the table above is ours
+        return command
+
+    def invoke(self, ctx: click.Context) -> object:
+        from crawler.cli.errors import sentences
+
+        with sentences():
+            return super().invoke(ctx)
+
+
+def _show_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
+    if not wanted or ctx.resilient_parsing:
+        return
+    import importlib.metadata  # takes longer than all of click
+
+    click.echo(f"courtly {importlib.metadata.version('courtly')}")
+    ctx.exit()
+
+
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit codes: 0 finished, 1 a run-time failure, 2 bad usage or config, 130 interrupted.",
+)
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show the version and leave.",
+)
+def main() -> None:
+    """A polite crawler: it asks robots.txt first, waits its turn at every host, and can say why."""

@@ -1,0 +1,65 @@
+"""`courtly config`: check a config file, describe all of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from crawler.config import Config
+
+
+@click.group()
+def config() -> None:
+    """Check a config file, or print the JSON Schema of all."""
+
+
+@config.command()
+@click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
+def check(file: Path) -> None:
+    """Check FILE: every problem in it with its line, or a short account of what it says."""
+    from crawler.config import ConfigError, check_identity, load, seeds_of, unsupported
+
+    read = load(file)
+    seeds = seeds_of(read)
+    warnings = list(read.warnings)
+    try:
+        check_identity(read, seeds)
+    except ConfigError as error:
+        warnings += error.problems
+    for warning in (*warnings, *unsupported(read)):
+        click.echo(f"warning: {warning}", err=True)
+    click.echo(f"{file}: ok")
+    for name, words in _account(read, len(seeds)):
+        click.echo(f"  {name:<12} {words}")
+
+
+def _account(read: Config, seeds: int) -> list[tuple[str, str]]:
+    from crawler.config.units import say_bytes, say_duration
+
+    pacing, robots, fetch = read.politeness, read.robots, read.fetch
+    lines = [
+        ("user agent", f"{read.user_agent_sent} (robots.txt: {', '.join(read.token(''))})"),
+        ("seeds", f"{seeds:,}, following links of the same {read.scope.follow}"),
+        ("politeness", f"{say_duration(pacing.delay)} of rest per {pacing.per}"),
+        ("robots", f"dialect {', '.join(robots.dialect)}"),
+        ("fetch", f"{say_duration(fetch.timeout_s)} and {say_bytes(fetch.max_body_bytes)} a page"),
+        ("database", str(read.storage.path)),
+    ]
+    if str(read.scope.follow) == "any":
+        lines[1] = ("seeds", f"{seeds:,}, following all links")
+    if read.sites:
+        lines.append(("sites", ", ".join(read.sites)))
+    return lines
+
+
+@config.command()
+def schema() -> None:
+    """Print the JSON Schema of the config file, for editors."""
+    import json
+
+    from crawler.config.schema import json_schema
+
+    click.echo(json.dumps(json_schema(), indent=2, ensure_ascii=False))

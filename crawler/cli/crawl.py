@@ -1,0 +1,198 @@
+"""`courtly crawl`: from seeds to a finished database, and on from there when run again."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from crawler.cli.errors import INTERRUPTED, MISUSED
+from crawler.cli.options import config_option, configured, db_option, user_agent_option
+
+if TYPE_CHECKING:
+    from crawler.config import Config
+    from crawler.events import Progress, Summary
+
+Observe = Callable[["Progress"], None]
+Say = Callable[[str], None]
+
+
+@click.command(
+    epilog="Exit codes: 0 finished, 1 a run-time failure, 2 bad usage or config, 130 interrupted "
+    "after a clean stop."
+)
+@click.argument("seeds", nargs=-1, metavar="[SEED]...")
+@config_option
+@db_option
+@user_agent_option
+@click.option(
+    "--follow",
+    type=click.Choice(["host", "domain", "any"]),
+    help="Which links to follow, relative to the seeds.  [default: host]",
+)
+@click.option("--max-pages", metavar="N", help="Visit so many pages in this run.")
+@click.option("--max-depth", metavar="N", help="Go so many links from a seed.")
+@click.option(
+    "--delay",
+    metavar="S",
+    help='The least rest after a contact with a host: seconds, or "250ms".  [default: 1]',
+)
+@click.option(
+    "--dialect",
+    multiple=True,
+    metavar="D",
+    help="How robots.txt is read; of several the strictest counts.  [default: slurp]",
+)
+@click.option(
+    "--allow",
+    multiple=True,
+    metavar="RANGE",
+    help="Private addresses that may be connected to, such as 127.0.0.0/8.",
+)
+@click.option("--json", "as_json", is_flag=True, help="End with one JSON object on stdout.")
+@click.option("--quiet", is_flag=True, help="Show no progress and no warnings.")
+def crawl(
+    seeds: tuple[str, ...],
+    config_file: Path | None,
+    db: str | None,
+    user_agent: str | None,
+    follow: str | None,
+    max_pages: str | None,
+    max_depth: str | None,
+    delay: str | None,
+    dialect: tuple[str, ...],
+    allow: tuple[str, ...],
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Crawl from SEEDs, absolute URLs or @FILE with one a line, politely, into a database.
+
+    Ends when nothing can move any more. Run again on the same database, it goes on where it was:
+    then no SEED is needed. A stop (Ctrl-C) finishes what is in flight; a second one leaves at once.
+    """
+    config = configured(config_file, db)
+    for option, section, key, value in (
+        ("--user-agent", "crawl", "user_agent", user_agent),
+        ("--follow", "scope", "follow", follow),
+        ("--max-pages", "crawl", "max_pages", _count("--max-pages", max_pages)),
+        ("--max-depth", "crawl", "max_depth", _count("--max-depth", max_depth)),
+        ("--delay", "politeness", "delay", delay),
+        ("--dialect", "robots", "dialect", dialect or None),
+        ("--allow", "network", "allow", (*config.network.allow, *allow) if allow else None),
+    ):
+        if value is not None:
+            config = config.override({section: {key: value}}, where=option)
+    summary = run(config, seeds, quiet=quiet, as_json=as_json)
+    if summary.interrupted:
+        raise SystemExit(INTERRUPTED)
+
+
+def _count(option: str, text: str | None) -> float | None:
+    """A count of the command line as the config has it: a whole number or inf."""
+    if text is None:
+        return None
+    try:
+        return int(text) if text.strip().lower() != "inf" else float("inf")
+    except ValueError:
+        raise click.UsageError(f'{option}: must be a whole number or inf, not "{text}"') from None
+
+
+def run(
+    config: Config, seeds: Sequence[str], *, quiet: bool = False, as_json: bool = False
+) -> Summary:
+    """Crawl with progress on stderr and the summary on stdout.
+
+    Raises what `crawler.app.crawl` does, and ConfigError for seeds that are none and for what is
+    configured but cannot be done yet.
+    """
+    from crawler import app
+    from crawler.cli import summary as words
+    from crawler.cli.progress import display
+    from crawler.config import ConfigError, check_identity, seeds_of, unsupported
+
+    if problems := unsupported(config):
+        raise ConfigError(*problems)
+    urls = seeds_of(config, seeds)
+    check_identity(config, urls)
+    if not urls and not config.storage.path.exists():
+        click.echo(
+            "there is nothing to crawl: give a seed such as https://example.com/, "
+            f"or a database to go on with ({config.storage.path} does not exist)",
+            err=True,
+        )
+        raise SystemExit(MISUSED)
+    if not quiet:
+        for warning in config.warnings:
+            click.echo(f"warning: {warning}", err=True)
+    with display(quiet=quiet) as shown:
+
+        async def work() -> Summary:
+            stop, leave = asyncio.Event(), asyncio.Event()
+            with _signals(stop, leave, shown.say):
+                return await app.crawl(
+                    config, seeds=urls, observe=shown.observe, stop=stop, leave=leave
+                )
+
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            summary = runner.run(work())
+    if as_json:
+        if not quiet:
+            click.echo(words.as_text(summary), err=True)
+        click.echo(words.as_json(summary))
+    else:
+        click.echo(words.as_text(summary))
+    return summary
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop where it is installed (the extra `fast`), else asyncio's own."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+class _signals:  # noqa: N801 - used as a context manager only
+    """While it is open: the first SIGINT or SIGTERM sets `stop`, a further SIGINT sets `leave`."""
+
+    def __init__(self, stop: asyncio.Event, leave: asyncio.Event, say: Say) -> None:
+        self._stop = stop
+        self._leave = leave
+        self._say = say
+        self._loop = asyncio.get_running_loop()
+        self._actions: Mapping[signal.Signals, Callable[[], None]] = {
+            signal.SIGINT: self._interrupted,
+            signal.SIGTERM: self._terminated,
+        }
+
+    def __enter__(self) -> None:
+        for number, action in self._actions.items():
+            try:
+                self._loop.add_signal_handler(number, action)
+            except (NotImplementedError, ValueError, RuntimeError):
+                return  # no signals here (Windows, or not the main thread): Ctrl-C cancels
+
+    def __exit__(self, *_: object) -> None:
+        if sys.platform == "win32":
+            return
+        for number in self._actions:
+            self._loop.remove_signal_handler(number)
+
+    def _interrupted(self) -> None:
+        if self._stop.is_set():
+            self._say("leaving at once; what was committed stays")
+            self._leave.set()
+            return
+        self._say("stopping after what is in flight; press Ctrl-C again to leave at once")
+        self._stop.set()
+
+    def _terminated(self) -> None:
+        if not self._stop.is_set():
+            self._say("stopping after what is in flight")
+            self._stop.set()

@@ -1,0 +1,61 @@
+"""Options that several commands share, and what they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from crawler.config import Config
+
+_Command = TypeVar("_Command", bound=Callable[..., object])
+
+
+def config_option(command: _Command) -> _Command:
+    return click.option(
+        "--config",
+        "config_file",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="A config in TOML.",
+    )(command)
+
+
+def db_option(command: _Command) -> _Command:
+    return click.option(
+        "--db",
+        metavar="PATH",
+        help="The database: a path or a sqlite: URL.  [default: the config's, else crawl.db]",
+    )(command)
+
+
+def user_agent_option(command: _Command) -> _Command:
+    return click.option(
+        "--user-agent",
+        metavar="UA",
+        help='Who crawls, with a contact: "examplebot/1.0 (+https://example.com/bot)".',
+    )(command)
+
+
+def configured(config_file: Path | None, db: str | None) -> Config:
+    """The config of the file, or the defaults; its database replaced by `--db`. ConfigError."""
+    from crawler.config import from_dict, load
+
+    config = load(config_file) if config_file else from_dict({})
+    if db is None:
+        return config
+    url = db if db.lower().startswith("sqlite:") else f"sqlite:{db}"
+    return config.override({"storage": {"url": url}}, where="--db")
+
+
+def existing_database(config_file: Path | None, db: str | None) -> Path:
+    """The database to look into. Raises UsageError where there is none: looking creates nothing."""
+    path = configured(config_file, db).storage.path
+    if not path.is_file():
+        raise click.UsageError(
+            f"there is no database {path}: name it with --db, or make it with `courtly crawl`."
+        )
+    return path
