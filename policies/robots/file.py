@@ -1,0 +1,194 @@
+"""A parsed robots.txt: verdicts, policies for the hot path, and what it says beside rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+
+from policies.pacing import DAY_S, Window
+from policies.robots import fields
+from policies.robots.dialect import DIALECTS, SLURP, dialects
+from policies.robots.reading import Reading
+from policies.robots.row import Dialect
+from policies.robots.syntax import FIELDS, Kind, Line, Source
+from policies.robots.verdict import Verdict, path_of
+
+_READINGS_MAX = 64
+"""How many readings (agents times dialects) one file remembers; a crawl needs one or a few."""
+
+
+class Policy:
+    """One file as one crawler reads it, under one dialect or the strictest of several.
+
+    `allowed(path_and_query) -> bool` is the hot path; rules are compiled at its first call.
+    """
+
+    __slots__ = ("_names", "allowed", "readings")
+
+    allowed: Callable[[str], bool]
+
+    def __init__(self, readings: tuple[Reading, ...]) -> None:
+        self.readings = readings
+        self._names = tuple(reading.dialect.name for reading in readings)
+        self.allowed = readings[0].allowed if len(readings) == 1 else self._all_allow
+
+    def _all_allow(self, path: str) -> bool:
+        return all(reading.allowed(path) for reading in self.readings)
+
+    def verdict(self, url: str) -> Verdict:
+        """Judge a URL, or a path and query, as given. Of several dialects, disallow beats allow."""
+        path = path_of(url)
+        first: Verdict | None = None
+        for reading in self.readings:
+            verdict = Verdict(reading, path, self._names)
+            if not verdict.allowed:
+                return verdict
+            first = first or verdict
+        assert first is not None  # noqa: S101  a policy has at least one reading
+        return first
+
+    @property
+    def crawl_delay_s(self) -> float | None:
+        """The largest Crawl-delay that one of the dialects reads; None: nobody asks for any."""
+        return _largest(reading.crawl_delay_s for reading in self.readings)
+
+    @property
+    def request_rate_s(self) -> float | None:
+        """Seconds for each page, by the slowest Request-rate; None: there is none."""
+        return _largest(reading.request_rate_s for reading in self.readings)
+
+    @property
+    def visit_windows(self) -> tuple[Window, ...]:
+        """The hours (UTC) at which we are wanted: in any of them. Empty: at all times."""
+        windows: tuple[Window, ...] = ()
+        for reading in self.readings:
+            theirs = reading.visit_windows
+            if theirs and theirs != windows:
+                windows = _common(windows, theirs) if windows else theirs
+        return windows
+
+    @property
+    def usages(self) -> tuple[fields.Usage, ...]:
+        """Content-Usage and Content-Signal of the chosen groups: reported, not enforced."""
+        found = (usage for reading in self.readings for usage in reading.usages)
+        return tuple(dict.fromkeys(found))
+
+
+class RobotsFile:
+    """A robots.txt, parsed once; immutable but for what it remembers of its readings."""
+
+    def __init__(self, body: bytes) -> None:
+        self.source = Source(body)
+        self._readings: dict[tuple[tuple[str, ...], str], Reading] = {}
+
+    # ------------------------------------------------------------ verdicts
+
+    def decide(
+        self,
+        url: str,
+        *,
+        agent: str | Sequence[str],
+        dialect: str | Dialect | Sequence[str | Dialect] = SLURP,
+    ) -> Verdict:
+        """Judge `url` (or a path and query) as given, for the crawler called `agent`.
+
+        `agent` is a product token, or several, the most preferred first. Of several dialects the
+        strictest verdict counts. Raises UnknownDialectError for a name that is none.
+        """
+        return self.policy(agent, dialect).verdict(url)
+
+    def compare(self, url: str, *, agent: str | Sequence[str]) -> dict[str, Verdict]:
+        """The verdict of every dialect, by its name."""
+        return {name: self.decide(url, agent=agent, dialect=row) for name, row in DIALECTS.items()}
+
+    def policy(
+        self,
+        agent: str | Sequence[str],
+        dialect: str | Dialect | Sequence[str | Dialect] = SLURP,
+    ) -> Policy:
+        """What this file asks of `agent`; remembered, and compiled when first used."""
+        agents = (agent,) if isinstance(agent, str) else tuple(agent)
+        if isinstance(dialect, Dialect):
+            return Policy((self._reading(agents, dialect),))
+        return Policy(tuple([self._reading(agents, row) for row in dialects(dialect)]))
+
+    def _reading(self, agents: tuple[str, ...], row: Dialect) -> Reading:
+        key = (agents, row.name)
+        found = self._readings.get(key)
+        if found is None or found.dialect is not row:
+            if len(self._readings) >= _READINGS_MAX:
+                self._readings.clear()
+            found = self._readings[key] = Reading(self.source, agents, row)
+        return found
+
+    # ------------------------------------------------------------ the text
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        """Every line; `raw` of them joined, and `tail` behind them, is the body."""
+        return self.source.lines
+
+    @property
+    def tail(self) -> bytes:
+        """Bytes that no line holds: those beyond the limit."""
+        return self.source.tail
+
+    # ------------------------------------------------------------ beside rules
+
+    def _texts(self, kind: Kind) -> list[tuple[int, str]]:
+        return [(i + 1, self.source.text(i)) for i in self.source.indexes(kind)]
+
+    @cached_property
+    def sitemaps(self) -> tuple[str, ...]:
+        """The values of Sitemap lines, as written, without repetition; they belong to no group."""
+        return tuple(dict.fromkeys(text for _, text in self._texts(Kind.SITEMAP) if text))
+
+    @cached_property
+    def host(self) -> str | None:
+        """The first Host line's value: the name the site prefers. Reported only."""
+        return next((text for _, text in self._texts(Kind.HOST) if text), None)
+
+    @cached_property
+    def clean_params(self) -> tuple[fields.CleanParam, ...]:
+        """Clean-param lines, which belong to no group. Reported only."""
+        found = [fields.clean_param(text, line) for line, text in self._texts(Kind.CLEAN_PARAM)]
+        return tuple(param for param in found if param is not None)
+
+    @cached_property
+    def usages(self) -> tuple[fields.Usage, ...]:
+        """All Content-Usage and Content-Signal lines, of whatever group. Reported only."""
+        return tuple(
+            fields.usage(FIELDS[kind], text, line)
+            for kind in (Kind.CONTENT_USAGE, Kind.CONTENT_SIGNAL)
+            for line, text in self._texts(kind)
+        )
+
+
+def parse(body: bytes) -> RobotsFile:
+    """Parse the body of a robots.txt. Takes any bytes and never raises.
+
+    The first 500 KiB are used; a line that they cut is not.
+    """
+    return RobotsFile(body)
+
+
+def _largest(values: Iterable[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def _common(ours: tuple[Window, ...], theirs: tuple[Window, ...]) -> tuple[Window, ...]:
+    """The hours in both; where there are none, the first dialect's, since some hour is wanted."""
+    found: list[Window] = []
+    for a in ours:
+        for b in theirs:
+            for start in {a.start_s, b.start_s}:
+                left = min(_left(a, start), _left(b, start))
+                if left > 0:
+                    found.append(Window(start, (start + left) % DAY_S))
+    return tuple(dict.fromkeys(found)) or ours
+
+
+def _left(window: Window, at_s: int) -> int:
+    """Seconds from a time of day until `window` closes; 0 where it is closed then."""
+    length = (window.end_s - window.start_s) % DAY_S or DAY_S
+    return max(0, length - (at_s - window.start_s) % DAY_S)

@@ -1,0 +1,151 @@
+"""Records: what ends an agent list, where a record ends, and which of them speak to us."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from policies.robots.row import Choice, Dialect
+from policies.robots.syntax import Kind, Source
+
+_TOKEN = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_-")
+_ACAP_RULES: dict[int, Kind] = {Kind.ACAP_ALLOW: Kind.ALLOW, Kind.ACAP_DISALLOW: Kind.DISALLOW}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """A group of the file as one dialect sees it; lines counted from 0, `end` exclusive."""
+
+    agent_lines: tuple[int, ...]
+    agents: tuple[str, ...]  # the values, as written
+    end: int
+    acap: bool = False
+
+    @property
+    def start(self) -> int:
+        return self.agent_lines[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """The records that speak to us, in file order, and those that do not."""
+
+    records: tuple[Record, ...]
+    others: tuple[Record, ...]
+    token: str  # which of our tokens they name; "" where it is none
+    star: bool = False  # they speak to everybody
+
+
+@lru_cache(maxsize=64)
+def _classes(dialect: Dialect, *, acap: bool) -> bytes:
+    """A table for bytes.translate: a line's kind to `a`gent, `e`nds the list, `b`lank or `.`."""
+    base = dialect.base_kinds()
+    table = bytearray(b"." * 256)
+    for byte in range(256):
+        kind = base[byte]
+        if acap:
+            if kind == Kind.ACAP_CRAWLER:
+                table[byte] = ord("a")
+            elif kind in _ACAP_RULES:
+                table[byte] = ord("e")
+        elif kind == Kind.AGENT:
+            table[byte] = ord("a")
+        elif kind == Kind.BLANK:
+            table[byte] = ord("b") if dialect.blank_ends else ord(".")
+        elif kind == Kind.COMMENT:
+            continue  # discarded completely; it is no record boundary (1994, 1996)
+        elif dialect.list_ends is None or _ACAP_RULES.get(kind, kind) in dialect.list_ends:
+            table[byte] = ord("e")
+    return bytes(table)
+
+
+def records(source: Source, dialect: Dialect, *, acap: bool = False) -> tuple[Record, ...]:
+    """The records of a file in file order; with `acap`, those that ACAP-crawler lines begin."""
+    classes = source.kinds.translate(_classes(dialect, acap=acap))
+    size = len(classes)
+    found: list[Record] = []
+    start = classes.find(b"a")
+    ended = blank = -1
+    while start >= 0:
+        if ended < start:
+            ended = _first(classes, b"e", start, size)
+        if blank < start:
+            blank = _first(classes, b"b", start, size)
+        lines = [start]
+        at = classes.find(b"a", start + 1, min(ended, blank))
+        while at >= 0:
+            lines.append(at)
+            at = classes.find(b"a", at + 1, min(ended, blank))
+        following = _first(classes, b"a", min(ended, blank), size)
+        found.append(
+            Record(
+                agent_lines=tuple(lines),
+                agents=tuple(source.text(i) for i in lines),
+                end=min(following, blank),
+                acap=acap,
+            )
+        )
+        start = following if following < size else -1
+    return tuple(found)
+
+
+def _first(classes: bytes, wanted: bytes, start: int, size: int) -> int:
+    at = classes.find(wanted, start)
+    return size if at < 0 else at
+
+
+def own_token(agent: str, *, cut: bool) -> str:
+    """Our name as a dialect compares it: lower case, without version; `cut` as the row says."""
+    agent = agent.strip().lower()
+    return _cut(agent) if cut else agent.partition("/")[0].strip()
+
+
+def _cut(value: str) -> str:
+    for at, char in enumerate(value):
+        if ord(char) > 0x7F or ord(char) not in _TOKEN:
+            return value[:at]
+    return value
+
+
+def is_star(value: str, dialect: Dialect) -> bool:
+    """Whether an agent value means everybody."""
+    return value == "*" or (dialect.star_with_text and value[:1] == "*" and value[1:2].isspace())
+
+
+def speaks_to(value: str, token: str, dialect: Dialect) -> bool:
+    """Whether an agent value (not `*`) names `token`, which is as `own_token` gives it."""
+    if not token:
+        return False
+    value = value.lower()
+    if dialect.choice is Choice.FIRST_CONTAINING:
+        return token in value
+    return token == (_cut(value) if dialect.agent_cut else value)
+
+
+def choose(found: Sequence[Record], agents: Sequence[str], dialect: Dialect) -> Chosen:
+    """Those of `found` that speak to one of `agents`, else to everybody."""
+    tokens = [own_token(agent, cut=dialect.agent_cut) for agent in agents]
+    if dialect.longest_token_first:
+        tokens.sort(key=len, reverse=True)
+    merged = dialect.choice is Choice.ALL_EQUAL
+    for token in tokens:
+        ours = [r for r in found if any(speaks_to(value, token, dialect) for value in r.agents)]
+        if ours:
+            return _chosen(found, ours if merged else ours[:1], token)
+    everybody = [r for r in found if any(is_star(value, dialect) for value in r.agents)]
+    if everybody:
+        return _chosen(found, everybody if merged else everybody[:1], "", star=True)
+    return _chosen(found, [], "")
+
+
+def _chosen(
+    found: Sequence[Record], ours: Sequence[Record], token: str, *, star: bool = False
+) -> Chosen:
+    starts = {r.start for r in ours}
+    return Chosen(
+        records=tuple(ours),
+        others=tuple(r for r in found if r.start not in starts),
+        token=token,
+        star=star,
+    )

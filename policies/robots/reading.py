@@ -1,0 +1,286 @@
+"""One dialect's reading of one file for one crawler: its records chosen, their rules compiled.
+
+Ranks order rules as the dialect's precedence does: the least rank that matches decides. A rank also
+tells which line it stands for and whether that allows, so that matching needs no rule objects.
+"""
+
+from __future__ import annotations
+
+import math
+import string
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from policies.pacing import Window
+from policies.robots import fields
+from policies.robots.escapes import octets, path_forms
+from policies.robots.groups import Chosen, Record, choose, is_star, records, speaks_to
+from policies.robots.pattern import NONE, Compiled, Index, compile_path
+from policies.robots.row import Delay, Dialect, Escapes, Precedence
+from policies.robots.syntax import FIELDS, Kind, Source
+
+_LINE_BITS = 20  # a file of 500 KiB has fewer lines than 2**20
+_CLASS_BITS = 2
+_LINE_MASK = (1 << _LINE_BITS) - 1
+_CLASS_MASK = (1 << _CLASS_BITS) - 1
+_ALLOW, _NOINDEX, _DISALLOW = 0, 1, 2  # in the order in which they win a tie
+_OCTETS_MAX = 1 << 17  # more than a line of the greatest length has when all of it is escaped
+
+_PLAIN = (string.ascii_letters + string.digits + "-._~/?:@!&'()+,;=[]").encode()
+_PLAIN_MAX = 4_096  # octets; longer values take the way that minds the limit on lines
+# What both forms of RFC 9309 leave as it is.
+_BARE = (string.ascii_letters + string.digits + "-._~/").encode()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """A rule of the chosen records, as one dialect compares it."""
+
+    line: int  # from 1
+    allow: bool
+    noindex: bool
+    quote: str  # the line without its comment
+    text: str  # what is counted
+    octets: int
+
+    @property
+    def says(self) -> str:
+        return "Allow" if self.allow else "Noindex" if self.noindex else "Disallow"
+
+
+class Reading:
+    """How `dialect` reads `source` for a crawler called `agents` (the most preferred first)."""
+
+    def __init__(self, source: Source, agents: Sequence[str], dialect: Dialect) -> None:
+        self.source = source
+        self.agents = tuple(agents)
+        self.dialect = dialect
+        self._kinds = source.kinds.translate(dialect.base_kinds())
+        self._records = records(source, dialect)
+        self.chosen: Chosen = choose(self._records, self.agents, dialect)
+        self.acap: Chosen | None = None  # ACAP has records of its own, obeyed beside the others
+        if self._kinds.find(Kind.ACAP_CRAWLER) >= 0:
+            self.acap = choose(records(source, dialect, acap=True), self.agents, dialect)
+        self._index: Index | None = None
+        self._full: Index | None = None
+        self._plain = True  # no rule holds an escape
+        self._exempt = "/robots.txt" if dialect.robots_txt_allowed else None
+
+    # ------------------------------------------------------------ the hot path
+
+    def allowed(self, path: str) -> bool:
+        """Whether `path` (path and query, beginning with "/") may be asked for."""
+        return (self.rank(path) >> _LINE_BITS) & _CLASS_MASK == _ALLOW or path == self._exempt
+
+    def rank(self, path: str) -> int:
+        """The rank of the rule that decides over `path`, or NONE."""
+        index = self._index
+        if index is None:
+            index = self._compile()
+        if self._plain and "%" not in path and path.isascii():
+            return index.best(path)
+        return self._rank_escaped(index, path)
+
+    def _simple(self, path: str) -> bool:
+        """Whether rules meet `path` as it stands: neither side holds an escape."""
+        if self._index is None:
+            self._compile()
+        return self._plain and "%" not in path and path.isascii()
+
+    def allows(self, rank: int) -> bool:
+        """Whether the rule that a rank stands for (or no rule) allows."""
+        return (rank >> _LINE_BITS) & _CLASS_MASK == _ALLOW
+
+    def exempts(self, path: str) -> bool:
+        """Whether `path` is allowed whatever the rules say."""
+        return path == self._exempt
+
+    def names_us(self, value: str) -> bool:
+        """Whether an agent value is one for which the records were chosen."""
+        row = self.dialect
+        for chosen in (self.chosen, self.acap):
+            if chosen is None or not chosen.records:
+                continue
+            if chosen.star:
+                if is_star(value, row):
+                    return True
+            elif speaks_to(value, chosen.token, row):
+                return True
+        return False
+
+    def _rank_escaped(self, index: Index, path: str) -> int:
+        escapes = self.dialect.escapes
+        if escapes is Escapes.RFC:
+            if self._full is None:
+                self._full = self._compile_full()
+            index = self._full
+            if path.isascii() and not path.encode().translate(None, _BARE):
+                return index.best(path)
+        return min([index.best(form) for form in path_forms(octets(path), escapes)])
+
+    def _compile(self) -> Index:
+        source, dialect = self.source, self.dialect
+        index = Index()
+        raw, kinds, raw_kinds = source.raw_lines, self._kinds, source.kinds
+        for i, kind in self._rule_lines():
+            value = raw[i].partition(b":")[2].strip()
+            if (
+                0 < len(value) < _PLAIN_MAX
+                and kinds[i] == raw_kinds[i]
+                and not value.translate(None, _PLAIN)
+            ):
+                index.prefix(value.decode("ascii"), self._rank(i, kind, len(value)))
+                continue
+            path = source.octets(i)
+            if path:
+                compiled = compile_path(path, dialect)
+                self._plain = self._plain and "%" not in compiled.text
+                index.add(compiled.patterns[0], self._rank(i, kind, len(compiled.text)))
+        if dialect.escapes is not Escapes.RFC:
+            self._plain = True  # an escape in a rule asks nothing of a path that has none
+        index.seal()
+        self._index = index
+        return index
+
+    def _compile_full(self) -> Index:
+        """With every form of every rule: needed where an escape must meet what it stands for."""
+        index = Index()
+        for i, kind, compiled in self._compiled():
+            rank = self._rank(i, kind, len(compiled.text))
+            for pattern in compiled.patterns:
+                index.add(pattern, rank)
+        index.seal()
+        return index
+
+    def _rank(self, line: int, kind: int, size: int) -> int:
+        order = line if self.dialect.precedence is not Precedence.LONGEST else _OCTETS_MAX - size
+        return (order << _CLASS_BITS | kind) << _LINE_BITS | line
+
+    def _rule_lines(self) -> Iterator[tuple[int, int]]:
+        """The lines (from 0) of the chosen records that are rules, and what each does."""
+        classes = {int(Kind.DISALLOW): _DISALLOW}
+        if self.dialect.precedence is not Precedence.ANY_DISALLOW:
+            classes[Kind.ALLOW] = _ALLOW
+        if self.dialect.noindex:
+            classes[Kind.NOINDEX] = _NOINDEX
+        acap = {int(Kind.ACAP_DISALLOW): _DISALLOW}
+        if Kind.ALLOW in classes:
+            acap[Kind.ACAP_ALLOW] = _ALLOW
+        kinds = self._kinds
+        if self.acap is None:
+            classes |= acap  # ACAP's rules among ordinary ones belong to the ordinary record
+        else:
+            for record in self.acap.records:
+                for i in range(record.start, record.end):
+                    if kinds[i] in acap:
+                        yield i, acap[kinds[i]]
+        for record in self.chosen.records:
+            for i in range(record.start, record.end):
+                if kinds[i] in classes:
+                    yield i, classes[kinds[i]]
+
+    # ------------------------------------------------------------ explaining
+
+    def _compiled(self) -> Iterator[tuple[int, int, Compiled]]:
+        for i, kind in self._rule_lines():
+            path = self.source.octets(i)
+            if path:
+                yield i, kind, compile_path(path, self.dialect)
+
+    def rule_of(self, rank: int) -> Rule | None:
+        """The rule that a rank stands for; None for NONE."""
+        if rank == NONE:
+            return None
+        line = rank & _LINE_MASK
+        compiled = compile_path(self.source.octets(line), self.dialect)
+        return self._rule(line, rank >> _LINE_BITS & _CLASS_MASK, compiled)
+
+    def _rule(self, line: int, kind: int, compiled: Compiled) -> Rule:
+        return Rule(
+            line=line + 1,
+            allow=kind == _ALLOW,
+            noindex=kind == _NOINDEX,
+            quote=self.source.quote(line),
+            text=compiled.text,
+            octets=len(compiled.text),
+        )
+
+    def matching(self, path: str) -> list[Rule]:
+        """Every rule that matches, tried one by one without the index, the deciding one first."""
+        simple = self._simple(path)
+        forms = (path,) if simple else path_forms(octets(path), self.dialect.escapes)
+        found = [
+            (self._rank(i, kind, len(compiled.text)), self._rule(i, kind, compiled))
+            for i, kind, compiled in self._compiled()
+            for patterns in (compiled.patterns[:1] if simple else compiled.patterns,)
+            if any(pattern.matches(form) for pattern in patterns for form in forms)
+        ]
+        return [rule for _, rule in sorted(found, key=lambda pair: pair[0])]
+
+    def compared(self, path: str) -> str:
+        """`path` as the dialect compares it, for people."""
+        if self._simple(path):
+            return path
+        form = path_forms(octets(path), self.dialect.escapes)[-1]
+        return form.encode("latin-1").decode("utf-8", "replace")
+
+    def rules(self) -> list[Rule]:
+        """The rules that apply, in file order."""
+        found = [self._rule(i, kind, compiled) for i, kind, compiled in self._compiled()]
+        return sorted(found, key=lambda rule: rule.line)
+
+    # ------------------------------------------------------------ pace
+
+    def _values(
+        self, kind: Kind, chosen: Sequence[Record] | None = None
+    ) -> Iterator[tuple[int, str]]:
+        """Number (from 1) and value of each line of `kind` in the chosen records."""
+        for record in self.chosen.records if chosen is None else chosen:
+            for i in range(record.start, record.end):
+                if self._kinds[i] == kind:
+                    yield i + 1, self.source.text(i)
+
+    @cached_property
+    def crawl_delay_s(self) -> float | None:
+        """The rest that Crawl-delay asks for, as this dialect reads it; None: nothing."""
+        reading = self.dialect.crawl_delay
+        if reading is Delay.IGNORED:
+            return None
+        found = self._delay_of(self.chosen.records)
+        if found is None and reading is Delay.WHOLE_OR_STAR:
+            stars = [r for r in self._records if any(is_star(a, self.dialect) for a in r.agents)]
+            found = self._delay_of(stars[:1])
+        if found is not None and reading is Delay.WHOLE_OR_STAR:
+            found = float(math.ceil(found))
+        return found
+
+    def _delay_of(self, chosen: Sequence[Record]) -> float | None:
+        values = [fields.number(text) for _, text in self._values(Kind.CRAWL_DELAY, chosen)]
+        return max((value for value in values if value is not None), default=None)
+
+    @cached_property
+    def request_rates(self) -> tuple[fields.RequestRate, ...]:
+        """The rates of the chosen records."""
+        found = [fields.request_rate(text, line) for line, text in self._values(Kind.REQUEST_RATE)]
+        return tuple(rate for rate in found if rate is not None)
+
+    @property
+    def request_rate_s(self) -> float | None:
+        """Seconds for each page, by the slowest rate; one for some hours counts at all hours."""
+        return max((rate.seconds_per_page for rate in self.request_rates), default=None)
+
+    @cached_property
+    def visit_windows(self) -> tuple[Window, ...]:
+        """The hours (UTC) at which the chosen records want us: in any of them. Empty: always."""
+        found = [fields.visit_window(text) for _, text in self._values(Kind.VISIT_TIME)]
+        return tuple(dict.fromkeys(window for window in found if window is not None))
+
+    @cached_property
+    def usages(self) -> tuple[fields.Usage, ...]:
+        """What the chosen records say of the use of content: reported, not enforced."""
+        return tuple(
+            fields.usage(FIELDS[kind], text, line)
+            for kind in (Kind.CONTENT_USAGE, Kind.CONTENT_SIGNAL)
+            for line, text in self._values(kind)
+        )

@@ -1,0 +1,324 @@
+"""The lines of a robots.txt: one cheap pass over any bytes, nothing lost, nothing raised.
+
+The pass only says of each line what *kind* it is (a byte), since most lines of most files belong
+to somebody else's group. Values are cut out of a line when somebody asks for them. A line that
+needs leniency to be understood (a misspelling, a missing colon) carries a flag beside its kind;
+which dialect accepts which leniency is the dialect's row to say.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+BYTES_MAX = 500 * 1024
+"""How much of a file is used (RFC 9309 section 2.5 asks for at least this much)."""
+
+LINE_BYTES_MAX = 16_664
+"""How much of a line is used: eight times the 2,083 octets that browsers took as the longest URL,
+as in Google's published library. A longer rule could match no URL that a crawler asks for."""
+
+
+class Kind(enum.IntEnum):
+    """What a line is, leniency apart."""
+
+    BLANK = 0
+    COMMENT = 1
+    UNKNOWN = 2  # a name before a colon, but none that is known
+    JUNK = 3  # no colon, and nothing that can be read without one
+    AGENT = 4
+    DISALLOW = 5
+    ALLOW = 6
+    NOINDEX = 7
+    CRAWL_DELAY = 8
+    REQUEST_RATE = 9
+    VISIT_TIME = 10
+    SITEMAP = 11
+    HOST = 12
+    CLEAN_PARAM = 13
+    CONTENT_USAGE = 14
+    CONTENT_SIGNAL = 15
+    ACAP_CRAWLER = 16
+    ACAP_ALLOW = 17
+    ACAP_DISALLOW = 18
+
+
+class Leniency(enum.IntFlag):
+    """What had to be forgiven to understand a line."""
+
+    NONE = 0
+    MISSPELT = 0x20  # "Disalow: /x", "User agent: x"
+    NO_COLON = 0x40  # "Disallow /x"
+    LONGER_NAME = 0x80  # "Disallowed: /x": a known name with something behind it
+
+
+KIND_MASK = 0x1F
+
+FIELDS: dict[Kind, str] = {
+    Kind.AGENT: "User-agent",
+    Kind.DISALLOW: "Disallow",
+    Kind.ALLOW: "Allow",
+    Kind.NOINDEX: "Noindex",
+    Kind.CRAWL_DELAY: "Crawl-delay",
+    Kind.REQUEST_RATE: "Request-rate",
+    Kind.VISIT_TIME: "Visit-time",
+    Kind.SITEMAP: "Sitemap",
+    Kind.HOST: "Host",
+    Kind.CLEAN_PARAM: "Clean-param",
+    Kind.CONTENT_USAGE: "Content-Usage",
+    Kind.CONTENT_SIGNAL: "Content-Signal",
+    Kind.ACAP_CRAWLER: "ACAP-crawler",
+    Kind.ACAP_ALLOW: "ACAP-allow-crawl",
+    Kind.ACAP_DISALLOW: "ACAP-disallow-crawl",
+}
+"""The names of fields, written as their sources write them."""
+
+MISSPELLINGS: dict[Kind, tuple[str, ...]] = {
+    Kind.AGENT: ("useragent", "user agent", "user_agent", "user-agents", "user–agent"),
+    Kind.DISALLOW: ("dissallow", "dissalow", "disalow", "diasllow", "disallaw", "dis-allow"),
+    Kind.CRAWL_DELAY: ("crawldelay", "crawl delay", "crawl_delay"),
+    Kind.REQUEST_RATE: ("request rate", "requestrate"),
+    Kind.VISIT_TIME: ("visit time", "visittime"),
+    Kind.SITEMAP: ("site-map", "site map", "sitemaps"),
+    Kind.NOINDEX: ("no-index",),
+    Kind.CLEAN_PARAM: ("clean-params", "clean param"),
+}
+"""Misspellings met in real files, lower case."""
+
+_NAMES: dict[bytes, int] = {name.lower().encode(): int(kind) for kind, name in FIELDS.items()}
+_LENIENT: dict[bytes, int] = {
+    name.encode(): kind | Leniency.MISSPELT
+    for kind, names in MISSPELLINGS.items()
+    for name in names
+}
+# A longer name is read as its beginning, as in Google's library. Short or common words ("Host",
+# "Allow") begin too many other things to be trusted with that, except as that library has them.
+_STEMS: tuple[tuple[bytes, int], ...] = tuple(
+    (name, kind | Leniency.LONGER_NAME)
+    for name, kind in (*_NAMES.items(), *_LENIENT.items())
+    if kind & KIND_MASK in (Kind.AGENT, Kind.DISALLOW, Kind.ALLOW, Kind.SITEMAP)
+)
+
+_BLANKS = b" \t\x0b\x0c\x00"
+_WIDE_BLANKS = (b"\xc2\xa0", b"\xe3\x80\x80", b"\xe2\x80\x8b", b"\xef\xbb\xbf")  # UTF-8
+_LATER = 255  # a kind the fast pass leaves to the slow one
+
+
+def _usual_spellings() -> dict[bytes, int]:
+    """Names with their colon in the spellings most files use: found by one look into a dict."""
+    found: dict[bytes, int] = {}
+    for name, kind in _NAMES.items():
+        words = name.split(b"-")
+        for spelling in (
+            name,
+            name.upper(),
+            name.capitalize(),
+            b"-".join(word.capitalize() for word in words),
+            FIELDS[Kind(kind)].encode(),
+        ):
+            found[spelling + b":"] = kind
+    return found
+
+
+_USUAL = _usual_spellings()
+
+
+def strip(value: bytes) -> bytes:
+    """`value` without blanks around it: of ASCII, NUL, and those of other alphabets in UTF-8."""
+    value = value.strip(_BLANKS)
+    while not value.isascii():
+        before = value
+        for blank in _WIDE_BLANKS:
+            value = value.removeprefix(blank).removesuffix(blank)
+        value = value.strip(_BLANKS)
+        if value == before:
+            break
+    return value
+
+
+def _code(line: bytes) -> bytes:
+    """A line without comment and blanks around it."""
+    return strip(line[:LINE_BYTES_MAX].partition(b"#")[0])
+
+
+def _classify(line: bytes) -> int:
+    """The kind of a line that the fast pass did not know, with its leniency flags."""
+    code = _code(line)
+    if not code:
+        return Kind.COMMENT if b"#" in line else Kind.BLANK
+    key, colon, _ = code.partition(b":")
+    if colon:
+        name = strip(key).lower()
+        kind = _NAMES.get(name) or _LENIENT.get(name)
+        if kind is not None:
+            return kind
+        if len(name.split()) == 1:
+            for stem, stem_kind in _STEMS:
+                if name.startswith(stem):
+                    return stem_kind
+            return Kind.UNKNOWN
+    # No colon, or one that stands in the value ("Sitemap https://a.test/s.xml"): a known name
+    # and one word behind it can mean only one thing.
+    words = code.split()
+    if len(words) == 2:
+        name = words[0].lower()
+        kind = _NAMES.get(name) or _LENIENT.get(name)
+        if kind is not None:
+            return kind | Leniency.NO_COLON
+    return Kind.UNKNOWN if colon else Kind.JUNK
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One line, as it stands in the file and as it is read."""
+
+    number: int  # from 1
+    start: int  # offset of its first byte in the body
+    end: int  # offset behind its line end
+    raw: bytes  # body[start:end]
+    kind: Kind
+    leniency: Leniency
+    text: str  # without its line end; undecodable bytes are replaced, for showing only
+    rule: str  # without its comment: `Disallow: /private/`
+    value: str  # of a field: what stands behind the colon, without comment and blanks
+
+
+class Source:
+    """A robots.txt body and the kinds of its lines.
+
+    `kinds[i]` is the kind of line i + 1 with its leniency flags. Lines are as UTF-8 bytes, whatever
+    the file's encoding was.
+    """
+
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+        used = body[:BYTES_MAX]
+        self.encoding = "utf-8"
+        self.bom_bytes = 0
+        if used[:2] in (b"\xff\xfe", b"\xfe\xff"):
+            self.encoding = "utf-16-le" if used[0] == 0xFF else "utf-16-be"
+            self.bom_bytes = 2
+            used = used[2:].decode(self.encoding, "replace").encode()
+        elif used[:1] == b"\xef":
+            # A byte order mark, or as much of one as an editor left.
+            self.bom_bytes = (
+                3 if used[:3] == b"\xef\xbb\xbf" else 2 if used[:2] == b"\xef\xbb" else 1
+            )
+            used = used[self.bom_bytes :]
+        lines = used.splitlines()  # bytes split at LF, CR and CRLF only, which is what we want
+        usual = _USUAL.get
+        kinds = bytearray([usual(line[: line.find(b":") + 1], _LATER) for line in lines])
+        at = kinds.find(_LATER)
+        while at >= 0:
+            line = lines[at]
+            kinds[at] = _classify(line) if line else Kind.BLANK
+            at = kinds.find(_LATER, at + 1)
+        self.cut_line: int | None = None
+        if len(body) >= BYTES_MAX and lines and used[-1:] not in (b"\n", b"\r"):
+            # The line that the cut falls into is not obeyed: half of "Disallow: /tmp" is
+            # "Disallow: /", which nobody wrote.
+            self.cut_line = len(lines)
+            kinds[-1] = Kind.UNKNOWN
+        self.raw_lines = lines
+        self.kinds = bytes(kinds)
+
+    @property
+    def bytes_unused(self) -> int:
+        """Bytes beyond the limit, which are not read."""
+        return max(0, len(self.body) - BYTES_MAX)
+
+    def value(self, index: int) -> bytes:
+        """The value of line `index` (from 0), without comment and blanks."""
+        code = _code(self.raw_lines[index])
+        if self.kinds[index] & Leniency.NO_COLON:
+            return code.split(None, 1)[1]
+        return strip(code.partition(b":")[2])
+
+    def octets(self, index: int) -> str:
+        """The value of line `index`, one character for each octet (Latin-1): a rule's path."""
+        return self.value(index).decode("latin-1")
+
+    def text(self, index: int) -> str:
+        """The value of line `index` for people."""
+        return self.value(index).decode("utf-8", "replace")
+
+    def quote(self, index: int) -> str:
+        """Line `index` without its comment: how a verdict quotes it."""
+        return _code(self.raw_lines[index]).decode("utf-8", "replace")
+
+    def indexes(self, *kinds: Kind) -> list[int]:
+        """The lines (from 0) of these kinds, in file order, whatever leniency they need."""
+        wanted = {int(kind) for kind in kinds}
+        return [i for i, kind in enumerate(self.kinds) if kind & KIND_MASK in wanted]
+
+    @cached_property
+    def spans(self) -> list[tuple[int, int]]:
+        """Of each line, where it begins and ends (behind its line end) in the body."""
+        spans: list[tuple[int, int]] = []
+        at = 0
+        for size in self._raw_sizes():
+            spans.append((at, at + size))
+            at += size
+        return spans
+
+    def _raw_sizes(self) -> Iterator[int]:
+        used = self.body[:BYTES_MAX]
+        if not self.encoding.startswith("utf-16"):
+            lines = used[self.bom_bytes :].splitlines(keepends=True)
+            for number, line in enumerate(lines):
+                yield len(line) + (0 if number else self.bom_bytes)
+            return
+        # The same splitting on 16-bit units; an odd last byte belongs to the last line.
+        start, size = 0, len(used)
+        little = self.encoding == "utf-16-le"
+        low, high = (0, 1) if little else (1, 0)
+        line_feed = b"\n\0" if little else b"\0\n"
+        at = 2
+        while at + 1 < size:
+            unit = used[at + low] | used[at + high] << 8
+            at += 2
+            if unit == 0x0D and used[at : at + 2] == line_feed:
+                at += 2
+            elif unit not in (0x0A, 0x0D):
+                continue
+            yield at - start
+            start = at
+        if start < size and (start or size > 2):
+            yield size - start
+
+    @cached_property
+    def long_lines(self) -> tuple[int, ...]:
+        """Numbers of the lines of which only the first LINE_BYTES_MAX bytes are used."""
+        return tuple(n for n, line in enumerate(self.raw_lines, 1) if len(line) > LINE_BYTES_MAX)
+
+    @cached_property
+    def html(self) -> bool:
+        """Whether this looks like a web page served in place of rules."""
+        start = b"".join(self.raw_lines[:20])[:1024].lstrip(_BLANKS).lower()
+        return start.startswith((b"<!doctype", b"<html", b"<head", b"<?xml")) or b"<html" in start
+
+    @cached_property
+    def lines(self) -> tuple[Line, ...]:
+        """Every line; `raw` of them joined, and `tail` behind them, is the body."""
+        return tuple(self._line(i, start, end) for i, (start, end) in enumerate(self.spans))
+
+    @property
+    def tail(self) -> bytes:
+        """What no line holds: bytes beyond the limit, or a byte order mark before nothing."""
+        return self.body[self.spans[-1][1] if self.spans else 0 :]
+
+    def _line(self, index: int, start: int, end: int) -> Line:
+        kind = Kind(self.kinds[index] & KIND_MASK)
+        return Line(
+            number=index + 1,
+            start=start,
+            end=end,
+            raw=self.body[start:end],
+            kind=kind,
+            leniency=Leniency(self.kinds[index] & ~KIND_MASK),
+            text=self.raw_lines[index].decode("utf-8", "replace"),
+            rule=self.quote(index),
+            value=self.text(index) if kind in FIELDS else "",
+        )
