@@ -1,0 +1,220 @@
+"""Crawls of hours and days, on a clock that jumps: the engine whole, with the network and the file
+left out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from crawler.config import from_dict
+from crawler.engine import Engine
+from crawler.request import Request
+from crawler.testing import Answers, FakeFetcher, JumpClock, Log, Reply, html, not_found, text
+from policies.retry import FailureCode
+from policies.url import host_of
+from storage.base import Link, Row
+from storage.memory import MemoryStore
+
+HOUR_S = 3600.0
+DAY_S = 24 * HOUR_S
+FLOAT_S = 1e-6  # the clock counts in floats
+
+
+@dataclass
+class Crawled:
+    log: Log
+    elapsed_s: float
+    start_s: float
+    wall_from_s: float  # add to a time of the log: Unix seconds
+    waiting: Mapping[str, tuple[float | None, str]]
+    rows: dict[str, list[Row]] = field(default_factory=dict)
+
+    def urls(self, view: str) -> list[str]:
+        return sorted(str(row["url"]) for row in self.rows[view])
+
+
+async def simulate(
+    answers: Answers, *seeds: str, latency_s: float = 0.05, **sections: Mapping[str, object]
+) -> Crawled:
+    async with JumpClock() as clock:
+        config = from_dict({"crawl": {"patience": "inf", **sections.pop("crawl", {})}, **sections})
+        store = MemoryStore(clock.wall, monotonic=clock.monotonic)
+        session = await store.open_session("test")
+        await store.add(
+            [
+                Link(url=url, slot=host_of(url), host=host_of(url), depth=0, seed=True)
+                for url in seeds
+            ]
+        )
+        fetcher = FakeFetcher(clock, answers, latency_s=latency_s)
+        start_s = clock.monotonic()
+        engine = Engine(config, store=store, session=session, clock=clock, fetcher=fetcher)
+        await engine.run()
+        crawled = Crawled(
+            log=fetcher.log,
+            elapsed_s=clock.elapsed_s,
+            start_s=start_s,
+            wall_from_s=clock.wall() - clock.monotonic(),
+            waiting=engine.waiting,
+        )
+        for view in ("visited", "blocked", "failed", "queued", "hosts"):
+            crawled.rows[view] = [row async for row in store.iterate(view)]
+        await store.close(session)
+        return crawled
+
+
+async def test_an_hour_of_politeness() -> None:
+    hosts, pages, delay_s = 20, 120, 30
+    answers: dict[str, Reply | FailureCode] = {}
+    for host in (f"http://h{n}.test" for n in range(hosts)):
+        answers[f"{host}/"] = html("Home", *(f"/{n}" for n in range(1, pages)))
+        answers |= {f"{host}/{n}": html(f"{n}", "/") for n in range(1, pages)}
+    seeds = [f"http://h{n}.test/" for n in range(hosts)]
+    crawled = await simulate(answers, *seeds, politeness={"delay": delay_s})
+    assert crawled.urls("visited") == sorted(answers)
+    assert crawled.elapsed_s >= pages * delay_s
+    assert crawled.elapsed_s < pages * (delay_s + 0.1) + 5
+    for n in range(hosts):
+        assert min(crawled.log.gaps(f"h{n}.test")) >= delay_s - FLOAT_S
+        assert max(crawled.log.gaps(f"h{n}.test")) < delay_s + 1
+        assert crawled.log.peak_concurrency(f"h{n}.test") == 1
+    assert crawled.log.peak_concurrency() == hosts
+
+
+async def test_robots_txt_is_asked_again_after_a_day_with_its_validators() -> None:
+    robots = Reply(
+        body="User-agent: *\nCrawl-delay: 3600\n",
+        content_type="text/plain",
+        headers={"ETag": '"v1"', "Last-Modified": "Tue, 14 Nov 2023 00:00:00 GMT"},
+    )
+
+    def answers(request: Request) -> Reply:
+        if not request.url.endswith("/robots.txt"):
+            return html("Page", *(f"/{n}" for n in range(40)))
+        if request.headers.get("If-None-Match") == '"v1"':
+            return Reply(status=304)
+        return robots
+
+    crawled = await simulate(answers, "http://a.test/")
+    asked = [entry for entry in crawled.log if entry.path == "/robots.txt"]
+    assert [entry.status for entry in asked] == [200, 304]
+    assert DAY_S <= asked[1].start_s - asked[0].start_s < DAY_S + 2 * HOUR_S
+    assert min(crawled.log.gaps("a.test")[1:]) >= HOUR_S - FLOAT_S
+    assert len(crawled.urls("visited")) == 41
+
+
+async def test_the_retry_clock_of_a_robots_txt_that_cannot_be_had() -> None:
+    """2 s, 10 s, 30 s, then 1 min doubling to 6 h; the host is closed to pages meanwhile."""
+    tries = 13
+
+    def answers(request: Request) -> Reply:
+        if request.url.endswith("/robots.txt"):
+            failed.append(request.url)
+            return text("", status=503) if len(failed) <= tries else text("")
+        return html("Page")
+
+    failed: list[str] = []
+    crawled = await simulate(
+        answers, "http://a.test/", robots={"unreachable": "closed"}, politeness={"delay": 0.5}
+    )
+    *asked, page = crawled.log
+    assert page.path == "/"
+    assert {entry.path for entry in asked} == {"/robots.txt"}
+    waits = [round(gap) for gap in crawled.log.gaps("a.test")]
+    clock = [2, 10, 30, *(min(60 * 2**n, 6 * 3600) for n in range(tries - 3))]
+    assert waits == [*clock, 1] or waits == [*clock, 0]  # and at last the page, after the delay
+
+
+async def test_an_open_origin_is_judged_again_hours_later() -> None:
+    """Law 4, on its own time scale."""
+
+    def answers(request: Request) -> Reply:
+        if request.url.endswith("/robots.txt"):
+            failed.append(request.url)
+            return text("", status=503) if len(failed) < 8 else text("User-agent: *\nDisallow: /b")
+        return html("Page", *(f"/{kind}/{n}" for n in range(30) for kind in "ab"))
+
+    failed: list[str] = []
+    crawled = await simulate(answers, "http://a.test/", politeness={"delay": 60})
+    asked = [n for n, entry in enumerate(crawled.log) if entry.path == "/robots.txt"]
+    assert len(asked) == 8
+    late = [entry.path for entry in crawled.log[asked[-1] :] if entry.path.startswith("/b")]
+    assert late == []
+    early = {entry.path for entry in crawled.log[: asked[-1]] if entry.path.startswith("/b")}
+    assert early
+    withdrawn = [row for row in crawled.rows["blocked"] if row["withdrawn"]]
+    assert len(withdrawn) == len(early)
+    assert len(crawled.urls("blocked")) == 30
+    assert len(crawled.urls("visited")) == 31
+
+
+async def test_refusals_rest_a_host_longer_and_longer_and_give_up_at_the_fifth() -> None:
+    """60 s doubling; a refusal is not an attempt."""
+    answers: dict[str, Reply | FailureCode] = {"http://a.test/": Reply(status=503)}
+    crawled = await simulate(answers, "http://a.test/", politeness={"delay": 1})
+    assert crawled.log.paths("a.test") == ["/robots.txt", *["/"] * 5]
+    assert [round(gap) for gap in crawled.log.gaps("a.test")] == [1, 60, 120, 240, 480]
+    ((failed),) = crawled.rows["failed"]
+    assert str(failed["error"]).startswith("refused: ")
+
+
+async def test_retry_after_is_believed_up_to_a_day() -> None:
+    def answers(request: Request) -> Reply:
+        if request.url.endswith("/robots.txt"):
+            return not_found()
+        asked.append(request.url)
+        if len(asked) == 1:
+            return Reply(status=429, headers={"Retry-After": "9999999"})
+        return html("Home")
+
+    asked: list[str] = []
+    crawled = await simulate(answers, "http://a.test/")
+    assert crawled.urls("visited") == ["http://a.test/"]
+    rests = [crawled.log[n + 1].start_s - crawled.log[n].end_s for n in range(len(crawled.log) - 1)]
+    assert max(rests) <= DAY_S + 2
+    page = [entry for entry in crawled.log if entry.path == "/"]
+    assert DAY_S - FLOAT_S <= page[1].start_s - page[0].end_s < DAY_S + 3
+
+
+async def test_a_visit_window_keeps_contacts_inside_it() -> None:
+    """The clock begins at 22:13:20 UTC; six hours a day, a page an hour."""
+    answers: dict[str, Reply | FailureCode] = {
+        "http://a.test/": html("Home", *(f"/{n}" for n in range(14)))
+    }
+    crawled = await simulate(
+        answers, "http://a.test/", politeness={"delay": HOUR_S, "visit_window": "02:00-08:00"}
+    )
+    assert len(crawled.urls("visited")) == 15
+    hours = {(crawled.wall_from_s + entry.start_s) % DAY_S / HOUR_S for entry in crawled.log}
+    assert min(hours) >= 2
+    assert max(hours) < 8
+    assert crawled.elapsed_s > 2 * DAY_S
+
+
+async def test_a_dead_host_is_tried_on_the_retry_clock_then_fails_in_bulk() -> None:
+    answers: dict[str, Reply | FailureCode] = {
+        "http://a.test/": html("Home", *(f"http://dead.test/{n}" for n in range(50))),
+        **{f"http://dead.test/{n}": FailureCode.CONNECT for n in range(50)},
+        "http://dead.test/robots.txt": FailureCode.CONNECT,
+    }
+    crawled = await simulate(answers, "http://a.test/", scope={"follow": "any"})
+    starts = [entry.start_s for entry in crawled.log.requests("dead.test")]
+    assert len(starts) == 3
+    assert 2 <= starts[1] - starts[0] < 3.5
+    assert 10 <= starts[2] - starts[1] < 11.5
+    assert len(crawled.rows["failed"]) == 50
+    assert crawled.urls("queued") == []
+
+
+async def test_what_waits_beyond_patience_stays_queued() -> None:
+    answers: dict[str, Reply | FailureCode] = {
+        "http://a.test/": Reply(status=429, headers={"Retry-After": "700"}),
+        "http://b.test/": Reply(status=429, headers={"Retry-After": "500"}),
+    }
+    crawled = await simulate(answers, "http://a.test/", "http://b.test/", crawl={"patience": "10m"})
+    assert crawled.log.paths("a.test") == ["/robots.txt", "/"]
+    assert len(crawled.log.paths("b.test")) > 2
+    assert "http://a.test/" in crawled.urls("queued")
+    until, reason = crawled.waiting["a.test"]
+    assert until is not None
+    assert reason
