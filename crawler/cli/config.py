@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 @click.group()
 def config() -> None:
-    """Check a config file, or print the JSON Schema of all."""
+    """Check a config file, or print the schema of all."""
 
 
-@config.command()
+@config.command(short_help="Check a config file.")
 @click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
 def check(file: Path) -> None:
     """Check FILE: every problem in it with its line, or a short account of what it says."""

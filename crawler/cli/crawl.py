@@ -23,8 +23,9 @@ Say = Callable[[str], None]
 
 
 @click.command(
+    short_help="Crawl from seeds into a database, or go on with one.",
     epilog="Exit codes: 0 finished, 1 a run-time failure, 2 bad usage or config, 130 interrupted "
-    "after a clean stop."
+    "after a clean stop.",
 )
 @click.argument("seeds", nargs=-1, metavar="[SEED]...")
 @config_option
@@ -110,9 +111,6 @@ def run(
     Raises what `crawler.app.crawl` does, and ConfigError for seeds that are none and for what is
     configured but cannot be done yet.
     """
-    from crawler import app
-    from crawler.cli import summary as words
-    from crawler.cli.progress import display
     from crawler.config import ConfigError, check_identity, seeds_of, unsupported
 
     if problems := unsupported(config):
@@ -129,6 +127,11 @@ def run(
     if not quiet:
         for warning in config.warnings:
             click.echo(f"warning: {warning}", err=True)
+
+    from crawler import app  # after all that can be refused: it is heavy
+    from crawler.cli import summary as words
+    from crawler.cli.progress import display
+
     with display(quiet=quiet) as shown:
 
         async def work() -> Summary:

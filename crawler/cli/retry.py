@@ -10,7 +10,7 @@ import click
 from crawler.cli.options import config_option, db_option, existing_database
 
 
-@click.command()
+@click.command(short_help="Queue failed URLs again.")
 @click.argument("what", type=click.Choice(["failed"]), metavar="failed")
 @click.option("--host", metavar="H", help="Only the URLs of this host.")
 @db_option

@@ -114,16 +114,12 @@ def _begin(columns: Sequence[str], sample: Sequence[Sequence[str]]) -> list[int]
 
 
 def _fit(widths: Sequence[int], room: int) -> list[int]:
-    """Cut the widest columns until all fit, none below what still says something."""
-    fitted = list(widths)
-    over = sum(fitted) + 2 * (len(fitted) - 1) - room
-    while over > 0 and (widest := max(fitted)) > _CELL_LEAST:
-        at = fitted.index(widest)
-        second = max([*(width for width in fitted if width < widest), _CELL_LEAST])
-        cut = min(over, widest - second) or 1
-        fitted[at] -= cut
-        over -= cut
-    return fitted
+    """Cut the widest columns to one width so that all fit, but never below what still says much."""
+    room -= 2 * (len(widths) - 1)
+    cap = max(widths)
+    while cap > _CELL_LEAST and sum(min(width, cap) for width in widths) > room:
+        cap -= 1
+    return [min(width, cap) for width in widths]
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:

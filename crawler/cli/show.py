@@ -13,7 +13,7 @@ from crawler.cli.options import config_option, db_option, existing_database
 VIEWS = ("visited", "blocked", "failed", "queued", "hosts", "robots", "skipped")
 
 
-@click.command()
+@click.command(short_help="Show what was visited, blocked, failed or queued, and the hosts.")
 @click.argument("view", type=click.Choice(VIEWS))
 @db_option
 @config_option

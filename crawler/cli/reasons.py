@@ -1,0 +1,176 @@
+"""What is known of a URL or a host, in words: pure, over the rows that a Reader gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from crawler.cli.progress import plain
+from crawler.cli.rows import at
+from crawler.config.units import say_bytes, say_duration
+from policies.scope import SKIP_KEYS, SKIP_WORDS
+from storage.base import Row
+
+_CONTACTS_SHOWN = 5
+
+
+def of_url(row: Row, now_s: float) -> Iterator[str]:
+    """Sentences on one URL: its state and reason, its attempts, how it was found."""
+    state = str(row["state"])
+    if state == "visited":
+        yield from _visited(row)
+    elif state == "blocked":
+        yield from _blocked(row)
+    elif state == "failed":
+        yield f"failed: {_text(row['error'])}"
+        yield f"tried {_times(row['attempts'])}, last at {at(row['last_at'])}"
+        yield f"`courtly retry failed --host {row['host']}` queues it again"
+    elif state == "queued":
+        yield from _queued(row, now_s)
+    else:
+        reason = str(row.get("reason"))
+        key = SKIP_KEYS.get(reason)
+        yield f"left out: {SKIP_WORDS.get(reason, reason)}{f' ({key})' if key else ''}"
+    if row.get("referrer"):
+        anchor = f", by the link “{_text(row['anchor'])}”" if row.get("anchor") else ""
+        yield f"found on {_text(row['referrer'])}{anchor}"
+    else:
+        yield "no page led to it: it was given as a seed, or found in a robots.txt or a sitemap"
+
+
+def _visited(row: Row) -> Iterator[str]:
+    kind = f" {_text(row['content_type'])}" if row["content_type"] else ""
+    yield (
+        f"visited at {at(row['fetched_at'])}: status {row['status']},{kind} "
+        f"{say_bytes(_number(row['body_bytes']))} in {say_duration(_number(row['elapsed_s']))}, "
+        f"{_links(row['depth'])}"
+    )
+    if row["title"]:
+        yield f"its title: {_text(row['title'])}"
+    if row["redirect_url"]:
+        yield f"it redirects to {_text(row['redirect_url'])}"
+    if not row["indexable"]:
+        yield "it asks not to be indexed: it goes to no sink"
+    if not row["followable"]:
+        yield "it asks that its links be not followed"
+    if not row["archivable"]:
+        yield "it asks that no copy be kept"
+
+
+def _blocked(row: Row) -> Iterator[str]:
+    rule = f"line {row['line']}, `{_text(row['rule'])}`, of" if row["rule"] else "the state of"
+    where = f"{rule} {_text(row['robots_url'])} (dialect {row['dialect']})"
+    reasons = {
+        "robots": f"blocked by {where}",
+        "redirect": f"blocked, because it redirects to a URL that is blocked by {where}",
+        "noindex-line": f"blocked by a Noindex line: {where}",
+    }
+    yield f"{reasons.get(str(row['reason']), str(row['reason']))}, since {at(row['blocked_at'])}"
+    if row["withdrawn"]:
+        yield "it had been fetched before, and was withdrawn when that rule became known"
+
+
+def _queued(row: Row, now_s: float) -> Iterator[str]:
+    due_at = _number(row["due_at"])
+    due = "due now" if due_at <= now_s else f"due at {at(due_at)}, {_in(due_at, now_s)}"
+    links = f", {_links(row['depth'])}" if row.get("depth") is not None else ""
+    yield f"queued, {due}{links}"
+    if row["attempts"] or row.get("error"):
+        last = f"; the last: {_text(row['error'])}" if row.get("error") else ""
+        yield f"tried {_times(row['attempts'])} without an answer that counts{last}"
+
+
+def waits(host: Row, now_s: float) -> Iterator[str]:
+    """What keeps the queued URLs of a host, the strongest reason first."""
+    if host["paused"]:
+        yield "its host is paused by hand"
+        return
+    backoff_until = _number(host["backoff_until"])
+    if backoff_until > now_s:
+        yield (
+            f"its host asked to be left alone, or refused us: until {at(backoff_until)}, "
+            f"{_in(backoff_until, now_s)}"
+        )
+    if host.get("connect_failures"):
+        yield f"its host could not be connected to, {_times(host['connect_failures'])} in a row"
+    next_at = _number(host["next_at"])
+    if next_at > now_s:
+        yield f"its host may be contacted again at {at(next_at)}, {_in(next_at, now_s)}"
+    elif backoff_until <= now_s:
+        yield "its host may be contacted now: it waits for a crawl to run, or for its turn in one"
+
+
+def of_host(row: Row, now_s: float) -> Iterator[str]:
+    """Sentences on a host: its counts, clock, delay and source, back-off, latest contacts."""
+    yield (
+        f"{_number(row['visited']):,.0f} visited ({say_bytes(_number(row['body_bytes']))}), "
+        f"{_number(row['blocked']):,.0f} blocked, {_number(row['failed']):,.0f} failed, "
+        f"{_number(row['queued']):,.0f} queued"
+    )
+    source = f" ({_text(row['delay_source'])})" if row["delay_source"] else ""
+    yield f"rests {say_duration(_number(row['delay_s']))} after each contact{source}"
+    if row.get("slow_s"):
+        yield f"slowed by hand to {say_duration(_number(row['slow_s']))}"
+    if row.get("latency_s"):
+        yield f"answers in {say_duration(_number(row['latency_s']))}, smoothed"
+    if row["queued"]:
+        yield from (reason.replace("its host", "it", 1) for reason in waits(row, now_s))
+    elif row["paused"]:
+        yield "paused by hand"
+
+
+def contacts(row: Row, ring: object) -> Iterator[str]:
+    """How many contacts there were, and the latest of the ring (oldest first)."""
+    least = row["smallest_rest_s"]
+    rest = "" if least is None else f", the least rest between two {say_duration(_number(least))}"
+    breaches = _number(row["breaches"])
+    early = f", {breaches:.0f} of them too early" if breaches else ""
+    yield f"{_number(row['contacts']):,.0f} contacts{rest}{early}"
+    latest = [each for each in ring if isinstance(each, Mapping)] if isinstance(ring, list) else []
+    if latest:
+        yield "latest contacts:"
+    for contact in latest[-_CONTACTS_SHOWN:]:
+        start, end = _number(contact["start_at"]), _number(contact["end_at"])
+        answer = "no answer" if contact["status"] is None else f"status {contact['status']}"
+        yield f"  {at(start)} {contact['kind']}: {answer} in {say_duration(max(0.0, end - start))}"
+
+
+def of_robots(row: Row, now_s: float) -> str:
+    """One sentence on what is known of an origin's robots.txt."""
+    words = {
+        "rules": f"a copy of {at(row['fetched_at'])} is in force",
+        "stale": "the last good copy is in force, as it cannot be had anew",
+        "unreachable": "cannot be had",
+        "absent": f"there is none (status {row['status']})",
+        "unknown": "not asked for yet",
+    }
+    sentence = f"{row['origin']}/robots.txt: {words.get(str(row['state']), str(row['state']))}"
+    if row.get("error"):
+        sentence += f": {_text(row['error'])}"
+    if row.get("truncated"):
+        sentence += "; only its first 500 KiB are used"
+    next_at = _number(row["retry_at"]) or _number(row["expires_at"])
+    if next_at > now_s:
+        sentence += f"; to be asked for again at {at(next_at)}, {_in(next_at, now_s)}"
+    return sentence
+
+
+def _text(value: object) -> str:
+    return plain(str(value))
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def _in(then_s: float, now_s: float) -> str:
+    return f"in {say_duration(then_s - now_s)}"
+
+
+def _times(value: object) -> str:
+    count = int(_number(value))
+    return "once" if count == 1 else f"{count} times"
+
+
+def _links(depth: object) -> str:
+    count = int(_number(depth))
+    return "at a seed" if count == 0 else f"{count} link{'' if count == 1 else 's'} from a seed"

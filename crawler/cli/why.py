@@ -1,0 +1,136 @@
+"""`courtly why`: everything known of one URL or host, in words (law 8)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from crawler.cli.options import (
+    config_option,
+    configured,
+    db_option,
+    existing_database,
+    user_agent_option,
+)
+
+if TYPE_CHECKING:
+    from crawler.config import Config
+    from storage.base import Reader, Row
+
+
+@click.command(short_help="Say all that is known of a URL or a host.")
+@click.argument("what", metavar="URL|HOST")
+@db_option
+@config_option
+@user_agent_option
+def why(what: str, db: str | None, config_file: Path | None, user_agent: str | None) -> None:
+    """Say all that is known of a URL (its state and the reason, the verdict of robots.txt, what it
+    waits for) or of a host (its clock, its rest and where that comes from, its robots.txt).
+
+    The verdict is made from the copy of robots.txt in the database, for the user agent and dialect
+    of --config, or for --user-agent.
+    """
+    path = existing_database(config_file, db)
+    config = configured(config_file, db)
+    if user_agent is not None:
+        config = config.override({"crawl": {"user_agent": user_agent}}, where="--user-agent")
+    asyncio.run(_why(path, config, what.strip()))
+
+
+async def _why(path: Path, config: Config, what: str) -> None:
+    from crawler.app import open_reader
+
+    reader = open_reader(path)
+    try:
+        if "/" in what:
+            await _of_url(reader, config, what)
+        else:
+            await _of_host(reader, what)
+    finally:
+        await reader.close()
+
+
+async def _of_url(reader: Reader, config: Config, text: str) -> None:
+    from crawler.cli import reasons
+    from policies.scope import Scope
+    from policies.url import SeedError, parse_seed
+
+    try:
+        url = parse_seed(text)
+    except SeedError as error:
+        raise click.UsageError(str(error).replace("the seed", "the URL", 1)) from None
+    row = await reader.url(url)
+    if row is None:  # perhaps it is known without the parameters that the config drops
+        shorter = Scope(lambda host: config.site(host).scope).admit(url)
+        if shorter != url and (row := await reader.url(shorter)):
+            url = shorter
+    now_s = time.time()
+    click.secho(url, bold=True)
+    if row is None:
+        _say(("unknown to this database: no seed or link that was followed leads to it",))
+    else:
+        _say(reasons.of_url(row, now_s))
+        host = await reader.host(str(row["host"]))
+        if row["state"] == "queued" and host is not None:
+            _say(reasons.waits(host, now_s))
+    _say(await _verdict(reader, config, url, row))
+
+
+async def _verdict(reader: Reader, config: Config, url: str, row: Row | None) -> list[str]:
+    """What the stored copy of robots.txt says, by the dialect that blocked it or the config's."""
+    from crawler.cli import reasons
+    from policies import robots
+    from policies.url import host_of, origin_of, path_of, robots_url
+
+    origin, host = origin_of(url), host_of(url)
+    copy = await reader.robots_copy(origin)
+    if copy is None:
+        return [f"{robots_url(origin)}: not asked for yet"]
+    known = {row["origin"]: row async for row in reader.iterate("robots", host=host)}
+    lines = [reasons.of_robots(known[origin], time.time())] if origin in known else []
+    if copy.body is None:
+        return lines
+    names = config.site(host).robots.dialect
+    blocked_by = str(row["dialect"]) if row and row["state"] == "blocked" else ""
+    if blocked_by in robots.DIALECTS:
+        names = (blocked_by,)
+    tokens = config.token(host)
+    verdict = robots.parse(copy.body).decide(
+        path_of(url), agent=tokens, dialect=[robots.DIALECTS[name] for name in names]
+    )
+    return [*lines, f"for the token {', '.join(tokens)}: {verdict}"]
+
+
+async def _of_host(reader: Reader, text: str) -> None:
+    from crawler.cli import reasons
+    from policies.url import canonical, host_of, registrable_domain
+
+    url = canonical(f"http://{text}/")
+    if url is None:
+        raise click.UsageError(f'"{text}" is neither a host nor a URL such as https://example.com/')
+    name = host_of(url)
+    row = await reader.host(name) or await reader.host(registrable_domain(name))
+    if row is None:
+        click.secho(name, bold=True)
+        _say(("unknown to this database: no URL of this host was ever queued",))
+        return
+    now_s = time.time()
+    slot = str(row["host"])
+    ring, files = row["contacts"], row["robots"]  # the view's `contacts` is their number
+    async for counted in reader.iterate("hosts", host=slot, limit=1):
+        row = counted
+    click.secho(slot, bold=True)
+    _say(reasons.of_host(row, now_s))
+    _say(reasons.contacts(row, ring))
+    if isinstance(files, list | tuple):
+        _say(reasons.of_robots(each, now_s) for each in files)
+
+
+def _say(sentences: Iterable[str]) -> None:
+    for sentence in sentences:
+        click.echo(f"  {sentence}")

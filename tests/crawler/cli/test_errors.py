@@ -1,0 +1,65 @@
+"""Every error is a sentence and an exit code."""
+
+from __future__ import annotations
+
+import click
+import pytest
+
+from crawler.cli.errors import sentences
+from crawler.config import ConfigError
+from storage.base import StoreError, StoreRefused
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "words"),
+    [
+        (
+            ConfigError("a.toml:1: crawl: no", "a.toml:2: no"),
+            2,
+            "a.toml:1: crawl: no\na.toml:2: no\n",
+        ),
+        (
+            StoreRefused("crawl.db is held by another crawl."),
+            2,
+            "courtly: crawl.db is held by another crawl.\n",
+        ),
+        (StoreError("the disk is full."), 1, "courtly: the disk is full.\n"),
+        (
+            ExceptionGroup("", [ValueError("x"), ExceptionGroup("", [StoreError("full.")])]),
+            1,
+            "courtly: full.\n",
+        ),
+        (
+            PermissionError(13, "Permission denied", "crawl.db"),
+            1,
+            "Permission denied: 'crawl.db'\n",
+        ),
+        (ZeroDivisionError(), 1, "an error of its own (ZeroDivisionError); COURTLY_DEBUG=1 shows"),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)
+def test_errors_become_codes_and_sentences(
+    error: BaseException, code: int, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as left, sentences():
+        raise error
+    assert left.value.code == code
+    assert words in capsys.readouterr().err
+
+
+def test_a_reader_who_left_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left, sentences():
+        raise BrokenPipeError
+    assert left.value.code == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_debugging_lets_the_error_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COURTLY_DEBUG", "1")
+    with pytest.raises(ZeroDivisionError), sentences():
+        raise ZeroDivisionError
+
+
+def test_click_s_own_errors_stay_click_s() -> None:
+    with pytest.raises(click.UsageError), sentences():
+        raise click.UsageError("no")

@@ -1,0 +1,162 @@
+"""Bad usage is refused with exit code 2 and one sentence, before anything is made or asked."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from crawler.cli import main
+
+HERE = "http://localhost/"
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def courtly(*args: str) -> Result:
+    result = CliRunner().invoke(main, args)
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+    return result
+
+
+def refused(*args: str) -> str:
+    result = courtly(*args)
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    assert list(Path().iterdir()) in ([], [Path("crawl.toml")])
+    return result.stderr
+
+
+def test_help_lists_the_commands() -> None:
+    result = courtly("--help")
+    assert result.exit_code == 0
+    for command in ("crawl", "show", "why", "retry", "config", "demo"):
+        assert f"\n  {command} " in result.stdout
+        assert courtly(command, "--help").exit_code == 0
+
+
+def test_the_version() -> None:
+    assert courtly("--version").stdout.startswith("courtly ")
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; from crawler.cli import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "heavy = {'aiohttp', 'rich', 'msgspec', 'ada_url', 'aiosqlite'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ((), "there is nothing to crawl"),
+        (("example.com",), "the seed 'example.com' is not an absolute URL; did you mean https://"),
+        (("http://[::1",), "the seed 'http://[::1' cannot be parsed"),
+        (("@none.txt",), "none.txt: there is no such file of seeds"),
+        (("https://example.com/",), "set crawl.user_agent (or --user-agent)"),
+        (("https://example.com/", "--user-agent", "bot/1"), '"bot/1" carries no contact'),
+        ((HERE, "--user-agent", "a\nb"), "--user-agent: crawl.user_agent: must be one"),
+        ((HERE, "--delay", "-1"), "--delay: politeness.delay: a duration is"),
+        ((HERE, "--delay", "soon"), "--delay: politeness.delay: a duration is"),
+        ((HERE, "--max-pages", "x"), "--max-pages: must be a whole number or inf"),
+        ((HERE, "--max-depth", "-1"), "--max-depth: crawl.max_depth: must be at least 0"),
+        ((HERE, "--dialect", "gogle"), "--dialect: robots.dialect: must be"),
+        ((HERE, "--allow", "home"), "--allow: network.allow: must be an address"),
+        ((HERE, "--follow", "all"), "Invalid value for '--follow'"),
+        ((HERE, "--db", "sqlite:"), "--db: storage.url: must name a file"),
+        ((HERE, "--config", "none.toml"), "none.toml: there is no such file"),
+        (("--colour",), "No such option"),
+    ],
+)  # fmt: skip
+def test_crawl_refuses(args: tuple[str, ...], words: str) -> None:
+    text = refused("crawl", *args)
+    assert words in text
+    assert "Traceback" not in text
+
+
+def test_sinks_are_refused_as_long_as_there_are_none() -> None:
+    Path("crawl.toml").write_text('[[sink]]\nkind = "jsonl"\npath = "p.jsonl"\n')
+    assert "writes no sinks yet" in refused("crawl", "http://localhost/", "--config", "crawl.toml")
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("show", "visited"),
+        ("show", "visited", "--db", "other.db"),
+        ("why", "http://a.test/"),
+        ("retry", "failed"),
+    ],
+)
+def test_looking_into_no_database_makes_none(args: tuple[str, ...]) -> None:
+    assert "there is no database" in refused(*args)
+
+
+def test_show_refuses_what_it_does_not_know() -> None:
+    assert "'everything' is not one of" in refused("show", "everything")
+    assert "leave out --host" in refused("show", "skipped", "--host", "a.test")
+    assert "Invalid value for '--limit'" in refused("show", "visited", "--limit", "-1")
+
+
+# ---------------------------------------------------------------- config
+
+
+def test_a_good_config_is_accounted_for() -> None:
+    Path("crawl.toml").write_text(
+        '[crawl]\nuser_agent = "mbot/1.0 (+https://example.com/bot)"\n'
+        'seeds = ["https://example.com/"]\n[site."*.example.org"]\ndelay = 5\n'
+    )
+    result = courtly("config", "check", "crawl.toml")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("crawl.toml: ok\n")
+    assert "*.example.org" in result.stdout
+    assert (
+        'warning: crawl.toml:2: crawl.user_agent: the product token "mbot" has under'
+        in result.stderr
+    )
+
+
+def test_a_config_that_could_not_start_is_warned_about() -> None:
+    Path("crawl.toml").write_text('crawl.seeds = ["https://example.com/"]\n')
+    result = courtly("config", "check", "crawl.toml")
+    assert result.exit_code == 0
+    assert "warning: https://example.com/ is beyond this machine" in result.stderr
+
+
+def test_a_bad_config_has_all_its_problems_told() -> None:
+    Path("crawl.toml").write_text("[crawl]\nmax_page = 5\nconcurrency = 0\n")
+    assert refused("config", "check", "crawl.toml").splitlines() == [
+        'crawl.toml:2: crawl.max_page: there is no such key; did you mean "max_pages"?',
+        "crawl.toml:3: crawl.concurrency: must be at least 1, not 0",
+    ]
+
+
+def test_the_schema_is_json() -> None:
+    assert json.loads(courtly("config", "schema").stdout)["title"] == "courtly's config"
+
+
+def test_a_reader_who_leaves_early_is_no_error() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "crawler.cli", "config", "schema"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    assert process.stdout
+    assert process.stderr
+    process.stdout.close()
+    errors = process.stderr.read()
+    process.stderr.close()
+    assert (process.wait(), errors) == (0, b"")
