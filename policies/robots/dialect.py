@@ -127,7 +127,7 @@ GOOGLE2010 = Dialect(
     lifetime_max_s=30 * DAY_S,
     ours=_ours(
         length=_COUNTING,
-        unreachable="the guide is silent on files that cannot be had; we follow Google's later rules",
+        unreachable="the guide is silent on files that cannot be had; we follow later rules",
         kept="the guide gives 24 hours as an example; the bounds on Cache-Control are ours",
     ),
 )
