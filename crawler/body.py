@@ -8,8 +8,8 @@ from typing import Final
 from aiohttp import ClientResponse
 
 from crawler.decoding import Decoder, decoder_for
+from crawler.exchange import Exchange
 from crawler.request import Request
-from crawler.wire import Exchange
 
 # Decoded in one go, between which other tasks may run.
 STEP_BYTES: Final = 1_000_000

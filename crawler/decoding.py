@@ -136,7 +136,9 @@ class _Brotli:
                 return b""
             self._used = True
         if stream.is_finished():
-            return b""  # what follows the stream is padding
+            if data:
+                raise DecodingError("the br body goes on after its end")
+            return b""
         try:
             piece: bytes = stream.process(data, output_buffer_limit=bytes_max)
             while len(piece) < bytes_max and not stream.can_accept_more_data():

@@ -16,7 +16,8 @@ from yarl import URL
 from crawler.body import read_body
 from crawler.clock import Clock
 from crawler.decoding import ACCEPT_ENCODING
-from crawler.guard import AddressRefusedError, judged
+from crawler.exchange import Exchange, enter_exchange, leave_exchange
+from crawler.guard import AddressRefusedError
 from crawler.request import (
     DEFAULT_LIMITS,
     UNCONNECTED,
@@ -30,15 +31,7 @@ from crawler.request import (
 )
 from crawler.resolver import NameLookupError, Names, literal_address, within
 from crawler.trouble import NETWORK_ERRORS, LostError, Trouble, met, trouble
-from crawler.wire import (
-    FIELD_BYTES_MAX,
-    FIELDS_MAX,
-    Connector,
-    Exchange,
-    Sockets,
-    enter_exchange,
-    leave_exchange,
-)
+from crawler.wire import FIELD_BYTES_MAX, FIELDS_MAX, Connector, Sockets
 from policies.address import AddressRules
 from policies.retry import FailureCode
 
@@ -63,6 +56,9 @@ ACCEPT: Final = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8
 # Our own timer holds every deadline; aiohttp sets none.
 _NO_TIMEOUT: Final = ClientTimeout(total=None, connect=None, sock_connect=None, sock_read=None)
 _BODILESS: Final = frozenset({204, 304})
+_UNSENDABLE: Final = Trouble(
+    FailureCode.PROTOCOL, "the URL cannot be sent as it is written", permanent=True
+)
 
 
 async def _once(request: ClientRequest, handler: ClientHandlerType) -> ClientResponse:
@@ -160,7 +156,11 @@ class AiohttpFetcher:
         if session is None:
             raise RuntimeError("the fetcher is not open: use `async with`")
         url = request.url
-        if (refusal := self._unsendable(request)) is not None:
+        try:
+            target = URL(url, encoded=True)
+        except ValueError:
+            return self._failure(url, _UNSENDABLE, self._clock.monotonic())
+        if (refusal := self._refusal(request, target)) is not None:
             return self._failure(url, refusal, self._clock.monotonic())
         task = asyncio.current_task()
         if task is None:
@@ -174,7 +174,7 @@ class AiohttpFetcher:
             try:
                 response = await session.request(
                     request.method,
-                    URL(url, encoded=True),
+                    target,
                     allow_redirects=False,
                     headers=request.headers or None,
                     data=request.data,
@@ -224,19 +224,15 @@ class AiohttpFetcher:
             latency_s=exchange.head_s - exchange.sent_s,
         )
 
-    def _unsendable(self, request: Request) -> Trouble | None:
+    def _refusal(self, request: Request, target: URL) -> Trouble | None:
         url = request.url
         if not url.isascii() or not url.isprintable() or " " in url:
-            sentence = "the URL holds characters that cannot be sent"
-            return Trouble(FailureCode.PROTOCOL, sentence, permanent=True)
+            return _UNSENDABLE
         if request.proxy is not None:
             # The proxy connects: what can still be judged is an address in the URL itself.
-            literal = literal_address(URL(url, encoded=True).raw_host or "")
-            if literal is not None:
-                try:
-                    judged(self._addresses, literal)
-                except AddressRefusedError as exc:
-                    return Trouble(FailureCode.ADDRESS, exc.sentence, permanent=True)
+            literal = literal_address(target.raw_host or "")
+            if literal is not None and (sentence := self._addresses.judge(literal)) is not None:
+                return Trouble(FailureCode.ADDRESS, sentence, permanent=True)
         return None
 
     def _trouble(
@@ -263,7 +259,7 @@ class AiohttpFetcher:
 
 
 def _kept_max(connections: int) -> int:
-    """Open connections beyond which none is kept: most of what the process may have open."""
+    """Open connections beyond which none is kept: what the process may have open, less the rest."""
     try:
         import resource
     except ImportError:  # pragma: no cover - Windows has no such limit
@@ -271,4 +267,4 @@ def _kept_max(connections: int) -> int:
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if files == resource.RLIM_INFINITY:
         files = 65_536
-    return max(connections, (files - OTHER_FILES) // 2)
+    return max(0, files - OTHER_FILES - connections)

@@ -29,7 +29,7 @@ def judged(addresses: AddressRules, address: str) -> None:
 
 
 def socket_guard(addresses: AddressRules) -> Callable[[AddrInfo], socket.socket]:
-    """A `socket_factory` for an aiohttp TCPConnector."""
+    """A `socket_factory` for an aiohttp TCPConnector; it raises AddressRefusedError."""
 
     def make(info: AddrInfo) -> socket.socket:
         family, kind, protocol, _, peer = info

@@ -16,8 +16,8 @@ from aiohttp import AsyncResolver, ThreadedResolver
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from crawler.clock import Clock
+from crawler.exchange import current_exchange
 from crawler.guard import AddressRefusedError, judged
-from crawler.wire import current_exchange
 from policies.address import AddressRules
 
 # DNS rounds at minutes; a crawl that asks a host for hours need not ask DNS each time.

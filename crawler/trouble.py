@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import errno
 import ssl
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 import aiohttp
-from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
+from aiohttp.http_exceptions import ContentLengthError, HttpProcessingError, LineTooLong
 
 from crawler.body import BrokenOffError, OversizeError
 from crawler.decoding import DecodingError
+from crawler.exchange import UNCONNECTED_PHASES, Bound, Exchange, Phase
 from crawler.guard import AddressRefusedError
 from crawler.request import FetchLimits
 from crawler.resolver import NameLookupError
@@ -21,10 +23,7 @@ from crawler.wire import (
     FIELDS_MAX,
     HEAD_BYTES_MAX,
     INTERIM_MAX,
-    Bound,
-    Exchange,
     HeadTooLargeError,
-    Phase,
     TooManyInterimsError,
 )
 from policies.retry import FailureCode
@@ -81,7 +80,7 @@ def met(exchange: Exchange, limits: FetchLimits) -> Trouble:
                 f"the body came at less than {limits.rate_bytes_per_s_min:g} bytes a second "
                 f"for {limits.rate_window_s:g} s"
             )
-        case _ if exchange.phase in (Phase.RESOLVING, Phase.CONNECTING):
+        case _ if exchange.phase in UNCONNECTED_PHASES:
             return Trouble(FailureCode.CONNECT, f"no connection within {limits.timeout_s:g} s")
         case _:
             sentence = f"the answer was not complete within {limits.timeout_s:g} s"
@@ -105,6 +104,9 @@ def trouble(exc: BaseException, exchange: Exchange, limits: FetchLimits, *, tls:
                 sentence = f"{exc.url} is not a way to write an address"
                 return Trouble(FailureCode.ADDRESS, sentence, permanent=True)
             return Trouble(FailureCode.PROTOCOL, "the URL cannot be requested", permanent=True)
+        case aiohttp.NonHttpUrlClientError():
+            sentence = "only http and https URLs can be requested"
+            return Trouble(FailureCode.PROTOCOL, sentence, permanent=True)
         case OversizeError():
             sentence = f"the body is longer than {limits.body_bytes_max:,} bytes"
             return Trouble(FailureCode.TOO_LARGE, sentence)
@@ -116,6 +118,9 @@ def trouble(exc: BaseException, exchange: Exchange, limits: FetchLimits, *, tls:
         case TooManyInterimsError():
             sentence = f"more than {INTERIM_MAX} interim (1xx) answers"
             return Trouble(FailureCode.PROTOCOL, sentence)
+    if exchange.phase in UNCONNECTED_PHASES:
+        sentence = f"no connection could be made ({type(exc).__name__})"
+        return Trouble(FailureCode.CONNECT, sentence)
     if exchange.phase is Phase.READING:
         return Trouble(FailureCode.BODY, _body(exc))
     if isinstance(exc, (aiohttp.ClientResponseError, HttpProcessingError)):
@@ -174,27 +179,32 @@ def _lost(exc: BaseException, exchange: Exchange) -> str:
 
 
 def _head(exc: BaseException) -> Trouble:
-    cause: BaseException | None = exc
-    while cause is not None:
+    for cause in _causes(exc):
         if isinstance(cause, LineTooLong):
             sentence = f"a header field is longer than {FIELD_BYTES_MAX:,} bytes"
             return Trouble(FailureCode.TOO_LARGE, sentence)
-        if "Too many headers" in str(cause):
+        if _is_long(cause):
             sentence = f"the answer's header has more than {FIELDS_MAX} fields"
             return Trouble(FailureCode.TOO_LARGE, sentence)
-        cause = cause.__cause__
     return Trouble(FailureCode.PROTOCOL, "the answer is not HTTP")
 
 
 def _body(exc: BaseException) -> str:
-    cause: BaseException | None = exc
-    while cause is not None:
-        name = type(cause).__name__
-        if name == "ContentLengthError":
-            return "the body ends before the length that was announced"
-        if name == "TransferEncodingError":
-            return "the chunked body is broken or ends before its end"
-        if name == "LineTooLong" or "Too many" in str(cause):
-            return "the body's trailer is too long"
-        cause = cause.__cause__
+    parsing = [cause for cause in _causes(exc) if isinstance(cause, HttpProcessingError)]
+    if any(isinstance(cause, ContentLengthError) for cause in parsing):
+        return "the body ends before the length that was announced"
+    if any(_is_long(cause) for cause in parsing):
+        return "the trailer of the chunked body is too long"
+    if parsing:
+        return "the chunked body is broken or ends before its end"
     return "the connection was lost in the middle of the body"
+
+
+def _causes(exc: BaseException | None) -> Iterator[BaseException]:
+    while exc is not None:
+        yield exc
+        exc = exc.__cause__
+
+
+def _is_long(exc: BaseException) -> bool:
+    return isinstance(exc, LineTooLong) or "Too many headers" in str(exc)

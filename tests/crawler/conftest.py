@@ -1,0 +1,139 @@
+"""Raw servers on loopback: they say the bytes they are given, and count what they are asked."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from crawler.clock import RealClock
+from crawler.fetcher import AiohttpFetcher
+from policies.address import AddressRules
+
+
+@dataclass
+class RawConnection:
+    """One connection of a raw server, in the hands of the test's script."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    server: RawServer
+
+    async def request(self) -> bytes:
+        """The next request's head. Raises IncompleteReadError when the client has hung up."""
+        head = await self.reader.readuntil(b"\r\n\r\n")
+        self.server.requests.append(head)
+        return head
+
+    async def send(self, data: bytes) -> None:
+        self.writer.write(data)
+        await self.writer.drain()
+
+    async def client_gone(self) -> None:
+        """Wait for the client to hang up."""
+        while await self.reader.read(65536):
+            pass
+
+    async def drip(self, data: bytes, every_s: float = 0.01) -> None:
+        """Send the same again and again until the client hangs up."""
+        while True:
+            await self.send(data)
+            await asyncio.sleep(every_s)
+
+    def reset(self) -> None:
+        """End the connection with a RST instead of a FIN."""
+        sock = self.writer.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.writer.transport.abort()
+
+
+Script = Callable[[RawConnection], Awaitable[None]]
+
+
+@dataclass
+class RawServer:
+    """requests: heads as received, over all connections."""
+
+    port: int = 0
+    connections: int = 0
+    requests: list[bytes] = field(default_factory=list)
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def url(self, path: str = "/", *, host: str = "raw.test", scheme: str = "http") -> str:
+        return f"{scheme}://{host}:{self.port}{path}"
+
+
+Serve = Callable[..., Awaitable[RawServer]]
+
+
+@pytest.fixture
+async def serve() -> AsyncIterator[Serve]:
+    """`await serve(script)` starts a server whose every connection runs `script`; given bytes, it
+    answers each request with them and hangs up. `gone` is set when a connection has ended."""
+    tasks: set[asyncio.Task[None]] = set()
+    servers: list[asyncio.Server] = []
+
+    async def start(
+        script: Script | bytes, *, tls: ssl.SSLContext | None = None, keep: bool = False
+    ) -> RawServer:
+        raw = RawServer()
+
+        async def answer(connection: RawConnection) -> None:
+            assert isinstance(script, bytes)
+            while True:
+                await connection.request()
+                await connection.send(script)
+                if not keep:
+                    return
+
+        run = answer if isinstance(script, bytes) else script
+
+        async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            raw.connections += 1
+            try:
+                await run(RawConnection(reader, writer, raw))
+            except (ConnectionError, asyncio.IncompleteReadError):
+                pass
+            finally:
+                writer.close()
+                raw.gone.set()
+
+        def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = asyncio.ensure_future(handle(reader, writer))
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+
+        server = await asyncio.start_server(accept, "127.0.0.1", 0, ssl=tls, limit=1 << 20)
+        servers.append(server)
+        raw.port = server.sockets[0].getsockname()[1]
+        return raw
+
+    yield start
+    for server in servers:
+        server.close()
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await asyncio.sleep(0)
+
+
+LOOPBACK = AddressRules.parse(["127.0.0.0/8", "::1/128"])
+
+
+@pytest.fixture
+async def fetcher() -> AsyncIterator[AiohttpFetcher]:
+    """A fetcher that may connect to loopback, where every name under test is."""
+    async with AiohttpFetcher(
+        user_agent="examplebot/1.0 (+https://example.com/bot)",
+        from_="bot@example.com",
+        addresses=LOOPBACK,
+        resolve={"*.test": "127.0.0.1"},
+        clock=RealClock(),
+        connections=16,
+    ) as opened:
+        yield opened
