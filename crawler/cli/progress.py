@@ -121,8 +121,7 @@ def as_panel(progress: Progress, *, width: int, spinner: str = "") -> Renderable
     """The live display: counts, hosts by state, the slowest hosts, some URLs in flight."""
     rows: list[RenderableType] = [_heading(progress, spinner), _counts(progress)]
     if width >= 40:
-        done = progress.visited + progress.blocked + progress.failed
-        rows.append(ProgressBar(total=max(1, done + progress.queued), completed=done))
+        rows.append(_bar(progress))
     if hosts := _hosts(progress):
         rows.append(hosts)
     if progress.slowest:
@@ -154,12 +153,20 @@ def _counts(progress: Progress) -> Text:
     )
 
 
+def _bar(progress: Progress) -> Table:
+    done = progress.visited + progress.blocked + progress.failed
+    line = Table.grid(expand=True)  # a bar of its own does not end its line
+    line.add_row(ProgressBar(total=max(1, done + progress.queued), completed=done))
+    return line
+
+
 def _hosts(progress: Progress) -> Text | None:
     states = [(state, n) for state, n in progress.hosts_by_state.items() if n]
     if not states:
         return None
-    return Text("hosts: ", style="dim") + _joined(
-        *((f"{n:,} {state}", _STYLES.get(state, "default")) for state, n in states)
+    return _joined(
+        *((f"{n:,} {state}", _STYLES.get(state, "default")) for state, n in states),
+        before="hosts: ",
     )
 
 
@@ -175,8 +182,8 @@ def _slowest(progress: Progress) -> Table:
     return table
 
 
-def _joined(*parts: tuple[str, str]) -> Text:
-    text = Text(" · ", style="dim").join(
+def _joined(*parts: tuple[str, str], before: str = "") -> Text:
+    text = Text.assemble((before, "dim")) + Text(" · ", style="dim").join(
         Text(words, style=style or "default") for words, style in parts
     )
     text.no_wrap = True

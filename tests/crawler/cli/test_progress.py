@@ -52,6 +52,7 @@ def test_the_panel_shows_counts_states_and_the_slowest_hosts() -> None:
     ):  # fmt: skip
         assert words in text
     assert "paused" not in text
+    assert "\nhosts: 24 in flight" in text
 
 
 def test_a_crawl_that_has_not_begun_can_be_shown() -> None:
