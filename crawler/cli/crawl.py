@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,13 +11,13 @@ import click
 
 from crawler.cli.errors import INTERRUPTED, MISUSED
 from crawler.cli.options import config_option, configured, db_option, user_agent_option
+from crawler.cli.signals import Signals
+
+_signals = Signals  # the name that demo.py imports
 
 if TYPE_CHECKING:
     from crawler.config import Config
-    from crawler.events import Progress, Summary
-
-Observe = Callable[["Progress"], None]
-Say = Callable[[str], None]
+    from crawler.events import Summary
 
 
 @click.command(
@@ -136,7 +134,7 @@ def run(
 
         async def work() -> Summary:
             stop, leave = asyncio.Event(), asyncio.Event()
-            with _signals(stop, leave, shown.say):
+            with Signals(stop, leave, shown.say):
                 return await app.crawl(
                     config, seeds=urls, observe=shown.observe, stop=stop, leave=leave
                 )
@@ -159,43 +157,3 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     except ImportError:
         return None
     return uvloop.new_event_loop
-
-
-class _signals:  # noqa: N801 - used as a context manager only
-    """While it is open: the first SIGINT or SIGTERM sets `stop`, a further SIGINT sets `leave`."""
-
-    def __init__(self, stop: asyncio.Event, leave: asyncio.Event, say: Say) -> None:
-        self._stop = stop
-        self._leave = leave
-        self._say = say
-        self._loop = asyncio.get_running_loop()
-        self._actions: Mapping[signal.Signals, Callable[[], None]] = {
-            signal.SIGINT: self._interrupted,
-            signal.SIGTERM: self._terminated,
-        }
-
-    def __enter__(self) -> None:
-        for number, action in self._actions.items():
-            try:
-                self._loop.add_signal_handler(number, action)
-            except (NotImplementedError, ValueError, RuntimeError):
-                return  # no signals here (Windows, or not the main thread): Ctrl-C cancels
-
-    def __exit__(self, *_: object) -> None:
-        if sys.platform == "win32":
-            return
-        for number in self._actions:
-            self._loop.remove_signal_handler(number)
-
-    def _interrupted(self) -> None:
-        if self._stop.is_set():
-            self._say("leaving at once; what was committed stays")
-            self._leave.set()
-            return
-        self._say("stopping after what is in flight; press Ctrl-C again to leave at once")
-        self._stop.set()
-
-    def _terminated(self) -> None:
-        if not self._stop.is_set():
-            self._say("stopping after what is in flight")
-            self._stop.set()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from crawler.cli.text import plain
 from crawler.config.units import say_bytes, say_duration
 from crawler.events import Progress
 
@@ -24,7 +24,6 @@ LINE_EVERY_S = 5.0
 SLOWEST_SHOWN = 5
 FETCHING_SHOWN = 3
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-_ODD = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _STYLES = {"in flight": "green", "ready": "cyan", "robots": "blue", "paused": "yellow"}
 
 
@@ -189,11 +188,6 @@ def _joined(*parts: tuple[str, str], before: str = "") -> Text:
     text.no_wrap = True
     text.overflow = "ellipsis"
     return text
-
-
-def plain(text: str) -> str:
-    """Without what a terminal would obey, or what would turn the text around."""
-    return _ODD.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def clock(seconds: float) -> str:

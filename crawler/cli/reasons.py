@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from crawler.cli.progress import plain
-from crawler.cli.rows import at
+from crawler.cli.text import at, plain
 from crawler.config.units import say_bytes, say_duration
 from policies.scope import SKIP_KEYS, SKIP_WORDS
 from storage.base import Row

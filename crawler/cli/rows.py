@@ -10,12 +10,11 @@ import shutil
 import sys
 import unicodedata
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from itertools import zip_longest
 
 import click
 
-from crawler.cli.progress import plain
+from crawler.cli.text import at, plain
 from policies.scope import SKIP_KEYS
 from storage.base import Row
 
@@ -166,13 +165,6 @@ def _shown(view: str, column: str, row: Row) -> str:
 
 def _plainly(value: object) -> str:
     return f"{value:.3g}" if isinstance(value, float) else plain(str(value))
-
-
-def at(value: object) -> str:
-    """Unix seconds as a date in UTC."""
-    if not isinstance(value, int | float) or not 0 < value < 1e11:
-        return "-"
-    return datetime.fromtimestamp(value, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
 def _yes(value: object) -> str:

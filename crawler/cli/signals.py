@@ -1,0 +1,51 @@
+"""SIGINT and SIGTERM while a crawl runs: first a clean stop, then, at a second Ctrl-C, at once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Callable, Mapping
+
+
+class Signals:
+    """While it is open: the first SIGINT or SIGTERM sets `stop`, a further SIGINT sets `leave`.
+
+    `say` is told what happens, in a sentence. To be opened in the event loop.
+    """
+
+    def __init__(
+        self, stop: asyncio.Event, leave: asyncio.Event, say: Callable[[str], None]
+    ) -> None:
+        self._stop = stop
+        self._leave = leave
+        self._say = say
+        self._loop = asyncio.get_running_loop()
+        self._actions: Mapping[signal.Signals, Callable[[], None]] = {
+            signal.SIGINT: self._interrupted,
+            signal.SIGTERM: self._terminated,
+        }
+
+    def __enter__(self) -> None:
+        # Where there are no such handlers (Windows, threads), Ctrl-C cancels the crawl instead.
+        with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):
+            for number, action in self._actions.items():
+                self._loop.add_signal_handler(number, action)
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):
+            for number in self._actions:
+                self._loop.remove_signal_handler(number)
+
+    def _interrupted(self) -> None:
+        if self._stop.is_set():
+            self._say("leaving at once; what was committed stays")
+            self._leave.set()
+            return
+        self._say("stopping after what is in flight; press Ctrl-C again to leave at once")
+        self._stop.set()
+
+    def _terminated(self) -> None:
+        if not self._stop.is_set():
+            self._say("stopping after what is in flight")
+            self._stop.set()
