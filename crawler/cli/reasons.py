@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from crawler.cli.text import at, plain
 from crawler.config.units import say_bytes, say_duration
+from policies.access import Closed, Open, Standing
 from policies.scope import SKIP_KEYS, SKIP_WORDS
 from storage.base import Row
 
@@ -151,6 +152,17 @@ def of_robots(row: Row, now_s: float) -> str:
     if next_at > now_s:
         sentence += f"; to be asked for again at {at(next_at)}, {_in(next_at, now_s)}"
     return sentence
+
+
+def without_rules(stands: Standing | None, now_s: float) -> list[str]:
+    """What holds for pages where there is no copy to judge them by; nothing where there is one."""
+    if isinstance(stands, Open):
+        return [f"so all its pages may be asked for: {stands.reason}"]
+    if isinstance(stands, Closed):
+        until = stands.until_s
+        again = f", until {at(until)}, {_in(until, now_s)}" if until and until > now_s else ""
+        return [f"so none of its pages may be asked for: {stands.reason}{again}"]
+    return []
 
 
 def _text(value: object) -> str:

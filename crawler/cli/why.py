@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -50,7 +51,7 @@ async def _why(path: Path, config: Config, what: str) -> None:
         if "/" in what:
             await _of_url(reader, config, what)
         else:
-            await _of_host(reader, what)
+            await _of_host(reader, config, what)
     finally:
         await reader.close()
 
@@ -82,32 +83,36 @@ async def _of_url(reader: Reader, config: Config, text: str) -> None:
 
 
 async def _verdict(reader: Reader, config: Config, url: str, row: Row | None) -> list[str]:
-    """What the stored copy of robots.txt says, by the dialect that blocked it or the config's."""
+    """What the stored robots.txt says, by the dialect that blocked the URL or else the config's."""
     from crawler.cli import reasons
     from policies import robots
+    from policies.access import Rules, standing
     from policies.url import host_of, origin_of, path_of, robots_url
 
     origin, host = origin_of(url), host_of(url)
     copy = await reader.robots_copy(origin)
     if copy is None:
         return [f"{robots_url(origin)}: not asked for yet"]
-    known = {row["origin"]: row async for row in reader.iterate("robots", host=host)}
-    lines = [reasons.of_robots(known[origin], time.time())] if origin in known else []
-    if copy.body is None:
-        return lines
-    names = config.site(host).robots.dialect
+    now_s = time.time()
+    known = {each["origin"]: each async for each in reader.iterate("robots", host=host)}
+    lines = [reasons.of_robots(known[origin], now_s)] if origin in known else []
+    rules = config.site(host).robots
     blocked_by = str(row["dialect"]) if row and row["state"] == "blocked" else ""
     if blocked_by in robots.DIALECTS:
-        names = (blocked_by,)
+        rules = dataclasses.replace(rules, dialect=(blocked_by,))
+    stands = standing(copy, now_s=now_s, rules=rules)
+    if not isinstance(stands, Rules):
+        return lines + reasons.without_rules(stands, now_s)
     tokens = config.token(host)
-    verdict = robots.parse(copy.body).decide(
-        path_of(url), agent=tokens, dialect=[robots.DIALECTS[name] for name in names]
+    verdict = robots.parse(stands.body).decide(
+        path_of(url), agent=tokens, dialect=[robots.DIALECTS[name] for name in rules.dialect]
     )
     return [*lines, f"for the token {', '.join(tokens)}: {verdict}"]
 
 
-async def _of_host(reader: Reader, text: str) -> None:
+async def _of_host(reader: Reader, config: Config, text: str) -> None:
     from crawler.cli import reasons
+    from policies.access import standing
     from policies.url import canonical, host_of, registrable_domain
 
     url = canonical(f"http://{text}/")
@@ -127,8 +132,11 @@ async def _of_host(reader: Reader, text: str) -> None:
     click.secho(slot, bold=True)
     _say(reasons.of_host(row, now_s))
     _say(reasons.contacts(row, ring))
-    if isinstance(files, list | tuple):
-        _say(reasons.of_robots(each, now_s) for each in files)
+    for each in files if isinstance(files, list | tuple) else ():
+        copy = await reader.robots_copy(each["origin"])
+        rules = config.site(name).robots
+        stands = None if copy is None else standing(copy, now_s=now_s, rules=rules)
+        _say((reasons.of_robots(each, now_s), *reasons.without_rules(stands, now_s)))
 
 
 def _say(sentences: Iterable[str]) -> None:

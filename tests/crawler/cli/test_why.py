@@ -8,6 +8,7 @@ import pytest
 from crawler.cli import reasons
 from crawler.cli.why import _of_host, _of_url
 from crawler.config import from_dict
+from policies.access import Access
 from storage.memory import MemoryStore
 
 NOW_S = 1_800_000_000.0  # the store's, in conftest.py
@@ -89,7 +90,7 @@ async def test_what_is_no_url_is_bad_usage(store: MemoryStore) -> None:
 async def test_a_host_tells_its_clock_and_where_its_rest_comes_from(
     store: MemoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    await _of_host(store, "A.TEST:8080")
+    await _of_host(store, CONFIG, "A.TEST:8080")
     text = capsys.readouterr().out
     assert "1 visited (1.5 KB), 1 blocked, 1 failed, 1 queued" in text
     assert "rests 2.5 s after each contact (Crawl-delay)" in text
@@ -101,7 +102,20 @@ async def test_a_host_tells_its_clock_and_where_its_rest_comes_from(
 async def test_an_unknown_host_is_unknown(
     store: MemoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    await _of_host(store, "b.test")
+    await _of_host(store, CONFIG, "b.test")
     assert "unknown to this database" in capsys.readouterr().out
     with pytest.raises(click.UsageError, match="neither a host nor a URL"):
-        await _of_host(store, "b test")
+        await _of_host(store, CONFIG, "b test")
+
+
+async def test_without_a_copy_the_door_is_explained(
+    store: MemoryStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = Access(status=404, fetched_at=NOW_S, expires_at=NOW_S + 86_400)
+    await store.robots_put(1, "a.test", "http://a.test", gone)
+    assert "so all its pages may be asked for: " in await said(store, "http://a.test/x", capsys)
+    failing = Access(status=503, failures=1, retry_at=NOW_S + 2, unreachable_since=NOW_S)
+    await store.robots_put(1, "a.test", "http://a.test", failing)
+    closed = CONFIG.override({"robots": {"unreachable": "closed"}})
+    await _of_host(store, closed, "a.test")
+    assert "so none of its pages may be asked for: " in capsys.readouterr().out
