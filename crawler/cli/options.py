@@ -51,6 +51,18 @@ def configured(config_file: Path | None, db: str | None) -> Config:
     return config.override({"storage": {"url": url}}, where="--db")
 
 
+def host_name(text: str) -> str:
+    """A host as the store names it: lower case, no port, no brackets. Raises UsageError."""
+    from policies.url import canonical, host_of
+
+    text = text.strip()
+    bare_address = text.count(":") > 1 and not text.startswith("[")
+    url = canonical(f"http://[{text}]/" if bare_address else f"http://{text}/")
+    if not text or url is None or url.count("/") > 3 or "?" in url:
+        raise click.UsageError(f'"{text}" is not a host such as example.com')
+    return host_of(url)
+
+
 def existing_database(config_file: Path | None, db: str | None) -> Path:
     """The database to look into. Raises UsageError where there is none: looking creates nothing."""
     path = configured(config_file, db).storage.path

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from crawler.cli.options import config_option, db_option, existing_database
+from crawler.cli.options import config_option, db_option, existing_database, host_name
 
 # As storage.rows.VIEWS, which is too heavy to import for --help; a test compares them.
 VIEWS = ("visited", "blocked", "failed", "queued", "hosts", "robots", "skipped")
@@ -40,6 +40,7 @@ def show(
     """
     if host is not None and view == "skipped":
         raise click.UsageError("what was skipped is counted for the whole crawl: leave out --host.")
+    name = None if host is None else host_name(host)
     path = existing_database(config_file, db)
 
     async def run() -> None:
@@ -48,7 +49,6 @@ def show(
 
         reader = open_reader(path)
         try:
-            name = None if host is None else host.strip().lower()
             await write(view, reader.iterate(view, host=name, limit=limit), how)
         finally:
             await reader.close()

@@ -16,6 +16,7 @@ from crawler.cli.options import (
     configured,
     db_option,
     existing_database,
+    host_name,
     user_agent_option,
 )
 
@@ -113,12 +114,9 @@ async def _verdict(reader: Reader, config: Config, url: str, row: Row | None) ->
 async def _of_host(reader: Reader, config: Config, text: str) -> None:
     from crawler.cli import reasons
     from policies.access import standing
-    from policies.url import canonical, host_of, registrable_domain
+    from policies.url import host_of, registrable_domain
 
-    url = canonical(f"http://{text}/")
-    if url is None:
-        raise click.UsageError(f'"{text}" is neither a host nor a URL such as https://example.com/')
-    name = host_of(url)
+    name = host_name(text)
     row = await reader.host(name) or await reader.host(registrable_domain(name))
     if row is None:
         click.secho(name, bold=True)
@@ -134,7 +132,7 @@ async def _of_host(reader: Reader, config: Config, text: str) -> None:
     _say(reasons.contacts(row, ring))
     for each in files if isinstance(files, list | tuple) else ():
         copy = await reader.robots_copy(each["origin"])
-        rules = config.site(name).robots
+        rules = config.site(host_of(f"{each['origin']}/")).robots
         stands = None if copy is None else standing(copy, now_s=now_s, rules=rules)
         _say((reasons.of_robots(each, now_s), *reasons.without_rules(stands, now_s)))
 

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from crawler.cli import main
+from crawler.cli.options import host_name
 
 HERE = "http://localhost/"
 
@@ -107,6 +108,7 @@ def test_looking_into_no_database_makes_none(args: tuple[str, ...]) -> None:
 def test_show_refuses_what_it_does_not_know() -> None:
     assert "'everything' is not one of" in refused("show", "everything")
     assert "leave out --host" in refused("show", "skipped", "--host", "a.test")
+    assert '"a b" is not a host' in refused("show", "visited", "--host", "a b")
     assert "Invalid value for '--limit'" in refused("show", "visited", "--limit", "-1")
 
 
@@ -160,3 +162,17 @@ def test_a_reader_who_leaves_early_is_no_error() -> None:
     errors = process.stderr.read()
     process.stderr.close()
     assert (process.wait(), errors) == (0, b"")
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("Example.COM", "example.com"),
+        ("example.com:8080", "example.com"),
+        ("Bücher.example", "xn--bcher-kva.example"),
+        ("::1", "::1"),
+        ("[::1]:80", "::1"),
+    ],
+)
+def test_hosts_are_named_as_the_store_names_them(text: str, name: str) -> None:
+    assert host_name(text) == name

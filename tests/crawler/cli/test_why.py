@@ -104,7 +104,7 @@ async def test_an_unknown_host_is_unknown(
 ) -> None:
     await _of_host(store, CONFIG, "b.test")
     assert "unknown to this database" in capsys.readouterr().out
-    with pytest.raises(click.UsageError, match="neither a host nor a URL"):
+    with pytest.raises(click.UsageError, match="is not a host such as"):
         await _of_host(store, CONFIG, "b test")
 
 
