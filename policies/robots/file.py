@@ -13,8 +13,10 @@ from policies.robots.row import Dialect
 from policies.robots.syntax import FIELDS, Kind, Line, Source
 from policies.robots.verdict import Verdict, path_of
 
-_READINGS_MAX = 64
-"""How many readings (agents times dialects) one file remembers; a crawl needs one or a few."""
+_POLICIES_MAX = 64
+"""How many policies (agents times dialects) one file remembers; a crawl needs one or a few."""
+
+_Key = tuple[str | tuple[str, ...], Dialect | tuple[Dialect, ...]]
 
 
 class Policy:
@@ -38,6 +40,8 @@ class Policy:
     def verdict(self, url: str) -> Verdict:
         """Judge a URL, or a path and query, as given. Of several dialects, disallow beats allow."""
         path = path_of(url)
+        if len(self.readings) == 1:
+            return Verdict(self.readings[0], path, self._names)
         first: Verdict | None = None
         for reading in self.readings:
             verdict = Verdict(reading, path, self._names)
@@ -79,7 +83,7 @@ class RobotsFile:
 
     def __init__(self, body: bytes) -> None:
         self.source = Source(body)
-        self._readings: dict[tuple[tuple[str, ...], str], Reading] = {}
+        self._policies: dict[_Key, Policy] = {}
 
     # ------------------------------------------------------------ verdicts
 
@@ -107,19 +111,17 @@ class RobotsFile:
         dialect: str | Dialect | Sequence[str | Dialect] = SLURP,
     ) -> Policy:
         """What this file asks of `agent`; remembered, and compiled when first used."""
-        agents = (agent,) if isinstance(agent, str) else tuple(agent)
-        if isinstance(dialect, Dialect):
-            return Policy((self._reading(agents, dialect),))
-        return Policy(tuple([self._reading(agents, row) for row in dialects(dialect)]))
-
-    def _reading(self, agents: tuple[str, ...], row: Dialect) -> Reading:
-        key = (agents, row.name)
-        found = self._readings.get(key)
-        if found is None or found.dialect is not row:
-            if len(self._readings) >= _READINGS_MAX:
-                self._readings.clear()
-            found = self._readings[key] = Reading(self.source, agents, row)
-        return found
+        agents = agent if isinstance(agent, str) else tuple(agent)
+        rows = dialect if isinstance(dialect, Dialect) else dialects(dialect)
+        policy = self._policies.get((agents, rows))
+        if policy is None:
+            if len(self._policies) >= _POLICIES_MAX:
+                self._policies.clear()
+            named = (agents,) if isinstance(agents, str) else agents
+            many = (rows,) if isinstance(rows, Dialect) else rows
+            policy = Policy(tuple([Reading(self.source, named, row) for row in many]))
+            self._policies[agents, rows] = policy
+        return policy
 
     # ------------------------------------------------------------ the text
 

@@ -16,8 +16,15 @@ from policies.pacing import Window
 from policies.robots import fields
 from policies.robots.escapes import octets, path_forms
 from policies.robots.groups import Chosen, Record, choose, is_star, records, speaks_to
-from policies.robots.pattern import NONE, Compiled, Index, compile_path
-from policies.robots.row import Delay, Dialect, Escapes, Precedence
+from policies.robots.index import Index
+from policies.robots.pattern import (
+    NONE,
+    Compiled,
+    compile_path,
+    pattern_of,
+    split_path,
+)
+from policies.robots.row import Delay, Dialect, Dollar, Escapes, Precedence, Wildcard
 from policies.robots.syntax import FIELDS, Kind, Source
 
 _LINE_BITS = 20  # a file of 500 KiB has fewer lines than 2**20
@@ -25,9 +32,12 @@ _CLASS_BITS = 2
 _LINE_MASK = (1 << _LINE_BITS) - 1
 _CLASS_MASK = (1 << _CLASS_BITS) - 1
 _ALLOW, _NOINDEX, _DISALLOW = 0, 1, 2  # in the order in which they win a tie
+_ORDER_SHIFT = _LINE_BITS + _CLASS_BITS
+BLOCKS = (_NOINDEX | _DISALLOW) << _LINE_BITS  # of a rank: the rule does not allow
 _OCTETS_MAX = 1 << 17  # more than a line of the greatest length has when all of it is escaped
 
 _PLAIN = (string.ascii_letters + string.digits + "-._~/?:@!&'()+,;=[]").encode()
+_PLAIN_WILD = _PLAIN + b"*$"
 _PLAIN_MAX = 4_096  # octets; longer values take the way that minds the limit on lines
 # What both forms of RFC 9309 leave as it is.
 _BARE = (string.ascii_letters + string.digits + "-._~/").encode()
@@ -65,13 +75,17 @@ class Reading:
         self._index: Index | None = None
         self._full: Index | None = None
         self._plain = True  # no rule holds an escape
-        self._exempt = "/robots.txt" if dialect.robots_txt_allowed else None
+        # Allowed whatever the rules say.
+        self.exempt_path = "/robots.txt" if dialect.robots_txt_allowed else None
 
     # ------------------------------------------------------------ the hot path
 
     def allowed(self, path: str) -> bool:
         """Whether `path` (path and query, beginning with "/") may be asked for."""
-        return (self.rank(path) >> _LINE_BITS) & _CLASS_MASK == _ALLOW or path == self._exempt
+        index = self._index
+        if index is not None and self._plain and "%" not in path and path.isascii():
+            return not index.best(path) & BLOCKS or path == self.exempt_path
+        return not self.rank(path) & BLOCKS or path == self.exempt_path
 
     def rank(self, path: str) -> int:
         """The rank of the rule that decides over `path`, or NONE."""
@@ -87,14 +101,6 @@ class Reading:
         if self._index is None:
             self._compile()
         return self._plain and "%" not in path and path.isascii()
-
-    def allows(self, rank: int) -> bool:
-        """Whether the rule that a rank stands for (or no rule) allows."""
-        return (rank >> _LINE_BITS) & _CLASS_MASK == _ALLOW
-
-    def exempts(self, path: str) -> bool:
-        """Whether `path` is allowed whatever the rules say."""
-        return path == self._exempt
 
     def names_us(self, value: str) -> bool:
         """Whether an agent value is one for which the records were chosen."""
@@ -122,16 +128,25 @@ class Reading:
     def _compile(self) -> Index:
         source, dialect = self.source, self.dialect
         index = Index()
+        prefix = index.prefix
         raw, kinds, raw_kinds = source.raw_lines, self._kinds, source.kinds
+        start, by_octet, by_line = self._rank_parts()
+        literal = dialect.wildcard is Wildcard.LITERAL and dialect.dollar is Dollar.LITERAL
         for i, kind in self._rule_lines():
             value = raw[i].partition(b":")[2].strip()
-            if (
-                0 < len(value) < _PLAIN_MAX
-                and kinds[i] == raw_kinds[i]
-                and not value.translate(None, _PLAIN)
-            ):
-                index.prefix(value.decode("ascii"), self._rank(i, kind, len(value)))
-                continue
+            size = len(value)
+            if 0 < size < _PLAIN_MAX and kinds[i] == raw_kinds[i]:
+                # Most rules: nothing in them that any dialect would escape or decode.
+                if not value.translate(None, _PLAIN):
+                    rank = start[kind] - size * by_octet + i * by_line
+                    prefix(value.decode("ascii"), rank)
+                    continue
+                if not literal and not value.translate(None, _PLAIN_WILD):
+                    pieces, anchored = split_path(value.decode("ascii"), dialect)
+                    size = sum(map(len, pieces)) + len(pieces) - 1 + anchored
+                    rank = start[kind] - size * by_octet + i * by_line
+                    index.add(pattern_of(pieces, anchored=anchored), rank)
+                    continue
             path = source.octets(i)
             if path:
                 compiled = compile_path(path, dialect)
@@ -153,9 +168,17 @@ class Reading:
         index.seal()
         return index
 
+    def _rank_parts(self) -> tuple[list[int], int, int]:
+        """What ranks are made of: a start for each thing a rule does, less so much for each octet
+        of its length, plus so much for each line before it."""
+        if self.dialect.precedence is Precedence.LONGEST:
+            longest = _OCTETS_MAX << _CLASS_BITS
+            return [(longest | kind) << _LINE_BITS for kind in range(3)], 1 << _ORDER_SHIFT, 1
+        return [kind << _LINE_BITS for kind in range(3)], 0, (1 << _ORDER_SHIFT) + 1
+
     def _rank(self, line: int, kind: int, size: int) -> int:
-        order = line if self.dialect.precedence is not Precedence.LONGEST else _OCTETS_MAX - size
-        return (order << _CLASS_BITS | kind) << _LINE_BITS | line
+        start, by_octet, by_line = self._rank_parts()
+        return start[kind] - size * by_octet + line * by_line
 
     def _rule_lines(self) -> Iterator[tuple[int, int]]:
         """The lines (from 0) of the chosen records that are rules, and what each does."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from policies.robots.groups import Record
 from policies.robots.pattern import NONE
-from policies.robots.reading import Reading, Rule
+from policies.robots.reading import BLOCKS, Reading, Rule
 from policies.robots.row import Aspect, Choice, Dialect, Dollar, Precedence, Wildcard
 
 
@@ -15,6 +15,11 @@ def path_of(url: str) -> str:
 
     What begins with "/" is taken for a path and query already.
     """
+    if url.startswith(("http://", "https://")):  # nearly always, and cheaply
+        at = url.find("/", 8)
+        origin = url[:at]
+        if at > 0 and "?" not in origin and "#" not in origin and ";" not in origin:
+            return url[at:] if "#" not in url else url[at:].partition("#")[0]
     if url[:1] != "/":
         scheme, separator, rest = url.partition("://")
         if not separator or not scheme.replace("+", "").replace("-", "").replace(".", "").isalnum():
@@ -37,8 +42,8 @@ class Verdict:
         self.reading = reading
         self.path = path  # path and query as given
         self.dialects = dialects or (reading.dialect.name,)  # all that were asked
-        self._rank = reading.rank(path)
-        self.allowed = reading.allows(self._rank) or reading.exempts(path)
+        self._rank = rank = reading.rank(path)
+        self.allowed = not rank & BLOCKS or path == reading.exempt_path
 
     # ------------------------------------------------------------ what decided
 
@@ -50,7 +55,7 @@ class Verdict:
     @property
     def exempt(self) -> bool:
         """Whether this is allowed only because /robots.txt itself always is."""
-        return self._rank != NONE and self.allowed and not self.reading.allows(self._rank)
+        return self._rank != NONE and self.allowed and bool(self._rank & BLOCKS)
 
     @property
     def deciding(self) -> Rule | None:

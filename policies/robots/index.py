@@ -1,0 +1,224 @@
+"""Many patterns at once: which of them that match a path has the best rank.
+
+Prefixes are found by slicing the path at the lengths that prefixes beginning like it have; wildcard
+patterns by octets that a path must hold to match them. Neither looks at more than a few of the
+patterns, however many there are.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+
+from policies.robots.pattern import NONE, Pattern
+
+_STEM = 8  # octets of a path's beginning by which patterns are filed
+_STEM_CROWD = 8  # wildcard patterns under one stem before others are filed under something rarer
+_GRAM = 4  # octets that a pattern filed under them needs somewhere in the path
+_SCAN_MAX = 10  # up to so many wildcard patterns are simply tried one after the other
+_TUPLE_MAX = 48  # up to so many prefixes are ruled out at once by one startswith
+_LENGTHS_MAX = 64  # prefixes of more different lengths than this are sorted instead of sliced
+
+# Octets the pattern needs, rank, and the pattern taken apart, as matching wants them.
+Wild = tuple[str, int, str, tuple[str, ...], str | None]
+
+
+class Index:
+    """Patterns with their ranks. Fill it with `prefix` and `add`, `seal` it, then ask `best`."""
+
+    __slots__ = (
+        "_exact", "_few", "_grams", "_lengths", "_links", "_prefixes", "_short", "_sorted",
+        "_stems", "_wild", "best",
+    )  # fmt: skip
+
+    best: Callable[[str], int]
+    """The least rank of the patterns that match a path, or NONE."""
+
+    def __init__(self) -> None:
+        self._prefixes: dict[str, int] = {}
+        self._exact: dict[str, int] = {}
+        self._wild: list[Wild] = []
+        self._few: tuple[str, ...] = ()  # all prefixes, where they are few
+        self._short: list[int] = []  # lengths of the prefixes shorter than a stem
+        self._lengths: dict[str, set[int]] = {}  # by stem, the lengths of its prefixes
+        self._sorted: list[str] = []
+        self._links: list[tuple[int, int]] = []  # of each: parent, best rank of it and ancestors
+        self._stems: dict[str, list[Wild]] = {}
+        self._grams: dict[str, list[Wild]] = {}
+        self.best = self._best
+
+    def prefix(self, text: str, rank: int) -> None:
+        """Add a pattern without wildcard and anchor."""
+        if self._prefixes.setdefault(text, rank) > rank:
+            self._prefixes[text] = rank
+
+    def add(self, pattern: Pattern, rank: int) -> None:
+        """Add any pattern."""
+        head, middle, tail = pattern.head, pattern.middle, pattern.tail
+        if pattern.exact:
+            if self._exact.setdefault(head, rank) > rank:
+                self._exact[head] = rank
+        elif tail is None and not middle:
+            self.prefix(head, rank)
+        else:
+            needed = max(middle, key=len) if middle else ""
+            if tail and len(tail) > len(needed):
+                needed = tail
+            if len(head) > len(needed) + 4:  # a head tells less: its beginning is often shared
+                needed = head
+            self._wild.append((needed, rank, head, middle, tail))
+
+    # ------------------------------------------------------------ building
+
+    def seal(self) -> None:
+        """Build what `best` looks into."""
+        self._wild.sort(key=_rank_of)
+        if len(self._prefixes) <= _TUPLE_MAX:
+            self._few = tuple(self._prefixes)
+            self._short = sorted(set(map(len, self._prefixes)))
+            if len(self._wild) <= _SCAN_MAX and not self._exact:
+                self.best = self._best_of_few
+        elif len(set(map(len, self._prefixes))) > _LENGTHS_MAX:
+            self._sort_prefixes()
+        else:
+            self._file_prefixes()
+        if len(self._wild) > _SCAN_MAX:
+            self._file_wild()
+
+    def _file_prefixes(self) -> None:
+        lengths = self._lengths
+        short: set[int] = set()
+        for prefix in self._prefixes:
+            length = len(prefix)
+            if length < _STEM:
+                short.add(length)
+                continue
+            stem = prefix[:_STEM]
+            if stem in lengths:
+                lengths[stem].add(length)
+            else:
+                lengths[stem] = {length}
+        self._short = sorted(short)
+
+    def _sort_prefixes(self) -> None:
+        """Lay the prefixes out so that a path's are one entry, found by bisection, and ancestors.
+
+        Between a prefix of a path and the path, in their order, lies nothing that does not begin
+        with that prefix; so the nearest entry before the path is one of them, or begins with them.
+        """
+        self._sorted = sorted(self._prefixes)
+        chain: list[int] = []  # the prefixes that the current one begins with
+        for i, prefix in enumerate(self._sorted):
+            while chain and not prefix.startswith(self._sorted[chain[-1]]):
+                chain.pop()
+            rank, parent = self._prefixes[prefix], chain[-1] if chain else -1
+            if parent >= 0:
+                rank = min(rank, self._links[parent][1])
+            self._links.append((parent, rank))
+            chain.append(i)
+
+    def _file_wild(self) -> None:
+        """File each wildcard pattern under octets that it needs; those that have too few stay."""
+        rest: list[Wild] = []
+        stems, grams = self._stems, self._grams
+        for entry in self._wild:
+            needed, _, head, _, _ = entry
+            if len(head) >= _STEM:
+                filed = stems.setdefault(head[:_STEM], [])
+                if len(filed) < _STEM_CROWD:
+                    filed.append(entry)
+                    continue
+            # Filed where fewest others are, so that a common ending costs no more than a rare one.
+            least, chosen = NONE, ""
+            for at in range(len(needed) - _GRAM + 1):
+                gram = needed[at : at + _GRAM]
+                if gram not in grams:
+                    chosen = gram
+                    break
+                if len(grams[gram]) < least:
+                    least, chosen = len(grams[gram]), gram
+            if chosen:
+                grams.setdefault(chosen, []).append(entry)
+            else:
+                rest.append(entry)
+        self._wild = rest
+
+    # ------------------------------------------------------------ looking up
+
+    def _best_of_few(self, path: str) -> int:
+        rank = self._prefix_of_lengths(path, self._short) if path.startswith(self._few) else NONE
+        for entry in self._wild:
+            if entry[0] in path:
+                return _best_of(self._wild, path, rank)
+        return rank
+
+    def _best(self, path: str) -> int:
+        if self._few:
+            rank = NONE
+            if path.startswith(self._few):
+                rank = self._prefix_of_lengths(path, self._short)
+        elif self._sorted:
+            rank = self._prefix_of_sorted(path)
+        else:
+            rank = self._prefix_of_lengths(path, self._short) if self._short else NONE
+            lengths = self._lengths.get(path[:_STEM])
+            if lengths:
+                rank = min(rank, self._prefix_of_lengths(path, lengths))
+        if self._exact and path in self._exact:
+            rank = min(rank, self._exact[path])
+        if self._wild:
+            rank = _best_of(self._wild, path, rank)
+        if self._stems:
+            filed = self._stems.get(path[:_STEM])
+            if filed:
+                rank = _best_of(filed, path, rank)
+        if self._grams:
+            grams = self._grams
+            for at in range(len(path) - _GRAM + 1):
+                gram = path[at : at + _GRAM]
+                if gram in grams:
+                    rank = _best_of(grams[gram], path, rank)
+        return rank
+
+    def _prefix_of_lengths(self, path: str, lengths: list[int] | set[int]) -> int:
+        rank = NONE
+        prefixes = self._prefixes
+        for length in lengths:
+            start = path[:length]
+            if start in prefixes and prefixes[start] < rank:
+                rank = prefixes[start]
+        return rank
+
+    def _prefix_of_sorted(self, path: str) -> int:
+        at = bisect_right(self._sorted, path) - 1
+        while at >= 0:
+            parent, rank = self._links[at]
+            if path.startswith(self._sorted[at]):
+                return rank
+            at = parent
+        return NONE
+
+
+def _rank_of(entry: Wild) -> int:
+    return entry[1]
+
+
+def _best_of(wild: list[Wild], path: str, best: int) -> int:
+    """The rank of the first of `wild` (in order of rank) that matches and is better than `best`."""
+    for needed, rank, head, middle, tail in wild:
+        if needed not in path:
+            continue
+        if rank >= best:
+            return best
+        if not path.startswith(head):
+            continue
+        at = len(head)
+        for piece in middle:
+            at = path.find(piece, at)
+            if at < 0:
+                break
+            at += len(piece)
+        else:
+            if tail is None or (path.endswith(tail) and len(path) - len(tail) >= at):
+                return rank
+    return best
