@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import sys
 from collections.abc import Iterator
@@ -70,7 +71,9 @@ class _Lines:
         self.say(as_line(progress))
 
     def say(self, sentence: str) -> None:
-        click.echo(sentence, file=self._out)
+        # A crawl does not end because nobody reads its log any more.
+        with contextlib.suppress(OSError):
+            click.echo(sentence, file=self._out)
 
 
 class _OnTerminal:

@@ -98,3 +98,12 @@ def test_quiet_is_quiet() -> None:
 @pytest.mark.parametrize(("seconds", "text"), [(0, "0:00"), (754.9, "12:34"), (3723, "1:02:03")])
 def test_the_clock(seconds: float, text: str) -> None:
     assert clock(seconds) == text
+
+
+def test_a_crawl_goes_on_when_nobody_reads_its_log() -> None:
+    class Closed(io.StringIO):
+        def write(self, _: str) -> int:
+            raise BrokenPipeError
+
+    with display(stream=Closed()) as shown:
+        shown.observe(PROGRESS)
