@@ -332,6 +332,10 @@ class Reader(Protocol):
         """The robots copy now kept for an origin, body included."""
         ...
 
+    async def robots_body(self, url: str) -> bytes | None:
+        """The robots.txt a blocked URL was judged by, also when it has been replaced since."""
+        ...
+
 
 class Store(Protocol):
     """Durable state of one crawl. One session writes; all its calls may be made concurrently.

@@ -314,20 +314,19 @@ class MemoryStore:
         tables.point(url, target)
         tables.visited(url, page)
         if target is not None and target.state is State.BLOCKED and target.block is not None:
-            self._follow(url, target.block, page.fetched_at, withdrawn=target.withdrawn)
-            self._block_chain(url)
+            self._block_chain(target)
 
     def _note(self, target: str, source: Url) -> Url:
         """Remember a URL that is not wanted, because something redirects to it."""
-        link = Link(
-            url=target, slot=source.origin.host.name, host=host_of(target), depth=source.depth
-        )
-        slot = link.slot if origin_of(target) == source.origin.name else link.host
-        origin = self._tables.origin(origin_of(target), link.host, slot, self._time.now_s())
+        host = host_of(target)
+        origin = self._tables.origin(origin_of(target), host, None, self._time.now_s())
+        link = Link(url=target, slot="", host=host, depth=0)
         return self._tables.new_url(link, origin, source.id)
 
     def _blocked(self, url: Url, block: Blocked, *, withdrawn: bool) -> None:
-        self._tables.blocked(url, block, withdrawn=withdrawn)
+        copy = url.origin.robots
+        judged_by = None if copy is None else copy.body
+        self._tables.blocked(url, block, withdrawn=withdrawn, judged_by=judged_by)
         self._block_chain(url)
 
     def _block_chain(self, url: Url) -> None:
@@ -336,9 +335,9 @@ class MemoryStore:
         assert block is not None  # noqa: S101
         for source in self._tables.leading_to(url):
             if source.state is State.VISITED:
-                self._follow(source, block, block.blocked_at, withdrawn=url.withdrawn)
+                self._follow(source, url, block)
 
-    def _follow(self, url: Url, block: Blocked, at: float, *, withdrawn: bool) -> None:
+    def _follow(self, url: Url, target: Url, block: Blocked) -> None:
         follower = Blocked(
             id=url.id,
             slot=url.origin.host.name,
@@ -347,9 +346,9 @@ class MemoryStore:
             rule=block.rule,
             line=block.line,
             robots_url=block.robots_url,
-            blocked_at=at,
+            blocked_at=self._time.wall_s(),
         )
-        self._tables.blocked(url, follower, withdrawn=withdrawn)
+        self._tables.blocked(url, follower, withdrawn=target.withdrawn, judged_by=target.judged_by)
 
     # ------------------------------------------------------------ robots
 
@@ -374,6 +373,10 @@ class MemoryStore:
 
     async def robots_copy(self, origin: str) -> Access | None:
         return await self.robots_get(origin)
+
+    async def robots_body(self, url: str) -> bytes | None:
+        found = self._tables.by_url.get(url)
+        return found.judged_by if found is not None and found.state is State.BLOCKED else None
 
     def _robots_due(self) -> Iterator[tuple[float, Origin]]:
         """Origins that may be asked some time, with the seconds from now until then."""
@@ -436,7 +439,8 @@ class MemoryStore:
                 if source.block is not None and source.block.reason is BlockReason.REDIRECT
             ]
             for freed_url in (url, *sources):
-                freed_url.fetched |= freed_url.withdrawn or freed_url is not url
+                redirect = freed_url.block and freed_url.block.reason is BlockReason.REDIRECT
+                freed_url.fetched |= freed_url.withdrawn or bool(redirect)
                 self._requeue(freed_url, added)
         return Completed(stale=frozenset(), added=added, hands={})
 
@@ -568,7 +572,7 @@ class MemoryStore:
         else:
             row["state"] = STATE_VIEWS[found.state]
         row |= {
-            "host": found.origin.host.name,
+            "host": found.origin.host.name or None,
             "origin": found.origin.name,
             "referrer": None if found.referrer is None else self._tables.urls[found.referrer].url,
             "anchor": found.anchor,

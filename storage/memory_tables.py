@@ -168,6 +168,7 @@ class Url:
     page: Visited | None = None
     block: Blocked | None = None
     withdrawn: bool = False
+    judged_by: bytes | None = None  # the robots.txt that blocked it
     failure: Failed | None = None
 
     def rank(self) -> Rank:
@@ -248,6 +249,8 @@ class Tables:
         self.sources: dict[int, dict[int, Url]] = {}  # id -> the URLs that redirect to it
         self.skipped: dict[str, int] = {}
         self._turn = 0
+        # Where origins are that only redirects named: no host of the crawl.
+        self.nowhere = Host(id=0, name="", clock=HostClock(), next_at=0.0)
 
     def host(self, name: str, now_s: float) -> Host:
         found = self.hosts.get(name)
@@ -256,13 +259,15 @@ class Tables:
             self.hosts[name] = found
         return found
 
-    def origin(self, name: str, hostname: str, slot: str, now_s: float) -> Origin:
+    def origin(self, name: str, hostname: str, slot: str | None, now_s: float) -> Origin:
+        """An origin by name; `slot` is the host it belongs to if it belongs to none yet."""
         found = self.origins.get(name)
         if found is None:
-            host = self.host(slot, now_s)
-            found = Origin(name=name, hostname=hostname, host=host)
+            found = Origin(name=name, hostname=hostname, host=self.nowhere)
             self.origins[name] = found
-            host.origins.append(found)
+            self.nowhere.origins.append(found)
+        if slot is not None and found.host is self.nowhere:
+            self.move(found, slot, now_s)
         return found
 
     def new_url(self, link: Link, origin: Origin, referrer: int | None) -> Url:
@@ -357,8 +362,11 @@ class Tables:
         if page.ungoverned:
             url.origin.ungoverned[url.id] = None
 
-    def blocked(self, url: Url, block: Blocked, *, withdrawn: bool) -> None:
+    def blocked(
+        self, url: Url, block: Blocked, *, withdrawn: bool, judged_by: bytes | None
+    ) -> None:
         self.reset(url)
+        url.judged_by = judged_by
         url.state, url.block, url.withdrawn = State.BLOCKED, block, withdrawn
         url.origin.counts[State.BLOCKED] += 1
         if block.reason is not BlockReason.REDIRECT:

@@ -1,0 +1,524 @@
+-- Named statements. Parameters are positional. Where one row of VALUES stands in a statement, it is
+-- run for many rows at once (storage/bulk.py), and rows whose first column is NULL are padding.
+-- Much is read as one JSON value: every row fetched from the store's thread costs a contest for the
+-- interpreter's lock with a busy event loop, and so does every statement.
+
+-- ---------------------------------------------------------------- names
+
+-- name: slot_ids
+WITH v(name) AS (VALUES (?))
+SELECT json_group_array(json_array(s.name, s.id)) FROM v CROSS JOIN slots AS s ON s.name = v.name;
+
+-- name: new_slots
+WITH v(id, name) AS (VALUES (?, ?))
+INSERT INTO slots (id, name, ready_at, next_at)
+SELECT v.id, v.name, ?, ? FROM v WHERE v.id IS NOT NULL;
+
+-- name: origin_ids
+WITH v(name) AS (VALUES (?))
+SELECT json_group_array(json_array(o.name, o.id, o.slot, s.name))
+FROM v CROSS JOIN origins AS o ON o.name = v.name LEFT JOIN slots AS s ON s.id = o.slot;
+
+-- name: new_origins
+WITH v(id, name, hostname, slot) AS (VALUES (?, ?, ?, ?))
+INSERT INTO origins (id, name, hostname, slot)
+SELECT v.id, v.name, v.hostname, v.slot FROM v WHERE v.id IS NOT NULL;
+
+-- name: text_ids
+WITH v(text) AS (VALUES (?))
+SELECT json_group_array(json_array(t.text, t.id)) FROM v CROSS JOIN texts AS t ON t.text = v.text;
+
+-- name: new_texts
+WITH v(id, text) AS (VALUES (?, ?))
+INSERT INTO texts (id, text) SELECT v.id, v.text FROM v WHERE v.id IS NOT NULL;
+
+-- ---------------------------------------------------------------- URLs
+
+-- name: known_ids
+WITH v(n, origin, fingerprint) AS (VALUES (?, ?, ?))
+SELECT json_group_array(json_array(v.n, k.id))
+FROM v CROSS JOIN known AS k ON k.origin = v.origin AND k.fingerprint = v.fingerprint;
+
+-- name: new_urls
+WITH v(id, origin, path, state, depth, priority, flags, referrer, anchor)
+  AS (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?))
+INSERT INTO urls (id, origin, path, state, depth, priority, turn, flags, referrer, anchor)
+SELECT v.id, v.origin, v.path, v.state, v.depth, v.priority, 0, v.flags, v.referrer, v.anchor
+FROM v WHERE v.id IS NOT NULL;
+
+-- name: new_known
+WITH v(origin, fingerprint, id) AS (VALUES (?, ?, ?))
+INSERT INTO known (origin, fingerprint, id)
+SELECT v.origin, v.fingerprint, v.id FROM v WHERE v.origin IS NOT NULL;
+
+-- name: known_again
+WITH v(origin, fingerprint, id) AS (VALUES (?, ?, ?))
+UPDATE known SET id = v.id FROM v
+WHERE known.origin = v.origin AND known.fingerprint = v.fingerprint;
+
+-- name: found_again
+WITH v(id, depth, priority, flags, referrer, anchor) AS (VALUES (?, ?, ?, ?, ?, ?))
+UPDATE urls SET
+  state = 0, depth = v.depth, priority = v.priority, turn = 0, due_at = NULL,
+  flags = (urls.flags & 2) | v.flags, referrer = v.referrer, anchor = v.anchor
+FROM v WHERE urls.id = v.id;
+
+-- name: make_seeds
+WITH v(id, depth) AS (VALUES (?, ?))
+UPDATE urls SET depth = min(urls.depth, v.depth), flags = urls.flags | 1
+FROM v WHERE urls.id = v.id;
+
+-- name: new_seeds
+WITH v(id) AS (VALUES (?))
+INSERT OR IGNORE INTO seeds (id) SELECT v.id FROM v WHERE v.id IS NOT NULL;
+
+-- name: seed_urls
+SELECT json_group_array(o.name || u.path) FROM seeds AS s
+CROSS JOIN urls AS u ON u.id = s.id CROSS JOIN origins AS o ON o.id = u.origin;
+
+-- name: query_counts
+WITH v(origin, path) AS (VALUES (?, ?))
+SELECT json_group_array(json_array(q.origin, q.path, q.count))
+FROM v CROSS JOIN queries AS q ON q.origin = v.origin AND q.path = v.path;
+
+-- name: put_query_counts
+WITH v(origin, path, count) AS (VALUES (?, ?, ?))
+INSERT OR REPLACE INTO queries (origin, path, count)
+SELECT v.origin, v.path, v.count FROM v WHERE v.origin IS NOT NULL;
+
+-- name: url_states
+WITH v(id) AS (VALUES (?))
+SELECT json_group_array(
+  json_array(
+    u.id, u.origin, o.slot, s.name, u.state, u.flags, coalesce(p.body_bytes, 0), g.id IS NOT NULL,
+    coalesce(b.judged, 0), coalesce(b.withdrawn, 0)
+  )
+)
+FROM v CROSS JOIN urls AS u ON u.id = v.id
+CROSS JOIN origins AS o ON o.id = u.origin
+LEFT JOIN slots AS s ON s.id = o.slot
+LEFT JOIN pages AS p ON p.id = u.id
+LEFT JOIN ungoverned AS g ON g.origin = u.origin AND g.id = u.id
+LEFT JOIN blocks AS b ON b.origin = u.origin AND b.id = u.id;
+
+-- name: url_names
+WITH v(id) AS (VALUES (?))
+SELECT json_group_array(json_array(u.id, o.name || u.path))
+FROM v CROSS JOIN urls AS u ON u.id = v.id CROSS JOIN origins AS o ON o.id = u.origin;
+
+-- name: move_urls
+WITH v(id, state, turn, due_at, flags) AS (VALUES (?, ?, ?, ?, ?))
+UPDATE urls SET state = v.state, turn = v.turn, due_at = v.due_at, flags = v.flags
+FROM v WHERE urls.id = v.id;
+
+-- name: new_pages
+WITH v(id, status, fetched_at, content_type, body_bytes, elapsed_s, title, indexable, followable, archivable)
+  AS (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?))
+INSERT INTO pages SELECT v.* FROM v WHERE v.id IS NOT NULL;
+
+-- name: drop_pages
+WITH v(id) AS (VALUES (?)) DELETE FROM pages WHERE id IN (SELECT v.id FROM v);
+
+-- name: new_ungoverned
+WITH v(origin, id) AS (VALUES (?, ?))
+INSERT INTO ungoverned SELECT v.* FROM v WHERE v.origin IS NOT NULL;
+
+-- name: drop_ungoverned
+WITH v(origin, id) AS (VALUES (?, ?))
+DELETE FROM ungoverned WHERE (origin, id) IN (SELECT v.origin, v.id FROM v);
+
+-- name: new_blocks
+WITH v(origin, id, verdict, judged, blocked_at, withdrawn) AS (VALUES (?, ?, ?, ?, ?, ?))
+INSERT INTO blocks SELECT v.* FROM v WHERE v.origin IS NOT NULL;
+
+-- name: drop_blocks
+WITH v(origin, id) AS (VALUES (?, ?))
+DELETE FROM blocks WHERE (origin, id) IN (SELECT v.origin, v.id FROM v);
+
+-- name: new_failures
+WITH v(id, error, attempts, last_at) AS (VALUES (?, ?, ?, ?))
+INSERT INTO failures SELECT v.* FROM v WHERE v.id IS NOT NULL;
+
+-- name: drop_failures
+WITH v(id) AS (VALUES (?)) DELETE FROM failures WHERE id IN (SELECT v.id FROM v);
+
+-- name: put_tries
+WITH v(id, attempts, refusals, error) AS (VALUES (?, ?, ?, ?))
+INSERT OR REPLACE INTO tries SELECT v.* FROM v WHERE v.id IS NOT NULL;
+
+-- name: drop_tries
+WITH v(id) AS (VALUES (?)) DELETE FROM tries WHERE id IN (SELECT v.id FROM v);
+
+-- name: put_redirects
+WITH v(id, target) AS (VALUES (?, ?))
+INSERT OR REPLACE INTO redirects SELECT v.* FROM v WHERE v.id IS NOT NULL;
+
+-- name: drop_redirects
+WITH v(id) AS (VALUES (?)) DELETE FROM redirects WHERE id IN (SELECT v.id FROM v);
+
+-- Every URL that leads to one of the given ones; UNION ends the loops.
+-- name: leading_to
+WITH RECURSIVE
+  v(root) AS (VALUES (?)),
+  chain(root, id) AS (
+    SELECT v.root, r.id FROM v CROSS JOIN redirects AS r ON r.target = v.root
+    UNION
+    SELECT c.root, r.id FROM chain AS c CROSS JOIN redirects AS r ON r.target = c.id
+  )
+SELECT json_group_array(json_array(c.root, c.id)) FROM chain AS c WHERE c.id <> c.root;
+
+-- name: verdicts_of
+WITH v(id) AS (VALUES (?))
+SELECT json_group_array(
+  json_array(u.id, b.withdrawn, w.reason, w.dialect, w.rule, w.line, w.robots_url, w.body)
+)
+FROM v CROSS JOIN urls AS u ON u.id = v.id
+CROSS JOIN blocks AS b ON b.origin = u.origin AND b.id = u.id
+CROSS JOIN verdicts AS w ON w.id = b.verdict;
+
+-- name: verdict_id
+SELECT id FROM verdicts
+WHERE robots_url = ? AND reason = ? AND dialect = ? AND coalesce(rule, '') = coalesce(?, '')
+  AND coalesce(line, 0) = coalesce(?, 0) AND coalesce(body, 0) = coalesce(?, 0);
+
+-- name: new_verdict
+INSERT INTO verdicts (robots_url, reason, dialect, rule, line, body) VALUES (?, ?, ?, ?, ?, ?);
+
+-- name: add_to_skips
+WITH v(reason, count) AS (VALUES (?, ?))
+INSERT INTO skips (reason, count) SELECT v.reason, v.count FROM v WHERE v.reason IS NOT NULL
+ON CONFLICT (reason) DO UPDATE SET count = count + excluded.count;
+
+-- ---------------------------------------------------------------- counters and clocks
+
+-- name: count_origins
+WITH v(id, queued, visited, blocked, failed, body_bytes, judged, ungoverned)
+  AS (VALUES (?, ?, ?, ?, ?, ?, ?, ?))
+UPDATE origins SET
+  queued = origins.queued + v.queued, visited = origins.visited + v.visited,
+  blocked = origins.blocked + v.blocked, failed = origins.failed + v.failed,
+  body_bytes = origins.body_bytes + v.body_bytes, judged = origins.judged + v.judged,
+  ungoverned = origins.ungoverned + v.ungoverned
+FROM v WHERE origins.id = v.id;
+
+-- What is newly queued is due at once, so a free host can move when it has rested.
+-- name: count_slots
+WITH v(id, queued, visited, blocked, failed, body_bytes, fresh) AS (VALUES (?, ?, ?, ?, ?, ?, ?))
+UPDATE slots SET
+  queued = slots.queued + v.queued, visited = slots.visited + v.visited,
+  blocked = slots.blocked + v.blocked, failed = slots.failed + v.failed,
+  body_bytes = slots.body_bytes + v.body_bytes,
+  ready_at = iif(v.fresh, max(slots.next_at, coalesce(slots.backoff_until, slots.next_at)), slots.ready_at)
+FROM v WHERE slots.id = v.id;
+
+-- name: wind_slots
+WITH v(
+  id, next_at, backoff_until, delay_s, delay_source, latency_s, backoff_level, denials,
+  connect_failures, contacts, smallest_rest_s, peak_concurrency, breaches, ring, released
+) AS (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?))
+UPDATE slots SET
+  next_at = v.next_at, backoff_until = v.backoff_until, delay_s = v.delay_s,
+  delay_source = v.delay_source, latency_s = v.latency_s, backoff_level = v.backoff_level,
+  denials = v.denials, connect_failures = v.connect_failures, contacts = v.contacts,
+  smallest_rest_s = v.smallest_rest_s, peak_concurrency = v.peak_concurrency,
+  breaches = v.breaches, ring = v.ring,
+  lease = iif(v.released, NULL, slots.lease), clean = v.released
+FROM v WHERE slots.id = v.id;
+
+-- Works out anew when free hosts can move.
+-- name: settle_slots
+WITH v(id) AS (VALUES (?))
+UPDATE slots SET ready_at = max(
+  next_at,
+  coalesce(backoff_until, next_at),
+  coalesce((
+    SELECT min(coalesce(
+      (SELECT 0.0 FROM urls AS u WHERE u.origin = o.id AND u.state = 0 AND u.due_at IS NULL LIMIT 1),
+      (SELECT min(u.due_at) FROM urls AS u WHERE u.origin = o.id AND u.state = 0 AND u.due_at IS NOT NULL)
+    ))
+    FROM origins AS o WHERE o.slot = slots.id AND o.queued > 0
+  ), next_at)
+)
+FROM v WHERE slots.id = v.id;
+
+-- name: put_contacts
+WITH v(slot, place, start_at, end_at, kind, status) AS (VALUES (?, ?, ?, ?, ?, ?))
+INSERT OR REPLACE INTO contacts SELECT v.* FROM v WHERE v.slot IS NOT NULL;
+
+-- name: move_origin
+WITH v(id, slot) AS (VALUES (?, ?))
+UPDATE origins SET slot = v.slot FROM v WHERE origins.id = v.id;
+
+-- name: origin_counts
+SELECT queued, visited, blocked, failed, body_bytes FROM origins WHERE id = ?;
+
+-- ---------------------------------------------------------------- sessions and leases
+
+-- name: crawl
+SELECT session, last_at, shift_s FROM crawl;
+
+-- name: new_crawl
+INSERT INTO crawl (id, session, last_at, shift_s) VALUES (1, 0, ?, 0.0);
+
+-- name: new_session
+UPDATE crawl SET session = session + 1 RETURNING session;
+
+-- name: put_time
+UPDATE crawl SET last_at = ?, shift_s = ?;
+
+-- name: leased
+SELECT json_group_array(id) FROM slots WHERE lease IS NOT NULL;
+
+-- name: void_leases
+UPDATE slots SET lease = NULL WHERE lease IS NOT NULL;
+
+-- name: totals
+SELECT
+  coalesce(sum(visited), 0), coalesce(sum(blocked), 0), coalesce(sum(failed), 0),
+  coalesce(sum(queued), 0), count(*), coalesce(sum(body_bytes), 0)
+FROM slots;
+
+-- name: newest_ids
+SELECT
+  (SELECT coalesce(max(id), 0) FROM urls), (SELECT coalesce(max(id), 0) FROM slots),
+  (SELECT coalesce(max(id), 0) FROM origins), (SELECT coalesce(max(id), 0) FROM texts);
+
+-- name: claimable
+SELECT json_group_array(id) FROM (
+  SELECT s.id FROM slots AS s
+  WHERE s.queued > 0 AND s.lease IS NULL AND s.paused = 0 AND s.ready_at <= ?
+  ORDER BY s.ready_at, s.served LIMIT ?
+);
+
+-- name: claimable_except
+SELECT json_group_array(id) FROM (
+  SELECT s.id FROM slots AS s
+  WHERE s.queued > 0 AND s.lease IS NULL AND s.paused = 0 AND s.ready_at <= ?1
+  AND EXISTS (
+    SELECT 1 FROM origins AS o
+    WHERE o.slot = s.id AND o.queued > 0 AND o.name NOT IN (SELECT value FROM json_each(?3))
+    AND (
+      EXISTS (SELECT 1 FROM urls AS u WHERE u.origin = o.id AND u.state = 0 AND u.due_at IS NULL)
+      OR EXISTS (
+        SELECT 1 FROM urls AS u WHERE u.origin = o.id AND u.state = 0 AND u.due_at <= ?1
+      )
+    )
+  )
+  ORDER BY s.ready_at, s.served LIMIT ?2
+);
+
+-- name: lease
+WITH v(id, served) AS (VALUES (?, ?))
+UPDATE slots SET lease = ?, epoch = epoch + 1, clean = 0, served = v.served
+FROM v WHERE slots.id = v.id;
+
+-- name: leases
+WITH v(id) AS (VALUES (?))
+SELECT json_group_array(json_array(
+  s.id, s.name, s.epoch, s.clean, s.lease, s.next_at, s.backoff_until, s.delay_s, s.delay_source,
+  s.latency_s, s.backoff_level, s.denials, s.connect_failures, s.contacts, s.smallest_rest_s,
+  s.peak_concurrency, s.breaches, s.ring, s.paused, s.slow_s, s.visited
+))
+FROM v CROSS JOIN slots AS s ON s.id = v.id;
+
+-- What has fallen due joins the queue at its place.
+-- name: promote
+WITH v(slot) AS (VALUES (?))
+UPDATE urls SET due_at = NULL WHERE id IN (
+  SELECT u.id FROM v CROSS JOIN origins AS o ON o.slot = v.slot AND o.queued > 0
+  CROSS JOIN urls AS u ON u.origin = o.id AND u.state = 0 AND u.due_at <= ?
+);
+
+-- The best due URLs of each open origin of the wanted slots, and when the next one falls due.
+-- name: hands
+WITH v(slot) AS (VALUES (?))
+SELECT json_group_array(json_array(
+  v.slot, o.name,
+  (
+    SELECT json_group_array(json_array(
+      q.id, q.path, q.depth, q.priority, q.turn, q.flags,
+      iif(q.flags & 4, (SELECT t.attempts FROM tries AS t WHERE t.id = q.id), 0),
+      iif(q.flags & 4, (SELECT t.refusals FROM tries AS t WHERE t.id = q.id), 0)
+    ))
+    FROM (
+      SELECT u.id, u.path, u.depth, u.priority, u.turn, u.flags FROM urls AS u
+      WHERE u.origin = o.id AND u.state = 0 AND u.due_at IS NULL
+      AND u.id NOT IN (SELECT value FROM json_each(?))
+      ORDER BY u.priority DESC, u.turn, u.depth, u.id LIMIT ?
+    ) AS q
+  ),
+  (
+    SELECT min(u.due_at) FROM urls AS u
+    WHERE u.origin = o.id AND u.state = 0 AND u.due_at IS NOT NULL
+  )
+))
+FROM v CROSS JOIN origins AS o ON o.slot = v.slot AND o.queued > 0;
+
+-- name: next_claim
+SELECT min(ready_at) FROM slots WHERE queued > 0 AND lease IS NULL AND paused = 0;
+
+-- In order, as `next_robots`: a host's own time is never later than what its open origins allow.
+-- name: next_claim_except
+SELECT s.ready_at, max(s.next_at, coalesce(s.backoff_until, s.next_at), (
+  SELECT min(coalesce(
+    (SELECT 0.0 FROM urls AS u WHERE u.origin = o.id AND u.state = 0 AND u.due_at IS NULL LIMIT 1),
+    (SELECT min(u.due_at) FROM urls AS u WHERE u.origin = o.id AND u.state = 0 AND u.due_at IS NOT NULL)
+  ))
+  FROM origins AS o
+  WHERE o.slot = s.id AND o.queued > 0 AND o.name NOT IN (SELECT value FROM json_each(?))
+))
+FROM slots AS s WHERE s.queued > 0 AND s.lease IS NULL AND s.paused = 0
+ORDER BY s.ready_at;
+
+-- ---------------------------------------------------------------- robots.txt
+
+-- name: body_id
+SELECT id FROM bodies WHERE hash = ?;
+
+-- name: new_body
+INSERT INTO bodies (hash, size, packed) VALUES (?, ?, ?);
+
+-- name: put_copy
+INSERT OR REPLACE INTO copies (
+  origin, body, status, copy_at, etag, last_modified, validators_url, fetched_at, expires_at,
+  retry_at, failures, unreachable_since, gone_since, error, truncated
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: put_robots_at
+UPDATE origins SET robots_at = ? WHERE id = ?;
+
+-- name: body_of_copy
+SELECT body FROM copies WHERE origin = ?;
+
+-- name: copy
+SELECT
+  o.name, b.packed, c.status, c.copy_at, c.etag, c.last_modified, c.validators_url, c.fetched_at,
+  c.expires_at, c.retry_at, c.failures, c.unreachable_since, c.gone_since, c.error, c.truncated
+FROM origins AS o JOIN copies AS c ON c.origin = o.id LEFT JOIN bodies AS b ON b.id = c.body
+WHERE o.name = ?;
+
+-- name: copies_of_slots
+WITH v(slot) AS (VALUES (?))
+SELECT
+  v.slot, o.name, b.packed, c.status, c.copy_at, c.etag, c.last_modified, c.validators_url,
+  c.fetched_at, c.expires_at, c.retry_at, c.failures, c.unreachable_since, c.gone_since, c.error,
+  c.truncated
+FROM v CROSS JOIN origins AS o ON o.slot = v.slot CROSS JOIN copies AS c ON c.origin = o.id
+LEFT JOIN bodies AS b ON b.id = c.body;
+
+-- name: robots_due
+SELECT s.name, o.name FROM origins AS o JOIN slots AS s ON s.id = o.slot
+WHERE o.robots_at IS NOT NULL AND o.queued + o.judged + o.ungoverned > 0 AND o.robots_at <= ?
+AND s.lease IS NULL AND s.paused = 0 AND max(s.next_at, coalesce(s.backoff_until, s.next_at)) <= ?
+ORDER BY o.robots_at LIMIT ?;
+
+-- In order of their due time, so that the search for the first that may be asked ends where that
+-- alone is later than the best.
+-- name: next_robots
+SELECT o.robots_at - ?, max(s.next_at, coalesce(s.backoff_until, s.next_at)) - ?
+FROM origins AS o JOIN slots AS s ON s.id = o.slot
+WHERE o.robots_at IS NOT NULL AND o.queued + o.judged + o.ungoverned > 0
+AND s.lease IS NULL AND s.paused = 0
+ORDER BY o.robots_at;
+
+-- name: ungoverned
+SELECT json_group_array(json_array(id, url)) FROM (
+SELECT g.id, o.name || u.path AS url FROM origins AS o JOIN ungoverned AS g ON g.origin = o.id
+JOIN urls AS u ON u.id = g.id
+WHERE o.name = ? ORDER BY g.id LIMIT ?
+);
+
+-- name: blocked_by_robots
+SELECT json_group_array(json_array(id, url)) FROM (
+SELECT b.id, o.name || u.path AS url FROM origins AS o JOIN blocks AS b ON b.origin = o.id
+JOIN urls AS u ON u.id = b.id
+WHERE o.name = ? AND b.id > ? AND b.judged = 1 ORDER BY b.id LIMIT ?
+);
+
+-- ---------------------------------------------------------------- by hand, and in bulk
+
+-- name: tries_of_slot
+DELETE FROM tries WHERE id IN (
+  SELECT u.id FROM origins AS o CROSS JOIN urls AS u ON u.origin = o.id
+  WHERE o.slot = ?1 AND o.queued > 0 AND u.state = 0 AND u.due_at IS NULL AND u.flags & 4
+  UNION ALL
+  SELECT u.id FROM origins AS o CROSS JOIN urls AS u ON u.origin = o.id
+  WHERE o.slot = ?1 AND o.queued > 0 AND u.state = 0 AND u.due_at IS NOT NULL
+);
+
+-- name: fail_slot
+INSERT INTO failures (id, error, attempts, last_at)
+SELECT u.id, ?2, ?3, ?4 FROM origins AS o CROSS JOIN urls AS u ON u.origin = o.id
+WHERE o.slot = ?1 AND o.queued > 0 AND u.state = 0 AND u.due_at IS NULL
+UNION ALL
+SELECT u.id, ?2, ?3, ?4 FROM origins AS o CROSS JOIN urls AS u ON u.origin = o.id
+WHERE o.slot = ?1 AND o.queued > 0 AND u.state = 0 AND u.due_at IS NOT NULL;
+
+-- name: fail_slot_urls
+UPDATE urls SET state = 3, due_at = NULL, turn = 0, flags = flags & 3 WHERE id IN (
+  SELECT u.id FROM origins AS o CROSS JOIN urls AS u ON u.origin = o.id
+  WHERE o.slot = ?1 AND o.queued > 0 AND u.state = 0 AND u.due_at IS NULL
+  UNION ALL
+  SELECT u.id FROM origins AS o CROSS JOIN urls AS u ON u.origin = o.id
+  WHERE o.slot = ?1 AND o.queued > 0 AND u.state = 0 AND u.due_at IS NOT NULL
+);
+
+-- name: queues_of_slot
+SELECT json_group_array(json_array(id, queued)) FROM origins WHERE slot = ? AND queued > 0;
+
+-- name: failed_origins
+SELECT json_group_array(json_array(o.id, o.slot, s.name, o.failed))
+FROM origins AS o JOIN slots AS s ON s.id = o.slot
+WHERE o.failed > 0 AND (?1 IS NULL OR o.hostname = ?1 OR s.name = ?1);
+
+-- name: retry_urls
+UPDATE urls SET state = 0, turn = 0, due_at = NULL
+WHERE id IN (
+  SELECT f.id FROM failures AS f CROSS JOIN urls AS u ON u.id = f.id
+  WHERE u.origin IN (SELECT value FROM json_each(?))
+);
+
+-- name: drop_retried
+DELETE FROM failures WHERE id IN (
+  SELECT f.id FROM failures AS f CROSS JOIN urls AS u ON u.id = f.id WHERE u.state = 0
+);
+
+-- name: forgive_slots
+WITH v(id) AS (VALUES (?))
+UPDATE slots SET
+  next_at = iif(backoff_until IS NOT NULL OR connect_failures > 0, min(next_at, ? + delay_s), next_at),
+  connect_failures = 0, backoff_level = 0, backoff_until = NULL
+FROM v WHERE slots.id = v.id;
+
+-- name: control
+UPDATE slots SET paused = coalesce(?, paused), slow_s = iif(?, ?, slow_s) WHERE name = ?
+RETURNING id;
+
+-- ---------------------------------------------------------------- for readers
+
+-- name: find_url
+SELECT u.id, u.state FROM origins AS o JOIN known AS k ON k.origin = o.id
+JOIN urls AS u ON u.id = abs(k.id)
+WHERE o.name = ? AND k.fingerprint = ?;
+
+-- name: url_about
+SELECT s.name, o.name, ro.name || r.path, u.anchor, x.text
+FROM urls AS u JOIN origins AS o ON o.id = u.origin LEFT JOIN slots AS s ON s.id = o.slot
+LEFT JOIN urls AS r ON r.id = u.referrer LEFT JOIN origins AS ro ON ro.id = r.origin
+LEFT JOIN tries AS t ON t.id = u.id LEFT JOIN texts AS x ON x.id = t.error
+WHERE u.id = ?;
+
+-- name: contacts_of_slot
+SELECT c.start_at, c.end_at, c.kind, c.status FROM contacts AS c JOIN slots AS s ON s.id = c.slot
+WHERE c.slot = ?2 ORDER BY (c.place - s.ring % ?1 + ?1) % ?1;
+
+-- name: robots_of_slot
+SELECT
+  r.origin, r.host, r.state, r.status, r.fetched_at, r.expires_at, r.retry_at, r.body_bytes,
+  r.failures, r.error, r.truncated
+FROM origins AS o JOIN robots AS r ON r.id = o.id WHERE o.slot = ? ORDER BY r.origin;
+
+-- name: body_of_block
+SELECT b.packed FROM urls AS u JOIN blocks AS k ON k.origin = u.origin AND k.id = u.id
+JOIN verdicts AS v ON v.id = k.verdict JOIN bodies AS b ON b.id = v.body
+WHERE u.id = ?;

@@ -1,0 +1,81 @@
+"""robots.txt copies: what is known of each origin, and every body that ever counted."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from hashlib import blake2b
+
+from policies.access import Access
+from storage.base import Judged, RobotsDue
+from storage.rows import robots_due_at
+from storage.sqlite.names import Names
+from storage.sqlite.statements import Statements, Value
+
+FIELDS = (
+    "status", "copy_at", "etag", "last_modified", "validators_url", "fetched_at", "expires_at",
+    "retry_at", "failures", "unreachable_since", "gone_since", "error", "truncated",
+)  # fmt: skip
+
+
+def read_copy(row: Sequence[Value]) -> tuple[str, Access]:
+    """An origin's name and its copy, from a row: name, packed body, then FIELDS."""
+    origin, packed, *values = row
+    fields = dict(zip(FIELDS, values, strict=True))
+    fields["truncated"] = bool(fields["truncated"])
+    body = zlib.decompress(packed) if isinstance(packed, bytes) else None
+    return str(origin), Access(body=body, **fields)  # type: ignore[arg-type]
+
+
+class Copies:
+    """The robots.txt copies of all origins. For the store's thread only."""
+
+    def __init__(self, sql: Statements, names: Names) -> None:
+        self._sql = sql
+        self._names = names
+
+    def put(self, slot: str, origin: str, access: Access, now_s: float) -> None:
+        key = self._names.origins({origin: slot}, now_s)[origin].id
+        body = None if access.body is None else self._body(access.body)
+        values: list[Value] = [getattr(access, field) for field in FIELDS]
+        self._sql.run("put_copy", key, body, *values)
+        self._sql.run("put_robots_at", robots_due_at(access), key)
+        self._names.forget_body(key)
+
+    def _body(self, body: bytes) -> int:
+        digest = blake2b(body, digest_size=16).digest()
+        row = self._sql.row("body_id", digest)
+        if row is None:
+            self._sql.run("new_body", digest, len(body), zlib.compress(body, 6))
+            row = self._sql.row("body_id", digest)
+        assert row is not None  # noqa: S101
+        return int(row[0] or 0)
+
+    def get(self, origin: str) -> Access | None:
+        row = self._sql.row("copy", origin)
+        return None if row is None else read_copy(row)[1]
+
+    def due(self, wall_s: float, now_s: float, limit: int) -> list[RobotsDue]:
+        return [
+            RobotsDue(slot=str(slot), origin=str(origin))
+            for slot, origin in self._sql.rows("robots_due", wall_s, now_s, limit)
+        ]
+
+    def next_due_in_s(self, wall_s: float, now_s: float) -> float | None:
+        """Seconds until the first origin may be asked again; None: there is none."""
+        best_s: float | None = None
+        for due_in, free_in in self._sql.rows("next_robots", wall_s, now_s):
+            due_in_s, free_in_s = float(due_in or 0.0), float(free_in or 0.0)
+            if best_s is not None and due_in_s >= best_s:
+                break
+            at_s = max(0.0, due_in_s, free_in_s)
+            best_s = at_s if best_s is None else min(best_s, at_s)
+        return best_s
+
+    def ungoverned(self, origin: str, limit: int) -> list[Judged]:
+        rows = self._sql.read(list[tuple[int, str]], "ungoverned", origin, limit)
+        return [Judged(id=key, url=url) for key, url in rows]
+
+    def blocked(self, origin: str, after: int, limit: int) -> list[Judged]:
+        rows = self._sql.read(list[tuple[int, str]], "blocked_by_robots", origin, after, limit)
+        return [Judged(id=key, url=url) for key, url in rows]

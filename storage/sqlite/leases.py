@@ -1,0 +1,250 @@
+"""Hosts: who holds them, their clocks, and the URLs a holder is given."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import NamedTuple
+
+import msgspec
+
+from policies.access import Access
+from storage.base import Hand, HostClock, HostUpdate, Lease, Queued, Want
+from storage.rows import CONTACTS_KEPT
+from storage.sqlite.copies import read_copy
+from storage.sqlite.links import SEED
+from storage.sqlite.names import Names
+from storage.sqlite.statements import Statements, Values
+
+_EMPTY = Hand(urls=(), next_due_in_s=None)
+
+
+@dataclass(slots=True)
+class Held:
+    """A host this session holds."""
+
+    id: int
+    epoch: int
+    ring: int  # contacts ever written to its ring
+
+
+class _SlotRow(NamedTuple):
+    id: int
+    name: str
+    epoch: int
+    clean: int
+    lease: int | None
+    next_at: float
+    backoff_until: float | None
+    delay_s: float
+    delay_source: str
+    latency_s: float | None
+    backoff_level: int
+    denials: int
+    connect_failures: int
+    contacts: int
+    smallest_rest_s: float | None
+    peak_concurrency: int
+    breaches: int
+    ring: int
+    paused: int
+    slow_s: float | None
+    visited: int
+
+    def clock(self, now_s: float) -> HostClock:
+        backoff_until = self.next_at if self.backoff_until is None else self.backoff_until
+        return HostClock(
+            next_in_s=max(0.0, self.next_at - now_s),
+            delay_s=self.delay_s,
+            delay_source=self.delay_source,
+            latency_s=self.latency_s,
+            backoff_level=self.backoff_level,
+            backoff_in_s=0.0 if self.backoff_until is None else max(0.0, backoff_until - now_s),
+            denials=self.denials,
+            connect_failures=self.connect_failures,
+            contacts=self.contacts,
+            smallest_rest_s=self.smallest_rest_s,
+            peak_concurrency=self.peak_concurrency,
+            breaches=self.breaches,
+        )
+
+
+_SlotShape = list[
+    tuple[
+        int, str, int, int, int | None, float, float | None, float, str, float | None, int, int,
+        int, int, float | None, int, int, int, int, float | None, int,
+    ]
+]  # fmt: skip
+_HandShape = list[
+    tuple[int, str, list[tuple[int, str, int, float, int, int, int, int]], float | None]
+]
+
+
+class Leases:
+    """The hosts held, and everything written about them. For the store's thread only."""
+
+    def __init__(self, sql: Statements, names: Names) -> None:
+        self._sql = sql
+        self._names = names
+        self._session = 0
+        self._held: dict[str, Held] = {}
+        self._tick = 0
+
+    def start(self, session: int) -> None:
+        """Void what sessions before this one held; their hosts stay not clean."""
+        self._session = session
+        self._held.clear()
+        leased = self._sql.read(list[int], "leased")
+        self._sql.run("void_leases")
+        self.settle(leased)
+
+    def tick(self, now_s: float) -> int:
+        """A number that grows with every call and never falls, not even from session to session."""
+        self._tick = max(self._tick + 1, int(now_s * 1e6))
+        return self._tick
+
+    def held(self, session: int, update: HostUpdate) -> Held | None:
+        held = self._held.get(update.slot)
+        if session != self._session or held is None or held.epoch != update.epoch:
+            return None
+        return held
+
+    def settle(self, slots: Iterable[int]) -> None:
+        """Work out when free hosts can move."""
+        self._sql.many("settle_slots", [(key,) for key in slots])
+
+    # ------------------------------------------------------------ leases
+
+    def claim(
+        self, *, hosts: int, urls_per_host: int, closed: Sequence[str], now_s: float
+    ) -> list[Lease]:
+        if hosts <= 0:
+            return []
+        if closed:
+            text = msgspec.json.encode(closed).decode()
+            ids = self._sql.read(list[int], "claimable_except", now_s, hosts, text)
+        else:
+            ids = self._sql.read(list[int], "claimable", now_s, hosts)
+        return self._lease(ids, urls_per_host, closed, now_s)
+
+    def acquire(self, slots: Sequence[str], now_s: float) -> dict[str, Lease]:
+        ids = self._names.slots(slots, now_s)
+        free = [key for name, key in ids.items() if name not in self._held]
+        return {lease.slot: lease for lease in self._lease(free, None, (), now_s)}
+
+    def _lease(
+        self, ids: Sequence[int], urls: int | None, closed: Sequence[str], now_s: float
+    ) -> list[Lease]:
+        if not ids:
+            return []
+        keys: list[Values] = [(key,) for key in ids]
+        rows = [_SlotRow(*row) for row in self._sql.read_many(_SlotShape, "leases", keys)]
+        self._sql.many("lease", [(key, self.tick(now_s)) for key in ids], self._session)
+        for row in rows:
+            self._held[row.name] = Held(row.id, row.epoch + 1, row.ring)
+        hands: Mapping[str, Hand] = {}
+        if urls is not None:
+            wants = [Want(slot=row.name, count=urls, closed=closed) for row in rows]
+            hands = self.hands(wants, now_s)
+        copies = self._copies(keys)
+        return [
+            Lease(
+                slot=row.name,
+                epoch=row.epoch + 1,
+                clean=bool(row.clean),
+                clock=row.clock(now_s),
+                paused=bool(row.paused),
+                slow_s=row.slow_s,
+                visited=row.visited,
+                robots=copies.get(row.id, {}),
+                hand=hands.get(row.name, _EMPTY),
+            )
+            for row in rows
+        ]
+
+    def _copies(self, keys: Sequence[Values]) -> dict[int, dict[str, Access]]:
+        copies: dict[int, dict[str, Access]] = {}
+        for slot, *row in self._sql.rows_many("copies_of_slots", keys):
+            origin, access = read_copy(row)
+            copies.setdefault(int(slot or 0), {})[origin] = access
+        return copies
+
+    # ------------------------------------------------------------ clocks
+
+    def wind(self, updates: Sequence[tuple[Held, HostUpdate]], now_s: float) -> None:
+        """Write the clocks and contacts of held hosts, and give back those that are released."""
+        clocks: list[Values] = []
+        contacts: list[Values] = []
+        released = []
+        for held, update in updates:
+            clock = update.clock
+            new = update.contacts[-CONTACTS_KEPT:]
+            held.ring += len(update.contacts)
+            contacts += [
+                (
+                    held.id, (held.ring - len(new) + n) % CONTACTS_KEPT, c.start_at, c.end_at,
+                    c.kind, c.status,
+                )
+                for n, c in enumerate(new)
+            ]  # fmt: skip
+            clocks.append(
+                (
+                    held.id, now_s + max(0.0, clock.next_in_s),
+                    now_s + clock.backoff_in_s if clock.backoff_in_s > 0 else None, clock.delay_s,
+                    clock.delay_source, clock.latency_s, clock.backoff_level, clock.denials,
+                    clock.connect_failures, clock.contacts, clock.smallest_rest_s,
+                    clock.peak_concurrency, clock.breaches, held.ring, update.release,
+                )
+            )  # fmt: skip
+            if update.release:
+                released.append(held.id)
+                del self._held[update.slot]
+        self._sql.many("wind_slots", clocks)
+        self._sql.many("put_contacts", contacts)
+        self.settle(released)
+
+    # ------------------------------------------------------------ hands
+
+    def hands(
+        self, wants: Sequence[Want], now_s: float, *, ended: Collection[int] = ()
+    ) -> dict[str, Hand]:
+        """The best due URLs for hosts that are held; those of `ended` are in no one's hand now."""
+        slots = {held.id: want for want in wants if (held := self._held.get(want.slot))}
+        if not slots:
+            return {}
+        keys: list[Values] = [(key,) for key in slots]
+        self._sql.many("promote", keys, now_s)
+        in_hand = set(chain.from_iterable(want.held for want in wants)).difference(ended)
+        most = max(want.count for want in wants) + 1  # one more tells whether there are more
+        rows = self._sql.read_many(
+            _HandShape, "hands", keys, msgspec.json.encode(list(in_hand)).decode(), most
+        )
+        offers: dict[int, list[tuple[tuple[float, int, int, int], Queued]]] = {}
+        waits: dict[int, list[float]] = {}
+        for slot, origin, urls, due_at in rows:
+            if origin in slots[slot].closed:
+                continue
+            offers.setdefault(slot, []).extend(
+                ((-priority, turn, depth, key), Queued(
+                    id=key, url=origin + path, depth=depth, priority=priority, attempts=attempts,
+                    refusals=refusals, seed=bool(flags & SEED),
+                ))
+                for key, path, depth, priority, turn, flags, attempts, refusals in urls
+            )  # fmt: skip
+            if due_at is not None:
+                waits.setdefault(slot, []).append(due_at)
+        hands = {}
+        for slot, want in slots.items():
+            offered = offers.get(slot, [])
+            offered.sort(key=lambda offer: offer[0])
+            next_due_in_s: float | None = None
+            if len(offered) > max(0, want.count):
+                next_due_in_s = 0.0
+            elif slot in waits:
+                next_due_in_s = max(0.0, min(waits[slot]) - now_s)
+            hands[want.slot] = Hand(
+                urls=[queued for _, queued in offered[: max(0, want.count)]],
+                next_due_in_s=next_due_in_s,
+            )
+        return hands

@@ -1,0 +1,247 @@
+"""Links: what is new among them is queued, what is known costs a look in a set."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from hashlib import blake2b
+from typing import Final, NamedTuple
+
+from policies.scope import Skip
+from policies.url import fingerprint
+from storage.base import Link, State
+from storage.sqlite.names import Names, Origin
+from storage.sqlite.statements import Statements, Values
+from storage.sqlite.tally import Tally
+
+OUT: Final = 4  # the state of a URL in no view: left out, or known only as a redirect's target
+SEED: Final = 1  # flags of a row of urls
+FETCHED: Final = 2
+TRIED: Final = 4
+
+
+class Recent:
+    """URLs known to be in the database: exact, and bounded by starting a new generation."""
+
+    _GENERATION: Final = 50_000
+    _CHARS_MAX: Final = 200  # longer ones are looked up: what is kept stays within some 30 MB
+
+    def __init__(self) -> None:
+        self._young: set[str] = set()
+        self._old: set[str] = set()
+
+    def __contains__(self, url: str) -> bool:
+        return url in self._young or url in self._old
+
+    def add(self, url: str) -> None:
+        if len(url) <= self._CHARS_MAX:
+            if len(self._young) >= self._GENERATION:
+                self._old, self._young = self._young, set()
+            self._young.add(url)
+
+    def discard(self, url: str) -> None:
+        self._young.discard(url)
+        self._old.discard(url)
+
+
+class Found(NamedTuple):
+    """A link that is not in the set of recent ones, with the page it was found on."""
+
+    url: str
+    link: Link | None  # None: only a redirect's target
+    referrer: int | None
+
+
+class _Place(NamedTuple):
+    found: Found
+    origin: Origin
+    fingerprint: bytes
+
+
+class Links:
+    """Inserts links, for one writer."""
+
+    def __init__(self, sql: Statements, names: Names, *, queries_per_path_max: float) -> None:
+        self._sql = sql
+        self._names = names
+        self._queries_per_path_max = queries_per_path_max
+        self._recent = Recent()
+        self._id = 0
+
+    def start(self, *, url_id: int) -> None:
+        """The largest id there is."""
+        self._id = url_id
+
+    def insert(
+        self,
+        links: Iterable[tuple[int | None, Sequence[Link]]],
+        targets: Sequence[tuple[str, int]],
+        tally: Tally,
+        skipped: Counter[str],
+        now_s: float,
+    ) -> dict[str, int]:
+        """Queue what is new, each with the id of its page; give the ids of `targets`.
+
+        Targets are URLs that pages redirect to; one that is no link either is noted, out of view.
+        """
+        recent = self._recent
+        found: dict[str, Found] = {}
+        seeds: dict[str, int] = {}
+        for referrer, group in links:
+            for link in group:
+                url = link.url
+                if link.seed:
+                    seeds[url] = min(seeds.get(url, link.depth), link.depth)
+                elif url in recent:
+                    continue
+                if url not in found:
+                    found[url] = Found(url, link, referrer)
+        for url, source in targets:
+            if url not in found:
+                found[url] = Found(url, None, source)
+        if not found:
+            return {}
+        ids = self._place(found.values(), seeds, tally, skipped, now_s)
+        if seeds:
+            self._make_seeds(seeds, ids)
+        # A target whose link was one too many for its path is noted all the same.
+        missing = [Found(url, None, source) for url, source in targets if not ids[url]]
+        if missing:
+            ids |= self._place(missing, {}, tally, skipped, now_s)
+        return {url: ids[url] for url, _ in targets}
+
+    def known(self, urls: Sequence[str]) -> dict[str, int]:
+        """The ids of those URLs that are in a view."""
+        origins = self._names.find_origins(dict.fromkeys(_origin(url) for url in urls))
+        rows: list[Values] = [
+            (n, origins[_origin(url)].id, fingerprint(url))
+            for n, url in enumerate(urls)
+            if _origin(url) in origins
+        ]
+        read = self._sql.read_many(list[tuple[int, int]], "known_ids", rows)
+        return {urls[n]: key for n, key in read if key > 0}
+
+    def forget(self, urls: Sequence[tuple[int, str]]) -> None:
+        """Take URLs out of view; a later link to one queues it again."""
+        origins = self._names.find_origins(dict.fromkeys(_origin(url) for _, url in urls))
+        rows: list[Values] = [
+            (origins[_origin(url)].id, fingerprint(url), -key) for key, url in urls
+        ]
+        self._sql.many("known_again", rows)
+        for _, url in urls:
+            self._recent.discard(url)
+
+    def _place(
+        self,
+        found: Collection[Found],
+        seeds: Mapping[str, int],
+        tally: Tally,
+        skipped: Counter[str],
+        now_s: float,
+    ) -> dict[str, int]:
+        """Sort out what is known, and insert the rest; give all ids."""
+        slots: dict[str, str | None] = {}
+        for one in found:
+            name = _origin(one.url)
+            if slots.get(name) is None:
+                slots[name] = None if one.link is None else one.link.slot
+        origins = self._names.origins(slots, now_s)
+        places = [_Place(one, origins[_origin(one.url)], fingerprint(one.url)) for one in found]
+        rows: list[Values] = [
+            (n, place.origin.id, place.fingerprint) for n, place in enumerate(places)
+        ]
+        known = dict(self._sql.read_many(list[tuple[int, int]], "known_ids", rows))
+        ids = {}
+        unknown: list[tuple[_Place, int]] = []  # with the id of those that are out of view
+        for n, place in enumerate(places):
+            key = known.get(n, 0)
+            ids[place.found.url] = abs(key)
+            if key > 0:
+                self._recent.add(place.found.url)
+            elif key == 0 or place.found.link is not None:
+                unknown.append((place, -key))
+        if unknown:
+            ids |= self._insert(self._within_limit(unknown, seeds, skipped), tally)
+        return ids
+
+    def _within_limit(
+        self,
+        unknown: Sequence[tuple[_Place, int]],
+        seeds: Mapping[str, int],
+        skipped: Counter[str],
+    ) -> list[tuple[_Place, int]]:
+        """Count URLs with a query by path, and leave out those beyond the limit."""
+        paths: dict[int, tuple[int, int]] = {}
+        for n, (place, _) in enumerate(unknown):
+            url, link = place.found.url, place.found.link
+            if link is not None and url not in seeds and "?" in url:
+                digest = blake2b(url[: url.index("?")].encode(), digest_size=8).digest()
+                paths[n] = (place.origin.id, int.from_bytes(digest, signed=True))
+        if not paths:
+            return list(unknown)
+        shape = list[tuple[int, int, int]]
+        counts = {
+            (origin, path): count
+            for origin, path, count in self._sql.read_many(
+                shape, "query_counts", list(dict.fromkeys(paths.values()))
+            )
+        }
+        kept = []
+        for n, (place, key) in enumerate(unknown):
+            path = paths.get(n)
+            if path is not None:
+                count = counts.get(path, 0)
+                if count >= self._queries_per_path_max:
+                    skipped[Skip.MAX_QUERIES_PER_PATH] += 1
+                    continue
+                counts[path] = count + 1
+            kept.append((place, key))
+        self._sql.many("put_query_counts", [(*path, count) for path, count in counts.items()])
+        return kept
+
+    def _insert(self, unknown: Iterable[tuple[_Place, int]], tally: Tally) -> dict[str, int]:
+        ids: dict[str, int] = {}
+        urls: list[Values] = []
+        known: list[Values] = []
+        again: list[Values] = []
+        known_again: list[Values] = []
+        for (found, origin, digest), out_id in unknown:
+            url, link, referrer = found
+            key = out_id
+            if not key:
+                self._id += 1
+                key = self._id
+            ids[url] = key
+            path = url[url.index("/", 8) :]
+            if link is None:
+                urls.append((key, origin.id, path, OUT, 0, 0.0, 0, referrer, None))
+                known.append((origin.id, digest, -key))
+                continue
+            flags = SEED if link.seed else 0
+            if out_id:
+                again.append((key, link.depth, link.priority, flags, referrer, link.anchor))
+                known_again.append((origin.id, digest, key))
+            else:
+                urls.append(
+                    (
+                        key, origin.id, path, int(State.QUEUED), link.depth, link.priority, flags,
+                        referrer, link.anchor,
+                    )
+                )  # fmt: skip
+                known.append((origin.id, digest, key))
+            self._recent.add(url)
+            tally.queued(origin.id, origin.slot or 0, origin.slot_name or "")
+        self._sql.many("new_urls", urls)
+        self._sql.many("new_known", known)
+        self._sql.many("drop_tries", [(row[0],) for row in again])  # they held why it was left out
+        self._sql.many("found_again", again)
+        self._sql.many("known_again", known_again)
+        return ids
+
+    def _make_seeds(self, seeds: dict[str, int], ids: dict[str, int]) -> None:
+        self._sql.many("new_seeds", [(ids[url],) for url in seeds])
+        self._sql.many("make_seeds", [(ids[url], depth) for url, depth in seeds.items()])
+
+
+def _origin(url: str) -> str:
+    return url[: url.index("/", 8)]

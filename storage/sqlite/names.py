@@ -1,0 +1,179 @@
+"""Ids for what the database keeps once: hosts, origins, sentences, verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from storage.base import Blocked, BlockReason
+from storage.rows import hostname_of
+from storage.sqlite.statements import Statements
+
+_KEPT_MAX: Final = 20_000  # names remembered of each kind, before starting over: some 5 MB
+
+
+class Origin(NamedTuple):
+    id: int
+    slot: int | None  # None: known only as where a redirect led to
+    slot_name: str | None
+
+
+class Verdict(NamedTuple):
+    """What blocked URLs share."""
+
+    reason: str
+    dialect: str
+    rule: str | None
+    line: int | None
+    robots_url: str
+    body: int | None  # id of the robots.txt body it was made by
+
+    @classmethod
+    def of(cls, block: Blocked, body: int | None) -> Verdict:
+        return cls(str(block.reason), block.dialect, block.rule, block.line, block.robots_url, body)
+
+    def for_redirect(self) -> Verdict:
+        """The same, for a URL that leads to one so judged."""
+        return self._replace(reason=str(BlockReason.REDIRECT))
+
+
+class Names:
+    """Looks names up, makes those that are new, and remembers a bounded number of them."""
+
+    def __init__(self, sql: Statements) -> None:
+        self._sql = sql
+        self._origins: dict[str, Origin] = {}
+        self._texts: dict[str, int] = {}
+        self._verdicts: dict[Verdict, int] = {}
+        self._bodies: dict[int, int | None] = {}
+        self._slot_id = self._origin_id = self._text_id = 0
+        self.new_slots = 0  # made since this was last read
+
+    def start(self, *, slot_id: int, origin_id: int, text_id: int) -> None:
+        """The largest ids there are."""
+        self._slot_id, self._origin_id, self._text_id = slot_id, origin_id, text_id
+
+    # ------------------------------------------------------------ hosts and origins
+
+    def slots(self, names: Iterable[str], now_s: float) -> dict[str, int]:
+        """Ids of hosts; those not known are made, and may be contacted from now on."""
+        wanted = [(name,) for name in dict.fromkeys(names)]
+        found = dict(self._sql.read_many(list[tuple[str, int]], "slot_ids", wanted))
+        new = [name for (name,) in wanted if name not in found]
+        for name in new:
+            self._slot_id += 1
+            found[name] = self._slot_id
+        self._sql.many("new_slots", [(found[name], name) for name in new], now_s, now_s)
+        self.new_slots += len(new)
+        return found
+
+    def find_origins(self, names: Iterable[str]) -> dict[str, Origin]:
+        """The origins among these that are known."""
+        cached, wanted = {}, []
+        for name in names:
+            origin = self._origins.get(name)
+            if origin is None:
+                wanted.append((name,))
+            else:
+                cached[name] = origin
+        shape = list[tuple[str, int, int | None, str | None]]
+        found = {
+            name: Origin(key, slot, slot_name)
+            for name, key, slot, slot_name in self._sql.read_many(shape, "origin_ids", wanted)
+        }
+        self._remember(found)
+        return cached | found
+
+    def origins(self, slots: Mapping[str, str | None], now_s: float) -> dict[str, Origin]:
+        """Origins by name, given the host each is to belong to if it belongs to none yet."""
+        found = self.find_origins(slots)
+        homeless = {
+            name: slot
+            for name, slot in slots.items()
+            if name not in found or (found[name].slot is None and slot is not None)
+        }
+        if not homeless:
+            return found
+        ids = self.slots((slot for slot in homeless.values() if slot is not None), now_s)
+        new, moved = [], []
+        for name, slot in homeless.items():
+            slot_id = None if slot is None else ids[slot]
+            if name in found:
+                origin = Origin(found[name].id, slot_id, slot)
+                moved.append((origin.id, slot_id))
+            else:
+                self._origin_id += 1
+                origin = Origin(self._origin_id, slot_id, slot)
+                new.append((origin.id, name, hostname_of(name), slot_id))
+            found[name] = origin
+            self._remember({name: origin})
+        self._sql.many("new_origins", new)
+        self._sql.many("move_origin", moved)
+        return found
+
+    def move_origin(self, origin: int, slot: int) -> None:
+        self._sql.many("move_origin", [(origin, slot)])
+        self._origins.clear()  # rare: not worth an index by id
+
+    def _remember(self, origins: Mapping[str, Origin]) -> None:
+        if len(self._origins) + len(origins) > _KEPT_MAX:
+            self._origins.clear()
+        self._origins.update(origins)
+
+    # ------------------------------------------------------------ sentences and verdicts
+
+    def texts(self, texts: Iterable[str]) -> dict[str, int]:
+        """Ids of content types and errors."""
+        found, wanted = {}, []
+        for text in dict.fromkeys(texts):
+            key = self._texts.get(text)
+            if key is None:
+                wanted.append((text,))
+            else:
+                found[text] = key
+        if not wanted:
+            return found
+        read = dict(self._sql.read_many(list[tuple[str, int]], "text_ids", wanted))
+        new = []
+        for (text,) in wanted:
+            if text not in read:
+                self._text_id += 1
+                read[text] = self._text_id
+                new.append((self._text_id, text))
+        self._sql.many("new_texts", new)
+        if len(self._texts) + len(read) > _KEPT_MAX:
+            self._texts.clear()
+        self._texts.update(read)
+        return found | read
+
+    def body_of(self, origin: int) -> int | None:
+        """Id of the robots.txt body now in force at an origin."""
+        if origin not in self._bodies:
+            if len(self._bodies) >= _KEPT_MAX:
+                self._bodies.clear()
+            row = self._sql.row("body_of_copy", origin)
+            self._bodies[origin] = int(row[0]) if row and row[0] is not None else None
+        return self._bodies[origin]
+
+    def forget_body(self, origin: int) -> None:
+        self._bodies.pop(origin, None)
+
+    def verdict(self, verdict: Verdict) -> int:
+        """Id of a verdict."""
+        key = self._verdicts.get(verdict)
+        if key is not None:
+            return key
+        values = (
+            verdict.robots_url, verdict.reason, verdict.dialect, verdict.rule, verdict.line,
+            verdict.body,
+        )  # fmt: skip
+        row = self._sql.row("verdict_id", *values)
+        if row is None:
+            self._sql.run("new_verdict", *values)
+            row = self._sql.row("verdict_id", *values)
+        assert row is not None  # noqa: S101
+        if len(self._verdicts) >= _KEPT_MAX:
+            self._verdicts.clear()
+        key = int(row[0])  # type: ignore[arg-type]
+        self._verdicts[verdict] = key
+        return key

@@ -1,0 +1,195 @@
+"""Looking at a database, beside the crawl that writes it or after it."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import zlib
+from collections.abc import AsyncIterator, Callable, Mapping
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+from policies.access import Access
+from policies.url import fingerprint, origin_of
+from storage.base import Row, State, Stats, StoreError
+from storage.rows import CONTACTS_KEPT, STATE_VIEWS, VIEWS, check_view
+from storage.sqlite.copies import read_copy
+from storage.sqlite.links import OUT
+from storage.sqlite.schema import connect_reader, translate
+from storage.sqlite.statements import Statements, Value
+from storage.sqlite.wire import Wire
+
+T = TypeVar("T")
+_ROWS_AT_ONCE = 500
+
+
+class SqliteReader:
+    """`Reader` of one file. It opens the file at the first call, which may raise StoreRefused."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        self._wire: Wire | None = None
+        self._opening = asyncio.Lock()
+
+    async def __aenter__(self) -> Self:
+        await self._connection()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        wire, self._wire = self._wire, None
+        if wire is not None:
+            await wire.close()
+
+    async def _connection(self) -> Wire:
+        async with self._opening:
+            if self._wire is None:
+                try:
+                    self._wire = await Wire.open(partial(connect_reader, self.path))
+                except sqlite3.Error as error:
+                    raise translate(error, self.path) from error
+            return self._wire
+
+    async def _read(self, work: Callable[[Statements], T]) -> T:
+        wire = await self._connection()
+        try:
+            return await wire.run(lambda db: work(Statements(db)))
+        except sqlite3.Error as error:
+            raise translate(error, self.path) from error
+
+    # ------------------------------------------------------------ the contract
+
+    async def stats(self) -> Stats:
+        row = await self._read(lambda sql: sql.row("totals"))
+        if row is None:
+            raise StoreError(f"the database {self.path} cannot be used: it has no counters")
+        visited, blocked, failed, queued, hosts, body_bytes = (
+            value if isinstance(value, int) else 0 for value in row
+        )
+        return Stats(
+            visited=visited,
+            blocked=blocked,
+            failed=failed,
+            queued=queued,
+            hosts=hosts,
+            body_bytes=body_bytes,
+        )
+
+    async def iterate(
+        self, view: str, *, host: str | None = None, limit: int | None = None
+    ) -> AsyncIterator[Row]:
+        check_view(view, host)
+        wire = await self._connection()
+        columns = VIEWS[view]
+        sql, values = _query(view, host, limit)
+        try:
+            cursor = await wire.execute(sql, values)
+            async with cursor:
+                while rows := list(await cursor.fetchmany(_ROWS_AT_ONCE)):
+                    for row in rows:
+                        yield dict(zip(columns, row, strict=True))
+        except sqlite3.Error as error:
+            raise translate(error, self.path) from error
+
+    async def url(self, url: str) -> Row | None:
+        return await self._read(lambda sql: _url(sql, url))
+
+    async def host(self, host: str) -> Row | None:
+        return await self._read(lambda sql: _host(sql, host))
+
+    async def robots_copy(self, origin: str) -> Access | None:
+        row = await self._read(lambda sql: sql.row("copy", origin))
+        return None if row is None else read_copy(row)[1]
+
+    async def robots_body(self, url: str) -> bytes | None:
+        """The robots.txt a blocked URL was judged by, also when it has been replaced since."""
+
+        def find(sql: Statements) -> bytes | None:
+            found = _find(sql, url)
+            row = None if found is None else sql.row("body_of_block", found[0])
+            return zlib.decompress(row[0]) if row and isinstance(row[0], bytes) else None
+
+        return await self._read(find)
+
+
+def _query(view: str, host: str | None, limit: int | None) -> tuple[str, list[Value]]:
+    """The rows of a view as SQL. Names come from VIEWS, never from outside."""
+    order = {"hosts": "host", "robots": "origin", "skipped": "reason"}.get(view, "id")
+    sql, values = f"SELECT {', '.join(VIEWS[view])} FROM {view}", list[Value]()  # noqa: S608
+    if host is not None and view == "hosts":
+        sql, values = f"{sql} WHERE host = ?", [host]
+    elif host is not None:
+        origins = (
+            "SELECT id FROM origins WHERE hostname = ?"
+            " UNION SELECT o.id FROM origins AS o JOIN slots AS s ON s.id = o.slot WHERE s.name = ?"
+        )
+        ids = f"SELECT id FROM known WHERE origin IN ({origins})"  # noqa: S608
+        sql, values = f"{sql} WHERE id IN ({origins if view == 'robots' else ids})", [host, host]
+    sql += f" ORDER BY {order}"
+    if limit is not None:
+        sql, values = f"{sql} LIMIT ?", [*values, limit]
+    return sql, values
+
+
+def _find(sql: Statements, url: str) -> tuple[int, int] | None:
+    """Id and state of a URL."""
+    try:
+        origin = origin_of(url)
+    except ValueError:
+        return None
+    row = sql.row("find_url", origin, fingerprint(url))
+    return None if row is None else (_int(row[0]), _int(row[1]))
+
+
+def _url(sql: Statements, url: str) -> Row | None:
+    found = _find(sql, url)
+    if found is None:
+        return None
+    key, state = found
+    row: dict[str, object] = {"url": url}
+    common = sql.row("url_about", key)
+    slot, origin, referrer, anchor, error = common or (None,) * 5
+    if state == OUT:
+        row |= {"state": "skipped", "reason": error}
+    else:
+        view = STATE_VIEWS[State(state)]
+        columns = VIEWS[view]
+        query = f"SELECT {', '.join(columns)} FROM {view} WHERE id = ?"  # noqa: S608
+        values = sql.db.execute(query, (key,)).fetchone()
+        row |= dict(zip(columns, values or (), strict=True)) | {"state": view}
+    row |= {"host": slot, "origin": origin, "referrer": referrer, "anchor": anchor}
+    if state == State.QUEUED:
+        row["error"] = error
+    return row
+
+
+def _host(sql: Statements, host: str) -> Row | None:
+    columns = VIEWS["hosts"]
+    query = f"SELECT {', '.join(columns)}, id FROM hosts WHERE host = ?"  # noqa: S608
+    values = sql.db.execute(query, (host,)).fetchone()
+    if values is None:
+        return None
+    key = values[-1]
+    contacts = sql.rows("contacts_of_slot", CONTACTS_KEPT, key)
+    names = ("start_at", "end_at", "kind", "status")
+    robots: list[Mapping[str, object]] = [
+        dict(zip(VIEWS["robots"], row, strict=True)) for row in sql.rows("robots_of_slot", key)
+    ]
+    return {
+        **dict(zip(columns, values, strict=False)),
+        "contacts": [dict(zip(names, row, strict=True)) for row in contacts],
+        "robots": robots,
+    }
+
+
+def _int(value: Value) -> int:
+    return value if isinstance(value, int) else 0

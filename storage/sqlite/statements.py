@@ -1,0 +1,104 @@
+"""The named SQL, and running one statement for many rows at once.
+
+Every statement run and every row fetched from the store's thread gives up the interpreter's lock
+and has to win it back from the event loop, which a busy crawl makes a matter of milliseconds. So
+rows go in as one long VALUES list and come out as one JSON value: a commit is a dozen statements,
+whatever its size.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Final, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+Value = str | bytes | int | float | None
+Values = tuple[Value, ...]
+
+_NAMED: Final = re.compile(r"^-- name: (\w+)\n(.*?)(?=^-- |\Z)", re.MULTILINE | re.DOTALL)
+_ROW: Final = re.compile(r"VALUES (\([?, ]+\))")
+_ROWS_MAX: Final = 512  # at a time; times the columns it stays far below SQLite's 32,766 parameters
+
+
+@cache
+def statements() -> dict[str, str]:
+    """Every statement of `sql/statements.sql` by its name."""
+    text = (files("storage") / "sql" / "statements.sql").read_text(encoding="utf-8")
+    return {found[1]: found[2].strip().rstrip(";") for found in _NAMED.finditer(text)}
+
+
+@cache
+def for_rows(name: str, rows: int) -> str:
+    """A statement with its row of VALUES written out so many times."""
+    return _ROW.sub(lambda found: "VALUES " + ", ".join([found[1]] * rows), statements()[name], 1)
+
+
+class Statements:
+    """A connection that runs statements by name. For the store's thread only."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self.db = db
+
+    def run(self, name: str, *values: Value) -> int:
+        """Run once; give how many rows changed."""
+        return self.db.execute(statements()[name], values).rowcount
+
+    def row(self, name: str, *values: Value) -> Values | None:
+        """The first row of a query."""
+        rows: list[Values] = self.db.execute(statements()[name], values).fetchall()
+        return rows[0] if rows else None
+
+    def rows(self, name: str, *values: Value) -> Iterable[Values]:
+        """The rows of a query, one by one: worth its price only where few are looked at."""
+        return self.db.execute(statements()[name], values)
+
+    def read(self, shape: type[list[T]], name: str, *values: Value) -> list[T]:
+        """The one JSON value of a query."""
+        return self._decode(shape, statements()[name], values)
+
+    def many(self, name: str, rows: Sequence[Values], *values: Value) -> None:
+        """Run for all rows at once; nothing happens for none."""
+        for sql, flat in _chunks(name, rows, values):
+            self.db.execute(sql, flat)
+
+    def read_many(
+        self, shape: type[list[T]], name: str, rows: Sequence[Values], *values: Value
+    ) -> list[T]:
+        """What a query gives for all rows at once."""
+        found: list[T] = []
+        for sql, flat in _chunks(name, rows, values):
+            found += self._decode(shape, sql, flat)
+        return found
+
+    def rows_many(self, name: str, rows: Sequence[Values]) -> Iterable[Values]:
+        """The rows of a query for all rows at once."""
+        for sql, flat in _chunks(name, rows, ()):
+            yield from self.db.execute(sql, flat)
+
+    def _decode(self, shape: type[list[T]], sql: str, values: Sequence[Value]) -> list[T]:
+        (text,) = self.db.execute(sql, values).fetchone()
+        return _decoder(shape).decode(text)
+
+
+@cache
+def _decoder(shape: type[list[T]]) -> msgspec.json.Decoder[list[T]]:
+    return msgspec.json.Decoder(shape)
+
+
+def _chunks(name: str, rows: Sequence[Values], values: Values) -> Iterable[tuple[str, list[Value]]]:
+    """Padded to powers of two, so that a few prepared statements serve every size."""
+    for start in range(0, len(rows), _ROWS_MAX):
+        part = rows[start : start + _ROWS_MAX]
+        size = 1 << (len(part) - 1).bit_length()
+        flat: list[Value] = []
+        for row in part:
+            flat += row
+        flat += [None] * ((size - len(part)) * len(part[0]))
+        flat += values
+        yield for_rows(name, size), flat

@@ -1,0 +1,248 @@
+"""The store in an SQLite file: each call is one transaction, run whole in one thread."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from policies.access import Access
+from storage.base import (
+    Batch,
+    Blocked,
+    Completed,
+    HostUpdate,
+    Judged,
+    Lease,
+    Link,
+    Outlook,
+    RobotsDue,
+    Stats,
+    StoreError,
+)
+from storage.sqlite.lock import FileLock
+from storage.sqlite.schema import check_file, connect_writer, translate
+from storage.sqlite.wire import Wire, finish
+from storage.sqlite.writer import Moment, Writer
+from storage.timekeeper import Timekeeper
+
+T = TypeVar("T")
+
+
+class SqliteStore:
+    """`Store` in one file. It is opened and locked by `open_session`, let go of by `close`.
+
+    `wall` tells Unix seconds; with `monotonic` (seconds from anywhere) as well, setting the wall
+    clock while a session lasts moves no host's clock.
+    """
+
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        wall: Callable[[], float],
+        monotonic: Callable[[], float] | None = None,
+        queries_per_path_max: float = 1000,
+    ) -> None:
+        self.path = Path(path)
+        self._time = Timekeeper(wall, monotonic)
+        self._queries_per_path_max = queries_per_path_max
+        self._lock = FileLock(self.path)
+        self._wire: Wire | None = None
+        self._writer: Writer | None = None
+        self._session = 0
+        self._broken: StoreError | None = None
+
+    # ------------------------------------------------------------ how a call is made
+
+    def _moment(self) -> Moment:
+        return Moment(self._time.now_s(), self._time.wall_s(), self._time.shift_s())
+
+    async def _transact(self, work: Callable[[Writer, Moment], T]) -> T:
+        """Run `work` in a transaction of its own, out of reach of cancellation."""
+        wire = self._wire
+        if self._broken is not None:
+            raise StoreError(str(self._broken)) from self._broken
+        if wire is None:
+            raise StoreError(f"the database {self.path} is not open")
+        run = partial(self._in_thread, work, self._moment())
+        return await finish(asyncio.ensure_future(wire.run(run)))
+
+    def _in_thread(
+        self, work: Callable[[Writer, Moment], T], at: Moment, db: sqlite3.Connection
+    ) -> T:
+        if self._broken is not None:  # by a call that was made before this one, and ran meanwhile
+            raise StoreError(str(self._broken)) from self._broken
+        try:
+            db.execute("BEGIN IMMEDIATE")
+            if self._writer is None:
+                self._writer = Writer(db, queries_per_path_max=self._queries_per_path_max)
+            result = work(self._writer, at)
+            self._writer.tell_time(at)
+            db.execute("COMMIT")
+        except BaseException as error:
+            self._broken = (
+                translate(error, self.path)
+                if isinstance(error, sqlite3.Error)
+                else StoreError(f"the database {self.path} was given up after an error: {error!r}")
+            )
+            _roll_back(db)
+            if isinstance(error, sqlite3.Error):
+                raise self._broken from error
+            raise
+        return result
+
+    async def _transact_as(self, session: int, work: Callable[[Writer, Moment], T]) -> T:
+        if self._wire is not None and session != self._session:
+            raise StoreError(f"session {session} is over; session {self._session} has begun")
+        return await self._transact(work)
+
+    # ------------------------------------------------------------ sessions
+
+    async def open_session(self, name: str) -> int:
+        if self._wire is None:
+            await finish(asyncio.ensure_future(self._open()))
+        last = await self._transact(lambda writer, _: writer.last_time())
+        if last is not None:
+            self._time.resume(*last)
+        self._session = await self._transact(lambda writer, at: writer.start(at))
+        return self._session
+
+    async def _open(self) -> None:
+        check_file(self.path)  # before the lock: what is not ours gets no file beside it
+        self._lock.acquire()
+        try:
+            self._wire = await Wire.open(partial(connect_writer, self.path))
+        except sqlite3.Error as error:
+            self._lock.release()
+            raise translate(error, self.path) from error
+        except BaseException:
+            self._lock.release()
+            raise
+
+    async def close(self, session: int | None = None) -> None:
+        if self._wire is not None:
+            await finish(asyncio.ensure_future(self._close(self._wire)))
+
+    async def _close(self, wire: Wire) -> None:
+        self._wire = self._writer = None
+        try:
+            await wire.close()
+        except sqlite3.Error:
+            pass  # nothing is lost: what was committed is in the WAL, and the next opening reads it
+        finally:
+            self._lock.release()
+
+    # ------------------------------------------------------------ links and outcomes
+
+    async def add(self, links: Sequence[Link], *, revive: bool = False) -> Completed:
+        return await self._transact(lambda writer, at: writer.add(links, revive=revive, at=at))
+
+    async def seeds(self) -> Sequence[str]:
+        return await self._transact(lambda writer, _: writer.seeds())
+
+    async def complete(self, session: int, batch: Batch) -> Completed:
+        return await self._transact(lambda writer, at: writer.complete(session, batch, at))
+
+    # ------------------------------------------------------------ leases
+
+    async def claim(
+        self, session: int, *, hosts: int, urls_per_host: int, exclude_origins: Sequence[str] = ()
+    ) -> Sequence[Lease]:
+        return await self._transact_as(
+            session,
+            lambda writer, at: writer.claim(
+                hosts=hosts, urls_per_host=urls_per_host, exclude_origins=exclude_origins, at=at
+            ),
+        )
+
+    async def acquire(self, session: int, slots: Sequence[str]) -> Mapping[str, Lease]:
+        return await self._transact_as(session, lambda writer, at: writer.acquire(slots, at))
+
+    async def outlook(self, session: int, *, exclude_origins: Sequence[str] = ()) -> Outlook:
+        return await self._transact_as(
+            session, lambda writer, at: writer.outlook(exclude_origins, at)
+        )
+
+    # ------------------------------------------------------------ robots
+
+    async def robots_put(
+        self,
+        session: int,
+        slot: str,
+        origin: str,
+        copy: Access,
+        *,
+        also: HostUpdate | None = None,
+    ) -> None:
+        await self._transact(
+            lambda writer, at: writer.robots_put(session, slot, origin, copy, also, at)
+        )
+
+    async def robots_get(self, origin: str) -> Access | None:
+        return await self._transact(lambda writer, _: writer.robots_get(origin))
+
+    async def robots_due(self, session: int, *, limit: int) -> Sequence[RobotsDue]:
+        return await self._transact_as(session, lambda writer, at: writer.robots_due(limit, at))
+
+    async def ungoverned(self, origin: str, *, limit: int) -> Sequence[Judged]:
+        return await self._transact(lambda writer, _: writer.ungoverned(origin, limit))
+
+    async def blocked_by_robots(self, origin: str, *, after: int, limit: int) -> Sequence[Judged]:
+        return await self._transact(
+            lambda writer, _: writer.blocked_by_robots(origin, after, limit)
+        )
+
+    async def rejudge(
+        self,
+        session: int,
+        *,
+        kept: Sequence[int],
+        withdrawn: Sequence[Blocked],
+        freed: Sequence[int],
+    ) -> Completed:
+        return await self._transact_as(
+            session,
+            lambda writer, at: writer.rejudge(kept=kept, withdrawn=withdrawn, freed=freed, at=at),
+        )
+
+    # ------------------------------------------------------------ by hand
+
+    async def fail_host(
+        self, session: int, update: HostUpdate, *, error: str, attempts: int, last_at: float
+    ) -> int:
+        return await self._transact(
+            lambda writer, at: writer.fail_host(
+                session, update, error=error, attempts=attempts, last_at=last_at, at=at
+            )
+        )
+
+    async def retry_failed(self, host: str | None = None) -> int:
+        return await self._transact(lambda writer, at: writer.retry_failed(host, at))
+
+    async def set_control(
+        self,
+        slot: str,
+        *,
+        paused: bool | None = None,
+        slow_s: float | None = None,
+        clear_slow: bool = False,
+    ) -> bool:
+        return await self._transact(
+            lambda writer, _: writer.set_control(slot, paused, slow_s, clear_slow=clear_slow)
+        )
+
+    async def stats(self) -> Stats:
+        return await self._transact(lambda writer, _: writer.stats())
+
+
+def _roll_back(db: sqlite3.Connection) -> None:
+    """Whatever is wrong with the medium, nothing half done may stay."""
+    if db.in_transaction:
+        try:
+            db.execute("ROLLBACK")
+        except sqlite3.Error:
+            return  # closing the connection, or the next opening, rolls it back

@@ -1,0 +1,81 @@
+"""Counters: what a transaction changes about its origins and hosts, gathered and written once."""
+
+from __future__ import annotations
+
+from storage.base import Stats
+from storage.sqlite.statements import Statements
+
+# What is counted of an origin, in the order of the statements; a host counts the first five.
+QUEUED, VISITED, BLOCKED, FAILED, BODY_BYTES, JUDGED, UNGOVERNED = range(7)
+_OF_SLOTS = 5
+
+
+class Tally:
+    """The changes of one transaction."""
+
+    def __init__(self) -> None:
+        self._origins: dict[int, list[int]] = {}
+        self._slots: dict[int, list[int]] = {}
+        self.added: dict[str, int] = {}  # host -> URLs newly queued
+        self._fresh: set[int] = set()  # hosts where something is newly queued and due
+
+    def count(self, origin: int, slot: int | None, what: int, by: int) -> None:
+        counts = self._origins.get(origin)
+        if counts is None:
+            counts = self._origins[origin] = [0] * 7
+        counts[what] += by
+        if slot is not None and what < _OF_SLOTS:
+            self.count_slot(slot, what, by)
+
+    def count_slot(self, slot: int, what: int, by: int) -> None:
+        sums = self._slots.get(slot)
+        if sums is None:
+            sums = self._slots[slot] = [0] * _OF_SLOTS
+        sums[what] += by
+
+    def queued(self, origin: int, slot: int, slot_name: str, by: int = 1) -> None:
+        """URLs joined the queue as if they were new."""
+        self.count(origin, slot, QUEUED, by)
+        self.arrived(slot, slot_name, by)
+
+    def arrived(self, slot: int, slot_name: str, by: int) -> None:
+        self.added[slot_name] = self.added.get(slot_name, 0) + by
+        self._fresh.add(slot)
+
+    def write(self, sql: Statements) -> None:
+        sql.many("count_origins", [(key, *counts) for key, counts in self._origins.items()])
+        sql.many(
+            "count_slots",
+            [(key, *sums, key in self._fresh) for key, sums in self._slots.items()],
+        )
+
+    def sums(self) -> list[int]:
+        return [sum(column) for column in zip(*self._slots.values(), strict=True)] or [
+            0
+        ] * _OF_SLOTS
+
+
+class Totals:
+    """The sums over all hosts, kept beside the writer: asking for them reads nothing."""
+
+    def __init__(self, sql: Statements) -> None:
+        row = sql.row("totals")
+        assert row is not None  # noqa: S101
+        visited, blocked, failed, queued, hosts, body_bytes = (int(v or 0) for v in row)
+        self._sums = [queued, visited, blocked, failed, body_bytes]
+        self._hosts = hosts
+
+    def add(self, tally: Tally, new_hosts: int) -> None:
+        self._sums = [a + b for a, b in zip(self._sums, tally.sums(), strict=True)]
+        self._hosts += new_hosts
+
+    def stats(self) -> Stats:
+        queued, visited, blocked, failed, body_bytes = self._sums
+        return Stats(
+            visited=visited,
+            blocked=blocked,
+            failed=failed,
+            queued=queued,
+            hosts=self._hosts,
+            body_bytes=body_bytes,
+        )

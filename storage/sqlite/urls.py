@@ -1,0 +1,222 @@
+"""What becomes of URLs: every change of state, gathered and written in a few statements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from storage.base import Blocked, BlockReason, Failed, Retry, State, Visited
+from storage.sqlite.links import FETCHED, OUT, TRIED
+from storage.sqlite.names import Names, Verdict
+from storage.sqlite.statements import Statements, Values
+from storage.sqlite.tally import (
+    BLOCKED,
+    BODY_BYTES,
+    FAILED,
+    JUDGED,
+    QUEUED,
+    UNGOVERNED,
+    VISITED,
+    Tally,
+)
+
+
+class UrlRow(NamedTuple):
+    """Where a URL stands."""
+
+    id: int
+    origin: int
+    slot: int | None
+    slot_name: str | None
+    state: int
+    flags: int
+    body_bytes: int
+    ungoverned: int
+    judged: int
+    withdrawn: int
+
+    @property
+    def fetched(self) -> bool:
+        """Whether it had been visited before it came to the queue."""
+        return bool(self.flags & FETCHED)
+
+
+class _Block(NamedTuple):
+    """A stored verdict on a URL."""
+
+    id: int
+    withdrawn: int
+    reason: str
+    dialect: str
+    rule: str | None
+    line: int | None
+    robots_url: str
+    body: int | None
+
+
+_COUNTED = {
+    State.QUEUED: QUEUED,
+    State.VISITED: VISITED,
+    State.BLOCKED: BLOCKED,
+    State.FAILED: FAILED,
+}
+
+
+def url_rows(sql: Statements, ids: Iterable[int]) -> dict[int, UrlRow]:
+    rows: list[Values] = [(key,) for key in dict.fromkeys(ids)]
+    shape = list[tuple[int, int, int | None, str | None, int, int, int, int, int, int]]
+    return {row[0]: UrlRow(*row) for row in sql.read_many(shape, "url_states", rows)}
+
+
+class Changes:
+    """The changes of one transaction. `write` may be called more than once."""
+
+    def __init__(self, sql: Statements, names: Names, tally: Tally) -> None:
+        self._sql = sql
+        self._names = names
+        self._tally = tally
+        self._rows: dict[str, list[Values]] = {}
+        self._texts: list[str] = []
+
+    # Drops before inserts: a URL may leave a table and come back to it in one transaction.
+    _ORDER = (
+        "drop_tries", "drop_pages", "drop_ungoverned", "drop_redirects", "drop_blocks",
+        "drop_failures", "move_urls", "put_tries", "new_pages", "new_ungoverned", "put_redirects",
+        "new_blocks", "new_failures",
+    )  # fmt: skip
+
+    def write(self) -> None:
+        for name in self._ORDER:
+            rows = self._rows.pop(name, None)
+            if rows is not None:
+                self._sql.many(name, rows)
+
+    def _put(self, name: str, *values: str | bytes | float | None) -> None:
+        self._rows.setdefault(name, []).append(values)
+
+    def _leave(self, row: UrlRow, *, keep_redirect: bool = False) -> None:
+        """Take a URL out of its state; the caller says what it becomes."""
+        if row.state == OUT:
+            return
+        count = self._tally.count
+        count(row.origin, row.slot, _COUNTED[State(row.state)], -1)
+        if row.state == State.QUEUED:
+            if row.flags & TRIED:
+                self._put("drop_tries", row.id)
+            return
+        if row.state == State.FAILED:
+            self._put("drop_failures", row.id)
+            return
+        if not keep_redirect:
+            self._put("drop_redirects", row.id)
+        if row.state == State.VISITED:
+            count(row.origin, row.slot, BODY_BYTES, -row.body_bytes)
+            self._put("drop_pages", row.id)
+            if row.ungoverned:
+                self.govern(row)
+        else:
+            self._put("drop_blocks", row.origin, row.id)
+            if row.judged:
+                count(row.origin, row.slot, JUDGED, -1)
+
+    def _enter(self, row: UrlRow, state: State, *, flags: int | None = None) -> None:
+        flags = row.flags & ~TRIED if flags is None else flags
+        self._put("move_urls", row.id, int(state), 0, None, flags)
+        self._tally.count(row.origin, row.slot, _COUNTED[state], 1)
+
+    def govern(self, row: UrlRow) -> None:
+        """A page fetched for lack of a robots.txt has been judged by one now."""
+        self._put("drop_ungoverned", row.origin, row.id)
+        self._tally.count(row.origin, row.slot, UNGOVERNED, -1)
+
+    def visited(
+        self, row: UrlRow, page: Visited, texts: Mapping[str, int], target: int | None
+    ) -> None:
+        self._leave(row)
+        self._enter(row, State.VISITED)
+        self._tally.count(row.origin, row.slot, BODY_BYTES, page.body_bytes)
+        self._put(
+            "new_pages", row.id, page.status, page.fetched_at,
+            None if page.content_type is None else texts[page.content_type], page.body_bytes,
+            page.elapsed_s, page.title, page.indexable, page.followable, page.archivable,
+        )  # fmt: skip
+        if page.ungoverned:
+            self._put("new_ungoverned", row.origin, row.id)
+            self._tally.count(row.origin, row.slot, UNGOVERNED, 1)
+        if target is not None:
+            self._put("put_redirects", row.id, target)
+
+    def blocked(self, row: UrlRow, block: Blocked, *, withdrawn: bool) -> None:
+        verdict = Verdict.of(block, self._names.body_of(row.origin))
+        self._leave(row)
+        self._enter(row, State.BLOCKED)
+        self._block(row, verdict, block.blocked_at, withdrawn=withdrawn)
+
+    def _block(self, row: UrlRow, verdict: Verdict, at: float, *, withdrawn: bool) -> None:
+        judged = verdict.reason != BlockReason.REDIRECT
+        key = self._names.verdict(verdict)
+        self._put("new_blocks", row.origin, row.id, key, judged, at, withdrawn)
+        if judged:
+            self._tally.count(row.origin, row.slot, JUDGED, 1)
+
+    def failed(self, row: UrlRow, failure: Failed, texts: Mapping[str, int]) -> None:
+        self._leave(row)
+        self._enter(row, State.FAILED)
+        self._put("new_failures", row.id, texts[failure.error], failure.attempts, failure.last_at)
+
+    def retry(
+        self, row: UrlRow, retry: Retry, texts: Mapping[str, int], *, turn: int, now_s: float
+    ) -> None:
+        due_at = now_s + retry.due_in_s if retry.due_in_s > 0 else None
+        self._put("move_urls", row.id, int(State.QUEUED), turn, due_at, row.flags | TRIED)
+        self._put("put_tries", row.id, retry.attempts, retry.refusals, texts[retry.error])
+
+    def dropped(self, row: UrlRow, texts: Mapping[str, int], reason: str) -> None:
+        """Out of view; why is kept where the last error of a queued URL is."""
+        self._leave(row._replace(flags=row.flags & ~TRIED))
+        self._put("move_urls", row.id, OUT, 0, None, row.flags | TRIED)
+        self._put("put_tries", row.id, 0, 0, texts[reason])
+
+    def requeued(self, row: UrlRow) -> None:
+        """Back to the queue as if it were new."""
+        fetched = row.state == State.VISITED or (
+            row.state == State.BLOCKED and (row.withdrawn or not row.judged)
+        )
+        self._leave(row)
+        flags = (row.flags & ~TRIED) | (FETCHED if fetched else 0)
+        self._enter(row, State.QUEUED, flags=flags)
+        self._tally.arrived(row.slot or 0, row.slot_name or "", 1)
+
+    # ------------------------------------------------------------ chains of redirects
+
+    def block_chains(self, roots: Sequence[int], wall_s: float) -> None:
+        """Block every visited URL that leads to one of these, if they are blocked."""
+        links = self._leading_to(roots)
+        if not links:
+            return
+        shape = list[tuple[int, int, str, str, str | None, int | None, str, int | None]]
+        blocks = {
+            row[0]: _Block(*row)
+            for row in self._sql.read_many(
+                shape, "verdicts_of", [(root,) for root in {root for root, _ in links}]
+            )
+        }
+        rows = url_rows(self._sql, (source for _, source in links))
+        for root, source in links:
+            row, block = rows.pop(source, None), blocks.get(root)
+            if row is None or block is None or row.state != State.VISITED:
+                continue
+            self._leave(row, keep_redirect=True)
+            self._enter(row, State.BLOCKED)
+            verdict = Verdict(*block[2:]).for_redirect()
+            self._block(row, verdict, wall_s, withdrawn=bool(block.withdrawn))
+
+    def free_chains(self, roots: Sequence[int]) -> list[UrlRow]:
+        """The URLs that are blocked only because they lead to one of these."""
+        links = self._leading_to(roots)
+        rows = url_rows(self._sql, (source for _, source in links))
+        return [row for row in rows.values() if row.state == State.BLOCKED and not row.judged]
+
+    def _leading_to(self, roots: Sequence[int]) -> list[tuple[int, int]]:
+        rows: list[Values] = [(root,) for root in dict.fromkeys(roots)]
+        return self._sql.read_many(list[tuple[int, int]], "leading_to", rows)

@@ -1,0 +1,377 @@
+"""What the store does inside its transactions. Runs in the store's thread, one call at a time."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from policies.access import Access
+from storage.base import (
+    Batch,
+    Blocked,
+    Completed,
+    Dropped,
+    Failed,
+    HostUpdate,
+    Judged,
+    Lease,
+    Link,
+    Moved,
+    Outcome,
+    Outlook,
+    Retry,
+    RobotsDue,
+    State,
+    Stats,
+    Visited,
+)
+from storage.sqlite.copies import Copies
+from storage.sqlite.leases import Leases
+from storage.sqlite.links import Links
+from storage.sqlite.names import Names
+from storage.sqlite.statements import Statements
+from storage.sqlite.tally import FAILED, QUEUED, Tally, Totals
+from storage.sqlite.urls import Changes, UrlRow, url_rows
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The time of one transaction: the store's own, and the wall clock's."""
+
+    now_s: float
+    wall_s: float
+    shift_s: float
+
+
+class Writer:
+    """One writer's caches and counters, and the operations of `Store` as plain calls."""
+
+    def __init__(self, db: sqlite3.Connection, *, queries_per_path_max: float) -> None:
+        self.sql = Statements(db)
+        self._names = Names(self.sql)
+        self._links = Links(self.sql, self._names, queries_per_path_max=queries_per_path_max)
+        self._leases = Leases(self.sql, self._names)
+        self._copies = Copies(self.sql, self._names)
+        self._totals = Totals(self.sql)
+        self._told: tuple[float, float] = (float("-inf"), 0.0)  # time and shift last written
+
+    # ------------------------------------------------------------ sessions
+
+    def last_time(self) -> tuple[float, float] | None:
+        """The time the last session told last, and how far it was ahead of the wall clock."""
+        row = self.sql.row("crawl")
+        return None if row is None else (float(row[1] or 0.0), float(row[2] or 0.0))
+
+    def start(self, at: Moment) -> int:
+        if self.sql.row("crawl") is None:
+            self.sql.run("new_crawl", at.now_s)
+        row = self.sql.row("new_session")
+        url_id, slot_id, origin_id, text_id = map(_whole, self.sql.row("newest_ids") or ())
+        self._links.start(url_id=url_id)
+        self._names.start(slot_id=slot_id, origin_id=origin_id, text_id=text_id)
+        session = _whole(row[0] if row else 0)
+        self._leases.start(session)
+        return session
+
+    def tell_time(self, at: Moment) -> None:
+        """Note the time now and then, so that the next session does not start before it."""
+        last_s, shift_s = self._told
+        if at.now_s - last_s > 1.0 or at.shift_s != shift_s:
+            self._told = (at.now_s, at.shift_s)
+            self.sql.run("put_time", at.now_s, at.shift_s)
+
+    # ------------------------------------------------------------ links and outcomes
+
+    def add(self, links: Sequence[Link], *, revive: bool, at: Moment) -> Completed:
+        tally, skipped = Tally(), Counter[str]()
+        self._links.insert([(None, links)], (), tally, skipped, at.now_s)
+        if revive:
+            known = self._links.known([link.url for link in links])
+            changes = Changes(self.sql, self._names, tally)
+            for row in url_rows(self.sql, known.values()).values():
+                if row.state == State.FAILED:
+                    changes.requeued(row)
+            changes.write()
+        self._finish(tally, skipped)
+        return Completed(stale=frozenset(), added=tally.added, hands={})
+
+    def complete(self, session: int, batch: Batch, at: Moment) -> Completed:
+        held = {update.slot: self._leases.held(session, update) for update in batch.hosts}
+        stale = {slot for slot, lease in held.items() if lease is None}
+        stale.update(outcome.slot for outcome in batch.outcomes if outcome.slot not in held)
+        outcomes = [outcome for outcome in batch.outcomes if outcome.slot not in stale]
+        tally, skipped = Tally(), Counter(batch.skipped)
+        targets = self._links.insert(
+            [(one.id, one.links) for one in batch.outcomes if isinstance(one, Visited)],
+            [
+                (one.redirect_url, one.id)
+                for one in outcomes
+                if isinstance(one, Visited) and one.redirect_url is not None
+            ],
+            tally,
+            skipped,
+            at.now_s,
+        )
+        moves = self._apply(outcomes, targets, tally, skipped, at)
+        moved = self._finish(tally, skipped, moves, at)
+        self._leases.wind(
+            [(lease, update) for update in batch.hosts if (lease := held[update.slot])], at.now_s
+        )
+        self._leases.settle(moved)
+        hands = self._leases.hands(
+            [want for want in batch.wants if held.get(want.slot) is not None],
+            at.now_s,
+            ended={outcome.id for outcome in outcomes},
+        )
+        return Completed(stale=frozenset(stale), added=tally.added, hands=hands)
+
+    def _apply(
+        self,
+        outcomes: Sequence[Outcome],
+        targets: Mapping[str, int],
+        tally: Tally,
+        skipped: Counter[str],
+        at: Moment,
+    ) -> dict[int, tuple[UrlRow, str]]:
+        """Move the URLs; give the origins to be moved to other hosts."""
+        if not outcomes:
+            return {}
+        rows = url_rows(self.sql, (outcome.id for outcome in outcomes))
+        texts = self._names.texts(_texts_of(outcomes))
+        changes = Changes(self.sql, self._names, tally)
+        moves: dict[int, tuple[UrlRow, str]] = {}
+        roots: list[int] = []
+        dropped: list[int] = []
+        for outcome in outcomes:
+            row = rows.get(outcome.id)
+            if row is None:
+                continue
+            if isinstance(outcome, Moved):
+                if outcome.to_slot != row.slot_name:
+                    moves[row.origin] = (row, outcome.to_slot)
+                continue
+            # An answer to a URL that failed with its whole host meanwhile still counts.
+            if row.state != State.QUEUED and (
+                row.state != State.FAILED or not isinstance(outcome, Visited | Blocked | Failed)
+            ):
+                continue
+            del rows[outcome.id]  # a second outcome of one URL comes too late
+            match outcome:
+                case Visited(redirect_url=url):
+                    target = None if url is None else targets[url]
+                    changes.visited(row, outcome, texts, target)
+                    if target is not None:
+                        roots.append(target)
+                case Blocked():
+                    changes.blocked(row, outcome, withdrawn=row.fetched)
+                    roots.append(row.id)
+                case Failed():
+                    changes.failed(row, outcome, texts)
+                case Retry():
+                    turn = self._leases.tick(at.now_s)
+                    changes.retry(row, outcome, texts, turn=turn, now_s=at.now_s)
+                case Dropped(reason=reason):
+                    changes.dropped(row, texts, reason)
+                    dropped.append(row.id)
+                    skipped[reason] += 1
+        changes.write()
+        if dropped:
+            names = [(key,) for key in dropped]
+            self._links.forget(self.sql.read_many(list[tuple[int, str]], "url_names", names))
+        if roots:
+            changes.block_chains(roots, at.wall_s)
+            changes.write()
+        return moves
+
+    def _finish(
+        self,
+        tally: Tally,
+        skipped: Mapping[str, int],
+        moves: Mapping[int, tuple[UrlRow, str]] | None = None,
+        at: Moment | None = None,
+    ) -> list[int]:
+        """Write counters and skips; give the hosts between which origins moved."""
+        tally.write(self.sql)
+        self.sql.many("add_to_skips", list(skipped.items()))
+        moved: list[int] = []
+        if moves and at is not None:
+            shift = Tally()
+            slots = self._names.slots((to_slot for _, to_slot in moves.values()), at.now_s)
+            for origin, (row, to_slot) in moves.items():
+                counts = [_whole(count) for count in self.sql.row("origin_counts", origin) or ()]
+                self._names.move_origin(origin, slots[to_slot])
+                for what, count in enumerate(counts):
+                    shift.count_slot(slots[to_slot], what, count)
+                    if row.slot is not None:
+                        shift.count_slot(row.slot, what, -count)
+                        moved.append(row.slot)
+                moved.append(slots[to_slot])
+                tally.added[to_slot] = tally.added.get(to_slot, 0) + counts[QUEUED]
+            shift.write(self.sql)
+        new_hosts, self._names.new_slots = self._names.new_slots, 0
+        self._totals.add(tally, new_hosts)
+        return list(dict.fromkeys(moved))
+
+    # ------------------------------------------------------------ leases
+
+    def claim(
+        self, *, hosts: int, urls_per_host: int, exclude_origins: Sequence[str], at: Moment
+    ) -> list[Lease]:
+        return self._leases.claim(
+            hosts=hosts, urls_per_host=urls_per_host, closed=exclude_origins, now_s=at.now_s
+        )
+
+    def acquire(self, slots: Sequence[str], at: Moment) -> dict[str, Lease]:
+        leases = self._leases.acquire(slots, at.now_s)
+        self._finish(Tally(), {})
+        return leases
+
+    def outlook(self, exclude_origins: Sequence[str], at: Moment) -> Outlook:
+        claimable_at: float | None = None
+        if not exclude_origins:
+            row = self.sql.row("next_claim")
+            claimable_at = None if row is None or row[0] is None else float(row[0])
+        else:
+            excluded = msgspec.json.encode(exclude_origins).decode()
+            for ready_at, open_at in self.sql.rows("next_claim_except", excluded):
+                if claimable_at is not None and float(ready_at or 0.0) >= claimable_at:
+                    break
+                if open_at is not None:
+                    claimable_at = min(claimable_at or float(open_at), float(open_at))
+        return Outlook(
+            claimable_in_s=None if claimable_at is None else max(0.0, claimable_at - at.now_s),
+            robots_in_s=self._copies.next_due_in_s(at.wall_s, at.now_s),
+        )
+
+    # ------------------------------------------------------------ robots
+
+    def robots_put(
+        self,
+        session: int,
+        slot: str,
+        origin: str,
+        copy: Access,
+        also: HostUpdate | None,
+        at: Moment,
+    ) -> None:
+        self._copies.put(slot, origin, copy, at.now_s)
+        if also is not None and (held := self._leases.held(session, also)) is not None:
+            self._leases.wind([(held, also)], at.now_s)
+        self._finish(Tally(), {})
+
+    def robots_get(self, origin: str) -> Access | None:
+        return self._copies.get(origin)
+
+    def robots_due(self, limit: int, at: Moment) -> list[RobotsDue]:
+        return self._copies.due(at.wall_s, at.now_s, limit)
+
+    def ungoverned(self, origin: str, limit: int) -> list[Judged]:
+        return self._copies.ungoverned(origin, limit)
+
+    def blocked_by_robots(self, origin: str, after: int, limit: int) -> list[Judged]:
+        return self._copies.blocked(origin, after, limit)
+
+    def rejudge(
+        self, *, kept: Sequence[int], withdrawn: Sequence[Blocked], freed: Sequence[int], at: Moment
+    ) -> Completed:
+        tally = Tally()
+        changes = Changes(self.sql, self._names, tally)
+        rows = url_rows(self.sql, [*kept, *(block.id for block in withdrawn), *freed])
+        for key in kept:
+            if (row := rows.get(key)) is not None and row.ungoverned:
+                changes.govern(row)
+                del rows[key]
+        roots = []
+        for block in withdrawn:
+            row = rows.get(block.id)
+            if row is not None and row.state == State.VISITED:
+                changes.blocked(row, block, withdrawn=True)
+                roots.append(row.id)
+                del rows[row.id]
+        free = {key: row for key in freed if (row := rows.get(key)) and row.state == State.BLOCKED}
+        free |= {row.id: row for row in changes.free_chains(list(free))}
+        for row in free.values():
+            changes.requeued(row)
+        changes.write()
+        changes.block_chains(roots, at.wall_s)
+        changes.write()
+        self._finish(tally, {})
+        return Completed(stale=frozenset(), added=tally.added, hands={})
+
+    # ------------------------------------------------------------ in bulk and by hand
+
+    def fail_host(
+        self,
+        session: int,
+        update: HostUpdate,
+        *,
+        error: str,
+        attempts: int,
+        last_at: float,
+        at: Moment,
+    ) -> int:
+        held = self._leases.held(session, update)
+        if held is None:
+            return 0
+        queues = self.sql.read(list[tuple[int, int]], "queues_of_slot", held.id)
+        tally = Tally()
+        if queues:
+            text = self._names.texts([error])[error]
+            self.sql.run("tries_of_slot", held.id)
+            self.sql.run("fail_slot", held.id, text, attempts, last_at)
+            self.sql.run("fail_slot_urls", held.id)
+            for origin, queued in queues:
+                tally.count(origin, held.id, QUEUED, -queued)
+                tally.count(origin, held.id, FAILED, queued)
+        self._finish(tally, {})
+        self._leases.wind([(held, update)], at.now_s)
+        return sum(queued for _, queued in queues)
+
+    def retry_failed(self, host: str | None, at: Moment) -> int:
+        tally = Tally()
+        failed = self.sql.read(list[tuple[int, int, str, int]], "failed_origins", host)
+        if failed:
+            slots = dict.fromkeys(slot for _, slot, _, _ in failed)
+            self.sql.many("forgive_slots", [(slot,) for slot in slots], at.now_s)
+            ids = msgspec.json.encode([origin for origin, _, _, _ in failed]).decode()
+            self.sql.run("retry_urls", ids)
+            self.sql.run("drop_retried")
+            for origin, slot, slot_name, count in failed:
+                tally.count(origin, slot, FAILED, -count)
+                tally.queued(origin, slot, slot_name, count)
+        self._finish(tally, {})
+        return sum(count for _, _, _, count in failed)
+
+    def set_control(
+        self, slot: str, paused: bool | None, slow_s: float | None, *, clear_slow: bool
+    ) -> bool:
+        change_slow = slow_s is not None or clear_slow
+        return self.sql.row("control", paused, change_slow, slow_s, slot) is not None
+
+    # ------------------------------------------------------------ what is there
+
+    def seeds(self) -> list[str]:
+        return self.sql.read(list[str], "seed_urls")
+
+    def stats(self) -> Stats:
+        return self._totals.stats()
+
+
+def _texts_of(outcomes: Sequence[Outcome]) -> list[str]:
+    """The sentences and content types that are kept once."""
+    texts = []
+    for outcome in outcomes:
+        match outcome:
+            case Visited(content_type=str(text)) | Dropped(reason=text):
+                texts.append(text)
+            case Failed(error=text) | Retry(error=text):
+                texts.append(text)
+    return texts
+
+
+def _whole(value: object) -> int:
+    return int(value) if isinstance(value, int | float) else 0
