@@ -1,4 +1,4 @@
-"""One request under way: where it stands, until when it may stand there, and what has come of it."""
+"""One request under way: where it stands, until when it may stand there, what has come of it."""
 
 from __future__ import annotations
 

@@ -158,9 +158,10 @@ class AiohttpFetcher:
         url = request.url
         try:
             target = URL(url, encoded=True)
+            host = target.raw_host or ""
         except ValueError:
-            return self._failure(url, _UNSENDABLE, self._clock.monotonic())
-        if (refusal := self._refusal(request, target)) is not None:
+            host = ""
+        if (refusal := self._refusal(request, host)) is not None:
             return self._failure(url, refusal, self._clock.monotonic())
         task = asyncio.current_task()
         if task is None:
@@ -181,7 +182,7 @@ class AiohttpFetcher:
                     proxy=request.proxy,
                 )
             except NETWORK_ERRORS as exc:
-                return self._trouble(exc, request, exchange)
+                return self._trouble(exc, request, host, exchange)
             body: bytes | None = b""
             cut = False
             if response.status == 101:
@@ -195,7 +196,7 @@ class AiohttpFetcher:
                     try:
                         body, cut = await read_body(response, request, exchange)
                     except NETWORK_ERRORS as exc:
-                        return self._trouble(exc, request, exchange, response.status)
+                        return self._trouble(exc, request, host, exchange, response.status)
                 else:
                     body = None
             whole = True
@@ -224,23 +225,30 @@ class AiohttpFetcher:
             latency_s=exchange.head_s - exchange.sent_s,
         )
 
-    def _refusal(self, request: Request, target: URL) -> Trouble | None:
+    def _refusal(self, request: Request, host: str) -> Trouble | None:
         url = request.url
+        if not host or not url.startswith(("http://", "https://")):
+            return _UNSENDABLE
         if not url.isascii() or not url.isprintable() or " " in url:
             return _UNSENDABLE
         if request.proxy is not None:
             # The proxy connects: what can still be judged is an address in the URL itself.
-            literal = literal_address(target.raw_host or "")
+            literal = literal_address(host)
             if literal is not None and (sentence := self._addresses.judge(literal)) is not None:
                 return Trouble(FailureCode.ADDRESS, sentence, permanent=True)
         return None
 
     def _trouble(
-        self, exc: Exception, request: Request, exchange: Exchange, status: int | None = None
+        self,
+        exc: Exception,
+        request: Request,
+        host: str,
+        exchange: Exchange,
+        status: int | None = None,
     ) -> Failure:
         problem = trouble(exc, exchange, request.limits, tls=request.url.startswith("https:"))
         if problem.code is FailureCode.CONNECT:
-            self._names.forget(URL(request.url, encoded=True).raw_host or "")
+            self._names.forget(host)
         return self._failure(request.url, problem, exchange.started_s, status)
 
     def _failure(

@@ -104,9 +104,6 @@ def trouble(exc: BaseException, exchange: Exchange, limits: FetchLimits, *, tls:
                 sentence = f"{exc.url} is not a way to write an address"
                 return Trouble(FailureCode.ADDRESS, sentence, permanent=True)
             return Trouble(FailureCode.PROTOCOL, "the URL cannot be requested", permanent=True)
-        case aiohttp.NonHttpUrlClientError():
-            sentence = "only http and https URLs can be requested"
-            return Trouble(FailureCode.PROTOCOL, sentence, permanent=True)
         case OversizeError():
             sentence = f"the body is longer than {limits.body_bytes_max:,} bytes"
             return Trouble(FailureCode.TOO_LARGE, sentence)

@@ -1,5 +1,5 @@
 """The connections. aiohttp reads HTTP and keeps them; what it leaves unbounded is bounded by the
-protocol class here, which it is made to use: bytes of header, interim answers, bytes nobody asked for.
+protocol class here, which it is made to use: bytes of header, interim answers, bytes unasked for.
 """
 
 from __future__ import annotations

@@ -273,3 +273,77 @@ async def test_must_be_open(fetcher):
     )
     with pytest.raises(RuntimeError, match="async with"):
         await closed.fetch(Request(url="http://a.test/"))
+
+
+@pytest.mark.parametrize("at", ["connecting", "head", "body"])
+async def test_cancellation_anywhere_is_passed_on_and_closes(serve, fetcher, at):
+    arrived = asyncio.Event()
+
+    async def script(connection):
+        if at != "connecting":
+            await connection.request()
+        if at == "body":
+            await connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhal")
+        arrived.set()
+        await connection.client_gone()
+
+    server = await serve(script)
+    url = server.url(scheme="https" if at == "connecting" else "http")
+    task = asyncio.ensure_future(fetcher.fetch(Request(url=url)))
+    await arrived.wait()
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await server.gone.wait()
+
+
+async def test_cancellation_wins_over_a_deadline_at_the_same_moment(serve, fetcher):
+    async def script(connection):
+        await connection.request()
+        await connection.client_gone()
+
+    server = await serve(script)
+
+    async def both() -> Answer | Failure:
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().call_later(0.05, task.cancel)
+        return await fetcher.fetch(Request(url=server.url(), limits=FetchLimits(timeout_s=0.05)))
+
+    task = asyncio.ensure_future(both())
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_no_connection_is_kept_beyond_what_the_process_may_have_open(
+    serve, fetcher, monkeypatch
+):
+    server = await serve(HELLO, keep=True)
+    monkeypatch.setattr("crawler.fetcher._kept_max", lambda _connections: 0)
+    async with AiohttpFetcher(
+        user_agent="x/1",
+        addresses=AddressRules.parse(["127.0.0.0/8"]),
+        resolve={"*.test": "127.0.0.1"},
+        clock=RealClock(),
+        connections=1,
+    ) as frugal:
+        for _ in range(2):
+            answered(await frugal.fetch(Request(url=server.url())))
+    assert server.connections == 2
+
+
+async def test_many_at_once_each_get_their_own_answer(serve, fetcher):
+    async def script(connection):
+        while True:
+            path = (await connection.request()).split(b" ")[1]
+            head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(path)}\r\n\r\n"
+            await connection.send(head.encode() + path)
+
+    server = await serve(script)
+    for _ in range(3):
+        results = await asyncio.gather(
+            *(fetcher.fetch(Request(url=server.url(f"/{n}"))) for n in range(50))
+        )
+        assert [answered(r).body for r in results] == [b"/%d" % n for n in range(50)]
+    assert server.connections <= 50

@@ -308,3 +308,22 @@ async def test_proxy_that_is_not_there():
             failure = await fetcher.fetch(Request(url="http://a.example/", proxy=proxy))
         assert isinstance(failure, Failure)
         assert failure.error == "connect: the proxy refused the connection"
+
+
+async def test_the_systems_own_dns_knows_this_machine():
+    """The real resolver, on the one name that never leaves the machine."""
+    async with AiohttpFetcher(
+        user_agent="x/1", addresses=LOOPBACK, resolve={}, clock=RealClock(), connections=1
+    ) as fetcher:
+        assert await fetcher.address_of("localhost") in {"127.0.0.1", "::1"}
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http:///x", "http://a.test:99999/", "ftp://a.test/", "http://[::1/", "nonsense", "", "//a/"],
+)
+async def test_unusable_urls_are_permanent_failures(url):
+    async with open_fetcher(FakeDns({})) as fetcher:
+        failure = await fetcher.fetch(Request(url=url))
+    assert isinstance(failure, Failure), failure
+    assert failure.permanent, failure
