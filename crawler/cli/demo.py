@@ -33,8 +33,8 @@ async def _demo() -> int:
 
     from crawler.app import crawl, open_reader
     from crawler.cli import demo_report, demo_web
-    from crawler.cli.crawl import _signals
     from crawler.cli.progress import display
+    from crawler.cli.signals import Signals
     from crawler.testing import LocalWeb
 
     console = Console(highlight=False)
@@ -46,7 +46,7 @@ async def _demo() -> int:
             f"and crawled from {web.url(demo_web.PORTAL)}"
         )
         stop, leave = asyncio.Event(), asyncio.Event()
-        with display() as shown, _signals(stop, leave, shown.say):
+        with display() as shown, Signals(stop, leave, shown.say):
             summary = await crawl(
                 _config(web, db),
                 seeds=[web.url(demo_web.PORTAL)],
@@ -63,11 +63,15 @@ async def _demo() -> int:
 
 
 def _config(web: LocalWeb, db: Path) -> Config:
+    from crawler.cli import demo_web
     from crawler.config import from_dict
 
     return from_dict(
         web.config(
-            crawl={"patience": PATIENCE_S},
+            crawl={
+                "patience": PATIENCE_S,
+                "user_agent": f"courtly-demo/1.0 (+{web.url(demo_web.PORTAL)})",
+            },
             # `include` keeps the crawl at home: the demo's hosts, and one address that is refused
             scope={"follow": "any", "include": ["http://*.test:*", "http://10.0.0.1/*"]},
             politeness={"delay": 0.1},

@@ -17,7 +17,7 @@ SHOP_ROBOTS = """\
 User-agent: SomeOtherBot
 Disallow: /
 
-User-agent: Courtly        # the first record that names us is ours, and the only one
+User-agent: the Courtly-Demo robot  # contains our name: the first such record is ours
 Allow: /public*/
 Disallow: /*_print*.html   # anything with "_print" and then ".html"
 Disallow: /*?sessionid

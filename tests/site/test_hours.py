@@ -37,7 +37,7 @@ async def simulate(
     answers: Answers, *seeds: str, latency_s: float = 0.05, **sections: Mapping[str, object]
 ) -> Crawled:
     async with JumpClock() as clock:
-        config = from_dict({"crawl": {"patience": "inf", **sections.pop("crawl", {})}, **sections})
+        config = from_dict({"crawl": {"patience": "30d", **sections.pop("crawl", {})}, **sections})
         store = MemoryStore(clock.wall, monotonic=clock.monotonic)
         session = await store.open_session("test")
         await store.add(
@@ -207,14 +207,20 @@ async def test_a_dead_host_is_tried_on_the_retry_clock_then_fails_in_bulk() -> N
 
 
 async def test_what_waits_beyond_patience_stays_queued() -> None:
-    answers: dict[str, Reply | FailureCode] = {
-        "http://a.test/": Reply(status=429, headers={"Retry-After": "700"}),
-        "http://b.test/": Reply(status=429, headers={"Retry-After": "500"}),
-    }
-    crawled = await simulate(answers, "http://a.test/", "http://b.test/", crawl={"patience": "10m"})
-    assert crawled.log.paths("a.test") == ["/robots.txt", "/"]
-    assert len(crawled.log.paths("b.test")) > 2
-    assert "http://a.test/" in crawled.urls("queued")
+    """And what can move sooner is waited for, however long it all takes."""
+
+    def answers(request: Request) -> Reply:
+        if request.url.endswith("/robots.txt"):
+            return not_found()
+        asked.append(request.url)
+        rest_s = 500 if len(asked) < 4 else 700
+        return Reply(status=429, headers={"Retry-After": str(rest_s)})
+
+    asked: list[str] = []
+    crawled = await simulate(answers, "http://a.test/", crawl={"patience": "10m"})
+    assert [round(gap, -2) for gap in crawled.log.gaps("a.test")] == [0, 500, 500, 500]
+    assert crawled.urls("queued") == ["http://a.test/"]
     until, reason = crawled.waiting["a.test"]
     assert until is not None
-    assert reason
+    assert until >= crawled.wall_from_s + crawled.log[-1].end_s + 700
+    assert "come back later" in reason
