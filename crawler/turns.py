@@ -295,7 +295,7 @@ class Turns:
 
     def _arm(self) -> None:
         at_s = self._bench.next_at()
-        if at_s is None:
+        if at_s is None or self.in_flight >= self._limit:  # the next turn to end pumps
             return
         if self._timer is not None:
             if self._timer_s <= at_s:
