@@ -8,6 +8,7 @@ import json
 import re
 import shutil
 import sys
+import time
 import unicodedata
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from itertools import zip_longest
@@ -15,6 +16,7 @@ from itertools import zip_longest
 import click
 
 from crawler.cli.text import at, plain
+from crawler.config.units import say_duration
 from policies.scope import SKIP_KEYS
 from storage.base import Row
 
@@ -26,7 +28,7 @@ TABLE_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "queued": ("priority", "depth", "attempts", "due_at", "url"),
     "hosts": (
         "host", "visited", "queued", "blocked", "failed", "delay_s", "next_at", "paused",
-        "contacts", "delay_source",
+        "delay_source",
     ),
     "robots": ("origin", "state", "status", "fetched_at", "expires_at", "retry_at", "body_bytes"),
     "skipped": ("count", "reason", "key"),
@@ -158,6 +160,8 @@ def _shown(view: str, column: str, row: Row) -> str:
     if view == "skipped" and column == "key":
         return SKIP_KEYS.get(str(row["reason"]), "")
     value = row.get(column)
+    if column == "due_at":
+        return _when(value)
     if value is None:
         return "-"
     return _WORDS.get(column, _plainly)(value)
@@ -167,6 +171,12 @@ def _plainly(value: object) -> str:
     return f"{value:.3g}" if isinstance(value, float) else plain(str(value))
 
 
+def _when(value: object) -> str:
+    """A time to come, from now: what has come is "now"."""
+    left_s = value - time.time() if isinstance(value, int | float) else 0.0
+    return f"in {say_duration(left_s)}" if left_s > 0 else "now"
+
+
 def _yes(value: object) -> str:
     return "yes" if value else "no"
 
@@ -174,10 +184,9 @@ def _yes(value: object) -> str:
 _WORDS: Mapping[str, Callable[[object], str]] = {
     "fetched_at": at,
     "last_at": at,
-    "due_at": at,
-    "next_at": at,
-    "expires_at": at,
-    "retry_at": at,
+    "next_at": _when,
+    "expires_at": _when,
+    "retry_at": _when,
     "withdrawn": _yes,
     "paused": _yes,
 }

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 import time
-from datetime import UTC, datetime
 
+from crawler.cli.text import at, plain
 from crawler.config.units import say_bytes, say_duration
 from crawler.events import Summary, Waiting
 from policies.scope import SKIP_KEYS, SKIP_WORDS
 
+SHORT_S = 60.0
 _WAITING_SHOWN = 20  # more hosts than this are a matter for `courtly show hosts`
 
 
@@ -48,7 +50,7 @@ def as_text(summary: Summary, *, now_s: float | None = None) -> str:
     if summary.interrupted:
         lines.append("The same command goes on from here.")
     lines += left_out(summary)
-    lines += _waiting(summary.waiting, time.time() if now_s is None else now_s)
+    lines += _waiting(summary, time.time() if now_s is None else now_s)
     return "\n".join(lines)
 
 
@@ -73,22 +75,37 @@ def _by_count(summary: Summary) -> list[tuple[str, int]]:
     )
 
 
-def _waiting(hosts: tuple[Waiting, ...], now_s: float) -> list[str]:
+def _waiting(summary: Summary, now_s: float) -> list[str]:
+    """The longest waits first. After an interruption every host rests: short rests say nothing."""
+    hosts = sorted(
+        (
+            each
+            for each in summary.waiting
+            if not summary.interrupted or _left_s(each, now_s) > SHORT_S
+        ),
+        key=lambda each: (-_left_s(each, now_s), each.host),
+    )
     if not hosts:
         return []
     lines = ["", "Still waiting, what they hold stays queued:"]
     for each in hosts[:_WAITING_SHOWN]:
-        lines.append(f"  {each.host}: {each.reason}{_until(each.until, now_s)}")  # noqa: PERF401
+        lines.append(f"  {plain(each.host)}: {plain(each.reason)}{_until(each, now_s)}")  # noqa: PERF401
     if (rest := len(hosts) - _WAITING_SHOWN) > 0:
         lines.append(f"  and {_count(rest, 'more host')}")
     return lines
 
 
-def _until(until: float | None, now_s: float) -> str:
-    if until is None or until <= now_s:
+def _left_s(each: Waiting, now_s: float) -> float:
+    return math.inf if each.until is None else each.until - now_s
+
+
+def _until(each: Waiting, now_s: float) -> str:
+    left_s = _left_s(each, now_s)
+    if math.isinf(left_s) or left_s <= 0:
         return ""
-    at = datetime.fromtimestamp(until, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-    return f", until {at} (in {say_duration(until - now_s)})"
+    if left_s < SHORT_S:
+        return f", for another {say_duration(left_s)}"
+    return f", until {at(each.until)} (in {say_duration(left_s)})"
 
 
 def _count(number: int, thing: str) -> str:

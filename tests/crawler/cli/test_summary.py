@@ -20,6 +20,7 @@ SUMMARY = Summary(
     waiting=(
         Waiting(host="a.test", until=1_800_000_090.0, reason="Retry-After"),
         Waiting(host="b.test", until=None, reason="paused by hand"),
+        Waiting(host="c.test", until=1_800_000_005.0, reason="a rest"),
     ),
     skipped={Skip.MAX_DEPTH: 1234, Skip.NOFOLLOW: 7, Skip.OUTSIDE: 0},
 )
@@ -38,16 +39,19 @@ def test_the_words_name_every_limit_with_its_count_and_key() -> None:
         "      7  the page asks not to follow the link",
         "",
         "Still waiting, what they hold stays queued:",
-        "  a.test: Retry-After, until 2027-01-15 08:01:30Z (in 1 min 30 s)",
         "  b.test: paused by hand",
+        "  a.test: Retry-After, until 2027-01-15 08:01:30Z (in 1 min 30 s)",
+        "  c.test: a rest, for another 5 s",
     ]
 
 
 def test_an_interrupted_crawl_says_how_to_go_on() -> None:
-    summary = replace(SUMMARY, elapsed_s=0.5, skipped={}, waiting=(), interrupted=True)
-    first, second = as_text(summary).splitlines()
+    summary = replace(SUMMARY, elapsed_s=0.5, skipped={}, interrupted=True)
+    first, second, *rest = as_text(summary, now_s=1_800_000_000.0).splitlines()
     assert first.startswith("Interrupted after 500 ms")
     assert second == "The same command goes on from here."
+    assert "a.test" in rest[-1]
+    assert "c.test" not in " ".join(rest), "short rests say nothing about an interrupted crawl"
 
 
 def test_json_is_one_line_with_the_design_s_keys() -> None:
@@ -60,6 +64,7 @@ def test_json_is_one_line_with_the_design_s_keys() -> None:
     assert data["waiting"] == [
         {"host": "a.test", "until": 1_800_000_090.0, "reason": "Retry-After"},
         {"host": "b.test", "until": None, "reason": "paused by hand"},
+        {"host": "c.test", "until": 1_800_000_005.0, "reason": "a rest"},
     ]
     assert data["skipped"][0] == {"reason": "max_depth", "key": "crawl.max_depth", "count": 1234}
 
