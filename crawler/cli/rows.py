@@ -171,6 +171,10 @@ def _plainly(value: object) -> str:
     return f"{value:.3g}" if isinstance(value, float) else plain(str(value))
 
 
+def _minute(value: object) -> str:
+    return at(value)[:16] + "Z" if value else "-"
+
+
 def _when(value: object) -> str:
     """A time to come, from now: what has come is "now"."""
     left_s = value - time.time() if isinstance(value, int | float) else 0.0
@@ -182,8 +186,8 @@ def _yes(value: object) -> str:
 
 
 _WORDS: Mapping[str, Callable[[object], str]] = {
-    "fetched_at": at,
-    "last_at": at,
+    "fetched_at": _minute,
+    "last_at": _minute,
     "next_at": _when,
     "expires_at": _when,
     "retry_at": _when,
