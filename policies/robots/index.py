@@ -15,8 +15,7 @@ from policies.robots.pattern import NONE, Pattern
 _STEM = 8  # octets of a path's beginning by which patterns are filed
 _STEM_CROWD = 8  # wildcard patterns under one stem before others are filed under something rarer
 _GRAM = 4  # octets that a pattern filed under them needs somewhere in the path
-_SCAN_MAX = 10  # up to so many wildcard patterns are simply tried one after the other
-_TUPLE_MAX = 48  # up to so many prefixes are ruled out at once by one startswith
+_SCAN_MAX = 10  # up to so many wildcard patterns (or four times so many prefixes) are just tried
 _LENGTHS_MAX = 64  # prefixes of more different lengths than this are sorted instead of sliced
 
 # Octets the pattern needs, rank, and the pattern taken apart, as matching wants them.
@@ -27,8 +26,8 @@ class Index:
     """Patterns with their ranks. Fill it with `prefix` and `add`, `seal` it, then ask `best`."""
 
     __slots__ = (
-        "_exact", "_few", "_grams", "_lengths", "_links", "_prefixes", "_short", "_sorted",
-        "_stems", "_wild", "best",
+        "_exact", "_grams", "_lengths", "_links", "_prefixes", "_short", "_short_lengths",
+        "_sorted", "_stems", "_wild", "best",
     )  # fmt: skip
 
     best: Callable[[str], int]
@@ -38,8 +37,8 @@ class Index:
         self._prefixes: dict[str, int] = {}
         self._exact: dict[str, int] = {}
         self._wild: list[Wild] = []
-        self._few: tuple[str, ...] = ()  # all prefixes, where they are few
-        self._short: list[int] = []  # lengths of the prefixes shorter than a stem
+        self._short: tuple[str, ...] = ()  # prefixes shorter than a stem; their lengths
+        self._short_lengths: list[int] = []
         self._lengths: dict[str, set[int]] = {}  # by stem, the lengths of its prefixes
         self._sorted: list[str] = []
         self._links: list[tuple[int, int]] = []  # of each: parent, best rank of it and ancestors
@@ -73,11 +72,10 @@ class Index:
     def seal(self) -> None:
         """Build what `best` looks into."""
         self._wild.sort(key=_rank_of)
-        if len(self._prefixes) <= _TUPLE_MAX:
-            self._few = tuple(self._prefixes)
-            self._short = sorted(set(map(len, self._prefixes)))
-            if len(self._wild) <= _SCAN_MAX and not self._exact:
-                self.best = self._best_of_few
+        if max(len(self._prefixes) // 4, len(self._wild)) <= _SCAN_MAX and not self._exact:
+            self._short = tuple(self._prefixes)
+            self._short_lengths = sorted(set(map(len, self._short)))
+            self.best = self._best_of_few
         elif len(set(map(len, self._prefixes))) > _LENGTHS_MAX:
             self._sort_prefixes()
         else:
@@ -87,18 +85,19 @@ class Index:
 
     def _file_prefixes(self) -> None:
         lengths = self._lengths
-        short: set[int] = set()
+        short: list[str] = []
         for prefix in self._prefixes:
             length = len(prefix)
             if length < _STEM:
-                short.add(length)
+                short.append(prefix)
                 continue
             stem = prefix[:_STEM]
             if stem in lengths:
                 lengths[stem].add(length)
             else:
                 lengths[stem] = {length}
-        self._short = sorted(short)
+        self._short = tuple(short)
+        self._short_lengths = sorted(set(map(len, short)))
 
     def _sort_prefixes(self) -> None:
         """Lay the prefixes out so that a path's are one entry, found by bisection, and ancestors.
@@ -146,24 +145,23 @@ class Index:
     # ------------------------------------------------------------ looking up
 
     def _best_of_few(self, path: str) -> int:
-        rank = self._prefix_of_lengths(path, self._short) if path.startswith(self._few) else NONE
+        """`best` where there are few patterns, as in most files: `_short` are all the prefixes."""
+        rank = self._prefix_of(path, self._short_lengths) if path.startswith(self._short) else NONE
         for entry in self._wild:
             if entry[0] in path:
                 return _best_of(self._wild, path, rank)
         return rank
 
     def _best(self, path: str) -> int:
-        if self._few:
-            rank = NONE
-            if path.startswith(self._few):
-                rank = self._prefix_of_lengths(path, self._short)
-        elif self._sorted:
+        rank = NONE
+        if self._sorted:
             rank = self._prefix_of_sorted(path)
         else:
-            rank = self._prefix_of_lengths(path, self._short) if self._short else NONE
+            if path.startswith(self._short):
+                rank = self._prefix_of(path, self._short_lengths)
             lengths = self._lengths.get(path[:_STEM])
             if lengths:
-                rank = min(rank, self._prefix_of_lengths(path, lengths))
+                rank = min(rank, self._prefix_of(path, lengths))
         if self._exact and path in self._exact:
             rank = min(rank, self._exact[path])
         if self._wild:
@@ -180,7 +178,7 @@ class Index:
                     rank = _best_of(grams[gram], path, rank)
         return rank
 
-    def _prefix_of_lengths(self, path: str, lengths: list[int] | set[int]) -> int:
+    def _prefix_of(self, path: str, lengths: list[int] | set[int]) -> int:
         rank = NONE
         prefixes = self._prefixes
         for length in lengths:

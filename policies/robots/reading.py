@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import string
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -73,7 +73,9 @@ class Reading:
         if self._kinds.find(Kind.ACAP_CRAWLER) >= 0:
             self.acap = choose(records(source, dialect, acap=True), self.agents, dialect)
         self._index: Index | None = None
-        self._full: Index | None = None
+        self._full: Index | None = None  # all rules, in every form they are compared in
+        self._escaped: Index | None = None  # those that hold an escape, in every form
+        self._plain_best: Callable[[str], int] | None = None  # for paths without escapes
         self._plain = True  # no rule holds an escape
         # Allowed whatever the rules say.
         self.exempt_path = "/robots.txt" if dialect.robots_txt_allowed else None
@@ -82,9 +84,9 @@ class Reading:
 
     def allowed(self, path: str) -> bool:
         """Whether `path` (path and query, beginning with "/") may be asked for."""
-        index = self._index
-        if index is not None and self._plain and "%" not in path and path.isascii():
-            return not index.best(path) & BLOCKS or path == self.exempt_path
+        best = self._plain_best
+        if best is not None and "%" not in path and path.isascii():
+            return not best(path) & BLOCKS or path == self.exempt_path
         return not self.rank(path) & BLOCKS or path == self.exempt_path
 
     def rank(self, path: str) -> int:
@@ -95,12 +97,6 @@ class Reading:
         if self._plain and "%" not in path and path.isascii():
             return index.best(path)
         return self._rank_escaped(index, path)
-
-    def _simple(self, path: str) -> bool:
-        """Whether rules meet `path` as it stands: neither side holds an escape."""
-        if self._index is None:
-            self._compile()
-        return self._plain and "%" not in path and path.isascii()
 
     def names_us(self, value: str) -> bool:
         """Whether an agent value is one for which the records were chosen."""
@@ -117,13 +113,20 @@ class Reading:
 
     def _rank_escaped(self, index: Index, path: str) -> int:
         escapes = self.dialect.escapes
-        if escapes is Escapes.RFC:
+        if escapes is not Escapes.RFC:
+            return min([index.best(form) for form in path_forms(octets(path), escapes)])
+        # Where an escape is about, on either side, a rule is compared in both of its forms.
+        if path.isascii() and not path.encode().translate(None, _BARE):
+            forms: tuple[str, ...] = (path,)
+        else:
+            forms = path_forms(octets(path), escapes)
+        if "%" in forms[0]:
             if self._full is None:
-                self._full = self._compile_full()
-            index = self._full
-            if path.isascii() and not path.encode().translate(None, _BARE):
-                return index.best(path)
-        return min([index.best(form) for form in path_forms(octets(path), escapes)])
+                self._full = self._index_of(self._compiled())
+            return min([self._full.best(form) for form in forms])
+        if self._escaped is None:
+            self._escaped = self._index_of(c for c in self._compiled() if "%" in c[2].text)
+        return min([index.best(forms[0]), *[self._escaped.best(form) for form in forms]])
 
     def _compile(self) -> Index:
         source, dialect = self.source, self.dialect
@@ -156,12 +159,13 @@ class Reading:
             self._plain = True  # an escape in a rule asks nothing of a path that has none
         index.seal()
         self._index = index
+        self._plain_best = index.best if self._plain else None
         return index
 
-    def _compile_full(self) -> Index:
-        """With every form of every rule: needed where an escape must meet what it stands for."""
+    def _index_of(self, rules: Iterable[tuple[int, int, Compiled]]) -> Index:
+        """An index of every form of these rules."""
         index = Index()
-        for i, kind, compiled in self._compiled():
+        for i, kind, compiled in rules:
             rank = self._rank(i, kind, len(compiled.text))
             for pattern in compiled.patterns:
                 index.add(pattern, rank)
@@ -231,21 +235,21 @@ class Reading:
 
     def matching(self, path: str) -> list[Rule]:
         """Every rule that matches, tried one by one without the index, the deciding one first."""
-        simple = self._simple(path)
-        forms = (path,) if simple else path_forms(octets(path), self.dialect.escapes)
-        found = [
-            (self._rank(i, kind, len(compiled.text)), self._rule(i, kind, compiled))
-            for i, kind, compiled in self._compiled()
-            for patterns in (compiled.patterns[:1] if simple else compiled.patterns,)
-            if any(pattern.matches(form) for pattern in patterns for form in forms)
-        ]
+        forms = path_forms(octets(path), self.dialect.escapes)
+        found: list[tuple[int, Rule]] = []
+        for i, kind, compiled in self._compiled():
+            patterns, spellings = compiled.patterns, forms
+            if "%" not in compiled.text and "%" not in forms[0]:
+                patterns, spellings = patterns[:1], forms[:1]
+            if any(pattern.matches(form) for pattern in patterns for form in spellings):
+                rank = self._rank(i, kind, len(compiled.text))
+                found.append((rank, self._rule(i, kind, compiled)))
         return [rule for _, rule in sorted(found, key=lambda pair: pair[0])]
 
     def compared(self, path: str) -> str:
         """`path` as the dialect compares it, for people."""
-        if self._simple(path):
-            return path
-        form = path_forms(octets(path), self.dialect.escapes)[-1]
+        forms = path_forms(octets(path), self.dialect.escapes)
+        form = forms[-1 if "%" in forms[0] or not self._plain else 0]
         return form.encode("latin-1").decode("utf-8", "replace")
 
     def rules(self) -> list[Rule]:

@@ -36,13 +36,14 @@ class Verdict:
     `str()` of it is a sentence for people. It keeps its file alive.
     """
 
-    __slots__ = ("_rank", "allowed", "dialects", "path", "reading")
+    __slots__ = ("_losers", "_rank", "allowed", "dialects", "path", "reading")
 
     def __init__(self, reading: Reading, path: str, dialects: tuple[str, ...] = ()) -> None:
         self.reading = reading
         self.path = path  # path and query as given
         self.dialects = dialects or (reading.dialect.name,)  # all that were asked
         self._rank = rank = reading.rank(path)
+        self._losers: tuple[Rule, ...] | None = None
         self.allowed = not rank & BLOCKS or path == reading.exempt_path
 
     # ------------------------------------------------------------ what decided
@@ -95,7 +96,9 @@ class Verdict:
     @property
     def losers(self) -> tuple[Rule, ...]:
         """The other rules that match, in order of precedence."""
-        return tuple(self.reading.matching(self.path)[0 if self.exempt else 1 :])
+        if self._losers is None:
+            self._losers = tuple(self.reading.matching(self.path)[0 if self.exempt else 1 :])
+        return self._losers
 
     @property
     def compared(self) -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+import sys
 import time
 from collections.abc import Callable
 
 import pytest
+
 from policies import robots
 
 protego = pytest.importorskip("protego")
@@ -46,9 +48,14 @@ def make_urls(count: int, seed: int = 11) -> list[str]:
         + "/".join(
             f"{random.choice(WORDS)}{random.randrange(500)}" for _ in range(random.randint(1, 4))
         )
-        + random.choice(("", "/", ".html", ".pdf", f"?{random.choice(WORDS)}=1"))
+        + random.choice(("", "/", ".html", ".pdf", f"?{random.choice(WORDS)}=1", "?page=2"))
         for _ in range(count)
     ]
+
+
+def report(line: str) -> None:
+    """Shown with -s; the figures are the point of a benchmark."""
+    sys.stdout.write(f"\n{line}\n")
 
 
 def best_s(run: Callable[[], object], repeats: int) -> float:
@@ -66,7 +73,7 @@ def test_faster_than_protego(lines: int, wild_share: float) -> None:
     """Parse at least 3 times as fast, match at least 4 times at 24 lines and 30 at 5,000.
 
     Parsing is cheap here because rules are compiled at the first match; so the first match is
-    counted with the matches, and `both` with everything.
+    counted with the matches. URLs are whole, as Protego takes them, a third with a query.
     """
     text = make_file(lines, wild_share)
     body = text.encode()
@@ -93,17 +100,17 @@ def test_faster_than_protego(lines: int, wild_share: float) -> None:
 
     theirs_match = min(match_theirs() for _ in range(5)) / len(urls)
     ours_match = min(match_ours() for _ in range(5)) / len(urls)
-    print(
-        f"\n{lines} lines, {wild_share:.0%} wild: "
-        f"parse {theirs_parse * 1e6:.0f} / {ours_parse * 1e6:.0f} us = {theirs_parse / ours_parse:.1f}x, "
-        f"match {theirs_match * 1e6:.2f} / {ours_match * 1e6:.2f} us = {theirs_match / ours_match:.1f}x, "
-        f"all {(theirs_parse + 1000 * theirs_match) / (ours_parse + 1000 * ours_match):.1f}x"
+    parse, match = theirs_parse / ours_parse, theirs_match / ours_match
+    report(
+        f"{lines} lines, {wild_share:.0%} wild: "
+        f"parse {theirs_parse * 1e6:.0f} / {ours_parse * 1e6:.0f} us = {parse:.1f}x, "
+        f"match {theirs_match * 1e6:.2f} / {ours_match * 1e6:.2f} us = {match:.1f}x"
     )
-    assert theirs_parse / ours_parse > 3
+    assert parse > 3
     if lines == 24:
-        assert theirs_match / ours_match > 4
-    if lines == 5_000 and wild_share:
-        assert theirs_match / ours_match > 30
+        assert match > 4
+    if lines == 5_000:
+        assert match > 30
 
 
 def test_an_adversarial_pattern_is_bounded() -> None:
@@ -112,5 +119,5 @@ def test_an_adversarial_pattern_is_bounded() -> None:
     path = "/" + "a" * 5_000
     policy.allowed(path)
     taken_s = best_s(lambda: policy.allowed(path), 200)
-    print(f"\nadversarial: {taken_s * 1e6:.1f} us")
+    report(f"adversarial: {taken_s * 1e6:.1f} us")
     assert taken_s < 100e-6
