@@ -32,6 +32,17 @@ def asked_twice(web: LocalWeb) -> list[str]:
     return sorted({url for url in urls if urls.count(url) > 1})
 
 
+async def goes_on(courtly: Courtly, web: LocalWeb, *hosts: str) -> None:
+    """After an end at once: the next run visits all, and asks for nothing committed again."""
+    committed, asked = set(courtly.urls("visited")), len(web.log)
+    web.sites.update({host: site() for host in hosts})
+    await courtly.crawl(web)
+    assert courtly.urls("visited") == sorted(
+        web.url(host, path) for host in hosts for path in PATHS
+    )
+    assert not committed & {web.url(entry.host, entry.path) for entry in web.log[asked:]}
+
+
 async def test_a_run_that_met_its_budget_goes_on_where_it_stopped(courtly: Courtly) -> None:
     async with LocalWeb({host: site() for host in HOSTS}) as web:
         first = await courtly.crawl(web, *HOSTS, crawl={"max_pages": 10, "patience": 5})
@@ -95,10 +106,7 @@ async def test_leave_does_not_wait_for_what_is_in_flight(courtly: Courtly) -> No
         assert time.monotonic() - began_s < 5
         assert summary.interrupted
         assert web.url("a.test", "/3") in courtly.urls("queued")
-        web.sites["a.test"] = site()
-        await courtly.crawl(web)
-        assert len(courtly.urls("visited")) == len(PATHS)
-        assert [url for url in asked_twice(web) if url != "a.test/3"] == []
+        await goes_on(courtly, web, "a.test")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -147,10 +155,7 @@ async def test_a_second_sigint_leaves_at_once(courtly: Courtly) -> None:
             _, errors = await asyncio.wait_for(process.communicate(), 5)
         assert process.returncode == 130
         assert b"Traceback" not in errors
-        web.sites[HOSTS[0]] = site()
-        await courtly.crawl(web)
-        assert courtly.urls("visited") == everything(web)
-        assert [url for url in asked_twice(web) if url != f"{HOSTS[0]}/3"] == []
+        await goes_on(courtly, web, *HOSTS)
 
 
 async def test_kill_9_loses_nothing_and_the_hosts_rest_first(courtly: Courtly) -> None:
