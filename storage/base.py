@@ -1,6 +1,6 @@
 """What the crawl asks of its durable state: the records, the `Store` protocol, the errors.
 
-The docstrings here are the contract. Every backend passes `tests/storage/contract.py`.
+The docstrings here are the contract. Every backend passes `tests/storage/contract`.
 
 Two habits run through it. Times that belong to a host's clock cross this seam as *durations*
 (`..._in_s`, from now): the crawl counts on its own monotonic clock, the store on one wall clock
@@ -197,7 +197,7 @@ class Want:
 
     slot: str
     count: int
-    held: Sequence[int] = ()  # ids the worker already holds: not to be given again
+    held: Sequence[int] = ()  # ids the worker holds: not to be given, unless this commit ends them
     closed: Sequence[str] = ()  # origins whose URLs cannot move now: not to be given
 
 

@@ -6,7 +6,15 @@ import heapq
 import math
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from itertools import islice
 
 from policies.access import Access
@@ -61,7 +69,7 @@ class MemoryStore:
         self._served = 0
         # Free hosts with something queued, by when they can move. An entry whose stamp is not its
         # host's is out of date and skipped.
-        self._order: list[tuple[float, int, int, Host]] = []
+        self._order: list[tuple[float, int, int, int, Host]] = []
         self._stamp = 0
 
     # ------------------------------------------------------------ sessions
@@ -140,13 +148,13 @@ class MemoryStore:
         self._stamp += 1
         host.stamp, host.offered_at = self._stamp, ready_at
         if ready_at is not None:
-            heapq.heappush(self._order, (ready_at, host.served, self._stamp, host))
+            heapq.heappush(self._order, (ready_at, host.served, host.id, self._stamp, host))
 
-    def _offered(self) -> Iterator[tuple[float, int, int, Host]]:
+    def _offered(self) -> Iterator[tuple[float, int, int, int, Host]]:
         """Take hosts from the order of claims, soonest first; callers put back what they leave."""
         while self._order:
             entry = heapq.heappop(self._order)
-            if entry[2] == entry[3].stamp:
+            if entry[3] == entry[4].stamp:
                 yield entry
 
     async def claim(
@@ -160,7 +168,7 @@ class MemoryStore:
             if entry[0] > now_s:
                 left.append(entry)
                 break
-            host = entry[3]
+            host = entry[4]
             ready_at = host.ready_at(excluded)
             if ready_at is None or ready_at > now_s:
                 left.append(entry)
@@ -217,10 +225,10 @@ class MemoryStore:
             host.lease, host.clean = None, True
             self._offer(host)
 
-    def _deal(self, host: Host, want: Want) -> Hand:
+    def _deal(self, host: Host, want: Want, ended: Collection[int] = ()) -> Hand:
         """Look up the best URLs that are due; they stay where they are in the queue."""
         now_s = self._time.now_s()
-        held, closed = frozenset(want.held), frozenset(want.closed)
+        held, closed = frozenset(want.held).difference(ended), frozenset(want.closed)
         origins = [origin for origin in host.origins if origin.name not in closed]
         for origin in origins:
             self._tables.promote(origin, now_s)
@@ -261,8 +269,9 @@ class MemoryStore:
             if host is not None:
                 self._update(host, update)
         self._skip(batch.skipped)
+        ended = {outcome.id for outcome in batch.outcomes if outcome.slot not in stale}
         hands = {
-            want.slot: self._deal(host, want)
+            want.slot: self._deal(host, want, ended)
             for want in batch.wants
             if (host := hosts.get(want.slot)) is not None and host.lease == session
         }
@@ -510,7 +519,7 @@ class MemoryStore:
             looked.append(entry)
             if entry[0] >= claimable_at:
                 break
-            ready_at = entry[3].ready_at(excluded)
+            ready_at = entry[4].ready_at(excluded)
             claimable_at = min(claimable_at, math.inf if ready_at is None else ready_at)
         for entry in looked:
             heapq.heappush(self._order, entry)

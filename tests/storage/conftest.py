@@ -1,0 +1,180 @@
+"""A rig that stands around a store: its time, its session, and short words for what tests do."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from policies.url import host_of
+from storage.base import (
+    Batch,
+    Blocked,
+    BlockReason,
+    Completed,
+    Failed,
+    HostClock,
+    HostUpdate,
+    Lease,
+    Link,
+    Outcome,
+    Queued,
+    Reader,
+    Retry,
+    Store,
+    Visited,
+    Want,
+)
+from storage.memory import MemoryStore
+from storage.sqlite import SqliteReader, SqliteStore
+
+START_S = 1_800_000_000.0
+
+
+class Rig:
+    """One store with an open session, at a time that tests set."""
+
+    def __init__(self, kind: str, path: Path) -> None:
+        self.kind = kind
+        self.path = path
+        self.wall_s = START_S
+        self.session = 0
+        self.store: Store = self.make()
+        self._reader: Reader | None = None
+
+    def make(self, **options: Any) -> Store:
+        if self.kind == "memory":
+            return MemoryStore(lambda: self.wall_s, **options)
+        return SqliteStore(self.path, wall=lambda: self.wall_s, **options)
+
+    async def open(self, **options: Any) -> Rig:
+        if options:
+            self.store = self.make(**options)
+        self.session = await self.store.open_session("test")
+        return self
+
+    async def crash(self) -> None:
+        """End without releasing anything, and begin again."""
+        if self.kind != "memory":
+            await self.store.close()
+            self.store = self.make()
+        await self.open()
+
+    async def close(self) -> None:
+        if self._reader is not None and self._reader is not self.store:
+            await self._reader.close()
+        await self.store.close()
+
+    @property
+    def reader(self) -> Reader:
+        if isinstance(self.store, MemoryStore):
+            return self.store
+        if self._reader is None:
+            self._reader = SqliteReader(self.path)
+        return self._reader
+
+    # ------------------------------------------------------------ short words
+
+    def link(self, url: str, **values: Any) -> Link:
+        values.setdefault("depth", 0)
+        values.setdefault("host", host_of(url))
+        values.setdefault("slot", values["host"])
+        return Link(url=url, **values)
+
+    async def add(self, *urls: str, **values: Any) -> Completed:
+        return await self.store.add([self.link(url, **values) for url in urls])
+
+    async def claim(self, hosts: int = 10, urls: int = 10, **values: Any) -> list[Lease]:
+        return list(await self.store.claim(self.session, hosts=hosts, urls_per_host=urls, **values))
+
+    async def claim_one(self, urls: int = 10) -> Lease:
+        (lease,) = await self.claim(1, urls)
+        return lease
+
+    async def commit(
+        self,
+        lease: Lease,
+        *outcomes: Outcome,
+        clock: HostClock | None = None,
+        release: bool = False,
+        want: int | None = None,
+        held: Sequence[int] = (),
+        closed: Sequence[str] = (),
+        **values: Any,
+    ) -> Completed:
+        update = HostUpdate(
+            slot=lease.slot,
+            epoch=lease.epoch,
+            clock=clock or HostClock(),
+            release=release,
+            **values,
+        )
+        wants = (
+            [] if want is None else [Want(slot=lease.slot, count=want, held=held, closed=closed)]
+        )
+        return await self.store.complete(
+            self.session, Batch(outcomes=outcomes, hosts=[update], wants=wants)
+        )
+
+    def visited(self, queued: Queued | int, slot: str = "a.test", **values: Any) -> Visited:
+        """An answer to a URL; `links` may be plain URLs."""
+        links = [
+            link if isinstance(link, Link) else self.link(link, depth=1)
+            for link in values.pop("links", ())
+        ]
+        fields: dict[str, Any] = {
+            "status": 200, "fetched_at": self.wall_s, "content_type": "text/html",
+            "body_bytes": 100, "elapsed_s": 0.25,
+        }  # fmt: skip
+        key = queued if isinstance(queued, int) else queued.id
+        return Visited(id=key, slot=slot, links=links, **(fields | values))
+
+    def redirect(self, queued: Queued, to: str, slot: str = "a.test", **values: Any) -> Visited:
+        values.setdefault("links", [self.link(to)])
+        return self.visited(queued, slot, status=301, redirect_url=to, **values)
+
+    def blocked(self, queued: Queued | int, slot: str = "a.test", **values: Any) -> Blocked:
+        fields: dict[str, Any] = {
+            "reason": BlockReason.ROBOTS, "dialect": "slurp", "rule": "Disallow: /x", "line": 2,
+            "robots_url": f"http://{slot}/robots.txt", "blocked_at": self.wall_s,
+        }  # fmt: skip
+        key = queued if isinstance(queued, int) else queued.id
+        return Blocked(id=key, slot=slot, **(fields | values))
+
+    def failed(self, queued: Queued, slot: str = "a.test", **values: Any) -> Failed:
+        fields: dict[str, Any] = {
+            "error": "timeout: no answer within 30 s", "attempts": 3, "last_at": self.wall_s,
+        }  # fmt: skip
+        return Failed(id=queued.id, slot=slot, **(fields | values))
+
+    def retry(self, queued: Queued, in_s: float, slot: str = "a.test", **values: Any) -> Retry:
+        fields: dict[str, Any] = {
+            "attempts": 1, "refusals": 0, "error": "timeout: no answer within 30 s",
+        }  # fmt: skip
+        return Retry(id=queued.id, slot=slot, due_in_s=in_s, **(fields | values))
+
+    async def rows(self, view: str, **values: Any) -> list[dict[str, Any]]:
+        return [dict(row) async for row in self.reader.iterate(view, **values)]
+
+    async def urls(self, view: str, **values: Any) -> list[str]:
+        return [row["url"] for row in await self.rows(view, **values)]
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
+    """Every backend in turn. A new one is added to the parameters, and to Rig."""
+    made = Rig(request.param, tmp_path / "crawl.db")
+    await made.open()
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def sqlite_rig(tmp_path: Path) -> AsyncIterator[Rig]:
+    """What only a file can do."""
+    made = Rig("sqlite", tmp_path / "crawl.db")
+    await made.open()
+    yield made
+    await made.close()

@@ -1,0 +1,302 @@
+"""The store's contract: what becomes of URLs."""
+
+from __future__ import annotations
+
+import pytest
+
+from storage.base import Batch, BlockReason, Dropped, HostClock, HostUpdate, Moved, Stats, Want
+
+
+async def test_a_link_is_inserted_once(rig):
+    first = await rig.add("http://a.test/", "http://a.test/b", "http://a.test/")
+    again = await rig.add("http://a.test/b", "http://b.test/")
+    assert dict(first.added) == {"a.test": 2}
+    assert dict(again.added) == {"b.test": 1}
+    assert await rig.urls("queued") == ["http://a.test/", "http://a.test/b", "http://b.test/"]
+    assert await rig.store.stats() == Stats(
+        visited=0, blocked=0, failed=0, queued=3, hosts=2, body_bytes=0
+    )
+
+
+async def test_a_hand_is_best_first(rig):
+    """Priority, then breadth, then age."""
+    await rig.add("http://a.test/deep", depth=3)
+    await rig.add("http://a.test/late", depth=1)
+    await rig.add("http://a.test/later", depth=1)
+    await rig.add("http://a.test/urgent", depth=9, priority=0.5)
+    await rig.add("http://a.test/idle", depth=0, priority=-1.0)
+    lease = await rig.claim_one()
+    assert [q.url.rpartition("/")[2] for q in lease.hand.urls] == [
+        "urgent", "late", "later", "deep", "idle",
+    ]  # fmt: skip
+    assert lease.hand.next_due_in_s is None
+
+
+async def test_a_visited_url_and_its_links(rig):
+    await rig.add("http://a.test/", seed=True)
+    lease = await rig.claim_one()
+    links = [
+        rig.link("http://a.test/b", depth=1, anchor="Bee"),
+        rig.link("http://c.test/", depth=1),
+    ]
+    page = rig.visited(lease.hand.urls[0], links=links, title="Home", indexable=False)
+    done = await rig.commit(lease, page, want=5)
+    assert dict(done.added) == {"a.test": 1, "c.test": 1}
+    assert [q.url for q in done.hands["a.test"].urls] == ["http://a.test/b"]
+    assert await rig.rows("visited") == [
+        {
+            "url": "http://a.test/", "status": 200, "fetched_at": rig.wall_s,
+            "content_type": "text/html", "body_bytes": 100, "elapsed_s": 0.25, "depth": 0,
+            "referrer": None, "redirect_url": None, "title": "Home", "indexable": 0,
+            "followable": 1, "archivable": 1,
+        }
+    ]  # fmt: skip
+    about = await rig.reader.url("http://a.test/b")
+    assert about is not None
+    assert (about["state"], about["referrer"], about["anchor"]) == (
+        "queued", "http://a.test/", "Bee",
+    )  # fmt: skip
+    assert await rig.store.stats() == Stats(
+        visited=1, blocked=0, failed=0, queued=2, hosts=2, body_bytes=100
+    )
+
+
+async def test_a_blocked_and_a_failed_url(rig):
+    await rig.add("http://a.test/x", "http://a.test/y")
+    lease = await rig.claim_one()
+    x, y = lease.hand.urls
+    await rig.commit(lease, rig.blocked(x), rig.failed(y))
+    assert await rig.rows("blocked") == [
+        {
+            "url": "http://a.test/x", "reason": "robots", "dialect": "slurp",
+            "rule": "Disallow: /x", "line": 2, "robots_url": "http://a.test/robots.txt",
+            "blocked_at": rig.wall_s, "withdrawn": 0, "anchor": None, "referrer": None,
+        }
+    ]  # fmt: skip
+    assert await rig.rows("failed") == [
+        {
+            "url": "http://a.test/y", "error": "timeout: no answer within 30 s", "attempts": 3,
+            "last_at": rig.wall_s,
+        }
+    ]  # fmt: skip
+    (host,) = await rig.rows("hosts")
+    assert (host["queued"], host["blocked"], host["failed"]) == (0, 1, 1)
+
+
+async def test_a_retry_goes_behind_what_was_not_tried(rig):
+    await rig.add("http://a.test/1", "http://a.test/2")
+    await rig.add("http://a.test/3", depth=5)
+    lease = await rig.claim_one(1)
+    done = await rig.commit(lease, rig.retry(lease.hand.urls[0], 0.0, refusals=1), want=5)
+    hand = done.hands["a.test"].urls
+    assert [q.url[-1] for q in hand] == ["2", "3", "1"]
+    assert (hand[2].attempts, hand[2].refusals) == (1, 1)
+    assert dict(done.added) == {}
+
+
+async def test_a_retry_waits_until_it_is_due(rig):
+    await rig.add("http://a.test/1")
+    lease = await rig.claim_one()
+    done = await rig.commit(lease, rig.retry(lease.hand.urls[0], 30.0), want=5)
+    assert done.hands["a.test"].urls == []
+    assert done.hands["a.test"].next_due_in_s == pytest.approx(30.0)
+    (row,) = await rig.rows("queued")
+    assert (row["due_at"], row["attempts"]) == (rig.wall_s + 30.0, 1)
+    about = await rig.reader.url("http://a.test/1")
+    assert about is not None
+    assert about["error"] == "timeout: no answer within 30 s"
+    rig.wall_s += 30.0
+    done = await rig.commit(lease, want=5)
+    assert [q.attempts for q in done.hands["a.test"].urls] == [1]
+
+
+async def test_a_hand_leaves_out_what_is_held_and_what_is_closed(rig):
+    await rig.add(*(f"http://a.test/{n}" for n in range(4)), "https://a.test/s")
+    lease = await rig.claim_one(2)
+    assert lease.hand.next_due_in_s == 0.0
+    held = [q.id for q in lease.hand.urls]
+    done = await rig.commit(lease, want=1, held=held, closed=["https://a.test"])
+    assert [q.url[-1] for q in done.hands["a.test"].urls] == ["2"]
+    assert done.hands["a.test"].next_due_in_s == 0.0
+    done = await rig.commit(lease, want=5, held=held, closed=["http://a.test"])
+    assert [q.url for q in done.hands["a.test"].urls] == ["https://a.test/s"]
+    assert done.hands["a.test"].next_due_in_s is None
+
+
+async def test_what_a_commit_ends_is_not_held(rig):
+    await rig.add("http://a.test/1")
+    lease = await rig.claim_one()
+    (url,) = lease.hand.urls
+    done = await rig.commit(lease, rig.retry(url, 5.0), want=1, held=[url.id])
+    assert done.hands["a.test"].next_due_in_s == pytest.approx(5.0)
+
+
+async def test_a_dropped_url_is_in_no_view_until_it_is_found_again(rig):
+    await rig.add("http://a.test/1", "http://a.test/2")
+    lease = await rig.claim_one()
+    one = lease.hand.urls[0]
+    await rig.commit(lease, Dropped(id=one.id, slot="a.test", reason="max_depth"))
+    assert await rig.urls("queued") == ["http://a.test/2"]
+    assert await rig.rows("skipped") == [{"reason": "max_depth", "count": 1}]
+    about = await rig.reader.url(one.url)
+    assert about is not None
+    assert (about["state"], about["reason"]) == ("skipped", "max_depth")
+    found = await rig.add(one.url, depth=2)
+    assert dict(found.added) == {"a.test": 1}
+    about = await rig.reader.url(one.url)
+    assert about is not None
+    assert (about["state"], about["depth"], about["error"]) == ("queued", 2, None)
+
+
+async def test_an_origin_moves_with_its_url(rig):
+    await rig.add("http://a.test/1", "http://a.test/2", "https://a.test/s")
+    lease = await rig.claim_one()
+    one = next(q for q in lease.hand.urls if q.url == "http://a.test/1")
+    done = await rig.commit(lease, Moved(id=one.id, slot="a.test", to_slot="test"), want=5)
+    assert dict(done.added) == {"test": 2}
+    assert [q.url for q in done.hands["a.test"].urls] == ["https://a.test/s"]
+    (other,) = await rig.claim()
+    assert (other.slot, len(other.hand.urls)) == ("test", 2)
+    later = await rig.add("http://a.test/3")
+    assert dict(later.added) == {"test": 1}
+    counts = {row["host"]: row["queued"] for row in await rig.rows("hosts")}
+    assert counts == {"a.test": 1, "test": 3}
+
+
+async def test_seeds_are_remembered(rig):
+    await rig.add("http://a.test/", seed=True)
+    await rig.add("http://a.test/b", depth=4)
+    await rig.add("http://a.test/b", seed=True)
+    assert list(await rig.store.seeds()) == ["http://a.test/", "http://a.test/b"]
+    lease = await rig.claim_one()
+    assert [(q.depth, q.seed) for q in lease.hand.urls] == [(0, True), (0, True)]
+
+
+async def test_add_may_revive_what_failed(rig):
+    await rig.add("http://a.test/")
+    lease = await rig.claim_one()
+    await rig.commit(lease, rig.failed(lease.hand.urls[0]), release=True)
+    assert dict((await rig.add("http://a.test/")).added) == {}
+    done = await rig.store.add([rig.link("http://a.test/")], revive=True)
+    assert dict(done.added) == {"a.test": 1}
+    assert await rig.urls("failed") == []
+    (again,) = (await rig.claim_one()).hand.urls
+    assert again.attempts == 0
+
+
+async def test_queries_per_path_are_limited(rig):
+    await rig.close()
+    if rig.kind == "sqlite":
+        rig.path = rig.path.with_name("other.db")
+        rig._reader = None
+    await rig.open(queries_per_path_max=2)
+    done = await rig.add("http://a.test/p?1", "http://a.test/p?2", "http://a.test/p?3")
+    assert dict(done.added) == {"a.test": 2}
+    await rig.add("http://a.test/p?3", "http://a.test/p?1", "http://a.test/q?1", "http://a.test/p")
+    await rig.add("http://a.test/p?4", seed=True)
+    assert sorted(await rig.urls("queued")) == [
+        "http://a.test/p", "http://a.test/p?1", "http://a.test/p?2", "http://a.test/p?4",
+        "http://a.test/q?1",
+    ]  # fmt: skip
+    assert await rig.rows("skipped") == [{"reason": "max_queries_per_path", "count": 2}]
+
+
+async def test_skips_add_up(rig):
+    for _ in range(2):
+        await rig.store.complete(rig.session, Batch(skipped={"max_depth": 2, "nofollow": 1}))
+    assert await rig.rows("skipped") == [
+        {"reason": "max_depth", "count": 4},
+        {"reason": "nofollow", "count": 2},
+    ]
+
+
+async def test_a_host_fails_as_a_whole_and_comes_back(rig):
+    await rig.add(*(f"http://a.test/{n}" for n in range(5)), "http://b.test/")
+    lease = next(lease for lease in await rig.claim() if lease.slot == "a.test")
+    await rig.commit(lease, rig.retry(lease.hand.urls[0], 60.0))
+    update = HostUpdate(
+        slot="a.test",
+        epoch=lease.epoch,
+        clock=HostClock(connect_failures=3, backoff_level=1, backoff_in_s=900.0, next_in_s=900.0),
+        release=True,
+    )
+    error = "dns: there is no host a.test"
+    count = await rig.store.fail_host(
+        rig.session, update, error=error, attempts=3, last_at=rig.wall_s
+    )
+    assert count == 5
+    assert {row["error"] for row in await rig.rows("failed")} == {error}
+    assert await rig.urls("queued") == ["http://b.test/"]
+    assert await rig.store.retry_failed("a.test") == 5
+    assert await rig.store.retry_failed() == 0
+    assert await rig.urls("failed") == []
+    (again,) = await rig.claim()
+    assert (again.slot, len(again.hand.urls)) == ("a.test", 5)
+    assert (again.clock.connect_failures, again.clock.backoff_level) == (0, 0)
+    assert {q.attempts for q in again.hand.urls} == {0}
+
+
+async def test_a_late_answer_counts_for_a_url_that_failed_with_its_host(rig):
+    await rig.add("http://a.test/1", "http://a.test/2")
+    lease = await rig.claim_one()
+    one, two = lease.hand.urls
+    update = HostUpdate(slot="a.test", epoch=lease.epoch, clock=HostClock())
+    await rig.store.fail_host(rig.session, update, error="connect: no", attempts=3, last_at=1.0)
+    await rig.commit(lease, rig.visited(one), rig.retry(two, 1.0))
+    assert await rig.urls("visited") == [one.url]
+    assert await rig.urls("failed") == [two.url]
+
+
+async def test_an_outcome_counts_once(rig):
+    await rig.add("http://a.test/1")
+    lease = await rig.claim_one()
+    (one,) = lease.hand.urls
+    await rig.commit(lease, rig.visited(one), rig.visited(one, status=404))
+    await rig.commit(lease, rig.failed(one))
+    assert [row["status"] for row in await rig.rows("visited")] == [200]
+    assert (await rig.store.stats()).failed == 0
+
+
+async def test_rows_can_be_narrowed_to_a_host_and_limited(rig):
+    await rig.add("http://a.test/1", "http://a.test:81/2", "http://b.test/3")
+    assert await rig.urls("queued", host="a.test") == ["http://a.test/1", "http://a.test:81/2"]
+    assert await rig.urls("queued", host="a.test", limit=1) == ["http://a.test/1"]
+    assert [row["host"] for row in await rig.rows("hosts", host="b.test")] == ["b.test"]
+    assert await rig.rows("visited", host="a.test") == []
+    with pytest.raises(ValueError, match="no host"):
+        await rig.rows("skipped", host="a.test")
+    with pytest.raises(ValueError, match="no view"):
+        await rig.rows("nonsense")
+
+
+async def test_what_is_not_known_has_no_row(rig):
+    assert await rig.reader.url("http://a.test/") is None
+    assert await rig.reader.url("nonsense") is None
+    assert await rig.reader.host("a.test") is None
+    assert await rig.reader.robots_copy("http://a.test") is None
+    assert await rig.store.robots_get("http://a.test") is None
+
+
+async def test_large_commits_are_one_transaction_like_small_ones(rig):
+    await rig.add("http://a.test/")
+    lease = await rig.claim_one()
+    links = [f"http://h{n % 40}.test/{n}" for n in range(1_500)]
+    done = await rig.commit(lease, rig.visited(lease.hand.urls[0], links=links))
+    assert sum(done.added.values()) == 1_500
+    leases = await rig.claim(hosts=100, urls=100)
+    assert sum(len(lease.hand.urls) for lease in leases) == 1_500
+    outcomes = [rig.visited(q, lease.slot) for lease in leases for q in lease.hand.urls]
+    hosts = [HostUpdate(slot=x.slot, epoch=x.epoch, clock=HostClock()) for x in leases]
+    wants = [Want(slot=x.slot, count=1) for x in leases]
+    done = await rig.store.complete(rig.session, Batch(outcomes=outcomes, hosts=hosts, wants=wants))
+    assert len(done.hands) == 40
+    assert (await rig.store.stats()).visited == 1_501
+
+
+async def test_the_reason_of_a_block_may_be_a_noindex_line(rig):
+    await rig.add("http://a.test/x")
+    lease = await rig.claim_one()
+    block = rig.blocked(lease.hand.urls[0], reason=BlockReason.NOINDEX_LINE, rule=None, line=None)
+    await rig.commit(lease, block)
+    (row,) = await rig.rows("blocked")
+    assert (row["reason"], row["rule"], row["line"]) == ("noindex-line", None, None)

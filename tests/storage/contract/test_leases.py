@@ -1,0 +1,254 @@
+"""The store's contract: hosts, their clocks, and who holds them."""
+
+from __future__ import annotations
+
+import pytest
+
+from storage.base import Contact, HostClock, HostUpdate, StoreError
+
+FULL_CLOCK = HostClock(
+    next_in_s=2.5, delay_s=2.5, delay_source="Crawl-delay", latency_s=0.5, backoff_level=2,
+    backoff_in_s=1.5, denials=3, connect_failures=1, contacts=7, smallest_rest_s=2.25,
+    peak_concurrency=1, breaches=0,
+)  # fmt: skip
+
+
+async def test_a_host_is_held_by_one_at_a_time(rig):
+    await rig.add("http://a.test/")
+    lease = await rig.claim_one()
+    assert await rig.claim() == []
+    assert await rig.store.acquire(rig.session, ["a.test"]) == {}
+    await rig.commit(lease, release=True)
+    again = await rig.claim_one()
+    assert again.epoch > lease.epoch
+    assert again.clean
+
+
+async def test_a_clock_comes_back_as_it_was(rig):
+    await rig.add("http://a.test/", "http://a.test/2")
+    lease = await rig.claim_one()
+    assert lease.clock == HostClock()
+    await rig.commit(lease, clock=FULL_CLOCK, release=True)
+    assert await rig.claim() == []
+    leases = await rig.store.acquire(rig.session, ["a.test"])
+    assert leases["a.test"].clock == FULL_CLOCK
+    (row,) = await rig.rows("hosts")
+    assert row["next_at"] == rig.wall_s + 2.5
+    assert row["backoff_until"] == rig.wall_s + 1.5
+    assert (row["contacts"], row["delay_source"]) == (7, "Crawl-delay")
+
+
+async def test_hosts_that_rest_are_left_alone_until_they_may_be_contacted(rig):
+    await rig.add("http://a.test/", "http://b.test/")
+    for lease, rest_s in zip(await rig.claim(), (5.0, 2.0), strict=True):
+        await rig.commit(lease, clock=HostClock(next_in_s=rest_s), release=True)
+    assert await rig.claim() == []
+    assert (await rig.store.outlook(rig.session)).claimable_in_s == pytest.approx(2.0)
+    rig.wall_s += 2.0
+    assert [lease.slot for lease in await rig.claim()] == ["b.test"]
+    rig.wall_s += 10.0
+    assert [lease.slot for lease in await rig.claim()] == ["a.test"]
+    assert (await rig.store.outlook(rig.session)).claimable_in_s is None
+
+
+async def test_the_host_that_could_move_first_is_claimed_first(rig):
+    await rig.add("http://a.test/", "http://b.test/", "http://c.test/")
+    for lease, rest_s in zip(await rig.claim(), (3.0, 1.0, 2.0), strict=True):
+        await rig.commit(lease, clock=HostClock(next_in_s=rest_s), release=True)
+    rig.wall_s += 60.0
+    assert [lease.slot for lease in await rig.claim()] == ["b.test", "c.test", "a.test"]
+
+
+async def test_among_equals_the_one_served_longest_ago_is_claimed_first(rig):
+    await rig.add("http://a.test/", "http://b.test/", "http://c.test/")
+    order = []
+    for _ in range(6):
+        lease = await rig.claim_one()
+        order.append(lease.slot)
+        await rig.commit(lease, clock=HostClock(next_in_s=0.0), release=True)
+    assert order == ["a.test", "b.test", "c.test"] * 2
+
+
+async def test_a_back_off_holds_a_host_even_if_its_rest_is_over(rig):
+    await rig.add("http://a.test/")
+    lease = await rig.claim_one()
+    clock = HostClock(next_in_s=1.0, backoff_in_s=60.0, backoff_level=1)
+    await rig.commit(lease, clock=clock, release=True)
+    rig.wall_s += 59.0
+    assert await rig.claim() == []
+    rig.wall_s += 1.0
+    assert len(await rig.claim()) == 1
+
+
+async def test_a_host_whose_urls_all_wait_is_left_alone(rig):
+    await rig.add("http://a.test/")
+    lease = await rig.claim_one()
+    await rig.commit(lease, rig.retry(lease.hand.urls[0], 10.0), release=True)
+    assert await rig.claim() == []
+    assert (await rig.store.outlook(rig.session)).claimable_in_s == pytest.approx(10.0)
+    await rig.add("http://a.test/new")
+    assert [q.url for q in (await rig.claim_one()).hand.urls] == ["http://a.test/new"]
+
+
+async def test_paused_hosts_are_left_alone(rig):
+    await rig.add("http://a.test/")
+    assert await rig.store.set_control("a.test", paused=True)
+    assert not await rig.store.set_control("b.test", paused=True)
+    assert await rig.claim() == []
+    assert (await rig.store.outlook(rig.session)).claimable_in_s is None
+    assert [row["paused"] for row in await rig.rows("hosts")] == [1]
+    lease = (await rig.store.acquire(rig.session, ["a.test"]))["a.test"]
+    assert lease.paused
+    await rig.commit(lease, release=True)
+    assert await rig.store.set_control("a.test", paused=False, slow_s=9.0)
+    assert (await rig.claim_one()).slow_s == 9.0
+    assert await rig.store.set_control("a.test", clear_slow=True)
+    assert [row["slow_s"] for row in await rig.rows("hosts")] == [None]
+
+
+async def test_hosts_with_nothing_but_excluded_origins_are_left_alone(rig):
+    await rig.add("http://a.test/1", "https://a.test/2", "http://b.test/3")
+    closed = ["http://a.test", "http://b.test"]
+    (lease,) = await rig.claim(exclude_origins=closed)
+    assert [q.url for q in lease.hand.urls] == ["https://a.test/2"]
+    assert await rig.claim(exclude_origins=closed) == []
+    outlook = await rig.store.outlook(rig.session, exclude_origins=closed)
+    assert outlook.claimable_in_s is None
+    assert (await rig.store.outlook(rig.session)).claimable_in_s == 0.0
+    assert [lease.slot for lease in await rig.claim()] == ["b.test"]
+
+
+async def test_hosts_not_known_can_be_acquired(rig):
+    leases = await rig.store.acquire(rig.session, ["a.test", "b.test"])
+    assert sorted(leases) == ["a.test", "b.test"]
+    assert all(lease.clean and not lease.hand.urls for lease in leases.values())
+    assert (await rig.store.stats()).hosts == 2
+
+
+async def test_a_lease_says_how_many_pages_its_host_has_had(rig):
+    await rig.add("http://a.test/1", "http://a.test/2", "http://a.test/3")
+    lease = await rig.claim_one(2)
+    await rig.commit(lease, *(rig.visited(q) for q in lease.hand.urls), release=True)
+    assert (await rig.claim_one()).visited == 2
+
+
+async def test_a_stale_outcome_is_dropped_and_its_links_are_kept(rig):
+    await rig.add("http://a.test/")
+    lease = await rig.claim_one()
+    (url,) = lease.hand.urls
+    await rig.crash()
+    taken = await rig.claim_one()
+    late = rig.visited(url, links=["http://a.test/new"])
+    done = await rig.commit(lease, late, clock=HostClock(next_in_s=99.0), release=True)
+    assert done.stale == {"a.test"}
+    assert dict(done.added) == {"a.test": 1}
+    assert await rig.urls("visited") == []
+    assert await rig.urls("queued") == ["http://a.test/", "http://a.test/new"]
+    done = await rig.commit(taken, rig.visited(url), want=5)  # the new holder is not disturbed
+    assert done.stale == frozenset()
+    assert [q.url for q in done.hands["a.test"].urls] == ["http://a.test/new"]
+
+
+async def test_an_outcome_without_its_hosts_update_is_stale(rig):
+    await rig.add("http://a.test/", "http://b.test/")
+    a, b = await rig.claim()
+    done = await rig.commit(a, rig.visited(b.hand.urls[0], "b.test"))
+    assert done.stale == {"b.test"}
+
+
+async def test_after_a_crash_hosts_are_free_but_not_clean(rig):
+    await rig.add("http://a.test/", "http://b.test/")
+    a, b = await rig.claim()
+    await rig.commit(a, clock=HostClock(delay_s=5.0, contacts=1))
+    await rig.commit(b, release=True)
+    await rig.crash()
+    leases = {lease.slot: lease for lease in await rig.claim()}
+    assert (leases["a.test"].clean, leases["b.test"].clean) == (False, True)
+    assert leases["a.test"].clock.delay_s == 5.0
+    assert [q.url for q in leases["a.test"].hand.urls] == ["http://a.test/"]
+    await rig.commit(leases["a.test"], release=True)
+    assert (await rig.claim_one()).clean
+
+
+async def test_a_rest_outlives_a_crash(rig):
+    await rig.add("http://a.test/")
+    lease = await rig.claim_one()
+    await rig.commit(lease, clock=HostClock(next_in_s=60.0, backoff_in_s=60.0, backoff_level=3))
+    await rig.crash()
+    assert await rig.claim() == []
+    rig.wall_s += 20.0
+    (again,) = (await rig.store.acquire(rig.session, ["a.test"])).values()
+    assert again.clock.next_in_s == pytest.approx(40.0)
+    assert (again.clock.backoff_level, again.clean) == (3, False)
+
+
+async def test_a_wall_clock_set_back_lengthens_no_rest(rig):
+    await rig.add("http://a.test/")
+    lease = await rig.claim_one()
+    await rig.commit(lease, clock=HostClock(next_in_s=5.0), release=True)
+    rig.wall_s -= 3600.0
+    assert (await rig.store.outlook(rig.session)).claimable_in_s == pytest.approx(5.0)
+    rig.wall_s += 5.0
+    assert len(await rig.claim()) == 1
+
+
+async def test_a_wall_clock_set_back_between_sessions_lengthens_no_rest(rig):
+    await rig.add("http://a.test/")
+    lease = await rig.claim_one()
+    await rig.commit(lease, clock=HostClock(next_in_s=5.0), release=True)
+    rig.wall_s -= 3600.0
+    await rig.crash()
+    assert (await rig.store.outlook(rig.session)).claimable_in_s == pytest.approx(5.0, abs=1.0)
+    rig.wall_s += 6.0
+    assert len(await rig.claim()) == 1
+
+
+async def test_with_a_monotonic_clock_a_wall_clock_set_forward_cuts_no_rest(rig):
+    await rig.close()
+    rig._reader, rig.path = None, rig.path.with_name("other.db")
+    now_s = 0.0
+    await rig.open(monotonic=lambda: now_s)
+    await rig.add("http://a.test/")
+    lease = await rig.claim_one()
+    await rig.commit(lease, clock=HostClock(next_in_s=5.0), release=True)
+    rig.wall_s += 3600.0
+    assert await rig.claim() == []
+    await rig.add("http://b.test/")  # a write, which notes how far the clocks are apart
+    row = (await rig.rows("hosts"))[0]
+    assert row["next_at"] == pytest.approx(rig.wall_s + 5.0)
+    now_s = 5.0
+    assert len(await rig.claim(1)) == 1
+
+
+async def test_the_ring_keeps_the_newest_contacts(rig):
+    await rig.add("http://a.test/")
+    lease = await rig.claim_one()
+    contacts = [
+        Contact(start_at=float(n), end_at=n + 0.5, kind="page", status=200) for n in range(130)
+    ]
+    for start, end in ((0, 30), (30, 45), (45, 130)):
+        await rig.commit(lease, contacts=contacts[start:end])
+        row = await rig.reader.host("a.test")
+        assert row is not None
+        ring = row["contacts"]
+        assert isinstance(ring, list)
+        assert [c["start_at"] for c in ring] == [c.start_at for c in contacts[:end]][-50:]
+    await rig.commit(
+        lease, contacts=[Contact(start_at=999.0, end_at=1000.0, kind="robots", status=None)]
+    )
+    row = await rig.reader.host("a.test")
+    assert row is not None
+    assert row["contacts"][-1] == {
+        "start_at": 999.0, "end_at": 1000.0, "kind": "robots", "status": None,
+    }  # fmt: skip
+
+
+async def test_a_closed_store_raises(rig):
+    await rig.store.close()
+    with pytest.raises(StoreError):
+        await rig.add("http://a.test/")
+    update = HostUpdate(slot="a.test", epoch=1, clock=HostClock())
+    with pytest.raises(StoreError):
+        await rig.store.fail_host(rig.session, update, error="x: y", attempts=1, last_at=0.0)
+    with pytest.raises(StoreError):
+        await rig.claim()

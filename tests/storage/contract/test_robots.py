@@ -1,0 +1,279 @@
+"""The store's contract: robots.txt copies, chains of redirects, verdicts made again."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from policies.access import Access
+from storage.base import BlockReason, Contact, HostClock, HostUpdate, Judged, RobotsDue
+
+FULL = Access(
+    status=200, body=b"User-agent: *\nDisallow: /x\n" * 40, copy_at=5.5, etag='"e"',
+    last_modified="Sat, 01 Jan 2000 00:00:00 GMT", validators_url="http://a.test/robots.txt",
+    fetched_at=6.5, expires_at=1_800_000_100.5, retry_at=None, failures=0,
+    unreachable_since=None, gone_since=7.5, error=None, truncated=True,
+)  # fmt: skip
+ABSENT = Access(status=404, fetched_at=1.0, expires_at=2_000_000_000.0)
+FAILING = Access(failures=2, retry_at=1_800_000_010.0, error="timeout", unreachable_since=3.0)
+
+
+async def put(rig, origin, access, slot="a.test", **values):
+    await rig.store.robots_put(rig.session, slot, origin, access, **values)
+
+
+async def chain(rig, *urls):
+    """Visit URLs that redirect each to the next; give the id of the last, which stays queued."""
+    await rig.add(urls[0])
+    (lease,) = await rig.claim(1)
+    for here, there in pairwise(urls):
+        done = await rig.commit(lease, want=50)
+        queued = next(q for q in done.hands[lease.slot].urls if q.url == here)
+        await rig.commit(lease, rig.redirect(queued, there))
+    done = await rig.commit(lease, want=50)
+    last = next((q for q in done.hands[lease.slot].urls if q.url == urls[-1]), None)
+    return lease, last
+
+
+@pytest.mark.parametrize("access", [FULL, ABSENT, FAILING, Access(status=200, body=b"")])
+async def test_a_copy_comes_back_field_by_field(rig, access):
+    await put(rig, "http://a.test", access)
+    assert await rig.store.robots_get("http://a.test") == access
+    assert await rig.reader.robots_copy("http://a.test") == access
+    leases = await rig.store.acquire(rig.session, ["a.test"])
+    assert leases["a.test"].robots == {"http://a.test": access}
+
+
+async def test_the_rows_of_robots(rig):
+    await put(rig, "http://a.test", FULL)
+    await put(rig, "https://a.test", ABSENT)
+    await put(rig, "http://b.test:81", FAILING, slot="b.test")
+    await put(rig, "http://c.test", Access(body=b"x", failures=1), slot="c.test")
+    rows = {row["origin"]: row for row in await rig.rows("robots")}
+    assert {origin: row["state"] for origin, row in rows.items()} == {
+        "http://a.test": "rules", "https://a.test": "absent", "http://b.test:81": "unreachable",
+        "http://c.test": "stale",
+    }  # fmt: skip
+    assert rows["http://a.test"]["body_bytes"] == len(FULL.body or b"")
+    assert rows["http://b.test:81"]["host"] == "b.test"
+    assert len(await rig.rows("robots", host="a.test")) == 2
+    row = await rig.reader.host("a.test")
+    assert row is not None
+    assert [r["origin"] for r in row["robots"]] == ["http://a.test", "https://a.test"]
+
+
+async def test_a_copy_is_put_with_its_hosts_clock(rig):
+    (lease,) = (await rig.store.acquire(rig.session, ["a.test"])).values()
+    contact = Contact(start_at=1.0, end_at=2.0, kind="robots", status=200)
+    update = HostUpdate(
+        slot="a.test", epoch=lease.epoch, clock=HostClock(next_in_s=3.0, contacts=1),
+        contacts=[contact], release=True,
+    )  # fmt: skip
+    await put(rig, "http://a.test", FULL, also=update)
+    row = await rig.reader.host("a.test")
+    assert row is not None
+    assert (row["contacts"], row["next_at"]) == (
+        [{"start_at": 1.0, "end_at": 2.0, "kind": "robots", "status": 200}],
+        rig.wall_s + 3.0,
+    )
+    late = HostUpdate(slot="a.test", epoch=lease.epoch, clock=HostClock(next_in_s=99.0))
+    await put(rig, "http://a.test", ABSENT, also=late)
+    assert [row["next_at"] for row in await rig.rows("hosts")] == [rig.wall_s + 3.0]
+
+
+async def test_copies_outlive_a_crash(rig):
+    await put(rig, "http://a.test", FULL)
+    await rig.crash()
+    assert await rig.store.robots_get("http://a.test") == FULL
+
+
+async def test_robots_is_due_where_it_governs_something(rig):
+    await rig.add("http://a.test/")
+    await put(rig, "http://a.test", FAILING)
+    await put(rig, "http://b.test", FAILING, slot="b.test")  # nothing there
+    assert await rig.store.robots_due(rig.session, limit=9) == []
+    assert (await rig.store.outlook(rig.session)).robots_in_s == pytest.approx(10.0)
+    rig.wall_s += 10.0
+    due = [RobotsDue(slot="a.test", origin="http://a.test")]
+    assert await rig.store.robots_due(rig.session, limit=9) == due
+    lease = await rig.claim_one()
+    assert await rig.store.robots_due(rig.session, limit=9) == []
+    assert (await rig.store.outlook(rig.session)).robots_in_s is None
+    await rig.commit(lease, rig.visited(lease.hand.urls[0], ungoverned=True), release=True)
+    assert await rig.store.robots_due(rig.session, limit=9) == due
+    await rig.store.set_control("a.test", paused=True)
+    assert await rig.store.robots_due(rig.session, limit=9) == []
+
+
+async def test_robots_of_a_resting_host_is_due_when_it_may_be_contacted(rig):
+    await rig.add("http://a.test/x")
+    await put(rig, "http://a.test", FAILING)
+    rig.wall_s += 10.0
+    lease = await rig.claim_one()
+    clock = HostClock(next_in_s=7.0)
+    await rig.commit(lease, rig.blocked(lease.hand.urls[0]), clock=clock, release=True)
+    assert await rig.store.robots_due(rig.session, limit=9) == []
+    assert (await rig.store.outlook(rig.session)).robots_in_s == pytest.approx(7.0)
+    rig.wall_s += 7.0
+    assert len(await rig.store.robots_due(rig.session, limit=9)) == 1
+
+
+async def test_pages_fetched_for_lack_of_an_answer_are_judged_again(rig):
+    await rig.add("http://a.test/1", "http://a.test/2", "http://a.test/3")
+    lease = await rig.claim_one()
+    one, two, three = lease.hand.urls
+    await rig.commit(
+        lease, rig.visited(one, ungoverned=True), rig.visited(two, ungoverned=True),
+        rig.visited(three),
+    )  # fmt: skip
+    judged = await rig.store.ungoverned("http://a.test", limit=9)
+    assert judged == [Judged(id=one.id, url=one.url), Judged(id=two.id, url=two.url)]
+    assert len(await rig.store.ungoverned("http://a.test", limit=1)) == 1
+    await rig.store.rejudge(rig.session, kept=[one.id], withdrawn=[rig.blocked(two)], freed=[])
+    assert await rig.store.ungoverned("http://a.test", limit=9) == []
+    assert await rig.urls("visited") == [one.url, three.url]
+    (row,) = await rig.rows("blocked")
+    assert (row["url"], row["withdrawn"]) == (two.url, 1)
+    assert (await rig.store.stats()).body_bytes == 200
+
+
+async def test_freed_urls_come_back(rig):
+    await rig.add("http://a.test/x", "http://a.test/y")
+    lease = await rig.claim_one()
+    x, y = lease.hand.urls
+    await rig.commit(lease, rig.blocked(x), rig.visited(y, ungoverned=True), release=True)
+    await rig.store.rejudge(rig.session, kept=[], withdrawn=[rig.blocked(y)], freed=[])
+    judged = await rig.store.blocked_by_robots("http://a.test", after=0, limit=9)
+    assert [one.url for one in judged] == [x.url, y.url]
+    assert await rig.store.blocked_by_robots("http://a.test", after=x.id, limit=9) == judged[1:]
+    done = await rig.store.rejudge(
+        rig.session, kept=[], withdrawn=[], freed=[one.id for one in judged]
+    )
+    assert dict(done.added) == {"a.test": 2}
+    assert await rig.store.blocked_by_robots("http://a.test", after=0, limit=9) == []
+    lease = await rig.claim_one()
+    assert [q.url for q in lease.hand.urls] == [x.url, y.url]
+    await rig.commit(lease, *(rig.blocked(q) for q in lease.hand.urls))
+    rows = {row["url"]: row["withdrawn"] for row in await rig.rows("blocked")}
+    assert rows == {x.url: 0, y.url: 1}  # the second had been fetched before
+
+
+async def test_what_leads_to_a_blocked_url_is_blocked(rig):
+    urls = [f"http://a.test/{n}" for n in range(4)]
+    lease, last = await chain(rig, *urls)
+    assert [row["redirect_url"] for row in await rig.rows("visited")] == urls[1:]
+    rig.wall_s += 1.0
+    await rig.commit(lease, rig.blocked(last))
+    assert await rig.urls("visited") == []
+    rows = await rig.rows("blocked")
+    assert {row["url"]: row["reason"] for row in rows} == {
+        urls[0]: "redirect", urls[1]: "redirect", urls[2]: "redirect", urls[3]: "robots",
+    }  # fmt: skip
+    for row in rows:
+        assert (row["dialect"], row["rule"], row["line"], row["robots_url"], row["withdrawn"]) == (
+            "slurp", "Disallow: /x", 2, "http://a.test/robots.txt", 0,
+        )  # fmt: skip
+    judged = await rig.store.blocked_by_robots("http://a.test", after=0, limit=9)
+    assert [one.url for one in judged] == [urls[3]]
+
+
+async def test_a_redirect_to_a_blocked_url_is_blocked_at_once(rig):
+    await rig.add("http://a.test/x", "http://a.test/r")
+    lease = await rig.claim_one()
+    x, r = lease.hand.urls
+    await rig.commit(lease, rig.blocked(x))
+    await rig.commit(lease, rig.redirect(r, "http://a.test/x"))
+    assert await rig.urls("visited") == []
+    rows = {row["url"]: row["reason"] for row in await rig.rows("blocked")}
+    assert rows == {x.url: "robots", r.url: "redirect"}
+
+
+async def test_freeing_a_url_frees_what_led_to_it(rig):
+    urls = [f"http://a.test/{n}" for n in range(3)]
+    lease, last = await chain(rig, *urls)
+    await rig.commit(lease, rig.blocked(last), release=True)
+    done = await rig.store.rejudge(rig.session, kept=[], withdrawn=[], freed=[last.id])
+    assert dict(done.added) == {"a.test": 3}
+    assert sorted(await rig.urls("queued")) == urls
+    lease = await rig.claim_one()
+    await rig.commit(lease, *(rig.visited(q) for q in lease.hand.urls))
+    assert [row["redirect_url"] for row in await rig.rows("visited")] == [None] * 3
+
+
+async def test_a_withdrawn_target_withdraws_what_leads_to_it(rig):
+    urls = ["http://a.test/r", "http://a.test/p"]
+    lease, last = await chain(rig, *urls)
+    await rig.commit(lease, rig.visited(last, ungoverned=True))
+    await rig.store.rejudge(rig.session, kept=[], withdrawn=[rig.blocked(last)], freed=[])
+    rows = {row["url"]: (row["reason"], row["withdrawn"]) for row in await rig.rows("blocked")}
+    assert rows == {urls[0]: ("redirect", 1), urls[1]: ("robots", 1)}
+
+
+async def test_redirect_loops_end(rig):
+    urls = ["http://a.test/1", "http://a.test/2", "http://a.test/1"]
+    lease, _ = await chain(rig, *urls)
+    assert sorted(await rig.urls("visited")) == sorted(set(urls))
+    one = await rig.reader.url("http://a.test/1")
+    assert one is not None
+    judged = [q for q in await rig.rows("visited") if q["redirect_url"] == "http://a.test/2"]
+    assert len(judged) == 1
+    await rig.add("http://a.test/3")
+    done = await rig.commit(lease, want=5)
+    (three,) = done.hands["a.test"].urls
+    await rig.commit(lease, rig.redirect(three, "http://a.test/1"))
+    assert len(await rig.urls("visited")) == 3
+    # a page of the loop is withdrawn: all that leads to it goes with it, and the walk ends
+    await rig.store.rejudge(rig.session, kept=[], withdrawn=[rig.blocked(1)], freed=[])
+    reasons = {row["url"][-1]: row["reason"] for row in await rig.rows("blocked")}
+    assert reasons == {"1": "robots", "2": "redirect", "3": "redirect"}
+    done = await rig.store.rejudge(rig.session, kept=[], withdrawn=[], freed=[1])
+    assert sum(done.added.values()) == 3
+
+
+async def test_a_redirect_out_of_scope_is_kept_whole_and_counts_nowhere(rig):
+    await rig.add("http://a.test/r", "http://a.test/s")
+    lease = await rig.claim_one()
+    r, s = lease.hand.urls
+    out = "https://elsewhere.test/p?q=1"
+    await rig.commit(lease, rig.redirect(r, out, links=[]))
+    (row,) = await rig.rows("visited")
+    assert row["redirect_url"] == out
+    stats = await rig.store.stats()
+    assert (stats.queued, stats.hosts) == (1, 1)
+    assert [row["host"] for row in await rig.rows("hosts")] == ["a.test"]
+    about = await rig.reader.url(out)
+    assert about is not None
+    assert (about["state"], about["reason"]) == ("skipped", None)
+    # scope is widened, it is found after all, and blocked
+    done = await rig.commit(lease, rig.visited(s, links=[out]))
+    assert dict(done.added) == {"elsewhere.test": 1}
+    (other,) = await rig.claim()
+    block = rig.blocked(other.hand.urls[0], "elsewhere.test")
+    await rig.commit(other, block)
+    assert sorted(await rig.urls("blocked")) == [r.url, out]
+
+
+async def test_a_block_remembers_the_copy_it_was_made_by(rig):
+    await rig.add("http://a.test/x", "http://a.test/r")
+    await put(rig, "http://a.test", FULL)
+    lease = await rig.claim_one()
+    x, r = lease.hand.urls
+    await rig.commit(lease, rig.blocked(x), rig.redirect(r, "http://a.test/x"))
+    await put(rig, "http://a.test", ABSENT)
+    assert await rig.reader.robots_copy("http://a.test") == ABSENT
+    assert await rig.reader.robots_body(x.url) == FULL.body
+    assert await rig.reader.robots_body(r.url) == FULL.body
+    assert await rig.reader.robots_body("http://a.test/none") is None
+
+
+async def test_rejudging_what_has_changed_meanwhile_does_nothing(rig):
+    await rig.add("http://a.test/1")
+    lease = await rig.claim_one()
+    (one,) = lease.hand.urls
+    block = rig.blocked(one, reason=BlockReason.ROBOTS)
+    done = await rig.store.rejudge(
+        rig.session, kept=[one.id, 99], withdrawn=[block], freed=[one.id, 99]
+    )
+    assert dict(done.added) == {}
+    assert await rig.urls("queued") == [one.url]

@@ -1,0 +1,453 @@
+"""Both stores in lockstep, against each other and against a model that is a few dictionaries."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from policies.access import Access
+from policies.url import host_of, origin_of
+from storage.base import (
+    Batch,
+    Blocked,
+    BlockReason,
+    Contact,
+    Dropped,
+    Failed,
+    HostClock,
+    HostUpdate,
+    Lease,
+    Link,
+    Moved,
+    Outcome,
+    Retry,
+    Visited,
+    Want,
+)
+from storage.memory import MemoryStore
+from storage.rows import VIEWS
+from storage.sqlite import SqliteReader, SqliteStore
+
+START_S = 1_800_000_000.0
+ORIGINS = ("http://a.test", "https://a.test", "http://b.test", "http://c.test:8080")
+PATHS = ("/", "/1", "/2", "/3", "/q?1", "/q?2", "/q?3")
+URLS = tuple(origin + path for origin in ORIGINS for path in PATHS)
+SLOTS = ("a.test", "b.test", "c.test")
+
+urls = st.sampled_from(URLS)
+quarters = st.integers(0, 40).map(lambda n: n / 4)  # exact in every representation
+links = st.lists(
+    st.builds(
+        lambda url, depth, priority, seed: Link(
+            url=url, slot=host_of(url), host=host_of(url), depth=depth, priority=priority, seed=seed
+        ),
+        urls,
+        st.integers(0, 3),
+        st.sampled_from((0.0, 0.0, 1.0)),
+        st.sampled_from((False, False, False, True)),
+    ),
+    max_size=6,
+)
+clocks = st.builds(
+    HostClock,
+    next_in_s=quarters,
+    delay_s=quarters,
+    backoff_in_s=st.sampled_from((0.0, 0.0, 8.0)),
+    contacts=st.integers(0, 5),
+    connect_failures=st.integers(0, 1),
+)
+contacts = st.lists(
+    st.builds(
+        Contact,
+        start_at=quarters,
+        end_at=quarters,
+        kind=st.just("page"),
+        status=st.sampled_from((None, 200)),
+    ),
+    max_size=3,
+)
+closed = st.lists(st.sampled_from(ORIGINS), max_size=2, unique=True)
+accesses = st.builds(
+    Access,
+    status=st.sampled_from((200, 404, None)),
+    body=st.sampled_from((None, b"", b"User-agent: *")),
+    failures=st.integers(0, 1),
+    expires_at=st.sampled_from((None, START_S + 5)),
+    retry_at=st.sampled_from((None, START_S + 3)),
+)
+kinds = st.sampled_from(
+    ("visited", "redirect", "redirect", "blocked", "blocked", "failed", "retry", "dropped", "moved")
+)
+
+
+class Stores(RuleBasedStateMachine):
+    """What a crawl could do, in any order, with crashes between any two steps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = Path(self.folder.name) / "crawl.db"
+        self.runner = asyncio.Runner()
+        self.wall_s = START_S
+        self.memory = MemoryStore(self.wall, queries_per_path_max=2)
+        self.sqlite = SqliteStore(self.path, wall=self.wall, queries_per_path_max=2)
+        self.sessions = self.run(self._open())
+        self.reader = SqliteReader(self.path)
+        self.leases: dict[str, tuple[Lease, Lease]] = {}  # memory's and sqlite's
+        self.hand: dict[str, dict[str, tuple[int, int]]] = {}  # slot -> URL -> its two ids
+        # The model: where each URL is, and where it leads.
+        self.state: dict[str, str] = {}
+        self.target: dict[str, str] = {}
+
+    def wall(self) -> float:
+        return self.wall_s
+
+    def run(self, awaitable: Any) -> Any:
+        return self.runner.run(awaitable)
+
+    async def _open(self) -> tuple[int, int]:
+        return await self.memory.open_session("test"), await self.sqlite.open_session("test")
+
+    def teardown(self) -> None:
+        self.run(self.reader.close())
+        self.run(self.sqlite.close())
+        self.runner.close()
+        self.folder.cleanup()
+
+    # ------------------------------------------------------------ how answers are compared
+
+    def leased(self, one: Lease, other: Lease) -> None:
+        assert (one.slot, one.clean, one.clock, one.paused, one.slow_s, one.visited) == (
+            other.slot, other.clean, other.clock, other.paused, other.slow_s, other.visited,
+        )  # fmt: skip
+        assert dict(one.robots) == dict(other.robots)
+        self.leases[one.slot] = (one, other)
+        self.hand[one.slot] = {}
+        self.handed(one.slot, one.hand, other.hand)
+
+    def handed(self, slot: str, one: Any, other: Any) -> None:
+        shown = [
+            [(q.url, q.depth, q.priority, q.attempts, q.refusals, q.seed) for q in hand.urls]
+            for hand in (one, other)
+        ]
+        assert shown[0] == shown[1]
+        assert one.next_due_in_s == other.next_due_in_s
+        for a, b in zip(one.urls, other.urls, strict=True):
+            assert self.state[a.url] == "queued"
+            assert a.url not in self.hand[slot]
+            self.hand[slot][a.url] = (a.id, b.id)
+
+    def found(self, links: list[Link]) -> None:
+        """The model's insert; the limit on queries is the stores' own affair."""
+        for link in links:
+            if "?" not in link.url or link.seed:
+                self.state.setdefault(link.url, "queued")
+
+    def settle(self) -> None:
+        """Block, in the model, every visited URL that leads to a blocked one."""
+        again = True
+        while again:
+            again = False
+            for url, target in self.target.items():
+                if self.state.get(url) == "visited" and self.state.get(target) == "blocked":
+                    self.state[url] = "blocked"
+                    again = True
+
+    # ------------------------------------------------------------ steps
+
+    @rule(links=links, revive=st.booleans())
+    def add(self, links: list[Link], revive: bool) -> None:
+        one = self.run(self.memory.add(links, revive=revive))
+        other = self.run(self.sqlite.add(links, revive=revive))
+        assert dict(one.added) == dict(other.added)
+        self.found(links)
+        for link in links:
+            if revive and self.state.get(link.url) == "failed":
+                self.state[link.url] = "queued"
+        self.learn_queries()
+
+    @rule(hosts=st.integers(0, 3), count=st.integers(0, 3), exclude=closed)
+    def claim(self, hosts: int, count: int, exclude: list[str]) -> None:
+        values = {"hosts": hosts, "urls_per_host": count, "exclude_origins": exclude}
+        one = self.run(self.memory.claim(self.sessions[0], **values))
+        other = self.run(self.sqlite.claim(self.sessions[1], **values))
+        assert [lease.slot for lease in one] == [lease.slot for lease in other]
+        for pair in zip(one, other, strict=True):
+            self.leased(*pair)
+
+    @rule(slots=st.lists(st.sampled_from(SLOTS), max_size=2, unique=True))
+    def acquire(self, slots: list[str]) -> None:
+        one = self.run(self.memory.acquire(self.sessions[0], slots))
+        other = self.run(self.sqlite.acquire(self.sessions[1], slots))
+        assert set(one) == set(other)
+        for slot in one:
+            self.leased(one[slot], other[slot])
+
+    @precondition(lambda self: self.leases)
+    @rule(data=st.data(), clock=clocks, contacts=contacts, links=links, release=st.booleans())
+    def complete(
+        self, data: Any, clock: HostClock, contacts: list[Contact], links: list[Link], release: bool
+    ) -> None:
+        slot = data.draw(st.sampled_from(sorted(self.leases)))
+        pair = self.leases[slot]
+        ended = data.draw(
+            st.lists(st.sampled_from(sorted(self.hand[slot])), max_size=3, unique=True)
+            if self.hand[slot]
+            else st.just([])
+        )
+        outcomes: tuple[list[Outcome], list[Outcome]] = ([], [])
+        for url in ended:
+            kind, to, in_s = data.draw(kinds), data.draw(urls), data.draw(quarters)
+            for n in (0, 1):
+                key = self.hand[slot][url][n]
+                outcomes[n].append(self.outcome(kind, key, slot, url, to, in_s, links))
+            self.apply(kind, url, to, links)
+        count, shut = data.draw(st.integers(0, 3)), data.draw(closed)
+        batches = [
+            Batch(
+                outcomes=outcomes[n],
+                hosts=[
+                    HostUpdate(
+                        slot=slot,
+                        epoch=pair[n].epoch,
+                        clock=clock,
+                        contacts=contacts,
+                        release=release,
+                    )
+                ],
+                skipped={"nofollow": 1} if release else {},
+                wants=[
+                    Want(
+                        slot=slot,
+                        count=count,
+                        held=[ids[n] for ids in self.hand[slot].values()],
+                        closed=shut,
+                    )
+                ],
+            )
+            for n in (0, 1)
+        ]
+        one = self.run(self.memory.complete(self.sessions[0], batches[0]))
+        other = self.run(self.sqlite.complete(self.sessions[1], batches[1]))
+        assert (one.stale, dict(one.added)) == (other.stale, dict(other.added))
+        assert one.stale == frozenset()
+        assert set(one.hands) == set(other.hands) == (set() if release else {slot})
+        self.settle()
+        self.learn_queries()
+        for url in ended:
+            del self.hand[slot][url]
+        if release:
+            del self.leases[slot], self.hand[slot]
+        else:
+            self.handed(slot, one.hands[slot], other.hands[slot])
+
+    def outcome(
+        self, kind: str, key: int, slot: str, url: str, to: str, in_s: float, links: list[Link]
+    ) -> Outcome:
+        if kind in ("visited", "redirect"):
+            return Visited(
+                id=key,
+                slot=slot,
+                status=301 if kind == "redirect" else 200,
+                fetched_at=self.wall_s,
+                content_type="text/html",
+                body_bytes=10,
+                elapsed_s=0.25,
+                redirect_url=to if kind == "redirect" else None,
+                ungoverned=in_s > 5,
+                links=links,
+            )
+        if kind == "blocked":
+            return Blocked(
+                id=key,
+                slot=slot,
+                reason=BlockReason.ROBOTS,
+                dialect="slurp",
+                rule="Disallow: /",
+                line=2,
+                robots_url=origin_of(url) + "/robots.txt",
+                blocked_at=self.wall_s,
+            )
+        if kind == "failed":
+            return Failed(id=key, slot=slot, error="body: cut", attempts=3, last_at=self.wall_s)
+        if kind == "retry":
+            return Retry(
+                id=key, slot=slot, due_in_s=in_s, attempts=1, refusals=1, error="timeout: late"
+            )
+        if kind == "dropped":
+            return Dropped(id=key, slot=slot, reason="max_depth")
+        return Moved(id=key, slot=slot, to_slot="test" if in_s > 5 else host_of(url))
+
+    def apply(self, kind: str, url: str, to: str, links: list[Link]) -> None:
+        state = self.state.get(url)
+        if kind in ("visited", "redirect"):
+            self.found(links)
+            if state in ("queued", "failed"):
+                self.state[url] = "visited"
+                if kind == "redirect":
+                    self.target[url] = to
+        elif kind in ("blocked", "failed") and state in ("queued", "failed"):
+            self.state[url] = kind
+        elif kind == "dropped" and state == "queued":
+            del self.state[url]
+
+    @precondition(lambda self: self.leases)
+    @rule(data=st.data(), clock=clocks)
+    def fail_host(self, data: Any, clock: HostClock) -> None:
+        slot = data.draw(st.sampled_from(sorted(self.leases)))
+        counts = []
+        for n, store in enumerate((self.memory, self.sqlite)):
+            update = HostUpdate(slot=slot, epoch=self.leases[slot][n].epoch, clock=clock)
+            counts.append(
+                self.run(
+                    store.fail_host(
+                        self.sessions[n], update, error="dns: none", attempts=3, last_at=1.0
+                    )
+                )
+            )
+        assert counts[0] == counts[1]
+        self.learn({"queued": "failed"})
+
+    @rule(host=st.sampled_from((None, *SLOTS)))
+    def retry_failed(self, host: str | None) -> None:
+        one = self.run(self.memory.retry_failed(host))
+        assert one == self.run(self.sqlite.retry_failed(host))
+        self.learn({"failed": "queued"})
+
+    @rule(data=st.data(), kept=st.booleans())
+    def rejudge(self, data: Any, kept: bool) -> None:
+        origin = data.draw(st.sampled_from(ORIGINS))
+        results = []
+        freed: list[str] = []
+        gone: list[str] = []
+        drop = data.draw(st.integers(0, 2))
+        for n, store in enumerate((self.memory, self.sqlite)):
+            pages = self.run(store.ungoverned(origin, limit=9))
+            blocks = self.run(store.blocked_by_robots(origin, after=0, limit=9))
+            results.append(([p.url for p in pages], [b.url for b in blocks]))
+            verdicts = [
+                self.outcome("blocked", page.id, "", page.url, "", 0.0, []) for page in pages
+            ]
+            free = blocks[drop:]
+            self.run(
+                store.rejudge(
+                    self.sessions[n],
+                    kept=[page.id for page in pages] if kept else [],
+                    withdrawn=[] if kept else [v for v in verdicts if isinstance(v, Blocked)],
+                    freed=[block.id for block in free],
+                )
+            )
+            freed = [block.url for block in free]
+            gone = [] if kept else [page.url for page in pages]
+        assert [sorted(part) for part in results[0]] == [sorted(part) for part in results[1]]
+        for url in gone:
+            self.state[url] = "blocked"
+            self.target.pop(url, None)
+        again = set(freed)
+        for url in freed:
+            self.state[url] = "queued"
+        while again:
+            again = {
+                url
+                for url, target in self.target.items()
+                if target in again and self.state.get(url) == "blocked"
+            }
+            for url in again:
+                self.state[url] = "queued"
+            self.target = {u: t for u, t in self.target.items() if u not in again}
+        self.settle()
+
+    @rule(origin=st.sampled_from(ORIGINS), access=accesses)
+    def robots_put(self, origin: str, access: Access) -> None:
+        for n, store in enumerate((self.memory, self.sqlite)):
+            self.run(store.robots_put(self.sessions[n], host_of(origin + "/"), origin, access))
+            assert self.run(store.robots_get(origin)) == access
+
+    @rule(slot=st.sampled_from(SLOTS), paused=st.sampled_from((None, False, True)))
+    def control(self, slot: str, paused: bool | None) -> None:
+        one = self.run(self.memory.set_control(slot, paused=paused, slow_s=2.0))
+        assert one == self.run(self.sqlite.set_control(slot, paused=paused, slow_s=2.0))
+
+    @rule(by_s=st.sampled_from((0.25, 1.0, 5.0, 30.0, -100.0)))
+    def pass_time(self, by_s: float) -> None:
+        self.wall_s += by_s
+        self.memory._time.now_s()  # a store learns of a clock set back when it next looks
+        self.sqlite._time.now_s()
+
+    @rule()
+    def crash(self) -> None:
+        self.run(self.memory.close())
+        self.run(self.sqlite.close())
+        self.sqlite = SqliteStore(self.path, wall=self.wall, queries_per_path_max=2)
+        self.sessions = self.run(self._open())
+        # Between sessions a second at most is lost; the two are put side by side again.
+        self.sqlite._time.resume(self.memory._time.now_s(), self.memory._time.shift_s())
+        self.leases.clear()
+        self.hand.clear()
+
+    # ------------------------------------------------------------ what always holds
+
+    async def _views(self, reader: Any) -> dict[str, list[dict[str, object]]]:
+        return {
+            view: sorted(
+                ([dict(row) async for row in reader.iterate(view)]),
+                key=lambda row: str(row.get("url") or row.get("host") or row.get("reason")),
+            )
+            for view in VIEWS
+        }
+
+    def learn(self, moves: dict[str, str]) -> None:
+        """Follow a step in bulk: those URLs that the store says have moved as they may."""
+        views = self.run(self._views(self.memory))
+        for view in ("queued", "failed"):
+            for row in views[view]:
+                url = row["url"]
+                if self.state[url] != view:
+                    assert moves[self.state[url]] == view
+                    self.state[url] = view
+
+    def learn_queries(self) -> None:
+        """Follow the limit on queries: of a path's URLs with a query two are inserted."""
+        views = self.run(self._views(self.memory))
+        for row in views["queued"]:
+            if "?" in row["url"]:
+                self.state.setdefault(row["url"], "queued")
+
+    @invariant()
+    def both_tell_the_same_and_the_model_agrees(self) -> None:
+        one = self.run(self._views(self.memory))
+        other = self.run(self._views(self.reader))
+        for view in VIEWS:
+            for rows in (one[view], other[view]):
+                for row in rows:
+                    row.pop("next_at", None)  # differs by what `crash` puts side by side again
+                    row.pop("backoff_until", None)
+                    row.pop("due_at", None)
+            assert one[view] == other[view], view
+        states = {
+            row["url"]: view
+            for view in ("visited", "blocked", "failed", "queued")
+            for row in one[view]
+        }
+        assert states == self.state
+        assert sum(len(one[view]) for view in ("visited", "blocked", "failed", "queued")) == len(
+            states
+        )  # in exactly one each
+        for row in one["hosts"]:
+            assert row["queued"] >= 0
+        for view in ("visited", "blocked", "failed", "queued"):
+            assert sum(row[view] for row in one["hosts"]) == len(one[view])
+        stats = self.run(self.memory.stats())
+        assert stats == self.run(self.sqlite.stats()) == self.run(self.reader.stats())
+        outlook = self.run(self.memory.outlook(self.sessions[0]))
+        assert outlook == self.run(self.sqlite.outlook(self.sessions[1]))
+
+
+TestStores = Stores.TestCase
+TestStores.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
