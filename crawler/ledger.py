@@ -139,6 +139,7 @@ class Ledger:
         wants, self._wants = self._wants, {}
         releases, self._releases = self._releases, {}
         self._links = 0
+        settled = {outcome.id for outcome in outcomes}  # a retry may be handed out again
         dirty |= {slot: host for slot, (host, _) in wants.items() if not host.gone}
         batch = Batch(
             outcomes=outcomes,
@@ -146,7 +147,10 @@ class Ledger:
             skipped=skipped,
             wants=[
                 Want(
-                    slot=slot, count=count, held=tuple(host.held), closed=tuple(host.closed)
+                    slot=slot,
+                    count=count,
+                    held=tuple(host.held - settled),
+                    closed=tuple(host.closed),
                 )
                 for slot, (host, count) in wants.items()
                 if not host.gone
