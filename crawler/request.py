@@ -146,3 +146,8 @@ class Fetcher(Protocol):
         followed, every bound enforced. Raises nothing for what a server or a network can do;
         cancelled, it leaves no connection behind."""
         ...
+
+    async def address_of(self, host: str) -> str | Failure:
+        """The address that requests to `host` go to, where a clock belongs to each address
+        (`per = "ip"`). It makes no contact with the host."""
+        ...
