@@ -16,6 +16,7 @@ _STEM = 8  # octets of a path's beginning by which patterns are filed
 _STEM_CROWD = 8  # wildcard patterns under one stem before others are filed under something rarer
 _GRAM = 4  # octets that a pattern filed under them needs somewhere in the path
 _SCAN_MAX = 10  # up to so many wildcard patterns (or four times so many prefixes) are just tried
+_TUPLE_MAX = 32  # up to so many short prefixes are ruled out at once by one startswith
 _LENGTHS_MAX = 64  # prefixes of more different lengths than this are sorted instead of sliced
 
 # Octets the pattern needs, rank, and the pattern taken apart, as matching wants them.
@@ -26,15 +27,18 @@ class Index:
     """Patterns with their ranks. Fill it with `prefix` and `add`, `seal` it, then ask `best`."""
 
     __slots__ = (
-        "_exact", "_grams", "_lengths", "_links", "_prefixes", "_short", "_short_lengths",
-        "_sorted", "_stems", "_wild", "best",
+        "_exact", "_grams", "_lengths", "_links", "_short", "_short_lengths",
+        "_sorted", "_stems", "_wild", "best", "prefixes",
     )  # fmt: skip
+
+    prefixes: dict[str, int]
+    """The best rank of each prefix; a caller in a hurry may fill it without `prefix`."""
 
     best: Callable[[str], int]
     """The least rank of the patterns that match a path, or NONE."""
 
     def __init__(self) -> None:
-        self._prefixes: dict[str, int] = {}
+        self.prefixes = {}
         self._exact: dict[str, int] = {}
         self._wild: list[Wild] = []
         self._short: tuple[str, ...] = ()  # prefixes shorter than a stem; their lengths
@@ -48,35 +52,39 @@ class Index:
 
     def prefix(self, text: str, rank: int) -> None:
         """Add a pattern without wildcard and anchor."""
-        if self._prefixes.setdefault(text, rank) > rank:
-            self._prefixes[text] = rank
+        if self.prefixes.setdefault(text, rank) > rank:
+            self.prefixes[text] = rank
 
     def add(self, pattern: Pattern, rank: int) -> None:
         """Add any pattern."""
-        head, middle, tail = pattern.head, pattern.middle, pattern.tail
         if pattern.exact:
-            if self._exact.setdefault(head, rank) > rank:
-                self._exact[head] = rank
-        elif tail is None and not middle:
-            self.prefix(head, rank)
+            if self._exact.setdefault(pattern.head, rank) > rank:
+                self._exact[pattern.head] = rank
         else:
-            needed = max(middle, key=len) if middle else ""
-            if tail and len(tail) > len(needed):
-                needed = tail
-            if len(head) > len(needed) + 4:  # a head tells less: its beginning is often shared
-                needed = head
-            self._wild.append((needed, rank, head, middle, tail))
+            self.wild(pattern.head, pattern.middle, pattern.tail, rank)
+
+    def wild(self, head: str, middle: tuple[str, ...], tail: str | None, rank: int) -> None:
+        """Add a pattern that is not exact, taken apart as Pattern is."""
+        if not middle and tail is None:
+            self.prefix(head, rank)
+            return
+        needed = max(middle, key=len) if middle else ""
+        if tail and len(tail) > len(needed):
+            needed = tail
+        if len(head) > len(needed) + 4:  # a head tells less: its beginning is often shared
+            needed = head
+        self._wild.append((needed, rank, head, middle, tail))
 
     # ------------------------------------------------------------ building
 
     def seal(self) -> None:
         """Build what `best` looks into."""
         self._wild.sort(key=_rank_of)
-        if max(len(self._prefixes) // 4, len(self._wild)) <= _SCAN_MAX and not self._exact:
-            self._short = tuple(self._prefixes)
+        if max(len(self.prefixes) // 4, len(self._wild)) <= _SCAN_MAX and not self._exact:
+            self._short = tuple(self.prefixes)
             self._short_lengths = sorted(set(map(len, self._short)))
             self.best = self._best_of_few
-        elif len(set(map(len, self._prefixes))) > _LENGTHS_MAX:
+        elif len(set(map(len, self.prefixes))) > _LENGTHS_MAX:
             self._sort_prefixes()
         else:
             self._file_prefixes()
@@ -86,7 +94,7 @@ class Index:
     def _file_prefixes(self) -> None:
         lengths = self._lengths
         short: list[str] = []
-        for prefix in self._prefixes:
+        for prefix in self.prefixes:
             length = len(prefix)
             if length < _STEM:
                 short.append(prefix)
@@ -96,7 +104,7 @@ class Index:
                 lengths[stem].add(length)
             else:
                 lengths[stem] = {length}
-        self._short = tuple(short)
+        self._short = tuple(short) if len(short) <= _TUPLE_MAX else ()
         self._short_lengths = sorted(set(map(len, short)))
 
     def _sort_prefixes(self) -> None:
@@ -105,12 +113,12 @@ class Index:
         Between a prefix of a path and the path, in their order, lies nothing that does not begin
         with that prefix; so the nearest entry before the path is one of them, or begins with them.
         """
-        self._sorted = sorted(self._prefixes)
+        self._sorted = sorted(self.prefixes)
         chain: list[int] = []  # the prefixes that the current one begins with
         for i, prefix in enumerate(self._sorted):
             while chain and not prefix.startswith(self._sorted[chain[-1]]):
                 chain.pop()
-            rank, parent = self._prefixes[prefix], chain[-1] if chain else -1
+            rank, parent = self.prefixes[prefix], chain[-1] if chain else -1
             if parent >= 0:
                 rank = min(rank, self._links[parent][1])
             self._links.append((parent, rank))
@@ -157,7 +165,7 @@ class Index:
         if self._sorted:
             rank = self._prefix_of_sorted(path)
         else:
-            if path.startswith(self._short):
+            if self._short_lengths and (not self._short or path.startswith(self._short)):
                 rank = self._prefix_of(path, self._short_lengths)
             lengths = self._lengths.get(path[:_STEM])
             if lengths:
@@ -172,15 +180,14 @@ class Index:
                 rank = _best_of(filed, path, rank)
         if self._grams:
             grams = self._grams
-            for at in range(len(path) - _GRAM + 1):
-                gram = path[at : at + _GRAM]
-                if gram in grams:
-                    rank = _best_of(grams[gram], path, rank)
+            slices = _slices(len(path) - _GRAM + 1)
+            for gram in filter(grams.__contains__, map(path.__getitem__, slices)):
+                rank = _best_of(grams[gram], path, rank)
         return rank
 
     def _prefix_of(self, path: str, lengths: list[int] | set[int]) -> int:
         rank = NONE
-        prefixes = self._prefixes
+        prefixes = self.prefixes
         for length in lengths:
             start = path[:length]
             if start in prefixes and prefixes[start] < rank:
@@ -195,6 +202,16 @@ class Index:
                 return rank
             at = parent
         return NONE
+
+
+_SLICES = [slice(at, at + _GRAM) for at in range(256)]
+
+
+def _slices(count: int) -> list[slice]:
+    """Where the first `count` runs of _GRAM octets lie."""
+    if count <= len(_SLICES):
+        return _SLICES[: max(0, count)]
+    return [slice(at, at + _GRAM) for at in range(count)]
 
 
 def _rank_of(entry: Wild) -> int:

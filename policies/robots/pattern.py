@@ -78,9 +78,14 @@ def pattern_of(pieces: list[str], *, anchored: bool) -> Pattern:
     """The pattern that these pieces make."""
     if len(pieces) == 1:
         return Pattern(pieces[0], (), None, anchored)
+    return Pattern(pieces[0], *inner_pieces(pieces, anchored=anchored))
+
+
+def inner_pieces(pieces: list[str], *, anchored: bool) -> tuple[tuple[str, ...], str | None]:
+    """What stands between the first piece and the end, and what stands at the end."""
     if anchored:
-        return Pattern(pieces[0], tuple(filter(None, pieces[1:-1])), pieces[-1])
-    return Pattern(pieces[0], tuple(filter(None, pieces[1:])))
+        return tuple(filter(None, pieces[1:-1])), pieces[-1]
+    return tuple(filter(None, pieces[1:])), None
 
 
 def compile_path(path: str, dialect: Dialect) -> Compiled:

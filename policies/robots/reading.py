@@ -21,6 +21,7 @@ from policies.robots.pattern import (
     NONE,
     Compiled,
     compile_path,
+    inner_pieces,
     pattern_of,
     split_path,
 )
@@ -131,7 +132,7 @@ class Reading:
     def _compile(self) -> Index:
         source, dialect = self.source, self.dialect
         index = Index()
-        prefix = index.prefix
+        prefixes = index.prefixes
         raw, kinds, raw_kinds = source.raw_lines, self._kinds, source.kinds
         start, by_octet, by_line = self._rank_parts()
         literal = dialect.wildcard is Wildcard.LITERAL and dialect.dollar is Dollar.LITERAL
@@ -142,13 +143,19 @@ class Reading:
                 # Most rules: nothing in them that any dialect would escape or decode.
                 if not value.translate(None, _PLAIN):
                     rank = start[kind] - size * by_octet + i * by_line
-                    prefix(value.decode("ascii"), rank)
+                    text = value.decode("ascii")
+                    if prefixes.setdefault(text, rank) > rank:
+                        prefixes[text] = rank
                     continue
                 if not literal and not value.translate(None, _PLAIN_WILD):
                     pieces, anchored = split_path(value.decode("ascii"), dialect)
                     size = sum(map(len, pieces)) + len(pieces) - 1 + anchored
                     rank = start[kind] - size * by_octet + i * by_line
-                    index.add(pattern_of(pieces, anchored=anchored), rank)
+                    if len(pieces) > 1:
+                        middle, tail = inner_pieces(pieces, anchored=anchored)
+                        index.wild(pieces[0], middle, tail, rank)
+                    else:
+                        index.add(pattern_of(pieces, anchored=anchored), rank)
                     continue
             path = source.octets(i)
             if path:
