@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 
 try:
-    import brotli
+    import brotli  # type: ignore[import-untyped]
 except ImportError:  # pragma: no cover - aiohttp[speedups] brings it
     brotli = None
 try:
@@ -48,9 +48,10 @@ class Decoder(Protocol):
 class _Stream(Protocol):
     """What zlib's and zstd's decompressors have in common."""
 
-    eof: bool
-    unused_data: bytes
-
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
     def decompress(self, data: bytes, max_length: int = ..., /) -> bytes: ...
 
 

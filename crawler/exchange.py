@@ -108,6 +108,10 @@ class Exchange:
         self._wire = wire
         self.address = wire.address
 
+    def waiting(self) -> bool:
+        """Whether the answer's header is still to come, or to end."""
+        return self.phase is Phase.WAITING
+
     def head_complete(self, payload: StreamReader) -> None:
         self.head_s = self._window_at_s = self._clock.monotonic()
         self._window_bytes = self.received

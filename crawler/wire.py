@@ -8,13 +8,14 @@ import asyncio
 import functools
 import socket
 import weakref
+from collections.abc import Callable
 from typing import Any, Final
 
 from aiohttp import ClientConnectionResetError, TCPConnector
 from aiohttp.abc import AbstractResolver
 from aiohttp.client_proto import ResponseHandler
 
-from crawler.exchange import Exchange, Phase, current_exchange
+from crawler.exchange import Exchange, current_exchange
 from crawler.guard import AddrInfo, socket_guard
 from policies.address import AddressRules
 
@@ -93,19 +94,18 @@ class Wire(ResponseHandler):
                 self.transport.abort()
             return
         exchange.received += len(data)
-        if exchange.phase is Phase.WAITING:
-            # Header and body apart: aiohttp drops the answer with its header when what follows in
-            # the same bytes is broken, or is more than was announced.
-            while exchange.phase is Phase.WAITING and (end := data.find(b"\r\n\r\n") + 4) > 3:
-                super().data_received(data[:end])
-                data = data[end:]
-                if exchange.interims > INTERIM_MAX:
-                    return
-            if exchange.phase is Phase.WAITING and exchange.received > HEAD_BYTES_MAX:
-                self._lose(HeadTooLargeError())
-            if not data:
+        # Header and body apart: aiohttp drops the answer with its header when what follows in the
+        # same bytes is broken, or is more than was announced.
+        for _ in range(INTERIM_MAX + 1):
+            if not exchange.waiting() or (end := data.find(b"\r\n\r\n") + 4) < 4:
+                break
+            super().data_received(data[:end])
+            data = data[end:]
+            if not data or self.exception() is not None:
                 return
         super().data_received(data)
+        if exchange.received > HEAD_BYTES_MAX and exchange.waiting():
+            self._lose(HeadTooLargeError())
 
     def set_exception(self, exc: BaseException, exc_cause: BaseException | None = None) -> None:
         if exc_cause is not None and exc_cause is not exc:
@@ -157,7 +157,8 @@ class Connector(TCPConnector):
             socket_factory=self._socket,
         )
         self._guard = socket_guard(addresses)
-        self._factory = functools.partial(Wire, self._loop, sockets)
+        make: Callable[..., ResponseHandler] = Wire
+        self._factory = functools.partial(make, self._loop, sockets)
 
     def _socket(self, info: AddrInfo) -> socket.socket:
         exchange = current_exchange()

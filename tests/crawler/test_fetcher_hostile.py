@@ -238,6 +238,16 @@ async def test_flood_of_interim_answers(serve, fetcher):
     assert failure.error == "protocol: more than 16 interim (1xx) answers"
 
 
+@pytest.mark.parametrize("line", [b"\r\n\r\n", b"X\r\n\r\n", b"HTTP/1.1 200\r\n\r\n"])
+async def test_flood_of_empty_lines_costs_little(serve, fetcher, line):
+    """Each read of it is looked at a bounded number of times."""
+    server = await serve(line * 500_000)
+    limits = FetchLimits(body_bytes_max=1_000)
+    result = await fetcher.fetch(Request(url=server.url(), limits=limits))
+    assert isinstance(result, Failure), result
+    assert result.elapsed_s < 1
+
+
 async def test_protocol_switched_unasked(serve, fetcher):
     server = await serve(
         b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\nabc"
