@@ -1,4 +1,4 @@
-"""The composition root: the one file that names the SQLite store, the network and the real clock."""
+"""The composition root: the one file that names the SQLite store, aiohttp and the real clock."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def open_reader(path: Path) -> Reader:
 
 
 async def retry_failed(path: Path, host: str | None = None) -> int:
-    """Queue failed URLs again, of one host or of all; give how many. Raises StoreRefused, StoreError."""
+    """Queue failed URLs again, of one host or of all; give how many. Raises StoreError."""
     clock = RealClock()
     store = SqliteStore(path, wall=clock.wall)
     session = await store.open_session("retry failed")
@@ -78,9 +78,7 @@ async def crawl(
         async with fetcher_of(config, clock) as fetcher:
             engine = Engine(config, store=store, session=session, clock=clock, fetcher=fetcher)
             began_s = clock.monotonic()
-            interrupted = await _run(
-                engine, store, clock, observe=observe, stop=stop, leave=leave
-            )
+            interrupted = await _run(engine, store, clock, observe=observe, stop=stop, leave=leave)
             elapsed_s = clock.monotonic() - began_s
     finally:
         await store.close(session)
@@ -92,7 +90,10 @@ async def crawl(
 
 
 def fetcher_of(config: Config, clock: Clock) -> AiohttpFetcher:
-    sites = [config.politeness, *(config.site(p.lstrip("*.")).politeness for p in config.sites)]
+    paced = [
+        config.politeness.per,
+        *(given.get("politeness", {}).get("per") for given in config.given.sites.values()),
+    ]
     addresses = AddressRules.parse(config.network.allow)
     if not has_contact(config.crawl.user_agent):
         addresses = replace(addresses, loopback_only=True)  # law 10
@@ -103,7 +104,7 @@ def fetcher_of(config: Config, clock: Clock) -> AiohttpFetcher:
         resolve=config.network.resolve,
         clock=clock,
         connections=config.crawl.concurrency,
-        pin=any(rules.per is Per.IP for rules in sites),
+        pin=Per.IP in paced,
     )
 
 

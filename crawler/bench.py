@@ -1,4 +1,4 @@
-"""The bench: hosts by the time each may next be contacted. Pure: a heap and a line of those ready."""
+"""The bench: hosts by the time each may next be contacted; pure, a heap and a line of the ready."""
 
 from __future__ import annotations
 

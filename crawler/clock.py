@@ -14,8 +14,8 @@ class Timer(Protocol):
 
 
 class Clock(Protocol):
-    """Two times: `monotonic` (seconds, for every rest and every wait) and `wall` (Unix seconds, only
-    for what is stored or compared with a date from the network)."""
+    """Two times: `monotonic` (seconds, for every rest and every wait) and `wall` (Unix seconds,
+    only for what is stored or compared with a date from the network)."""
 
     def monotonic(self) -> float: ...
 
@@ -44,5 +44,4 @@ class RealClock:
         return self._loop.call_at(when_s, callback)
 
     async def sleep_until(self, when_s: float) -> None:
-        while (left_s := when_s - self._loop.time()) > 0:
-            await asyncio.sleep(left_s)
+        await asyncio.sleep(max(0.0, when_s - self._loop.time()))

@@ -7,6 +7,7 @@ the host's clock does not know of.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 from crawler.clock import Clock
 from crawler.fetcher import Answer, Failure, Fetcher, Request
@@ -48,14 +49,14 @@ class Contacts:
             if located is None:
                 return turn
             self._turns.give_back(turn)
-            if located is not True:
+            if located != "again":
                 return located
 
-    async def located(self, turn: Turn) -> Failure | bool | None:
+    async def located(self, turn: Turn) -> Failure | Literal["again"] | None:
         """With `per = "ip"` a turn must know whose clock it counts on.
 
-        None: it does. True: it has just been learned, ask for a turn again. A Failure: the name
-        has no address (the host has been told).
+        None: it does. "again": it has just been learned, ask for a turn again. A Failure: the
+        name has no address (the host has been told).
         """
         host = turn.host
         if host.rules.per is not Per.IP or turn.address_clock is not None:
@@ -69,7 +70,7 @@ class Contacts:
             self._not_connected(host, address)
             return address
         self._turns.set_address(host, address)
-        return True
+        return "again"
 
     async def fetch(
         self,
@@ -119,4 +120,3 @@ class Contacts:
             rest_s = None  # on a redirect or a success it says nothing about our pace
         if host.answered(result.status, refusal=refusal, rest_s=rest_s, now_s=now_s):
             self._backed_off(host)
-

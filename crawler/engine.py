@@ -48,9 +48,7 @@ class Engine:
         self._store = store
         self._session = session
         self._clock = clock
-        self.scope = Scope(
-            lambda host: config.site(host).scope, max_depth=config.crawl.max_depth
-        )
+        self.scope = Scope(lambda host: config.site(host).scope, max_depth=config.crawl.max_depth)
         self.turns = Turns(clock, limit=config.crawl.concurrency)
         self.ledger = Ledger(store, session, clock, self.turns, committed=self._on_commit)
         self.contacts = Contacts(
@@ -198,9 +196,7 @@ class Engine:
                 await self.ledger.flush()
                 continue
             self._may_claim = False
-            leases = await self._store.claim(
-                self._session, hosts=room, urls_per_host=PREFETCH
-            )
+            leases = await self._store.claim(self._session, hosts=room, urls_per_host=PREFETCH)
             for lease in leases:
                 if self.turns.get(lease.slot) is None:
                     self._take_on(lease)
@@ -287,7 +283,7 @@ class Engine:
             self._spawn(self._fail_host(host, failure.error, fate.attempts))
 
     async def _fail_host(self, host: Host, error: str, attempts: int) -> None:
-        """Its queued URLs fail in bulk; it is tried again when new ones come, on the retry clock."""
+        """Its queued URLs fail in bulk; new ones will have it tried again, on the retry clock."""
         try:
             await self.ledger.flush()
             host.take_hand()
@@ -380,10 +376,9 @@ class Engine:
         if at_s <= now_s + patience_s:
             return at_s
         outlook = await self._store.outlook(self._session)
-        if outlook.claimable_in_s is not None:
-            if outlook.claimable_in_s <= patience_s:
-                self._claim_at(now_s + outlook.claimable_in_s)
-                return now_s + max(outlook.claimable_in_s, LOOK_EVERY_S)
+        if outlook.claimable_in_s is not None and outlook.claimable_in_s <= patience_s:
+            self._claim_at(now_s + outlook.claimable_in_s)
+            return now_s + max(outlook.claimable_in_s, LOOK_EVERY_S)
         if outlook.robots_in_s is not None and outlook.robots_in_s <= 0 and await self._ask_due():
             return now_s
         if paused and now_s < self._moved_s + patience_s:
@@ -456,4 +451,3 @@ class Engine:
         if host.hand or host.parked or host.next_due_s is None:
             return self._clock.wall() + wait_s, why
         return host.next_due_s + shift_s, "another try after a failure"
-

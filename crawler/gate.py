@@ -237,7 +237,9 @@ class Gate:
             own = origin_of(url) == origin.name
             host = origin.host if own else await self._hold(self._slot_of(host_of(url)))
             if host is None:
-                return self._learn(origin, failure(url, "its robots.txt leads to a host held by another worker"))
+                return self._learn(
+                    origin, failure(url, "its robots.txt leads to a host held by another worker")
+                )
             turn = await self._contacts.take(host)
             if isinstance(turn, Turn) and not own and (known := self._known(url)):
                 self._turns.give_back(turn)
@@ -277,9 +279,7 @@ class Gate:
 
     def _learn(self, origin: Origin, news: News) -> Access:
         """What is known after this news; the pace it asks for counts at once."""
-        learned = access.learn(
-            origin.access, news, now_s=self._clock.wall(), rules=origin.rules
-        )
+        learned = access.learn(origin.access, news, now_s=self._clock.wall(), rules=origin.rules)
         kept = origin.access
         origin.access = learned
         self._stand(origin)
@@ -314,8 +314,10 @@ class Gate:
     async def _fill(self, url: str, host: Host, result: Answer | Failure) -> None:
         """A hop that ended at another origin's robots.txt fills that origin's copy as well."""
         name = origin_of(url)
-        if path_of(url) != "/robots.txt" or isinstance(result, Failure) or not (
-            200 <= result.status < 300
+        if (
+            path_of(url) != "/robots.txt"
+            or isinstance(result, Failure)
+            or not (200 <= result.status < 300)
         ):
             return
         other = self._origins.get(name) or self._add(name, host, access.UNKNOWN)
@@ -388,7 +390,11 @@ def news_of(result: Answer | Failure, url: str) -> News:
     """The fetcher's result in the words of `policies.access`."""
     if isinstance(result, Failure):
         return News(
-            status=None, body=None, headers={}, url=url, failure=result.sentence,
+            status=None,
+            body=None,
+            headers={},
+            url=url,
+            failure=result.sentence,
             broken_body=result.code == "body",
         )
     headers = {name.lower(): value for name, value in result.headers.items()}

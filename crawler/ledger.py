@@ -164,9 +164,6 @@ class Ledger:
 
     def _updates(self, dirty: dict[str, Host], releases: dict[str, Host]) -> list[HostUpdate]:
         now_s = self._clock.monotonic()
-        updates = [
-            host.update(now_s) for slot, host in dirty.items() if slot not in releases
-        ]
+        updates = [host.update(now_s) for slot, host in dirty.items() if slot not in releases]
         updates += [host.update(now_s, release=True) for host in releases.values()]
         return updates
-

@@ -1,7 +1,5 @@
-"""A late or changed robots.txt is obeyed at once: what was fetched or blocked before is judged again.
-
-In chunks, off the hot path (law 4).
-"""
+"""A late or changed robots.txt is obeyed at once (law 4): what was fetched or blocked before is
+judged again, in chunks, off the hot path."""
 
 from __future__ import annotations
 
@@ -89,9 +87,7 @@ class Rejudge:
                 freed = [one.id for one in chunk if _verdict(origin, one.url) is None]
                 if freed:
                     self._added(
-                        await self._store.rejudge(
-                            self._session, kept=(), withdrawn=(), freed=freed
-                        )
+                        await self._store.rejudge(self._session, kept=(), withdrawn=(), freed=freed)
                     )
         finally:
             self._running.discard(("blocked", name))

@@ -31,7 +31,7 @@ class AddressClock:
 
 @dataclass(slots=True, eq=False)
 class Turn:
-    """The right to make one contact with one host now. Ends with `Turns.end` or `Turns.give_back`."""
+    """The right to make one contact with one host now; `Turns.end` or `Turns.give_back` ends it."""
 
     host: Host
     follows_s: float  # end of the contact it follows
@@ -154,7 +154,9 @@ class Turns:
         host.end(turn.follows_s, turn.allowed_s, started_s, ended_s)
         shift_s = self._clock.wall() - self._clock.monotonic()
         host.contacts_new.append(
-            Contact(start_at=started_s + shift_s, end_at=ended_s + shift_s, kind=kind, status=status)
+            Contact(
+                start_at=started_s + shift_s, end_at=ended_s + shift_s, kind=kind, status=status
+            )
         )
         if turn.address_clock:
             turn.address_clock.ready_s = ended_s + address_rest_s(host.rules, host.ask)

@@ -84,7 +84,7 @@ class Visitor:
     # ------------------------------------------------------------ the turn
 
     async def spend(self, turn: Turn) -> None:
-        """Judge URLs of the host's hand until one of them was worth the contact, or none is left."""
+        """Judge URLs of the host's hand until one was worth the contact, or none is left."""
         host = turn.host
         located = await self._contacts.located(turn)
         if located is not None:
@@ -161,7 +161,9 @@ class Visitor:
             elif result.status in REFUSALS:
                 self._refused(host, queued, result)
             elif result.status >= 500:
-                self._server_error(host, queued, result, RetryRules(max_attempts=fetch.max_attempts))
+                self._server_error(
+                    host, queued, result, RetryRules(max_attempts=fetch.max_attempts)
+                )
             else:
                 visited = True
                 host.visited += 1
@@ -199,9 +201,7 @@ class Visitor:
         self._decide(host, queued, fate, failure.error)
 
     def _server_error(self, host: Host, queued: Queued, answer: Answer, rules: RetryRules) -> None:
-        fate = after_failure(
-            FailureCode.HTTP, queued.attempts, rules, refusals=queued.refusals
-        )
+        fate = after_failure(FailureCode.HTTP, queued.attempts, rules, refusals=queued.refusals)
         self._decide(host, queued, fate, f"http: the server answered {answer.status}")
 
     def _refused(self, host: Host, queued: Queued, answer: Answer) -> None:

@@ -21,7 +21,7 @@ _WINDOW = re.compile(r"\s*(\d{1,2}):?(\d{2})\s*-\s*(\d{1,2}):?(\d{2})\s*\Z")
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A daily window in UTC, in seconds after midnight; it may cross midnight. Equal ends: all day."""
+    """A daily window in UTC, in seconds after midnight; may cross midnight. Equal ends: all day."""
 
     start_s: int
     end_s: int

@@ -341,7 +341,7 @@ class MemoryStore:
     def _block_chain(self, url: Url) -> None:
         """Block every visited URL that leads to this blocked one."""
         block = url.block
-        assert block is not None  # noqa: S101
+        assert block is not None
         for source in self._tables.leading_to(url):
             if source.state is State.VISITED:
                 self._follow(source, url, block)

@@ -65,7 +65,7 @@ def _json(row: Row) -> str:
 
 def _csv(values: object) -> str:
     line = io.StringIO()
-    assert hasattr(values, "__iter__")  # noqa: S101 - keys or values of a row
+    assert hasattr(values, "__iter__")
     csv.writer(line, lineterminator="").writerow([_cell(value) for value in values])
     return line.getvalue()
 

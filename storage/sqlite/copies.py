@@ -48,7 +48,7 @@ class Copies:
         if row is None:
             self._sql.run("new_body", digest, len(body), zlib.compress(body, 6))
             row = self._sql.row("body_id", digest)
-        assert row is not None  # noqa: S101
+        assert row is not None
         return int(row[0] or 0)
 
     def get(self, origin: str) -> Access | None:

@@ -171,7 +171,7 @@ class Names:
         if row is None:
             self._sql.run("new_verdict", *values)
             row = self._sql.row("verdict_id", *values)
-        assert row is not None  # noqa: S101
+        assert row is not None
         if len(self._verdicts) >= _KEPT_MAX:
             self._verdicts.clear()
         key = int(row[0])  # type: ignore[arg-type]

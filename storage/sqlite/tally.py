@@ -60,7 +60,7 @@ class Totals:
 
     def __init__(self, sql: Statements) -> None:
         row = sql.row("totals")
-        assert row is not None  # noqa: S101
+        assert row is not None
         visited, blocked, failed, queued, hosts, body_bytes = (int(v or 0) for v in row)
         self._sums = [queued, visited, blocked, failed, body_bytes]
         self._hosts = hosts

@@ -42,7 +42,7 @@ def test_rest_is_never_under_any_of_its_floors(
     slow: float | None,
     missing: bool,
 ) -> None:
-    """Law 1: the largest of delay, Crawl-delay, Request-rate, slowness (at most 60 s) and by hand."""
+    """Law 1: the largest of delay, Crawl-delay, Request-rate, slowness (60 s at most), by hand."""
     rules = PacingRules(delay=delay, latency_factor=factor)
     ask = Ask(crawl_delay_s=crawl_delay, request_rate_s=rate, missing=missing)
     found = rest(rules, ask, latency_s=latency, slow_s=slow)
@@ -128,7 +128,7 @@ def test_a_window_may_cross_midnight(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "22-6", "25:00-06:00", "22:60-06:00", "24:30-01:00", "a-b"])
 def test_a_window_that_is_none_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="window|time of day"):
+    with pytest.raises(ValueError, match=r"window|time of day"):
         parse_window(text)
 
 
