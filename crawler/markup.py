@@ -36,6 +36,7 @@ RAW_TEXT: Final = frozenset(
 _RAW_TEXT_END: Final = {
     name: re.compile(rb"</" + name + rb"(?=[\t\n\f\r />])", re.IGNORECASE) for name in RAW_TEXT
 }
+_GREATER: Final = 0x3E
 # What moves a script between plain, escaped ("<!--") and doubly escaped ("<!-- <script") text.
 _SCRIPT_STEP: Final = re.compile(
     rb"<!--(?P<void>-*+>)?|(?P<dash>-->)|<(?P<end>/?+)script(?=[\t\n\f\r />])", re.IGNORECASE
@@ -47,8 +48,9 @@ _REFERENCE: Final = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][
 def tokens(html: bytes) -> Iterator[tuple[bytes, bytes, int, int]]:
     """The tags of a document in order: (name, raw attributes, start, end).
 
-    Names are in lower case, end tags begin with "/". Comments are passed over, and so is the
-    content of elements that hold no markup (script, style, title …): their end tag comes next.
+    Names are in lower case; that of an end tag begins with "/", that of a comment is "!", that of
+    the document's end empty. The content of elements that hold no markup (script, style, title …)
+    is passed over: their end tag comes next.
     """
     at = html.find(b"<")
     while at >= 0:
@@ -58,14 +60,19 @@ def tokens(html: bytes) -> Iterator[tuple[bytes, bytes, int, int]]:
             continue
         end = token.end()
         tag: bytes | None = token["tag"]
-        if tag is not None:
+        if tag is None:
+            yield b"!", b"", at, end
+        elif html[end - 1] != _GREATER:
+            break  # the document ended inside the tag
+        else:
             name = tag.lower()
             yield name, token["attributes"], at, end
             if name == b"plaintext":
-                return
+                break
             if name in RAW_TEXT:
                 end = raw_text_end(html, end, name)
         at = html.find(b"<", end)
+    yield b"", b"", len(html), len(html)
 
 
 def attributes(raw: bytes) -> dict[str, str]:

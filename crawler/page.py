@@ -265,7 +265,7 @@ class _Reader:
                 title = markup.text(html[behind : min(start, behind + _TEXT_CHARS_READ)])
                 self.title = _collapsed(title, TITLE_CHARS_MAX)
             last, behind = name, end
-            if name in (b"a", b"/a"):
+            if name in _ANCHOR_ENDS:
                 if open_url is not None:
                     self.set_anchor(open_url, text if text.strip() else alt)
                 open_url, text, alt = None, "", ""
@@ -284,8 +284,6 @@ class _Reader:
                     self.set_base(attributes["href"])
             else:
                 self._add_element(name.decode(), attributes)
-        if open_url is not None:
-            self.set_anchor(open_url, text if text.strip() else alt)
 
     def _add_element(self, tag: str | None, attributes: Mapping[str, str | None]) -> None:
         if tag == "link":
@@ -317,6 +315,7 @@ class _Reader:
 
 # ---------------------------------------------------------------- small readers
 
+_ANCHOR_ENDS: Final = frozenset({b"a", b"/a", b""})
 _ELEMENTS: Final = frozenset(
     {b"a", b"area", b"base", b"frame", b"iframe", b"img", b"link", b"meta"}
 )
