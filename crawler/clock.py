@@ -29,19 +29,23 @@ class Clock(Protocol):
 
 
 class RealClock:
-    """The running event loop's clock and the machine's date."""
+    """The machine's clocks, and the running event loop's timers.
+
+    Not `loop.time()`: uvloop caches it for a whole round of the loop, in milliseconds, and the end
+    of a contact stamped with it lies before its real end, which would make the next one early.
+    """
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
 
     def monotonic(self) -> float:
-        return self._loop.time()
+        return time.monotonic()
 
     def wall(self) -> float:
         return time.time()
 
     def call_at(self, when_s: float, callback: Callable[[], None]) -> Timer:
-        return self._loop.call_at(when_s, callback)
+        return self._loop.call_later(max(0.0, when_s - time.monotonic()), callback)
 
     async def sleep_until(self, when_s: float) -> None:
-        await asyncio.sleep(max(0.0, when_s - self._loop.time()))
+        await asyncio.sleep(max(0.0, when_s - time.monotonic()))

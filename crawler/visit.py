@@ -117,9 +117,12 @@ class Visitor:
                 await self._visit(turn, queued, passed)
                 break
         self._turns.give_back(turn)  # if it is not over, no contact was worth making
+        self._refill(host)
+        await self._ledger.room()
+
+    def _refill(self, host: Host) -> None:
         if not host.hand and not host.parked and not host.full:
             self._ledger.want(host)
-        await self._ledger.room()
 
     def _out_of_scope(self, host: Host, queued: Queued) -> Outcome | None:
         """Scope is judged again: the config may have changed since the URL was queued."""
@@ -154,6 +157,7 @@ class Visitor:
         )
         visited = False
         host.appetite = PREFETCH
+        self._refill(host)  # while this one is fetched
         try:
             result = await self._contacts.fetch(turn, request, kind=PAGE)
             if isinstance(result, Failure):
