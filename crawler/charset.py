@@ -109,7 +109,8 @@ def _is_utf8(body: bytes) -> bool:
 def _guess(body: bytes) -> str:
     sample = body[:_GUESS_BYTES]
     if len(body) > _GUESS_BYTES:
-        # End at a byte that is no part of a longer character in any of the encodings.
-        sample = sample[: max(sample.rfind(b"<"), sample.rfind(b" "), sample.rfind(b"\n"))]
+        # End at a byte that is no part of a longer character in any of the encodings, if there is.
+        end = max(sample.rfind(b"<"), sample.rfind(b" "), sample.rfind(b"\n"))
+        sample = sample[:end] if end > _GUESS_BYTES // 2 else sample
     best = from_bytes(sample, cp_isolation=_GUESSED.split()).best()
     return best.encoding if best is not None else _LAST_RESORT
