@@ -21,6 +21,7 @@ from policies.robots.dialect import (
 )
 from policies.robots.fields import CleanParam, RequestRate, Usage
 from policies.robots.file import Policy, RobotsFile, parse
+from policies.robots.lint import Finding, Severity, lint
 from policies.robots.reading import Rule
 from policies.robots.row import Dialect
 from policies.robots.syntax import BYTES_MAX, LINE_BYTES_MAX, Kind, Line
@@ -41,16 +42,19 @@ __all__ = [
     "YANDEX",
     "CleanParam",
     "Dialect",
+    "Finding",
     "Kind",
     "Line",
     "Policy",
     "RequestRate",
     "RobotsFile",
     "Rule",
+    "Severity",
     "UnknownDialectError",
     "Usage",
     "Verdict",
     "dialects",
+    "lint",
     "parse",
     "path_of",
 ]
