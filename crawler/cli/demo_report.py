@@ -39,10 +39,7 @@ async def _visited(console: Console, reader: Reader, summary: Summary) -> None:
             f"{delay_s:.2g} s" if isinstance(delay_s, float | int) and delay_s else "",
             str(row["delay_source"] or ""),
         )
-    title = (
-        f"Visited: {summary.visited} pages of {summary.hosts} hosts in {summary.elapsed_s:.0f} s"
-    )
-    _section(console, title, table)
+    _section(console, f"Visited: {summary.visited} pages", table)
 
 
 def _blocked(console: Console, rows: Sequence[Row]) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from crawler.testing import (
     Asked,
+    Handler,
     LocalWeb,
     Log,
     Reply,
@@ -204,6 +205,27 @@ async def test_a_host_that_refuses_connections_fails_in_bulk(courtly: Courtly) -
         assert [url for url, _ in rows] == [f"{dead}/1", f"{dead}/2"]
         assert all(error.startswith("connect: ") for _, error in rows)
         assert courtly.urls("visited") == [web.url("a.test")]
+
+
+@pytest.mark.parametrize("status", [429, 500])
+async def test_the_last_url_of_a_host_is_tried_again(courtly: Courtly, status: int) -> None:
+    """Whenever the answer comes: nothing but the retry itself is left to wake the host."""
+    asked: set[str] = set()
+
+    def fails_once(delay_s: float) -> Handler:
+        def page(asked_now: Asked) -> Reply:
+            if asked_now.host in asked:
+                return html("Home")
+            asked.add(asked_now.host)
+            return Reply(status=status, headers={"Retry-After": "1"}, delay_s=delay_s)
+
+        return page
+
+    sites: dict[str, Site] = {host: {"/": fails_once(0.001 * n)} for n, host in enumerate(HOSTS)}
+    async with LocalWeb(sites) as web:
+        summary = await courtly.crawl(web, *HOSTS)
+        assert courtly.urls("queued") == []
+        assert summary.visited == len(HOSTS)
 
 
 @pytest.mark.parametrize(
