@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 from collections.abc import Coroutine
 
@@ -28,6 +29,7 @@ HOSTS_HELD_MAX = 4_096  # hosts in memory; all others are on disk (law 7)
 CLAIM_HOSTS = 256  # leased in one transaction
 RELEASE_WAIT_S = 10.0  # when there is no room: hosts that wait longer make place for others
 LOOK_EVERY_S = 0.25  # how often, at most, all held hosts are looked over
+LEAVE_S = 2.0  # for the last commit when told to leave at once
 DUE_ORIGINS_MAX = 256  # robots.txt that fell due without a URL, taken up at once
 
 
@@ -112,6 +114,16 @@ class Engine:
     # ------------------------------------------------------------ life
 
     async def run(self) -> None:
+        """To the end. Cancelled, it leaves at once; what is recorded is committed all the same."""
+        try:
+            await self._run()
+        except asyncio.CancelledError:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LEAVE_S):
+                    await self.ledger.commit()
+            raise
+
+    async def _run(self) -> None:
         for url in await self._store.seeds():
             self.scope.add_root(url)
         async with asyncio.TaskGroup() as group:
