@@ -23,7 +23,7 @@ _TOKEN: Final = re.compile(
     rb"<(?:(?P<tag>/?+[A-Za-z][^\t\n\f\r />]*+)(?P<attributes>(?:[\t\n\f\r /]++|"
     + ATTRIBUTE
     + rb")*+)"
-    rb"(?:>|\Z)|!--(?:-?>|.*?(?:--!?>|\Z))|[!?/][^>]*+(?:>|\Z))",
+    rb"(?:(?P<close>>)|\Z)|!--(?:-?>|.*?(?:--!?>|\Z))|[!?/][^>]*+(?:>|\Z))",
     re.DOTALL,
 )
 _PARTS: Final = re.compile(
@@ -36,7 +36,6 @@ RAW_TEXT: Final = frozenset(
 _RAW_TEXT_END: Final = {
     name: re.compile(rb"</" + name + rb"(?=[\t\n\f\r />])", re.IGNORECASE) for name in RAW_TEXT
 }
-_GREATER: Final = 0x3E
 # What moves a script between plain, escaped ("<!--") and doubly escaped ("<!-- <script") text.
 _SCRIPT_STEP: Final = re.compile(
     rb"<!--(?P<void>-*+>)?|(?P<dash>-->)|<(?P<end>/?+)script(?=[\t\n\f\r />])", re.IGNORECASE
@@ -62,7 +61,7 @@ def tokens(html: bytes) -> Iterator[tuple[bytes, bytes, int, int]]:
         tag: bytes | None = token["tag"]
         if tag is None:
             yield b"!", b"", at, end
-        elif html[end - 1] != _GREATER:
+        elif token["close"] is None:
             break  # the document ended inside the tag
         else:
             name = tag.lower()

@@ -9,7 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from crawler import page
+from crawler import links, page
+from crawler.links import Links
 from crawler.page import Page, PageLink, links_from_headers, read, wants_body
 from policies.indexing import Directives
 from policies.scope import Skip
@@ -320,7 +321,7 @@ def test_charset_is_reported_and_counts() -> None:
 
 
 def test_links_are_bounded_and_counted(tangle: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page, "LINKS_MAX", 3)
+    monkeypatch.setattr(links, "LINKS_MAX", 3)
     read_page = read_html(tangle + "".join(f"<a href={n}>x</a>" for n in range(10)))
     assert len(read_page.links) == 3
     assert read_page.skipped == {Skip.MAX_LINKS: 7}
@@ -428,13 +429,15 @@ def test_hostile_input_never_raises(
 
 @given(_HTML)
 @settings(max_examples=300, deadline=None)
+@example("<a\thref='<a\thref=x>")
+@example("<a\thref=x><base\thref=/b/>")
 def test_both_ways_of_reading_find_much_the_same(html: str) -> None:
     """Where there is nothing that only a tree can tell apart."""
     structural = ["<svg", "<frame", "<template", "<![CDATA", "<table", "<iframe", "<td", "<title"]
     if any(piece in html for piece in structural):
         return
-    tree, flat = page._Reader(URL), page._Reader(URL)
+    tree, flat = page._Reader(Links(URL)), page._Reader(Links(URL))
     tree.read_tree(html.encode())
     flat.read_tokens(html.encode())
-    assert [link.url for link in tree.links()] == [link.url for link in flat.links()]
+    assert [link.url for link in tree.links.found()] == [link.url for link in flat.links.found()]
     assert tree.metas == flat.metas

@@ -1,0 +1,166 @@
+"""The links of a page as they are gathered: resolved, once each, bounded; also from headers."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from crawler.request import Headers
+from policies.scope import Skip
+from policies.url import canonical
+
+# As many different links of one page as a sitemap may hold (sitemaps.org); more is a trap.
+LINKS_MAX: Final = 50_000
+# No server takes a URL of this length, and the parser need not either.
+HREF_CHARS_MAX: Final = 16_384
+# What the store's contract promises for an anchor.
+ANCHOR_CHARS_MAX: Final = 200
+# White space is collapsed in so much of a text only: enough to fill an anchor or a title.
+TEXT_CHARS_READ: Final = 4_000
+# Of a Link or Refresh header; proxies and servers refuse longer ones.
+_HEADER_CHARS_MAX: Final = 65_536
+
+_FOLLOWED_RELS: Final = frozenset({"canonical", "next", "prev", "previous", "alternate"})
+# Schemes so common in pages that they are told apart before a URL is parsed.
+_OTHER_SCHEMES: Final = ("javascript:", "mailto:", "tel:", "data:", "Javascript:", "JavaScript:")
+_UNSEEN: Final = ""  # no canonical URL is empty
+
+_LINK_VALUE: Final = re.compile(
+    r"""<([^<>]*+)>((?:\s*+;\s*+[^\s=;,<>]++(?:\s*+=\s*+(?:"(?:[^"\\]|\\.)*+"|[^\s",;]++)?+)?+)*+)""",
+    re.DOTALL,
+)
+_LINK_PARAM: Final = re.compile(
+    r""";\s*+([^\s=;,<>]++)(?:\s*+=\s*+(?:"((?:[^"\\]|\\.)*+)"|([^\s",;]++))?+)?+""", re.DOTALL
+)
+_REFRESH: Final = re.compile(
+    r"\s*+(?:[0-9]|\.)[0-9.]*+(?=[\s;,])\s*+[;,]?+\s*+(?:url\s*+=\s*+)?+(.*)",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+class PageLink(NamedTuple):
+    """One URL that a page links. (A tuple because a page has a hundred of them.)"""
+
+    url: str  # canonical
+    anchor: str | None  # first text that links it, white space collapsed; `alt` of an image else
+    nofollow: bool  # every link to it says nofollow
+
+
+class Links:
+    """Gathers links; each different href is resolved once, each URL kept once.
+
+    `url` is the page's, canonical. Hrefs are `str` as decoded from markup, None meaning empty.
+    """
+
+    __slots__ = ("_anchors", "_base", "_follow", "_urls", "canonical_url", "skipped")
+
+    def __init__(self, url: str) -> None:
+        self._base = url
+        self._urls: dict[str, str | None] = {}  # href as written -> canonical
+        self._anchors: dict[str, str | None] = {}  # canonical -> first text; in order of occurrence
+        self._follow: set[str] = set()  # linked at least once without nofollow
+        self.canonical_url: str | None = None  # the first rel=canonical
+        self.skipped: Counter[str] = Counter()  # left out, by reason
+
+    def found(self) -> tuple[PageLink, ...]:
+        follow = self._follow
+        return tuple(
+            [PageLink(url, anchor, url not in follow) for url, anchor in self._anchors.items()]
+        )
+
+    def set_base(self, href: str) -> None:
+        base = canonical(href, self._base) if len(href) <= HREF_CHARS_MAX else None
+        if base is not None:
+            self._base = base
+            self._urls.clear()
+
+    def add(self, href: str | None, *, nofollow: bool = False) -> str | None:
+        """Note a link; give its URL if that has no anchor text yet."""
+        if not href:
+            href = ""
+        url = self._urls.get(href, _UNSEEN)
+        if url is _UNSEEN:
+            url = self._urls[href] = self._resolve(href)
+        if url is None:
+            return None
+        if not nofollow:
+            self._follow.add(url)
+        anchors = self._anchors
+        if url not in anchors:
+            if len(anchors) >= LINKS_MAX:
+                self.skipped[Skip.MAX_LINKS] += 1
+                self._follow.discard(url)
+                return None
+            anchors[url] = None
+            return url
+        return url if anchors[url] is None else None
+
+    def set_anchor(self, url: str, text: str) -> None:
+        self._anchors[url] = collapsed(text, ANCHOR_CHARS_MAX)
+
+    def _resolve(self, href: str) -> str | None:
+        if len(self._urls) > 2 * LINKS_MAX:
+            self._urls.clear()
+        if href[:1] == "#":
+            return self._base
+        if href.startswith(_OTHER_SCHEMES):
+            self.skipped[Skip.SCHEME] += 1
+            return None
+        if len(href) > HREF_CHARS_MAX:
+            self.skipped[Skip.MAX_URL_BYTES] += 1
+            return None
+        url = canonical(href, self._base)
+        if url is None:
+            self.skipped[Skip.SCHEME] += 1
+        return url
+
+    def add_link_element(self, href: str | None, rel: str | None) -> None:
+        rels = (rel or "").lower().split()
+        if "stylesheet" in rels or _FOLLOWED_RELS.isdisjoint(rels):
+            return
+        self.add(href, nofollow="nofollow" in rels)
+        if self.canonical_url is None and "canonical" in rels:
+            self.canonical_url = self._urls.get(href or "")
+
+    def add_refresh(self, content: str) -> None:
+        href = _refresh_href(content)
+        if href is not None:
+            self.add(href)
+
+    def read_headers(self, headers: Headers) -> None:
+        for value in headers.getall("Link", ()):
+            for href, rel in _link_header(value[:_HEADER_CHARS_MAX]):
+                self.add_link_element(href, rel)
+        for value in headers.getall("Refresh", ()):
+            self.add_refresh(value[:_HEADER_CHARS_MAX])
+
+
+def collapsed(text: str, chars_max: int) -> str | None:
+    """White space collapsed, cut; None if nothing is left."""
+    if len(text) <= chars_max:
+        return " ".join(text.split()) or None
+    return " ".join(text[:TEXT_CHARS_READ].split())[:chars_max].rstrip() or None
+
+
+def _link_header(value: str) -> Iterator[tuple[str, str]]:
+    """(target, rel) of each link of a `Link` header (RFC 8288). Links whose context is another
+    resource than the page (`anchor`) are none of its own."""
+    for found in _LINK_VALUE.finditer(value):
+        params: dict[str, str] = {}
+        for name, quoted, bare in _LINK_PARAM.findall(found[2]):
+            params.setdefault(name.lower(), quoted or bare)
+        if "anchor" not in params:
+            yield found[1].strip(), params.get("rel", "")
+
+
+def _refresh_href(content: str) -> str | None:
+    """Where a refresh leads (WHATWG HTML, "shared declarative refresh steps"), if elsewhere."""
+    found = _REFRESH.match(content)
+    if found is None:
+        return None
+    href = found[1]
+    if href[:1] in ("'", '"'):
+        href = href[1:].partition(href[0])[0]
+    return href.strip() or None
