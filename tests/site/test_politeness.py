@@ -155,6 +155,41 @@ async def test_per_domain_shares_one_clock_among_the_hosts_of_a_domain(courtly: 
         assert min(both.gaps()) >= DELAY_S - TIMER_S
 
 
+async def test_per_ip_adds_a_clock_for_the_address(courtly: Courtly) -> None:
+    hosts = HOSTS[:4]
+    site = {"/": html("Home", "/1", "/2"), "/1": html("1"), "/2": html("2")}
+    async with LocalWeb(dict.fromkeys(hosts, site)) as web:
+        politeness = {"delay": 0.1, "ip_delay": 0.03, "latency_factor": 0, "per": "ip"}
+        await courtly.crawl(web, *hosts, politeness=politeness)
+        assert len(web.log) == 16
+        assert min(web.log.gaps()) >= 0.03 - TIMER_S, "all hosts are at one address"
+        assert web.log.peak_concurrency() == 1
+        for host in hosts:
+            assert min(web.log.gaps(host)) >= 0.1 - TIMER_S
+
+
+@pytest.mark.parametrize(("robots", "lanes"), [("", 3), ("User-agent: *\nCrawl-delay: 0.05\n", 1)])
+async def test_concurrency_per_host_is_so_many_lanes(
+    courtly: Courtly, robots: str, lanes: int
+) -> None:
+    """Each rests the delay; there is one while a Crawl-delay applies."""
+    pages = [f"/{n}" for n in range(12)]
+    site: dict[str, Reply] = {page: Reply(body="x", delay_s=0.1) for page in pages}
+    site |= {"/": html("Home", *pages), "/robots.txt": text(robots)}
+    async with LocalWeb({"a.test": site}) as web:
+        politeness = {"delay": DELAY_S, "latency_factor": 0, "concurrency_per_host": 3}
+        await courtly.crawl(web, "a.test", politeness=politeness)
+        assert web.log.peak_concurrency("a.test") == lanes
+        assert len(courtly.urls("visited")) == 13
+        ends: list[float] = []  # of contacts whose lane no later contact has taken
+        for entry in web.log.requests("a.test"):
+            rested = [end_s for end_s in ends if entry.start_s >= end_s + DELAY_S - TIMER_S]
+            if len(ends) == lanes:
+                assert rested, "every lane is busy or at rest"
+                ends.remove(max(rested))
+            ends.append(entry.end_s)
+
+
 async def test_429_rests_the_whole_host_for_its_retry_after(courtly: Courtly) -> None:
     refused: list[Asked] = []
 
