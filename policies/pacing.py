@@ -123,7 +123,7 @@ def rest(
         slowness_s = min(rules.latency_factor * latency_s, LATENCY_TERM_MAX_S)
         if slowness_s > best_s:
             best_s = slowness_s
-            source = f"{rules.latency_factor:g} times its recent response time"
+            source = f"{rules.latency_factor:g} × its recent response time"
     if ask.missing and best_s > 0:
         return Rest(2 * best_s, source + ", doubled while its robots.txt cannot be had")
     return Rest(best_s, source)
