@@ -23,8 +23,6 @@ TEXT_CHARS_READ: Final = 4_000
 _HEADER_CHARS_MAX: Final = 65_536
 
 _FOLLOWED_RELS: Final = frozenset({"canonical", "next", "prev", "previous", "alternate"})
-# Schemes so common in pages that they are told apart before a URL is parsed.
-_OTHER_SCHEMES: Final = ("javascript:", "mailto:", "tel:", "data:", "Javascript:", "JavaScript:")
 _UNSEEN: Final = ""  # no canonical URL is empty
 
 _LINK_VALUE: Final = re.compile(
@@ -101,13 +99,8 @@ class Links:
         self._anchors[url] = collapsed(text, ANCHOR_CHARS_MAX)
 
     def _resolve(self, href: str) -> str | None:
-        if len(self._urls) > 2 * LINKS_MAX:
-            self._urls.clear()
         if href[:1] == "#":
             return self._base
-        if href.startswith(_OTHER_SCHEMES):
-            self.skipped[Skip.SCHEME] += 1
-            return None
         if len(href) > HREF_CHARS_MAX:
             self.skipped[Skip.MAX_URL_BYTES] += 1
             return None

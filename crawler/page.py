@@ -125,6 +125,7 @@ class _Reader:
         base = tree.css_first("base[href]")
         if base is not None:
             links.set_base(base.attributes.get("href") or "")
+        read_text = _text if tree.css_first("a script,a style") is None else _text_without_code
         for node in tree.css(_SELECTOR):
             tag = node.tag
             attributes = node.attributes
@@ -133,7 +134,7 @@ class _Reader:
                 nofollow = rel is not None and rel_nofollow(rel)
                 url = links.add(attributes.get("href"), nofollow=nofollow)
                 if url is not None:
-                    links.set_anchor(url, _node_text(node))
+                    links.set_anchor(url, read_text(node))
             elif tag == "title":
                 if self.title is None and not self._is_drawing(node):
                     self.title = collapsed(node.text(), TITLE_CHARS_MAX)
@@ -221,17 +222,21 @@ def _is_html(content_type: str | None, body: bytes) -> bool:
     return head.startswith(b"<") and not head.startswith((b"<?xml", b"<rss", b"<feed", b"<urlset"))
 
 
-def _node_text(node: LexborNode) -> str:
-    """The text of an anchor, without scripts; of the first image that has one, its `alt`, else."""
-    text = node.text()
-    if not text.strip():
-        image = node.css_first("img[alt]")
-        return "" if image is None else image.attributes.get("alt") or ""
-    may_be_code = "{" in text or "(" in text or "=" in text
-    if not may_be_code or node.css_first("script,style") is None:
+def _text(anchor: LexborNode) -> str:
+    """The text of an anchor; of the first image that has one, its `alt`, if there is no text."""
+    text = anchor.text()
+    if text.strip():
         return text
+    image = anchor.css_first("img[alt]")
+    return "" if image is None else image.attributes.get("alt") or ""
+
+
+def _text_without_code(anchor: LexborNode) -> str:
+    """The same for an anchor that may have a script or a style inside, which `text` would give."""
+    if anchor.css_first("script,style") is None:
+        return _text(anchor)
     return "".join(
         piece.text()
-        for piece in node.traverse(include_text=True)
+        for piece in anchor.traverse(include_text=True)
         if piece.is_text_node and (up := piece.parent) and up.tag not in ("script", "style")
     )
