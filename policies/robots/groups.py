@@ -98,7 +98,7 @@ def _first(classes: bytes, wanted: bytes, start: int, size: int) -> int:
 def own_token(agent: str, *, cut: bool) -> str:
     """Our name as a dialect compares it: lower case, without version; `cut` as the row says."""
     agent = agent.strip().lower()
-    return _cut(agent) if cut else agent.partition("/")[0].strip()
+    return _cut(agent) if cut else agent.partition("/")[0].partition("(")[0].strip()
 
 
 def _cut(value: str) -> str:

@@ -105,7 +105,8 @@ def test_an_index_of_many_alike(count: int, shape: str) -> None:
     reading = robots.parse("\n".join(body).encode()).policy("x", robots.RFC9309).readings[0]
     for i in range(0, count, max(1, count // 25)):
         path = "/" + shape.format(*["a" * (i % 90) + str(i)] * 3).lstrip("/")
-        for url in (path.replace("*", "q").replace("$", ""), path.replace("*", "/") + "xyz"):
+        plain = path.replace("*", "q").replace("$", "")
+        for url in (plain, path.replace("*", "/") + "xyz", "/0" + plain, plain + "b" * 300, "/~"):
             naive = reading.matching(url)
             assert reading.rule_of(reading.rank(url)) == (naive[0] if naive else None)
 

@@ -323,7 +323,13 @@ def test_the_cases_cover_every_dialect() -> None:
 
 
 @pytest.mark.parametrize(
-    "agent", ["examplebot/1.0", "ExampleBot", "examplebot/1.0 (+https://a.test)"]
+    "agent",
+    [
+        "examplebot/1.0",
+        "ExampleBot",
+        "examplebot/1.0 (+https://a.test)",
+        "examplebot (+https://a.test)",
+    ],
 )
 @pytest.mark.parametrize("dialect", NAMES)
 def test_our_own_name_may_come_with_a_version(dialect: str, agent: str) -> None:
