@@ -27,7 +27,7 @@ class Index:
     """Patterns with their ranks. Fill it with `prefix` and `add`, `seal` it, then ask `best`."""
 
     __slots__ = (
-        "_exact", "_grams", "_lengths", "_links", "_short", "_short_lengths",
+        "_exact", "_grams", "_lengths", "_links", "_shapes", "_short", "_short_lengths",
         "_sorted", "_stems", "_wild", "best", "prefixes",
     )  # fmt: skip
 
@@ -40,6 +40,7 @@ class Index:
     def __init__(self) -> None:
         self.prefixes = {}
         self._exact: dict[str, int] = {}
+        self._shapes: dict[tuple[str, tuple[str, ...], str | None], int] = {}
         self._wild: list[Wild] = []
         self._short: tuple[str, ...] = ()  # prefixes shorter than a stem; their lengths
         self._short_lengths: list[int] = []
@@ -68,18 +69,19 @@ class Index:
         if not middle and tail is None:
             self.prefix(head, rank)
             return
-        needed = max(middle, key=len) if middle else ""
-        if tail and len(tail) > len(needed):
-            needed = tail
-        if len(head) > len(needed) + 4:  # a head tells less: its beginning is often shared
-            needed = head
-        self._wild.append((needed, rank, head, middle, tail))
+        shape = (head, middle, tail)
+        if self._shapes.setdefault(shape, rank) > rank:
+            self._shapes[shape] = rank
 
     # ------------------------------------------------------------ building
 
     def seal(self) -> None:
         """Build what `best` looks into."""
-        self._wild.sort(key=_rank_of)
+        self._wild = [
+            (_needed(*shape), rank, *shape)
+            for shape, rank in sorted(self._shapes.items(), key=_rank_of)
+        ]
+        self._shapes.clear()
         if max(len(self.prefixes) // 4, len(self._wild)) <= _SCAN_MAX and not self._exact:
             self._short = tuple(self.prefixes)
             self._short_lengths = sorted(set(map(len, self._short)))
@@ -214,8 +216,17 @@ def _slices(count: int) -> list[slice]:
     return [slice(at, at + _GRAM) for at in range(count)]
 
 
-def _rank_of(entry: Wild) -> int:
+def _rank_of(entry: tuple[object, int]) -> int:
     return entry[1]
+
+
+def _needed(head: str, middle: tuple[str, ...], tail: str | None) -> str:
+    """The octets of a wildcard pattern that tell most about a path that matches it."""
+    needed = max(middle, key=len) if middle else ""
+    if tail and len(tail) > len(needed):
+        needed = tail
+    # A head tells less than its length says: its beginning is often shared.
+    return head if len(head) > len(needed) + 4 else needed
 
 
 def _best_of(wild: list[Wild], path: str, best: int) -> int:
