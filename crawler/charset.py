@@ -81,10 +81,7 @@ def _known(name: str | None) -> str | None:
 
 @lru_cache(maxsize=256)
 def _header_charset(content_type: str) -> str | None:
-    try:
-        return _known(http_content_type_encoding(content_type))
-    except ValueError:  # a label that codecs cannot even look up
-        return None
+    return _known(http_content_type_encoding(content_type))
 
 
 def _in_header(content_type: str | None) -> str | None:

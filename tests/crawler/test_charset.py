@@ -41,7 +41,20 @@ def test_declared(body: bytes, content_type: str | None, text: str, name: str) -
 
 
 @pytest.mark.parametrize(
-    "label", ["nonsense", "punycode", "idna", "unicode_escape", "zlib", "utf-7", "rot13", "mbcs"]
+    "label",
+    [
+        "nonsense",
+        "punycode",
+        "idna",
+        "unicode_escape",
+        "zlib",
+        "utf-7",
+        "rot13",
+        "mbcs",
+        "ü",
+        "_",
+        "aliases",
+    ],
 )
 def test_encodings_that_are_not_the_web_s_are_not_used(label: str) -> None:
     body = f"<meta charset={label}>".encode() + "ü".encode()

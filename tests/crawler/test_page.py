@@ -84,6 +84,7 @@ def tangle(request: pytest.FixtureRequest) -> str:
         ("<style><a href=x></style>", []),
         ("<textarea><a href=x></textarea>", []),
         ("<title><a href=x></title>", []),
+        ("<a href=x></a><plaintext><a href=y>", ["http://a.test/dir/x"]),
         ("<noscript><a href=x></noscript>", ["http://a.test/dir/x"]),
         ("<svg><a href=x></svg>", ["http://a.test/dir/x"]),
         ("<p title='<a href=y>'><a href=x>", ["http://a.test/dir/x"]),
@@ -161,7 +162,7 @@ def test_a_url_is_nofollow_only_if_every_link_to_it_is(
         ("<a href=x>" + "word " * 100 + "</a>", ("word " * 40).strip()),
         ("<a href=x>" + " " * 10_000 + "far</a>", None),
         ("<a href=x>text<script>var x = 1</script><style>p {}</style></a>", "text"),
-        ("<a href=x>f(x) {y}</a>", "f(x) {y}"),
+        ("<a href=x>f(x) {y}</a><b><a><script></script></a></b>", "f(x) {y}"),
         ("<a href=x>un<!-- no -->closed", "unclosed"),
         ("<area href=x alt='the area'>", "the area"),
         ("<a href=x>  </a>", None),
@@ -191,8 +192,9 @@ def test_title(tangle: str, html: str, title: str | None) -> None:
 
 def test_title_of_a_drawing_is_not_the_page_s() -> None:
     assert read_html("<svg><g><title>icon</title></g></svg>").title is None
-    html = "<body><svg><title>icon</title></svg><title>page</title>"
+    html = "<body>" + "<svg><title>icon</title></svg>" * 50 + "<title>page</title>"
     assert read_html(html).title == "page"
+    assert read_html("<svg><title>icon</title></svg>" * 101 + "<title>page</title>").title is None
 
 
 def test_canonical_url_is_the_first() -> None:
