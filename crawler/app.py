@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -13,7 +14,7 @@ from crawler.config import Config, ConfigError, check_identity, has_contact
 from crawler.engine import Engine
 from crawler.events import Progress, SlowHost, Summary, Waiting
 from crawler.fetcher import AiohttpFetcher
-from crawler.host import Host
+from crawler.host import BACKING_OFF, Host
 from policies.address import AddressRules
 from policies.pacing import Per
 from policies.url import host_of, slot_of
@@ -207,9 +208,11 @@ def _waiting_on_disk(row: Row) -> Waiting:
     host = str(row["host"])
     if row["paused"]:
         return Waiting(host=host, until=None, reason="paused by hand")
-    next_at = row["next_at"]
+    backoff, next_at = row["backoff_until"], row["next_at"]
+    if isinstance(backoff, int | float) and backoff > time.time():
+        return Waiting(host=host, until=float(backoff), reason=BACKING_OFF)
     until = float(next_at) if isinstance(next_at, int | float) else None
-    return Waiting(host=host, until=until, reason=str(row["delay_source"] or "its turn"))
+    return Waiting(host=host, until=until, reason=f"its turn ({row['delay_source']})")
 
 
 class Watch:

@@ -45,7 +45,37 @@ class RealClock:
         return time.time()
 
     def call_at(self, when_s: float, callback: Callable[[], None]) -> Timer:
-        return self._loop.call_later(max(0.0, when_s - time.monotonic()), callback)
+        return _Timer(self._loop, when_s, callback)
 
     async def sleep_until(self, when_s: float) -> None:
-        await asyncio.sleep(max(0.0, when_s - time.monotonic()))
+        reached = asyncio.Event()
+        timer = self.call_at(when_s, reached.set)
+        try:
+            await reached.wait()
+        finally:
+            timer.cancel()
+
+
+class _Timer:
+    """Never early: uvloop rounds delays to milliseconds; one that fires too soon is set again."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, when_s: float, callback: Callable[[], None]
+    ) -> None:
+        self._loop = loop
+        self._when_s = when_s
+        self._callback = callback
+        self._set()
+
+    def _set(self) -> None:
+        left_s = max(0.0, self._when_s - time.monotonic())
+        self._handle = self._loop.call_later(left_s, self._fire)
+
+    def _fire(self) -> None:
+        if time.monotonic() < self._when_s:
+            self._set()
+        else:
+            self._callback()
+
+    def cancel(self) -> None:
+        self._handle.cancel()

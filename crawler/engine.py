@@ -23,7 +23,7 @@ from policies.pacing import Per
 from policies.retry import GiveUp, RetryRules, after_no_connection
 from policies.scope import Scope
 from policies.url import slot_of
-from storage.base import Completed, Hand, Lease, Outcome, Store, Visited
+from storage.base import Completed, Hand, Lease, Outcome, Retry, Store, Visited
 
 HOSTS_HELD_MAX = 4_096  # hosts in memory; all others are on disk (law 7)
 CLAIM_HOSTS = 256  # leased in one transaction
@@ -237,10 +237,13 @@ class Engine:
     # ------------------------------------------------------------ what happens
 
     def _on_commit(self, outcomes: list[Outcome], completed: Completed) -> None:
+        retried: set[Host] = set()
         for outcome in outcomes:
             host = self.turns.get(outcome.slot)
             if host is not None:
                 host.held.discard(outcome.id)
+                if isinstance(outcome, Retry) and not host.hand:
+                    retried.add(host)
             if isinstance(outcome, Visited):
                 self.pages += 1
                 self.bytes += outcome.body_bytes
@@ -256,6 +259,9 @@ class Engine:
                 host.held.update(queued.id for queued in hand.urls)
                 self._plan_due(host, hand)
                 self.turns.consider(host)
+        for host in retried:
+            if not host.hand:  # what it wanted before did not know of the retry yet
+                self.ledger.want(host)
         if outcomes:
             self._moved_s = self._clock.monotonic()
         self._on_added(completed)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 PREFETCH = 16  # URLs taken from the store at once: memory is hosts held times this
 APPETITE_MAX = 1024  # while a host's URLs cost no contact (all blocked), ever larger handfuls
+BACKING_OFF = "it asked us to come back later, or refused us"
 NEVER = -math.inf  # the end of a contact that has not been
 
 
@@ -183,7 +184,7 @@ class Host:
             if rested_s > at_s:
                 at_s, why = rested_s, f"a rest of {self.rest.delay_s:.3g} s ({self.rest.source})"
         if self.backoff_until_s > at_s:
-            at_s, why = self.backoff_until_s, "it asked us to come back later, or refused us"
+            at_s, why = self.backoff_until_s, BACKING_OFF
         if self.rules.visit_window or self.ask.windows:
             start_s = max(at_s, now_s)
             closed_s = window_wait_s(self.rules, self.ask, wall_s + start_s - now_s)

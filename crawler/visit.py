@@ -257,6 +257,8 @@ class Visitor:
             title = read.title
             directives = directives.merge(read.directives)
             found = self._follow(queued, read, directives)
+            for reason, count in read.skipped.items():
+                self._ledger.skip(reason, count)
         return Visited(
             id=queued.id,
             slot=host.slot,

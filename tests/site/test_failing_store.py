@@ -1,4 +1,4 @@
-"""A disk that is full stops the crawl with a sentence; nothing committed is lost, and it resumes."""
+"""A full disk stops the crawl with a sentence; nothing committed is lost, and it resumes."""
 
 from __future__ import annotations
 
@@ -37,5 +37,3 @@ async def test_a_full_disk_stops_with_a_sentence_and_loses_nothing(courtly: Cour
         asked = collections.Counter(web.log.paths("a.test"))
         twice = {path for path, times in asked.items() if times > 1}
         assert not {web.url("a.test", path) for path in twice} & kept
-
-
