@@ -15,6 +15,7 @@ _COMMANDS = {
     "why": ("crawler.cli.why", "why"),
     "retry": ("crawler.cli.retry", "retry"),
     "config": ("crawler.cli.config", "config"),
+    "robots": ("crawler.cli.robots", "robots"),
     "demo": ("crawler.cli.demo", "demo"),
 }
 

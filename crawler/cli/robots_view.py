@@ -1,0 +1,242 @@
+"""Verdicts as `courtly robots check` shows them: the line in its surroundings, the dialects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+from crawler.cli.robots_judge import Judge, Judgement
+from crawler.cli.text import plain
+from crawler.config.units import say_duration
+from policies import robots
+from policies.robots import RobotsFile
+
+AROUND = 2  # lines shown before and behind a deciding one
+LINE_CHARS_MAX = 160  # of a line of the file, where there is no terminal to fit it into
+LOSERS_SHOWN = 3
+GROUPS_SHOWN = 4
+_LABEL_CELLS = 12
+_DIFFERS = "≠"
+_COLOURS = {True: "green", False: "red"}
+
+
+class View:
+    """Prints verdicts: in colour and within the width of a terminal, else in whole lines."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or Console(highlight=False, soft_wrap=True)
+        self._width = self._console.width if self._console.is_terminal else None
+
+    def line(self, text: Text | str = "", *, cut: bool = True) -> None:
+        text = Text(text) if isinstance(text, str) else text
+        if cut and self._width and text.cell_len > self._width:
+            text = text.copy()
+            text.truncate(self._width, overflow="ellipsis")
+        self._console.print(text, soft_wrap=True)
+
+    def verdict(
+        self, url: str, judge: Judge, judgement: Judgement, every: Mapping[str, Judgement]
+    ) -> None:
+        """One URL under one dialect, or the strictest of several; and which others differ."""
+        self.line(Text(plain(url), style="bold"), cut=False)
+        word, _, rest = judgement.reason.partition(" ")
+        self._sentence(Text.assemble((word, _style(judgement)), f" {plain(rest)}"))
+        verdict = judgement.verdict
+        if verdict is not None and judge.file is not None:
+            if verdict.line is not None:
+                self.line()
+                self._surroundings(judge.file, {verdict.line: ""}, verdict.group_lines)
+            self.line()
+            group = verdict.group
+            if group is not None:
+                lines = _lines(verdict.group_lines)
+                others = _others(verdict.other_groups)
+                self._labelled("group", f"`{group}` at {lines}{others}")
+            self._labelled("compared as", verdict.compared)
+            if verdict.losers:
+                self._labelled("also matches", _losers(verdict.losers))
+            if (delay_s := verdict.reading.crawl_delay_s) is not None:
+                self._labelled("Crawl-delay", say_duration(delay_s))
+            source = robots.DIALECTS[judgement.dialect].source
+            self._labelled("relies on", f"{'; '.join(verdict.relied_on)} ({source})")
+        else:
+            self.line()
+        self._labelled("robots.txt", _where(judge))
+        self._labelled("dialects", _differing(judgement, every))
+
+    def table(self, url: str, judge: Judge, every: Mapping[str, Judgement], reference: str) -> None:
+        """One URL under every dialect; those that differ from `reference` stand out."""
+        self.line(Text(plain(url), style="bold"), cut=False)
+        asked = every.get(reference) or next(iter(every.values()))
+        rows = [("", "dialect", "verdict", "line", "rule", "group")]
+        for name, each in every.items():
+            differs = each.allowed != asked.allowed
+            rows.append(
+                (
+                    _DIFFERS if differs else "",
+                    name,
+                    "allowed" if each.allowed else "disallowed",
+                    str(each.line or "-"),
+                    each.rule or ("-" if each.verdict else f"none: {each.state}"),
+                    (each.verdict.group if each.verdict else None) or "-",
+                )
+            )
+        self._rows(rows, [None, *every.values()])
+        differing = [name for name, each in every.items() if each.allowed != asked.allowed]
+        self.line()
+        if differing:
+            self._sentence(Text(f"{_DIFFERS} differs from {reference}: {_and(differing)}."))
+        else:
+            self._sentence(Text(f"All {len(every)} dialects agree."))
+        self._deciding_lines(judge, every)
+        self._reasons(every)
+        self.line()
+        self._labelled("robots.txt", _where(judge))
+
+    def _rows(self, rows: Sequence[Sequence[str]], judged: Sequence[Judgement | None]) -> None:
+        widths = [max(map(cell_len, map(plain, column))) for column in zip(*rows, strict=True)]
+        for cells, judgement in zip(rows, judged, strict=True):
+            text = Text()
+            for at, (cell, width) in enumerate(zip(cells, widths, strict=True)):
+                shown = plain(cell)
+                pad = " " * (width - cell_len(shown))
+                style = "bold" if judgement is None else ""
+                if judgement is not None and at == 2:
+                    style = _style(judgement)
+                if judgement is not None and cells[0] and at < 2:
+                    style = "bold yellow"
+                text.append(pad + shown if at == 3 else shown + pad, style)
+                text.append("  ")
+            text.rstrip()
+            self.line(text)
+
+    def _deciding_lines(self, judge: Judge, every: Mapping[str, Judgement]) -> None:
+        marks: dict[int, list[str]] = {}
+        heads: set[int] = set()
+        for name, each in every.items():
+            if each.line is not None and each.verdict is not None:
+                marks.setdefault(each.line, []).append(name)
+                heads.update(each.verdict.group_lines)
+        if marks and judge.file is not None:
+            self.line()
+            names = {line: ", ".join(who) for line, who in marks.items()}
+            self._surroundings(judge.file, names, heads)
+
+    def _reasons(self, every: Mapping[str, Judgement]) -> None:
+        """One sentence for all dialects that say the same of the same line."""
+        self.line()
+        alike: dict[tuple[object, ...], list[str]] = {}
+        for name, each in every.items():
+            reason = each.reason.replace(name, "")
+            key = (each.allowed, each.line, each.state, reason.partition(" Note:")[0])
+            alike.setdefault(key, []).append(name)
+        for names in alike.values():
+            self._labelled(names[0], every[names[0]].reason)
+            if names[1:]:
+                self._labelled("", f"Likewise {_and(names[1:])}.")
+
+    # ------------------------------------------------------------ pieces
+
+    def _surroundings(
+        self, file: RobotsFile, marks: Mapping[int, str], heads: Iterable[int]
+    ) -> None:
+        """Some lines around the marked ones, and the nearest head of their group before each."""
+        lines = file.lines
+        wanted: set[int] = set()
+        heads = sorted(heads)
+        for number in marks:
+            wanted.update(range(number - AROUND, number + AROUND + 1))
+            if before := [head for head in heads if head <= number]:
+                wanted.add(before[-1])
+        shown = sorted(number for number in wanted if 1 <= number <= len(lines))
+        cells = len(str(shown[-1]))
+        last = shown[0]
+        for number in shown:
+            if number > last + 1:
+                self.line(Text(f"    {'':>{cells}} ⋮", style="dim"))
+            last = number
+            here = number in marks
+            text = Text.assemble(
+                ("  ▸ " if here else "    ", "bold yellow"),
+                (f"{number:>{cells}} │ ", "dim"),
+                (_shortened(lines[number - 1].text), "bold" if here else ""),
+            )
+            mark = Text(f"   ◂ {marks[number]}" if here and marks[number] else "", style="yellow")
+            if not self._width or text.cell_len + mark.cell_len <= self._width:
+                self.line(text + mark)
+            else:
+                self.line(text)
+                if mark:
+                    self.line(Text(" " * (cells + 6)) + mark, cut=False)
+
+    def _sentence(self, text: Text, indent: int = 2, first: Text | None = None) -> None:
+        """A sentence within the terminal's width, its lines indented."""
+        pad = Text(" " * indent)
+        lines = [text]
+        if self._width:
+            lines = list(text.wrap(self._console, max(20, self._width - indent)))
+        for number, line in enumerate(lines):
+            line.rstrip()
+            self.line((first or pad) + line if not number else pad + line)
+
+    def _labelled(self, label: str, sentence: str) -> None:
+        first = Text(f"  {label:<{_LABEL_CELLS}}  ", style="dim" if label else "")
+        self._sentence(Text(plain(sentence)), indent=_LABEL_CELLS + 4, first=first)
+
+
+def _style(judgement: Judgement) -> str:
+    return f"bold {_COLOURS[judgement.allowed]}"
+
+
+def _shortened(text: str) -> str:
+    text = plain(text.lstrip("\ufeff").expandtabs(4))
+    return text if len(text) <= LINE_CHARS_MAX else text[: LINE_CHARS_MAX - 1] + "…"
+
+
+def _lines(numbers: Sequence[int]) -> str:
+    listed = _and([str(number) for number in numbers[:GROUPS_SHOWN]])
+    if len(numbers) > GROUPS_SHOWN:
+        listed = f"{', '.join(map(str, numbers[:GROUPS_SHOWN]))} and more"
+    return f"line{'' if len(numbers) == 1 else 's'} {listed}"
+
+
+def _others(groups: Sequence[tuple[int, tuple[str, ...]]]) -> str:
+    if not groups:
+        return ""
+    named = [f"`{', '.join(agents)}` (line {line})" for line, agents in groups[:GROUPS_SHOWN]]
+    more = len(groups) - len(named)
+    return f"; not obeyed: {', '.join(named)}{f' and {more:,} more' if more else ''}"
+
+
+def _losers(rules: Sequence[robots.Rule]) -> str:
+    named = [f"line {rule.line}, `{rule.quote}` ({rule.octets} octets)" for rule in rules]
+    more = len(named) - LOSERS_SHOWN
+    return "; ".join(named[:LOSERS_SHOWN]) + (f"; and {more:,} more" if more > 0 else "")
+
+
+def _differing(judgement: Judgement, every: Mapping[str, Judgement]) -> str:
+    """Which dialects say something else, and by which line."""
+    others = {name: each for name, each in every.items() if each.allowed != judgement.allowed}
+    if not others:
+        return f"all {len(every)} agree"
+    verb = "disallowed" if judgement.allowed else "allowed"
+    named = [
+        f"{name} (line {each.line})" if each.line else f"{name} (by no line)"
+        for name, each in others.items()
+    ]
+    return f"{verb} by {_and(named)}"
+
+
+def _where(judge: Judge) -> str:
+    known = judge.known
+    where = "standard input" if known.where == "-" else known.where
+    if not known.fetched or known.access.status is None:
+        return where
+    return f"{where} (status {known.access.status})"
+
+
+def _and(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
