@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from crawler.cli.text import at, plain
 from crawler.config.units import say_bytes, say_duration
 from policies.access import Closed, Open, Standing
+from policies.robots import RobotsFile
 from policies.scope import SKIP_KEYS, SKIP_WORDS
 from storage.base import Row
 
@@ -152,6 +153,13 @@ def of_robots(row: Row, now_s: float) -> str:
     if next_at > now_s:
         sentence += f"; to be asked for again at {at(next_at)}, {_in(next_at, now_s)}"
     return sentence
+
+
+def of_line(file: RobotsFile, row: Row) -> Iterator[str]:
+    """The line that a URL was blocked by, as the copy of that time has it."""
+    number = row["line"]
+    if isinstance(number, int) and 0 < number <= len(file.lines):
+        yield f"line {number} of the copy it was judged by: `{_text(file.lines[number - 1].rule)}`"
 
 
 def without_rules(stands: Standing | None, now_s: float) -> list[str]:

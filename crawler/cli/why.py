@@ -34,8 +34,9 @@ def why(what: str, db: str | None, config_file: Path | None, user_agent: str | N
     """Say all that is known of a URL (its state and the reason, the verdict of robots.txt, what it
     waits for) or of a host (its clock, its rest and where that comes from, its robots.txt).
 
-    The verdict is made from the copy of robots.txt in the database, for the user agent and dialect
-    of --config, or for --user-agent.
+    The verdict on a blocked URL is made from the copy of robots.txt that it was blocked by, also
+    where the file has changed since; on other URLs from the latest copy. It is made for the user
+    agent and dialect of --config, or for --user-agent.
     """
     path = existing_database(config_file, db)
     config = configured(config_file, db)
@@ -84,7 +85,7 @@ async def _of_url(reader: Reader, config: Config, text: str) -> None:
 
 
 async def _verdict(reader: Reader, config: Config, url: str, row: Row | None) -> list[str]:
-    """What the stored robots.txt says, by the dialect that blocked the URL or else the config's."""
+    """The verdict: of a blocked URL by the copy it was made on, else by what is known now."""
     from crawler.cli import reasons
     from policies import robots
     from policies.access import Rules, standing
@@ -98,17 +99,31 @@ async def _verdict(reader: Reader, config: Config, url: str, row: Row | None) ->
     known = {each["origin"]: each async for each in reader.iterate("robots", host=host)}
     lines = [reasons.of_robots(known[origin], now_s)] if origin in known else []
     rules = config.site(host).robots
-    blocked_by = str(row["dialect"]) if row and row["state"] == "blocked" else ""
-    if blocked_by in robots.DIALECTS:
-        rules = dataclasses.replace(rules, dialect=(blocked_by,))
+    blocked = row if row is not None and row["state"] == "blocked" else None
+    if blocked is not None and str(blocked["dialect"]) in robots.DIALECTS:
+        rules = dataclasses.replace(rules, dialect=(str(blocked["dialect"]),))
+    tokens = config.token(host)
+    whose = f"for the token {', '.join(tokens)}"
+    body = None if blocked is None else await reader.robots_body(url)
+    if blocked is not None and body is not None:
+        file = robots.parse(body)
+        if blocked["reason"] == "redirect":  # judged was the URL at the end, by its own file
+            return [*lines, *reasons.of_line(file, blocked)]
+        verdict = file.decide(path_of(url), agent=tokens, dialect=rules.dialect)
+        if verdict.line != blocked["line"]:
+            lines += reasons.of_line(file, blocked)
+            whose += " (not the one it was blocked for)"
+        elif body != copy.body:
+            lines.append("robots.txt has changed since; the copy that this was judged by says:")
+        lines.append(f"{whose}: {verdict}")
+        if body == copy.body:
+            return lines
+        whose = "the copy there is now says"
     stands = standing(copy, now_s=now_s, rules=rules)
     if not isinstance(stands, Rules):
         return lines + reasons.without_rules(stands, now_s)
-    tokens = config.token(host)
-    verdict = robots.parse(stands.body).decide(
-        path_of(url), agent=tokens, dialect=[robots.DIALECTS[name] for name in rules.dialect]
-    )
-    return [*lines, f"for the token {', '.join(tokens)}: {verdict}"]
+    verdict = robots.parse(stands.body).decide(path_of(url), agent=tokens, dialect=rules.dialect)
+    return [*lines, f"{whose}: {verdict}"]
 
 
 async def _of_host(reader: Reader, config: Config, text: str) -> None:

@@ -7,6 +7,7 @@ verdicts say so.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
@@ -273,8 +274,10 @@ def dialects(names: str | Dialect | Iterable[str | Dialect]) -> tuple[Dialect, .
     for each in wanted:
         row = each if isinstance(each, Dialect) else DIALECTS.get(each.lower())
         if row is None:
+            near = difflib.get_close_matches(each.lower(), DIALECTS, n=1)
+            meant = f"; did you mean {near[0]!r}?" if near else ";"
             raise UnknownDialectError(
-                f"there is no dialect {each!r}; there are {', '.join(DIALECTS)}"
+                f"there is no dialect {each!r}{meant} there are {', '.join(DIALECTS)}"
             )
         rows[row.name] = row
     if not rows:
