@@ -272,14 +272,19 @@ def dialects(names: str | Dialect | Iterable[str | Dialect]) -> tuple[Dialect, .
     wanted = (names,) if isinstance(names, (str, Dialect)) else tuple(names)
     rows: dict[str, Dialect] = {}
     for each in wanted:
-        row = each if isinstance(each, Dialect) else DIALECTS.get(each.lower())
-        if row is None:
-            near = difflib.get_close_matches(each.lower(), DIALECTS, n=1)
-            meant = f"; did you mean {near[0]!r}?" if near else ";"
-            raise UnknownDialectError(
-                f"there is no dialect {each!r}{meant} there are {', '.join(DIALECTS)}"
-            )
+        row = each if isinstance(each, Dialect) else _named(each)
         rows[row.name] = row
     if not rows:
         raise UnknownDialectError(f"a dialect is needed; there are {', '.join(DIALECTS)}")
     return tuple(rows.values())
+
+
+def _named(name: str) -> Dialect:
+    row = DIALECTS.get(name.lower())
+    if row is None:
+        near = difflib.get_close_matches(name.lower(), DIALECTS, n=1)
+        meant = f"; did you mean {near[0]!r}?" if near else ";"
+        raise UnknownDialectError(
+            f"there is no dialect {name!r}{meant} there are {', '.join(DIALECTS)}"
+        )
+    return row
