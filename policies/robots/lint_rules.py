@@ -41,6 +41,10 @@ class _Rule:
     allow: bool
     path: str  # as RFC 9309 compares it, wildcards and all
 
+    @property
+    def wild(self) -> bool:
+        return "*" in self.path or self.path.endswith("$")
+
 
 def rule_findings(source: Source) -> Iterator[Found]:
     """Findings on single rules, then on rules within their groups."""
@@ -129,7 +133,7 @@ def _within_group(rules: list[_Rule]) -> Iterator[Found]:
         by_path.setdefault(rule.path, []).append(rule)
     allows = any(rule.allow for rule in rules)
     lengths = sorted({len(path) for path in by_path})
-    wild = [rule for rule in rules if "*" in rule.path or rule.path.endswith("$")]
+    wild = any(rule.wild for rule in rules)
     for rule in rules:
         same = seen.get(rule.path)
         if same is None:
@@ -148,7 +152,7 @@ def _within_group(rules: list[_Rule]) -> Iterator[Found]:
                 f"path: Allow wins where the longest rule counts, the first line for {_IN_ORDER}",
             )
             continue
-        if rule in wild:
+        if rule.wild:
             continue
         shorter = [rule.path[:n] for n in lengths if n < len(rule.path)]
         covering = [seen[path] for path in shorter if path in seen]
@@ -162,7 +166,7 @@ def _within_group(rules: list[_Rule]) -> Iterator[Found]:
                 f"for {_IN_ORDER} line {against.line} matches all of this "
                 "first, so that this rule is never reached: put it before",
             )
-        elif _shadowed(rule, by_path, lengths, opposed=bool(wild)):
+        elif _shadowed(rule, by_path, lengths, opposed=wild):
             owner = next(r for path in shorter for r in by_path.get(path, []))
             yield _found(
                 rule.line,
