@@ -94,17 +94,21 @@ class MemoryStore:
 
     async def add(self, links: Sequence[Link], *, revive: bool = False) -> Completed:
         self._check_open()
-        added = self._insert(links, None)
+        added = self._insert([(None, links)])
         for link in links:
             url = self._tables.by_url.get(link.url)
             if revive and url is not None and url.state is State.FAILED:
                 self._requeue(url, added)
         return Completed(stale=frozenset(), added=added, hands={})
 
-    def _insert(self, links: Iterable[Link], referrer: int | None) -> Counter[str]:
+    def _insert(self, groups: Iterable[tuple[int | None, Sequence[Link]]]) -> Counter[str]:
+        """Queue what is new among the links of each page."""
         tables, now_s = self._tables, self._time.now_s()
         added: Counter[str] = Counter()
-        for link in links:
+        pairs = [(referrer, link) for referrer, links in groups for link in links]
+        seeds = {link.url for _, link in pairs if link.seed}
+        refused: set[str] = set()  # counted once a commit
+        for referrer, link in pairs:
             url = tables.by_url.get(link.url)
             if url is not None and url.state is not None:
                 if link.seed:
@@ -112,9 +116,9 @@ class MemoryStore:
                 continue
             origin = tables.origin(origin_of(link.url), host_of(link.url), link.slot, now_s)
             path, question, _ = link.url.partition("?")
-            if question and not link.seed:
+            if question and link.url not in seeds:
                 if origin.queries.get(path, 0) >= self._queries_per_path_max:
-                    self._skip({Skip.MAX_QUERIES_PER_PATH: 1})
+                    refused.add(link.url)
                     continue
                 origin.queries[path] = origin.queries.get(path, 0) + 1
             if url is None:
@@ -123,6 +127,8 @@ class MemoryStore:
                 url.depth, url.priority, url.seed = link.depth, link.priority, link.seed
                 url.anchor, url.referrer = link.anchor, referrer
             self._requeue(url, added)
+        if refused:
+            self._skip({Skip.MAX_QUERIES_PER_PATH: len(refused)})
         return added
 
     def _requeue(self, url: Url, added: Counter[str]) -> None:
@@ -185,6 +191,16 @@ class MemoryStore:
         self._check_session(session)
         found = {slot: self._tables.host(slot, self._time.now_s()) for slot in slots}
         return {slot: self._lease(host, None) for slot, host in found.items() if host.lease is None}
+
+    def forget(self, slot: str) -> None:
+        """Drop a free host that has no URLs, with its robots.txt copies: nothing refers to it.
+        For callers that bring their own URLs and go on for ever; a file keeps such hosts."""
+        host = self._tables.hosts.get(slot)
+        if host is None or host.lease is not None or any(host.count(state) for state in State):
+            return
+        for origin in host.origins:
+            self._tables.origins.pop(origin.name, None)
+        del self._tables.hosts[slot]
 
     def _lease(self, host: Host, want: Want | None) -> Lease:
         clean = host.clean
@@ -256,9 +272,11 @@ class MemoryStore:
         hosts = {update.slot: self._held(session, update) for update in batch.hosts}
         stale: set[str] = {slot for slot, host in hosts.items() if host is None}
         added: Counter[str] = Counter()
-        for outcome in batch.outcomes:
-            if isinstance(outcome, Visited):
-                added += self._insert(outcome.links, outcome.id)
+        added += self._insert(
+            (outcome.id, outcome.links)
+            for outcome in batch.outcomes
+            if isinstance(outcome, Visited)
+        )
         for outcome in batch.outcomes:
             if hosts.get(outcome.slot) is None:
                 stale.add(outcome.slot)

@@ -230,7 +230,7 @@ SELECT
   o.name || u.path AS url, v.reason, v.dialect, v.rule, v.line, v.robots_url, b.blocked_at,
   b.withdrawn, u.anchor, ro.name || r.path AS referrer, u.id
 FROM blocks AS b
-JOIN urls AS u ON u.id = b.id
+JOIN urls AS u ON u.id = b.id AND u.origin = b.origin
 JOIN origins AS o ON o.id = u.origin
 JOIN verdicts AS v ON v.id = b.verdict
 LEFT JOIN urls AS r ON r.id = u.referrer

@@ -19,7 +19,7 @@ from storage.sqlite.copies import read_copy
 from storage.sqlite.links import OUT
 from storage.sqlite.schema import connect_reader, translate
 from storage.sqlite.statements import Statements, Value
-from storage.sqlite.wire import Wire
+from storage.sqlite.wire import Wire, finish
 
 T = TypeVar("T")
 _ROWS_AT_ONCE = 500
@@ -53,11 +53,15 @@ class SqliteReader:
     async def _connection(self) -> Wire:
         async with self._opening:
             if self._wire is None:
-                try:
-                    self._wire = await Wire.open(partial(connect_reader, self.path))
-                except sqlite3.Error as error:
-                    raise translate(error, self.path) from error
+                await finish(asyncio.ensure_future(self._open()))
+            assert self._wire is not None
             return self._wire
+
+    async def _open(self) -> None:
+        try:
+            self._wire = await Wire.open(partial(connect_reader, self.path))
+        except sqlite3.Error as error:
+            raise translate(error, self.path) from error
 
     async def _read(self, work: Callable[[Statements], T]) -> T:
         wire = await self._connection()

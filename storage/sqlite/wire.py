@@ -28,9 +28,13 @@ class Wire(aiosqlite.Connection):
         return result
 
     @classmethod
-    async def open(cls, connector: Callable[[], sqlite3.Connection]) -> Wire:
-        """Connect by calling `connector` in the new thread. What it raises is raised here."""
-        wire = cls(connector)
+    async def open(cls, connect: Callable[[], sqlite3.Connection]) -> Wire:
+        """Connect by `connect`, off the event loop. What it raises is raised here.
+
+        It runs before aiosqlite's thread is there: one whose connector fails is left behind.
+        """
+        db = await asyncio.to_thread(connect)
+        wire = cls(lambda: db)
         await wire
         return wire
 

@@ -1,0 +1,269 @@
+"""Which files are taken, which are refused, and what happens when the medium fails."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from storage.base import StoreError, StoreRefused
+from storage.sqlite import SqliteReader, SqliteStore, schema
+
+HOLD = """
+    import asyncio, sys
+    from storage.sqlite import SqliteStore
+
+    async def main():
+        store = SqliteStore(sys.argv[1], wall=lambda: 1.0)
+        await store.open_session("holder")
+        print("held", flush=True)
+        await asyncio.Event().wait()
+
+    asyncio.run(main())
+"""
+
+
+def run(script, path):
+    """A process of its own, with the path of a database."""
+    command = [sys.executable, "-c", textwrap.dedent(script), str(path)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE)
+
+
+def store_at(path):
+    return SqliteStore(path, wall=lambda: 1_800_000_000.0)
+
+
+async def refusal(path):
+    """The sentence of the refusal; whatever was there must be untouched."""
+    before = path.read_bytes() if path.is_file() else None
+    store = store_at(path)
+    with pytest.raises(StoreRefused) as caught:
+        await store.open_session("test")
+    assert before is None or path.read_bytes() == before
+    with pytest.raises(StoreError):
+        await store.stats()
+    await store.close()
+    sentence = str(caught.value)
+    assert str(path) in sentence
+    assert "\n" not in sentence
+    return sentence
+
+
+async def made(path):
+    """A database with something in it."""
+    store = store_at(path)
+    session = await store.open_session("test")
+    await store.acquire(session, ["a.test"])
+    await store.close()
+
+
+async def test_a_file_that_is_no_database_is_refused(tmp_path):
+    path = tmp_path / "crawl.db"
+    path.write_text("my diary, of which there is only one copy, and it is a longish one " * 9)
+    assert "not an SQLite database" in await refusal(path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["crawl.db"]
+
+
+async def test_a_short_file_is_refused(tmp_path):
+    path = tmp_path / "crawl.db"
+    path.write_bytes(b"SQLite format 3\0")
+    assert "not an SQLite database" in await refusal(path)
+
+
+async def test_an_empty_file_becomes_a_database(tmp_path):
+    path = tmp_path / "crawl.db"
+    path.touch()
+    await made(path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["crawl.db"]
+
+
+async def test_a_database_of_another_program_is_refused(tmp_path):
+    path = tmp_path / "crawl.db"
+    db = sqlite3.connect(path)
+    db.execute("CREATE TABLE hosts (name)")
+    db.commit()
+    db.close()
+    assert "not one of courtly's" in await refusal(path)
+    with pytest.raises(StoreRefused, match="not one of courtly's"):
+        await SqliteReader(path).stats()
+
+
+async def test_a_newer_database_is_refused(tmp_path):
+    path = tmp_path / "crawl.db"
+    await made(path)
+    db = sqlite3.connect(path)
+    db.execute("PRAGMA user_version = 99")
+    db.close()
+    assert "newer courtly" in await refusal(path)
+
+
+async def test_a_truncated_database_is_refused(tmp_path):
+    path = tmp_path / "crawl.db"
+    await made(path)
+    os.truncate(path, path.stat().st_size // 2 + 100)
+    assert "shorter than it says" in await refusal(path)
+
+
+async def test_a_database_with_damaged_pages_is_an_error(tmp_path):
+    path = tmp_path / "crawl.db"
+    await made(path)
+    with path.open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xff" * (path.stat().st_size - 4096))
+    store = store_at(path)
+    with pytest.raises(StoreError, match="damaged"):
+        await store.open_session("test")
+    await store.close()
+
+
+async def test_a_directory_that_is_not_there_is_refused(tmp_path):
+    assert "no directory" in await refusal(tmp_path / "none" / "crawl.db")
+    (tmp_path / "dir.db").mkdir()
+    assert "not a file" in await refusal(tmp_path / "dir.db")
+
+
+async def test_an_old_library_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(schema, "_LIBRARY_MIN", (99, 0, 0))
+    with pytest.raises(StoreRefused, match="too old"):
+        await store_at(tmp_path / "crawl.db").open_session("test")
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_readers_need_a_database(tmp_path):
+    with pytest.raises(StoreRefused, match="there is no database"):
+        await SqliteReader(tmp_path / "crawl.db").stats()
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_database_held_by_another_process_is_refused_until_that_dies(tmp_path):
+    """A stale lock of a dead process delays nobody; readers do not care."""
+    path = tmp_path / "crawl.db"
+    holder = run(HOLD, path)
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        store = store_at(path)
+        with pytest.raises(StoreRefused, match=f"in use by process {holder.pid}"):
+            await store.open_session("test")
+        async with SqliteReader(path) as reader:
+            assert (await reader.stats()).hosts == 0
+    finally:
+        holder.send_signal(signal.SIGKILL)
+        holder.wait()
+        assert holder.stdout is not None
+        holder.stdout.close()
+    assert path.with_name("crawl.db.lock").exists()
+    assert await store.open_session("test") == 2
+    await store.close()
+    assert not path.with_name("crawl.db.lock").exists()
+
+
+async def test_a_database_held_in_this_process_is_refused(sqlite_rig):
+    with pytest.raises(StoreRefused, match="in use"):
+        await store_at(sqlite_rig.path).open_session("test")
+
+
+async def test_readers_see_a_database_after_a_crash_and_after_its_end(tmp_path):
+    path = tmp_path / "crawl.db"
+    holder = run(HOLD, path)
+    assert holder.stdout is not None
+    holder.stdout.readline()
+    holder.send_signal(signal.SIGKILL)
+    holder.wait()
+    holder.stdout.close()
+    assert path.with_name("crawl.db-wal").stat().st_size > 0
+    async with SqliteReader(path) as reader:
+        assert (await reader.stats()).hosts == 0
+    await made(path)
+    async with SqliteReader(path) as reader:
+        assert (await reader.stats()).hosts == 1
+
+
+# ---------------------------------------------------------------- the medium fails
+
+
+async def test_a_full_disk_stops_the_store_and_loses_nothing(sqlite_rig):
+    rig = sqlite_rig
+    await rig.add("http://a.test/")
+    lease = await rig.claim_one()
+    await rig.store._wire.run(lambda db: db.execute("PRAGMA max_page_count = 40").fetchall())
+    await rig.add(*(f"http://a.test/{n}" for n in range(100)))
+    with pytest.raises(StoreError, match=r"crawl\.db cannot be used: the disk is full$"):
+        await rig.add(*(f"http://a.test/more/{n}" for n in range(10_000)))
+    queued = await rig.urls("queued")
+    with pytest.raises(StoreError, match="the disk is full"):
+        await rig.commit(lease, rig.visited(lease.hand.urls[0]))
+    await rig.crash()
+    assert await rig.urls("queued") == queued
+    again = await rig.claim_one(1)
+    await rig.commit(again, rig.visited(again.hand.urls[0]))
+    assert await rig.urls("visited") == ["http://a.test/"]
+
+
+async def test_a_file_size_limit_stops_the_store_and_loses_nothing(tmp_path):
+    """The same with a real limit of the system, in a process of its own."""
+    script = """
+        import asyncio, resource, signal, sys
+        from storage.base import Link, StoreError
+        from storage.sqlite import SqliteStore
+
+        async def main():
+            store = SqliteStore(sys.argv[1], wall=lambda: 1.0)
+            await store.open_session("test")
+            done = 0
+            try:
+                while True:
+                    await store.add([
+                        Link(url=f"http://a.test/{done}/{n}", slot="a.test", host="a.test", depth=0)
+                        for n in range(100)
+                    ])
+                    done += 1
+            except StoreError as error:
+                print(done, error)
+            await store.close()
+
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))
+        asyncio.run(main())
+    """
+    path = tmp_path / "crawl.db"
+    process = run(script, path)
+    done, _, sentence = process.communicate(timeout=50)[0].decode().strip().partition(" ")
+    assert sentence.startswith(f"the database {path} cannot be used: ")
+    assert int(done) > 0
+    store = store_at(path)
+    await store.open_session("test")
+    assert (await store.stats()).queued == int(done) * 100
+    await store.close()
+
+
+async def test_a_lock_of_a_foreign_program_is_an_error(sqlite_rig, monkeypatch):
+    rig = sqlite_rig
+    await rig.store._wire.run(lambda db: db.execute("PRAGMA busy_timeout = 10").fetchall())
+    other = sqlite3.connect(rig.path)
+    other.execute("BEGIN IMMEDIATE")
+    try:
+        with pytest.raises(StoreError, match="another program holds a lock on it"):
+            await rig.add("http://a.test/")
+    finally:
+        other.rollback()
+        other.close()
+
+
+async def test_an_error_inside_a_transaction_undoes_it_and_closes_the_store(sqlite_rig):
+    rig = sqlite_rig
+    await rig.add("http://a.test/")
+    lease = await rig.claim_one()
+
+    bad = rig.visited(lease.hand.urls[0], title=object())
+    with pytest.raises((StoreError, TypeError)):
+        await rig.commit(lease, bad)
+    with pytest.raises(StoreError):
+        await rig.store.stats()
+    await rig.crash()
+    assert await rig.urls("queued") == ["http://a.test/"]

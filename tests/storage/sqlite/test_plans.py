@@ -1,0 +1,106 @@
+"""Every statement finds its rows by an index; what reads a table from end to end is listed here."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+
+import pytest
+
+from storage.sqlite.schema import migrations
+from storage.sqlite.statements import for_rows, statements
+
+# What may read a whole table, and why.
+SCANS = {
+    "seed_urls": {"s"},  # seeds are few, and all are wanted
+    "crawl": {"crawl"},  # one row
+    "new_session": {"crawl"},
+    "put_time": {"crawl"},
+    "totals": {"slots"},  # at the opening, and by readers; one row a host
+    "failed_origins": {"o"},  # by hand
+    "retry_urls": {"f"},  # all that failed is what it is about
+    "drop_retried": {"f"},
+}
+# Read in the order of an index that holds nothing but candidates.
+PARTIAL = {
+    "slots_claimable", "slots_leased", "origins_robots_due", "origins_with_work", "urls_queue",
+    "urls_waiting",
+}  # fmt: skip
+NO_TABLES = {"CONSTANT", "v", "c", "q", "json_each"}
+# What a crawl does all the time: the index each must use.
+HOT = {
+    "known_ids": ["PRIMARY KEY (origin=? AND fingerprint=?)"],
+    "claimable": ["INDEX slots_claimable (ready_at<?)"],
+    "claimable_except": ["INDEX slots_claimable (ready_at<?)", "urls_queue", "urls_waiting"],
+    "next_claim": ["INDEX slots_claimable"],
+    "hands": ["origins_with_work (slot=?)", "urls_queue (origin=?)", "urls_waiting (origin=?"],
+    "promote": ["INDEX origins_with_work (slot=?)", "urls_waiting (origin=? AND due_at<?)"],
+    "settle_slots": ["origins_with_work (slot=?)", "urls_queue (origin=?)", "urls_waiting"],
+    "leased": ["slots_leased"],
+    "void_leases": ["slots_leased"],
+    "leading_to": ["redirects_by_target (target=?)"],
+    "robots_due": ["origins_robots_due (robots_at>? AND robots_at<?)"],
+    "next_robots": ["origins_robots_due (robots_at>?)"],
+    "blocked_by_robots": ["b USING PRIMARY KEY (origin=? AND id>?)"],
+    "ungoverned": ["g USING PRIMARY KEY (origin=?)"],
+    "fail_slot": ["urls_queue (origin=?)", "urls_waiting (origin=? AND due_at>?)"],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def db():
+    made = sqlite3.connect(":memory:")
+    for script in migrations():
+        made.executescript(script)
+    yield made
+    made.close()
+
+
+def plan(db, sql):
+    count = len(re.findall(r"\?(?!\d)", sql))
+    count = max([count, *(int(n) for n in re.findall(r"\?(\d+)", sql))])
+    return [row[3] for row in db.execute("EXPLAIN QUERY PLAN " + sql, [None] * count)]
+
+
+def scans(steps):
+    """Tables read from end to end, other than the values handed in and views of them."""
+    for step in steps:
+        found = re.match(r"SCAN (\S+)(?: USING (?:COVERING )?INDEX (\S+))?", step)
+        if found is None or found[2] in PARTIAL or found[1] in NO_TABLES:
+            continue
+        if not found[1].isdigit() and not found[1].startswith("(subquery"):
+            yield found[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    [
+        (name, rows)
+        for name in statements()
+        for rows in (1, 2, 16, 512)
+        if rows == 1 or for_rows(name, rows) != for_rows(name, 1)
+    ],
+)
+def test_no_statement_reads_a_whole_table(db, name, rows):
+    steps = plan(db, for_rows(name, rows))
+    assert set(scans(steps)) <= SCANS.get(name, set()), steps
+    assert not [step for step in steps if "AUTOMATIC" in step], steps
+
+
+@pytest.mark.parametrize("rows", [1, 16])
+@pytest.mark.parametrize("name", HOT)
+def test_a_hot_query_uses_its_index(db, name, rows):
+    steps = plan(db, for_rows(name, rows))
+    for wanted in HOT[name]:
+        assert any(wanted in step for step in steps), (wanted, steps)
+
+
+@pytest.mark.parametrize("name", ["claimable", "claimable_except", "hands", "next_robots"])
+def test_a_hot_query_sorts_nothing(db, name):
+    assert not [step for step in plan(db, for_rows(name, 16)) if "TEMP B-TREE" in step]
+
+
+@pytest.mark.parametrize("view", ["visited", "blocked", "failed", "queued"])
+def test_one_row_of_a_view_is_found_by_its_id(db, view):
+    steps = plan(db, f"SELECT * FROM {view} WHERE id = ?")
+    assert not [step for step in steps if step.startswith("SCAN") and step != "SCAN crawl"], steps
