@@ -1,0 +1,200 @@
+"""How fast the store is: links in, the claim-take-commit cycle, bytes on disk.
+
+`pytest -m bench -s tests/benchmarks/test_store_speed.py`; COURTLY_BENCH_PAGES sets the size.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from storage.base import Batch, Contact, HostClock, HostUpdate, Lease, Link, Visited, Want
+from storage.sqlite import SqliteStore
+
+PAGES = int(os.environ.get("COURTLY_BENCH_PAGES", "20000"))
+HOSTS = 200
+LINKS = 50
+BATCH = 20  # pages a commit, one of each host
+
+pytestmark = [pytest.mark.bench, pytest.mark.timeout(900)]
+
+
+def say(text: str) -> None:
+    """Figures are for whoever runs this with -s."""
+    print(text)  # noqa: T201
+
+
+def urls_of(host: int, pages: int) -> list[str]:
+    """URLs as long as real ones: the median of common crawls is about 70 characters."""
+    return [
+        f"https://www.host-{host:05}.example/articles/{n % 37:03}/a-title-of-some-{n:06}-words.html"
+        for n in range(pages)
+    ]
+
+
+def link(url: str, host: int) -> Link:
+    name = f"www.host-{host:05}.example"
+    return Link(url=url, slot=name, host=name, depth=1, anchor="Read more" if host % 2 else None)
+
+
+class Web:
+    """Pages that mostly link to what is known: each page shows at most a few links not seen yet."""
+
+    def __init__(self, pages: int) -> None:
+        self.random = random.Random(1)
+        self.each = pages // HOSTS + 1
+        self.urls = [urls_of(host, self.each) for host in range(HOSTS)]
+        self.shown = [1] * HOSTS
+
+    def links(self, host: int) -> list[Link]:
+        shown = self.shown[host]
+        self.shown[host] = min(self.each, shown + 2)
+        near = [self.random.randrange(max(1, self.shown[host])) for _ in range(LINKS - 2)]
+        numbers = [*range(shown, self.shown[host]), *near]
+        urls = self.urls[host]
+        return [link(urls[n], host) for n in numbers]
+
+
+def page(lease: Lease, key: int, links: list[Link]) -> Visited:
+    return Visited(
+        id=key, slot=lease.slot, status=200, fetched_at=1_800_000_000.25,
+        content_type="text/html; charset=utf-8", body_bytes=7_000, elapsed_s=0.0625,
+        title="A title of some words", links=links,
+    )  # fmt: skip
+
+
+def batches(web: Web, leases: list[Lease], hands: dict[str, list[int]]) -> Iterator[Batch]:
+    """Commits of pages from hosts in turn, asking for the next URLs of each."""
+    clock = HostClock(
+        next_in_s=0.0, delay_s=1.0, delay_source="delay", latency_s=0.0625, contacts=9
+    )
+    contact = Contact(start_at=1.0, end_at=1.0625, kind="page", status=200)
+    start = 0
+    while any(hands.values()):
+        chosen = [leases[(start + n) % len(leases)] for n in range(BATCH)]
+        start += BATCH
+        outcomes, hosts, wants = [], [], []
+        for lease in chosen:
+            hand = hands[lease.slot]
+            if not hand:
+                continue
+            host = int(lease.slot.split("-")[1].split(".")[0])
+            outcomes.append(page(lease, hand.pop(0), web.links(host)))
+            hosts.append(
+                HostUpdate(slot=lease.slot, epoch=lease.epoch, clock=clock, contacts=[contact])
+            )
+            if not hand:
+                wants.append(Want(slot=lease.slot, count=8))
+        if outcomes:
+            yield Batch(outcomes=outcomes, hosts=hosts, wants=wants)
+
+
+async def crawl(store: SqliteStore, pages: int) -> tuple[int, float, float]:
+    """Pages committed, seconds spent in the store, and the share of its links that were new."""
+    web = Web(pages)
+    session = await store.open_session("bench")
+    await store.add([link(web.urls[host][0], host) for host in range(HOSTS)])
+    leases = list(await store.claim(session, hosts=HOSTS, urls_per_host=8))
+    hands = {lease.slot: [q.id for q in lease.hand.urls] for lease in leases}
+    done, spent_s, new = 0, 0.0, 0
+    for batch in batches(web, leases, hands):
+        start_s = time.perf_counter()
+        result = await store.complete(session, batch)
+        spent_s += time.perf_counter() - start_s
+        done += len(batch.outcomes)
+        new += sum(result.added.values())
+        for slot, hand in result.hands.items():
+            hands[slot] += [q.id for q in hand.urls]
+        if done >= pages:
+            break
+    return done, spent_s, new / (done * LINKS)
+
+
+async def test_pages_committed_per_second(tmp_path):
+    """The claim-take-commit cycle with 50 links a page, most of them known."""
+    path = tmp_path / "crawl.db"
+    store = SqliteStore(path, wall=time.time)
+    cpu_s = time.process_time()
+    done, spent_s, new = await crawl(store, PAGES)
+    cpu_s = time.process_time() - cpu_s
+    stats = await store.stats()
+    await store.close()
+    known = stats.visited + stats.queued
+    say(
+        f"\n{done} pages in {spent_s:.2f} s: {done / spent_s:.0f} pages/s"
+        f" ({new:.1%} of the links new); {cpu_s / done * 1e3:.2f} CPU s per 1,000 pages all told;"
+        f" {path.stat().st_size / known:.0f} bytes a URL ({stats.visited} visited of {known})"
+    )
+    assert done / spent_s > 1_000
+
+
+async def test_pages_committed_per_second_beside_a_busy_loop(tmp_path):
+    """The same while another thread computes all the time, as the event loop of a crawl does."""
+    stop = threading.Event()
+
+    def compute() -> None:
+        while not stop.is_set():
+            sum(range(500))
+
+    busy = threading.Thread(target=compute)
+    busy.start()
+    try:
+        store = SqliteStore(tmp_path / "crawl.db", wall=time.time)
+        done, spent_s, _ = await crawl(store, PAGES // 10)
+        await store.close()
+    finally:
+        stop.set()
+        busy.join()
+    say(f"\n{done} pages in {spent_s:.2f} s: {done / spent_s:.0f} pages/s beside a busy thread")
+
+
+async def test_links_inserted_per_second_and_bytes_per_url(tmp_path):
+    """New links in pages of 50, ten hosts at a time; then the same again, all known."""
+    path = tmp_path / "crawl.db"
+    store = SqliteStore(path, wall=time.time)
+    await store.open_session("bench")
+    groups = [
+        [link(url, host) for url in urls_of(host, 1_000)[start : start + LINKS]]
+        for start in range(0, 1_000, LINKS)
+        for host in range(max(1, PAGES // 100))
+    ]
+    total = sum(map(len, groups))
+    for title in ("new", "known, and seen lately in part"):
+        start_s = time.perf_counter()
+        for n in range(0, len(groups), BATCH):
+            await store.add([one for group in groups[n : n + BATCH] for one in group])
+        rate = total / (time.perf_counter() - start_s)
+        say(f"\n{total} links ({title}): {rate:.0f} links/s, {rate / LINKS:.0f} pages/s")
+    await store.close()
+    say(f"{path.stat().st_size / total:.0f} bytes a queued URL")
+    assert path.stat().st_size / total < 250
+
+
+def test_opening_does_not_read_the_frontier(tmp_path):
+    """From the opening to the first claim."""
+
+    async def run() -> None:
+        path = tmp_path / "crawl.db"
+        store = SqliteStore(path, wall=time.time)
+        await store.open_session("bench")
+        hosts = max(10, PAGES // 10)
+        for host in range(0, hosts, 10):
+            await store.add([link(u, h) for h in range(host, host + 10) for u in urls_of(h, 10)])
+        await store.close()
+        start_s = time.perf_counter()
+        store = SqliteStore(path, wall=time.time)
+        session = await store.open_session("bench")
+        leases = await store.claim(session, hosts=256, urls_per_host=8)
+        say(
+            f"\nopening {hosts * 10} URLs on {hosts} hosts and claiming {len(leases)} hosts:"
+            f" {(time.perf_counter() - start_s) * 1e3:.0f} ms"
+        )
+        await store.close()
+
+    asyncio.run(run())
