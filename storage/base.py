@@ -437,9 +437,16 @@ class Store(Protocol):
         ...
 
     async def fail_host(
-        self, session: int, update: HostUpdate, *, error: str, attempts: int, last_at: float
+        self,
+        session: int,
+        update: HostUpdate,
+        *,
+        error: str,
+        attempts: int,
+        last_at: float,
+        origin: str | None = None,
     ) -> int:
-        """Fail every queued URL of a held host at once; give how many."""
+        """Fail every queued URL of a held host at once, or of one of its origins; give how many."""
         ...
 
     async def retry_failed(self, host: str | None = None) -> int:

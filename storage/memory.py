@@ -474,14 +474,22 @@ class MemoryStore:
     # ------------------------------------------------------------ by hand
 
     async def fail_host(
-        self, session: int, update: HostUpdate, *, error: str, attempts: int, last_at: float
+        self,
+        session: int,
+        update: HostUpdate,
+        *,
+        error: str,
+        attempts: int,
+        last_at: float,
+        origin: str | None = None,
     ) -> int:
         self._check_open()
         host = self._held(session, update)
         if host is None:
             return 0
-        ids = [rank[3] for origin in host.origins for rank in origin.fresh]
-        ids += [url_id for origin in host.origins for _, url_id in origin.waits]
+        origins = [one for one in host.origins if origin is None or one.name == origin]
+        ids = [rank[3] for one in origins for rank in one.fresh]
+        ids += [url_id for one in origins for _, url_id in one.waits]
         for url_id in ids:
             failure = Failed(
                 id=url_id, slot=host.name, error=error, attempts=attempts, last_at=last_at

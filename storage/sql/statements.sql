@@ -440,31 +440,38 @@ WHERE o.name = ? AND b.id > ? AND b.judged = 1 ORDER BY b.id LIMIT ?
 -- name: tries_of_slot
 DELETE FROM tries WHERE id IN (
   SELECT u.id FROM origins AS o CROSS JOIN urls AS u ON u.origin = o.id
-  WHERE o.slot = ?1 AND o.queued > 0 AND u.state = 0 AND u.due_at IS NULL AND u.flags & 4
+  WHERE o.slot = ?1 AND (?2 IS NULL OR o.name = ?2) AND o.queued > 0
+  AND u.state = 0 AND u.due_at IS NULL AND u.flags & 4
   UNION ALL
   SELECT u.id FROM origins AS o CROSS JOIN urls AS u ON u.origin = o.id
-  WHERE o.slot = ?1 AND o.queued > 0 AND u.state = 0 AND u.due_at IS NOT NULL
+  WHERE o.slot = ?1 AND (?2 IS NULL OR o.name = ?2) AND o.queued > 0
+  AND u.state = 0 AND u.due_at IS NOT NULL
 );
 
 -- name: fail_slot
 INSERT INTO failures (id, error, attempts, last_at)
-SELECT u.id, ?2, ?3, ?4 FROM origins AS o CROSS JOIN urls AS u ON u.origin = o.id
-WHERE o.slot = ?1 AND o.queued > 0 AND u.state = 0 AND u.due_at IS NULL
+SELECT u.id, ?3, ?4, ?5 FROM origins AS o CROSS JOIN urls AS u ON u.origin = o.id
+WHERE o.slot = ?1 AND (?2 IS NULL OR o.name = ?2) AND o.queued > 0
+  AND u.state = 0 AND u.due_at IS NULL
 UNION ALL
-SELECT u.id, ?2, ?3, ?4 FROM origins AS o CROSS JOIN urls AS u ON u.origin = o.id
-WHERE o.slot = ?1 AND o.queued > 0 AND u.state = 0 AND u.due_at IS NOT NULL;
+SELECT u.id, ?3, ?4, ?5 FROM origins AS o CROSS JOIN urls AS u ON u.origin = o.id
+WHERE o.slot = ?1 AND (?2 IS NULL OR o.name = ?2) AND o.queued > 0
+  AND u.state = 0 AND u.due_at IS NOT NULL;
 
 -- name: fail_slot_urls
 UPDATE urls SET state = 3, due_at = NULL, turn = 0, flags = flags & 3 WHERE id IN (
   SELECT u.id FROM origins AS o CROSS JOIN urls AS u ON u.origin = o.id
-  WHERE o.slot = ?1 AND o.queued > 0 AND u.state = 0 AND u.due_at IS NULL
+  WHERE o.slot = ?1 AND (?2 IS NULL OR o.name = ?2) AND o.queued > 0
+  AND u.state = 0 AND u.due_at IS NULL
   UNION ALL
   SELECT u.id FROM origins AS o CROSS JOIN urls AS u ON u.origin = o.id
-  WHERE o.slot = ?1 AND o.queued > 0 AND u.state = 0 AND u.due_at IS NOT NULL
+  WHERE o.slot = ?1 AND (?2 IS NULL OR o.name = ?2) AND o.queued > 0
+  AND u.state = 0 AND u.due_at IS NOT NULL
 );
 
 -- name: queues_of_slot
-SELECT json_group_array(json_array(id, queued)) FROM origins WHERE slot = ? AND queued > 0;
+SELECT json_group_array(json_array(id, queued)) FROM origins
+WHERE slot = ?1 AND (?2 IS NULL OR name = ?2) AND queued > 0;
 
 -- name: failed_origins
 SELECT json_group_array(json_array(o.id, o.slot, s.name, o.failed))

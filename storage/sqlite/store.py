@@ -212,11 +212,24 @@ class SqliteStore:
     # ------------------------------------------------------------ by hand
 
     async def fail_host(
-        self, session: int, update: HostUpdate, *, error: str, attempts: int, last_at: float
+        self,
+        session: int,
+        update: HostUpdate,
+        *,
+        error: str,
+        attempts: int,
+        last_at: float,
+        origin: str | None = None,
     ) -> int:
         return await self._transact(
             lambda writer, at: writer.fail_host(
-                session, update, error=error, attempts=attempts, last_at=last_at, at=at
+                session,
+                update,
+                error=error,
+                attempts=attempts,
+                last_at=last_at,
+                origin=origin,
+                at=at,
             )
         )
 

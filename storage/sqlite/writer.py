@@ -312,21 +312,22 @@ class Writer:
         error: str,
         attempts: int,
         last_at: float,
+        origin: str | None,
         at: Moment,
     ) -> int:
         held = self._leases.held(session, update)
         if held is None:
             return 0
-        queues = self.sql.read(list[tuple[int, int]], "queues_of_slot", held.id)
+        queues = self.sql.read(list[tuple[int, int]], "queues_of_slot", held.id, origin)
         tally = Tally()
         if queues:
             text = self._names.texts([error])[error]
-            self.sql.run("tries_of_slot", held.id)
-            self.sql.run("fail_slot", held.id, text, attempts, last_at)
-            self.sql.run("fail_slot_urls", held.id)
-            for origin, queued in queues:
-                tally.count(origin, held.id, QUEUED, -queued)
-                tally.count(origin, held.id, FAILED, queued)
+            self.sql.run("tries_of_slot", held.id, origin)
+            self.sql.run("fail_slot", held.id, origin, text, attempts, last_at)
+            self.sql.run("fail_slot_urls", held.id, origin)
+            for origin_id, queued in queues:
+                tally.count(origin_id, held.id, QUEUED, -queued)
+                tally.count(origin_id, held.id, FAILED, queued)
         self._finish(tally, {})
         self._leases.wind([(held, update)], at.now_s)
         return sum(queued for _, queued in queues)

@@ -236,6 +236,18 @@ async def test_a_host_fails_as_a_whole_and_comes_back(rig):
     assert {q.attempts for q in again.hand.urls} == {0}
 
 
+async def test_one_origin_of_a_host_fails_and_the_others_go_on(rig):
+    await rig.add("http://a.test/1", "https://a.test/1", "https://a.test/2")
+    lease = await rig.claim_one()
+    update = HostUpdate(slot="a.test", epoch=lease.epoch, clock=HostClock())
+    count = await rig.store.fail_host(
+        rig.session, update, error="tls: no", attempts=3, last_at=1.0, origin="https://a.test"
+    )
+    assert count == 2
+    assert await rig.urls("failed") == ["https://a.test/1", "https://a.test/2"]
+    assert await rig.urls("queued") == ["http://a.test/1"]
+
+
 async def test_a_late_answer_counts_for_a_url_that_failed_with_its_host(rig):
     await rig.add("http://a.test/1", "http://a.test/2")
     lease = await rig.claim_one()
