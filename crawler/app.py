@@ -33,6 +33,16 @@ def open_reader(path: Path) -> Reader:
     return SqliteReader(path)
 
 
+def open_store(path: Path, clock: Clock, *, queries_per_path_max: float = 1000) -> Store:
+    """A database to write to; its `open_session` may raise StoreRefused."""
+    return SqliteStore(
+        path,
+        wall=clock.wall,
+        monotonic=clock.monotonic,
+        queries_per_path_max=queries_per_path_max,
+    )
+
+
 async def retry_failed(path: Path, host: str | None = None) -> int:
     """Queue failed URLs again, of one host or of all; give how many. Raises StoreError."""
     clock = RealClock()

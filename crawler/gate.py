@@ -87,7 +87,8 @@ class Gate:
 
     `hold(slot)` gives the held host of a slot, leasing it if need be (None: held elsewhere);
     `rules_of(host)` the robots rules and product tokens that count there; `changed(origin)` is
-    called when an origin's standing is new, `settled(host)` when URLs may move again.
+    called when an origin's standing is new, `settled(host)` when URLs may move again. Without
+    `keep_trying` a file that could not be had is asked for again only when somebody wants in.
     """
 
     def __init__(
@@ -104,6 +105,7 @@ class Gate:
         slot_of: Callable[[str], str],
         changed: Callable[[Origin, Access], None],
         settled: Callable[[Origin], None],
+        keep_trying: bool = True,
     ) -> None:
         self._clock = clock
         self._turns = turns
@@ -116,6 +118,7 @@ class Gate:
         self._slot_of = slot_of
         self._changed = changed
         self._settled = settled
+        self._keep_trying = keep_trying
         self._origins: dict[str, Origin] = {}
         self._retries: Bench[Origin] = Bench()
         self._timer: Timer | None = None
@@ -338,7 +341,7 @@ class Gate:
     def _schedule(self, origin: Origin) -> None:
         """Keep trying the ones that could not be had, on their retry clock."""
         retry_at = origin.access.retry_at
-        if retry_at is None or self._closed or origin.host.gone:
+        if retry_at is None or not self._keep_trying or self._closed or origin.host.gone:
             self._retries.remove(origin)
             return
         in_s = retry_at - self._clock.wall()
