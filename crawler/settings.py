@@ -1,0 +1,51 @@
+"""The config of embedded objects: `config=` in whatever form it came, keyword arguments over it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from crawler.config import Config, from_dict, load
+
+# A path to a TOML file, a dict in its shape, or a config made before.
+Given = str | Path | Mapping[str, object] | Config | None
+
+
+def settings(
+    config: Given,
+    *,
+    user_agent: str | None = None,
+    delay: float | None = None,
+    allow: str | Sequence[str] = (),
+    dialect: str | Sequence[str] = (),
+    follow: str | None = None,
+    max_pages: float | None = None,
+    max_depth: float | None = None,
+) -> Config:
+    """Raises ConfigError. What is None or empty leaves the config as it is."""
+    if config is None:
+        under = from_dict({})
+    elif isinstance(config, Config):
+        under = config
+    elif isinstance(config, Mapping):
+        under = from_dict(config)
+    else:
+        under = load(Path(config))
+    given: Mapping[str, Mapping[str, object | None]] = {
+        "crawl": {"user_agent": user_agent, "max_pages": max_pages, "max_depth": max_depth},
+        "scope": {"follow": follow},
+        "politeness": {"delay": delay},
+        "robots": {"dialect": _listed(dialect)},
+        "network": {"allow": _listed(allow)},
+    }
+    over = {
+        section: said
+        for section, keys in given.items()
+        if (said := {key: value for key, value in keys.items() if value is not None})
+    }
+    return under.override(over, where="arguments") if over else under
+
+
+def _listed(given: str | Sequence[str]) -> list[str] | None:
+    listed = [given] if isinstance(given, str) else list(given)
+    return listed or None
