@@ -88,7 +88,7 @@ def check(
 
     config = _configured(config_file, user_agent, allow)
     asked = robots_check.Asked(
-        config=config, agents=_agents(agent), dialects=_dialects(dialect), every=ALL in dialect
+        config=config, agents=_agents(agent), dialects=_dialects(dialect), every=_every(dialect)
     )
     robots_check.check(asked, urls, file, json_lines=as_json)
 
@@ -114,7 +114,7 @@ def batch(agent: tuple[str, ...], dialect: tuple[str, ...]) -> None:
     from crawler.cli.robots_batch import answer_all
 
     named = _dialects(dialect)
-    if ALL in dialect:
+    if _every(dialect):
         raise click.UsageError('--dialect: a batch takes names, not "all"')
     answer_all(agents=_agents(agent) or ("courtly",), dialects=named or ("slurp",))
 
@@ -165,10 +165,14 @@ def _agents(given: Sequence[str]) -> tuple[str, ...]:
     return tuple(tokens)
 
 
+def _every(given: Sequence[str]) -> bool:
+    return ALL in map(str.lower, given)
+
+
 def _dialects(given: Sequence[str]) -> tuple[str, ...]:
     from policies import robots as readings
 
-    names = [name for name in given if name != ALL]
+    names = [name for name in given if name.lower() != ALL]
     try:
         return tuple(row.name for row in readings.dialects(names)) if names else ()
     except readings.UnknownDialectError as error:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import click
 
 from crawler.cli.errors import FAILED
-from crawler.cli.robots_files import Known, origin_to_ask, read
+from crawler.cli.robots_files import Known, read
 from crawler.cli.robots_judge import Judge, Judgement, as_json
 from crawler.cli.text import plain
 from crawler.config import Config
@@ -63,8 +63,11 @@ def check(asked: Asked, urls: Sequence[str], file: str | None, *, json_lines: bo
 
 
 def _fetched(asked: Asked, urls: Sequence[str]) -> list[tuple[str, Known]]:
+    from crawler.cli.robots_fetch import fetch, origin_to_ask  # loads what the network needs
+
     origins = [origin_to_ask(url) for url in urls]
-    raise click.UsageError(f"name a file with --robots ({origins})")
+    known = fetch(asked.config, origins)
+    return [(url, known[origin]) for url, origin in zip(urls, origins, strict=True)]
 
 
 def _host(url: str) -> str:
@@ -76,7 +79,7 @@ def _host(url: str) -> str:
 
 
 def _without_verdict(url: str, known: Known, *, json_lines: bool) -> None:
-    error = f"{known.where} could not be asked for: {known.access.error or 'no connection'}"
+    error = f"{known.where} could not be asked for: {known.error}"
     if json_lines:
         click.echo(json.dumps({"url": url, "error": error}))
     else:

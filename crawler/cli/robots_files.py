@@ -1,4 +1,4 @@
-"""Where `courtly robots` has its files from: a path, standard input, or a polite fetch."""
+"""A robots.txt as `courtly robots` knows it: from a path, standard input, or a polite fetch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import click
 
 from policies import access
 from policies.access import Access, RobotsRules, Standing
-from policies.url import SeedError, origin_of, parse_seed
 
 FILE_BYTES_MAX = 16_000_000  # more is cut, as most of this is: 500 KiB of a robots.txt are used
 STDIN = "-"
@@ -26,6 +25,7 @@ class Known:
     access: Access
     now_s: float  # when: Unix seconds
     fetched: bool
+    error: str = ""  # why its host could not be asked
 
     def standing(self, dialects: tuple[str, ...], rules: RobotsRules) -> Standing:
         """What it means for pages under these dialects; a file given by hand is simply there."""
@@ -50,13 +50,3 @@ def read(file: str) -> Known:
     now_s = time.time()
     known = Access(status=200, body=body, copy_at=now_s, fetched_at=now_s, expires_at=now_s + 1)
     return Known(where=file, access=known, now_s=now_s, fetched=False)
-
-
-def origin_to_ask(url: str) -> str:
-    """The origin whose robots.txt governs a URL as given. Raises UsageError."""
-    try:
-        return origin_of(parse_seed(url))
-    except SeedError as error:
-        raise click.UsageError(
-            f"{str(error).replace('the seed', 'the URL', 1)}; or name a file with --robots"
-        ) from None

@@ -18,8 +18,15 @@ class Judgement:
     allowed: bool
     state: str  # "rules": by a file; "open", "closed": there is none to go by
     dialect: str  # that decided
-    reason: str  # a sentence
+    note: str  # why there are no rules; with "rules", what is to be said of the copy
     verdict: Verdict | None  # with "rules"
+
+    @property
+    def reason(self) -> str:
+        """Sentences."""
+        if self.verdict is not None:
+            return f"{self.verdict}{self.note}"
+        return f"{'Allowed' if self.allowed else 'Disallowed'}: {self.note}."
 
     @property
     def rule(self) -> str | None:
@@ -49,12 +56,12 @@ class Judge:
         if isinstance(stands, Rules):
             assert self.file is not None
             verdict = self.file.decide(url, agent=self.agents, dialect=dialects)
-            stale = " This is the last good copy, as it cannot be had anew." if stands.stale else ""
+            stale = " Judged by the last good copy: it cannot be had anew." if stands.stale else ""
             return Judgement(
                 allowed=verdict.allowed,
                 state="rules",
                 dialect=verdict.dialect,
-                reason=f"{verdict}{stale}",
+                note=stale,
                 verdict=verdict,
             )
         allowed = isinstance(stands, Open)
@@ -67,7 +74,7 @@ class Judge:
             allowed=allowed,
             state="open" if allowed else "closed",
             dialect=deciding,
-            reason=f"{'Allowed' if allowed else 'Disallowed'}: {stands.reason}.",
+            note=stands.reason,
             verdict=None,
         )
 

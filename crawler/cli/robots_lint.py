@@ -37,7 +37,10 @@ def lint(config: Config, what: str, *, as_json: bool) -> None:
 
 
 def _fetched(config: Config, url: str) -> Known:
-    raise click.UsageError(url)
+    from crawler.cli.robots_fetch import fetch, origin_to_ask  # loads what the network needs
+
+    origin = origin_to_ask(url)
+    return fetch(config, [origin])[origin]
 
 
 def _counts(findings: tuple[Finding, ...]) -> dict[Severity, int]:
@@ -70,12 +73,12 @@ def _without_file(known: Known, *, as_json: bool) -> int:
     status = known.access.status
     absent = known.access.unreachable_since is None and status is not None
     if as_json:
-        error = None if absent else known.access.error or "no connection"
+        error = None if absent else known.error or known.access.error or "no answer"
         click.echo(json.dumps({**_object(known, ()), "error": error}))
     elif absent:
         click.echo(f"{plain(known.where)}: there is none (status {status}): nothing to find")
     else:
-        why = known.access.error or "no connection"
+        why = known.error or known.access.error or "no answer"
         click.echo(f"{plain(known.where)}: cannot be had: {plain(why)}", err=True)
     return 0 if absent else FAILED
 

@@ -122,7 +122,10 @@ class View:
                 heads.update(each.verdict.group_lines)
         if marks and judge.file is not None:
             self.line()
-            names = {line: ", ".join(who) for line, who in marks.items()}
+            names = {
+                line: "all dialects" if len(who) == len(every) else ", ".join(who)
+                for line, who in marks.items()
+            }
             self._surroundings(judge.file, names, heads)
 
     def _reasons(self, every: Mapping[str, Judgement]) -> None:
@@ -170,7 +173,7 @@ class View:
             else:
                 self.line(text)
                 if mark:
-                    self.line(Text(" " * (cells + 6)) + mark, cut=False)
+                    self._sentence(Text(f"◂ {marks[number]}", "yellow"), indent=cells + 7)
 
     def _sentence(self, text: Text, indent: int = 2, first: Text | None = None) -> None:
         """A sentence within the terminal's width, its lines indented."""
@@ -223,11 +226,14 @@ def _differing(judgement: Judgement, every: Mapping[str, Judgement]) -> str:
     if not others:
         return f"all {len(every)} agree"
     verb = "disallowed" if judgement.allowed else "allowed"
-    named = [
-        f"{name} (line {each.line})" if each.line else f"{name} (by no line)"
-        for name, each in others.items()
-    ]
+    named = [f"{name} ({_by(each)})" for name, each in others.items()]
     return f"{verb} by {_and(named)}"
+
+
+def _by(judgement: Judgement) -> str:
+    if judgement.line is not None:
+        return f"line {judgement.line}"
+    return "no rule" if judgement.verdict else judgement.state
 
 
 def _where(judge: Judge) -> str:
