@@ -133,7 +133,8 @@ def _within_group(rules: list[_Rule]) -> Iterator[Found]:
         by_path.setdefault(rule.path, []).append(rule)
     allows = any(rule.allow for rule in rules)
     lengths = sorted({len(path) for path in by_path})
-    wild = any(rule.wild for rule in rules)
+    wild_kinds = {rule.allow for rule in rules if rule.wild}
+    kinds = {rule.allow for rule in rules}
     for rule in rules:
         same = seen.get(rule.path)
         if same is None:
@@ -153,6 +154,9 @@ def _within_group(rules: list[_Rule]) -> Iterator[Found]:
             )
             continue
         if rule.wild:
+            owner = _owner(rule, by_path, lengths) if len(kinds) == 1 else None
+            if owner is not None:
+                yield _shadow(rule, owner)
             continue
         shorter = [rule.path[:n] for n in lengths if n < len(rule.path)]
         covering = [seen[path] for path in shorter if path in seen]
@@ -166,14 +170,8 @@ def _within_group(rules: list[_Rule]) -> Iterator[Found]:
                 f"for {_IN_ORDER} line {against.line} matches all of this "
                 "first, so that this rule is never reached: put it before",
             )
-        elif _shadowed(rule, by_path, lengths, opposed=wild):
-            owner = next(r for path in shorter for r in by_path.get(path, []))
-            yield _found(
-                rule.line,
-                "note",
-                "shadowed",
-                f"line {owner.line} covers this already",
-            )
+        elif _shadowed(rule, by_path, lengths, opposed=(not rule.allow) in wild_kinds):
+            yield _shadow(rule, next(r for path in shorter for r in by_path.get(path, [])))
     if allows and not order_matters:
         first = next(rule for rule in rules if rule.allow)
         yield _found(first.line, "note", "allow", f"{_ALLOWLESS} does not know Allow")
@@ -189,3 +187,15 @@ def _shadowed(
         each.allow for n in lengths if n < len(rule.path) for each in by_path.get(rule.path[:n], [])
     ]
     return bool(kinds) and all(kind == rule.allow for kind in kinds)
+
+
+def _owner(rule: _Rule, by_path: dict[str, list[_Rule]], lengths: list[int]) -> _Rule | None:
+    """A plain rule that matches all that `rule`, which has wildcards, can match."""
+    head = rule.path.partition("*")[0]
+    head = head.removesuffix("$") if head == rule.path else head
+    starts = [head[:n] for n in lengths if n <= len(head)]
+    return next((by_path[start][0] for start in starts if start in by_path), None)
+
+
+def _shadow(rule: _Rule, owner: _Rule) -> Found:
+    return _found(rule.line, "note", "shadowed", f"line {owner.line} covers this already")

@@ -65,6 +65,9 @@ CASES: list[tuple[str | bytes, str, int | None]] = [
     (GROUP + "Disallow: /a\nAllow: /a/b\n", "order", 3),
     (GROUP + "Disallow: /a\nDisallow: /a/b\n", "shadowed", 3),
     (GROUP + "Disallow: /a/b\nDisallow: /a\n", "shadowed", 2),
+    (GROUP + "Disallow: /\nDisallow: /a*b$\n", "shadowed", 3),
+    (GROUP + "Disallow: /a$\nDisallow: /a\n", "shadowed", 2),
+    (GROUP + "Disallow: /a\nDisallow: /a/b\nDisallow: /*.gif$\n", "shadowed", 3),
     (GROUP + "Allow: /a/b\nDisallow: /a\n", "allow", 2),
 ]
 
@@ -89,6 +92,20 @@ def test_a_good_file_has_no_findings() -> None:
 def test_a_rule_is_not_shadowed_where_an_exception_lies_between() -> None:
     body = b"User-agent: *\nDisallow: /a\nAllow: /a/b\nDisallow: /a/b/c\n"
     assert "shadowed" not in {finding.code for finding in lint(robots.parse(body))}
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        "Disallow: /a\nDisallow: /a/b\nAllow: /*.gif$\n",
+        "Disallow: /a\nAllow: /\nDisallow: /a*b\n",
+        "Disallow: /ab\nDisallow: /a*b\n",
+        "Disallow: /*a\nDisallow: /*ab\n",
+    ],
+)
+def test_a_rule_that_may_decide_is_not_shadowed(rules: str) -> None:
+    codes = [finding.code for finding in lint(robots.parse((GROUP + rules).encode()))]
+    assert "shadowed" not in codes
 
 
 def test_findings_come_in_the_order_of_lines() -> None:
