@@ -32,14 +32,8 @@ def _allow_option(command: _Command) -> _Command:
     )(command)
 
 
-def _agent_option(command: _Command) -> _Command:
-    return click.option(
-        "--agent",
-        multiple=True,
-        metavar="A",
-        help="The crawler's name in robots.txt; several, the most preferred first.  "
-        "[default: the config's token or the user agent's, else courtly]",
-    )(command)
+def _agent_option(help_text: str) -> Callable[[_Command], _Command]:
+    return click.option("--agent", multiple=True, metavar="A", help=help_text)
 
 
 def _dialect_option(help_text: str) -> Callable[[_Command], _Command]:
@@ -62,7 +56,10 @@ def _json_option(help_text: str) -> Callable[[_Command], _Command]:
     metavar="FILE|-",
     help="Judge by this file, or by standard input; without it, robots.txt is fetched politely.",
 )
-@_agent_option
+@_agent_option(
+    "The crawler's name in robots.txt; several, the most preferred first.  "
+    "[default: the config's token or the user agent's, else courtly]"
+)
 @_dialect_option(
     'How robots.txt is read; of several the strictest counts; "all" is a table of all.  '
     "[default: the config's, else slurp]"
@@ -98,13 +95,13 @@ def check(
     epilog="Exit codes: 0 all lines were answered, 1 some were answered with an error, "
     "2 bad usage or an unknown dialect.",
 )
-@_agent_option
+@_agent_option("For lines without one.  [default: courtly]")
 @_dialect_option("For lines without one.  [default: slurp]")
 def batch(agent: tuple[str, ...], dialect: tuple[str, ...]) -> None:
     """Answer JSON lines on standard input, in order, a line each:
 
     \b
-    {"robots": "User-agent: *\\nDisallow: /a", "url": "http://h/a", "agent": "mybot"}
+    {"robots": "User-agent: *\\nDisallow: /a", "url": "/a", "agent": "mybot"}
     {"allowed": false, "rule": "Disallow: /a", "line": 2}
 
     `robots` is the text of the file, or `robots_b64` its bytes; `url` is judged as given; `agent`
