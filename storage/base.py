@@ -400,9 +400,19 @@ class Store(Protocol):
         ...
 
     async def robots_put(
-        self, session: int, slot: str, origin: str, copy: Access, *, also: HostUpdate | None = None
+        self,
+        session: int,
+        slot: str,
+        origin: str,
+        copy: Access,
+        *,
+        also: HostUpdate | None = None,
+        rejudge: bool = False,
     ) -> None:
-        """Store what is known of an origin's robots.txt, with its host's clock (if still held)."""
+        """Store what is known of an origin's robots.txt, with its host's clock (if still held).
+
+        `rejudge`: what was judged before at this origin is to be judged again by this copy; the
+        mark lasts until `rejudge_done`, whatever is put meanwhile."""
         ...
 
     async def robots_get(self, origin: str) -> Access | None: ...
@@ -411,6 +421,20 @@ class Store(Protocol):
         """Origins not of a held host whose robots.txt is due (retry or expiry passed) and governs
         something: blocked or queued URLs, or pages fetched for lack of an answer. Origins never
         asked, of paused hosts, and of hosts that rest are left alone."""
+        ...
+
+    async def rejudge_due(self, session: int, *, limit: int) -> Sequence[RobotsDue]:
+        """Origins marked by `robots_put` that have something to judge again (`ungoverned` pages, or
+        URLs that `blocked_by_robots` gives), those marked longest ago first.
+
+        Judging needs no contact: hosts that are held, by whomever, paused or resting count too. A
+        mark where there is nothing to judge is not shown, but shows if something comes: an outcome
+        of before may still be on its way."""
+        ...
+
+    async def rejudge_done(self, session: int, origin: str) -> None:
+        """Clear the mark: all was judged by the copy now stored. Who puts another copy while it
+        judges begins again instead. An origin without a mark, or not known, is no error."""
         ...
 
     async def ungoverned(self, origin: str, *, limit: int) -> Sequence[Judged]:

@@ -200,6 +200,7 @@ class MemoryStore:
             return
         for origin in host.origins:
             self._tables.origins.pop(origin.name, None)
+            self._tables.to_rejudge.pop(origin.name, None)
         del self._tables.hosts[slot]
 
     def _lease(self, host: Host, want: Want | None) -> Lease:
@@ -387,10 +388,13 @@ class MemoryStore:
         copy: Access,
         *,
         also: HostUpdate | None = None,
+        rejudge: bool = False,
     ) -> None:
         self._check_open()
         found = self._tables.origin(origin, hostname_of(origin), slot, self._time.now_s())
         found.robots = copy
+        if rejudge:
+            self._tables.to_rejudge.setdefault(origin, found)
         if also is not None and (host := self._held(session, also)) is not None:
             self._update(host, also)
 
@@ -424,6 +428,19 @@ class MemoryStore:
             if in_s == 0.0
         )
         return list(islice(due, limit))
+
+    async def rejudge_due(self, session: int, *, limit: int) -> Sequence[RobotsDue]:
+        self._check_session(session)
+        due = (
+            RobotsDue(slot=origin.host.name, origin=origin.name)
+            for origin in self._tables.to_rejudge.values()
+            if origin.judged or origin.ungoverned
+        )
+        return list(islice(due, limit))
+
+    async def rejudge_done(self, session: int, origin: str) -> None:
+        self._check_session(session)
+        self._tables.to_rejudge.pop(origin, None)
 
     async def ungoverned(self, origin: str, *, limit: int) -> Sequence[Judged]:
         found = self._tables.origins.get(origin)

@@ -248,6 +248,7 @@ class Tables:
         self.by_url: dict[str, Url] = {}
         self.sources: dict[int, dict[int, Url]] = {}  # id -> the URLs that redirect to it
         self.skipped: dict[str, int] = {}
+        self.to_rejudge: dict[str, Origin] = {}  # in the order of their marks
         self._turn = 0
         # Where origins are that only redirects named: no host of the crawl.
         self.nowhere = Host(id=0, name="", clock=HostClock(), next_at=0.0)

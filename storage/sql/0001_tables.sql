@@ -54,7 +54,8 @@ CREATE TABLE origins (
   body_bytes INTEGER NOT NULL DEFAULT 0 CHECK (body_bytes >= 0),
   judged INTEGER NOT NULL DEFAULT 0 CHECK (judged >= 0),          -- blocked by its own robots.txt
   ungoverned INTEGER NOT NULL DEFAULT 0 CHECK (ungoverned >= 0),  -- fetched for lack of an answer
-  robots_at REAL                        -- when robots.txt is to be asked for again (wall clock)
+  robots_at REAL,                       -- when robots.txt is to be asked for again (wall clock)
+  rejudge_at REAL                       -- since when what was judged is to be judged again
 ) STRICT;
 
 CREATE INDEX origins_of_slot ON origins (slot);
@@ -62,6 +63,9 @@ CREATE INDEX origins_with_work ON origins (slot) WHERE queued > 0;
 CREATE INDEX origins_by_hostname ON origins (hostname);
 CREATE INDEX origins_robots_due ON origins (robots_at)
   WHERE robots_at IS NOT NULL AND queued + judged + ungoverned > 0;
+
+CREATE INDEX origins_to_rejudge ON origins (rejudge_at)
+  WHERE rejudge_at IS NOT NULL AND judged + ungoverned > 0;
 
 CREATE TABLE urls (
   id INTEGER PRIMARY KEY,

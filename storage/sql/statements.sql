@@ -387,6 +387,17 @@ INSERT OR REPLACE INTO copies (
 -- name: put_robots_at
 UPDATE origins SET robots_at = ? WHERE id = ?;
 
+-- name: mark_to_rejudge
+UPDATE origins SET rejudge_at = coalesce(rejudge_at, ?) WHERE id = ?;
+
+-- name: rejudge_due
+SELECT s.name, o.name FROM origins AS o JOIN slots AS s ON s.id = o.slot
+WHERE o.rejudge_at IS NOT NULL AND o.judged + o.ungoverned > 0
+ORDER BY o.rejudge_at LIMIT ?;
+
+-- name: rejudge_done
+UPDATE origins SET rejudge_at = NULL WHERE name = ?;
+
 -- name: body_of_copy
 SELECT body FROM copies WHERE origin = ?;
 

@@ -34,13 +34,15 @@ class Copies:
         self._sql = sql
         self._names = names
 
-    def put(self, slot: str, origin: str, access: Access, now_s: float) -> None:
+    def put(self, slot: str, origin: str, access: Access, now_s: float, *, rejudge: bool) -> None:
         key = self._names.origins({origin: slot}, now_s)[origin].id
         body = None if access.body is None else self._body(access.body)
         values: list[Value] = [getattr(access, field) for field in FIELDS]
         self._sql.run("put_copy", key, body, *values)
         self._sql.run("put_robots_at", robots_due_at(access), key)
         self._names.forget_body(key)
+        if rejudge:
+            self._sql.run("mark_to_rejudge", now_s, key)
 
     def _body(self, body: bytes) -> int:
         digest = blake2b(body, digest_size=16).digest()
@@ -71,6 +73,15 @@ class Copies:
             at_s = max(0.0, due_in_s, free_in_s)
             best_s = at_s if best_s is None else min(best_s, at_s)
         return best_s
+
+    def to_rejudge(self, limit: int) -> list[RobotsDue]:
+        return [
+            RobotsDue(slot=str(slot), origin=str(origin))
+            for slot, origin in self._sql.rows("rejudge_due", limit)
+        ]
+
+    def rejudged(self, origin: str) -> None:
+        self._sql.run("rejudge_done", origin)
 
     def ungoverned(self, origin: str, limit: int) -> list[Judged]:
         rows = self._sql.read(list[tuple[int, str]], "ungoverned", origin, limit)

@@ -177,9 +177,12 @@ class SqliteStore:
         copy: Access,
         *,
         also: HostUpdate | None = None,
+        rejudge: bool = False,
     ) -> None:
         await self._transact(
-            lambda writer, at: writer.robots_put(session, slot, origin, copy, also, at)
+            lambda writer, at: writer.robots_put(
+                session, slot, origin, copy, also, at, rejudge=rejudge
+            )
         )
 
     async def robots_get(self, origin: str) -> Access | None:
@@ -187,6 +190,12 @@ class SqliteStore:
 
     async def robots_due(self, session: int, *, limit: int) -> Sequence[RobotsDue]:
         return await self._transact_as(session, lambda writer, at: writer.robots_due(limit, at))
+
+    async def rejudge_due(self, session: int, *, limit: int) -> Sequence[RobotsDue]:
+        return await self._transact_as(session, lambda writer, _: writer.rejudge_due(limit))
+
+    async def rejudge_done(self, session: int, origin: str) -> None:
+        await self._transact_as(session, lambda writer, _: writer.rejudge_done(origin))
 
     async def ungoverned(self, origin: str, *, limit: int) -> Sequence[Judged]:
         return await self._transact(lambda writer, _: writer.ungoverned(origin, limit))

@@ -257,8 +257,10 @@ class Writer:
         copy: Access,
         also: HostUpdate | None,
         at: Moment,
+        *,
+        rejudge: bool,
     ) -> None:
-        self._copies.put(slot, origin, copy, at.now_s)
+        self._copies.put(slot, origin, copy, at.now_s, rejudge=rejudge)
         if also is not None and (held := self._leases.held(session, also)) is not None:
             self._leases.wind([(held, also)], at.now_s)
         self._finish(Tally(), {})
@@ -268,6 +270,12 @@ class Writer:
 
     def robots_due(self, limit: int, at: Moment) -> list[RobotsDue]:
         return self._copies.due(at.wall_s, at.now_s, limit)
+
+    def rejudge_due(self, limit: int) -> list[RobotsDue]:
+        return self._copies.to_rejudge(limit)
+
+    def rejudge_done(self, origin: str) -> None:
+        self._copies.rejudged(origin)
 
     def ungoverned(self, origin: str, limit: int) -> list[Judged]:
         return self._copies.ungoverned(origin, limit)

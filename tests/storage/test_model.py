@@ -104,6 +104,7 @@ class Stores(RuleBasedStateMachine):
         # The model: where each URL is, and where it leads.
         self.state: dict[str, str] = {}
         self.target: dict[str, str] = {}
+        self.marked: set[str] = set()  # origins to be judged again
 
     def wall(self) -> float:
         return self.wall_s
@@ -363,11 +364,21 @@ class Stores(RuleBasedStateMachine):
             self.target = {u: t for u, t in self.target.items() if u not in again}
         self.settle()
 
-    @rule(origin=st.sampled_from(ORIGINS), access=accesses)
-    def robots_put(self, origin: str, access: Access) -> None:
+    @rule(origin=st.sampled_from(ORIGINS), access=accesses, rejudge=st.booleans())
+    def robots_put(self, origin: str, access: Access, rejudge: bool) -> None:
+        slot = host_of(origin + "/")
         for n, store in enumerate((self.memory, self.sqlite)):
-            self.run(store.robots_put(self.sessions[n], host_of(origin + "/"), origin, access))
+            put = store.robots_put(self.sessions[n], slot, origin, access, rejudge=rejudge)
+            self.run(put)
             assert self.run(store.robots_get(origin)) == access
+        if rejudge:
+            self.marked.add(origin)
+
+    @rule(origin=st.sampled_from(ORIGINS))
+    def rejudge_done(self, origin: str) -> None:
+        for n, store in enumerate((self.memory, self.sqlite)):
+            self.run(store.rejudge_done(self.sessions[n], origin))
+        self.marked.discard(origin)
 
     @rule(slot=st.sampled_from(SLOTS), paused=st.sampled_from((None, False, True)))
     def control(self, slot: str, paused: bool | None) -> None:
@@ -445,6 +456,14 @@ class Stores(RuleBasedStateMachine):
             assert sum(row[view] for row in one["hosts"]) == len(one[view])
         stats = self.run(self.memory.stats())
         assert stats == self.run(self.sqlite.stats()) == self.run(self.reader.stats())
+        due = [
+            {one.origin for one in self.run(store.rejudge_due(self.sessions[n], limit=9))}
+            for n, store in enumerate((self.memory, self.sqlite))
+        ]
+        judged = {origin_of(str(row["url"])) for row in one["blocked"] if row["reason"] == "robots"}
+        assert due[0] == due[1]
+        assert due[0] <= self.marked
+        assert due[0] >= self.marked & judged
         outlook = self.run(self.memory.outlook(self.sessions[0]))
         assert outlook == self.run(self.sqlite.outlook(self.sessions[1]))
 

@@ -277,3 +277,59 @@ async def test_rejudging_what_has_changed_meanwhile_does_nothing(rig):
     )
     assert dict(done.added) == {}
     assert await rig.urls("queued") == [one.url]
+
+
+async def due_again(rig, limit=9):
+    return [one.origin for one in await rig.store.rejudge_due(rig.session, limit=limit)]
+
+
+async def test_what_is_to_be_judged_again_is_remembered_until_it_is_done(rig):
+    await rig.add("http://a.test/x", "https://a.test/p", "http://b.test/")
+    leases = {lease.slot: lease for lease in await rig.claim()}
+    x, p = leases["a.test"].hand.urls
+    await rig.commit(leases["a.test"], rig.blocked(x), rig.visited(p, ungoverned=True))
+    await put(rig, "https://a.test", FULL, rejudge=True)
+    rig.wall_s += 1.0
+    await put(rig, "http://b.test", FULL, slot="b.test", rejudge=True)  # nothing was judged there
+    await put(rig, "http://a.test", FULL, rejudge=True)
+    assert await rig.store.rejudge_due(rig.session, limit=9) == [
+        RobotsDue(slot="a.test", origin="https://a.test"),
+        RobotsDue(slot="a.test", origin="http://a.test"),
+    ]  # though the host is held
+    await rig.crash()
+    rig.wall_s += 1.0
+    await put(rig, "https://a.test", FULL, rejudge=True)  # keeps its place
+    await put(rig, "http://a.test", ABSENT)  # and its mark
+    assert await due_again(rig) == ["https://a.test", "http://a.test"]
+    assert await due_again(rig, limit=1) == ["https://a.test"]
+    await rig.store.rejudge_done(rig.session, "https://a.test")
+    await rig.store.set_control("a.test", paused=True)
+    assert await due_again(rig) == ["http://a.test"]
+    await rig.store.rejudge_done(rig.session, "http://a.test")
+    await rig.store.rejudge_done(rig.session, "http://unheard-of.test")
+    assert await due_again(rig) == []
+    await rig.crash()
+    assert await due_again(rig) == []
+
+
+async def test_what_was_judged_before_but_is_committed_after_the_mark_is_judged_again(rig):
+    await rig.add("http://a.test/p")
+    lease = await rig.claim_one()
+    await put(rig, "http://a.test", FULL, rejudge=True)
+    assert await due_again(rig) == []
+    page = lease.hand.urls[0]
+    await rig.commit(lease, rig.visited(page, ungoverned=True))
+    assert await due_again(rig) == ["http://a.test"]
+    await rig.store.rejudge(rig.session, kept=[page.id], withdrawn=[], freed=[])
+    assert await due_again(rig) == []
+
+
+async def test_the_mark_of_a_host_given_back_outlives_a_crash(rig):
+    await rig.add("http://a.test/x")
+    lease = await rig.claim_one()
+    await rig.commit(lease, rig.blocked(lease.hand.urls[0]))
+    update = HostUpdate(slot="a.test", epoch=lease.epoch, clock=HostClock(), release=True)
+    await put(rig, "http://a.test", FULL, also=update, rejudge=True)
+    await rig.crash()
+    assert await rig.store.robots_get("http://a.test") == FULL
+    assert await due_again(rig) == ["http://a.test"]

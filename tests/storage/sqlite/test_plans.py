@@ -24,7 +24,7 @@ SCANS = {
 # Read in the order of an index that holds nothing but candidates.
 PARTIAL = {
     "slots_claimable", "slots_leased", "origins_robots_due", "origins_with_work", "urls_queue",
-    "urls_waiting",
+    "urls_waiting", "origins_to_rejudge",
 }  # fmt: skip
 NO_TABLES = {"CONSTANT", "v", "c", "q", "json_each"}
 # What a crawl does all the time: the index each must use.
@@ -41,6 +41,7 @@ HOT = {
     "leading_to": ["redirects_by_target (target=?)"],
     "robots_due": ["origins_robots_due (robots_at>? AND robots_at<?)"],
     "next_robots": ["origins_robots_due (robots_at>?)"],
+    "rejudge_due": ["origins_to_rejudge (rejudge_at>?)"],
     "blocked_by_robots": ["b USING PRIMARY KEY (origin=? AND id>?)"],
     "ungoverned": ["g USING PRIMARY KEY (origin=?)"],
     "fail_slot": ["urls_queue (origin=?)", "urls_waiting (origin=? AND due_at>?)"],
@@ -95,7 +96,9 @@ def test_a_hot_query_uses_its_index(db, name, rows):
         assert any(wanted in step for step in steps), (wanted, steps)
 
 
-@pytest.mark.parametrize("name", ["claimable", "claimable_except", "hands", "next_robots"])
+@pytest.mark.parametrize(
+    "name", ["claimable", "claimable_except", "hands", "next_robots", "rejudge_due"]
+)
 def test_a_hot_query_sorts_nothing(db, name):
     assert not [step for step in plan(db, for_rows(name, 16)) if "TEMP B-TREE" in step]
 
