@@ -391,7 +391,8 @@ class Store(Protocol):
         - Links are inserted if new, under `max_queries_per_path` (else counted in skipped
           as `Skip.MAX_QUERIES_PER_PATH`; seeds are exempt). A link's referrer is the outcome's URL.
           A link of an origin that is known keeps to the slot that origin has (see `Moved`), and
-          `added` names that slot.
+          `added` names that slot. A link to a URL that is queued already, by a shorter way, lowers
+          its depth and so may move it forward in its host's queue; the rest stays as first found.
         - A Visited with `redirect_url` whose target is blocked is stored as blocked, reason
           `redirect`, with the target's dialect, rule, line and robots_url; and when a URL becomes
           blocked, so does every visited URL that leads to it through any chain.

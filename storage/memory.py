@@ -112,7 +112,9 @@ class MemoryStore:
             url = tables.by_url.get(link.url)
             if url is not None and url.state is not None:
                 if link.seed:
-                    tables.make_seed(url, link.depth)
+                    url.seed = True
+                if link.seed or url.state is State.QUEUED:
+                    tables.lower(url, link.depth)
                 continue
             origin = tables.origin(origin_of(link.url), host_of(link.url), link.slot, now_s)
             path, question, _ = link.url.partition("?")

@@ -324,13 +324,14 @@ class Tables:
         else:
             insort(url.origin.waits, (due_at, url.id))
 
-    def make_seed(self, url: Url, depth: int) -> None:
-        """Scope is relative to it from now on; breadth is counted from it."""
+    def lower(self, url: Url, depth: int) -> None:
+        """A URL was found another way: the shortest counts, and moves it in the queue."""
+        if depth >= url.depth:
+            return
         due = url.state is State.QUEUED and url.due_at is None
         if due:
             del url.origin.fresh[bisect_left(url.origin.fresh, url.rank())]
-        url.seed = True
-        url.depth = min(url.depth, depth)
+        url.depth = depth
         if due:
             insort(url.origin.fresh, url.rank())
 

@@ -86,6 +86,7 @@ CREATE TABLE known (
   origin INTEGER NOT NULL,
   fingerprint BLOB NOT NULL,
   id INTEGER NOT NULL,                  -- of the row in urls; negative while its state is 4
+  depth INTEGER NOT NULL,               -- never less than in urls: what is deeper changes nothing
   PRIMARY KEY (origin, fingerprint)
 ) STRICT, WITHOUT ROWID;
 

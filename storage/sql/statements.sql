@@ -36,7 +36,7 @@ INSERT INTO texts (id, text) SELECT v.id, v.text FROM v WHERE v.id IS NOT NULL;
 
 -- name: known_ids
 WITH v(n, origin, fingerprint) AS (VALUES (?, ?, ?))
-SELECT json_group_array(json_array(v.n, k.id))
+SELECT json_group_array(json_array(v.n, k.id, k.depth))
 FROM v CROSS JOIN known AS k ON k.origin = v.origin AND k.fingerprint = v.fingerprint;
 
 -- name: new_urls
@@ -47,13 +47,13 @@ SELECT v.id, v.origin, v.path, v.state, v.depth, v.priority, 0, v.flags, v.refer
 FROM v WHERE v.id IS NOT NULL;
 
 -- name: new_known
-WITH v(origin, fingerprint, id) AS (VALUES (?, ?, ?))
-INSERT INTO known (origin, fingerprint, id)
-SELECT v.origin, v.fingerprint, v.id FROM v WHERE v.origin IS NOT NULL;
+WITH v(origin, fingerprint, id, depth) AS (VALUES (?, ?, ?, ?))
+INSERT INTO known (origin, fingerprint, id, depth)
+SELECT v.origin, v.fingerprint, v.id, v.depth FROM v WHERE v.origin IS NOT NULL;
 
 -- name: known_again
-WITH v(origin, fingerprint, id) AS (VALUES (?, ?, ?))
-UPDATE known SET id = v.id FROM v
+WITH v(origin, fingerprint, id, depth) AS (VALUES (?, ?, ?, ?))
+UPDATE known SET id = v.id, depth = v.depth FROM v
 WHERE known.origin = v.origin AND known.fingerprint = v.fingerprint;
 
 -- name: found_again
@@ -62,6 +62,14 @@ UPDATE urls SET
   state = 0, depth = v.depth, priority = v.priority, turn = 0, due_at = NULL,
   flags = (urls.flags & 2) | v.flags, referrer = v.referrer, anchor = v.anchor
 FROM v WHERE urls.id = v.id;
+
+-- name: queued_ids
+WITH v(id) AS (VALUES (?))
+SELECT json_group_array(u.id) FROM v CROSS JOIN urls AS u ON u.id = v.id WHERE u.state = 0;
+
+-- name: lower_depths
+WITH v(id, depth) AS (VALUES (?, ?))
+UPDATE urls SET depth = min(urls.depth, v.depth) FROM v WHERE urls.id = v.id;
 
 -- name: make_seeds
 WITH v(id, depth) AS (VALUES (?, ?))

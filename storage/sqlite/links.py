@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
@@ -20,32 +21,35 @@ FETCHED: Final = 2
 TRIED: Final = 4
 
 
+_KnownShape = list[tuple[int, int, int]]  # place, id, depth
+
+
 class Recent:
-    """URLs known to be in the database: exact, and bounded by starting a new generation."""
+    """URLs known to be in the database, each with a depth from which on links to it change nothing.
+
+    Exact, and bounded by starting a new generation.
+    """
 
     _GENERATION: Final = 50_000
     _CHARS_MAX: Final = 200  # longer ones are looked up: what is kept stays within some 30 MB
 
     def __init__(self) -> None:
-        self._young: set[str] = set()
-        self._old: set[str] = set()
+        self.young: dict[str, int] = {}
+        self.old: dict[str, int] = {}  # counts for those that are not among the young
 
-    def __contains__(self, url: str) -> bool:
-        return url in self._young or url in self._old
-
-    def add(self, url: str) -> None:
+    def add(self, url: str, depth: int) -> None:
         if len(url) <= self._CHARS_MAX:
-            if len(self._young) >= self._GENERATION:
-                self._old, self._young = self._young, set()
-            self._young.add(url)
+            if len(self.young) >= self._GENERATION:
+                self.old, self.young = self.young, {}
+            self.young[url] = depth
 
     def discard(self, url: str) -> None:
-        self._young.discard(url)
-        self._old.discard(url)
+        self.young.pop(url, None)
+        self.old.pop(url, None)
 
 
 class Found(NamedTuple):
-    """A link that is not in the set of recent ones, with the page it was found on."""
+    """A link that may change something, with the page it was found on."""
 
     url: str
     link: Link | None  # None: only a redirect's target
@@ -84,7 +88,7 @@ class Links:
 
         Targets are URLs that pages redirect to; one that is no link either is noted, out of view.
         """
-        recent = self._recent
+        young, old = self._recent.young, self._recent.old
         found: dict[str, Found] = {}
         seeds: dict[str, int] = {}
         for referrer, group in links:
@@ -92,10 +96,14 @@ class Links:
                 url = link.url
                 if link.seed:
                     seeds[url] = min(seeds.get(url, link.depth), link.depth)
-                elif url in recent:
+                elif (depth := young.get(url, old.get(url))) is not None and depth <= link.depth:
                     continue
-                if url not in found:
+                first = found.get(url)
+                if first is None:
                     found[url] = Found(url, link, referrer)
+                elif first.link is not None and link.depth < first.link.depth:
+                    nearer = replace(first.link, depth=link.depth)
+                    found[url] = Found(url, nearer, first.referrer)
         for url, source in targets:
             if url not in found:
                 found[url] = Found(url, None, source)
@@ -118,14 +126,14 @@ class Links:
             for n, url in enumerate(urls)
             if _origin(url) in origins
         ]
-        read = self._sql.read_many(list[tuple[int, int]], "known_ids", rows)
-        return {urls[n]: key for n, key in read if key > 0}
+        read = self._sql.read_many(_KnownShape, "known_ids", rows)
+        return {urls[n]: key for n, key, _ in read if key > 0}
 
     def forget(self, urls: Sequence[tuple[int, str]]) -> None:
         """Take URLs out of view; a later link to one queues it again."""
         origins = self._names.find_origins(dict.fromkeys(_origin(url) for _, url in urls))
         rows: list[Values] = [
-            (origins[_origin(url)].id, fingerprint(url), -key) for key, url in urls
+            (origins[_origin(url)].id, fingerprint(url), -key, 0) for key, url in urls
         ]
         self._sql.many("known_again", rows)
         for _, url in urls:
@@ -150,19 +158,40 @@ class Links:
         rows: list[Values] = [
             (n, place.origin.id, place.fingerprint) for n, place in enumerate(places)
         ]
-        known = dict(self._sql.read_many(list[tuple[int, int]], "known_ids", rows))
+        known = {
+            n: (key, deep) for n, key, deep in self._sql.read_many(_KnownShape, "known_ids", rows)
+        }
         ids = {}
         unknown: list[tuple[_Place, int]] = []  # with the id of those that are out of view
+        nearer: list[tuple[_Place, Link, int]] = []
         for n, place in enumerate(places):
-            key = known.get(n, 0)
-            ids[place.found.url] = abs(key)
+            key, depth = known.get(n, (0, 0))
+            url, link, _ = place.found
+            ids[url] = abs(key)
             if key > 0:
-                self._recent.add(place.found.url)
-            elif key == 0 or place.found.link is not None:
+                self._recent.add(url, depth)
+                if link is not None and link.depth < depth:
+                    nearer.append((place, link, key))
+            elif key == 0 or link is not None:
                 unknown.append((place, -key))
+        if nearer:
+            self._lower(nearer)
         if unknown:
             ids |= self._insert(self._within_limit(unknown, seeds, skipped), tally)
         return ids
+
+    def _lower(self, nearer: Sequence[tuple[_Place, Link, int]]) -> None:
+        """Lower the depth of those that are queued."""
+        queued = set(self._sql.read_many(list[int], "queued_ids", [(key,) for *_, key in nearer]))
+        urls: list[Values] = []
+        known: list[Values] = []
+        for place, link, key in nearer:
+            if key in queued:
+                urls.append((key, link.depth))
+                known.append((place.origin.id, place.fingerprint, key, link.depth))
+                self._recent.add(link.url, link.depth)
+        self._sql.many("lower_depths", urls)
+        self._sql.many("known_again", known)
 
     def _within_limit(
         self,
@@ -215,12 +244,12 @@ class Links:
             path = url[url.index("/", 8) :]
             if link is None:
                 urls.append((key, origin.id, path, OUT, 0, 0.0, 0, referrer, None))
-                known.append((origin.id, digest, -key))
+                known.append((origin.id, digest, -key, 0))
                 continue
             flags = SEED if link.seed else 0
             if out_id:
                 again.append((key, link.depth, link.priority, flags, referrer, link.anchor))
-                known_again.append((origin.id, digest, key))
+                known_again.append((origin.id, digest, key, link.depth))
             else:
                 urls.append(
                     (
@@ -228,8 +257,8 @@ class Links:
                         referrer, link.anchor,
                     )
                 )  # fmt: skip
-                known.append((origin.id, digest, key))
-            self._recent.add(url)
+                known.append((origin.id, digest, key, link.depth))
+            self._recent.add(url, link.depth)
             tally.queued(origin.id, origin.slot or 0, origin.slot_name or "")
         self._sql.many("new_urls", urls)
         self._sql.many("new_known", known)

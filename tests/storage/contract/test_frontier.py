@@ -163,6 +163,68 @@ async def test_an_origin_moves_with_its_url(rig):
     assert counts == {"a.test": 1, "test": 3}
 
 
+async def test_a_shorter_way_lowers_the_depth_of_a_queued_url(rig):
+    await rig.add("http://a.test/1", depth=3)
+    await rig.add("http://a.test/2", "http://a.test/3", depth=2)
+    await rig.add("http://a.test/3", depth=5, priority=9.0)  # a longer way changes nothing
+    lease = await rig.claim_one()
+    assert [(q.url[-1], q.depth) for q in lease.hand.urls] == [("2", 2), ("3", 2), ("1", 3)]
+    done = await rig.add("http://a.test/1", depth=1, priority=9.0, anchor="Again")
+    assert dict(done.added) == {}
+    links = [rig.link("http://a.test/3", depth=n) for n in (1, 0, 4)]
+    done = await rig.commit(lease, rig.visited(lease.hand.urls[0], links=links), want=9)
+    assert dict(done.added) == {}
+    hand = done.hands["a.test"].urls
+    assert [(q.url[-1], q.depth, q.priority) for q in hand] == [("3", 0, 0.0), ("1", 1, 0.0)]
+    about = await rig.reader.url("http://a.test/1")
+    assert about is not None
+    assert (about["referrer"], about["anchor"]) == (None, None)  # as it was found first
+
+
+async def test_the_shortest_of_many_ways_in_one_commit_counts(rig):
+    links = [rig.link("http://a.test/1", depth=n) for n in (4, 2, 3)]
+    await rig.store.add([*links, rig.link("http://a.test/2", depth=3)])
+    hand = (await rig.claim_one()).hand.urls
+    assert [(q.url[-1], q.depth) for q in hand] == [("1", 2), ("2", 3)]
+
+
+async def test_a_shorter_way_counts_for_a_url_that_waits_for_its_retry(rig):
+    await rig.add("http://a.test/1", depth=3)
+    lease = await rig.claim_one()
+    await rig.commit(lease, rig.retry(lease.hand.urls[0], 5.0))
+    await rig.add("http://a.test/1", depth=1)
+    rig.wall_s += 5.0
+    (again,) = (await rig.commit(lease, want=1)).hands["a.test"].urls
+    assert (again.depth, again.attempts) == (1, 1)
+
+
+async def test_a_shorter_way_to_a_url_that_is_not_queued_changes_nothing(rig):
+    paths = ("v", "b", "f", "d")
+    await rig.add(*(f"http://a.test/{path}" for path in paths), depth=5)
+    lease = await rig.claim_one()
+    v, b, f, d = lease.hand.urls
+    await rig.commit(lease, rig.visited(v), rig.blocked(b), rig.failed(f))
+    await rig.add(v.url, b.url, f.url, depth=3)
+    assert [row["depth"] for row in await rig.rows("visited")] == [5]
+    # back in the queue they are as they were, and found by a shorter way from then on
+    assert await rig.store.retry_failed() == 1
+    await rig.store.rejudge(rig.session, kept=[], withdrawn=[], freed=[b.id])
+    assert {row["url"]: row["depth"] for row in await rig.rows("queued")} == {
+        b.url: 5, f.url: 5, d.url: 5,
+    }  # fmt: skip
+    await rig.crash()  # nor does the store rely on what it remembers
+    await rig.add(b.url, f.url, depth=4)
+    await rig.add(b.url, depth=3)
+    # left out and found again, it is as deep as it was found last
+    lease = await rig.claim_one()
+    await rig.commit(lease, Dropped(id=d.id, slot="a.test", reason="max_depth"))
+    await rig.add(d.url, depth=7)
+    await rig.add(d.url, depth=6)
+    assert {row["url"]: row["depth"] for row in await rig.rows("queued")} == {
+        b.url: 3, f.url: 4, d.url: 6,
+    }  # fmt: skip
+
+
 async def test_seeds_are_remembered(rig):
     await rig.add("http://a.test/", seed=True)
     await rig.add("http://a.test/b", depth=4)
