@@ -118,6 +118,66 @@ async def test_hosts_with_nothing_but_excluded_origins_are_left_alone(rig):
     assert [lease.slot for lease in await rig.claim()] == ["b.test"]
 
 
+async def test_a_host_whose_due_urls_are_all_of_excluded_origins_is_left_alone(rig):
+    """Something of its other origins is queued, but waits for its retry."""
+    await rig.add("http://a.test/1", "http://a.test/2", "https://a.test/3", "http://b.test/4")
+    a, b = await rig.claim()
+    late = a.hand.urls[2]
+    assert late.url == "https://a.test/3"
+    await rig.commit(a, rig.retry(late, 10.0), release=True)
+    await rig.commit(b, rig.retry(b.hand.urls[0], 20.0, "b.test"), release=True)
+    closed = ["http://a.test", "http://elsewhere.test"]
+
+    async def claimable_in_s(*excluded):
+        outlook = await rig.store.outlook(rig.session, exclude_origins=excluded)
+        return outlook.claimable_in_s
+
+    assert await rig.claim(exclude_origins=closed) == []
+    assert await claimable_in_s(*closed) == pytest.approx(10.0)
+    assert await claimable_in_s("https://a.test") == 0.0
+    assert await claimable_in_s("http://a.test", "https://a.test") == pytest.approx(20.0)
+    assert await claimable_in_s("http://a.test", "https://a.test", "http://b.test") is None
+    rig.wall_s += 10.0
+    assert await claimable_in_s(*closed) == 0.0
+    (lease,) = await rig.claim(exclude_origins=closed)
+    assert [q.url for q in lease.hand.urls] == [late.url]
+    await rig.commit(lease, rig.visited(late), release=True)  # now nothing of it is open
+    assert await rig.claim(exclude_origins=closed) == []
+    assert await claimable_in_s(*closed) == pytest.approx(10.0)
+    (lease,) = await rig.claim()
+    assert [q.url for q in lease.hand.urls] == ["http://a.test/1", "http://a.test/2"]
+
+
+async def test_an_excluded_host_does_not_hide_those_behind_it(rig):
+    await rig.add(*(f"http://h{n}.test/" for n in range(20)))
+    closed = [f"http://h{n}.test" for n in range(19)]
+    assert [lease.slot for lease in await rig.claim(1, exclude_origins=closed)] == ["h19.test"]
+
+
+async def test_a_host_given_back_for_long_is_left_alone_until_then(rig):
+    """All it has is closed for lack of a robots.txt: its owner says when to look again."""
+    await rig.add("http://a.test/1", "http://a.test/2")
+    lease = await rig.claim_one(1)
+    await rig.commit(lease, clock=HostClock(next_in_s=3600.0, delay_s=1.0), release=True)
+    await rig.add("http://a.test/new")  # which is no reason to come back earlier
+
+    async def left_alone(for_s):
+        outlook = await rig.store.outlook(rig.session)
+        assert outlook.claimable_in_s == pytest.approx(for_s)
+        assert await rig.claim() == []
+
+    await left_alone(3600.0)
+    rig.wall_s += 3000.0
+    await left_alone(600.0)
+    await rig.crash()
+    await left_alone(600.0)
+    rig.wall_s += 600.0
+    assert (await rig.store.outlook(rig.session)).claimable_in_s == 0.0
+    (lease,) = await rig.claim()
+    assert [q.url[-1] for q in lease.hand.urls] == ["1", "2", "w"]
+    assert (lease.clean, lease.clock.next_in_s, lease.clock.delay_s) == (True, 0.0, 1.0)
+
+
 async def test_hosts_not_known_can_be_acquired(rig):
     leases = await rig.store.acquire(rig.session, ["a.test", "b.test"])
     assert sorted(leases) == ["a.test", "b.test"]
