@@ -15,6 +15,7 @@ from crawler.host import Host
 from crawler.turns import Turn, Turns
 from policies.pacing import Per
 from policies.retry import retry_after_s
+from policies.url import host_of, origin_of
 
 PAGE = "page"
 ROBOTS = "robots"
@@ -22,8 +23,9 @@ REFUSALS = frozenset({429, 503})
 
 
 class Contacts:
-    """Makes contacts. `not_connected(host, failure)` is called when no connection could be made,
-    `backed_off(host)` when a host asked for a longer rest; both are synchronous."""
+    """Makes contacts. `not_connected(host, origin, failure)` is called when no connection to an
+    origin could be made, `backed_off(host)` when a host asked for a longer rest, `contacted(host)`
+    after every contact; all are synchronous."""
 
     def __init__(
         self,
@@ -31,28 +33,30 @@ class Contacts:
         turns: Turns,
         fetcher: Fetcher,
         *,
-        not_connected: Callable[[Host, Failure], None],
+        not_connected: Callable[[Host, str, Failure], None],
         backed_off: Callable[[Host], None],
+        contacted: Callable[[Host], None],
     ) -> None:
         self._clock = clock
         self._turns = turns
         self._fetcher = fetcher
         self._not_connected = not_connected
         self._backed_off = backed_off
+        self._contacted = contacted
         self.urls: dict[str, float] = {}  # what is being fetched now, and since when
 
-    async def take(self, host: Host) -> Turn | Failure:
-        """A turn at this host, its address known where a clock depends on it."""
+    async def take(self, host: Host, origin: str) -> Turn | Failure:
+        """A turn at this host for that origin, its address known where a clock depends on it."""
         while True:
             turn = await self._turns.acquire(host)
-            located = await self.located(turn)
+            located = await self.located(turn, origin)
             if located is None:
                 return turn
             self._turns.give_back(turn)
             if located != "again":
                 return located
 
-    async def located(self, turn: Turn) -> Failure | Literal["again"] | None:
+    async def located(self, turn: Turn, origin: str) -> Failure | Literal["again"] | None:
         """With `per = "ip"` a turn must know whose clock it counts on.
 
         None: it does. "again": it has just been learned, ask for a turn again. A Failure: the
@@ -62,12 +66,12 @@ class Contacts:
         if host.rules.per is not Per.IP or turn.address_clock is not None:
             return None
         try:
-            address = await self._fetcher.address_of(host.slot)
+            address = await self._fetcher.address_of(host_of(origin + "/"))
         except BaseException:
             self._turns.give_back(turn)
             raise
         if isinstance(address, Failure):
-            self._not_connected(host, address)
+            self._not_connected(host, origin, address)
             return address
         self._turns.set_address(host, address)
         return "again"
@@ -106,13 +110,20 @@ class Contacts:
                     kind=kind,
                     status=status,
                 )
+                self._contacted(turn.host)
 
     def _learn(self, host: Host, result: Answer | Failure, kind: str) -> None:
         now_s = self._clock.monotonic()
+        origin = origin_of(result.url)
         if isinstance(result, Failure):
-            if not result.connected:
-                self._not_connected(host, result)
+            if result.connected:
+                host.out_of_reach.pop(origin, None)
+            else:
+                self._not_connected(host, origin, result)
             return
+        host.out_of_reach.pop(origin, None)
+        if host.address_clock and result.address and result.address != host.address:
+            self._turns.set_address(host, result.address)  # the name has moved
         rest_s = retry_after_s(result.headers.get("Retry-After"), now_s=self._clock.wall())
         # A 5xx on robots.txt without Retry-After does not back the host off; 429 always does.
         refusal = result.status == 429 or (result.status in REFUSALS and kind == PAGE)

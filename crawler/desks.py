@@ -53,8 +53,7 @@ class Desk:
     host: Host
     line: deque[Place] = field(default_factory=deque)
     users: int = 0  # callers that have it in hand: it must not be forgotten under them
-    # Origins (or, where no connection got so far, host names) given up: not to be connected to.
-    lost: dict[str, Failure] = field(default_factory=dict)
+    failures: dict[str, Failure] = field(default_factory=dict)  # why an origin is out of reach
 
 
 class Desks:
@@ -87,7 +86,6 @@ class Desks:
         self._forget = forget
         self._desks: OrderedDict[str, Desk] = OrderedDict()  # the one used longest ago first
         self._holding: dict[str, asyncio.Task[None]] = {}
-        self._leaving: set[str] = set()  # released, and not committed yet
         self._pruner: asyncio.Task[None] | None = None
         self.robots_bytes = 0
 
@@ -121,7 +119,7 @@ class Desks:
         return None if desk is None else desk.host
 
     async def _lease(self, slot: str) -> None:
-        if slot in self._leaving:
+        if self._ledger.releasing(slot):
             await self._ledger.flush()
         lease = (await self._store.acquire(self._session, [slot])).get(slot)
         if lease is None:
@@ -139,9 +137,9 @@ class Desks:
     async def _prune(self) -> None:
         """Forget hosts that have rested and that nobody waits for."""
         try:
-            for slot in self._spare():
+            spare = self._spare()
+            for slot in spare:
                 desk = self._desks.pop(slot)
-                self._leaving.add(slot)
                 self.robots_bytes -= sum(
                     len(origin.access.body or b"") for origin in self._gate.origins_of(desk.host)
                 )
@@ -149,10 +147,9 @@ class Desks:
                 self._gate.forget(desk.host)
                 self._ledger.release(desk.host)
             await self._ledger.flush()
-            for slot in self._leaving:
+            for slot in spare:
                 if self._forget is not None and slot not in self._holding:
                     self._forget(slot)
-            self._leaving.clear()
         finally:
             self._pruner = None
 
@@ -170,8 +167,12 @@ class Desks:
         host = desk.host
         if desk.users or host.busy or host.waiters or host.paused:
             return True
-        rests = self._turns.why(host)[0] > 0
-        return rests or any(origin.task for origin in self._gate.origins_of(host))
+        now_s = self._clock.monotonic()
+        if self._turns.why(host)[0] > 0 or any(
+            lost.until_s > now_s for lost in host.out_of_reach.values()
+        ):
+            return True  # it rests
+        return any(origin.task for origin in self._gate.origins_of(host))
 
     def release_all(self) -> None:
         """At the end. A host in contact is not: it rests in full when it is next held (law 6)."""

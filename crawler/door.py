@@ -75,6 +75,7 @@ class Door:
             fetcher,
             not_connected=self._on_no_connection,
             backed_off=self.ledger.urgent,
+            contacted=self.ledger.touch,
         )
         self.gate = Gate(
             clock=clock,
@@ -85,7 +86,8 @@ class Door:
             spawn=self._jobs.spawn,
             hold=self._hold,
             rules_of=self._robots_rules,
-            slot_of=self._slot_of,
+            slot_of=self.slot_of,
+            lost=self._on_no_connection,
             changed=self._on_robots,
             settled=self._on_settled,
             keep_trying=False,
@@ -184,15 +186,15 @@ class Door:
     async def _at_the_head(self, desk: Desk, url: str) -> Turn:
         while True:
             if not self._verdicts.passes(desk, url):
-                await self._verdicts.settled(origin_of(url))
+                await self._verdicts.change(desk, url)
                 continue
             try:
-                turn = await self.contacts.take(desk.host)
+                turn = await self.contacts.take(desk.host, origin_of(url))
             except TurnsClosedError:
                 self._check_open()
                 raise
             if isinstance(turn, Failure):
-                continue  # its host has been told: it waits, or is given up
+                continue  # its origin is out of reach: it waits, or is given up
             try:
                 # What is known may have changed while the turn was waited for.
                 passed = self._verdicts.passes(desk, url)
@@ -205,10 +207,15 @@ class Door:
 
     async def contact(self, turn: Turn, request: Request) -> Answer | Failure:
         """Spend the turn on one request. Nothing is retried here; the host has learned from it."""
-        try:
-            return await self.contacts.fetch(turn, request, kind=PAGE)
-        finally:
-            self.ledger.touch(turn.host)
+        return await self.contacts.fetch(turn, request, kind=PAGE)
+
+    def watch(self, turn: Turn, request: Request) -> asyncio.Task[None]:
+        """The same in a task of the door's own, whoever asks being cancelled or not."""
+
+        async def spend() -> None:
+            await self.contact(turn, request)
+
+        return self._jobs.spawn(spend())
 
     async def may_fetch(self, url: str) -> bool:
         """Would `enter` give a turn? Fetches robots.txt where that is due; waits for nothing
@@ -216,7 +223,7 @@ class Door:
         desk = await self._desk(url)
         try:
             while not self._verdicts.passes(desk, url):
-                await self._verdicts.settled(origin_of(url))
+                await self._verdicts.change(desk, url)
         except (RobotsDisallowed, RobotsUnreachable):
             return False
         else:
@@ -231,15 +238,15 @@ class Door:
         name = origin_of(url)
         try:
             while True:
-                self._verdicts.check_reachable(desk, url)
-                origin = self.gate.origin(name)
-                if origin is not None and origin.task is None:
-                    if not due(origin.access, self.clock.wall()):
+                if self._verdicts.is_reachable(desk, url):
+                    origin = self.gate.origin(name)
+                    if origin is None or (
+                        origin.task is None and due(origin.access, self.clock.wall())
+                    ):
+                        self.gate.ask_by_name(name, desk.host)
+                    elif origin.task is None:
                         return origin.access
-                    origin = None
-                if origin is None:
-                    self.gate.ask_by_name(name, desk.host)
-                await self._verdicts.settled(name)
+                await self._verdicts.change(desk, url)
         finally:
             desk.users -= 1
 
@@ -253,21 +260,24 @@ class Door:
     def _robots_rules(self, host: str) -> tuple[RobotsRules, tuple[str, ...]]:
         return self.config.site(host).robots, self.config.token(host)
 
-    def _slot_of(self, host: str) -> str:
+    def slot_of(self, host: str) -> str:
         return slot_of(host, by_domain=self.config.site(host).politeness.per is Per.DOMAIN)
 
     # ------------------------------------------------------------ what happens
 
-    def _on_no_connection(self, host: Host, failure: Failure) -> None:
-        count = host.not_connected(failure.error, now_s=self.clock.monotonic())
+    def _on_no_connection(
+        self, host: Host, origin: str, failure: Failure, failures: int | None = None
+    ) -> None:
+        lost = host.lost(origin, failure, now_s=self.clock.monotonic(), failures=failures)
         rules = RetryRules(max_attempts=self.config.site(host.slot).fetch.max_attempts)
-        fate = after_no_connection(count - 1, rules, permanent=failure.permanent)
+        fate = after_no_connection(lost.failures - 1, rules, permanent=failure.permanent)
         self.ledger.urgent(host)
         desk = self._desks.get(host.slot)
-        if isinstance(fate, GiveUp) and desk is not None:
-            url = failure.url
-            desk.lost[origin_of(url) if "://" in url else url] = failure
-            self._verdicts.turn_away(desk)
+        if desk is not None:
+            desk.failures[origin] = failure
+            if isinstance(fate, GiveUp):
+                lost.given_up = True
+                self._verdicts.turn_away(desk)
 
     def _on_settled(self, origin: Origin) -> None:
         """A robots fetch has ended: who waited for it looks again."""
@@ -291,7 +301,7 @@ class Door:
         if not self._identified:
             check_identity(self.config, [url])
         self._check_open()
-        slot = self._slot_of(host_of(url))
+        slot = self.slot_of(host_of(url))
         while (desk := self._desks.use(slot)) is None:
             held = await self._desks.hold(slot)
             self._check_open()

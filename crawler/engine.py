@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 from collections.abc import Coroutine
+from dataclasses import replace
 
-from crawler.clock import Clock
+from crawler.clock import Clock, Timer
 from crawler.config import Config
 from crawler.contact import Contacts
+from crawler.ending import FULL, PAUSED, SPENT, Ending
 from crawler.fetcher import Failure, Fetcher
-from crawler.gate import Gate, Origin
-from crawler.host import PREFETCH, Host
+from crawler.gate import Gate, Origin, changes
+from crawler.host import NEVER, PREFETCH, Host
 from crawler.known import Known
 from crawler.ledger import Ledger
 from crawler.rejudge import Rejudge
@@ -23,7 +24,7 @@ from policies.pacing import Per
 from policies.retry import GiveUp, RetryRules, after_no_connection
 from policies.scope import Scope
 from policies.url import slot_of
-from storage.base import Completed, Hand, Lease, Outcome, Retry, Store, Visited
+from storage.base import Completed, Hand, HostUpdate, Lease, Outcome, Retry, Store, Visited
 
 HOSTS_HELD_MAX = 4_096  # hosts in memory; all others are on disk (law 7)
 CLAIM_HOSTS = 256  # leased in one transaction
@@ -59,6 +60,7 @@ class Engine:
             fetcher,
             not_connected=self._on_no_connection,
             backed_off=self.ledger.urgent,
+            contacted=self.ledger.touch,
         )
         self.gate = Gate(
             clock=clock,
@@ -70,6 +72,7 @@ class Engine:
             hold=self.hold,
             rules_of=self._robots_rules,
             slot_of=self._slot_of,
+            lost=self._on_no_connection,
             changed=self._on_robots,
             settled=self._on_settled,
         )
@@ -81,6 +84,7 @@ class Engine:
             gate=self.gate,
             added=self._on_added,
         )
+        self._ending = Ending(clock, self.turns, self.gate)
         self._budget = Budget(left=config.crawl.max_pages)
         self._visitor = Visitor(
             config=config,
@@ -99,7 +103,10 @@ class Engine:
         self._stir = asyncio.Event()
         self._stopping = False
         self._may_claim = True
-        self._asked_at_end: set[str] = set()
+        self._claim_timer: Timer | None = None
+        self._full: list[HostUpdate] = []  # leased to the end of the run, but no longer held
+        self._asked: set[str] = set()  # origins whose robots.txt is being asked for as due
+        self._vain: set[str] = set()  # those of them that could not be reached
         self._moved_s = clock.monotonic()  # when something was last committed
         self.pages = 0  # visited in this run
         self.bytes = 0
@@ -122,6 +129,10 @@ class Engine:
                 async with asyncio.timeout(LEAVE_S):
                     await self.ledger.commit()
             raise
+        finally:
+            self.turns.close()
+            self.gate.close()
+            self._set_claim_timer(None)
 
     async def _run(self) -> None:
         for url in await self._store.seeds():
@@ -132,6 +143,7 @@ class Engine:
             workers = [
                 group.create_task(self._work()) for _ in range(self._config.crawl.concurrency)
             ]
+            await self._judge_again()
             await self._keep()
             self._stopping = True
             self.turns.close()
@@ -143,6 +155,7 @@ class Engine:
             for host in list(self.turns):
                 self._release(host)
             await self.ledger.flush()
+            await self._release_full()
             committer.cancel()
 
     def stop(self) -> None:
@@ -153,7 +166,10 @@ class Engine:
     async def _work(self) -> None:
         while turn := await self.turns.next():
             await self._visitor.spend(turn)
-            self._stir_if_quiet()
+            if turn.host.full and not turn.host.busy:
+                self._put_away(turn.host)
+            if not self.turns.in_flight:
+                self._stir.set()
 
     def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         assert self._group is not None
@@ -172,10 +188,17 @@ class Engine:
         """The held host of a slot, leased if need be; None while another worker holds it."""
         if (host := self.turns.get(slot)) is not None:
             return host
+        if self.ledger.releasing(slot):
+            await self.ledger.flush()
         lease = (await self._store.acquire(self._session, [slot])).get(slot)
         if (host := self.turns.get(slot)) is not None:  # another task was faster
             return host
-        return self._take_on(lease) if lease else None
+        if lease is None:
+            return None
+        host = self._take_on(lease)
+        if not self._stopping:
+            self.ledger.want(host)  # it was leased with empty hands, but may have URLs
+        return host
 
     def _take_on(self, lease: Lease) -> Host:
         now_s = self._clock.monotonic()
@@ -184,8 +207,6 @@ class Engine:
         for origin in self.gate.origins_of(host):
             if isinstance(origin.standing, Closed):
                 host.closed.add(origin.name)
-            elif origin.answered:
-                self._spawn(self.rejudge.pages(origin.name))
         self._plan_due(host, lease.hand)
         self.turns.hold(host)
         if not host.hand and lease.hand.next_due_in_s is not None:
@@ -193,10 +214,27 @@ class Engine:
         return host
 
     def _release(self, host: Host) -> None:
-        host.take_hand()
+        put_off_s = self._ending.only_closed(host)
+        host.empty_hand()
         self.turns.drop(host)
         self.gate.forget(host)
-        self.ledger.release(host)
+        self.ledger.release(host, put_off_s=NEVER if put_off_s is None else put_off_s)
+
+    def _put_away(self, host: Host) -> None:
+        """It has had its pages: the lease is kept, so that nobody claims it, and nothing else."""
+        if host.gone or host.waiters or self._is_judged(host):
+            return
+        host.empty_hand()
+        self.turns.drop(host)
+        self.gate.forget(host)
+        self.ledger.touch(host)
+        self._full.append(replace(host.update(self._clock.monotonic()), contacts=()))
+        self.waiting[host.slot] = (None, FULL)
+
+    async def _release_full(self) -> None:
+        for update in self._full:
+            self.ledger.give_back(update)
+        await self.ledger.flush()
 
     async def _claim(self) -> None:
         """Fill the bench from the store, as far as there is room."""
@@ -212,27 +250,34 @@ class Engine:
             for lease in leases:
                 if self.turns.get(lease.slot) is None:
                     self._take_on(lease)
-            if len(leases) == room:
-                self._may_claim = True
+            self._may_claim = self._may_claim or len(leases) == room
 
     def _make_room(self) -> bool:
         """Give back hosts that do nothing, or that wait long; True if any were."""
         now_s = self._clock.monotonic()
         spare: list[Host] = []
         for host in self.turns:
-            if host.busy or host.waiters or host.wanting or host.failing:
+            if host.busy or host.waiters or host.wanting or self._is_judged(host):
                 continue
-            if host.held and not host.hand:
-                continue
-            wait_s, _ = self.turns.why(host)
-            if (not host.hand and not host.parked and not host.closed) or wait_s > RELEASE_WAIT_S:
+            move = self._ending.next_move(host, asked=self._asked)
+            if move is None:
+                if host.held:
+                    continue  # its last outcome is being committed
+                spare.append(host)
+            elif move.at_s is None or move.at_s > now_s + RELEASE_WAIT_S:
                 spare.append(host)
             if len(spare) == CLAIM_HOSTS:
                 break
         for host in spare:
             self._release(host)
-        self._moved_s = max(self._moved_s, now_s) if spare else self._moved_s
         return bool(spare)
+
+    def _is_judged(self, host: Host) -> bool:
+        """Is one of its robots.txt being asked for, or its pages being judged again?"""
+        return any(
+            origin.task is not None or self.rejudge.runs(origin.name)
+            for origin in self.gate.origins_of(host)
+        )
 
     # ------------------------------------------------------------ what happens
 
@@ -249,7 +294,7 @@ class Engine:
                 self.bytes += outcome.body_bytes
         for slot in completed.stale:
             if (host := self.turns.get(slot)) is not None:
-                host.take_hand()
+                host.empty_hand()
                 self.turns.drop(host)
                 self.gate.forget(host)
         for slot, hand in completed.hands.items():
@@ -265,7 +310,8 @@ class Engine:
         if outcomes:
             self._moved_s = self._clock.monotonic()
         self._on_added(completed)
-        self._stir_if_quiet()
+        if not self.turns.in_flight:
+            self._stir.set()
 
     def _on_added(self, completed: Completed) -> None:
         """URLs were queued: of held hosts, which may have been idle, or of hosts to be claimed."""
@@ -291,86 +337,102 @@ class Engine:
 
             self._clock.call_at(at_s, due)
 
-    def _on_no_connection(self, host: Host, failure: Failure) -> None:
-        count = host.not_connected(failure.error, now_s=self._clock.monotonic())
-        rules = RetryRules(max_attempts=self._config.site(host.slot).fetch.max_attempts)
-        fate = after_no_connection(count - 1, rules, permanent=failure.permanent)
+    def _on_no_connection(
+        self, host: Host, origin: str, failure: Failure, failures: int | None = None
+    ) -> None:
+        """An origin is out of reach: its URLs wait on the retry clock, and fail in bulk at last."""
+        lost = host.lost(origin, failure, now_s=self._clock.monotonic(), failures=failures)
+        host.closed.add(origin)
         self.ledger.urgent(host)
-        if isinstance(fate, GiveUp) and not host.failing:
-            host.failing = True
-            self._spawn(self._fail_host(host, failure.error, fate.attempts))
+        rules = RetryRules(max_attempts=self._config.site(host.slot).fetch.max_attempts)
+        fate = after_no_connection(lost.failures - 1, rules, permanent=failure.permanent)
 
-    async def _fail_host(self, host: Host, error: str, attempts: int) -> None:
+        def reopen() -> None:
+            if host.gone or host.out_of_reach.get(origin) is not lost:
+                return
+            known = self.gate.origin(origin)
+            if known is None or not isinstance(known.standing, Closed):
+                host.closed.discard(origin)
+                self.ledger.want(host)
+
+        self._clock.call_at(lost.until_s, reopen)
+        if isinstance(fate, GiveUp):
+            lost.given_up = True
+            self._spawn(self._fail_origin(host, origin, failure.error, fate.attempts))
+
+    async def _fail_origin(self, host: Host, origin: str, error: str, attempts: int) -> None:
         """Its queued URLs fail in bulk; new ones will have it tried again, on the retry clock."""
-        try:
-            await self.ledger.flush()
-            host.take_hand()
+        await self.ledger.flush()
+        host.let_go(origin)
+        if not host.gone:
             await self._store.fail_host(
                 self._session,
                 host.update(self._clock.monotonic()),
                 error=error,
                 attempts=attempts,
                 last_at=self._clock.wall(),
+                origin=origin,
             )
-            host.take_hand()
             host.next_due_s = None
-            host.closed.clear()
-        finally:
-            host.failing = False
+            self.ledger.want(host)
 
     def _on_settled(self, origin: Origin) -> None:
         """A robots fetch has ended: what waited for it moves, or is closed."""
         host = origin.host
-        parked = host.parked.pop(origin.name, [])
-        if isinstance(origin.standing, Closed) and origin.access.unreachable_since is not None:
+        if origin.name in self._asked:
+            self._asked.discard(origin.name)
+            if origin.name in host.out_of_reach:
+                self._vain.add(origin.name)
+        lost = host.beyond_reach(origin.name, self._clock.monotonic())
+        if lost is not None or isinstance(origin.standing, Closed):
             host.closed.add(origin.name)
-            host.held.difference_update(queued.id for queued in parked)
+            host.let_go(origin.name)
         else:
             host.closed.discard(origin.name)
-            host.hand.extendleft(reversed(parked))
-        if host.gone:
-            return
-        if not host.hand and not self._stopping:
+            host.hand.extendleft(reversed(host.parked.pop(origin.name, [])))
+        if not host.gone and not host.hand and not self._stopping:
             self.ledger.want(host)
         self.turns.consider(host)
         self._stir.set()
 
     def _on_robots(self, origin: Origin, previous: Access) -> None:
         """What is known of an origin's robots.txt is new."""
-        if self._stopping or not origin.answered:
-            return
-        if previous.unreachable_since is not None:
-            self._spawn(self.rejudge.pages(origin.name))
-        if previous.copy_at is not None and previous.body != origin.access.body:
-            self._spawn(self.rejudge.blocked(origin.name))
+        if changes(previous, origin.access):
+            self._spawn(self.rejudge.all(origin.name))
 
     def _on_ungoverned(self, name: str) -> None:
         """A page was fetched for lack of an answer. Has one come meanwhile?"""
         origin = self.gate.origin(name)
         if origin is not None and origin.answered and origin.task is None:
-            self._spawn(self.rejudge.pages(name))
+            self._spawn(self.rejudge.all(name))
+
+    async def _judge_again(self) -> None:
+        """Finish what a run before had begun to judge again when it ended (law 4)."""
+        for due in await self._store.rejudge_due(self._session, limit=DUE_ORIGINS_MAX):
+            if await self.hold(due.slot) is not None:
+                await self.rejudge.all(due.origin)
 
     # ------------------------------------------------------------ the end
 
-    def _stir_if_quiet(self) -> None:
-        if not self.turns.in_flight:
-            self._stir.set()
-
     async def _keep(self) -> None:
         """Claim what can be claimed, and return when nothing can move within the patience."""
-        looked_s = -math.inf
+        looked_s = NEVER
         while not self._stopping:
             self._stir.clear()
             await self._claim()
-            wake_s: float | None = None  # while something is under way, its end stirs us
             now_s = self._clock.monotonic()
-            if self._may_claim or now_s < looked_s + LOOK_EVERY_S:
-                wake_s = now_s + LOOK_EVERY_S
-            elif not self._busy():
+            wake_s: float | None = None  # while something is under way, its end stirs us
+            if now_s < looked_s + LOOK_EVERY_S:
+                wake_s = looked_s + LOOK_EVERY_S
+            else:
                 looked_s = now_s
-                wake_s = await self._next_move_s()
-                if wake_s is None:
-                    return
+                await self._look_ahead()
+                if not self._busy():
+                    wake_s = await self._next_move_s()
+                    if wake_s is None:
+                        return
+                elif self._may_claim and self.turns.pages_open:
+                    wake_s = now_s + LOOK_EVERY_S  # there was no room
             timer = self._clock.call_at(wake_s, self._stir.set) if wake_s is not None else None
             try:
                 await self._stir.wait()
@@ -379,93 +441,86 @@ class Engine:
                     timer.cancel()
 
     def _busy(self) -> bool:
-        """Is anything under way that may lead to more?"""
+        """Is anything under way that may lead to more, and that stirs us when it ends?"""
         if self.turns.in_flight or not self.ledger.empty:
             return True
-        return self.gate.asking > self.turns.directed or len(self._jobs) > self.gate.asking
+        # A job that waits for a turn is not under way; all others are.
+        return len(self._jobs) > self.turns.directed
+
+    async def _look_ahead(self) -> None:
+        """Be awake when the next host on disk may be claimed."""
+        if self._may_claim or not self.turns.pages_open:
+            return
+        in_s = (await self._store.outlook(self._session)).claimable_in_s
+        if in_s is not None and in_s <= 0:
+            self._may_claim = True
+            self._stir.set()
+        elif in_s is not None:
+            self._set_claim_timer(self._clock.monotonic() + in_s)
+
+    def _set_claim_timer(self, at_s: float | None) -> None:
+        if self._claim_timer:
+            self._claim_timer.cancel()
+            self._claim_timer = None
+        if at_s is not None:
+
+            def claim() -> None:
+                self._claim_timer = None
+                self._may_claim = True
+                self._stir.set()
+
+            self._claim_timer = self._clock.call_at(at_s, claim)
 
     async def _next_move_s(self) -> float | None:
         """When something may move; None if nothing will within the patience: the crawl is over."""
         if not self.turns.pages_open:
             return None  # max_pages: what is left stays queued
         now_s = self._clock.monotonic()
-        patience_s = self._config.crawl.patience_s
-        at_s, paused = self._held_move_s()
-        if at_s <= now_s + patience_s:
-            return at_s
-        outlook = await self._store.outlook(self._session)
-        if outlook.claimable_in_s is not None and outlook.claimable_in_s <= patience_s:
-            self._claim_at(now_s + outlook.claimable_in_s)
-            return now_s + max(outlook.claimable_in_s, LOOK_EVERY_S)
-        if outlook.robots_in_s is not None and outlook.robots_in_s <= 0 and await self._ask_due():
-            return now_s
-        if paused and now_s < self._moved_s + patience_s:
-            return self._moved_s + patience_s
-        return None
-
-    def _claim_at(self, when_s: float) -> None:
-        def claim() -> None:
-            self._may_claim = True
-            self._stir.set()
-
-        self._clock.call_at(when_s, claim)
-
-    def _held_move_s(self) -> tuple[float, bool]:
-        """When the first URL of a held host may move, and whether any is paused."""
-        now_s = self._clock.monotonic()
-        wall_s = self._clock.wall()
-        first_s, paused = math.inf, False
+        horizon_s = now_s + self._config.crawl.patience_s
+        paused = False
+        first_s = horizon_s + 1
         for host in self.turns:
-            if host.paused:
-                paused = paused or bool(host.hand or host.parked)
-                continue
-            waits = host.wait(now_s, wall_s)
-            at_s = waits[0] if waits else now_s
-            if host.hand or host.parked:
-                first_s = min(first_s, at_s)
-            if host.next_due_s is not None:
-                first_s = min(first_s, max(at_s, host.next_due_s))
-            for name in host.closed:
-                origin = self.gate.origin(name)
-                if origin and origin.access.retry_at is not None:
-                    retry_s = now_s + origin.access.retry_at - wall_s
-                    first_s = min(first_s, max(at_s, retry_s))
-        return first_s, paused
+            move = self._ending.next_move(host, asked=self._asked)
+            if move is not None and move.at_s is None:
+                paused = True
+            elif move is not None and move.at_s is not None:
+                first_s = min(first_s, move.at_s)
+        outlook = await self._store.outlook(self._session)
+        if outlook.claimable_in_s is not None:
+            first_s = min(first_s, now_s + outlook.claimable_in_s)
+        if first_s <= horizon_s:
+            return max(first_s, now_s + LOOK_EVERY_S)
+        if outlook.robots_in_s is not None and outlook.robots_in_s <= 0 and await self._ask_due():
+            return now_s + LOOK_EVERY_S
+        quiet_s = self._moved_s + self._config.crawl.patience_s
+        return quiet_s if paused and now_s < quiet_s else None
 
     async def _ask_due(self) -> bool:
         """Ask, once, for each robots.txt that is due though no URL waits for it."""
-        due = await self._store.robots_due(self._session, limit=DUE_ORIGINS_MAX)
+        room = min(DUE_ORIGINS_MAX, HOSTS_HELD_MAX - len(self.turns))
+        if room <= 0:
+            return self._make_room()
         asked = False
-        for one in due:
-            if one.origin in self._asked_at_end:
+        for due in await self._store.robots_due(self._session, limit=room + len(self._vain)):
+            if due.origin in self._vain or due.origin in self._asked:
                 continue
-            self._asked_at_end.add(one.origin)
-            host = await self.hold(one.slot)
-            if host is not None:
-                self.gate.ask_by_name(one.origin, host)
+            host = await self.hold(due.slot)
+            if host is not None and not self._stopping:
+                self._asked.add(due.origin)
+                self.gate.ask_by_name(due.origin, host)
                 asked = True
         return asked
 
     def _note_waiting(self) -> None:
         """Why the hosts that still have URLs wait, while that is known."""
         for host in self.turns:
-            if not (host.hand or host.parked or host.closed or host.full or host.next_due_s):
+            if not self._ending.has_work(host, set()):
                 continue
-            self.waiting[host.slot] = self._waits(host)
-
-    def _waits(self, host: Host) -> tuple[float | None, str]:
-        shift_s = self._clock.wall() - self._clock.monotonic()
-        if host.paused:
-            return None, "paused by hand"
-        if host.full:
-            return None, "scope.max_pages_per_host is reached"
-        if not self.turns.pages_open:
-            return None, "crawl.max_pages is reached"
-        for name in host.closed:
-            origin = self.gate.origin(name)
-            if origin and isinstance(origin.standing, Closed):
-                return origin.access.retry_at, origin.standing.reason
-        wait_s, why = self.turns.why(host)
-        if host.hand or host.parked or host.next_due_s is None:
-            return self._clock.wall() + wait_s, why
-        return host.next_due_s + shift_s, "another try after a failure"
+            if host.paused:
+                self.waiting[host.slot] = (None, PAUSED)
+            elif not self.turns.pages_open:
+                self.waiting[host.slot] = (None, SPENT)
+            elif (move := self._ending.next_move(host, asked=set())) is not None:
+                shift_s = self._clock.wall() - self._clock.monotonic()
+                until = None if move.at_s is None else move.at_s + shift_s
+                self.waiting[host.slot] = (until, move.why)

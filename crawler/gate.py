@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from crawler.bench import Bench
 from crawler.clock import Clock, Timer
@@ -58,7 +58,18 @@ UNGOVERNED = Pass(ungoverned=True)
 class Origin:
     """What the gate holds of one origin in memory."""
 
-    __slots__ = ("access", "host", "name", "policy", "rules", "seat", "standing", "task", "tokens")
+    __slots__ = (
+        "access",
+        "host",
+        "name",
+        "policy",
+        "rules",
+        "seat",
+        "standing",
+        "task",
+        "tokens",
+        "waits_at",
+    )
 
     def __init__(
         self, name: str, host: Host, known: Access, rules: RobotsRules, tokens: tuple[str, ...]
@@ -71,7 +82,8 @@ class Origin:
         self.seat = 0
         self.standing: Standing = access.Unknown()
         self.policy: Policy | None = None
-        self.task: asyncio.Task[None] | None = None
+        self.task: asyncio.Task[None] | None = None  # its robots.txt is being asked for
+        self.waits_at: Host | None = None  # the host whose turn that task waits for
 
     @property
     def answered(self) -> bool:
@@ -86,8 +98,11 @@ class Gate:
     """Judges URLs and drives the fetching of robots.txt.
 
     `hold(slot)` gives the held host of a slot, leasing it if need be (None: held elsewhere);
-    `rules_of(host)` the robots rules and product tokens that count there; `changed(origin)` is
-    called when an origin's standing is new, `settled(host)` when URLs may move again. Without
+    `rules_of(host)` the robots rules and product tokens that count there; `lost(host, origin,
+    failure, failures)` is told when an origin's robots.txt leads to where no connection can be
+    made, so many times in a row;
+    `changed(origin, previous)` when an origin's standing is new, `settled(origin)` when its URLs
+    may move again. Without
     `keep_trying` a file that could not be had is asked for again only when somebody wants in.
     """
 
@@ -103,6 +118,7 @@ class Gate:
         hold: Callable[[str], Awaitable[Host | None]],
         rules_of: Callable[[str], tuple[RobotsRules, tuple[str, ...]]],
         slot_of: Callable[[str], str],
+        lost: Callable[[Host, str, Failure, int], None],
         changed: Callable[[Origin, Access], None],
         settled: Callable[[Origin], None],
         keep_trying: bool = True,
@@ -116,6 +132,7 @@ class Gate:
         self._hold = hold
         self._rules_of = rules_of
         self._slot_of = slot_of
+        self._lost = lost
         self._changed = changed
         self._settled = settled
         self._keep_trying = keep_trying
@@ -123,7 +140,6 @@ class Gate:
         self._retries: Bench[Origin] = Bench()
         self._timer: Timer | None = None
         self._closed = False
-        self.asking = 0  # robots fetches under way
 
     # ------------------------------------------------------------ origins
 
@@ -131,7 +147,7 @@ class Gate:
         """Take over what the store knows of a host's origins."""
         for name, known in copies.items():
             origin = self._add(name, host, known)
-            self._stand(origin)
+            self._stand(origin, known)
             self._schedule(origin)
 
     def forget(self, host: Host) -> None:
@@ -166,6 +182,8 @@ class Gate:
             return GOVERNED
         if origin.task is not None:
             return ASKING
+        if host.out_of_reach and (lost := host.beyond_reach(name, self._clock.monotonic())):
+            return Shut(f"no connection could be made ({lost.failure.error})")
         now_s = self._clock.wall()
         if access.due(origin.access, now_s):
             self.ask(origin)
@@ -182,24 +200,24 @@ class Gate:
         self.ask(origin)
         return ASKING
 
-    def _stand(self, origin: Origin) -> None:
-        """Work out what now governs the origin, and what it asks of our pace."""
+    def _stand(self, origin: Origin, known: Access) -> None:
+        """Work out what governs the origin by what is known, and what it asks of our pace."""
         now_s = self._clock.wall()
-        origin.standing = access.standing(origin.access, now_s=now_s, rules=origin.rules)
+        origin.standing = access.standing(known, now_s=now_s, rules=origin.rules)
         origin.policy = None
         if isinstance(origin.standing, access.Rules):
             dialects = [robots.DIALECTS[name] for name in origin.rules.dialect]
             file = robots.parse(origin.standing.body)
             origin.policy = file.policy(origin.tokens, dialects)
-        self._pace(origin)
+        self._pace(origin, known)
 
-    def _pace(self, origin: Origin) -> None:
+    def _pace(self, origin: Origin, known: Access) -> None:
         policy = origin.policy
         ask = Ask(
             crawl_delay_s=policy.crawl_delay_s if policy and origin.rules.crawl_delay else None,
             request_rate_s=policy.request_rate_s if policy and origin.rules.crawl_delay else None,
             windows=policy.visit_windows if policy else (),
-            missing=origin.access.unreachable_since is not None,
+            missing=known.unreachable_since is not None,
         )
         origin.host.set_ask(origin.name, ask, now_s=self._clock.monotonic())
 
@@ -209,7 +227,6 @@ class Gate:
         """Fetch its robots.txt, unless that is under way."""
         if origin.task is None and not self._closed:
             self._retries.remove(origin)
-            self.asking += 1
             origin.task = self._spawn(self._refresh(origin))
 
     def ask_by_name(self, name: str, host: Host) -> None:
@@ -221,20 +238,23 @@ class Gate:
         try:
             learned = await self._fetch(origin)
             if learned is not None:
-                await self._keep(origin, learned)
+                await self._keep(origin, learned, rejudge=changes(previous, learned))
         except TurnsClosedError:
             return
         finally:
             origin.task = None
-            self.asking -= 1
+            origin.waits_at = None
             self._schedule(origin)
             self._settled(origin)
         if learned is not None:
             self._changed(origin, previous)
 
     async def _fetch(self, origin: Origin) -> Access | None:
-        """Ask for robots.txt, following redirects, each hop at its host's turn. None: the host
-        itself could not be reached, which opens nothing and closes nothing."""
+        """Ask for robots.txt, following redirects, each hop at its host's turn.
+
+        None: a host on the way could not be reached. That opens nothing and closes nothing; the
+        origin is tried again on the retry clock like any that cannot be connected to.
+        """
         url = robots_url(origin.name)
         for _ in range(REDIRECTS_MAX + 1):
             own = origin_of(url) == origin.name
@@ -243,53 +263,64 @@ class Gate:
                 return self._learn(
                     origin, failure(url, "its robots.txt leads to a host held by another worker")
                 )
-            turn = await self._contacts.take(host)
-            if isinstance(turn, Turn) and not own and (known := self._known(url)):
+            hop_origin = origin_of(url)
+            lost = None if own else host.beyond_reach(hop_origin, self._clock.monotonic())
+            if lost is not None:
+                self._lost(origin.host, origin.name, lost.failure, lost.failures)
+                return None
+            origin.waits_at = host
+            turn = await self._contacts.take(host, hop_origin)
+            origin.waits_at = None
+            if isinstance(turn, Turn) and not own and (known := self._known(origin, url)):
                 self._turns.give_back(turn)
-                return self._learn(origin, known)
-            if isinstance(turn, Failure):
-                result: Answer | Failure = turn
-            else:
-                learned: list[Access] = []
-                request = Request(
-                    url=url, headers=validators(origin.access, url), limits=LIMITS, cut_ok=True
-                )
-
-                def before_end(result: Answer | Failure, url: str = url) -> None:
-                    if not is_redirect(result) and not (
-                        isinstance(result, Failure) and not result.connected
-                    ):
-                        learned.append(self._learn(origin, news_of(result, url)))  # noqa: B023
-
-                result = await self._contacts.fetch(
-                    turn, request, kind=ROBOTS, before_end=before_end
-                )
-                if learned:
-                    if not own:
-                        await self._fill(url, host, result)
-                    return learned[0]
-            if isinstance(result, Failure):
-                if own:
-                    return None
-                return self._learn(origin, failure(url, result.sentence))
-            target = canonical(result.headers.get("Location", ""), url)
-            if not target or not result.headers.get("Location"):
+                return known
+            hop = turn if isinstance(turn, Failure) else await self._hop(origin, turn, url)
+            if isinstance(hop, Access):
+                return hop
+            if isinstance(hop, Failure):
+                if not own and (lost := host.out_of_reach.get(hop_origin)):
+                    self._lost(origin.host, origin.name, hop, lost.failures)
+                return None
+            if hop is None:
                 break
-            url = target
+            url = hop
         return self._learn(
             origin, News(status=None, body=None, headers={}, url=url, redirect_overflow=True)
         )
 
+    async def _hop(self, origin: Origin, turn: Turn, url: str) -> Access | Failure | str | None:
+        """One request for robots.txt: what is known now, where it leads (None: nowhere), or that no
+        connection could be made."""
+        learned: Access | None = None
+
+        def before_end(result: Answer | Failure) -> None:
+            nonlocal learned
+            if not is_redirect(result) and not (
+                isinstance(result, Failure) and not result.connected
+            ):
+                learned = self._learn(origin, news_of(result, url))
+
+        request = Request(
+            url=url, headers=validators(origin.access, url), limits=LIMITS, cut_ok=True
+        )
+        result = await self._contacts.fetch(turn, request, kind=ROBOTS, before_end=before_end)
+        if learned is not None:
+            if origin_of(url) != origin.name:
+                await self._fill(url, turn.host, result)
+            return learned
+        if isinstance(result, Failure):
+            return result
+        location = result.headers.get("Location")
+        return canonical(location, url) if location else None
+
     def _learn(self, origin: Origin, news: News) -> Access:
-        """What is known after this news; the pace it asks for counts at once."""
+        """What is known after this news; the pace it asks for counts at once, but pages are judged
+        by it only once it is committed (the origin's task is under way until then)."""
         learned = access.learn(origin.access, news, now_s=self._clock.wall(), rules=origin.rules)
-        kept = origin.access
-        origin.access = learned
-        self._stand(origin)
-        origin.access = kept  # pages are judged by it only once it is committed
+        self._stand(origin, learned)
         return learned
 
-    async def _keep(self, origin: Origin, learned: Access) -> None:
+    async def _keep(self, origin: Origin, learned: Access, *, rejudge: bool) -> None:
         host = origin.host
         await self._store.robots_put(
             self._session,
@@ -297,11 +328,13 @@ class Gate:
             origin.name,
             learned,
             also=host.update(self._clock.monotonic()),
+            rejudge=rejudge,
         )
         origin.access = learned
 
-    def _known(self, url: str) -> News | None:
-        """Another origin's robots.txt that is known and fresh needs no second request."""
+    def _known(self, origin: Origin, url: str) -> Access | None:
+        """Another origin's robots.txt that is known and fresh needs no second request; what is
+        taken from it is no fresher than it is."""
         other = self._origins.get(origin_of(url))
         if path_of(url) != "/robots.txt" or other is None or other.task is not None:
             return None
@@ -309,10 +342,19 @@ class Gate:
         if access.due(known, self._clock.wall()):
             return None
         if known.body is not None:
-            return News(status=200, body=known.body, headers={}, url=url, truncated=known.truncated)
+            news = News(status=200, body=known.body, headers={}, url=url, truncated=known.truncated)
+        elif known.unreachable_since is not None:
+            news = failure(url, "the robots.txt it redirects to cannot be had")
+        else:
+            news = News(status=known.status, body=None, headers={}, url=url)
+        learned = self._learn(origin, news)
         if known.unreachable_since is not None:
-            return failure(url, "the robots.txt it redirects to cannot be had")
-        return News(status=known.status, body=None, headers={}, url=url)
+            return learned
+        return replace(
+            learned,
+            copy_at=known.copy_at if learned.body is not None else learned.copy_at,
+            expires_at=earlier(learned.expires_at, known.expires_at),
+        )
 
     async def _fill(self, url: str, host: Host, result: Answer | Failure) -> None:
         """A hop that ended at another origin's robots.txt fills that origin's copy as well."""
@@ -329,7 +371,8 @@ class Gate:
         previous = other.access
         other.task = asyncio.current_task()  # its pages wait until the copy is committed
         try:
-            await self._keep(other, self._learn(other, news_of(result, url)))
+            learned = self._learn(other, news_of(result, url))
+            await self._keep(other, learned, rejudge=changes(previous, learned))
         finally:
             other.task = None
         self._schedule(other)
@@ -344,8 +387,11 @@ class Gate:
         if retry_at is None or not self._keep_trying or self._closed or origin.host.gone:
             self._retries.remove(origin)
             return
-        in_s = retry_at - self._clock.wall()
-        self._retries.put(origin, self._clock.monotonic() + max(0.0, in_s))
+        now_s = self._clock.monotonic()
+        at_s = now_s + max(0.0, retry_at - self._clock.wall())
+        if lost := origin.host.beyond_reach(origin.name, now_s):
+            at_s = max(at_s, lost.until_s)
+        self._retries.put(origin, at_s)
         self._arm()
 
     def _arm(self) -> None:
@@ -368,6 +414,18 @@ class Gate:
         """No more robots fetches; those on the wire run on."""
         self._closed = True
         self._arm()
+
+
+def changes(previous: Access, learned: Access) -> bool:
+    """Must what was judged before under this origin be judged again (law 4)?"""
+    if learned.unreachable_since is not None:
+        return False
+    late = previous.unreachable_since is not None
+    return late or (previous.copy_at is not None and previous.body != learned.body)
+
+
+def earlier(a: float | None, b: float | None) -> float | None:
+    return min((at for at in (a, b) if at is not None), default=None)
 
 
 def is_redirect(result: Answer | Failure) -> bool:

@@ -9,7 +9,7 @@ import bisect
 import math
 from asyncio import Future
 from collections import deque
-from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from policies.pacing import (
@@ -23,15 +23,28 @@ from policies.pacing import (
     window_wait_s,
 )
 from policies.retry import DENIALS_MAX, backoff_s, retry_delay_s
+from policies.url import origin_of
 from storage.base import Contact, HostClock, HostUpdate, Lease, Queued
 
 if TYPE_CHECKING:
+    from crawler.request import Failure
     from crawler.turns import AddressClock, Turn
 
 PREFETCH = 16  # URLs taken from the store at once: memory is hosts held times this
 APPETITE_MAX = 1024  # while a host's URLs cost no contact (all blocked), ever larger handfuls
 BACKING_OFF = "it asked us to come back later, or refused us"
 NEVER = -math.inf  # the end of a contact that has not been
+
+
+@dataclass(slots=True, eq=False)
+class OutOfReach:
+    """An origin no connection could be made to. A host may have a dead port beside a healthy one,
+    so this is kept for each origin."""
+
+    failures: int  # in a row
+    until_s: float  # of the retry clock
+    failure: Failure
+    given_up: bool = False  # its queue has been failed; it is tried again for new URLs only
 
 
 class Host:
@@ -53,7 +66,6 @@ class Host:
         "breaches",
         "busy",
         "closed",
-        "connect_failures",
         "contacts",
         "contacts_new",
         "delay_at_restart",
@@ -61,17 +73,16 @@ class Host:
         "dirty",
         "ends",
         "epoch",
-        "failing",
         "full",
         "gone",
         "hand",
         "held",
         "in_line",
-        "last_error",
         "latency_s",
         "next_due_s",
         "not_before_s",
         "not_before_why",
+        "out_of_reach",
         "parked",
         "paused",
         "peak_concurrency",
@@ -95,7 +106,6 @@ class Host:
         self.in_line = False  # stands in line for a worker
         self.gone = False  # no longer held
         self.full = False  # reached max_pages_per_host
-        self.failing = False  # its queue is being failed in bulk
         self.appetite = PREFETCH
         self.wanting = False  # more URLs have been asked for
         self.dirty = False  # its clock moved since the last commit
@@ -120,8 +130,7 @@ class Host:
         # Law 6: who died holding it may have been in contact a moment ago.
         self.delay_at_restart = now_s if not lease.clean else None
         self.denials = clock.denials
-        self.connect_failures = clock.connect_failures
-        self.last_error = ""
+        self.out_of_reach: dict[str, OutOfReach] = {}  # by origin
         self.contacts = clock.contacts
         self.smallest_rest_s = clock.smallest_rest_s
         self.peak_concurrency = clock.peak_concurrency
@@ -160,11 +169,6 @@ class Host:
     @property
     def wants_turn(self) -> bool:
         return bool(self.waiters or self.hand) and not self.paused
-
-    @property
-    def idle(self) -> bool:
-        """Nothing to do and nothing under way: it can be given back."""
-        return not (self.hand or self.waiters or self.busy or self.held or self.wanting)
 
     def lanes(self) -> int:
         return lanes(self.rules, self.ask, backing_off=self.backoff_level > 0)
@@ -231,7 +235,6 @@ class Host:
 
         `refusal`: a 429 or 503 to a page. `rest_s`: its Retry-After, if it gave one.
         """
-        self.connect_failures = 0
         if status in (401, 403):
             self.denials += 1
         else:
@@ -246,32 +249,44 @@ class Host:
             self.denials = 0
             self.backoff_until_s = max(self.backoff_until_s, now_s + backoff_s(self.backoff_level))
             return True
-        if self.backoff_level and status not in (401, 403):
-            self.backoff_level -= 1
+        if self.backoff_level and status < 500 and status not in (401, 403, 429):
+            self.backoff_level -= 1  # forgiven by a success, which halves the next rest
         return False
 
-    def not_connected(self, error: str, *, now_s: float) -> int:
-        """No connection was made: the host's failure. Give how many in a row."""
-        self.connect_failures += 1
-        self.last_error = error
-        self.not_before_s = now_s + retry_delay_s(self.connect_failures)
-        self.not_before_why = f"another try to connect ({error})"
+    def lost(
+        self, origin: str, failure: Failure, *, now_s: float, failures: int | None = None
+    ) -> OutOfReach:
+        """No connection to the origin could be made: it is left alone on the retry clock.
+        `failures` in a row, this one included, if they are counted elsewhere (a robots hop)."""
+        if failures is None:
+            known = self.out_of_reach.get(origin)
+            failures = known.failures + 1 if known else 1
+        lost = OutOfReach(failures, now_s + retry_delay_s(failures), failure)
+        self.out_of_reach[origin] = lost
         self.dirty = True
-        return self.connect_failures
+        return lost
+
+    def beyond_reach(self, origin: str, now_s: float) -> OutOfReach | None:
+        """Why the origin may not be tried yet; None if it may."""
+        lost = self.out_of_reach.get(origin)
+        return lost if lost and lost.until_s > now_s else None
+
+    @property
+    def connect_failures(self) -> int:
+        return max((lost.failures for lost in self.out_of_reach.values()), default=0)
 
     # ------------------------------------------------------------ for the store
 
-    def update(self, now_s: float, *, release: bool = False) -> HostUpdate:
-        """What a commit says of it; takes the new contacts along."""
-        waits = self.wait(now_s, 0.0) if not (self.rules.visit_window or self.ask.windows) else None
-        if waits is None:
-            next_s = max(
-                self.not_before_s,
-                self.backoff_until_s,
-                (self.ends[-1] if self.ends else NEVER) + self.rest.delay_s,
-            )
-        else:
-            next_s = waits[0]
+    def update(
+        self, now_s: float, *, release: bool = False, put_off_s: float = NEVER
+    ) -> HostUpdate:
+        """What a commit says of it; takes the new contacts along.
+
+        The lease that follows knows of one lane only, so the last end counts for all. `put_off_s`:
+        until then there is nothing to do at this host.
+        """
+        last_s = self.ends[-1] if self.ends else NEVER
+        next_s = max(self.not_before_s, self.backoff_until_s, last_s + self.rest.delay_s, put_off_s)
         contacts, self.contacts_new = self.contacts_new, []
         self.dirty = False
         return HostUpdate(
@@ -295,10 +310,17 @@ class Host:
             release=release,
         )
 
-    def take_hand(self, urls: Mapping[int, Queued] | None = None) -> list[Queued]:
-        """Empty the hand and what is parked: those URLs stay queued in the store."""
-        dropped = [*self.hand, *(q for parked in self.parked.values() for q in parked)]
+    def empty_hand(self) -> None:
+        """Let go of the hand and of what is parked: those URLs stay queued in the store."""
+        for dropped in (self.hand, *self.parked.values()):
+            self.held.difference_update(queued.id for queued in dropped)
         self.hand.clear()
         self.parked.clear()
-        self.held.difference_update(q.id for q in dropped)
-        return dropped
+
+    def let_go(self, origin: str) -> None:
+        """Let go of the URLs of one origin that cannot move now."""
+        gone = [queued for queued in self.hand if origin_of(queued.url) == origin]
+        gone += self.parked.pop(origin, [])
+        if gone:
+            self.held.difference_update(queued.id for queued in gone)
+            self.hand = deque(q for q in self.hand if q.id in self.held)

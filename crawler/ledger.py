@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import replace
 
 from crawler.clock import Clock, Timer
-from crawler.host import Host
+from crawler.host import NEVER, Host
 from crawler.turns import Turns
 from storage.base import Batch, Completed, HostUpdate, Outcome, Store, Visited, Want
 
@@ -42,7 +43,9 @@ class Ledger:
         self._skipped: Counter[str] = Counter()
         self._dirty: dict[str, Host] = {}
         self._wants: dict[str, tuple[Host, int]] = {}
-        self._releases: dict[str, Host] = {}
+        self._given_back: list[HostUpdate] = []
+        self._releases: dict[str, tuple[Host, float]] = {}
+        self._leaving: Collection[str] = ()  # hosts whose release is being committed
         self._links = 0
         self._start = asyncio.Event()  # something calls for a commit
         self._timer: Timer | None = None
@@ -72,16 +75,23 @@ class Ledger:
 
     def want(self, host: Host) -> None:
         """Ask for more URLs of a host that has nothing else to do."""
-        if host.gone or host.wanting or host.failing or host.full:
+        if host.gone or host.wanting or host.full:
             return
         host.wanting = True
         self._wants[host.slot] = (host, host.appetite)
         self._recorded += 1
         self._start.set()
 
-    def release(self, host: Host) -> None:
-        """Give the host back in the next commit; the caller has dropped it from `Turns`."""
-        self._releases[host.slot] = host
+    def release(self, host: Host, *, put_off_s: float = NEVER) -> None:
+        """Give the host back in the next commit; the caller has dropped it from `Turns`.
+        `put_off_s`: until then there is nothing to do there."""
+        self._releases[host.slot] = (host, put_off_s)
+        self._recorded += 1
+        self._start.set()
+
+    def give_back(self, update: HostUpdate) -> None:
+        """Release a host that is leased but no longer held."""
+        self._given_back.append(replace(update, release=True))
         self._recorded += 1
         self._start.set()
 
@@ -137,20 +147,22 @@ class Ledger:
         skipped, self._skipped = self._skipped, Counter()
         dirty, self._dirty = self._dirty, {}
         wants, self._wants = self._wants, {}
+        given_back, self._given_back = self._given_back, []
         releases, self._releases = self._releases, {}
+        self._leaving = releases.keys()
         self._links = 0
         settled = {outcome.id for outcome in outcomes}  # a retry may be handed out again
         dirty |= {slot: host for slot, (host, _) in wants.items() if not host.gone}
         batch = Batch(
             outcomes=outcomes,
-            hosts=self._updates(dirty, releases),
+            hosts=[*self._updates(dirty, releases), *given_back],
             skipped=skipped,
             wants=[
                 Want(
                     slot=slot,
                     count=count,
                     held=tuple(host.held - settled),
-                    closed=tuple(host.closed),
+                    closed=(*host.closed, *host.parked),
                 )
                 for slot, (host, count) in wants.items()
                 if not host.gone
@@ -159,11 +171,21 @@ class Ledger:
         completed = await self._store.complete(self._session, batch)
         self._committed(outcomes, completed)
         self._durable = upto
+        self._leaving = ()
         async with self._progress:
             self._progress.notify_all()
 
-    def _updates(self, dirty: dict[str, Host], releases: dict[str, Host]) -> list[HostUpdate]:
+    def releasing(self, slot: str) -> bool:
+        """Is its release still to be committed?"""
+        return slot in self._releases or slot in self._leaving
+
+    def _updates(
+        self, dirty: dict[str, Host], releases: dict[str, tuple[Host, float]]
+    ) -> list[HostUpdate]:
         now_s = self._clock.monotonic()
         updates = [host.update(now_s) for slot, host in dirty.items() if slot not in releases]
-        updates += [host.update(now_s, release=True) for host in releases.values()]
+        updates += [
+            host.update(now_s, release=True, put_off_s=put_off_s)
+            for host, put_off_s in releases.values()
+        ]
         return updates

@@ -18,7 +18,9 @@ CHUNK = 500  # URLs judged between two looks at the rest of the program
 
 
 class Rejudge:
-    """`added(completed)` is told of what came back to the queue, `withdrawn(n)` of what went."""
+    """Judges again, for one origin at a time, and says so to the store when it is through: a run
+    that ends in between is finished by the next. `added(completed)` is told of what came back to
+    the queue."""
 
     def __init__(
         self,
@@ -36,61 +38,63 @@ class Rejudge:
         self._ledger = ledger
         self._gate = gate
         self._added = added
-        self._running: set[tuple[str, str]] = set()
-        self.withdrawn = 0
+        self._running: dict[str, bool] = {}  # origin -> it is to be done once more
 
-    async def pages(self, name: str) -> None:
-        """Judge the pages of an origin that were fetched while it counted as open for lack of an
-        answer: what the file disallows is withdrawn."""
-        if ("pages", name) in self._running:
+    def runs(self, name: str) -> bool:
+        """Is this origin being judged again?"""
+        return name in self._running
+
+    async def all(self, name: str) -> None:
+        """Judge again what was fetched for lack of an answer, and what was blocked. Called while it
+        runs for the same origin, it runs once more: what was asked for meanwhile counts too."""
+        if name in self._running:
+            self._running[name] = True
             return
-        self._running.add(("pages", name))
         try:
-            await self._ledger.flush()  # what was fetched but is not committed yet counts too
-            while (origin := self._gate.origin(name)) and origin.answered:
-                chunk = await self._store.ungoverned(name, limit=CHUNK)
-                if not chunk:
-                    return
-                kept: list[int] = []
-                withdrawn: list[Blocked] = []
-                now_s = self._clock.wall()
-                for page in chunk:
-                    verdict = _verdict(origin, page.url)
-                    if verdict is None:
-                        kept.append(page.id)
-                    else:
-                        slot = origin.host.slot
-                        withdrawn.append(blocked_by(verdict, page.id, slot, page.url, now_s=now_s))
+            self._running[name] = True
+            while self._running[name]:
+                self._running[name] = False
+                await self._ledger.flush()  # what was fetched but is not committed yet counts too
+                await self._pages(name)
+                await self._blocked(name)
+            await self._store.rejudge_done(self._session, name)
+        finally:
+            del self._running[name]
+
+    async def _pages(self, name: str) -> None:
+        """What the file disallows of the pages fetched while the origin counted as open for lack
+        of an answer is withdrawn."""
+        while (origin := self._gate.origin(name)) and origin.answered:
+            chunk = await self._store.ungoverned(name, limit=CHUNK)
+            if not chunk:
+                return
+            kept: list[int] = []
+            withdrawn: list[Blocked] = []
+            now_s = self._clock.wall()
+            for page in chunk:
+                verdict = _verdict(origin, page.url)
+                if verdict is None:
+                    kept.append(page.id)
+                else:
+                    slot = origin.host.slot
+                    withdrawn.append(blocked_by(verdict, page.id, slot, page.url, now_s=now_s))
+            self._added(
+                await self._store.rejudge(self._session, kept=kept, withdrawn=withdrawn, freed=())
+            )
+
+    async def _blocked(self, name: str) -> None:
+        """What the file now allows of the URLs it had blocked is queued again."""
+        after = 0
+        while (origin := self._gate.origin(name)) and origin.answered:
+            chunk = await self._store.blocked_by_robots(name, after=after, limit=CHUNK)
+            if not chunk:
+                return
+            after = chunk[-1].id
+            freed = [one.id for one in chunk if _verdict(origin, one.url) is None]
+            if freed:
                 self._added(
-                    await self._store.rejudge(
-                        self._session, kept=kept, withdrawn=withdrawn, freed=()
-                    )
+                    await self._store.rejudge(self._session, kept=(), withdrawn=(), freed=freed)
                 )
-                self.withdrawn += len(withdrawn)
-        finally:
-            self._running.discard(("pages", name))
-
-    async def blocked(self, name: str) -> None:
-        """Judge the blocked URLs of an origin whose robots.txt changed: what it now allows is
-        queued again."""
-        if ("blocked", name) in self._running:
-            return
-        self._running.add(("blocked", name))
-        try:
-            await self._ledger.flush()
-            after = 0
-            while (origin := self._gate.origin(name)) and origin.answered:
-                chunk = await self._store.blocked_by_robots(name, after=after, limit=CHUNK)
-                if not chunk:
-                    return
-                after = chunk[-1].id
-                freed = [one.id for one in chunk if _verdict(origin, one.url) is None]
-                if freed:
-                    self._added(
-                        await self._store.rejudge(self._session, kept=(), withdrawn=(), freed=freed)
-                    )
-        finally:
-            self._running.discard(("blocked", name))
 
 
 def _verdict(origin: Origin, url: str) -> Verdict | None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from crawler.config import Config, from_dict, load
+from policies.pacing import Per
 
 # A path to a TOML file, a dict in its shape, or a config made before.
 Given = str | Path | Mapping[str, object] | Config | None
@@ -44,6 +45,12 @@ def settings(
         if (said := {key: value for key, value in keys.items() if value is not None})
     }
     return under.override(over, where="arguments") if over else under
+
+
+def paces(config: Config) -> frozenset[Per]:
+    """Every `politeness.per` in it, sites' included."""
+    tables = [config.given.sites[pattern].get("politeness", {}) for pattern in config.sites]
+    return frozenset([config.politeness.per, *(Per(str(t["per"])) for t in tables if "per" in t)])
 
 
 def _listed(given: str | Sequence[str]) -> list[str] | None:

@@ -12,6 +12,7 @@ from asyncio import Future
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from weakref import WeakValueDictionary
 
 from crawler.bench import Bench
 from crawler.clock import Clock, Timer
@@ -20,13 +21,13 @@ from policies.pacing import address_rest_s
 from storage.base import Contact
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class AddressClock:
     """The clock of one address, with `per = "ip"`: one contact at a time, each rested."""
 
-    ready_s: float = NEVER
+    ready_s: float
     busy: bool = False
-    queue: list[Host] = field(default_factory=list)  # hosts that wait for it to be free
+    queue: dict[str, Host] = field(default_factory=dict)  # hosts that wait for it to be free
 
 
 @dataclass(slots=True, eq=False)
@@ -59,7 +60,7 @@ class Turns:
         self._bench: Bench[Host] = Bench()
         self._line: deque[Host] = deque()
         self._takers: deque[Future[Turn | None]] = deque()
-        self._addresses: dict[str, AddressClock] = {}
+        self._addresses: WeakValueDictionary[str, AddressClock] = WeakValueDictionary()
         self._timer: Timer | None = None
         self._timer_s = NEVER
         self._closed = False
@@ -174,16 +175,36 @@ class Turns:
         self.in_flight -= 1
         if clock := turn.address_clock:
             clock.busy = False
-            queue, clock.queue = clock.queue, []
-            for other in queue:
-                self.consider(other)
+            self._free(clock)
         self.consider(turn.host)
         self._pump()
 
+    def _free(self, clock: AddressClock) -> None:
+        """The address is free: seat those in its queue, up to the first that waits for it alone."""
+        now_s, wall_s = self._clock.monotonic(), self._clock.wall()
+        while clock.queue:
+            host = clock.queue.pop(next(iter(clock.queue)))
+            self.consider(host)
+            waits = host.wait(now_s, wall_s)
+            if host.wants_turn and waits and waits[0] <= clock.ready_s:
+                return
+
     def set_address(self, host: Host, address: str) -> None:
-        """With `per = "ip"`: the address this host is contacted at, whose clock counts too."""
+        """With `per = "ip"`: the address this host is contacted at, whose clock counts too.
+
+        One met for the first time rests as if it had just been contacted: it may have been, by the
+        run before or by a host no longer held.
+        """
+        if host.address == address:
+            return
+        if host.address_clock:
+            host.address_clock.queue.pop(host.slot, None)
+        clock = self._addresses.get(address)
+        if clock is None:
+            rest_s = address_rest_s(host.rules, host.ask)
+            clock = self._addresses[address] = AddressClock(self._clock.monotonic() + rest_s)
         host.address = address
-        host.address_clock = self._addresses.setdefault(address, AddressClock())
+        host.address_clock = clock
         self.consider(host)
 
     # ------------------------------------------------------------ the mechanism
@@ -215,8 +236,7 @@ class Turns:
         at_s = waits[0]
         if (clock := host.address_clock) is not None:
             if clock.busy:
-                if host not in clock.queue:
-                    clock.queue.append(host)
+                clock.queue[host.slot] = host
                 return None
             at_s = max(at_s, clock.ready_s)
         return at_s
@@ -248,9 +268,10 @@ class Turns:
             host.in_line = False
             if host.hand and self._is_ready(host, now_s):
                 turn = self._grant(host, now_s)
-                self.consider(host)
+                self._reseat(host, now_s)
                 return turn
-            self.consider(host)
+            if not host.gone:
+                self._reseat(host, now_s)
         return None
 
     def _pump(self) -> None:

@@ -12,7 +12,7 @@ from crawler.errors import CourtlyError, FetchFailed, RobotsDisallowed, RobotsUn
 from crawler.gate import ASKING, Gate, Shut
 from policies.access import Closed
 from policies.robots import Verdict
-from policies.url import host_of, origin_of
+from policies.url import origin_of
 
 
 class Verdicts:
@@ -25,9 +25,10 @@ class Verdicts:
         self._settling: dict[str, list[Future[None]]] = {}  # by origin
 
     def passes(self, desk: Desk, url: str) -> bool:
-        """True: it may be asked for now. False: robots.txt is being asked. Else raises
+        """True: it may be asked for now. False: after the next `change`, perhaps. Else raises
         RobotsDisallowed, RobotsUnreachable or FetchFailed."""
-        self.check_reachable(desk, url)
+        if not self.is_reachable(desk, url):
+            return False
         passed = self._gate.check(desk.host, url)
         if passed is ASKING:
             return False
@@ -40,17 +41,17 @@ class Verdicts:
             raise RobotsUnreachable(url, passed.reason, until)
         return True
 
-    def check_reachable(self, desk: Desk, url: str) -> None:
-        """Raises FetchFailed while its host is given up: no connection could be made."""
+    def is_reachable(self, desk: Desk, url: str) -> bool:
+        """False while its origin could not be connected to and is tried again later. Raises
+        FetchFailed while it is given up."""
         self._check_open()
-        if not desk.lost:
-            return
-        host = desk.host
-        wait_s = host.not_before_s - self._clock.monotonic()
-        if not host.connect_failures or wait_s <= 0:
-            desk.lost.clear()
-        elif failure := desk.lost.get(origin_of(url)) or desk.lost.get(host_of(url)):
-            raise FetchFailed(url, failure, until=self._clock.wall() + wait_s)
+        now_s, name = self._clock.monotonic(), origin_of(url)
+        lost = desk.host.beyond_reach(name, now_s) if desk.host.out_of_reach else None
+        if lost is None:
+            return True
+        if lost.given_up and (failure := desk.failures.get(name)):
+            raise FetchFailed(url, failure, until=self._clock.wall() + lost.until_s - now_s)
+        return False
 
     def turn_away(self, desk: Desk) -> None:
         """Who waits in vain need not wait for a turn to be told so. The first finds out itself."""
@@ -63,11 +64,22 @@ class Verdicts:
             except CourtlyError as problem:
                 place.call(problem)
 
-    async def settled(self, name: str) -> None:
-        """Wait until a robots fetch of this origin has ended."""
-        settled: Future[None] = asyncio.get_running_loop().create_future()
-        self._settling.setdefault(name, []).append(settled)
-        await settled
+    async def change(self, desk: Desk, url: str) -> None:
+        """Wait until a robots fetch of its origin has ended, or it may be connected to again."""
+        name = origin_of(url)
+        changed: Future[None] = asyncio.get_running_loop().create_future()
+        self._settling.setdefault(name, []).append(changed)
+        timer = None
+        origin = self._gate.origin(name)
+        if origin is None or origin.task is None:
+            lost = desk.host.out_of_reach.get(name)
+            at_s = lost.until_s if lost else self._clock.monotonic()
+            timer = self._clock.call_at(at_s, lambda: self.wake(name))
+        try:
+            await changed
+        finally:
+            if timer is not None:
+                timer.cancel()
 
     def wake(self, name: str) -> None:
         for settled in self._settling.pop(name, ()):

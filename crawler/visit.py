@@ -86,10 +86,12 @@ class Visitor:
     async def spend(self, turn: Turn) -> None:
         """Judge URLs of the host's hand until one was worth the contact, or none is left."""
         host = turn.host
-        located = await self._contacts.located(turn)
-        if located is not None:
-            self._turns.give_back(turn)
-            return
+        if host.hand:
+            located = await self._contacts.located(turn, origin_of(host.hand[0].url))
+            if located is not None:
+                self._turns.give_back(turn)
+                self._refill(host)
+                return
         host.appetite = min(2 * host.appetite, APPETITE_MAX)
         while host.hand:
             queued = host.hand.popleft()
@@ -99,8 +101,13 @@ class Visitor:
             if self._is_full(host):
                 host.full = True
                 host.hand.appendleft(queued)
-                host.take_hand()
+                host.empty_hand()
                 break
+            if self._may_be_full(host):
+                host.hand.appendleft(queued)
+                host.empty_hand()
+                self._turns.give_back(turn)
+                return
             passed = self._gate.check(host, queued.url)
             if passed is ASKING:
                 host.parked.setdefault(origin_of(queued.url), []).append(queued)
@@ -112,8 +119,9 @@ class Visitor:
             elif isinstance(passed, Pass):
                 if not self._budget.take():
                     host.hand.appendleft(queued)
-                    self._turns.open_pages(open_=False)
                     break
+                if self._budget.left < 1:
+                    self._turns.open_pages(open_=False)  # until one of those in flight fails
                 await self._visit(turn, queued, passed)
                 break
         self._turns.give_back(turn)  # if it is not over, no contact was worth making
@@ -121,7 +129,7 @@ class Visitor:
         await self._ledger.room()
 
     def _refill(self, host: Host) -> None:
-        if not host.hand and not host.parked and not host.full:
+        if not host.hand and not host.full:
             self._ledger.want(host)
 
     def _out_of_scope(self, host: Host, queued: Queued) -> Outcome | None:
@@ -137,8 +145,15 @@ class Visitor:
         return None
 
     def _is_full(self, host: Host) -> bool:
-        limit = self._config.site(host.slot).scope.max_pages_per_host
-        return host.visited + host.busy - 1 >= limit
+        return host.visited >= self._config.site(host.slot).scope.max_pages_per_host
+
+    def _may_be_full(self, host: Host) -> bool:
+        """With several lanes: what the others fetch may fill it; they ask for more when done."""
+        others = host.busy - 1
+        return (
+            others > 0
+            and host.visited + others >= self._config.site(host.slot).scope.max_pages_per_host
+        )
 
     def _blocked(self, host: Host, queued: Queued, verdict: Verdict) -> Blocked:
         return blocked_by(verdict, queued.id, host.slot, queued.url, now_s=self._clock.wall())
@@ -192,8 +207,8 @@ class Visitor:
 
     def _failed(self, host: Host, queued: Queued, failure: Failure, rules: RetryRules) -> None:
         if not failure.connected:
-            # The host's failure, and the engine's matter; the URL goes back to wait with it.
-            host.hand.appendleft(queued)
+            # Its origin is out of reach, which is the engine's matter; the URL stays queued.
+            host.held.discard(queued.id)
             return
         fate = after_failure(
             failure.code,

@@ -155,12 +155,17 @@ def _failed(access: Access, news: News, *, now_s: float, rules: RobotsRules) -> 
     return replace(
         access,
         status=news.status,
-        fetched_at=access.fetched_at if news.status is None else now_s,
+        fetched_at=_not_after(access.fetched_at, now_s) if news.status is None else now_s,
         retry_at=now_s + max(wait_s, asked_s or 0.0),
         failures=failures,
         unreachable_since=now_s if since is None else min(since, now_s),
         error=_failure_in_words(news)[:_ERROR_CHARS_MAX],
     )
+
+
+def _not_after(at_s: float | None, now_s: float) -> float | None:
+    """A time of the future is one of a wall clock that was set back since."""
+    return None if at_s is None else min(at_s, now_s)
 
 
 def _failure_in_words(news: News) -> str:
