@@ -130,7 +130,7 @@ class Leases:
 
     def acquire(self, slots: Sequence[str], now_s: float) -> dict[str, Lease]:
         ids = self._names.slots(slots, now_s)
-        free = [key for name, key in ids.items() if name not in self._held]
+        free = [ids[name] for name in dict.fromkeys(slots) if name not in self._held]
         return {lease.slot: lease for lease in self._lease(free, None, (), now_s)}
 
     def _lease(
