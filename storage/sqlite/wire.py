@@ -4,39 +4,101 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import threading
 from collections.abc import Callable
-from typing import TypeVar
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import Final, TypeVar
 
 import aiosqlite
 
 T = TypeVar("T")
+_Request = tuple["asyncio.Future[object] | None", Callable[[], object]]
+
+_END: Final = object()  # what the last function of a connection gives
 
 
 class Wire(aiosqlite.Connection):
     """One connection and its thread.
 
     A transaction runs in the thread as one function: it costs one round trip, and no cancellation
-    can reach into it.
+    can reach into it. The thread is a daemon and outlives no one's patience: a connection that
+    nobody closed does not keep the interpreter from its end, nor does an event loop that closed
+    before its answer came make a noise. What was committed is in the file either way.
     """
 
-    def __init__(self, connector: Callable[[], sqlite3.Connection]) -> None:
-        super().__init__(connector, iter_chunk_size=64)
+    def __init__(self, db: sqlite3.Connection) -> None:
+        super().__init__(lambda: db, iter_chunk_size=64)
+        self._connection = db
+        self._thread = threading.Thread(
+            target=_work, args=(self._tx,), name="courtly-store", daemon=True
+        )
+        self._thread.start()
+
+    def __del__(self) -> None:
+        try:
+            super().__del__()  # type: ignore[no-untyped-call]
+        finally:  # where warnings are errors it gets no further than its warning
+            if self._running:
+                self.stop()
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """`work(connection)` in the thread, after all that was asked for before it."""
         result: T = await self._execute(work, self._conn)  # type: ignore[no-untyped-call]
         return result
 
+    def stop(self) -> asyncio.Future[object] | None:
+        """Close the connection and end the thread, after all that was asked for before."""
+        self._running = False
+        db, self._connection = self._connection, None
+
+        def close() -> object:
+            if db is not None:
+                db.close()
+            return _END
+
+        try:
+            future = asyncio.get_running_loop().create_future()
+        except RuntimeError:  # stopped from outside: nobody waits
+            future = None
+        self._tx.put_nowait((future, close))
+        return future
+
     @classmethod
     async def open(cls, connect: Callable[[], sqlite3.Connection]) -> Wire:
         """Connect by `connect`, off the event loop. What it raises is raised here.
 
-        It runs before aiosqlite's thread is there: one whose connector fails is left behind.
+        The connection's thread begins only then: where connecting fails none is left behind.
         """
-        db = await asyncio.to_thread(connect)
-        wire = cls(lambda: db)
-        await wire
-        return wire
+        return cls(await asyncio.to_thread(connect))
+
+
+def _work(requests: SimpleQueue[_Request]) -> None:
+    """What the thread does."""
+    while True:
+        future, function = requests.get()
+        result: object = None
+        raised: BaseException | None = None
+        try:
+            result = function()
+        except BaseException as error:  # noqa: BLE001 - it is raised where it was asked for
+            raised = error
+        if future is not None:
+            with suppress(RuntimeError):  # the event loop is closed: whoever asked is gone
+                future.get_loop().call_soon_threadsafe(_settle, future, result, raised)
+        ended = result is _END
+        del future, function, result, raised  # they would keep the connection while it waits
+        if ended:
+            return
+
+
+def _settle(future: asyncio.Future[object], result: object, raised: BaseException | None) -> None:
+    if future.done():
+        return
+    if raised is None:
+        future.set_result(result)
+    else:
+        future.set_exception(raised)
 
 
 async def finish(task: asyncio.Future[T]) -> T:
