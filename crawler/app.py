@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -46,7 +45,7 @@ def open_store(path: Path, clock: Clock, *, queries_per_path_max: float = 1000) 
 async def retry_failed(path: Path, host: str | None = None) -> int:
     """Queue failed URLs again, of one host or of all; give how many. Raises StoreError."""
     clock = RealClock()
-    store = SqliteStore(path, wall=clock.wall)
+    store = open_store(path, clock)
     session = await store.open_session("retry failed")
     try:
         return await store.retry_failed(host)
@@ -71,10 +70,8 @@ async def crawl(
     clock = RealClock()
     if seeds:
         check_identity(config, seeds)
-    store = SqliteStore(
-        config.storage.path,
-        wall=clock.wall,
-        queries_per_path_max=config.scope.max_queries_per_path,
+    store = open_store(
+        config.storage.path, clock, queries_per_path_max=config.scope.max_queries_per_path
     )
     session = await store.open_session("crawl")
     try:
@@ -95,7 +92,7 @@ async def crawl(
         await store.close(session)
     reader = open_reader(config.storage.path)
     try:
-        return await summarise(reader, engine, elapsed_s=elapsed_s, interrupted=interrupted)
+        return await summarise(reader, engine, clock, elapsed_s=elapsed_s, interrupted=interrupted)
     finally:
         await reader.close()
 
@@ -135,38 +132,25 @@ async def _run(
     leave: asyncio.Event | None,
 ) -> bool:
     """Run the engine to its end, or until told to stop or leave: True then."""
-    tasks: list[asyncio.Task[object]] = []
-    run = asyncio.create_task(engine.run())
-    interrupted = False
-    if observe:
-        tasks.append(asyncio.create_task(Watch(engine, store, clock).report(observe)))
-    stopped = asyncio.create_task(stop.wait()) if stop else None
-    left = asyncio.create_task(leave.wait()) if leave else None
-    tasks += [task for task in (stopped, left) if task]
     try:
-        pending: set[asyncio.Task[object]] = {task for task in (stopped, left) if task}
-        while not run.done():
-            done, _ = await asyncio.wait({run, *pending}, return_when=asyncio.FIRST_COMPLETED)
-            pending -= done
-            if stopped in done:
-                interrupted = True
-                engine.stop()
-            if left in done:
-                interrupted = True
-                run.cancel()
-        try:
-            await run
-        except asyncio.CancelledError:
-            if not interrupted:
-                raise
-    except BaseExceptionGroup as group:
-        raise _plainest(group) from group
-    finally:
-        run.cancel()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(run, *tasks, return_exceptions=True)
-    return interrupted
+        async with asyncio.TaskGroup() as group:
+            run = group.create_task(engine.run())
+            beside: list[asyncio.Task[None]] = []
+            if observe:
+                beside.append(group.create_task(Watch(engine, store, clock).report(observe)))
+            if stop:
+                beside.append(group.create_task(_once(stop, engine.stop)))
+            if leave:
+                beside.append(group.create_task(_once(leave, run.cancel)))
+            run.add_done_callback(lambda _: [task.cancel() for task in beside])
+    except BaseExceptionGroup as problems:
+        raise _plainest(problems) from problems
+    return any(event is not None and event.is_set() for event in (stop, leave))
+
+
+async def _once(event: asyncio.Event, call: Callable[[], object]) -> None:
+    await event.wait()
+    call()
 
 
 def _plainest(group: BaseExceptionGroup[BaseException]) -> BaseException:
@@ -183,7 +167,7 @@ def _plainest(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 async def summarise(
-    reader: Reader, engine: Engine, *, elapsed_s: float, interrupted: bool
+    reader: Reader, engine: Engine, clock: Clock, *, elapsed_s: float, interrupted: bool
 ) -> Summary:
     """What the crawl came to, read from the views."""
     stats = await reader.stats()
@@ -194,7 +178,7 @@ async def summarise(
     if stats.queued and len(waiting) < WAITING_SHOWN:
         async for row in reader.iterate("hosts"):
             if row["queued"] and row["host"] not in engine.waiting:
-                waiting.append(_waiting_on_disk(row))
+                waiting.append(_waiting_on_disk(row, clock.wall()))
                 if len(waiting) == WAITING_SHOWN:
                     break
     return Summary(
@@ -213,13 +197,13 @@ async def summarise(
     )
 
 
-def _waiting_on_disk(row: Row) -> Waiting:
+def _waiting_on_disk(row: Row, now_s: float) -> Waiting:
     """Why a host that was not held at the end still has URLs queued."""
     host = str(row["host"])
     if row["paused"]:
         return Waiting(host=host, until=None, reason="paused by hand")
     backoff, next_at = row["backoff_until"], row["next_at"]
-    if isinstance(backoff, int | float) and backoff > time.time():
+    if isinstance(backoff, int | float) and backoff > now_s:
         return Waiting(host=host, until=float(backoff), reason=BACKING_OFF)
     until = float(next_at) if isinstance(next_at, int | float) else None
     return Waiting(host=host, until=until, reason=f"its turn ({row['delay_source']})")
