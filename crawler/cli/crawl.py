@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,11 +14,13 @@ from crawler.cli.errors import INTERRUPTED, MISUSED
 from crawler.cli.options import config_option, configured, db_option, user_agent_option
 from crawler.cli.signals import Signals
 
-_signals = Signals  # the name that demo.py imports
-
 if TYPE_CHECKING:
     from crawler.config import Config
     from crawler.events import Summary
+
+# How long the store's thread waits for the interpreter while the event loop is busy, for each of
+# its statements; Python's 5 ms would make commits several times slower.
+SWITCH_INTERVAL_S = 0.0005
 
 
 @click.command(
@@ -130,6 +133,7 @@ def run(
     from crawler.cli import summary as words
     from crawler.cli.progress import display
 
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     with display(quiet=quiet) as shown:
 
         async def work() -> Summary:
