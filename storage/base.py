@@ -413,7 +413,8 @@ class Store(Protocol):
         """Store what is known of an origin's robots.txt, with its host's clock (if still held).
 
         `rejudge`: what was judged before at this origin is to be judged again by this copy; the
-        mark lasts until `rejudge_done`, whatever is put meanwhile."""
+        mark lasts until `rejudge_done`, whatever is put meanwhile. An `ungoverned` page committed
+        when the copy stored is an answer (no failures) sets the mark as well: it came too late."""
         ...
 
     async def robots_get(self, origin: str) -> Access | None: ...

@@ -343,6 +343,9 @@ class MemoryStore:
                 target = self._note(page.redirect_url, url)
         tables.point(url, target)
         tables.visited(url, page)
+        origin = url.origin
+        if page.ungoverned and origin.robots is not None and not origin.robots.failures:
+            tables.to_rejudge.setdefault(origin.name, origin)
         if target is not None and target.state is State.BLOCKED and target.block is not None:
             self._block_chain(target)
 

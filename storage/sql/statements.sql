@@ -398,6 +398,13 @@ UPDATE origins SET robots_at = ? WHERE id = ?;
 -- name: mark_to_rejudge
 UPDATE origins SET rejudge_at = coalesce(rejudge_at, ?) WHERE id = ?;
 
+-- Of pages that were asked for before there was an answer, and committed after.
+-- name: mark_late
+WITH v(id) AS (VALUES (?))
+UPDATE origins SET rejudge_at = coalesce(rejudge_at, ?)
+WHERE id IN (SELECT v.id FROM v)
+AND EXISTS (SELECT 1 FROM copies AS c WHERE c.origin = origins.id AND c.failures = 0);
+
 -- name: rejudge_due
 SELECT s.name, o.name FROM origins AS o JOIN slots AS s ON s.id = o.slot
 WHERE o.rejudge_at IS NOT NULL AND o.judged + o.ungoverned > 0

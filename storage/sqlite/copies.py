@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 
 from policies.access import Access
@@ -73,6 +73,10 @@ class Copies:
             at_s = max(0.0, due_in_s, free_in_s)
             best_s = at_s if best_s is None else min(best_s, at_s)
         return best_s
+
+    def mark_late(self, origins: Iterable[int], now_s: float) -> None:
+        """Pages were committed that were asked for when these origins had no answer."""
+        self._sql.many("mark_late", [(key,) for key in dict.fromkeys(origins)], now_s)
 
     def to_rejudge(self, limit: int) -> list[RobotsDue]:
         return [

@@ -146,6 +146,7 @@ class Writer:
         moves: dict[int, tuple[UrlRow, str]] = {}
         roots: list[int] = []
         dropped: list[int] = []
+        ungoverned: list[int] = []  # their origins
         for outcome in outcomes:
             row = rows.get(outcome.id)
             if row is None:
@@ -164,6 +165,8 @@ class Writer:
                 case Visited(redirect_url=url):
                     target = None if url is None else targets[url]
                     changes.visited(row, outcome, texts, target)
+                    if outcome.ungoverned:
+                        ungoverned.append(row.origin)
                     if target is not None:
                         roots.append(target)
                 case Blocked():
@@ -179,6 +182,7 @@ class Writer:
                     dropped.append(row.id)
                     skipped[reason] += 1
         changes.write()
+        self._copies.mark_late(ungoverned, at.now_s)
         if dropped:
             names = [(key,) for key in dropped]
             self._links.forget(self.sql.read_many(list[tuple[int, str]], "url_names", names))

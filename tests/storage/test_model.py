@@ -104,6 +104,7 @@ class Stores(RuleBasedStateMachine):
         # The model: where each URL is, and where it leads.
         self.state: dict[str, str] = {}
         self.target: dict[str, str] = {}
+        self.copies: dict[str, Access] = {}
         self.marked: set[str] = set()  # origins to be judged again
 
     def wall(self) -> float:
@@ -208,7 +209,7 @@ class Stores(RuleBasedStateMachine):
             for n in (0, 1):
                 key = self.hand[slot][url][n]
                 outcomes[n].append(self.outcome(kind, key, slot, url, to, in_s, links))
-            self.apply(kind, url, to, links)
+            self.apply(kind, url, to, links, ungoverned=in_s > 5)
         count, shut = data.draw(st.integers(0, 3)), data.draw(closed)
         batches = [
             Batch(
@@ -285,12 +286,15 @@ class Stores(RuleBasedStateMachine):
             return Dropped(id=key, slot=slot, reason="max_depth")
         return Moved(id=key, slot=slot, to_slot="test" if in_s > 5 else host_of(url))
 
-    def apply(self, kind: str, url: str, to: str, links: list[Link]) -> None:
+    def apply(self, kind: str, url: str, to: str, links: list[Link], *, ungoverned: bool) -> None:
         state = self.state.get(url)
         if kind in ("visited", "redirect"):
             self.found(links)
             if state in ("queued", "failed"):
                 self.state[url] = "visited"
+                copy = self.copies.get(origin_of(url))
+                if ungoverned and copy is not None and not copy.failures:
+                    self.marked.add(origin_of(url))
                 if kind == "redirect":
                     self.target[url] = to
         elif kind in ("blocked", "failed") and state in ("queued", "failed"):
@@ -371,6 +375,7 @@ class Stores(RuleBasedStateMachine):
             put = store.robots_put(self.sessions[n], slot, origin, access, rejudge=rejudge)
             self.run(put)
             assert self.run(store.robots_get(origin)) == access
+        self.copies[origin] = access
         if rejudge:
             self.marked.add(origin)
 

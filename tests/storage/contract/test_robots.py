@@ -333,3 +333,20 @@ async def test_the_mark_of_a_host_given_back_outlives_a_crash(rig):
     await rig.crash()
     assert await rig.store.robots_get("http://a.test") == FULL
     assert await due_again(rig) == ["http://a.test"]
+
+
+async def test_a_page_that_comes_after_all_was_judged_marks_its_origin(rig):
+    """It was asked for while there was no answer; the crawl may die before it is judged."""
+    await rig.add("http://a.test/1", "http://a.test/2", "http://a.test/3")
+    lease = await rig.claim_one()
+    one, two, three = lease.hand.urls
+    await put(rig, "http://a.test", FAILING)
+    await rig.commit(lease, rig.visited(one, ungoverned=True))
+    assert await due_again(rig) == []  # there is nothing yet to judge it by
+    await put(rig, "http://a.test", FULL)
+    await rig.commit(lease, rig.visited(two))
+    assert await due_again(rig) == []
+    await rig.commit(lease, rig.visited(three, ungoverned=True))
+    assert await due_again(rig) == ["http://a.test"]
+    await rig.store.rejudge_done(rig.session, "http://a.test")
+    assert await due_again(rig) == []
