@@ -144,7 +144,7 @@ async def _run(
                 beside.append(group.create_task(_once(leave, run.cancel)))
             run.add_done_callback(lambda _: [task.cancel() for task in beside])
     except BaseExceptionGroup as problems:
-        raise _plainest(problems) from problems
+        raise plainest(problems) from problems
     return any(event is not None and event.is_set() for event in (stop, leave))
 
 
@@ -153,7 +153,7 @@ async def _once(event: asyncio.Event, call: Callable[[], object]) -> None:
     call()
 
 
-def _plainest(group: BaseExceptionGroup[BaseException]) -> BaseException:
+def plainest(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """Of all that went wrong at once, what the reader should be told."""
     leaves: list[BaseException] = []
     stack: list[BaseException] = [group]

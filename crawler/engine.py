@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 
 from crawler.clock import Clock, Timer
@@ -13,6 +13,7 @@ from crawler.contact import Contacts
 from crawler.ending import FULL, PAUSED, SPENT, Ending
 from crawler.fetcher import Failure, Fetcher
 from crawler.gate import Gate, Origin, changes
+from crawler.handover import Handover
 from crawler.host import NEVER, PREFETCH, Host
 from crawler.known import Known
 from crawler.ledger import Ledger
@@ -24,7 +25,7 @@ from policies.pacing import Per
 from policies.retry import GiveUp, RetryRules, after_no_connection
 from policies.scope import Scope
 from policies.url import slot_of
-from storage.base import Completed, Hand, HostUpdate, Lease, Outcome, Retry, Store, Visited
+from storage.base import Completed, Hand, HostUpdate, Lease, Link, Outcome, Retry, Store, Visited
 
 HOSTS_HELD_MAX = 4_096  # hosts in memory; all others are on disk (law 7)
 CLAIM_HOSTS = 256  # leased in one transaction
@@ -46,6 +47,7 @@ class Engine:
         session: int,
         clock: Clock,
         fetcher: Fetcher,
+        handover: Handover | None = None,
     ) -> None:
         self._config = config
         self._store = store
@@ -86,6 +88,8 @@ class Engine:
         )
         self._ending = Ending(clock, self.turns, self.gate)
         self._budget = Budget(left=config.crawl.max_pages)
+        self._known = Known()
+        self._handover = handover
         self._visitor = Visitor(
             config=config,
             clock=clock,
@@ -95,8 +99,9 @@ class Engine:
             ledger=self.ledger,
             scope=self.scope,
             budget=self._budget,
-            known=Known(),
+            known=self._known,
             late=self._on_ungoverned,
+            handover=handover,
         )
         self._group: asyncio.TaskGroup | None = None
         self._jobs: set[asyncio.Task[None]] = set()
@@ -162,6 +167,15 @@ class Engine:
         """Finish what is in flight, commit, release; `run` returns."""
         self._stopping = True
         self._stir.set()
+
+    async def add(self, seeds: Sequence[Link]) -> int:
+        """Queue seeds, also while it runs; give how many URLs were new."""
+        completed = await self._store.add(seeds)
+        for link in seeds:
+            self.scope.add_root(link.url)
+        self._known.clear()  # what was out of scope may now be in it
+        self._on_added(completed)
+        return sum(completed.added.values())
 
     async def _work(self) -> None:
         while turn := await self.turns.next():
@@ -443,6 +457,8 @@ class Engine:
     def _busy(self) -> bool:
         """Is anything under way that may lead to more, and that stirs us when it ends?"""
         if self.turns.in_flight or not self.ledger.empty:
+            return True
+        if self._handover is not None and self._handover.waiting:
             return True
         # A job that waits for a turn is not under way; all others are.
         return len(self._jobs) > self.turns.directed

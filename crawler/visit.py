@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from crawler import page
 from crawler.clock import Clock
@@ -11,6 +12,7 @@ from crawler.config import Config
 from crawler.contact import PAGE, REFUSALS, Contacts
 from crawler.fetcher import Answer, Failure, FetchLimits, Head, Request
 from crawler.gate import ASKING, REDIRECT_STATUSES, Gate, Pass, Shut
+from crawler.handover import CrawledPage, Handover, Timings
 from crawler.host import APPETITE_MAX, PREFETCH, Host
 from crawler.known import Known
 from crawler.ledger import Ledger
@@ -69,6 +71,7 @@ class Visitor:
         budget: Budget,
         known: Known,
         late: Callable[[str], None],
+        handover: Handover | None = None,
     ) -> None:
         self._config = config
         self._clock = clock
@@ -79,6 +82,7 @@ class Visitor:
         self._scope = scope
         self._budget = budget
         self._known = known
+        self._handover = handover  # to who reads the pages
         self._late = late  # a page outlived the verdict it was asked for on: judge it again
 
     # ------------------------------------------------------------ the turn
@@ -184,22 +188,34 @@ class Visitor:
                     host, queued, result, RetryRules(max_attempts=fetch.max_attempts)
                 )
             else:
-                visited = True
-                host.visited += 1
-                self._ledger.record(self._read(host, queued, result, passed), host)
-                if passed.ungoverned:
-                    self._late(origin_of(queued.url))
+                visited = await self._take_in(host, queued, result, passed)
         finally:
             if not visited:
                 self._budget.give_back()
                 self._turns.open_pages(open_=True)
+
+    async def _take_in(self, host: Host, queued: Queued, answer: Answer, passed: Pass) -> bool:
+        """Record a page; where somebody reads them, once it is read. False: it was not."""
+        outcome, read = self._read(host, queued, answer, passed)
+        host.visited += 1
+        if self._handover is None:
+            self._ledger.record(outcome, host)
+        elif not await self._handover.offer(
+            _crawled(queued, answer, outcome, read), partial(self._ledger.record, outcome, host)
+        ):
+            host.visited -= 1
+            host.held.discard(queued.id)  # it stays queued
+            return False
+        if passed.ungoverned:
+            self._late(origin_of(queued.url))
+        return True
 
     def _wants_body(self, head: Head) -> bool:
         """Is there anyone to read it? Links are read from 2xx answers of types that hold them."""
         content_type = head.headers.get("Content-Type")
         return (
             200 <= head.status < 300
-            and page.wants_body(content_type)
+            and (self._handover is not None or page.wants_body(content_type))
             and self._scope.wants_type(content_type, host=host_of(head.url))
         )
 
@@ -249,11 +265,14 @@ class Visitor:
             )
         self._ledger.record(outcome, host)
 
-    def _read(self, host: Host, queued: Queued, answer: Answer, passed: Pass) -> Visited:
+    def _read(
+        self, host: Host, queued: Queued, answer: Answer, passed: Pass
+    ) -> tuple[Visited, page.Page | None]:
         """A complete answer: what it says of itself, and where it leads."""
         name = host_of(queued.url)
         tokens = self._config.token(name)
         title: str | None = None
+        read: page.Page | None = None
         redirect_url: str | None = None
         found: list[Link] = []
         directives = from_header(answer.headers.getall("X-Robots-Tag", ()), tokens)
@@ -274,7 +293,7 @@ class Visitor:
             found = self._follow(queued, read, directives)
             for reason, count in read.skipped.items():
                 self._ledger.skip(reason, count)
-        return Visited(
+        outcome = Visited(
             id=queued.id,
             slot=host.slot,
             status=answer.status,
@@ -290,6 +309,7 @@ class Visitor:
             ungoverned=passed.ungoverned,
             links=found,
         )
+        return outcome, read
 
     def _redirect(self, queued: Queued, target: str) -> list[Link]:
         """A redirect is a link of the same depth; where a seed leads, scope follows."""
@@ -341,6 +361,29 @@ class Visitor:
             seed=seed,
             anchor=anchor,
         )
+
+
+def _crawled(
+    queued: Queued, answer: Answer, outcome: Visited, read: page.Page | None
+) -> CrawledPage:
+    return CrawledPage(
+        url=queued.url,
+        status=answer.status,
+        headers=answer.headers,
+        body=answer.body,
+        title=outcome.title,
+        links=read.links if read else (),
+        directives=Directives(
+            index=outcome.indexable, follow=outcome.followable, archive=outcome.archivable
+        ),
+        redirect_url=outcome.redirect_url,
+        depth=queued.depth,
+        timings=Timings(
+            started_at=outcome.fetched_at - outcome.elapsed_s,
+            latency_s=answer.latency_s,
+            elapsed_s=outcome.elapsed_s,
+        ),
+    )
 
 
 def blocked_by(verdict: Verdict, id_: int, slot: str, url: str, *, now_s: float) -> Blocked:
