@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from crawler.app import fetcher_of, open_store
+from crawler.app import fetcher_of, open_reader, open_store
 from crawler.clock import Clock, RealClock
 from crawler.config import Config
 from crawler.door import Door
 from crawler.fetcher import Fetcher
-from storage.base import Store
+from storage.base import Reader, Store
 from storage.memory import MemoryStore
 
 
@@ -22,6 +24,7 @@ class State:
 
     store: Store
     session: int
+    reader: Callable[[], AbstractAsyncContextManager[Reader]]
     forget: Callable[[str], None] | None
 
 
@@ -32,21 +35,38 @@ async def state(
     """The database `db` (a path, or `sqlite:PATH`), or a memory store. Raises StoreRefused."""
     queries_max = config.scope.max_queries_per_path
     store: Store
+    reader: Callable[[], AbstractAsyncContextManager[Reader]]
     forget = None
     if db is None:
         memory = MemoryStore(
             clock.wall, monotonic=clock.monotonic, queries_per_path_max=queries_max
         )
         store, forget = memory, memory.forget
+        reader = partial(_itself, memory)
     else:
         url = str(db) if str(db).lower().startswith("sqlite:") else f"sqlite:{db}"
         path = config.override({"storage": {"url": url}}, where="db").storage.path
         store = open_store(path, clock, queries_per_path_max=queries_max)
+        reader = partial(_reader, path)
     session = await store.open_session(name)
     try:
-        yield State(store=store, session=session, forget=forget)
+        yield State(store=store, session=session, reader=reader, forget=forget)
     finally:
         await store.close(session)
+
+
+@contextlib.asynccontextmanager
+async def _itself(memory: MemoryStore) -> AsyncIterator[Reader]:
+    yield memory
+
+
+@contextlib.asynccontextmanager
+async def _reader(path: Path) -> AsyncIterator[Reader]:
+    reader = open_reader(path)
+    try:
+        yield reader
+    finally:
+        await reader.close()
 
 
 @contextlib.asynccontextmanager

@@ -13,7 +13,7 @@ from crawler import middleware
 from crawler.config import ConfigError
 from crawler.errors import FetchFailed, ResponseUnread, RobotsDisallowed, SessionClosed
 from crawler.middleware import HOLD_MAX_S, Politeness, guarded_connector
-from crawler.testing import LocalWeb, Reply, hang_up, html, redirect, text
+from crawler.testing import Asked, LocalWeb, Reply, hang_up, html, redirect, text
 
 UA = "examplebot/1.0 (+https://example.com/bot)"
 DELAY_S = 0.05
@@ -35,21 +35,23 @@ class Both:
         )
         return self.session
 
-    async def __aexit__(self, *error: Any) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.session.close()
         await self.polite.__aexit__(*error)
 
 
 async def test_each_request_waits_its_turn_and_robots_comes_first() -> None:
-    async with LocalWeb({"a.test": {"/robots.txt": FORBID_P, "/1": html("1")}}) as web:
-        async with Both(web) as session, asyncio.TaskGroup() as group:
+    async def get(url: str) -> None:
+        async with session.get(url) as response:
+            await response.read()
 
-            async def get(path: str) -> None:
-                async with session.get(web.url("a.test", path)) as response:
-                    await response.read()
-
-            for n in range(4):
-                group.create_task(get(f"/{n}"))
+    async with (
+        LocalWeb({"a.test": {"/robots.txt": FORBID_P, "/1": html("1")}}) as web,
+        Both(web) as session,
+        asyncio.TaskGroup() as group,
+    ):
+        for n in range(4):
+            group.create_task(get(web.url("a.test", f"/{n}")))
     assert web.log.paths() == ["/robots.txt", "/0", "/1", "/2", "/3"]
     assert min(web.log.gaps()) >= DELAY_S
     for entry in web.log:
@@ -57,10 +59,9 @@ async def test_each_request_waits_its_turn_and_robots_comes_first() -> None:
 
 
 async def test_what_is_disallowed_is_not_asked_for() -> None:
-    async with LocalWeb({"a.test": {"/robots.txt": FORBID_P}}) as web:
-        async with Both(web) as session:
-            with pytest.raises(RobotsDisallowed) as caught:
-                await session.get(web.url("a.test", "/p?q=1"))
+    async with LocalWeb({"a.test": {"/robots.txt": FORBID_P}}) as web, Both(web) as session:
+        with pytest.raises(RobotsDisallowed) as caught:
+            await session.get(web.url("a.test", "/p?q=1"))
     assert caught.value.verdict.line == 2
     assert web.log.paths() == ["/robots.txt"]
 
@@ -69,65 +70,61 @@ async def test_each_hop_of_a_redirect_passes_the_gate() -> None:
     sites = {
         "a.test": {"/robots.txt": FORBID_P, "/1": redirect("/2"), "/2": redirect("/p")},
     }
-    async with LocalWeb(sites) as web:
-        async with Both(web) as session:
-            with pytest.raises(RobotsDisallowed):
-                await session.get(web.url("a.test", "/1"))
+    async with LocalWeb(sites) as web, Both(web) as session:
+        with pytest.raises(RobotsDisallowed):
+            await session.get(web.url("a.test", "/1"))
     assert web.log.paths() == ["/robots.txt", "/1", "/2"]
     assert min(web.log.gaps()) >= DELAY_S
 
 
 async def test_the_hidden_second_request_is_a_contact_as_well() -> None:
-    async with LocalWeb({"a.test": {"/robots.txt": FORBID_P, "/1": hang_up()}}) as web:
-        async with Both(web) as session:
-            with pytest.raises(aiohttp.ServerDisconnectedError):
-                await session.get(web.url("a.test", "/1"))
+    sites = {"a.test": {"/robots.txt": FORBID_P, "/1": hang_up()}}
+    async with LocalWeb(sites) as web, Both(web) as session:
+        with pytest.raises(aiohttp.ServerDisconnectedError):
+            await session.get(web.url("a.test", "/1"))
     assert web.log.paths() == ["/robots.txt", "/1", "/1"]
     assert min(web.log.gaps()) >= DELAY_S
 
 
 async def test_a_contact_lasts_until_its_response_is_read() -> None:
     big = Reply(body=b"x" * 3_000_000, content_type="text/plain")
-    async with LocalWeb({"a.test": {"/big": big}}) as web:
-        async with Both(web, delay=0.0) as session:
-            response = await session.get(web.url("a.test", "/big"))
-            second = asyncio.create_task(session.get(web.url("a.test", "/2")))
-            await asyncio.sleep(0.1)
-            assert "/2" not in web.log.paths()
-            assert len(await response.read()) == 3_000_000
-            (await second).release()
+    async with LocalWeb({"a.test": {"/big": big}}) as web, Both(web, delay=0.0) as session:
+        response = await session.get(web.url("a.test", "/big"))
+        second = asyncio.create_task(session.get(web.url("a.test", "/2")))
+        await asyncio.sleep(0.1)
+        assert "/2" not in web.log.paths()
+        assert len(await response.read()) == 3_000_000
+        (await second).release()
     assert web.log.paths() == ["/robots.txt", "/big", "/2"]
 
 
 @pytest.mark.parametrize("leave", ["release", "close", "forget"])
 async def test_a_contact_ends_when_its_response_is_let_go(leave: str) -> None:
     big = Reply(body=b"x" * 3_000_000, content_type="text/plain")
-    async with LocalWeb({"a.test": {"/big": big}}) as web:
-        async with Both(web, delay=0.0) as session:
-            response: aiohttp.ClientResponse | None
-            response = await session.get(web.url("a.test", "/big"))
-            if leave == "release":
-                response.release()
-            elif leave == "close":
-                response.close()
-            else:
-                response.close()
-                response = None
-            async with session.get(web.url("a.test", "/2")) as second:
-                assert second.status == 404
+    async with LocalWeb({"a.test": {"/big": big}}) as web, Both(web, delay=0.0) as session:
+        response: aiohttp.ClientResponse | None
+        response = await session.get(web.url("a.test", "/big"))
+        if leave == "release":
+            response.release()
+        elif leave == "close":
+            response.close()
+        else:
+            response.close()
+            response = None
+        async with session.get(web.url("a.test", "/2")) as second:
+            assert second.status == 404
 
 
 async def test_who_waits_for_himself_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(middleware, "HOLD_MAX_S", 0.1)
     big = Reply(body=b"x" * 3_000_000, content_type="text/plain")
-    async with LocalWeb({"a.test": {"/big": big}}) as web:
-        async with Both(web, delay=0.0) as session:
-            async with session.get(web.url("a.test", "/big")) as unread:
-                with pytest.raises(ResponseUnread, match=r"/big nobody has read on"):
-                    await session.get(web.url("a.test", "/2"))
-                assert len(await unread.read()) == 3_000_000
-            async with session.get(web.url("a.test", "/3")) as response:
-                assert response.status == 404
+    async with LocalWeb({"a.test": {"/big": big}}) as web, Both(web, delay=0.0) as session:
+        async with session.get(web.url("a.test", "/big")) as unread:
+            with pytest.raises(ResponseUnread, match=r"/big nobody has read on"):
+                await session.get(web.url("a.test", "/2"))
+            assert len(await unread.read()) == 3_000_000
+        async with session.get(web.url("a.test", "/3")) as response:
+            assert response.status == 404
     assert web.log.paths() == ["/robots.txt", "/big", "/3"]
     assert HOLD_MAX_S == 60.0
 
@@ -135,60 +132,59 @@ async def test_who_waits_for_himself_is_told_so(monkeypatch: pytest.MonkeyPatch)
 async def test_who_reads_on_slowly_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(middleware, "HOLD_MAX_S", 0.15)
     slow = Reply(body=b"x" * 3_000, body_s=0.6, content_type="text/plain")
-    async with LocalWeb({"a.test": {"/slow": slow}}) as web:
-        async with Both(web, delay=0.0) as session:
-            response = await session.get(web.url("a.test", "/slow"))
-            second = asyncio.create_task(session.get(web.url("a.test", "/2")))
-            assert len(await response.read()) == 3_000
-            (await second).release()
+    async with LocalWeb({"a.test": {"/slow": slow}}) as web, Both(web, delay=0.0) as session:
+        response = await session.get(web.url("a.test", "/slow"))
+        second = asyncio.create_task(session.get(web.url("a.test", "/2")))
+        assert len(await response.read()) == 3_000
+        (await second).release()
     assert web.log.paths() == ["/robots.txt", "/slow", "/2"]
 
 
 async def test_a_total_timeout_includes_the_wait_and_leaves_no_trace() -> None:
-    async with LocalWeb({}) as web:
-        async with Both(web, delay=0.3) as session:
-            (await session.get(web.url("a.test", "/1"))).release()
-            with pytest.raises(TimeoutError):
-                await session.get(
-                    web.url("a.test", "/2"), timeout=aiohttp.ClientTimeout(total=0.05)
-                )
-            timeout = aiohttp.ClientTimeout(sock_connect=0.05, sock_read=0.05)
-            (await session.get(web.url("a.test", "/3"), timeout=timeout)).release()
+    async with LocalWeb({}) as web, Both(web, delay=0.3) as session:
+        (await session.get(web.url("a.test", "/1"))).release()
+        with pytest.raises(TimeoutError):
+            await session.get(web.url("a.test", "/2"), timeout=aiohttp.ClientTimeout(total=0.05))
+        timeout = aiohttp.ClientTimeout(sock_connect=0.05, sock_read=0.05)
+        (await session.get(web.url("a.test", "/3"), timeout=timeout)).release()
     assert web.log.paths() == ["/robots.txt", "/1", "/3"]
     assert min(web.log.gaps()) >= 0.3
 
 
 async def test_cancelling_on_the_wire_ends_the_contact() -> None:
-    async with LocalWeb({"a.test": {"/slow": Reply(delay_s=30)}}) as web:
-        async with Both(web) as session:
-            task = asyncio.create_task(session.get(web.url("a.test", "/slow")))
-            while "/slow" not in web.log.paths():
-                await asyncio.sleep(0.01)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            (await session.get(web.url("a.test", "/2"))).release()
+    asked = asyncio.Event()
+
+    async def slow(_: Asked) -> Reply:
+        asked.set()
+        await asyncio.sleep(30)
+        return html("late")
+
+    async with LocalWeb({"a.test": {"/slow": slow}}) as web, Both(web) as session:
+        task = asyncio.create_task(session.get(web.url("a.test", "/slow")))
+        await asked.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        (await session.get(web.url("a.test", "/2"))).release()
     assert web.log.paths() == ["/robots.txt", "/slow", "/2"]
 
 
 async def test_a_refusal_rests_the_host() -> None:
     busy = Reply(status=429, headers={"Retry-After": "1"})
-    async with LocalWeb({"a.test": {"/busy": busy}}) as web:
-        async with Both(web) as session:
-            async with session.get(web.url("a.test", "/busy")) as response:
-                assert response.status == 429
-            await asyncio.sleep(0.01)
-            assert 0.5 < (await _polite(session).next_turn(web.url("a.test"))).in_s <= 1.0
+    async with LocalWeb({"a.test": {"/busy": busy}}) as web, Both(web) as session:
+        async with session.get(web.url("a.test", "/busy")) as response:
+            assert response.status == 429
+        await asyncio.sleep(0.01)
+        assert 0.5 < (await _polite(session).next_turn(web.url("a.test"))).in_s <= 1.0
 
 
 async def test_a_host_that_cannot_be_connected_to_is_given_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("policies.retry._RETRY_FIRST_S", (0.05, 0.05, 5.0))
-    async with LocalWeb({}) as web:
-        async with Both(web) as session:
-            with pytest.raises(FetchFailed, match="refused the connection"):
-                await session.get(f"http://a.test:{web.dead_port}/")
+    async with LocalWeb({}) as web, Both(web) as session:
+        with pytest.raises(FetchFailed, match="refused the connection"):
+            await session.get(f"http://a.test:{web.dead_port}/")
 
 
 async def test_addresses_are_judged_by_the_guarded_connector() -> None:
@@ -210,9 +206,8 @@ async def test_addresses_are_judged_by_the_guarded_connector() -> None:
 
 
 async def test_the_requests_own_user_agent_stays() -> None:
-    async with LocalWeb({}) as web:
-        async with Both(web, headers={"User-Agent": "mine/2.0"}) as session:
-            (await session.get(web.url("a.test", "/1"))).release()
+    async with LocalWeb({}) as web, Both(web, headers={"User-Agent": "mine/2.0"}) as session:
+        (await session.get(web.url("a.test", "/1"))).release()
     assert [entry.headers["user-agent"] for entry in web.log] == [UA, "mine/2.0"]
 
 

@@ -1,0 +1,147 @@
+"""Crawler: a whole crawl as an asynchronous iterator of its pages."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from crawler.clock import Clock
+from crawler.config import Config, check_identity, seeds_of
+from crawler.errors import SessionClosed
+from crawler.fetcher import Fetcher
+from crawler.handover import CrawledPage
+from crawler.settings import Given, settings
+from policies.pacing import Per
+from policies.url import host_of, slot_of
+from storage.base import Link
+
+if TYPE_CHECKING:
+    from crawler.events import Summary
+    from crawler.running import Running
+
+
+class Crawler:
+    """Crawls from seeds, and gives every page it visits.
+
+    ```python
+    async with Crawler(
+        ["https://example.com/"], user_agent="examplebot/1.0 (+https://example.com/bot)"
+    ) as crawl:
+        async for page in crawl:
+            print(page.status, page.url, page.title)
+    ```
+
+    seeds: URLs, and files of URLs as "@seeds.txt"; those of the config count too. follow,
+    max_pages, max_depth: as in `[scope]` and `[crawl]`. db: a database that keeps the crawl: it
+    goes on where it ended, after a crash too. Without one it lasts as long as this object. The
+    other arguments are those of `PoliteSession`.
+
+    Asking for the next page commits the one before: a crash may repeat a page, never miss one.
+    While a page is in your hands others are fetched, at most `crawl.concurrency`. The iteration
+    ends when no URL can move within `crawl.patience`. Leaving the block early, by `break` or by an
+    exception, ends the crawl clean: what is in flight is awaited, pages not read stay queued.
+
+    There is one reader: iterate in one task. Raises ConfigError (no seed; law 10), StoreRefused
+    (the database is in use by another process) and StoreError.
+    """
+
+    def __init__(
+        self,
+        seeds: Iterable[str] = (),
+        *,
+        user_agent: str | None = None,
+        config: Given = None,
+        db: str | Path | None = None,
+        follow: str | None = None,
+        max_pages: float | None = None,
+        max_depth: float | None = None,
+        delay: float | None = None,
+        allow: str | tuple[str, ...] | list[str] = (),
+        dialect: str | tuple[str, ...] | list[str] = (),
+        clock: Clock | None = None,
+        fetcher: Fetcher | None = None,
+    ) -> None:
+        self._config = settings(
+            config,
+            user_agent=user_agent,
+            delay=delay,
+            allow=allow,
+            dialect=dialect,
+            follow=follow,
+            max_pages=max_pages,
+            max_depth=max_depth,
+        )
+        self._seedless = self._config.override({"crawl": {"seeds": []}})
+        self._seeds = [seeds] if isinstance(seeds, str) else list(seeds)
+        self._db = db
+        self._clock = clock
+        self._fetcher = fetcher
+        self._stack: contextlib.AsyncExitStack | None = None
+        self._running: Running | None = None
+
+    @property
+    def config(self) -> Config:
+        return self._config
+
+    # ------------------------------------------------------------ life
+
+    async def __aenter__(self) -> Self:
+        from crawler.running import running  # loads what the database needs
+
+        seeds = seeds_of(self._config, self._seeds)
+        async with contextlib.AsyncExitStack() as stack:
+            self._running = await stack.enter_async_context(
+                running(self._config, db=self._db, clock=self._clock, fetcher=self._fetcher)
+            )
+            await self.add(*seeds)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        stack, self._stack = self._stack, None
+        self._running = None
+        if stack is not None:
+            await stack.__aexit__(kind, error, trace)
+
+    def _opened(self) -> Running:
+        if self._running is None:
+            raise SessionClosed("the crawl is not open: it lasts as long as its `async with`")
+        return self._running
+
+    # ------------------------------------------------------------ pages
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> CrawledPage:
+        running = self._opened()
+        await running.commit()
+        page = await running.next()
+        if page is None:
+            raise StopAsyncIteration
+        return page
+
+    async def add(self, *urls: str) -> int:
+        """More seeds, also while pages are read; give how many were new. Scope is relative to all
+        of them. Raises ConfigError."""
+        running = self._opened()
+        seeds = seeds_of(self._seedless, urls)
+        check_identity(self._config, [*seeds, *await running.store.seeds()])
+        return await running.add([self._link(url) for url in seeds])
+
+    def _link(self, url: str) -> Link:
+        host = host_of(url)
+        by_domain = self._config.site(host).politeness.per is Per.DOMAIN
+        return Link(url=url, slot=slot_of(host, by_domain=by_domain), host=host, depth=0, seed=True)
+
+    async def summary(self) -> Summary:
+        """What the crawl has come to so far: counts, limits that left URLs out, hosts that wait."""
+        return await self._opened().summary()
