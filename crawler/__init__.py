@@ -1,0 +1,88 @@
+"""A polite crawler, to be used from Python.
+
+`Crawler` crawls from seeds and gives every page; `PoliteSession` fetches the URLs you bring;
+`Politeness` makes a ClientSession of aiohttp polite. Importing this loads nothing else: each name
+brings what it needs when it is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from crawler.config import ConfigError
+    from crawler.crawl import Crawler
+    from crawler.door import NextTurn
+    from crawler.errors import (
+        CourtlyError,
+        FetchFailed,
+        InvalidURL,
+        ResponseUnread,
+        RobotsDisallowed,
+        RobotsUnreachable,
+        SessionClosed,
+        TooManyRedirects,
+    )
+    from crawler.handover import CrawledPage, Timings
+    from crawler.middleware import Politeness, guarded_connector
+    from crawler.response import Response
+    from crawler.session import PoliteSession
+    from storage.base import StoreError, StoreRefused
+
+__all__ = [
+    "ConfigError",
+    "CourtlyError",
+    "CrawledPage",
+    "Crawler",
+    "FetchFailed",
+    "InvalidURL",
+    "NextTurn",
+    "PoliteSession",
+    "Politeness",
+    "Response",
+    "ResponseUnread",
+    "RobotsDisallowed",
+    "RobotsUnreachable",
+    "SessionClosed",
+    "StoreError",
+    "StoreRefused",
+    "Timings",
+    "TooManyRedirects",
+    "guarded_connector",
+]
+
+_HOMES = {
+    "ConfigError": "crawler.config",
+    "CourtlyError": "crawler.errors",
+    "CrawledPage": "crawler.handover",
+    "Crawler": "crawler.crawl",
+    "FetchFailed": "crawler.errors",
+    "InvalidURL": "crawler.errors",
+    "NextTurn": "crawler.door",
+    "PoliteSession": "crawler.session",
+    "Politeness": "crawler.middleware",
+    "Response": "crawler.response",
+    "ResponseUnread": "crawler.errors",
+    "RobotsDisallowed": "crawler.errors",
+    "RobotsUnreachable": "crawler.errors",
+    "SessionClosed": "crawler.errors",
+    "StoreError": "storage.base",
+    "StoreRefused": "storage.base",
+    "Timings": "crawler.handover",
+    "TooManyRedirects": "crawler.errors",
+    "guarded_connector": "crawler.middleware",
+}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found: object = getattr(importlib.import_module(home), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -13,7 +13,6 @@ from crawler.config import Config
 from crawler.door import Door, NextTurn, canonical_url
 from crawler.errors import FetchFailed, SessionClosed, TooManyRedirects
 from crawler.fetcher import Answer, Failure, Fetcher, FetchLimits, Request
-from crawler.gate import REDIRECT_STATUSES
 from crawler.response import Response
 from crawler.settings import Given, settings
 from policies.access import Access
@@ -114,16 +113,26 @@ class PoliteSession:
     # ------------------------------------------------------------ fetching
 
     async def get(
-        self, url: str, *, headers: Mapping[str, str] | None = None, follow: bool = True
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        follow: bool = True,
+        retry: bool = True,
     ) -> Response:
         """The answer to a GET, of any status. See `fetch`."""
-        return await self.fetch(url, headers=headers, follow=follow)
+        return await self.fetch(url, headers=headers, follow=follow, retry=retry)
 
     async def head(
-        self, url: str, *, headers: Mapping[str, str] | None = None, follow: bool = True
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        follow: bool = True,
+        retry: bool = True,
     ) -> Response:
         """The answer to a HEAD, of any status. See `fetch`."""
-        return await self.fetch(url, method="HEAD", headers=headers, follow=follow)
+        return await self.fetch(url, method="HEAD", headers=headers, follow=follow, retry=retry)
 
     async def fetch(
         self,
@@ -133,14 +142,15 @@ class PoliteSession:
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
         follow: bool = True,
+        retry: bool = True,
     ) -> Response:
         """Ask when the turn comes, and give the answer, whatever its status.
 
         Every method needs the verdict of robots.txt. `follow`: redirects are followed, at most
         REDIRECTS_MAX, each under its own verdict and at its own host's turn; headers that name a
-        user are not sent on to another origin. GET and HEAD are asked again, through the host's
-        line, after what may pass: failures and 5xx up to `fetch.max_attempts` times, 429 and 503
-        (for which the host rests) five times; then the last answer is given.
+        user are not sent on to another origin. `retry`: GET and HEAD are asked again, through the
+        host's line, after what may pass: failures and 5xx up to `fetch.max_attempts` times, 429 and
+        503 (for which the host rests) five times; then the last answer is given.
 
         Raises RobotsDisallowed, RobotsUnreachable, FetchFailed, TooManyRedirects, InvalidURL.
         """
@@ -150,7 +160,7 @@ class PoliteSession:
         sent = dict(headers or {})
         seen: list[Response] = []
         while True:
-            answer = await _ask(door, url, method, body, sent)
+            answer = await _ask(door, url, method, body, sent, retry=retry)
             response = Response(
                 url=url,
                 status=answer.status,
@@ -191,9 +201,16 @@ class PoliteSession:
 
 
 async def _ask(
-    door: Door, url: str, method: str, body: bytes | None, headers: Mapping[str, str]
+    door: Door,
+    url: str,
+    method: str,
+    body: bytes | None,
+    headers: Mapping[str, str],
+    *,
+    retry: bool,
 ) -> Answer:
     """One hop, asked for again as often as it deserves."""
+    retry = retry and method in RETRIED
     rules = door.config.site(host_of(url)).fetch
     request = Request(
         url=url,
@@ -203,25 +220,25 @@ async def _ask(
         limits=FetchLimits(timeout_s=rules.timeout_s, body_bytes_max=rules.max_body_bytes),
         proxy=rules.proxy,
     )
-    retry = RetryRules(max_attempts=rules.max_attempts)
+    attempts_max = RetryRules(max_attempts=rules.max_attempts)
     attempts = refusals = 0
     while True:
         result = await door.contact(await door.enter(url), request)
         if isinstance(result, Failure):
             if not result.connected:
-                if method not in RETRIED:
+                if not retry:
                     raise FetchFailed(url, result)
                 continue  # the host's failure: its turn comes on the retry clock, or it is given up
             fate = after_failure(
-                result.code, attempts, retry, refusals=refusals, permanent=result.permanent
+                result.code, attempts, attempts_max, refusals=refusals, permanent=result.permanent
             )
         elif result.status in REFUSALS:
             fate = after_refusal(refusals, attempts=attempts)
         elif result.status >= 500:
-            fate = after_failure(FailureCode.HTTP, attempts, retry, refusals=refusals)
+            fate = after_failure(FailureCode.HTTP, attempts, attempts_max, refusals=refusals)
         else:
             return result
-        if method not in RETRIED or isinstance(fate, GiveUp):
+        if not retry or isinstance(fate, GiveUp):
             if isinstance(result, Failure):
                 raise FetchFailed(url, result)
             return result

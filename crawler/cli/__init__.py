@@ -11,6 +11,7 @@ import click
 # `courtly --help` reads them all.
 _COMMANDS = {
     "crawl": ("crawler.cli.crawl", "crawl"),
+    "fetch": ("crawler.cli.fetch", "fetch"),
     "show": ("crawler.cli.show", "show"),
     "why": ("crawler.cli.why", "why"),
     "retry": ("crawler.cli.retry", "retry"),
