@@ -340,9 +340,9 @@ class Reader(Protocol):
 class Store(Protocol):
     """Durable state of one crawl. One session writes; all its calls may be made concurrently.
 
-    Every method is one transaction. A cancelled call either happened whole or not at all, and never
-    leaves a transaction open. Any failure of the medium is raised as StoreError, after which every
-    call raises StoreError: the caller stops.
+    Every method is one transaction, but for two that say otherwise. A cancelled call either
+    happened whole or not at all, and never leaves a transaction open. Any failure of the medium is
+    raised as StoreError, after which every call raises StoreError: the caller stops.
     """
 
     async def open_session(self, name: str) -> int:
@@ -472,12 +472,15 @@ class Store(Protocol):
         last_at: float,
         origin: str | None = None,
     ) -> int:
-        """Fail every queued URL of a held host at once, or of one of its origins; give how many."""
+        """Fail every queued URL of a held host, or of one of its origins; give how many.
+
+        Not one transaction, but one for every few thousand URLs, so that a million does not hold
+        the store: a crash in between leaves the rest queued. The first one writes the clock."""
         ...
 
     async def retry_failed(self, host: str | None = None) -> int:
         """Queue failed URLs again with no attempts spent; forget their hosts' connection failures
-        and back-offs; give how many."""
+        and back-offs; give how many. In pieces, as `fail_host`."""
         ...
 
     async def set_control(

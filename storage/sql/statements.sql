@@ -463,58 +463,51 @@ WHERE o.name = ? AND b.id > ? AND b.judged = 1 ORDER BY b.id LIMIT ?
 
 -- ---------------------------------------------------------------- by hand, and in bulk
 
--- name: tries_of_slot
-DELETE FROM tries WHERE id IN (
-  SELECT u.id FROM origins AS o CROSS JOIN urls AS u ON u.origin = o.id
+-- Some queued URLs of a host, or of one of its origins; the pieces of a bulk are small, so that the
+-- store is not held for long.
+-- name: some_queued
+SELECT json_group_array(json_array(id, origin)) FROM (
+  SELECT u.id, u.origin FROM origins AS o CROSS JOIN urls AS u ON u.origin = o.id
   WHERE o.slot = ?1 AND (?2 IS NULL OR o.name = ?2) AND o.queued > 0
-  AND u.state = 0 AND u.due_at IS NULL AND u.flags & 4
+    AND u.state = 0 AND u.due_at IS NULL
   UNION ALL
-  SELECT u.id FROM origins AS o CROSS JOIN urls AS u ON u.origin = o.id
+  SELECT u.id, u.origin FROM origins AS o CROSS JOIN urls AS u ON u.origin = o.id
   WHERE o.slot = ?1 AND (?2 IS NULL OR o.name = ?2) AND o.queued > 0
-  AND u.state = 0 AND u.due_at IS NOT NULL
+    AND u.state = 0 AND u.due_at IS NOT NULL
+  LIMIT ?3
 );
 
--- name: fail_slot
+-- name: drop_some_tries
+DELETE FROM tries WHERE id IN (SELECT value FROM json_each(?));
+
+-- name: fail_some
 INSERT INTO failures (id, error, attempts, last_at)
-SELECT u.id, ?3, ?4, ?5 FROM origins AS o CROSS JOIN urls AS u ON u.origin = o.id
-WHERE o.slot = ?1 AND (?2 IS NULL OR o.name = ?2) AND o.queued > 0
-  AND u.state = 0 AND u.due_at IS NULL
-UNION ALL
-SELECT u.id, ?3, ?4, ?5 FROM origins AS o CROSS JOIN urls AS u ON u.origin = o.id
-WHERE o.slot = ?1 AND (?2 IS NULL OR o.name = ?2) AND o.queued > 0
-  AND u.state = 0 AND u.due_at IS NOT NULL;
+SELECT value, ?2, ?3, ?4 FROM json_each(?1);
 
--- name: fail_slot_urls
-UPDATE urls SET state = 3, due_at = NULL, turn = 0, flags = flags & 3 WHERE id IN (
-  SELECT u.id FROM origins AS o CROSS JOIN urls AS u ON u.origin = o.id
-  WHERE o.slot = ?1 AND (?2 IS NULL OR o.name = ?2) AND o.queued > 0
-  AND u.state = 0 AND u.due_at IS NULL
-  UNION ALL
-  SELECT u.id FROM origins AS o CROSS JOIN urls AS u ON u.origin = o.id
-  WHERE o.slot = ?1 AND (?2 IS NULL OR o.name = ?2) AND o.queued > 0
-  AND u.state = 0 AND u.due_at IS NOT NULL
+-- name: fail_some_urls
+UPDATE urls SET state = 3, due_at = NULL, turn = 0, flags = flags & 3
+WHERE id IN (SELECT value FROM json_each(?));
+
+-- name: some_failed
+SELECT json_group_array(json_array(id, origin, slot, name)) FROM (
+  SELECT f.id, u.origin, o.slot, s.name FROM failures AS f
+  CROSS JOIN urls AS u ON u.id = f.id
+  CROSS JOIN origins AS o ON o.id = u.origin
+  CROSS JOIN slots AS s ON s.id = o.slot
+  WHERE f.id > ?1 AND (?2 IS NULL OR o.hostname = ?2 OR s.name = ?2)
+  ORDER BY f.id LIMIT ?3
 );
 
--- name: queues_of_slot
-SELECT json_group_array(json_array(id, queued)) FROM origins
-WHERE slot = ?1 AND (?2 IS NULL OR name = ?2) AND queued > 0;
-
--- name: failed_origins
-SELECT json_group_array(json_array(o.id, o.slot, s.name, o.failed))
-FROM origins AS o JOIN slots AS s ON s.id = o.slot
-WHERE o.failed > 0 AND (?1 IS NULL OR o.hostname = ?1 OR s.name = ?1);
-
--- name: retry_urls
+-- name: retry_some
 UPDATE urls SET state = 0, turn = 0, due_at = NULL
-WHERE id IN (
-  SELECT f.id FROM failures AS f CROSS JOIN urls AS u ON u.id = f.id
-  WHERE u.origin IN (SELECT value FROM json_each(?))
-);
+WHERE id IN (SELECT value FROM json_each(?));
 
--- name: drop_retried
-DELETE FROM failures WHERE id IN (
-  SELECT f.id FROM failures AS f CROSS JOIN urls AS u ON u.id = f.id WHERE u.state = 0
-);
+-- name: drop_some_failures
+DELETE FROM failures WHERE id IN (SELECT value FROM json_each(?));
+
+-- name: failed_slots
+SELECT json_group_array(DISTINCT o.slot) FROM origins AS o JOIN slots AS s ON s.id = o.slot
+WHERE o.failed > 0 AND (?1 IS NULL OR o.hostname = ?1 OR s.name = ?1);
 
 -- name: forgive_slots
 WITH v(id) AS (VALUES (?))

@@ -1,10 +1,12 @@
-"""The store in an SQLite file: each call is one transaction, run whole in one thread."""
+"""The store in an SQLite file: each call is one transaction (what is done in bulk, a few), run
+whole in one thread."""
 
 from __future__ import annotations
 
 import asyncio
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -30,6 +32,8 @@ from storage.sqlite.writer import Moment, Writer
 from storage.timekeeper import Timekeeper
 
 T = TypeVar("T")
+
+BULK_URLS = 2_000  # at a time: the store's other callers wait some 20 ms at most
 
 
 class SqliteStore:
@@ -230,20 +234,39 @@ class SqliteStore:
         last_at: float,
         origin: str | None = None,
     ) -> int:
-        return await self._transact(
-            lambda writer, at: writer.fail_host(
-                session,
-                update,
-                error=error,
-                attempts=attempts,
-                last_at=last_at,
-                origin=origin,
-                at=at,
-            )
+        fail = partial(
+            Writer.fail_some,
+            session=session,
+            error=error,
+            attempts=attempts,
+            last_at=last_at,
+            origin=origin,
+            limit=BULK_URLS,
         )
+        held = replace(update, release=False)  # until all have failed
+        failed = some = await self._transact(
+            lambda writer, at: fail(writer, update=held, wind=True, at=at)
+        )
+        while some == BULK_URLS:
+            some = await self._transact(
+                lambda writer, at: fail(writer, update=held, wind=False, at=at)
+            )
+            failed += some
+        if update.release:
+            last = replace(update, contacts=())
+            failed += await self._transact(
+                lambda writer, at: fail(writer, update=last, wind=True, at=at)
+            )
+        return failed
 
     async def retry_failed(self, host: str | None = None) -> int:
-        return await self._transact(lambda writer, at: writer.retry_failed(host, at))
+        await self._transact(lambda writer, at: writer.forgive(host, at))
+        queued, last, some = 0, 0, BULK_URLS
+        while some == BULK_URLS:
+            retry = partial(Writer.retry_some, host=host, after=last, limit=BULK_URLS)
+            some, last = await self._transact(_without_time(retry))
+            queued += some
+        return queued
 
     async def set_control(
         self,
@@ -259,6 +282,10 @@ class SqliteStore:
 
     async def stats(self) -> Stats:
         return await self._transact(lambda writer, _: writer.stats())
+
+
+def _without_time(work: Callable[[Writer], T]) -> Callable[[Writer, Moment], T]:
+    return lambda writer, _: work(writer)
 
 
 def _roll_back(db: sqlite3.Connection) -> None:

@@ -316,48 +316,60 @@ class Writer:
 
     # ------------------------------------------------------------ in bulk and by hand
 
-    def fail_host(
+    def fail_some(
         self,
+        *,
         session: int,
         update: HostUpdate,
-        *,
         error: str,
         attempts: int,
         last_at: float,
         origin: str | None,
+        limit: int,
+        wind: bool,
         at: Moment,
     ) -> int:
+        """Fail up to `limit` queued URLs of a held host; give how many. `wind` its clock too."""
         held = self._leases.held(session, update)
         if held is None:
             return 0
-        queues = self.sql.read(list[tuple[int, int]], "queues_of_slot", held.id, origin)
+        some = self.sql.read(list[tuple[int, int]], "some_queued", held.id, origin, limit)
         tally = Tally()
-        if queues:
+        if some:
             text = self._names.texts([error])[error]
-            self.sql.run("tries_of_slot", held.id, origin)
-            self.sql.run("fail_slot", held.id, origin, text, attempts, last_at)
-            self.sql.run("fail_slot_urls", held.id, origin)
-            for origin_id, queued in queues:
-                tally.count(origin_id, held.id, QUEUED, -queued)
-                tally.count(origin_id, held.id, FAILED, queued)
+            ids = msgspec.json.encode([key for key, _ in some]).decode()
+            self.sql.run("drop_some_tries", ids)
+            self.sql.run("fail_some", ids, text, attempts, last_at)
+            self.sql.run("fail_some_urls", ids)
+            for origin_id, count in Counter(origin_id for _, origin_id in some).items():
+                tally.count(origin_id, held.id, QUEUED, -count)
+                tally.count(origin_id, held.id, FAILED, count)
         self._finish(tally, {})
-        self._leases.wind([(held, update)], at.now_s)
-        return sum(queued for _, queued in queues)
+        if wind:
+            self._leases.wind([(held, update)], at.now_s)
+        return len(some)
 
-    def retry_failed(self, host: str | None, at: Moment) -> int:
+    def forgive(self, host: str | None, at: Moment) -> None:
+        """Forget the connection failures and back-offs of hosts with failed URLs."""
+        slots = self.sql.read(list[int], "failed_slots", host)
+        self.sql.many("forgive_slots", [(slot,) for slot in slots], at.now_s)
+
+    def retry_some(self, host: str | None, after: int, limit: int) -> tuple[int, int]:
+        """Queue up to `limit` failed URLs with ids above `after` again; give how many, and the
+        last id."""
+        some = self.sql.read(list[tuple[int, int, int, str]], "some_failed", after, host, limit)
+        if not some:
+            return 0, after
         tally = Tally()
-        failed = self.sql.read(list[tuple[int, int, str, int]], "failed_origins", host)
-        if failed:
-            slots = dict.fromkeys(slot for _, slot, _, _ in failed)
-            self.sql.many("forgive_slots", [(slot,) for slot in slots], at.now_s)
-            ids = msgspec.json.encode([origin for origin, _, _, _ in failed]).decode()
-            self.sql.run("retry_urls", ids)
-            self.sql.run("drop_retried")
-            for origin, slot, slot_name, count in failed:
-                tally.count(origin, slot, FAILED, -count)
-                tally.queued(origin, slot, slot_name, count)
+        ids = msgspec.json.encode([key for key, *_ in some]).decode()
+        self.sql.run("retry_some", ids)
+        self.sql.run("drop_some_failures", ids)
+        places = Counter((origin, slot, name) for _, origin, slot, name in some)
+        for (origin, slot, name), count in places.items():
+            tally.count(origin, slot, FAILED, -count)
+            tally.queued(origin, slot, name, count)
         self._finish(tally, {})
-        return sum(count for _, _, _, count in failed)
+        return len(some), some[-1][0]
 
     def set_control(
         self, slot: str, paused: bool | None, slow_s: float | None, *, clear_slow: bool

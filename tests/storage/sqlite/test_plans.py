@@ -17,9 +17,7 @@ SCANS = {
     "new_session": {"crawl"},
     "put_time": {"crawl"},
     "totals": {"slots"},  # at the opening, and by readers; one row a host
-    "failed_origins": {"o"},  # by hand
-    "retry_urls": {"f"},  # all that failed is what it is about
-    "drop_retried": {"f"},
+    "failed_slots": {"o"},  # by hand
 }
 # Read in the order of an index that holds nothing but candidates.
 PARTIAL = {
@@ -44,7 +42,8 @@ HOT = {
     "rejudge_due": ["origins_to_rejudge (rejudge_at>?)"],
     "blocked_by_robots": ["b USING PRIMARY KEY (origin=? AND id>?)"],
     "ungoverned": ["g USING PRIMARY KEY (origin=?)"],
-    "fail_slot": ["urls_queue (origin=?)", "urls_waiting (origin=? AND due_at>?)"],
+    "some_queued": ["urls_queue (origin=?)", "urls_waiting (origin=? AND due_at>?)"],
+    "some_failed": ["f USING INTEGER PRIMARY KEY (rowid>?)"],
 }  # fmt: skip
 
 
