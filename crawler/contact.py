@@ -11,8 +11,8 @@ from typing import Literal
 
 from crawler.clock import Clock
 from crawler.fetcher import Answer, Failure, Fetcher, Request
-from crawler.host import Host
-from crawler.turns import Turn, Turns
+from crawler.host import Host, Turn
+from crawler.turns import Turns
 from policies.pacing import Per
 from policies.retry import retry_after_s
 from policies.url import host_of, origin_of

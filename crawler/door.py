@@ -23,11 +23,12 @@ from crawler.errors import (
     SessionClosed,
 )
 from crawler.fetcher import Answer, Failure, Fetcher, Request
-from crawler.gate import Gate, Origin
-from crawler.host import Host
+from crawler.gate import Gate
+from crawler.host import Host, Turn
 from crawler.jobs import Jobs
 from crawler.ledger import Ledger
-from crawler.turns import Turn, Turns, TurnsClosedError
+from crawler.origin import Origin
+from crawler.turns import Turns, TurnsClosedError
 from crawler.verdicts import Verdicts
 from policies.access import Access, RobotsRules, due
 from policies.pacing import Per

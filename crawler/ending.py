@@ -6,8 +6,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from crawler.clock import Clock
-from crawler.gate import Gate, Origin
+from crawler.gate import Gate
 from crawler.host import NEVER, Host
+from crawler.origin import Origin
 from crawler.turns import Turns
 from policies.access import Closed
 

@@ -12,11 +12,12 @@ from crawler.config import Config
 from crawler.contact import Contacts
 from crawler.ending import FULL, PAUSED, SPENT, Ending
 from crawler.fetcher import Failure, Fetcher
-from crawler.gate import Gate, Origin, changes
+from crawler.gate import Gate
 from crawler.handover import Handover
 from crawler.host import NEVER, PREFETCH, Host
 from crawler.known import Known
 from crawler.ledger import Ledger
+from crawler.origin import Origin, changes
 from crawler.rejudge import Rejudge
 from crawler.turns import Turns
 from crawler.visit import Budget, Visitor
@@ -109,7 +110,10 @@ class Engine:
         self._stopping = False
         self._may_claim = True
         self._claim_timer: Timer | None = None
-        self._full: list[HostUpdate] = []  # leased to the end of the run, but no longer held
+        self._leasing = (
+            asyncio.Lock()
+        )  # a lease given by the store is held before the next is asked
+        self._full: dict[str, HostUpdate] = {}  # leased to the end of the run, but no longer held
         self._asked: set[str] = set()  # origins whose robots.txt is being asked for as due
         self._vain: set[str] = set()  # those of them that could not be reached
         self._moved_s = clock.monotonic()  # when something was last committed
@@ -148,8 +152,9 @@ class Engine:
             workers = [
                 group.create_task(self._work()) for _ in range(self._config.crawl.concurrency)
             ]
-            await self._judge_again()
+            self._spawn(self._judge_again())
             await self._keep()
+            self._note_waiting()
             self._stopping = True
             self.turns.close()
             self.gate.close()
@@ -202,14 +207,18 @@ class Engine:
         """The held host of a slot, leased if need be; None while another worker holds it."""
         if (host := self.turns.get(slot)) is not None:
             return host
-        if self.ledger.releasing(slot):
+        if (update := self._full.pop(slot, None)) is not None:
+            self.ledger.give_back(update)
             await self.ledger.flush()
-        lease = (await self._store.acquire(self._session, [slot])).get(slot)
-        if (host := self.turns.get(slot)) is not None:  # another task was faster
-            return host
-        if lease is None:
-            return None
-        host = self._take_on(lease)
+        elif self.ledger.releasing(slot):
+            await self.ledger.flush()
+        async with self._leasing:
+            if (host := self.turns.get(slot)) is not None:  # another task was faster
+                return host
+            lease = (await self._store.acquire(self._session, [slot])).get(slot)
+            if lease is None:
+                return None
+            host = self._take_on(lease)
         if not self._stopping:
             self.ledger.want(host)  # it was leased with empty hands, but may have URLs
         return host
@@ -242,11 +251,11 @@ class Engine:
         self.turns.drop(host)
         self.gate.forget(host)
         self.ledger.touch(host)
-        self._full.append(replace(host.update(self._clock.monotonic()), contacts=()))
+        self._full[host.slot] = replace(host.update(self._clock.monotonic()), contacts=())
         self.waiting[host.slot] = (None, FULL)
 
     async def _release_full(self) -> None:
-        for update in self._full:
+        for update in self._full.values():
             self.ledger.give_back(update)
         await self.ledger.flush()
 
@@ -260,10 +269,11 @@ class Engine:
                 await self.ledger.flush()
                 continue
             self._may_claim = False
-            leases = await self._store.claim(self._session, hosts=room, urls_per_host=PREFETCH)
-            for lease in leases:
-                if self.turns.get(lease.slot) is None:
-                    self._take_on(lease)
+            async with self._leasing:
+                leases = await self._store.claim(self._session, hosts=room, urls_per_host=PREFETCH)
+                for lease in leases:
+                    if self.turns.get(lease.slot) is None:
+                        self._take_on(lease)
             self._may_claim = self._may_claim or len(leases) == room
 
     def _make_room(self) -> bool:
@@ -421,8 +431,11 @@ class Engine:
             self._spawn(self.rejudge.all(name))
 
     async def _judge_again(self) -> None:
-        """Finish what a run before had begun to judge again when it ended (law 4)."""
+        """Finish what a run before had begun to judge again when it ended (law 4). Beside the
+        crawl, whose first claim does not wait for it (law 5)."""
         for due in await self._store.rejudge_due(self._session, limit=DUE_ORIGINS_MAX):
+            if self._stopping:
+                return
             if await self.hold(due.slot) is not None:
                 await self.rejudge.all(due.origin)
 
@@ -528,9 +541,13 @@ class Engine:
         return asked
 
     def _note_waiting(self) -> None:
-        """Why the hosts that still have URLs wait, while that is known."""
+        """Why the hosts that still have URLs wait. Noted before the turns close, while it is known
+        for what; and again when what was in flight has ended, for what has changed by that."""
         for host in self.turns:
             if not self._ending.has_work(host, set()):
+                self.waiting.pop(host.slot, None)
+                continue
+            if host.busy or host.slot in self.waiting:
                 continue
             if host.paused:
                 self.waiting[host.slot] = (None, PAUSED)

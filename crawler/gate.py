@@ -14,21 +14,19 @@ from dataclasses import dataclass, replace
 from crawler.bench import Bench
 from crawler.clock import Clock, Timer
 from crawler.contact import ROBOTS, Contacts
-from crawler.fetcher import Answer, Failure, FetchLimits, Request
-from crawler.host import Host
-from crawler.turns import Turn, Turns, TurnsClosedError
+from crawler.host import Host, Turn
+from crawler.news import LIMITS, failure, is_redirect, news_of, validators
+from crawler.origin import Origin, changes
+from crawler.request import Answer, Failure, Request
+from crawler.turns import Turns, TurnsClosedError
 from policies import access, robots
-from policies.access import Access, News, RobotsRules, Standing
+from policies.access import Access, News, RobotsRules
 from policies.pacing import NO_ASK, Ask
-from policies.robots import Policy, Verdict
+from policies.robots import Verdict
 from policies.url import canonical, host_of, origin_of, path_of, robots_url
 from storage.base import Store
 
 REDIRECTS_MAX = 5  # RFC 9309, 2.3.1.2; the sixth counts as absent (design section 5)
-ROBOTS_BYTES_MAX = 500 * 1024  # RFC 9309, 2.5
-ROBOTS_TIMEOUT_S = 30.0
-REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
-LIMITS = FetchLimits(timeout_s=ROBOTS_TIMEOUT_S, body_bytes_max=ROBOTS_BYTES_MAX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,45 +51,6 @@ class Pass:
 ASKING = Asking()
 GOVERNED = Pass(ungoverned=False)
 UNGOVERNED = Pass(ungoverned=True)
-
-
-class Origin:
-    """What the gate holds of one origin in memory."""
-
-    __slots__ = (
-        "access",
-        "host",
-        "name",
-        "policy",
-        "rules",
-        "seat",
-        "standing",
-        "task",
-        "tokens",
-        "waits_at",
-    )
-
-    def __init__(
-        self, name: str, host: Host, known: Access, rules: RobotsRules, tokens: tuple[str, ...]
-    ) -> None:
-        self.name = name
-        self.host = host
-        self.access = known
-        self.rules = rules
-        self.tokens = tokens
-        self.seat = 0
-        self.standing: Standing = access.Unknown()
-        self.policy: Policy | None = None
-        self.task: asyncio.Task[None] | None = None  # its robots.txt is being asked for
-        self.waits_at: Host | None = None  # the host whose turn that task waits for
-
-    @property
-    def answered(self) -> bool:
-        """Is what we do here founded on an answer, rather than on the lack of one?"""
-        standing = self.standing
-        return isinstance(standing, access.Rules) or (
-            isinstance(standing, access.Open) and standing.answered
-        )
 
 
 class Gate:
@@ -264,13 +223,14 @@ class Gate:
                     origin, failure(url, "its robots.txt leads to a host held by another worker")
                 )
             hop_origin = origin_of(url)
-            lost = None if own else host.beyond_reach(hop_origin, self._clock.monotonic())
-            if lost is not None:
-                self._lost(origin.host, origin.name, lost.failure, lost.failures)
+            if self._is_lost(origin, host, hop_origin):
                 return None
             origin.waits_at = host
             turn = await self._contacts.take(host, hop_origin)
             origin.waits_at = None
+            if isinstance(turn, Turn) and self._is_lost(origin, host, hop_origin):
+                self._turns.give_back(turn)  # others found out while this one waited
+                return None
             if isinstance(turn, Turn) and not own and (known := self._known(origin, url)):
                 self._turns.give_back(turn)
                 return known
@@ -287,6 +247,13 @@ class Gate:
         return self._learn(
             origin, News(status=None, body=None, headers={}, url=url, redirect_overflow=True)
         )
+
+    def _is_lost(self, origin: Origin, host: Host, hop_origin: str) -> bool:
+        """Is the origin of this hop out of reach? Then so is the origin that leads there."""
+        lost = host.beyond_reach(hop_origin, self._clock.monotonic())
+        if lost is not None and hop_origin != origin.name:
+            self._lost(origin.host, origin.name, lost.failure, lost.failures)
+        return lost is not None
 
     async def _hop(self, origin: Origin, turn: Turn, url: str) -> Access | Failure | str | None:
         """One request for robots.txt: what is known now, where it leads (None: nowhere), or that no
@@ -416,53 +383,5 @@ class Gate:
         self._arm()
 
 
-def changes(previous: Access, learned: Access) -> bool:
-    """Must what was judged before under this origin be judged again (law 4)?"""
-    if learned.unreachable_since is not None:
-        return False
-    late = previous.unreachable_since is not None
-    return late or (previous.copy_at is not None and previous.body != learned.body)
-
-
 def earlier(a: float | None, b: float | None) -> float | None:
     return min((at for at in (a, b) if at is not None), default=None)
-
-
-def is_redirect(result: Answer | Failure) -> bool:
-    return isinstance(result, Answer) and result.status in REDIRECT_STATUSES
-
-
-def validators(known: Access, url: str) -> dict[str, str]:
-    """Conditional headers, only for the URL that gave the validators (RFC 9110, 13.1)."""
-    headers: dict[str, str] = {}
-    if known.body is not None and known.validators_url == url:
-        if known.etag:
-            headers["If-None-Match"] = known.etag
-        if known.last_modified:
-            headers["If-Modified-Since"] = known.last_modified
-    return headers
-
-
-def failure(url: str, sentence: str) -> News:
-    return News(status=None, body=None, headers={}, url=url, failure=sentence)
-
-
-def news_of(result: Answer | Failure, url: str) -> News:
-    """The fetcher's result in the words of `policies.access`."""
-    if isinstance(result, Failure):
-        return News(
-            status=None,
-            body=None,
-            headers={},
-            url=url,
-            failure=result.sentence,
-            broken_body=result.code == "body",
-        )
-    headers = {name.lower(): value for name, value in result.headers.items()}
-    return News(
-        status=result.status,
-        body=result.body if 200 <= result.status < 300 else None,
-        headers=headers,
-        url=url,
-        truncated=result.cut,
-    )

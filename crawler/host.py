@@ -9,7 +9,7 @@ import bisect
 import math
 from asyncio import Future
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from policies.pacing import (
@@ -28,7 +28,6 @@ from storage.base import Contact, HostClock, HostUpdate, Lease, Queued
 
 if TYPE_CHECKING:
     from crawler.request import Failure
-    from crawler.turns import AddressClock, Turn
 
 PREFETCH = 16  # URLs taken from the store at once: memory is hosts held times this
 APPETITE_MAX = 1024  # while a host's URLs cost no contact (all blocked), ever larger handfuls
@@ -324,3 +323,24 @@ class Host:
         if gone:
             self.held.difference_update(queued.id for queued in gone)
             self.hand = deque(q for q in self.hand if q.id in self.held)
+
+
+@dataclass(slots=True, eq=False, weakref_slot=True)
+class AddressClock:
+    """The clock of one address, with `per = "ip"`: one contact at a time, each rested."""
+
+    ready_s: float
+    busy: bool = False
+    queue: dict[str, Host] = field(default_factory=dict)  # hosts that wait for it to be free
+
+
+@dataclass(slots=True, eq=False)
+class Turn:
+    """The right to make one contact with one host now; `Turns.end` or `Turns.give_back` ends it."""
+
+    host: Host
+    follows_s: float  # end of the contact it follows
+    allowed_s: float  # when it was first allowed to begin
+    granted_s: float
+    address_clock: AddressClock | None = None  # of the address it may contact, with `per = "ip"`
+    over: bool = False

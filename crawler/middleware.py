@@ -20,9 +20,9 @@ from crawler.door import Door, NextTurn, canonical_url
 from crawler.errors import ResponseUnread, SessionClosed
 from crawler.fetcher import KEEPALIVE_S
 from crawler.guard import socket_guard
+from crawler.host import Turn
 from crawler.resolver import Names
 from crawler.settings import Given, paces, settings
-from crawler.turns import Turn
 from policies.address import AddressRules
 from policies.pacing import Per
 from policies.url import host_of

@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from crawler.clock import Clock
-from crawler.gate import Gate, Origin
+from crawler.gate import Gate
 from crawler.ledger import Ledger
+from crawler.origin import Origin
 from crawler.visit import blocked_by
 from policies.access import Rules
 from policies.robots import Verdict

@@ -15,6 +15,7 @@ Headers = CIMultiDictProxy[str]
 
 _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
+REDIRECT_STATUSES: Final = frozenset({301, 302, 303, 307, 308})  # RFC 9110, 15.4
 # No connection was made: these are the host's failures, and count against it (design section 4).
 UNCONNECTED: Final = frozenset(
     {FailureCode.DNS, FailureCode.CONNECT, FailureCode.TLS, FailureCode.ADDRESS}

@@ -11,35 +11,13 @@ import asyncio
 from asyncio import Future
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
 from crawler.bench import Bench
 from crawler.clock import Clock, Timer
-from crawler.host import NEVER, Host
+from crawler.host import NEVER, AddressClock, Host, Turn
 from policies.pacing import address_rest_s
 from storage.base import Contact
-
-
-@dataclass(slots=True, eq=False, weakref_slot=True)
-class AddressClock:
-    """The clock of one address, with `per = "ip"`: one contact at a time, each rested."""
-
-    ready_s: float
-    busy: bool = False
-    queue: dict[str, Host] = field(default_factory=dict)  # hosts that wait for it to be free
-
-
-@dataclass(slots=True, eq=False)
-class Turn:
-    """The right to make one contact with one host now; `Turns.end` or `Turns.give_back` ends it."""
-
-    host: Host
-    follows_s: float  # end of the contact it follows
-    allowed_s: float  # when it was first allowed to begin
-    granted_s: float
-    address_clock: AddressClock | None = None  # of the address it may contact, with `per = "ip"`
-    over: bool = False
 
 
 class TurnsClosedError(Exception):

@@ -11,12 +11,13 @@ from crawler.clock import Clock
 from crawler.config import Config
 from crawler.contact import PAGE, REFUSALS, Contacts
 from crawler.fetcher import Answer, Failure, FetchLimits, Head, Request
-from crawler.gate import ASKING, REDIRECT_STATUSES, Gate, Pass, Shut
+from crawler.gate import ASKING, Gate, Pass, Shut
 from crawler.handover import CrawledPage, Handover, Timings
-from crawler.host import APPETITE_MAX, PREFETCH, Host
+from crawler.host import APPETITE_MAX, PREFETCH, Host, Turn
 from crawler.known import Known
 from crawler.ledger import Ledger
-from crawler.turns import Turn, Turns
+from crawler.request import REDIRECT_STATUSES
+from crawler.turns import Turns
 from policies.indexing import Directives, from_header
 from policies.pacing import Per
 from policies.retry import Again, FailureCode, GiveUp, RetryRules, after_failure, after_refusal

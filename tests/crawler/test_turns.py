@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crawler.host import Host
+from crawler.host import Host, Turn
 from crawler.testing import JumpClock
-from crawler.turns import Turn, Turns, TurnsClosedError
+from crawler.turns import Turns, TurnsClosedError
 from policies.pacing import Ask, PacingRules, Per, parse_window
 from storage.base import Hand, HostClock, Lease, Queued
 
