@@ -13,6 +13,7 @@ from crawler.config import Config
 from crawler.door import Door, NextTurn, canonical_url
 from crawler.errors import FetchFailed, SessionClosed, TooManyRedirects
 from crawler.fetcher import Answer, Failure, Fetcher, FetchLimits, Request
+from crawler.request import REDIRECT_STATUSES
 from crawler.response import Response
 from crawler.settings import Given, settings
 from policies.access import Access
