@@ -110,9 +110,7 @@ class Engine:
         self._stopping = False
         self._may_claim = True
         self._claim_timer: Timer | None = None
-        self._leasing = (
-            asyncio.Lock()
-        )  # a lease given by the store is held before the next is asked
+        self._leasing = asyncio.Lock()  # what the store leases is held before more is asked for
         self._full: dict[str, HostUpdate] = {}  # leased to the end of the run, but no longer held
         self._asked: set[str] = set()  # origins whose robots.txt is being asked for as due
         self._vain: set[str] = set()  # those of them that could not be reached
