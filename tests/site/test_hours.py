@@ -4,66 +4,40 @@ left out."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
 
-from crawler.config import from_dict
-from crawler.engine import Engine
+import pytest
+
 from crawler.request import Request
-from crawler.testing import Answers, FakeFetcher, JumpClock, Log, Reply, html, not_found, text
+from crawler.testing import Answers, Reply, html, not_found, text
 from policies.retry import FailureCode
-from policies.url import host_of
-from storage.base import Link, Row
-from storage.memory import MemoryStore
+
+if TYPE_CHECKING:
+    from tests.conftest import Crawled, World
 
 HOUR_S = 3600.0
 DAY_S = 24 * HOUR_S
 FLOAT_S = 1e-6  # the clock counts in floats
 
 
-@dataclass
-class Crawled:
-    log: Log
-    elapsed_s: float
-    start_s: float
-    wall_from_s: float  # add to a time of the log: Unix seconds
-    waiting: Mapping[str, tuple[float | None, str]]
-    rows: dict[str, list[Row]] = field(default_factory=dict)
-
-    def urls(self, view: str) -> list[str]:
-        return sorted(str(row["url"]) for row in self.rows[view])
+class Simulate(Protocol):
+    async def __call__(
+        self, answers: Answers, *seeds: str, **sections: Mapping[str, object]
+    ) -> Crawled: ...
 
 
-async def simulate(
-    answers: Answers, *seeds: str, latency_s: float = 0.05, **sections: Mapping[str, object]
-) -> Crawled:
-    async with JumpClock() as clock:
-        config = from_dict({"crawl": {"patience": "30d", **sections.pop("crawl", {})}, **sections})
-        store = MemoryStore(clock.wall, monotonic=clock.monotonic)
-        session = await store.open_session("test")
-        await store.add(
-            [
-                Link(url=url, slot=host_of(url), host=host_of(url), depth=0, seed=True)
-                for url in seeds
-            ]
-        )
-        fetcher = FakeFetcher(clock, answers, latency_s=latency_s)
-        start_s = clock.monotonic()
-        engine = Engine(config, store=store, session=session, clock=clock, fetcher=fetcher)
-        await engine.run()
-        crawled = Crawled(
-            log=fetcher.log,
-            elapsed_s=clock.elapsed_s,
-            start_s=start_s,
-            wall_from_s=clock.wall() - clock.monotonic(),
-            waiting=engine.waiting,
-        )
-        for view in ("visited", "blocked", "failed", "queued", "hosts"):
-            crawled.rows[view] = [row async for row in store.iterate(view)]
-        await store.close(session)
-        return crawled
+@pytest.fixture
+def simulate(world: World) -> Simulate:
+    """One crawl that has the patience for all of these."""
+
+    async def run(answers: Answers, *seeds: str, **sections: Mapping[str, object]) -> Crawled:
+        crawl = {"patience": "30d", **sections.pop("crawl", {})}
+        return await world.crawl(answers, *seeds, crawl=crawl, cap_s=90 * DAY_S, **sections)
+
+    return run
 
 
-async def test_an_hour_of_politeness() -> None:
+async def test_an_hour_of_politeness(simulate: Simulate) -> None:
     hosts, pages, delay_s = 20, 120, 30
     answers: dict[str, Reply | FailureCode] = {}
     for host in (f"http://h{n}.test" for n in range(hosts)):
@@ -81,7 +55,9 @@ async def test_an_hour_of_politeness() -> None:
     assert crawled.log.peak_concurrency() == hosts
 
 
-async def test_robots_txt_is_asked_again_after_a_day_with_its_validators() -> None:
+async def test_robots_txt_is_asked_again_after_a_day_with_its_validators(
+    simulate: Simulate,
+) -> None:
     robots = Reply(
         body="User-agent: *\nCrawl-delay: 3600\n",
         content_type="text/plain",
@@ -103,7 +79,7 @@ async def test_robots_txt_is_asked_again_after_a_day_with_its_validators() -> No
     assert len(crawled.urls("visited")) == 41
 
 
-async def test_the_retry_clock_of_a_robots_txt_that_cannot_be_had() -> None:
+async def test_the_retry_clock_of_a_robots_txt_that_cannot_be_had(simulate: Simulate) -> None:
     """2 s, 10 s, 30 s, then 1 min doubling to 6 h; the host is closed to pages meanwhile."""
     tries = 13
 
@@ -125,7 +101,7 @@ async def test_the_retry_clock_of_a_robots_txt_that_cannot_be_had() -> None:
     assert waits == [*clock, 1] or waits == [*clock, 0]  # and at last the page, after the delay
 
 
-async def test_an_open_origin_is_judged_again_hours_later() -> None:
+async def test_an_open_origin_is_judged_again_hours_later(simulate: Simulate) -> None:
     """Law 4, on its own time scale."""
 
     def answers(request: Request) -> Reply:
@@ -148,7 +124,9 @@ async def test_an_open_origin_is_judged_again_hours_later() -> None:
     assert len(crawled.urls("visited")) == 31
 
 
-async def test_refusals_rest_a_host_longer_and_longer_and_give_up_at_the_fifth() -> None:
+async def test_refusals_rest_a_host_longer_and_longer_and_give_up_at_the_fifth(
+    simulate: Simulate,
+) -> None:
     """60 s doubling; a refusal is not an attempt."""
     answers: dict[str, Reply | FailureCode] = {"http://a.test/": Reply(status=503)}
     crawled = await simulate(answers, "http://a.test/", politeness={"delay": 1})
@@ -158,7 +136,7 @@ async def test_refusals_rest_a_host_longer_and_longer_and_give_up_at_the_fifth()
     assert str(failed["error"]).startswith("refused: ")
 
 
-async def test_retry_after_is_believed_up_to_a_day() -> None:
+async def test_retry_after_is_believed_up_to_a_day(simulate: Simulate) -> None:
     def answers(request: Request) -> Reply:
         if request.url.endswith("/robots.txt"):
             return not_found()
@@ -176,7 +154,7 @@ async def test_retry_after_is_believed_up_to_a_day() -> None:
     assert DAY_S - FLOAT_S <= page[1].start_s - page[0].end_s < DAY_S + 3
 
 
-async def test_a_visit_window_keeps_contacts_inside_it() -> None:
+async def test_a_visit_window_keeps_contacts_inside_it(simulate: Simulate) -> None:
     """The clock begins at 22:13:20 UTC; six hours a day, a page an hour."""
     answers: dict[str, Reply | FailureCode] = {
         "http://a.test/": html("Home", *(f"/{n}" for n in range(14)))
@@ -191,7 +169,9 @@ async def test_a_visit_window_keeps_contacts_inside_it() -> None:
     assert crawled.elapsed_s > 2 * DAY_S
 
 
-async def test_a_dead_host_is_tried_on_the_retry_clock_then_fails_in_bulk() -> None:
+async def test_a_dead_host_is_tried_on_the_retry_clock_then_fails_in_bulk(
+    simulate: Simulate,
+) -> None:
     answers: dict[str, Reply | FailureCode] = {
         "http://a.test/": html("Home", *(f"http://dead.test/{n}" for n in range(50))),
         **{f"http://dead.test/{n}": FailureCode.CONNECT for n in range(50)},
@@ -206,7 +186,7 @@ async def test_a_dead_host_is_tried_on_the_retry_clock_then_fails_in_bulk() -> N
     assert crawled.urls("queued") == []
 
 
-async def test_what_waits_beyond_patience_stays_queued() -> None:
+async def test_what_waits_beyond_patience_stays_queued(simulate: Simulate) -> None:
     """And what can move sooner is waited for, however long it all takes."""
 
     def answers(request: Request) -> Reply:

@@ -1,0 +1,200 @@
+"""A rig for whole crawls on a clock that jumps: the engine entire, with the network and the file
+left out. Tests use the fixture `world`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from crawler.config import from_dict
+from crawler.engine import Engine
+from crawler.request import Fetcher
+from crawler.testing import Answers, Exchange, FakeFetcher, JumpClock, Log
+from policies.url import host_of, slot_of
+from storage.base import Link, Row, StoreError
+from storage.memory import MemoryStore
+
+DAY_S = 86_400.0
+CAP_S = 30 * DAY_S  # a crawl that is not over by then never ends
+CALLS_MAX = 200_000  # of the store, in one crawl: one that spins without time passing is found out
+VIEWS = ("visited", "blocked", "failed", "queued", "hosts", "robots", "skipped")
+
+Hook = Callable[..., Awaitable[None]]  # called with the arguments of the store's method
+
+
+class Medium:
+    """A `MemoryStore` as a crawl meets it: it can be slow, be watched, and be gone all at once.
+
+    `before` and `after` hold what is awaited around a method, by name; `slow_s` passes on the clock
+    before and after each call. Once `dead`, it takes and gives nothing more: what a killed process
+    had handed over is there, what it had not is lost.
+    """
+
+    def __init__(self, inner: MemoryStore, clock: JumpClock) -> None:
+        self._inner = inner
+        self._clock = clock
+        self.dead = False
+        self.slow_s = 0.0
+        self.before: dict[str, Hook] = {}
+        self.after: dict[str, Hook] = {}
+        self.calls: Counter[str] = Counter()
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+        method = getattr(self._inner, name)
+
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            self.calls[name] += 1
+            assert self.calls.total() < CALLS_MAX, f"the crawl spins: {self.calls}"
+            if name in self.before:
+                await self.before[name](*args, **kwargs)
+            await self._pass()
+            result = await method(*args, **kwargs)
+            await self._pass()
+            if name in self.after:
+                await self.after[name](*args, **kwargs)
+            self._live()
+            return result
+
+        return call
+
+    async def _pass(self) -> None:
+        self._live()
+        if self.slow_s:
+            await self._clock.sleep_until(self._clock.monotonic() + self.slow_s)
+            self._live()
+
+    def _live(self) -> None:
+        if self.dead:
+            raise StoreError("this process is dead")
+
+
+@dataclass
+class Crawled:
+    """What one crawl came to. Times without a note are seconds since it began."""
+
+    engine: Engine
+    medium: Medium
+    log: Log
+    start_s: float  # on the clock
+    elapsed_s: float
+    wall_from_s: float  # add to a time of the clock: Unix seconds
+    rows: dict[str, list[Row]]
+
+    @property
+    def waiting(self) -> Mapping[str, tuple[float | None, str]]:
+        return self.engine.waiting
+
+    def urls(self, view: str) -> list[str]:
+        return sorted(str(row["url"]) for row in self.rows[view])
+
+    def entries(self, host: str | None = None, path: str | None = None) -> list[Exchange]:
+        return [one for one in self.log.requests(host) if path is None or one.path == path]
+
+    def at(self, host: str | None = None, path: str | None = None) -> list[float]:
+        """When these requests were made."""
+        return [entry.start_s - self.start_s for entry in self.entries(host, path)]
+
+
+class World:
+    """A clock and a store, on which crawls run one after the other, or are killed."""
+
+    def __init__(self, clock: JumpClock) -> None:
+        self.clock = clock
+        self.store = MemoryStore(clock.wall, monotonic=clock.monotonic)
+        self.medium = Medium(self.store, clock)  # the next crawl's
+        self.engine: Engine | None = None
+        self.session = 0
+        self._task: asyncio.Task[None] | None = None
+
+    async def wait(self, for_s: float) -> None:
+        await self.clock.sleep_until(self.clock.monotonic() + for_s)
+
+    def leave(self) -> None:
+        """Cancel the crawl that runs, as a second SIGINT does."""
+        assert self._task
+        self._task.cancel()
+
+    def kill(self) -> None:
+        """`kill -9` to the crawl that runs: not another byte reaches the store."""
+        self.medium.dead = True
+        self.leave()
+
+    async def crawl(
+        self,
+        answers: Answers,
+        *seeds: str,
+        at: Mapping[float, Callable[[], None]] | None = None,
+        cap_s: float = CAP_S,
+        latency_s: float = 0.05,
+        fetcher: Fetcher | None = None,
+        **sections: Mapping[str, object],
+    ) -> Crawled:
+        """One crawl to its end, however it comes. `at`: what happens so many seconds after its
+        beginning. One that is not over after `cap_s` fails the test."""
+        config = from_dict({"crawl": {"patience": "10m", **sections.pop("crawl", {})}, **sections})
+        self.session = await self.store.open_session("test")
+        by_domain = str(config.politeness.per) == "domain"
+        await self.store.add(_links(seeds, by_domain=by_domain))
+        fake = FakeFetcher(self.clock, answers, latency_s=latency_s)
+        fetcher = fetcher or fake
+        medium = self.medium
+        engine = self.engine = Engine(
+            config, store=medium, session=self.session, clock=self.clock, fetcher=fetcher
+        )
+        start_s = self.clock.monotonic()
+        self._task = asyncio.create_task(engine.run())
+        over: list[float] = []
+        timers = [self.clock.call_at(start_s + s, act) for s, act in (at or {}).items()]
+        timers.append(self.clock.call_at(start_s + cap_s, lambda: over.append(cap_s)))
+        timers.append(self.clock.call_at(start_s + cap_s, self.leave))
+        try:
+            await self._task
+        except (asyncio.CancelledError, StoreError, BaseExceptionGroup) as error:
+            if not (isinstance(error, asyncio.CancelledError) or medium.dead):
+                raise
+        finally:
+            for timer in timers:
+                timer.cancel()
+            self.medium = Medium(self.store, self.clock)
+        assert not over, f"it had not ended after {cap_s:g} s"
+        return Crawled(
+            engine=engine,
+            medium=medium,
+            log=getattr(fetcher, "log", fake.log),
+            start_s=start_s,
+            elapsed_s=self.clock.monotonic() - start_s,
+            wall_from_s=self.clock.wall() - self.clock.monotonic(),
+            rows={view: [row async for row in self.store.iterate(view)] for view in VIEWS},
+        )
+
+
+def _links(urls: Sequence[str], *, by_domain: bool) -> list[Link]:
+    return [
+        Link(
+            url=url,
+            slot=slot_of(host_of(url), by_domain=by_domain),
+            host=host_of(url),
+            depth=0,
+            seed=True,
+        )
+        for url in urls
+    ]
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    """Fails the test also for what goes wrong in a timer's callback, where nobody would hear it."""
+    unheard: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(
+        lambda _, context: unheard.append(repr(context.get("exception") or context["message"]))
+    )
+    async with JumpClock() as clock:
+        world = World(clock)
+        yield world
+        await world.wait(60)  # timers that a crawl left behind have their chance to do harm
+    assert not unheard
