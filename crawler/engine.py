@@ -248,8 +248,10 @@ class Engine:
         host.empty_hand()
         self.turns.drop(host)
         self.gate.forget(host)
+        update = host.update(self._clock.monotonic())
+        host.contacts_new += update.contacts  # for the commit of its last outcome
         self.ledger.touch(host)
-        self._full[host.slot] = replace(host.update(self._clock.monotonic()), contacts=())
+        self._full[host.slot] = replace(update, contacts=())
         self.waiting[host.slot] = (None, FULL)
 
     async def _release_full(self) -> None:
