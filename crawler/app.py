@@ -14,6 +14,7 @@ from crawler.engine import Engine
 from crawler.events import Progress, SlowHost, Summary, Waiting
 from crawler.fetcher import AiohttpFetcher
 from crawler.host import BACKING_OFF, Host
+from crawler.terms import terms_of
 from policies.address import AddressRules
 from policies.pacing import Per
 from policies.url import host_of, slot_of
@@ -98,6 +99,8 @@ async def crawl(
 
 
 def fetcher_of(config: Config, clock: Clock) -> AiohttpFetcher:
+    """The fetcher that a config describes. Raises ConfigError when secrets or certificates that it
+    names cannot be read."""
     paced = [
         config.politeness.per,
         *(given.get("politeness", {}).get("per") for given in config.given.sites.values()),
@@ -113,6 +116,7 @@ def fetcher_of(config: Config, clock: Clock) -> AiohttpFetcher:
         clock=clock,
         connections=config.crawl.concurrency,
         pin=Per.IP in paced,
+        terms=terms_of(config),
     )
 
 

@@ -45,7 +45,6 @@ class Exchange:
     __slots__ = (
         "_clock",
         "_contacted",
-        "_limits",
         "_socket",
         "_task",
         "_timer",
@@ -56,6 +55,7 @@ class Exchange:
         "broken",
         "head_s",
         "interims",
+        "limits",
         "met",
         "payload",
         "phase",
@@ -67,13 +67,13 @@ class Exchange:
 
     def __init__(self, clock: Clock, limits: FetchLimits, task: asyncio.Task[Any], proxied: bool):
         self._clock = clock
-        self._limits = limits
         self._task = task
         self._socket: socket.socket | None = None
         self._wire: Wire | None = None
         self._contacted = False
         self._window_at_s = 0.0
         self._window_bytes = 0
+        self.limits = limits
         self.proxied = proxied
         self.phase = Phase.CONNECTING
         self.met: Bound | None = None
@@ -140,7 +140,7 @@ class Exchange:
 
     def _look(self) -> None:
         now_s = self._clock.monotonic()
-        limits = self._limits
+        limits = self.limits
         # Counted from the first packet, but for the lookup before it, which has connect_s.
         due_s = self.started_s + limits.timeout_s
         met = Bound.TOTAL

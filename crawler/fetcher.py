@@ -15,9 +15,11 @@ from yarl import URL
 
 from crawler.body import read_body
 from crawler.clock import Clock
+from crawler.cookies import Cookies
 from crawler.decoding import ACCEPT_ENCODING
 from crawler.exchange import Exchange, enter_exchange, leave_exchange
 from crawler.guard import AddressRefusedError
+from crawler.header import readable
 from crawler.request import (
     DEFAULT_LIMITS,
     UNCONNECTED,
@@ -30,6 +32,7 @@ from crawler.request import (
     Request,
 )
 from crawler.resolver import NameLookupError, Names, literal_address, within
+from crawler.terms import Terms
 from crawler.trouble import NETWORK_ERRORS, LostError, Trouble, met, trouble
 from crawler.wire import FIELD_BYTES_MAX, FIELDS_MAX, Connector, Sockets
 from policies.address import AddressRules
@@ -55,6 +58,7 @@ ACCEPT: Final = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8
 
 # Our own timer holds every deadline; aiohttp sets none.
 _NO_TIMEOUT: Final = ClientTimeout(total=None, connect=None, sock_connect=None, sock_read=None)
+_NO_TERMS: Final = Terms()
 _BODILESS: Final = frozenset({204, 304})
 _UNSENDABLE: Final = Trouble(
     FailureCode.PROTOCOL, "the URL cannot be sent as it is written", permanent=True
@@ -77,6 +81,7 @@ class AiohttpFetcher:
     user_agent, from_: sent with every request (an empty From is not).
     resolve: static names, see `crawler.resolver.Names`. connections: how many requests its owner
     will have in flight at most. pin: one address for each host, as `address_of` says it.
+    terms: what the config asks of requests to a host (`crawler.terms.terms_of`); None: nothing.
     """
 
     def __init__(
@@ -89,6 +94,7 @@ class AiohttpFetcher:
         clock: Clock,
         connections: int,
         pin: bool = False,
+        terms: Callable[[str], Terms] | None = None,
         keepalive_s: float = KEEPALIVE_S,
         system_resolver: Callable[[], AbstractResolver] | None = None,
     ) -> None:
@@ -103,6 +109,8 @@ class AiohttpFetcher:
         self._clock = clock
         self._connections = connections
         self._keepalive_s = keepalive_s
+        self._terms = terms
+        self._cookies = Cookies(clock.wall)
         more = {} if system_resolver is None else {"system": system_resolver}
         self._names = Names(resolve, addresses, clock, pin=pin, **more)
         self._session: aiohttp.ClientSession | None = None
@@ -161,6 +169,12 @@ class AiohttpFetcher:
             host = target.raw_host or ""
         except ValueError:
             host = ""
+        if not host or not _is_sendable(url):
+            return self._failure(url, _UNSENDABLE, self._clock.monotonic())
+        terms = _NO_TERMS
+        if self._terms is not None:
+            terms = self._terms(host)
+            request = terms.dressed(request, self._cookies)
         if (refusal := self._refusal(request, host)) is not None:
             return self._failure(url, refusal, self._clock.monotonic())
         task = asyncio.current_task()
@@ -180,9 +194,13 @@ class AiohttpFetcher:
                     headers=request.headers or None,
                     data=request.data,
                     proxy=request.proxy,
+                    ssl=terms.tls,
                 )
             except NETWORK_ERRORS as exc:
                 return self._trouble(exc, request, host, exchange)
+            received = readable(response.headers)
+            if terms.cookies and "Set-Cookie" in received:
+                self._cookies.learn(url, received.getall("Set-Cookie"))
             body: bytes | None = b""
             cut = False
             if response.status == 101:
@@ -190,9 +208,7 @@ class AiohttpFetcher:
                 return self._failure(url, problem, exchange.started_s, 101)
             if response.status not in _BODILESS and request.method != "HEAD":
                 wants = request.wants_body
-                if wants is None or wants(
-                    Head(url=url, status=response.status, headers=response.headers)
-                ):
+                if wants is None or wants(Head(url=url, status=response.status, headers=received)):
                     try:
                         body, cut = await read_body(response, request, exchange)
                     except NETWORK_ERRORS as exc:
@@ -214,7 +230,7 @@ class AiohttpFetcher:
         return Answer(
             url=url,
             status=response.status,
-            headers=response.headers,
+            headers=received,
             body=body or b"",
             body_read=body is not None,
             cut=cut,
@@ -226,11 +242,6 @@ class AiohttpFetcher:
         )
 
     def _refusal(self, request: Request, host: str) -> Trouble | None:
-        url = request.url
-        if not host or not url.startswith(("http://", "https://")):
-            return _UNSENDABLE
-        if not url.isascii() or not url.isprintable() or " " in url:
-            return _UNSENDABLE
         if request.proxy is not None:
             # The proxy connects: what can still be judged is an address in the URL itself.
             literal = literal_address(host)
@@ -264,6 +275,11 @@ class AiohttpFetcher:
             ended_s=self._clock.monotonic(),
             status=status,
         )
+
+
+def _is_sendable(url: str) -> bool:
+    plain = url.isascii() and url.isprintable() and " " not in url
+    return plain and url.startswith(("http://", "https://"))
 
 
 def _kept_max(connections: int) -> int:

@@ -35,6 +35,9 @@ class FetchLimits:
     connect_s: float = 10.0
     # From the request to the end of the answer's header; a default timeout leaves time for a body.
     head_s: float = 20.0
+    # The answer's header, interim answers included. Real headers stay under 16 KiB; four fields of
+    # the longest kind we take fit in this.
+    head_bytes_max: int = 256 * 1024
     # A body must bring at least rate x window bytes in each window. 1,000 bytes in 10 s is less
     # than the slowest modem brought; a slower sender holds a slot to no purpose.
     rate_bytes_per_s_min: float = 100.0

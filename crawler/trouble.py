@@ -21,7 +21,6 @@ from crawler.resolver import NameLookupError
 from crawler.wire import (
     FIELD_BYTES_MAX,
     FIELDS_MAX,
-    HEAD_BYTES_MAX,
     INTERIM_MAX,
     HeadTooLargeError,
     TooManyInterimsError,
@@ -110,7 +109,7 @@ def trouble(exc: BaseException, exchange: Exchange, limits: FetchLimits, *, tls:
         case DecodingError():
             return Trouble(FailureCode.BODY, str(exc))
         case HeadTooLargeError():
-            sentence = f"the answer's header is longer than {HEAD_BYTES_MAX:,} bytes"
+            sentence = f"the answer's header is longer than {limits.head_bytes_max:,} bytes"
             return Trouble(FailureCode.TOO_LARGE, sentence)
         case TooManyInterimsError():
             sentence = f"more than {INTERIM_MAX} interim (1xx) answers"

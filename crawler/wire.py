@@ -19,8 +19,6 @@ from crawler.exchange import Exchange, current_exchange
 from crawler.guard import AddrInfo, socket_guard
 from policies.address import AddressRules
 
-# Real headers stay under 16 KiB; four fields of the longest kind we take fit in this.
-HEAD_BYTES_MAX: Final = 256 * 1024
 # Content-Security-Policy values of over 8 KiB are common.
 FIELD_BYTES_MAX: Final = 64 * 1024
 FIELDS_MAX: Final = 256
@@ -29,7 +27,7 @@ INTERIM_MAX: Final = 16
 
 
 class HeadTooLargeError(Exception):
-    """The header passed HEAD_BYTES_MAX."""
+    """The header passed its bound."""
 
 
 class TooManyInterimsError(Exception):
@@ -104,7 +102,7 @@ class Wire(ResponseHandler):
             if not data or self.exception() is not None:
                 return
         super().data_received(data)
-        if exchange.received > HEAD_BYTES_MAX and exchange.waiting():
+        if exchange.received > exchange.limits.head_bytes_max and exchange.waiting():
             self._lose(HeadTooLargeError())
 
     def set_exception(self, exc: BaseException, exc_cause: BaseException | None = None) -> None:

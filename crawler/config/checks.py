@@ -20,6 +20,7 @@ _MEDIA_TYPE = re.compile(r"[a-z0-9!#$&^_.+-]+/(?:[a-z0-9!#$&^_.+-]+|\*)\Z")
 
 # Ours to set, or the connection's, or they would change what an answer means (RFC 9110 13 and 14).
 _NOT_YOURS = {
+    "authorization": 'it is written fetch.credentials = { "https://example.org" = "env:NAME" }',
     "user-agent": 'it is written crawl.user_agent = "…"',
     "from": 'it is written crawl.from = "…"',
     "host": "it follows from the URL",

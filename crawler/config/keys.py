@@ -6,10 +6,11 @@ Defaults stand in the rule types themselves (`policies`) and in `crawler.config.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from crawler.config import checks
+from crawler.config import checks, secrets
 from crawler.config.readers import (
     Reader,
     at_least_one,
@@ -43,10 +44,15 @@ class Key:
     field: str = ""  # empty: the key's own name
     choices: Sequence[str] = ()  # for the JSON Schema
     only_in_site: bool = False  # other values than the default only in a [site."…"] table
+    rooted: Callable[[object, Path], object] | None = None  # makes paths in it whole
 
 
 def _same(value: object) -> object:
     return value
+
+
+def _whole_path(value: object, base: Path) -> object:
+    return None if value is None else base / str(value)
 
 
 def _dialects() -> Sequence[str]:
@@ -204,6 +210,49 @@ FETCH = {
     ),
     "headers": Key(accepts=NAMED_TEXTS, read=checks.headers, note="further request headers"),
     "proxy": Key(accepts=str, read=maybe(checks.proxy), note="http(s) URL of a proxy"),
+    "connect_timeout": Key(
+        accepts=float | str,
+        read=duration_s(above=True),
+        note="the name's lookup, and then TCP and TLS, seconds",
+        field="connect_timeout_s",
+    ),
+    "first_byte_timeout": Key(
+        accepts=float | str,
+        read=duration_s(above=True),
+        note="from the request to the end of the answer's header, seconds",
+        field="first_byte_timeout_s",
+    ),
+    "min_rate": Key(
+        accepts=float,
+        read=number(),
+        note="what a body must bring over 10 s, bytes a second; 0: any",
+        field="min_rate_bytes_per_s",
+    ),
+    "max_header": Key(
+        accepts=int | str,
+        read=size_bytes,
+        note="an answer's header, bytes",
+        field="max_header_bytes",
+    ),
+    "cookies": Key(accepts=bool, read=_same, note="keep cookies for this run, each site's apart"),
+    "credentials": Key(
+        accepts=NAMED_TEXTS,
+        read=secrets.credentials,
+        note='origin and where its "user:password" or "Bearer TOKEN" is: "env:NAME", "file:PATH"',
+        rooted=secrets.rooted,
+    ),
+    "tls_verify": Key(
+        accepts=bool,
+        read=_same,
+        note="look at certificates; false only per site, for sites you own",
+        only_in_site=True,
+    ),
+    "ca_file": Key(
+        accepts=str,
+        read=maybe(checks.path_text),
+        note="further authorities to trust, a PEM file; relative to the config file",
+        rooted=_whole_path,
+    ),
 }
 NETWORK = {
     "allow": Key(

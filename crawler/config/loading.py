@@ -10,11 +10,12 @@ from pathlib import Path
 
 import msgspec
 
+from crawler.config import names
 from crawler.config.given import ConfigError, Given, Sections, Source, merged
 from crawler.config.keys import NAMED_TEXTS, SECTIONS, SINK, SITE_KEYS, TEXTS, Key
 from crawler.config.lines import KeyPath, key_lines
-from crawler.config.names import read_pattern
 from crawler.config.readers import ProblemsError, did_you_mean
+from policies.url import host_of
 
 CONFIG_BYTES_MAX = 10_000_000  # a config is written by hand; a device or a database is none
 
@@ -85,6 +86,8 @@ class _Reading:
                 self._unknown_section(name, table)
             elif isinstance(table, Mapping):
                 values[name] = self._table((name,), table, SECTIONS[name])
+                if name == "fetch":
+                    self._no_cookie_for_all((name,), table)
             else:
                 self._wrong((name,), f"is a section: write [{name}] and its keys below it")
         if self._problems:
@@ -140,7 +143,10 @@ class _Reading:
     def _value(self, path: KeyPath, key: Key, value: object, good: dict[str, object]) -> bool:
         try:
             shaped = msgspec.convert(_plain(value), _LOOSER.get(key.accepts, key.accepts))
-            good[key.field or str(path[-1])] = key.read(shaped)
+            meant = key.read(shaped)
+            if key.rooted is not None:
+                meant = key.rooted(meant, self._source.base)
+            good[key.field or str(path[-1])] = meant
         except msgspec.ValidationError as error:
             self._wrong(path, _shape_problem(str(error)))
         except ProblemsError as error:
@@ -160,14 +166,17 @@ class _Reading:
         for name, table in tables.items():
             path = ("site", name)
             try:
-                pattern = read_pattern(str(name))
+                pattern = names.read_pattern(str(name))
             except ValueError as error:
                 self._wrong(path, str(error))
                 continue
             if not isinstance(table, Mapping):
                 self._wrong(path, f'must be a table: write [site."{name}"] and its keys below it')
                 continue
-            if any(isinstance(value, Mapping) and key != "headers" for key, value in table.items()):
+            if any(
+                isinstance(value, Mapping) and key not in ("headers", "credentials")
+                for key, value in table.items()
+            ):
                 # [site.example.org] without quotes is a table "org" in a table "example"
                 self._wrong(path, f'holds a table: a site\'s name has quotes, [site."{name}.…"]')
                 continue
@@ -177,9 +186,26 @@ class _Reading:
         return good
 
     def _own_sites_only(self, path: KeyPath, pattern: str, table: Mapping[str, object]) -> None:
-        for key in ("crawl_delay", "obey"):
-            if table.get(key) is False and not re.search(r"[a-z0-9]", pattern):
+        everywhere = not re.search(r"[a-z0-9]", pattern)
+        for key in ("crawl_delay", "obey", "tls_verify"):
+            if table.get(key) is False and everywhere:
                 self._wrong((*path, key), "can be false only for a site you own, not for all hosts")
+        if everywhere:
+            self._no_cookie_for_all(path, table)
+        credentials = table.get("credentials")
+        for origin in credentials if isinstance(credentials, Mapping) else ():
+            host = host_of(str(origin) + "/") if "://" in str(origin) else ""
+            if host and not names.matches(pattern, host.lower()):
+                self._wrong((*path, "credentials", origin), "is no origin of this site")
+
+    def _no_cookie_for_all(self, path: KeyPath, table: Mapping[str, object]) -> None:
+        headers = table.get("headers")
+        for name in headers if isinstance(headers, Mapping) else ():
+            if str(name).lower() == "cookie":
+                sentence = (
+                    'would send one site\'s cookie to all: write it below [site."example.org"]'
+                )
+                self._wrong((*path, "headers", name), sentence)
 
     def _sinks(self, tables: object) -> tuple[Mapping[str, object], ...] | None:
         if not isinstance(tables, list | tuple) or not all(isinstance(t, Mapping) for t in tables):

@@ -46,6 +46,14 @@ class FetchConfig:
     max_attempts: int = 3
     headers: Mapping[str, str] = field(default_factory=dict)
     proxy: str | None = None
+    connect_timeout_s: float = 10.0
+    first_byte_timeout_s: float = 20.0
+    min_rate_bytes_per_s: float = 100.0
+    max_header_bytes: int = 256 * 1024
+    cookies: bool = False
+    credentials: Mapping[str, str] = field(default_factory=dict)  # origin -> where they are
+    tls_verify: bool = True
+    ca_file: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
