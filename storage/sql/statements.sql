@@ -120,8 +120,8 @@ UPDATE urls SET state = v.state, turn = v.turn, due_at = v.due_at, flags = v.fla
 FROM v WHERE urls.id = v.id;
 
 -- name: new_pages
-WITH v(id, status, fetched_at, content_type, body_bytes, elapsed_s, title, indexable, followable, archivable)
-  AS (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?))
+WITH v(id, status, fetched_ms, content_type, body_bytes, elapsed_us, title, directives)
+  AS (VALUES (?, ?, ?, ?, ?, ?, ?, ?))
 INSERT INTO pages SELECT v.* FROM v WHERE v.id IS NOT NULL;
 
 -- name: drop_pages
@@ -270,6 +270,15 @@ INSERT INTO crawl (id, session, last_at, shift_s) VALUES (1, 0, ?, 0.0);
 
 -- name: new_session
 UPDATE crawl SET session = session + 1 RETURNING session;
+
+-- name: begin_session
+INSERT OR REPLACE INTO sessions (id, name, began_at) VALUES (?, ?, ?);
+
+-- name: end_session
+UPDATE sessions SET ended_at = ? WHERE id = ?;
+
+-- name: forget_sessions
+DELETE FROM sessions WHERE id <= ?;
 
 -- name: put_time
 UPDATE crawl SET last_at = ?, shift_s = ?;

@@ -4,6 +4,7 @@ whole in one thread."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -112,7 +113,7 @@ class SqliteStore:
         last = await self._transact(lambda writer, _: writer.last_time())
         if last is not None:
             self._time.resume(*last)
-        self._session = await self._transact(lambda writer, at: writer.start(at))
+        self._session = await self._transact(lambda writer, at: writer.start(name, at))
         return self._session
 
     async def _open(self) -> None:
@@ -129,7 +130,15 @@ class SqliteStore:
 
     async def close(self, session: int | None = None) -> None:
         if self._wire is not None:
-            await finish(asyncio.ensure_future(self._close(self._wire)))
+            await finish(asyncio.ensure_future(self._end(self._wire)))
+
+    async def _end(self, wire: Wire) -> None:
+        """Whatever the diary says, the file is let go of."""
+        with contextlib.suppress(StoreError):
+            if self._session and self._wire is wire:
+                await self._transact(lambda writer, at: writer.end(self._session, at))
+        if self._wire is wire:  # and not closed by another call meanwhile
+            await self._close(wire)
 
     async def _close(self, wire: Wire) -> None:
         self._wire = self._writer = None

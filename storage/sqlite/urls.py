@@ -136,9 +136,10 @@ class Changes:
         self._enter(row, State.VISITED)
         self._tally.count(row.origin, row.slot, BODY_BYTES, page.body_bytes)
         self._put(
-            "new_pages", row.id, page.status, page.fetched_at,
+            "new_pages", row.id, page.status, round(page.fetched_at * 1e3),
             None if page.content_type is None else texts[page.content_type], page.body_bytes,
-            page.elapsed_s, page.title, page.indexable, page.followable, page.archivable,
+            round(page.elapsed_s * 1e6), page.title,
+            page.indexable + 2 * page.followable + 4 * page.archivable,
         )  # fmt: skip
         if page.ungoverned:
             self._put("new_ungoverned", row.origin, row.id)

@@ -37,6 +37,8 @@ from storage.sqlite.statements import Statements
 from storage.sqlite.tally import FAILED, QUEUED, Tally, Totals
 from storage.sqlite.urls import Changes, UrlRow, url_rows
 
+SESSIONS_KEPT = 1_000  # in the diary of who wrote when
+
 
 @dataclass(frozen=True, slots=True)
 class Moment:
@@ -66,7 +68,7 @@ class Writer:
         row = self.sql.row("crawl")
         return None if row is None else (float(row[1] or 0.0), float(row[2] or 0.0))
 
-    def start(self, at: Moment) -> int:
+    def start(self, name: str, at: Moment) -> int:
         if self.sql.row("crawl") is None:
             self.sql.run("new_crawl", at.now_s)
         row = self.sql.row("new_session")
@@ -75,7 +77,12 @@ class Writer:
         self._names.start(slot_id=slot_id, origin_id=origin_id, text_id=text_id)
         session = _whole(row[0] if row else 0)
         self._leases.start(session)
+        self.sql.run("begin_session", session, name, at.wall_s)
+        self.sql.run("forget_sessions", session - SESSIONS_KEPT)
         return session
+
+    def end(self, session: int, at: Moment) -> None:
+        self.sql.run("end_session", at.wall_s, session)
 
     def tell_time(self, at: Moment) -> None:
         """Note the time now and then, so that the next session does not start before it."""

@@ -1,0 +1,68 @@
+"""A database of an older version is brought up to date when it is opened, and loses nothing."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+
+from storage.sqlite import SqliteReader, SqliteStore, schema
+
+
+@pytest.fixture
+def old(tmp_path):
+    """A database of version 1 with one page in it."""
+    path = tmp_path / "crawl.db"
+    db = sqlite3.connect(path)
+    db.executescript(schema.migrations()[0])
+    db.executescript(f"""
+        INSERT INTO crawl VALUES (1, 3, 0.0, 0.0);
+        INSERT INTO slots (id, name, visited, body_bytes, ready_at, next_at)
+          VALUES (1, 'a.test', 1, 9, 0.0, 0.0);
+        INSERT INTO origins (id, name, hostname, slot, visited, body_bytes)
+          VALUES (1, 'http://a.test', 'a.test', 1, 1, 9);
+        INSERT INTO urls (id, origin, path, state, depth, priority, turn, flags)
+          VALUES (1, 1, '/', 1, 0, 0.0, 0, 0);
+        INSERT INTO texts VALUES (1, 'text/html');
+        INSERT INTO pages VALUES (1, 200, 1800000000.125, 1, 9, 0.0625, 'Home', 1, 0, 1);
+        PRAGMA user_version = 1;
+        PRAGMA application_id = {schema.APPLICATION_ID};
+    """)
+    db.close()
+    return path
+
+
+async def test_pages_of_version_1_are_kept(old):
+    store = SqliteStore(old, wall=lambda: 1_800_000_001.0)
+    assert await store.open_session("test") == 4
+    await store.close()
+    async with SqliteReader(old) as reader:
+        (row,) = [dict(row) async for row in reader.iterate("visited")]
+    assert row["url"] == "http://a.test/"
+    assert (row["fetched_at"], row["elapsed_s"]) == (1_800_000_000.125, 0.0625)
+    assert (row["indexable"], row["followable"], row["archivable"]) == (1, 0, 1)
+    assert (row["title"], row["content_type"], row["status"]) == ("Home", "text/html", 200)
+
+
+def test_old_and_new_end_with_one_schema(old, tmp_path):
+    schema.connect_writer(old).close()
+    schema.connect_writer(tmp_path / "new.db").close()
+
+    def tables(path):
+        db = sqlite3.connect(path)
+        rows = db.execute("SELECT type, name, sql FROM sqlite_schema ORDER BY 1, 2").fetchall()
+        db.close()
+        return rows
+
+    assert tables(old) == tables(tmp_path / "new.db")
+
+
+def test_a_migration_that_fails_changes_nothing(old, monkeypatch):
+    scripts = (*schema.migrations(), "CREATE TABLE more (id INTEGER);\nCREATE TABLE more (id);\n")
+    monkeypatch.setattr(schema, "migrations", lambda: scripts)
+    with pytest.raises(sqlite3.OperationalError, match="already exists"):
+        schema.connect_writer(old)
+    db = sqlite3.connect(old)
+    assert db.execute("PRAGMA user_version").fetchone() == (1,)
+    assert db.execute("SELECT elapsed_s FROM pages").fetchall() == [(0.0625,)]
+    db.close()
