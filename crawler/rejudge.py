@@ -58,7 +58,8 @@ class Rejudge:
                 await self._ledger.flush()  # what was fetched but is not committed yet counts too
                 await self._pages(name)
                 await self._blocked(name)
-            await self._store.rejudge_done(self._session, name)
+                if not self._running[name]:
+                    await self._store.rejudge_done(self._session, name)
         finally:
             del self._running[name]
 
