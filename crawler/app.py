@@ -19,7 +19,7 @@ from policies.address import AddressRules
 from policies.pacing import Per
 from policies.url import host_of, slot_of
 from storage.base import Link, Reader, Row, Stats, Store, StoreError
-from storage.sqlite import SqliteReader, SqliteStore
+from storage.sqlite import SqliteReader, SqliteStore, care
 
 OBSERVE_EVERY_S = 0.25
 RATE_OVER_S = 5.0
@@ -41,6 +41,21 @@ def open_store(path: Path, clock: Clock, *, queries_per_path_max: float = 1000) 
         monotonic=clock.monotonic,
         queries_per_path_max=queries_per_path_max,
     )
+
+
+def database_info(path: Path) -> care.Info:
+    """What a database is and how large; beside a crawl, too. Raises StoreError."""
+    return care.info(path)
+
+
+def check_database(path: Path) -> list[str]:
+    """What is wrong with a database, in sentences; beside a crawl, too. Raises StoreError."""
+    return care.check(path)
+
+
+def vacuum_database(path: Path) -> tuple[int, int]:
+    """Make a database that nobody holds smaller; its bytes before and after. StoreError."""
+    return care.vacuum(path)
 
 
 async def retry_failed(path: Path, host: str | None = None) -> int:
@@ -71,6 +86,7 @@ async def crawl(
     clock = RealClock()
     if seeds:
         check_identity(config, seeds)
+    network = fetcher_of(config, clock)
     store = open_store(
         config.storage.path, clock, queries_per_path_max=config.scope.max_queries_per_path
     )
@@ -84,7 +100,7 @@ async def crawl(
                 "there is nothing to crawl: give a seed URL, or set crawl.seeds in the config"
             )
         check_identity(config, known)
-        async with fetcher_of(config, clock) as fetcher:
+        async with network as fetcher:
             engine = Engine(config, store=store, session=session, clock=clock, fetcher=fetcher)
             began_s = clock.monotonic()
             interrupted = await _run(engine, store, clock, observe=observe, stop=stop, leave=leave)

@@ -21,14 +21,16 @@ def config() -> None:
 def check(file: Path) -> None:
     """Check FILE: every problem in it with its line, or a short account of what it says."""
     from crawler.config import ConfigError, check_identity, load, seeds_of, unsupported
+    from crawler.terms import terms_of
 
     read = load(file)
     seeds = seeds_of(read)
     warnings = list(read.warnings)
-    try:
-        check_identity(read, seeds)
-    except ConfigError as error:
-        warnings += error.problems
+    for ask in (lambda: check_identity(read, seeds), lambda: terms_of(read)):
+        try:
+            ask()
+        except ConfigError as error:
+            warnings += error.problems
     for warning in (*warnings, *unsupported(read)):
         click.echo(f"warning: {warning}", err=True)
     click.echo(f"{file}: ok")

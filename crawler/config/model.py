@@ -18,6 +18,7 @@ from policies.access import RobotsRules
 from policies.address import is_loopback
 from policies.pacing import PacingRules
 from policies.scope import ScopeRules
+from policies.url import host_of
 
 _SITES_KEPT = 65_536  # hosts whose rules are remembered; a bound on memory, not on the crawl
 
@@ -237,6 +238,18 @@ def _warnings(crawl: CrawlConfig, robots: RobotsRules, given: Given) -> tuple[st
         found += [
             f"{place}: crawl.user_agent: {text}"
             for text in token_warnings(product_token(crawl.user_agent))
+        ]
+    fetches = [("fetch", "fetch", given.values)]
+    fetches += [(f"site.{name}", f'site."{name}"', table) for name, table in given.sites.items()]
+    for key, shown, sections in fetches:
+        sources = sections.get("fetch", {}).get("credentials", {})
+        assert isinstance(sources, Mapping)
+        place = given.places.get(f"{key}.credentials", "config")
+        found += [
+            f"{place}: {shown}.credentials: {origin} is asked without encryption: "
+            "whoever carries it can read them"
+            for origin in sources
+            if origin.startswith("http:") and not is_loopback(host_of(f"{origin}/"))
         ]
     tables = {"robots.token": robots.token}
     for pattern, sections in given.sites.items():
