@@ -4,8 +4,10 @@ long are forgotten, so that a program that runs for ever stays small."""
 from __future__ import annotations
 
 import asyncio
+import itertools
+import math
 from asyncio import Future
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
@@ -26,9 +28,10 @@ from storage.base import Store
 HOSTS_KEPT_MAX: Final = 4_096
 # Their robots.txt copies, which may have 500 KiB each; a usual one has 2 KB.
 ROBOTS_BYTES_KEPT_MAX: Final = 64_000_000
-# Hosts looked at, at most, to find some to forget: those that rest are passed over.
-LOOKED_AT_MAX: Final = 512
-FORGET_AT_ONCE: Final = 64
+FORGET_DOWN_TO: Final = 7 / 8  # of the two above
+# Hosts looked at, at most, to find some to forget, and how soon again when they all were in use.
+LOOKED_AT_MAX: Final = 1_024
+LOOK_EVERY_S: Final = 1.0
 
 
 @dataclass(slots=True, eq=False)
@@ -86,7 +89,9 @@ class Desks:
         self._forget = forget
         self._desks: OrderedDict[str, Desk] = OrderedDict()  # the one used longest ago first
         self._holding: dict[str, asyncio.Task[None]] = {}
+        self._wanted: Counter[str] = Counter()  # slots that somebody waits to have held
         self._pruner: asyncio.Task[None] | None = None
+        self._look_s = -math.inf  # not before, for hosts to forget
         self.robots_bytes = 0
 
     def __len__(self) -> int:
@@ -114,7 +119,13 @@ class Desks:
             if job is None:
                 job = self._holding[slot] = self._jobs.spawn(self._lease(slot))
                 job.add_done_callback(lambda _: self._holding.pop(slot, None))
-            await asyncio.wait([job])
+            self._wanted[slot] += 1
+            try:
+                await asyncio.wait([job])
+            finally:
+                self._wanted[slot] -= 1
+                if not self._wanted[slot]:
+                    del self._wanted[slot]
             desk = self._desks.get(slot)
         return None if desk is None else desk.host
 
@@ -130,38 +141,47 @@ class Desks:
         self.robots_bytes += sum(len(copy.body or b"") for copy in lease.robots.values())
         self._turns.hold(host)
         self._desks[slot] = Desk(host)
-        crowded = len(self._desks) > HOSTS_KEPT_MAX or self.robots_bytes > ROBOTS_BYTES_KEPT_MAX
-        if crowded and self._pruner is None:
+        if self._pruner is None and self._is_crowded(1.0) and now_s >= self._look_s:
             self._pruner = self._jobs.spawn(self._prune())
+
+    def _is_crowded(self, share: float) -> bool:
+        return (
+            len(self._desks) > share * HOSTS_KEPT_MAX
+            or self.robots_bytes > share * ROBOTS_BYTES_KEPT_MAX
+        )
 
     async def _prune(self) -> None:
         """Forget hosts that have rested and that nobody waits for."""
         try:
-            spare = self._spare()
-            for slot in spare:
-                desk = self._desks.pop(slot)
-                self.robots_bytes -= sum(
-                    len(origin.access.body or b"") for origin in self._gate.origins_of(desk.host)
-                )
-                self._turns.drop(desk.host)
-                self._gate.forget(desk.host)
-                self._ledger.release(desk.host)
+            slots = self._drop_spare()
+            if not slots:
+                self._look_s = self._clock.monotonic() + LOOK_EVERY_S
+                return
             await self._ledger.flush()
-            for slot in spare:
+            for slot in slots:
                 if self._forget is not None and slot not in self._holding:
                     self._forget(slot)
         finally:
             self._pruner = None
 
-    def _spare(self) -> list[str]:
-        spare: list[str] = []
-        for slot, desk in list(self._desks.items())[:LOOKED_AT_MAX]:
+    def _drop_spare(self) -> list[str]:
+        """Let go of hosts, those used longest ago first, until there is room."""
+        slots: list[str] = []
+        for slot, desk in list(itertools.islice(self._desks.items(), LOOKED_AT_MAX)):
+            if not self._is_crowded(FORGET_DOWN_TO):
+                break
             self._desks.move_to_end(slot)  # looked at: the others come first the next time
-            if not self._in_use(desk):
-                spare.append(slot)
-                if len(spare) == FORGET_AT_ONCE:
-                    break
-        return spare
+            if slot in self._wanted or self._in_use(desk):
+                continue
+            slots.append(slot)
+            del self._desks[slot]
+            self.robots_bytes -= sum(
+                len(origin.access.body or b"") for origin in self._gate.origins_of(desk.host)
+            )
+            self._turns.drop(desk.host)
+            self._gate.forget(desk.host)
+            self._ledger.release(desk.host)
+        return slots
 
     def _in_use(self, desk: Desk) -> bool:
         host = desk.host
