@@ -1,5 +1,5 @@
 """Law 4: what was judged for lack of a robots.txt, or by one that has changed, is judged again by
-the new one, whatever becomes of the run that learned of it; a shared copy is no newer than it is."""
+the new one, whatever becomes of the run that learned it; a shared copy is no newer than it is."""
 
 from __future__ import annotations
 
