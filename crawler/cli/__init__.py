@@ -15,6 +15,7 @@ _COMMANDS = {
     "show": ("crawler.cli.show", "show"),
     "why": ("crawler.cli.why", "why"),
     "retry": ("crawler.cli.retry", "retry"),
+    "db": ("crawler.cli.db", "db"),
     "config": ("crawler.cli.config", "config"),
     "robots": ("crawler.cli.robots", "robots"),
     "demo": ("crawler.cli.demo", "demo"),

@@ -531,6 +531,15 @@ RETURNING id;
 
 -- ---------------------------------------------------------------- for readers
 
+-- Ids of URLs have no gaps, so the largest is their number.
+-- name: sizes
+SELECT
+  (SELECT coalesce(max(id), 0) FROM urls), (SELECT count(*) FROM origins),
+  (SELECT count(*) FROM copies);
+
+-- name: last_sessions
+SELECT id, name, began_at, ended_at FROM sessions ORDER BY id DESC LIMIT ?;
+
 -- name: find_url
 SELECT u.id, u.state FROM origins AS o JOIN known AS k ON k.origin = o.id
 JOIN urls AS u ON u.id = abs(k.id)

@@ -299,8 +299,6 @@ def _without_time(work: Callable[[Writer], T]) -> Callable[[Writer, Moment], T]:
 
 def _roll_back(db: sqlite3.Connection) -> None:
     """Whatever is wrong with the medium, nothing half done may stay."""
-    if db.in_transaction:
-        try:
+    with contextlib.suppress(sqlite3.Error):  # else closing, or the next opening, rolls it back
+        if db.in_transaction:
             db.execute("ROLLBACK")
-        except sqlite3.Error:
-            return  # closing the connection, or the next opening, rolls it back

@@ -29,6 +29,7 @@ from storage.base import (
 )
 from storage.memory import MemoryStore
 from storage.sqlite import SqliteReader, SqliteStore
+from storage.sqlite.care import check
 
 START_S = 1_800_000_000.0
 
@@ -63,6 +64,10 @@ class Rig:
         await self.open()
 
     async def close(self) -> None:
+        if self.kind != "memory":
+            assert (
+                check(self.path) == []
+            )  # whatever a test did: one state each, counters that count
         if self._reader is not None and self._reader is not self.store:
             await self._reader.close()
         await self.store.close()

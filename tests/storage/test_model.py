@@ -33,6 +33,7 @@ from storage.base import (
 from storage.memory import MemoryStore
 from storage.rows import VIEWS
 from storage.sqlite import SqliteReader, SqliteStore
+from storage.sqlite.care import check
 
 START_S = 1_800_000_000.0
 ORIGINS = ("http://a.test", "https://a.test", "http://b.test", "http://c.test:8080")
@@ -120,6 +121,7 @@ class Stores(RuleBasedStateMachine):
         self.run(self.reader.close())
         self.run(self.sqlite.close())
         self.runner.close()
+        assert check(self.path) == []
         self.folder.cleanup()
 
     # ------------------------------------------------------------ how answers are compared

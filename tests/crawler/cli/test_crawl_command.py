@@ -205,7 +205,15 @@ def foreign(tmp_path: Path) -> Iterator[Path]:
 async def test_a_file_that_is_no_database_of_ours_stays_as_it_is(
     config: Path, foreign: Path
 ) -> None:
-    for command in (("crawl", "--config", str(config)), ("show", "visited"), ("retry", "failed")):
+    commands = (
+        ("crawl", "--config", str(config)),
+        ("show", "visited"),
+        ("retry", "failed"),
+        ("db", "info"),
+        ("db", "check"),
+        ("db", "vacuum"),
+    )
+    for command in commands:
         ended = await courtly(*command, "--db", str(foreign), cwd=config.parent)
         assert ended.code == 2, ended
         assert len(ended.err.splitlines()) == 1
@@ -216,11 +224,13 @@ async def test_a_database_that_a_crawl_holds_is_refused(
 ) -> None:
     process = await start(("crawl", "--config", str(config)), config.parent)
     await home.asked.wait()
-    for command in (("crawl", "--config", str(config)), ("retry", "failed")):
+    refused = (("crawl", "--config", str(config)), ("retry", "failed"), ("db", "vacuum"))
+    for command in refused:
         second = await courtly(*command, cwd=config.parent)
         assert (second.code, second.out) == (2, "")
         assert len(second.err.splitlines()) == 1
     looked = await courtly("show", "queued", "--format", "jsonl", cwd=config.parent)
     assert json.loads(looked.out)["url"] == web.url("a.test")
+    assert (await courtly("db", "check", cwd=config.parent)).code == 0
     process.kill()
     await process.wait()

@@ -39,7 +39,7 @@ def refused(*args: str) -> str:
 def test_help_lists_the_commands() -> None:
     result = courtly("--help")
     assert result.exit_code == 0
-    for command in ("crawl", "show", "why", "retry", "config", "demo"):
+    for command in ("crawl", "show", "why", "retry", "db", "config", "demo"):
         assert f"\n  {command} " in result.stdout
         assert courtly(command, "--help").exit_code == 0
 
@@ -99,6 +99,9 @@ def test_sinks_are_refused_as_long_as_there_are_none() -> None:
         ("show", "visited", "--db", "other.db"),
         ("why", "http://a.test/"),
         ("retry", "failed"),
+        ("db", "info"),
+        ("db", "check"),
+        ("db", "vacuum"),
     ],
 )
 def test_looking_into_no_database_makes_none(args: tuple[str, ...]) -> None:

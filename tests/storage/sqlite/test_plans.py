@@ -18,6 +18,8 @@ SCANS = {
     "put_time": {"crawl"},
     "totals": {"slots"},  # at the opening, and by readers; one row a host
     "failed_slots": {"o"},  # by hand
+    "sizes": {"origins", "copies"},
+    "last_sessions": {"sessions"},
 }
 # Read in the order of an index that holds nothing but candidates.
 PARTIAL = {

@@ -1,0 +1,267 @@
+"""Care of a database by hand: what is in it, whether it holds together, making it smaller."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from storage.base import StoreError
+from storage.sqlite.lock import FileLock
+from storage.sqlite.schema import connect_reader, connect_writer, translate
+from storage.sqlite.statements import statements
+
+SESSIONS_SHOWN: Final = 5
+FINDINGS_MAX: Final = 20  # sentences of one kind; one is enough to know that something is wrong
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    id: int
+    name: str
+    began_at: float  # Unix seconds
+    ended_at: float | None  # None: it goes on, or ended without a farewell
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Info:
+    """What a database is, read without counting its URLs."""
+
+    path: Path
+    schema: int  # its version
+    file_bytes: int  # with its WAL
+    free_bytes: int  # inside it: what `vacuum` would give back
+    urls: int  # ever met, also those left out since
+    visited: int
+    blocked: int
+    failed: int
+    queued: int
+    hosts: int
+    origins: int
+    robots_copies: int
+    sessions: Sequence[Session]  # the newest first
+    last_at: float | None  # the store's time when something was last written
+
+    @property
+    def bytes_per_url(self) -> float | None:
+        return self.file_bytes / self.urls if self.urls else None
+
+
+def info(path: Path) -> Info:
+    """Works beside a crawl. Raises StoreRefused if the file is not ours, StoreError if it fails."""
+    try:
+        with closing(connect_reader(path)) as db, db:
+            db.execute("BEGIN")
+            (schema,) = db.execute("PRAGMA user_version").fetchone()
+            (page_bytes,) = db.execute("PRAGMA page_size").fetchone()
+            (free_pages,) = db.execute("PRAGMA freelist_count").fetchone()
+            visited, blocked, failed, queued, hosts, _ = db.execute(
+                statements()["totals"]
+            ).fetchone()
+            urls, origins, copies = db.execute(statements()["sizes"]).fetchone()
+            last = db.execute(statements()["crawl"]).fetchone()
+            sessions = (
+                db.execute(statements()["last_sessions"], (SESSIONS_SHOWN,)).fetchall()
+                if schema > 1
+                else []
+            )
+    except sqlite3.Error as error:
+        raise translate(error, path) from error
+    return Info(
+        path=path,
+        schema=schema,
+        file_bytes=sum(
+            part.stat().st_size
+            for part in (path, path.with_name(path.name + "-wal"))
+            if part.exists()
+        ),
+        free_bytes=free_pages * page_bytes,
+        urls=urls,
+        visited=visited,
+        blocked=blocked,
+        failed=failed,
+        queued=queued,
+        hosts=hosts,
+        origins=origins,
+        robots_copies=copies,
+        sessions=[
+            Session(id=key, name=name, began_at=began, ended_at=ended)
+            for key, name, began, ended in sessions
+        ],
+        last_at=None if last is None or not last[0] else last[1] - last[2],
+    )
+
+
+# ---------------------------------------------------------------- does it hold together
+
+# What must be zero, and what it means when it is not. Each reads a table from end to end.
+_COUNTS: Final = {
+    "SELECT count(*) FROM urls AS u LEFT JOIN pages AS p ON p.id = u.id"
+    " WHERE (u.state = 1) <> (p.id IS NOT NULL)": (
+        "{} URLs are visited without a page, or have a page without being visited"
+    ),
+    "SELECT count(*) FROM pages AS p LEFT JOIN urls AS u ON u.id = p.id WHERE u.id IS NULL": (
+        "{} pages belong to no URL"
+    ),
+    "SELECT count(*) FROM urls AS u LEFT JOIN blocks AS b ON b.origin = u.origin AND b.id = u.id"
+    " WHERE (u.state = 2) <> (b.id IS NOT NULL)": (
+        "{} URLs are blocked without a verdict, or have a verdict without being blocked"
+    ),
+    "SELECT count(*) FROM blocks AS b LEFT JOIN urls AS u ON u.id = b.id AND u.origin = b.origin"
+    " WHERE u.id IS NULL": "{} verdicts belong to no URL",
+    "SELECT count(*) FROM urls AS u LEFT JOIN failures AS f ON f.id = u.id"
+    " WHERE (u.state = 3) <> (f.id IS NOT NULL)": (
+        "{} URLs failed without an error, or have an error without having failed"
+    ),
+    "SELECT count(*) FROM failures AS f LEFT JOIN urls AS u ON u.id = f.id WHERE u.id IS NULL": (
+        "{} failures belong to no URL"
+    ),
+    "SELECT count(*) FROM urls AS u LEFT JOIN tries AS t ON t.id = u.id"
+    " WHERE (u.flags & 4 <> 0) <> (t.id IS NOT NULL)": (
+        "{} URLs are marked as tried without a count of tries, or the other way round"
+    ),
+    "SELECT count(*) FROM urls WHERE due_at IS NOT NULL AND state <> 0": (
+        "{} URLs wait for a retry without being queued"
+    ),
+    "SELECT count(*) FROM ungoverned AS g LEFT JOIN urls AS u ON u.id = g.id"
+    " WHERE u.state IS NOT 1": "{} pages to be judged again are not visited",
+    "SELECT count(*) FROM redirects AS r LEFT JOIN urls AS u ON u.id = r.id"
+    " WHERE u.state IS NULL OR u.state NOT IN (1, 2)": (
+        "{} redirects belong to URLs that were not visited"
+    ),
+    "SELECT count(*) FROM redirects AS r LEFT JOIN urls AS u ON u.id = r.target"
+    " WHERE u.id IS NULL": "{} redirects lead to no URL",
+    "SELECT count(*) FROM urls AS u LEFT JOIN origins AS o ON o.id = u.origin"
+    " WHERE o.id IS NULL": "{} URLs belong to no origin",
+    "SELECT count(*) FROM urls AS u LEFT JOIN urls AS r ON r.id = u.referrer"
+    " WHERE u.referrer IS NOT NULL AND r.id IS NULL": (
+        "{} URLs were found on pages that are not there"
+    ),
+    "SELECT count(*) FROM seeds AS s LEFT JOIN urls AS u ON u.id = s.id WHERE u.id IS NULL": (
+        "{} seeds are no URLs"
+    ),
+    "SELECT count(*) FROM known AS k LEFT JOIN urls AS u ON u.id = abs(k.id)"
+    " WHERE u.id IS NULL OR u.origin <> k.origin OR (u.state = 4) <> (k.id < 0)": (
+        "{} fingerprints lead to the wrong URL"
+    ),
+    "SELECT abs((SELECT count(*) FROM urls) - (SELECT count(*) FROM known))": (
+        "{} URLs cannot be found by their fingerprint"
+    ),
+}  # fmt: skip
+
+_COUNTERS: Final = ("queued", "visited", "blocked", "failed", "body_bytes", "judged", "ungoverned")
+
+_RECOUNTED: Final = """
+WITH
+  u AS (
+    SELECT
+      u.origin, sum(u.state = 0) AS queued, sum(u.state = 1) AS visited,
+      sum(u.state = 2) AS blocked, sum(u.state = 3) AS failed,
+      coalesce(sum(p.body_bytes), 0) AS body_bytes
+    FROM urls AS u LEFT JOIN pages AS p ON p.id = u.id GROUP BY u.origin
+  ),
+  b AS (SELECT origin, sum(judged) AS judged FROM blocks GROUP BY origin),
+  g AS (SELECT origin, count(*) AS ungoverned FROM ungoverned GROUP BY origin)
+SELECT
+  o.name, o.queued, o.visited, o.blocked, o.failed, o.body_bytes, o.judged, o.ungoverned,
+  coalesce(u.queued, 0), coalesce(u.visited, 0), coalesce(u.blocked, 0), coalesce(u.failed, 0),
+  coalesce(u.body_bytes, 0), coalesce(b.judged, 0), coalesce(g.ungoverned, 0)
+FROM origins AS o
+LEFT JOIN u ON u.origin = o.id LEFT JOIN b ON b.origin = o.id LEFT JOIN g ON g.origin = o.id
+"""
+
+_SUMMED: Final = """
+SELECT
+  s.name, s.queued, s.visited, s.blocked, s.failed, s.body_bytes,
+  coalesce(sum(o.queued), 0), coalesce(sum(o.visited), 0), coalesce(sum(o.blocked), 0),
+  coalesce(sum(o.failed), 0), coalesce(sum(o.body_bytes), 0)
+FROM slots AS s LEFT JOIN origins AS o ON o.slot = s.id GROUP BY s.id
+"""
+
+
+def check(path: Path) -> list[str]:
+    """Everything that is wrong, as sentences; nothing if it holds together.
+
+    Reads the whole file; works beside a crawl, on one moment's state. Raises StoreRefused if the
+    file is not ours, and StoreError if it cannot be read.
+    """
+    try:
+        with closing(connect_reader(path)) as db:
+            db.execute("BEGIN")
+            found = [f"SQLite: {text}" for text in _integrity(db)]
+            if found:
+                return found  # counting in a damaged file says nothing
+            found += [
+                f"table {table}: row {row} refers to a row of {parent} that is not there"
+                for table, row, parent, _ in _first(db, "PRAGMA foreign_key_check")
+            ]
+            for sql, sentence in _COUNTS.items():
+                (count,) = db.execute(sql).fetchone()
+                if count:
+                    found.append(sentence.format(f"{count:,}"))
+            found += _differences(db, _RECOUNTED, _COUNTERS, "origin", "counted")
+            found += _differences(db, _SUMMED, _COUNTERS[:5], "host", "its origins say")
+            return found
+    except sqlite3.DatabaseError as error:
+        failure = translate(error, path)
+        if "damaged" in str(failure):
+            return [f"{failure}"]
+        raise failure from error
+
+
+def _integrity(db: sqlite3.Connection) -> Iterator[str]:
+    for (text,) in db.execute(f"PRAGMA integrity_check({FINDINGS_MAX})"):
+        if text != "ok":
+            yield str(text)
+
+
+def _first(db: sqlite3.Connection, sql: str) -> list[tuple[object, ...]]:
+    return db.execute(sql).fetchmany(FINDINGS_MAX)
+
+
+def _differences(
+    db: sqlite3.Connection, sql: str, names: Sequence[str], what: str, how: str
+) -> list[str]:
+    found: list[str] = []
+    size = len(names)
+    for name, *figures in db.execute(sql):
+        for column, kept, counted in zip(names, figures[:size], figures[size:], strict=True):
+            if kept != counted:
+                found.append(f"{what} {name}: {column} is {kept:,}, but {how} {counted:,}")
+        if len(found) >= FINDINGS_MAX:
+            break
+    return found[:FINDINGS_MAX]
+
+
+# ---------------------------------------------------------------- making it smaller
+
+
+def vacuum(path: Path) -> tuple[int, int]:
+    """Write the file anew without what is free in it; give its size before and after.
+
+    Takes as much room again while it runs. Raises StoreRefused if a crawl holds the database, and
+    StoreError if the disk is full, which changes nothing.
+    """
+    lock = FileLock(path)
+    connect_reader(path).close()  # what is not ours gets no lock beside it
+    lock.acquire()
+    try:
+        with closing(connect_writer(path)) as db:
+            _truncate_wal(db, path)
+            before = path.stat().st_size
+            db.execute("VACUUM")
+            _truncate_wal(db, path)
+        return before, path.stat().st_size
+    except sqlite3.Error as error:
+        raise translate(error, path) from error
+    finally:
+        lock.release()
+
+
+def _truncate_wal(db: sqlite3.Connection, path: Path) -> None:
+    (busy, _, _) = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    if busy:
+        raise StoreError(f"the database {path} is being read by another program: try again later")
