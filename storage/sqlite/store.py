@@ -83,10 +83,12 @@ class SqliteStore:
             raise StoreError(str(self._broken)) from self._broken
         try:
             db.execute("BEGIN IMMEDIATE")
-            if self._writer is None:
-                self._writer = Writer(db, queries_per_path_max=self._queries_per_path_max)
-            result = work(self._writer, at)
-            self._writer.tell_time(at)
+            writer = self._writer  # it may be let go of meanwhile
+            if writer is None:
+                writer = Writer(db, queries_per_path_max=self._queries_per_path_max)
+                self._writer = writer
+            result = work(writer, at)
+            writer.tell_time(at)
             db.execute("COMMIT")
         except BaseException as error:
             self._broken = (
