@@ -91,18 +91,23 @@ class Wire(ResponseHandler):
                 # Nothing was asked: it would be taken for the answer to the next request.
                 self.transport.abort()
             return
+        head_left = exchange.limits.head_bytes_max - exchange.received
         exchange.received += len(data)
         # Header and body apart: aiohttp drops the answer with its header when what follows in the
         # same bytes is broken, or is more than was announced.
         for _ in range(INTERIM_MAX + 1):
             if not exchange.waiting() or (end := data.find(b"\r\n\r\n") + 4) < 4:
                 break
+            head_left -= end
+            if head_left < 0:
+                self._lose(HeadTooLargeError())
+                return
             super().data_received(data[:end])
             data = data[end:]
             if not data or self.exception() is not None:
                 return
         super().data_received(data)
-        if exchange.received > exchange.limits.head_bytes_max and exchange.waiting():
+        if len(data) > head_left and exchange.waiting():
             self._lose(HeadTooLargeError())
 
     def set_exception(self, exc: BaseException, exc_cause: BaseException | None = None) -> None:
