@@ -136,35 +136,40 @@ class Engine:
                 async with asyncio.timeout(LEAVE_S):
                     await self.ledger.commit()
             raise
-        finally:
-            self.turns.close()
-            self.gate.close()
-            self._set_claim_timer(None)
 
     async def _run(self) -> None:
         for url in await self._store.seeds():
             self.scope.add_root(url)
         async with asyncio.TaskGroup() as group:
             self._group = group
-            committer = group.create_task(self.ledger.run())
-            workers = [
-                group.create_task(self._work()) for _ in range(self._config.crawl.concurrency)
-            ]
-            self._spawn(self._judge_again())
-            await self._keep()
-            self._note_waiting()
-            self._stopping = True
-            self.turns.close()
-            self.gate.close()
-            await asyncio.gather(*workers)
-            while self._jobs:
-                await asyncio.wait(self._jobs)
-            self._note_waiting()
-            for host in list(self.turns):
-                self._release(host)
-            await self.ledger.flush()
-            await self._release_full()
-            committer.cancel()
+            try:
+                await self._crawl(group)
+            finally:
+                self._close()  # before the group waits for its tasks: no timer may add another
+
+    async def _crawl(self, group: asyncio.TaskGroup) -> None:
+        committer = group.create_task(self.ledger.run())
+        workers = [group.create_task(self._work()) for _ in range(self._config.crawl.concurrency)]
+        self._spawn(self._judge_again())
+        await self._keep()
+        self._note_waiting()
+        self._close()
+        await asyncio.gather(*workers)
+        while self._jobs:
+            await asyncio.wait(self._jobs)
+        self._note_waiting()
+        for host in list(self.turns):
+            self._release(host)
+        await self.ledger.flush()
+        await self._release_full()
+        committer.cancel()
+
+    def _close(self) -> None:
+        """Nothing begins any more; what is in flight runs on."""
+        self._stopping = True
+        self.turns.close()
+        self.gate.close()
+        self._set_claim_timer(None)
 
     def stop(self) -> None:
         """Finish what is in flight, commit, release; `run` returns."""
