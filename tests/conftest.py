@@ -31,8 +31,9 @@ class Medium:
     """A `MemoryStore` as a crawl meets it: it can be slow, be watched, and be gone all at once.
 
     `before` and `after` hold what is awaited around a method, by name; `slow_s` passes on the clock
-    before and after each call. Once `dead`, it takes and gives nothing more: what a killed process
-    had handed over is there, what it had not is lost.
+    before and after each call. As with the store of a file, what was asked for happens, also when
+    who asked for it is cancelled. Once `dead`, it takes and gives nothing more: what a killed
+    process had handed over is there, what it had not is lost.
     """
 
     def __init__(self, inner: MemoryStore, clock: JumpClock) -> None:
@@ -43,6 +44,11 @@ class Medium:
         self.before: dict[str, Hook] = {}
         self.after: dict[str, Hook] = {}
         self.calls: Counter[str] = Counter()
+        self._under_way: set[asyncio.Task[Any]] = set()
+
+    async def settle(self) -> None:
+        """Wait for what nobody waits for any more."""
+        await asyncio.gather(*self._under_way, return_exceptions=True)
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
         method = getattr(self._inner, name)
@@ -50,6 +56,12 @@ class Medium:
         async def call(*args: Any, **kwargs: Any) -> Any:
             self.calls[name] += 1
             assert self.calls.total() < CALLS_MAX, f"the crawl spins: {self.calls}"
+            task = asyncio.create_task(do(*args, **kwargs))
+            self._under_way.add(task)
+            task.add_done_callback(self._under_way.discard)
+            return await asyncio.shield(task)
+
+        async def do(*args: Any, **kwargs: Any) -> Any:
             if name in self.before:
                 await self.before[name](*args, **kwargs)
             await self._pass()
@@ -158,6 +170,7 @@ class World:
             if not (isinstance(error, asyncio.CancelledError) or medium.dead):
                 raise
         finally:
+            await medium.settle()
             for timer in timers:
                 timer.cancel()
             self.medium = Medium(self.store, self.clock)
