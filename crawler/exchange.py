@@ -45,9 +45,11 @@ class Exchange:
     __slots__ = (
         "_clock",
         "_contacted",
+        "_fed_bytes",
         "_socket",
         "_task",
         "_timer",
+        "_unfed_bytes",
         "_window_at_s",
         "_window_bytes",
         "_wire",
@@ -71,6 +73,8 @@ class Exchange:
         self._socket: socket.socket | None = None
         self._wire: Wire | None = None
         self._contacted = False
+        self._fed_bytes = 0
+        self._unfed_bytes = 0
         self._window_at_s = 0.0
         self._window_bytes = 0
         self.limits = limits
@@ -117,6 +121,16 @@ class Exchange:
         self._window_bytes = self.received
         self.phase = Phase.READING
         self.payload = payload
+
+    def unfed_bytes(self, received: int) -> int:
+        """Of the body's framing, with those just received, since it last brought any body."""
+        payload = self.payload
+        if payload is None or payload.total_bytes != self._fed_bytes:
+            self._fed_bytes = 0 if payload is None else payload.total_bytes
+            self._unfed_bytes = 0
+        else:
+            self._unfed_bytes += received
+        return self._unfed_bytes
 
     def finish(self) -> None:
         self._timer.cancel()

@@ -24,6 +24,7 @@ from crawler.wire import (
     INTERIM_MAX,
     HeadTooLargeError,
     TooManyInterimsError,
+    TrailerTooLargeError,
 )
 from policies.retry import FailureCode
 
@@ -108,6 +109,9 @@ def trouble(exc: BaseException, exchange: Exchange, limits: FetchLimits, *, tls:
             return Trouble(FailureCode.TOO_LARGE, sentence)
         case DecodingError():
             return Trouble(FailureCode.BODY, str(exc))
+        case TrailerTooLargeError():
+            sentence = f"the body's trailer is longer than {limits.head_bytes_max:,} bytes"
+            return Trouble(FailureCode.TOO_LARGE, sentence)
         case HeadTooLargeError():
             sentence = f"the answer's header is longer than {limits.head_bytes_max:,} bytes"
             return Trouble(FailureCode.TOO_LARGE, sentence)

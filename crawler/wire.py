@@ -30,6 +30,10 @@ class HeadTooLargeError(Exception):
     """The header passed its bound."""
 
 
+class TrailerTooLargeError(HeadTooLargeError):
+    """A body's framing, its trailer before all, passed the same bound without a byte of body."""
+
+
 class TooManyInterimsError(Exception):
     """More than INTERIM_MAX answers of the 1xx kind."""
 
@@ -91,8 +95,13 @@ class Wire(ResponseHandler):
                 # Nothing was asked: it would be taken for the answer to the next request.
                 self.transport.abort()
             return
-        head_left = exchange.limits.head_bytes_max - exchange.received
         exchange.received += len(data)
+        if exchange.payload is not None:
+            super().data_received(data)
+            if exchange.unfed_bytes(len(data)) > exchange.limits.head_bytes_max:
+                self._lose(TrailerTooLargeError())
+            return
+        head_left = exchange.limits.head_bytes_max - exchange.received + len(data)
         # Header and body apart: aiohttp drops the answer with its header when what follows in the
         # same bytes is broken, or is more than was announced.
         for _ in range(INTERIM_MAX + 1):

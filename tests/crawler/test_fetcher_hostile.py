@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import gzip
 import shutil
 import socket
@@ -334,16 +335,56 @@ async def test_broken_chunking(serve, fetcher, rest, apart):
     assert failure.error == "body: the chunked body is broken or ends before its end"
 
 
-async def test_endless_trailer(serve, fetcher):
+@pytest.mark.parametrize("every_s", [0, 0.005])
+@pytest.mark.parametrize(
+    ("start", "again"),
+    [
+        (b"5\r\nhello\r\n0\r\n", b"X: " + b"y" * 60_000 + b"\r\n"),
+        (b"5\r\nhello\r\n0\r\nX: ", b"y" * 60_000),
+        (b"5\r\nhello\r\n5;x=", b"y" * 60_000),
+        (b"5\r\nhello\r\n", b"0" * 60_000),
+    ],
+)
+async def test_endless_framing(serve, fetcher, start, again, every_s):
+    """Trailers, the extensions of a chunk, its length: not a byte of body in any of them."""
+
     async def script(connection):
         await connection.request()
-        await connection.send(chunked(b"5\r\nhello\r\n0\r\n"))
-        await connection.drip(b"X: " + b"y" * 60_000 + b"\r\n", 0)
+        await connection.send(chunked(start))
+        await connection.drip(again, every_s)
 
     server = await serve(script)
     failure = await fail(fetcher, server.url())
     assert failure.code in {"body", "too-large"}
-    assert "trailer" in failure.sentence
+    assert ("trailer" in failure.sentence) or (failure.code == "body")
+    await server.gone.wait()
+
+
+async def test_trailer_of_too_many_bytes(serve, fetcher):
+    async def script(connection):
+        await connection.request()
+        await connection.send(chunked(b"5\r\nhello\r\n0\r\n"))
+        await connection.drip(b"X: " + b"y" * 60_000 + b"\r\n", 0.005)
+
+    server = await serve(script)
+    failure = await fail(fetcher, server.url())
+    assert failure.error == "too-large: the body's trailer is longer than 262,144 bytes"
+    limits = dataclasses.replace(SOON, head_bytes_max=1_000)
+    failure = await fail(fetcher, server.url(), limits)
+    assert failure.error == "too-large: the body's trailer is longer than 1,000 bytes"
+
+
+async def test_trailer_of_too_many_fields(serve, fetcher):
+    fields = b"".join(b"X-%d: y\r\n" % n for n in range(300))
+    server = await serve(chunked(b"5\r\nhello\r\n0\r\n" + fields + b"\r\n"))
+    failure = await fail(fetcher, server.url())
+    assert failure.error == "body: the trailer of the chunked body is too long"
+
+
+async def test_small_chunks_are_no_trailer(serve, fetcher):
+    """Framing of several times the body, and more than the bound in all."""
+    server = await serve(chunked(b"1\r\nx\r\n" * 100_000 + b"0\r\n\r\n"))
+    assert len((await answer(fetcher, server.url(), FetchLimits())).body) == 100_000
 
 
 async def test_endless_body(serve, fetcher):
