@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crawler.testing import Asked, LocalWeb, Reply, html
+from crawler.testing import Asked, LocalWeb, Reply, html, redirect
 
 if TYPE_CHECKING:
     from tests.site.conftest import Courtly
@@ -59,6 +59,47 @@ async def test_without_a_contact_only_loopback_may_be_crawled(courtly: Courtly) 
         assert process.returncode == 2
         assert b"crawl.user_agent" in errors
         assert b"--user-agent" in errors
+
+
+async def test_law_10_links_and_redirects_beyond_loopback_are_refused_by_address(
+    courtly: Courtly,
+) -> None:
+    """Without a contact only loopback may be connected to, however one gets there, and whatever
+    `[network] allow` and `resolve` say of it."""
+    site = {
+        "/": html("Home", "http://198.51.100.7/", "http://far.test/", "/out", "/next"),
+        "/out": redirect("http://198.51.100.8/"),
+        "/next": html("Next"),
+    }
+    elsewhere = {
+        "/robots.txt": redirect("http://198.51.100.9/robots.txt"),
+        "/": html("Never asked for"),
+    }
+    async with LocalWeb({"a.test": site, "b.test": elsewhere}) as web:
+        network = {
+            "allow": ["127.0.0.0/8", "198.51.100.0/24"],
+            "resolve": {"far.test": "198.51.100.10", "*.test": "127.0.0.1"},
+        }
+        await courtly.crawl(
+            web,
+            *("a.test", "b.test"),
+            crawl={"user_agent": ""},
+            network=network,
+            scope={"follow": "any"},
+        )
+        failed = courtly.rows("failed", "url, error, attempts")
+        assert [url for url, _, _ in failed] == sorted(
+            ["http://198.51.100.7/", "http://198.51.100.8/", "http://far.test/", web.url("b.test")]
+        )
+        for _, error, attempts in failed:
+            assert error.startswith("address: ")
+            assert "crawl.user_agent" in error
+            assert attempts == 1  # law 9: never retried
+        visited = courtly.urls("visited")
+        assert visited == sorted(web.url("a.test", path) for path in ("/", "/next", "/out"))
+        assert web.log.paths("b.test") == ["/robots.txt"]
+        agents = {entry.headers["user-agent"] for entry in web.log}
+        assert {agent.partition("/")[0] for agent in agents} == {"courtly"}
 
 
 async def test_a_database_in_use_is_refused(courtly: Courtly) -> None:
