@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from crawler.request import Failure
 
 PREFETCH = 16  # URLs taken from the store at once: memory is hosts held times this
-APPETITE_MAX = 1024  # while a host's URLs cost no contact (all blocked), ever larger handfuls
+APPETITE_MAX = 256  # while a host's URLs cost no contact (all blocked): 10 ms of the loop's time
 BACKING_OFF = "it asked us to come back later, or refused us"
 NEVER = -math.inf  # the end of a contact that has not been
 
