@@ -150,6 +150,8 @@ class Engine:
     async def _crawl(self, group: asyncio.TaskGroup) -> None:
         committer = group.create_task(self.ledger.run())
         workers = [group.create_task(self._work()) for _ in range(self._config.crawl.concurrency)]
+        if self._budget.left < 1:  # max_pages = 0
+            self.turns.open_pages(open_=False)
         self._spawn(self._judge_again())
         await self._keep()
         self._note_waiting()

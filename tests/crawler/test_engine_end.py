@@ -369,3 +369,13 @@ async def test_law_5_the_next_claim_comes_within_a_second_of_opening(world: Worl
     assert again.at("new.test")[0] < 1
     assert len(again.urls("blocked")) == 90
     assert [row for row in again.rows["blocked"] if not row["withdrawn"]] == []
+
+
+async def test_a_budget_of_no_page_ends_at_once(world: World) -> None:
+    """`max_pages = 0`: nothing is asked for, and what is known stays queued."""
+    crawled = await world.crawl(
+        {"http://a.test/": html("A")}, "http://a.test/", crawl={"max_pages": 0}
+    )
+    assert crawled.log.paths() == []
+    assert crawled.urls("queued") == ["http://a.test/"]
+    assert crawled.elapsed_s < 1
