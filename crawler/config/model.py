@@ -158,18 +158,19 @@ class Config:
                 f"{place}: daemon.token: must be set when daemon.listen is not a loopback address"
             )
         robots = _section(RobotsRules, given, "robots")
+        network = _section(NetworkConfig, given, "network")
         return cls(
             crawl=crawl,
             scope=_section(ScopeRules, given, "scope"),
             politeness=_section(PacingRules, given, "politeness"),
             robots=robots,
             fetch=_section(FetchConfig, given, "fetch"),
-            network=_section(NetworkConfig, given, "network"),
+            network=network,
             storage=storage,
             daemon=daemon,
             sinks=tuple(_sink(sink) for sink in given.sinks or ()),
             sites=tuple(sorted(given.sites, key=names.specificity, reverse=True)),
-            warnings=_warnings(crawl, robots, given),
+            warnings=_warnings(crawl, robots, network, given),
             given=given,
         )
 
@@ -231,7 +232,9 @@ def _sink(values: Mapping[str, Any]) -> SinkConfig:
     return SinkConfig(kind=values["kind"], path=values["base"] / values["path"])
 
 
-def _warnings(crawl: CrawlConfig, robots: RobotsRules, given: Given) -> tuple[str, ...]:
+def _warnings(
+    crawl: CrawlConfig, robots: RobotsRules, network: NetworkConfig, given: Given
+) -> tuple[str, ...]:
     found: list[str] = []
     if crawl.user_agent and not robots.token:
         place = given.places.get("crawl.user_agent", "config")
@@ -249,7 +252,7 @@ def _warnings(crawl: CrawlConfig, robots: RobotsRules, given: Given) -> tuple[st
             f"{place}: {shown}.credentials: {origin} is asked without encryption: "
             "whoever carries it can read them"
             for origin in sources
-            if origin.startswith("http:") and not is_loopback(host_of(f"{origin}/"))
+            if origin.startswith("http:") and not network.leads_to_loopback(host_of(f"{origin}/"))
         ]
     tables = {"robots.token": robots.token}
     for pattern, sections in given.sites.items():
