@@ -93,6 +93,11 @@ class Turns:
         """A turn at this host, in order of asking and before its pages. Raises TurnsClosedError."""
         if self._closed or host.gone:
             raise TurnsClosedError("the crawl is ending")
+        if not (host.wants_turn or host.paused) and self.in_flight < self._limit:
+            now_s = self._clock.monotonic()  # nobody waits: it is spared the bench
+            at_s = self._ready_s(host, now_s)
+            if at_s is not None and at_s <= now_s:
+                return self._grant(host, now_s)
         waiter: Future[Turn] = asyncio.get_running_loop().create_future()
         host.waiters.append(waiter)
         self.directed += 1
