@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Self
+from typing import Final, Self
 
 from crawler.clock import Clock
 from crawler.config import Config, check_identity
@@ -35,6 +35,8 @@ from policies.pacing import Per
 from policies.retry import GiveUp, RetryRules, after_no_connection
 from policies.url import canonical, host_of, origin_of, slot_of
 from storage.base import Completed, Outcome, Store, StoreError
+
+NEAR_MAX: Final = 10_000  # names remembered as loopback's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +69,7 @@ class Door:
         self.config = config
         self.clock = clock
         self._identified = config.has_contact
+        self._near: set[str] = set()  # without a contact: hosts known to be on this machine
         self._jobs = Jobs(self._close)
         self.turns = Turns(clock, limit=config.crawl.concurrency)
         self.ledger = Ledger(store, session, clock, self.turns, committed=self._on_commit)
@@ -161,7 +164,8 @@ class Door:
         """
         desk = await self._desk(url)
         try:
-            self._verdicts.passes(desk, url)
+            if desk.line:
+                self._verdicts.passes(desk, url)  # who is forbidden need not stand in line
             return await self._in_line(desk, url)
         finally:
             desk.users -= 1
@@ -299,10 +303,13 @@ class Door:
 
     async def _desk(self, url: str) -> Desk:
         """The desk of the URL's host, with the caller counted among its users."""
-        if not self._identified:
+        name = host_of(url)
+        if not self._identified and name not in self._near:
             check_identity(self.config, [url])
+            if len(self._near) < NEAR_MAX:
+                self._near.add(name)
         self._check_open()
-        slot = self.slot_of(host_of(url))
+        slot = self.slot_of(name)
         while (desk := self._desks.use(slot)) is None:
             held = await self._desks.hold(slot)
             self._check_open()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -218,13 +219,15 @@ async def _ask(
         method=method,
         headers={**rules.headers, **headers},
         data=body,
-        limits=FetchLimits(timeout_s=rules.timeout_s, body_bytes_max=rules.max_body_bytes),
+        limits=_limits(rules.timeout_s, rules.max_body_bytes),
         proxy=rules.proxy,
     )
-    attempts_max = RetryRules(max_attempts=rules.max_attempts)
     attempts = refusals = 0
     while True:
         result = await door.contact(await door.enter(url), request)
+        if isinstance(result, Answer) and result.status < 500 and result.status not in REFUSALS:
+            return result
+        attempts_max = RetryRules(max_attempts=rules.max_attempts)
         if isinstance(result, Failure):
             if not result.connected:
                 if not retry:
@@ -235,10 +238,8 @@ async def _ask(
             )
         elif result.status in REFUSALS:
             fate = after_refusal(refusals, attempts=attempts)
-        elif result.status >= 500:
-            fate = after_failure(FailureCode.HTTP, attempts, attempts_max, refusals=refusals)
         else:
-            return result
+            fate = after_failure(FailureCode.HTTP, attempts, attempts_max, refusals=refusals)
         if not retry or isinstance(fate, GiveUp):
             if isinstance(result, Failure):
                 raise FetchFailed(url, result)
@@ -246,6 +247,11 @@ async def _ask(
         attempts, refusals = fate.attempts, fate.refusals
         if fate.in_s > 0:
             await door.clock.sleep_until(door.clock.monotonic() + fate.in_s)
+
+
+@functools.lru_cache(maxsize=256)
+def _limits(timeout_s: float, body_bytes_max: int) -> FetchLimits:
+    return FetchLimits(timeout_s=timeout_s, body_bytes_max=body_bytes_max)
 
 
 def _target(answer: Answer) -> str | None:
