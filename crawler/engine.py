@@ -63,7 +63,7 @@ class Engine:
             fetcher,
             not_connected=self._on_no_connection,
             backed_off=self.ledger.urgent,
-            contacted=self.ledger.touch,
+            contacted=self._on_contact,
         )
         self.gate = Gate(
             clock=clock,
@@ -372,24 +372,36 @@ class Engine:
         self, host: Host, origin: str, failure: Failure, failures: int | None = None
     ) -> None:
         """An origin is out of reach: its URLs wait on the retry clock, and fail in bulk at last."""
+        known = host.out_of_reach.get(origin)
         lost = host.lost(origin, failure, now_s=self._clock.monotonic(), failures=failures)
+        if lost is known:
+            return
         host.closed.add(origin)
         self.ledger.urgent(host)
         rules = RetryRules(max_attempts=self._config.site(host.slot).fetch.max_attempts)
         fate = after_no_connection(lost.failures - 1, rules, permanent=failure.permanent)
 
         def reopen() -> None:
-            if host.gone or host.out_of_reach.get(origin) is not lost:
-                return
-            known = self.gate.origin(origin)
-            if known is None or not isinstance(known.standing, Closed):
-                host.closed.discard(origin)
-                self.ledger.want(host)
+            if host.out_of_reach.get(origin) is lost:
+                self._reopen(host, origin)
 
         self._clock.call_at(lost.until_s, reopen)
         if isinstance(fate, GiveUp):
             lost.given_up = True
             self._spawn(self._fail_origin(host, origin, failure.error, fate.attempts))
+
+    def _on_contact(self, host: Host) -> None:
+        """A contact is over. If it shows an origin to be in reach after all (on several lanes, one
+        that was under way when another could not connect), that one's URLs move again."""
+        self.ledger.touch(host)
+        for origin in host.closed - host.out_of_reach.keys():
+            self._reopen(host, origin)
+
+    def _reopen(self, host: Host, origin: str) -> None:
+        known = self.gate.origin(origin)
+        if not host.gone and (known is None or not isinstance(known.standing, Closed)):
+            host.closed.discard(origin)
+            self.ledger.want(host)
 
     async def _fail_origin(self, host: Host, origin: str, error: str, attempts: int) -> None:
         """Its queued URLs fail in bulk; new ones will have it tried again, on the retry clock."""

@@ -43,6 +43,7 @@ class OutOfReach:
     failures: int  # in a row
     until_s: float  # of the retry clock
     failure: Failure
+    since_s: float  # when the last of them was known
     given_up: bool = False  # its queue has been failed; it is tried again for new URLs only
 
 
@@ -256,11 +257,17 @@ class Host:
         self, origin: str, failure: Failure, *, now_s: float, failures: int | None = None
     ) -> OutOfReach:
         """No connection to the origin could be made: it is left alone on the retry clock.
-        `failures` in a row, this one included, if they are counted elsewhere (a robots hop)."""
+
+        `failures` in a row, this one included, if they are counted elsewhere (a robots hop). One
+        that was under way on another lane when that became known is no further try: nothing
+        changes, and what was known is given.
+        """
+        known = self.out_of_reach.get(origin)
         if failures is None:
-            known = self.out_of_reach.get(origin)
+            if known and failure.started_s < known.since_s and not failure.permanent:
+                return known
             failures = known.failures + 1 if known else 1
-        lost = OutOfReach(failures, now_s + retry_delay_s(failures), failure)
+        lost = OutOfReach(failures, now_s + retry_delay_s(failures), failure, now_s)
         self.out_of_reach[origin] = lost
         self.dirty = True
         return lost
