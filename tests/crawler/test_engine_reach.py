@@ -4,6 +4,7 @@ retry clock, wherever they are met."""
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -81,9 +82,13 @@ async def test_a_dead_port_is_tried_on_the_retry_clock_and_given_up(world: World
     assert crawled.elapsed_s < 125
 
 
-async def test_lanes_that_fail_together_are_one_failure(world: World) -> None:
-    """Section 4: `max_attempts` failures *in a row*: the requests that one blip cuts off at once on
-    several lanes do not fail a host in bulk."""
+@pytest.mark.parametrize("latency_s", [0.05, 0.8, 1.5, 1.9])
+async def test_what_one_blip_cuts_off_on_several_lanes_does_not_fail_the_host(
+    world: World, latency_s: float
+) -> None:
+    """Section 4: `max_attempts` failures *in a row*. Lanes that could not connect during a blip,
+    one after the other, at once, or while another's answer was still on its way, leave the host
+    where it was: it goes on when the blip is over."""
 
     def answers(request: Request) -> Reply | FailureCode:
         if request.url.endswith("/robots.txt"):
@@ -93,8 +98,39 @@ async def test_lanes_that_fail_together_are_one_failure(world: World) -> None:
         return html("Page", *(f"/{n}" for n in range(100)))
 
     start_s = world.clock.monotonic()
-    crawled = await world.crawl(answers, "http://a.test/", politeness={"concurrency_per_host": 3})
+    crawled = await world.crawl(
+        answers,
+        "http://a.test/",
+        latency_s=latency_s,
+        politeness={"concurrency_per_host": 3},
+        cap_s=600,
+    )
+    assert None in {entry.status for entry in crawled.log}
     assert len(crawled.urls("visited")) == 101
+    assert crawled.urls("failed") == []
+
+
+async def test_lanes_that_fail_together_are_one_failure(world: World) -> None:
+    """Section 4: further tries come on the retry clock. What was under way on other lanes when the
+    first could not connect is none of them, however many they are and however long they take."""
+
+    def answers(request: Request) -> Reply | FailureCode:
+        if request.url.endswith("/robots.txt"):
+            return not_found()
+        tried.append(request.url)
+        if 5 < len(tried) <= 11:
+            return FailureCode.CONNECT
+        return html("Page", *(f"/{n}" for n in range(40)))
+
+    tried: list[str] = []
+    crawled = await world.crawl(
+        answers,
+        "http://a.test/",
+        latency_s=3,
+        politeness={"concurrency_per_host": 6, "delay": 0.1, "latency_factor": 0},
+    )
+    assert max(Counter(e.end_s for e in crawled.log if e.status is None).values()) > 3
+    assert len(crawled.urls("visited")) == 41
     assert crawled.urls("failed") == []
 
 
