@@ -13,11 +13,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from crawler.clock import RealClock
+from crawler.config import from_dict
 from crawler.fetcher import AiohttpFetcher, Answer, Failure, FetchLimits, Request
+from crawler.terms import terms_of
 from policies.address import AddressRules
 from policies.retry import FailureCode
 
 LIMITS = FetchLimits(timeout_s=2, head_s=1, connect_s=1, rate_window_s=1, body_bytes_max=10_000)
+TERMS = terms_of(
+    from_dict({"fetch": {"cookies": True, "first_byte_timeout": 1, "connect_timeout": 1}})
+)
 
 lines = st.one_of(
     st.sampled_from(
@@ -28,7 +33,9 @@ lines = st.one_of(
             b"Transfer-Encoding: chunked", b"Transfer-Encoding: gzip, chunked",
             b"Transfer-Encoding: identity", b"Content-Encoding: gzip", b"Content-Encoding: br",
             b"Content-Encoding: zstd", b"Connection: close", b"Connection: upgrade",
-            b"Upgrade: websocket", b"Sec-WebSocket-Key1: x", b"Set-Cookie: a=b", b"Set-Cookie: ;",
+            b"Upgrade: websocket", b"Sec-WebSocket-Key1: x", b"Set-Cookie: a=b; Path=/",
+            b"Set-Cookie: \xff=\xff; Expires=\xe9",
+            b"Location: /\xe9", b"X-Robots-Tag: \xff", b"Set-Cookie: ;",
             b"Location: http://[::1", b"Content-Type: text/html; charset=\xff", b" folded", b"",
             b"5", b"hello", b"0", b"ffffffff", b"5;ext=1", b"-1", gzip.compress(b"hello"),
             brotli.compress(b"hello"), b"\x00", b":", b"X:" + b"y" * 70_000,
@@ -67,9 +74,12 @@ def test_any_bytes_end_in_an_answer_or_a_failure(data, split):
                 resolve={},
                 clock=RealClock(),
                 connections=1,
+                terms=TERMS,
             ) as fetcher,
         ):
-            return await fetcher.fetch(Request(url=f"http://127.0.0.1:{port}/", limits=LIMITS))
+            request = Request(url=f"http://127.0.0.1:{port}/", limits=LIMITS)
+            await fetcher.fetch(request)
+            return await fetcher.fetch(request)  # with the cookies of the first
 
     result = asyncio.run(run())
     if isinstance(result, Failure):
@@ -77,6 +87,8 @@ def test_any_bytes_end_in_an_answer_or_a_failure(data, split):
         assert "Error" not in result.sentence, result
     else:
         assert len(result.body) <= LIMITS.body_bytes_max
+        for name, value in result.headers.items():
+            (name + value).encode()
 
 
 @pytest.mark.parametrize("coding", ["identity", "gzip"])

@@ -353,3 +353,26 @@ def test_a_request_keeps_its_own_whole_time_and_body():
     assert (limits.timeout_s, limits.body_bytes_max) == (7, 9)
     assert (limits.connect_s, limits.head_s, limits.rate_bytes_per_s_min) == (3, 20, 0)
     assert limits.soonest_s == 3
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "sentence"),
+    [
+        ("connect_timeout", 0, "must be more than 0, not 0"),
+        ("first_byte_timeout", "inf", "a duration is"),
+        ("min_rate", -1, "must be at least 0, not -1"),
+        ("max_header", 0, "must be at least 1, not 0"),
+        ("cookies", "yes", "expected true or false, got a text"),
+        ("ca_file", "a\nb", "must be one line"),
+        ("credentials", "env:A", "expected a table, got a text"),
+    ],
+)
+def test_a_bad_value_is_named(key, value, sentence):
+    for data, shown in (
+        ({"fetch": {key: value}}, f"fetch.{key}"),
+        ({"site": {"a.test": {key: value}}}, f'site."a.test".{key}'),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            from_dict(data)
+        (problem,) = caught.value.problems
+        assert problem.startswith(f"config: {shown}: {sentence}")
