@@ -1,0 +1,279 @@
+"""What a frontier of millions costs: the store's rates, bytes on disk, a crawl's memory and start.
+
+    pytest -m bench -s tests/benchmarks/test_growth.py
+    COURTLY_BENCH_URLS=10000000 pytest -m bench -s tests/benchmarks/test_growth.py
+
+COURTLY_BENCH_DB names a file that is filled once and used again. A fifth of the URLs is queued.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import shutil
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from storage.base import Batch, Contact, HostClock, HostUpdate, Link, Visited
+from storage.sqlite import SqliteStore, care
+
+URLS = int(os.environ.get("COURTLY_BENCH_URLS", "200000"))
+FILE = os.environ.get("COURTLY_BENCH_DB")
+PER_HOST = 100  # so that 10 million URLs are 100,000 hosts
+ROUNDS = 5  # in which a host's URLs are found: the tree of fingerprints grows in the middle
+LINKS = 50
+NEW = 2  # of them never seen; 10 anywhere on their host, the others among its 20 most linked ones
+CYCLES = 4_000  # pages of a measurement
+BATCH = 20
+PORT = 18_999
+
+pytestmark = [pytest.mark.bench, pytest.mark.timeout(3600)]
+
+
+def say(text: str) -> None:
+    """Figures are for whoever runs this with -s."""
+    print(text, flush=True)  # noqa: T201
+
+
+def name_of(host: int) -> str:
+    return f"www.host-{host:06}.test"
+
+
+def url_of(host: int, n: int) -> str:
+    """As long as real ones: the median of common crawls is about 70 characters."""
+    return f"http://{name_of(host)}:{PORT}/articles/{n % 37:03}/a-title-of-some-{n:06}-words.html"
+
+
+def link(host: int, n: int) -> Link:
+    return Link(url=url_of(host, n), slot=name_of(host), host=name_of(host), depth=1, seed=False)
+
+
+async def fill(path: Path, urls: int) -> float:
+    """A database of so many URLs, four fifths of them visited; gives links inserted a second."""
+    store = SqliteStore(path, wall=time.time)
+    await store.open_session("fill")
+    hosts, spent_s = max(1, urls // PER_HOST), 0.0
+    each = PER_HOST // ROUNDS
+    for turn in range(ROUNDS):
+        for first in range(0, hosts, 200):
+            links = [
+                link(host, turn * each + n)
+                for host in range(first, min(hosts, first + 200))
+                for n in range(each)
+            ]
+            start_s = time.perf_counter()
+            await store.add(links)
+            spent_s += time.perf_counter() - start_s
+    await store.add([Link(url=url_of(0, 0), slot=name_of(0), host=name_of(0), depth=0, seed=True)])
+    await store.close()
+    db = sqlite3.connect(path, isolation_level=None)
+    db.executescript("""
+        BEGIN;
+        INSERT INTO texts (id, text) VALUES (1, 'text/html; charset=utf-8');
+        UPDATE urls SET state = 1, referrer = max(1, id - 7) WHERE id % 5;
+        INSERT INTO pages SELECT
+          id, 200, 1800000000123 + id, 1, 7000, 62500 + id % 9999, 'A title of some words', 7
+        FROM urls WHERE state = 1;
+        UPDATE origins SET (queued, visited, body_bytes) = (
+          SELECT sum(u.state = 0), sum(u.state = 1), 7000 * sum(u.state = 1)
+          FROM urls AS u WHERE u.origin = origins.id
+        );
+        UPDATE slots SET (queued, visited, body_bytes) = (
+          SELECT sum(o.queued), sum(o.visited), sum(o.body_bytes)
+          FROM origins AS o WHERE o.slot = slots.id
+        );
+        COMMIT;
+    """)
+    db.close()
+    return hosts * PER_HOST / spent_s
+
+
+@dataclass
+class Rates:
+    pages_per_s: float
+    links_per_s: float
+    open_s: float
+
+
+async def cycle(path: Path, hosts: int) -> Rates:
+    """The claim-take-commit cycle with 50 links a page, and inserting pages of 50 links, half of
+    which are new."""
+    start_s = time.perf_counter()
+    store = SqliteStore(path, wall=time.time)
+    session = await store.open_session("bench")
+    leases = list(await store.claim(session, hosts=256, urls_per_host=16))
+    open_s = time.perf_counter() - start_s
+    rng = random.Random(len(leases))
+    clock = HostClock(delay_s=1.0, delay_source="delay", latency_s=0.0625, contacts=9)
+    contact = Contact(start_at=1.0, end_at=1.0625, kind="page", status=200)
+    number, done, spent_s = 10**6, 0, open_s
+    while done < CYCLES and leases:
+        outcomes, updates = [], []
+        for lease in leases[:BATCH]:
+            host = int(lease.slot[9:15])
+            queued = lease.hand.urls[0]
+            shown = [rng.randrange(20) for _ in range(LINKS - NEW - 10)]
+            shown += [rng.randrange(PER_HOST) for _ in range(10)]
+            number += NEW
+            links = [link(host, n) for n in (*shown, *range(number, number + NEW))]
+            outcomes.append(
+                Visited(
+                    id=queued.id, slot=lease.slot, status=200, fetched_at=time.time(),
+                    content_type="text/html; charset=utf-8", body_bytes=7_000, elapsed_s=0.0625,
+                    title="A title of some words", links=links,
+                )
+            )  # fmt: skip
+            updates.append(
+                HostUpdate(
+                    slot=lease.slot, epoch=lease.epoch, clock=clock, contacts=[contact],
+                    release=True,
+                )
+            )  # fmt: skip
+        del leases[:BATCH]
+        start_s = time.perf_counter()
+        await store.complete(session, Batch(outcomes=outcomes, hosts=updates))
+        if not leases:
+            leases = list(await store.claim(session, hosts=256, urls_per_host=16))
+        spent_s += time.perf_counter() - start_s
+        done += len(outcomes)
+    groups = [
+        [link(host, 5_000_000 + n if n % 2 else n) for n in range(LINKS)]
+        for host in (rng.randrange(hosts) for _ in range(1_000))
+    ]
+    start_s = time.perf_counter()
+    for n in range(0, len(groups), BATCH):
+        await store.add([one for group in groups[n : n + BATCH] for one in group])
+    links_per_s = len(groups) * LINKS / (time.perf_counter() - start_s)
+    await store.close()
+    return Rates(done / spent_s, links_per_s, open_s)
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory) -> Path:
+    path = Path(FILE) if FILE else tmp_path_factory.mktemp("growth") / "crawl.db"
+    if not path.exists():
+        start_s = time.perf_counter()
+        rate = asyncio.run(fill(path, URLS))
+        spent_s = time.perf_counter() - start_s
+        say(f"\nfilled with {URLS:,} URLs: {rate:,.0f} links/s, {spent_s:.0f} s")
+    return path
+
+
+def test_rates_hold_as_the_frontier_grows(filled, tmp_path):
+    hosts = URLS // PER_HOST
+    small = tmp_path / "small.db"
+    asyncio.run(fill(small, 20_000))
+    big = tmp_path / "big.db"
+    shutil.copyfile(filled, big)  # measuring adds to it
+    rates = {}
+    for path, count in ((small, 200), (big, hosts), (small, 200), (big, hosts)):
+        found = asyncio.run(cycle(path, count))
+        best = rates.setdefault(path, found)
+        rates[path] = Rates(
+            max(best.pages_per_s, found.pages_per_s),
+            max(best.links_per_s, found.links_per_s),
+            min(best.open_s, found.open_s),
+        )
+    for path, rate in rates.items():
+        say(
+            f"\n{care.info(path).urls:,} URLs: {rate.pages_per_s:,.0f} pages/s committed with"
+            f" {LINKS} links each, {rate.links_per_s:,.0f} links/s inserted (half new),"
+            f" first claim {rate.open_s * 1e3:.0f} ms after the opening"
+        )
+    assert rates[big].pages_per_s > 0.5 * rates[small].pages_per_s
+    assert rates[big].open_s < 1.0
+
+
+def test_bytes_per_url(filled, tmp_path):
+    found = care.info(filled)
+    text = f"\n{found.file_bytes:,} bytes for {found.urls:,} URLs: {found.bytes_per_url:.0f} each"
+    if URLS <= 1_000_000:
+        assert care.check(filled) == []
+        copy = tmp_path / "copy.db"
+        shutil.copyfile(filled, copy)
+        _, after = care.vacuum(copy)
+        text += f", {after / found.urls:.0f} after vacuum"
+    say(text)
+    assert found.bytes_per_url is not None
+    assert found.bytes_per_url < 180
+
+
+class Site(asyncio.Protocol):
+    """Answers every request with one small page; notes when the first one came."""
+
+    first_s: float | None = None
+    asked = 0
+    BODY = b"<title>A page</title><a href=/articles/>all</a>"
+    PAGE = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 47\r\n\r\n" + BODY
+    ROBOTS = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 24\r\n\r\n"
+    ROBOTS += b"User-agent: *\nDisallow:\n"
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        Site.first_s = Site.first_s or time.monotonic()
+        Site.asked += 1
+        robots = data.startswith(b"GET /robots.txt ")
+        self.transport.write(self.ROBOTS if robots else self.PAGE)
+
+
+def test_memory_and_start_of_a_crawl(filled, tmp_path):
+    """The command itself, for a while, over a copy of the file."""
+    path = tmp_path / "crawl.db"
+    shutil.copyfile(filled, path)
+    config = tmp_path / "crawl.toml"
+    config.write_text(
+        "[crawl]\npatience = 1\nconcurrency = 64\n"
+        '[politeness]\ndelay = 1\n[scope]\nfollow = "any"\n[network]\nallow = ["127.0.0.0/8"]\n'
+        'resolve = { "*.test" = "127.0.0.1" }\n'
+        f'[storage]\nurl = "sqlite:{path}"\n'
+    )
+
+    async def run() -> tuple[int, float, float]:
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(
+            Site, "127.0.0.1", PORT, backlog=4096, family=socket.AF_INET
+        )
+        Site.first_s, Site.asked = None, 0
+        start_s = time.monotonic()
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "crawler.cli", "crawl", "--config", str(config), "--quiet",
+            stderr=subprocess.PIPE,
+        )  # fmt: skip
+        try:
+            await asyncio.sleep(25)
+            status = Path(f"/proc/{process.pid}/status").read_text()  # noqa: ASYNC240
+            peak = int(status.partition("VmHWM:")[2].split()[0])
+        finally:
+            process.kill()
+            _, errors = await process.communicate()
+            server.close()
+        assert Site.first_s, errors
+        return peak, Site.first_s - start_s, Site.asked / 25
+
+    async def empty() -> float:
+        start_s = time.monotonic()
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", "import crawler.cli.crawl, crawler.app"
+        )
+        await process.wait()
+        return time.monotonic() - start_s
+
+    peak, first_s, rate = asyncio.run(run())
+    import_s = asyncio.run(empty())
+    say(
+        f"\na crawl over {URLS:,} URLs on {URLS // PER_HOST:,} hosts: peak {peak / 1024:.0f} MiB;"
+        f" first request {first_s:.2f} s after the start of the process ({import_s:.2f} s of it"
+        f" Python and imports); {rate:.0f} requests/s"
+    )
+    assert peak < 300 * 1024
