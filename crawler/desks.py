@@ -15,7 +15,6 @@ from typing import Final
 from crawler.clock import Clock
 from crawler.config import Config
 from crawler.errors import CourtlyError
-from crawler.fetcher import Failure
 from crawler.gate import Gate
 from crawler.host import Host
 from crawler.jobs import Jobs
@@ -56,7 +55,6 @@ class Desk:
     host: Host
     line: deque[Place] = field(default_factory=deque)
     users: int = 0  # callers that have it in hand: it must not be forgotten under them
-    failures: dict[str, Failure] = field(default_factory=dict)  # why an origin is out of reach
 
 
 class Desks:

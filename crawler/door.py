@@ -278,11 +278,9 @@ class Door:
         fate = after_no_connection(lost.failures - 1, rules, permanent=failure.permanent)
         self.ledger.urgent(host)
         desk = self._desks.get(host.slot)
-        if desk is not None:
-            desk.failures[origin] = failure
-            if isinstance(fate, GiveUp):
-                lost.given_up = True
-                self._verdicts.turn_away(desk)
+        if desk is not None and isinstance(fate, GiveUp):
+            lost.given_up = True
+            self._verdicts.turn_away(desk)
 
     def _on_settled(self, origin: Origin) -> None:
         """A robots fetch has ended: who waited for it looks again."""

@@ -290,6 +290,8 @@ class Engine:
         for host in self.turns:
             if host.busy or host.waiters or host.wanting or self._is_judged(host):
                 continue
+            if self._handover is not None and host.slot in self._handover.waiting:
+                continue  # its page would be given twice
             move = self._ending.next_move(host, asked=self._asked)
             if move is None:
                 if host.held:

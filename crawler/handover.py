@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Future
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -72,9 +72,9 @@ class Handover:
         self._read: _Waiting | None = None  # in the consumer's hands
         self._wakes: Future[None] | None = None
         self._closed = False
-        self.waiting = 0  # workers
+        self.waiting: Counter[str] = Counter()  # workers, by the slot of their page
 
-    async def offer(self, page: CrawledPage, record: Callable[[], None]) -> bool:
+    async def offer(self, page: CrawledPage, slot: str, record: Callable[[], None]) -> bool:
         """True once the consumer has read the page and asks for the next: `record` was called.
         False: there is no consumer any more, nothing was recorded."""
         if self._closed:
@@ -82,11 +82,13 @@ class Handover:
         one = _Waiting(page, record, asyncio.get_running_loop().create_future())
         self._offered.append(one)
         self._wake()
-        self.waiting += 1
+        self.waiting[slot] += 1
         try:
             return await one.taken
         finally:
-            self.waiting -= 1
+            self.waiting[slot] -= 1
+            if not self.waiting[slot]:
+                del self.waiting[slot]
 
     def settle(self) -> bool:
         """Record the page in the consumer's hands; False if there was none."""

@@ -49,8 +49,8 @@ class Verdicts:
         lost = desk.host.beyond_reach(name, now_s) if desk.host.out_of_reach else None
         if lost is None:
             return True
-        if lost.given_up and (failure := desk.failures.get(name)):
-            raise FetchFailed(url, failure, until=self._clock.wall() + lost.until_s - now_s)
+        if lost.given_up:
+            raise FetchFailed(url, lost.failure, until=self._clock.wall() + lost.until_s - now_s)
         return False
 
     def turn_away(self, desk: Desk) -> None:

@@ -202,7 +202,9 @@ class Visitor:
         if self._handover is None:
             self._ledger.record(outcome, host)
         elif not await self._handover.offer(
-            _crawled(queued, answer, outcome, read), partial(self._ledger.record, outcome, host)
+            _crawled(queued, answer, outcome, read),
+            host.slot,
+            partial(self._ledger.record, outcome, host),
         ):
             host.visited -= 1
             host.held.discard(queued.id)  # it stays queued

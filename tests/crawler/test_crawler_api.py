@@ -291,3 +291,19 @@ async def test_a_broken_store_ends_the_iteration_loudly(
 
     with pytest.raises(StoreError, match="the disk is full"):
         await read()
+
+
+async def test_a_host_whose_page_is_being_read_does_not_make_room(
+    clock: JumpClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Released with a page in the reader's hands, the page would be given again."""
+    monkeypatch.setattr("crawler.engine.HOSTS_HELD_MAX", 4)
+    hosts = [f"http://h{n}.test" for n in range(12)]
+    fetcher = FakeFetcher(clock, {f"{host}/": html(host, "/1", "/2") for host in hosts})
+    seeds = [f"{host}/" for host in hosts]
+    async with Crawler(seeds, user_agent=UA, clock=clock, fetcher=fetcher, delay=60) as crawl:
+        seen = []
+        async for page in crawl:
+            seen.append(page.url)
+            await clock.sleep_until(clock.monotonic() + 7)
+    assert sorted(seen) == sorted(f"{host}/{path}" for host in hosts for path in ("", 1, 2))
