@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from crawler.config import ConfigError
     from crawler.crawl import Crawler
-    from crawler.door import NextTurn
     from crawler.errors import (
         CourtlyError,
         FetchFailed,
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from crawler.middleware import Politeness, guarded_connector
     from crawler.response import Response
     from crawler.session import PoliteSession
+    from crawler.verdicts import NextTurn
     from storage.base import StoreError, StoreRefused
 
 __all__ = [
@@ -59,7 +59,7 @@ _HOMES = {
     "Crawler": "crawler.crawl",
     "FetchFailed": "crawler.errors",
     "InvalidURL": "crawler.errors",
-    "NextTurn": "crawler.door",
+    "NextTurn": "crawler.verdicts",
     "PoliteSession": "crawler.session",
     "Politeness": "crawler.middleware",
     "Response": "crawler.response",

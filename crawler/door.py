@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, Self
 
 from crawler.clock import Clock
@@ -17,7 +16,6 @@ from crawler.contact import PAGE, Contacts
 from crawler.desks import Desk, Desks, Place
 from crawler.errors import (
     CourtlyError,
-    InvalidURL,
     RobotsDisallowed,
     RobotsUnreachable,
     SessionClosed,
@@ -29,24 +27,14 @@ from crawler.jobs import Jobs
 from crawler.ledger import Ledger
 from crawler.origin import Origin
 from crawler.turns import Turns, TurnsClosedError
-from crawler.verdicts import Verdicts
+from crawler.verdicts import NextTurn, Verdicts
 from policies.access import Access, RobotsRules, due
 from policies.pacing import Per
 from policies.retry import GiveUp, RetryRules, after_no_connection
-from policies.url import canonical, host_of, origin_of, slot_of
+from policies.url import host_of, origin_of, slot_of
 from storage.base import Completed, Outcome, Store, StoreError
 
 NEAR_MAX: Final = 10_000  # names remembered as loopback's
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NextTurn:
-    """When a host may be contacted next: in so many seconds (0.0: now), why not before, and how
-    many others wait in line for it already."""
-
-    in_s: float
-    reason: str
-    ahead: int
 
 
 class Door:
@@ -317,11 +305,3 @@ class Door:
 
     async def _hold(self, slot: str) -> Host | None:
         return await self._desks.hold(slot)
-
-
-def canonical_url(text: str) -> str:
-    """Raises InvalidURL."""
-    url = canonical(text.strip())
-    if url is None:
-        raise InvalidURL(f"{text!r} is not an absolute http or https URL")
-    return url

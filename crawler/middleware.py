@@ -16,13 +16,14 @@ from aiohttp.http import SERVER_SOFTWARE
 from crawler.client import ClientFetcher, Contact
 from crawler.clock import Clock, RealClock, Timer
 from crawler.config import Config, ConfigError
-from crawler.door import Door, NextTurn, canonical_url
+from crawler.door import Door
 from crawler.errors import ResponseUnread, SessionClosed
 from crawler.fetcher import KEEPALIVE_S
 from crawler.guard import socket_guard
 from crawler.host import Turn
 from crawler.resolver import Names
 from crawler.settings import Given, paces, settings
+from crawler.verdicts import NextTurn, canonical_url
 from policies.address import AddressRules
 from policies.pacing import Per
 from policies.url import host_of

@@ -11,12 +11,13 @@ from typing import Final, Self
 
 from crawler.clock import Clock
 from crawler.config import Config
-from crawler.door import Door, NextTurn, canonical_url
+from crawler.door import Door
 from crawler.errors import FetchFailed, SessionClosed, TooManyRedirects
 from crawler.fetcher import Answer, Failure, Fetcher, FetchLimits, Request
 from crawler.request import REDIRECT_STATUSES
 from crawler.response import Response
 from crawler.settings import Given, settings
+from crawler.verdicts import NextTurn, canonical_url
 from policies.access import Access
 from policies.retry import FailureCode, GiveUp, RetryRules, after_failure, after_refusal
 from policies.url import canonical, host_of, origin_of

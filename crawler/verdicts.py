@@ -5,14 +5,31 @@ from __future__ import annotations
 import asyncio
 from asyncio import Future
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from crawler.clock import Clock
 from crawler.desks import Desk
-from crawler.errors import CourtlyError, FetchFailed, RobotsDisallowed, RobotsUnreachable
+from crawler.errors import (
+    CourtlyError,
+    FetchFailed,
+    InvalidURL,
+    RobotsDisallowed,
+    RobotsUnreachable,
+)
 from crawler.gate import ASKING, Gate, Shut
 from policies.access import Closed
 from policies.robots import Verdict
-from policies.url import origin_of
+from policies.url import canonical, origin_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextTurn:
+    """When a host may be contacted next: in so many seconds (0.0: now), why not before, and how
+    many others wait in line for it already."""
+
+    in_s: float
+    reason: str
+    ahead: int
 
 
 class Verdicts:
@@ -89,3 +106,11 @@ class Verdicts:
     def wake_all(self) -> None:
         for name in list(self._settling):
             self.wake(name)
+
+
+def canonical_url(text: str) -> str:
+    """Raises InvalidURL."""
+    url = canonical(text.strip())
+    if url is None:
+        raise InvalidURL(f"{text!r} is not an absolute http or https URL")
+    return url

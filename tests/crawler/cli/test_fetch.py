@@ -99,7 +99,7 @@ async def test_a_host_that_refuses_connections_is_asked_once() -> None:
         (["https://example.com/"], "crawl.user_agent"),
         (["example.com"], "did you mean https://example.com"),
         (["http://a.test/", "--config", "absent.toml"], "absent.toml: there is no such file"),
-        ([], "Missing argument 'URL...'"),
+        ([], "issing argument 'URL...'"),
     ],
 )
 def test_bad_usage(args: list[str], told: str) -> None:
