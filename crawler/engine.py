@@ -22,6 +22,7 @@ from crawler.rejudge import Rejudge
 from crawler.turns import Turns
 from crawler.visit import Budget, Visitor
 from policies.access import Access, Closed, RobotsRules
+from policies.access import due as is_due
 from policies.pacing import Per
 from policies.retry import GiveUp, RetryRules, after_no_connection
 from policies.scope import Scope
@@ -34,6 +35,10 @@ RELEASE_WAIT_S = 10.0  # when there is no room: hosts that wait longer make plac
 LOOK_EVERY_S = 0.25  # how often, at most, all held hosts are looked over
 LEAVE_S = 2.0  # for the last commit when told to leave at once
 DUE_ORIGINS_MAX = 256  # robots.txt that fell due without a URL, taken up at once
+DUE_EVERY_S = 5.0  # how often, at most, while the crawl is busy
+DUE_RARELY_S = 60.0  # where all that were due cannot be reached
+VAIN_S = 6 * 3600.0  # one that could not be reached is left alone: the retry clock's longest wait
+VAIN_MAX = 10_000  # of them remembered; beyond it they are asked once more
 
 
 class Engine:
@@ -110,10 +115,12 @@ class Engine:
         self._stopping = False
         self._may_claim = True
         self._claim_timer: Timer | None = None
+        self._due_timer: Timer | None = None
         self._leasing = asyncio.Lock()  # what the store leases is held before more is asked for
         self._full: dict[str, HostUpdate] = {}  # leased to the end of the run, but no longer held
         self._asked: set[str] = set()  # origins whose robots.txt is being asked for as due
-        self._vain: set[str] = set()  # those of them that could not be reached
+        self._vain: dict[str, float] = {}  # those of them that could not be reached, until when
+        self._due_s = NEVER  # when due ones may be looked for again
         self._moved_s = clock.monotonic()  # when something was last committed
         self.pages = 0  # visited in this run
         self.bytes = 0
@@ -172,6 +179,7 @@ class Engine:
         self.turns.close()
         self.gate.close()
         self._set_claim_timer(None)
+        self._set_due_timer(None)
 
     def stop(self) -> None:
         """Finish what is in flight, commit, release; `run` returns."""
@@ -427,7 +435,7 @@ class Engine:
         if origin.name in self._asked:
             self._asked.discard(origin.name)
             if origin.name in host.out_of_reach:
-                self._vain.add(origin.name)
+                self._vain[origin.name] = self._clock.monotonic() + VAIN_S
         lost = host.beyond_reach(origin.name, self._clock.monotonic())
         if lost is not None or isinstance(origin.standing, Closed):
             host.closed.add(origin.name)
@@ -498,15 +506,42 @@ class Engine:
         return len(self._jobs) > self.turns.directed
 
     async def _look_ahead(self) -> None:
-        """Be awake when the next host on disk may be claimed."""
-        if self._may_claim or not self.turns.pages_open:
+        """Be awake when the next host on disk may be claimed, or a robots.txt there falls due."""
+        if not self.turns.pages_open:
             return
-        in_s = (await self._store.outlook(self._session)).claimable_in_s
-        if in_s is not None and in_s <= 0:
-            self._may_claim = True
-            self._stir.set()
-        elif in_s is not None:
-            self._set_claim_timer(self._clock.monotonic() + in_s)
+        self._let_due_go()
+        outlook = await self._store.outlook(self._session)
+        if not self._may_claim and (in_s := outlook.claimable_in_s) is not None:
+            if in_s <= 0:
+                self._may_claim = True
+                self._stir.set()
+            else:
+                self._set_claim_timer(self._clock.monotonic() + in_s)
+        if outlook.robots_in_s is not None:
+            now_s = self._clock.monotonic()
+            if outlook.robots_in_s <= 0 and now_s >= self._due_s:
+                self._due_s = now_s + (DUE_EVERY_S if await self._ask_due() else DUE_RARELY_S)
+            self._set_due_timer(max(now_s + outlook.robots_in_s, self._due_s))
+
+    def _let_due_go(self) -> None:
+        """Give back hosts with nothing to do whose robots.txt has fallen due: the store knows
+        whether it still governs anything, and if so has it asked for."""
+        wall_s = self._clock.wall()
+        for host in list(self.turns):
+            if (
+                not (host.hand or host.busy or host.waiters or host.wanting or host.held)
+                and any(is_due(origin.access, wall_s) for origin in self.gate.origins_of(host))
+                and not self._is_judged(host)
+                and self._ending.next_move(host, asked=self._asked) is None
+            ):
+                self._release(host)
+
+    def _set_due_timer(self, at_s: float | None) -> None:
+        if self._due_timer:
+            self._due_timer.cancel()
+            self._due_timer = None
+        if at_s is not None:
+            self._due_timer = self._clock.call_at(at_s, self._stir.set)
 
     def _set_claim_timer(self, at_s: float | None) -> None:
         if self._claim_timer:
@@ -551,13 +586,17 @@ class Engine:
         if room <= 0:
             return self._make_room()
         asked = False
-        for due in await self._store.robots_due(self._session, limit=room + len(self._vain)):
-            if due.origin in self._vain or due.origin in self._asked:
+        now_s = self._clock.monotonic()
+        self._vain = {name: until_s for name, until_s in self._vain.items() if until_s > now_s}
+        if len(self._vain) > VAIN_MAX:
+            self._vain.clear()
+        for one in await self._store.robots_due(self._session, limit=room + len(self._vain)):
+            if one.origin in self._vain or one.origin in self._asked:
                 continue
-            host = await self.hold(due.slot)
+            host = await self.hold(one.slot)
             if host is not None and not self._stopping:
-                self._asked.add(due.origin)
-                self.gate.ask_by_name(due.origin, host)
+                self._asked.add(one.origin)
+                self.gate.ask_by_name(one.origin, host)
                 asked = True
         return asked
 

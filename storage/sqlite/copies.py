@@ -68,7 +68,7 @@ class Copies:
         best_s: float | None = None
         for due_in, free_in in self._sql.rows("next_robots", wall_s, now_s):
             due_in_s, free_in_s = float(due_in or 0.0), float(free_in or 0.0)
-            if best_s is not None and due_in_s >= best_s:
+            if best_s is not None and (best_s == 0.0 or due_in_s >= best_s):
                 break
             at_s = max(0.0, due_in_s, free_in_s)
             best_s = at_s if best_s is None else min(best_s, at_s)
