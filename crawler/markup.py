@@ -77,7 +77,8 @@ def tokens(html: bytes) -> Iterator[tuple[bytes, bytes, int, int]]:
 def attributes(raw: bytes) -> dict[str, str]:
     """Attributes of a tag, names in lower case, references decoded; the first of a name wins."""
     found: dict[str, str] = {}
-    for name, double, single, bare in _PARTS.findall(raw):
+    # A tag's NUL is U+FFFD to the standard: a value must not begin with what URLs are trimmed of.
+    for name, double, single, bare in _PARTS.findall(raw.replace(b"\x00", b"\xef\xbf\xbd")):
         value = (double or single or bare).decode("utf-8", "replace")
         if "&" in value:
             value = _REFERENCE.sub(_decoded, value)
@@ -86,8 +87,8 @@ def attributes(raw: bytes) -> dict[str, str]:
 
 
 def text(raw: bytes) -> str:
-    """Text between tags, its references decoded."""
-    return references.unescape(raw.decode("utf-8", "replace"))
+    """Text between tags, its references decoded; NUL is left out, as the standard does."""
+    return references.unescape(raw.replace(b"\x00", b"").decode("utf-8", "replace"))
 
 
 def raw_text_end(html: bytes, at: int, name: bytes) -> int:

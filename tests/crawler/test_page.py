@@ -433,6 +433,7 @@ def test_hostile_input_never_raises(
 @settings(max_examples=300, deadline=None)
 @example("<a\thref='<a\thref=x>")
 @example("<a\thref=x><base\thref=/b/>")
+@example("<a\thref='\x00x'>a\x00b</a><a\thref=x\x00y\thre\x00f=z>")
 def test_both_ways_of_reading_find_much_the_same(html: str) -> None:
     """Where there is nothing that only a tree can tell apart."""
     structural = ["<svg", "<frame", "<template", "<![CDATA", "<table", "<iframe", "<td", "<title"]
