@@ -72,16 +72,17 @@ class Request:
     cut_ok: a body longer than its bound is kept up to it (robots.txt), not a failure.
     proxy: the URL of an HTTP proxy. What it connects to is the proxy's affair: addresses are then
       not judged, save for one that stands in the URL itself.
+    Headers and proxy may hold secrets: they are not shown.
     """
 
     url: str
     method: str = "GET"
-    headers: Mapping[str, str] = field(default_factory=lambda: _NO_HEADERS)
+    headers: Mapping[str, str] = field(default_factory=lambda: _NO_HEADERS, repr=False)
     data: bytes | None = None
     limits: FetchLimits = DEFAULT_LIMITS
     wants_body: Callable[[Head], bool] | None = None
     cut_ok: bool = False
-    proxy: str | None = None
+    proxy: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -107,7 +107,8 @@ def proxy(value: str) -> str:
     except ValueError:
         usable = False
     if not usable:
-        raise ValueError(f'must be an http(s) URL such as "http://127.0.0.1:3128", not "{value}"')
+        shown = value.rpartition("@")[2]  # a password may stand before it
+        raise ValueError(f'must be an http(s) URL such as "http://127.0.0.1:3128", not "{shown}"')
     return value
 
 

@@ -45,8 +45,9 @@ class FetchConfig:
     timeout_s: float = 30.0
     max_body_bytes: int = 10_000_000
     max_attempts: int = 3
-    headers: Mapping[str, str] = field(default_factory=dict)
-    proxy: str | None = None
+    # May hold secrets: not shown.
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    proxy: str | None = field(default=None, repr=False)
     connect_timeout_s: float = 10.0
     first_byte_timeout_s: float = 20.0
     min_rate_bytes_per_s: float = 100.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import logging
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -41,6 +42,13 @@ async def ask(fetcher: AiohttpFetcher, url: str, **more: object) -> Answer:
     result = await fetcher.fetch(Request(url=url, **more))
     assert isinstance(result, Answer), result
     return result
+
+
+@pytest.fixture
+def closed_port():
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))  # bound, not listening: refuses
+        yield sock.getsockname()[1]
 
 
 # ---------------------------------------------------------------- headers and proxy
@@ -262,12 +270,36 @@ async def test_nothing_shows_a_secret(serve, tmp_path, monkeypatch, caplog):
     async with opened(fetch={"credentials": sources}) as fetcher:
         failure = await fetcher.fetch(Request(url=server.url()))
     assert BASIC in server.requests[0]
+    dressed = terms.dressed(Request(url=server.url()), Cookies(lambda: 0.0))
     checked = CliRunner().invoke(main, ["config", "check", str(file)])
     assert checked.exit_code == 0, checked.output
-    shown = [repr(config), repr(terms), repr(failure), repr(fetcher), checked.output, caplog.text]
+    shown = [
+        repr(config),
+        repr(terms),
+        repr(dressed),
+        repr(failure),
+        repr(fetcher),
+        checked.output,
+        caplog.text,
+    ]
     for text in shown:
         assert SECRET not in text
         assert encoded not in text
+
+
+async def test_nothing_shows_a_proxy_s_password(closed_port):
+    for bad in (f"ftp://bot:{SECRET}@p.test", f"http://bot:{SECRET}@p.test:0"):
+        with pytest.raises(ConfigError) as caught:
+            from_dict({"fetch": {"proxy": bad}})
+        assert SECRET not in str(caught.value)
+    for host in ("127.0.0.1", "127.1", "0x7f.1", "no-such-name.test", "256.1.1.1"):
+        proxy = f"http://bot:{SECRET.replace(' ', '')}@{host}:{closed_port}"
+        config = from_dict({"fetch": {"proxy": proxy}})
+        async with opened(fetch={"proxy": proxy, "connect_timeout": 1}) as fetcher:
+            for url in ("http://a.test/", "https://a.test/"):
+                failure = await fetcher.fetch(Request(url=url))
+                assert isinstance(failure, Failure)
+                assert "horse" not in repr(failure) + repr(config)
 
 
 # ---------------------------------------------------------------- cookies
