@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from crawler import PoliteSession
 from crawler.testing import Asked, LocalWeb, Reply, html, redirect, text
 
 if TYPE_CHECKING:
@@ -121,3 +122,21 @@ async def test_headers_and_proxy_go_for_robots_txt_too(courtly: Courtly) -> None
             web.url("a.test", "/robots.txt"),
             web.url("a.test", "/"),
         ]
+
+
+async def test_credentials_in_a_session_stay_behind_at_a_redirect(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COURTLY_TEST", f"bot:{SECRET}")
+    async with LocalWeb({"a.test": guarded, "b.test": {"/": html("Other")}}) as web:
+        sources = {web.url("a.test", ""): "env:COURTLY_TEST"}
+        config = web.config(
+            politeness=FAST, fetch={"credentials": sources, "headers": {"X-Key": "1"}}
+        )
+        async with PoliteSession(config=config) as session:
+            response = await session.get(web.url("a.test", "/leaves"))
+            assert (response.status, response.url) == (200, web.url("b.test"))
+            assert (await session.get(web.url("a.test", "/stays"))).status == 200
+        sent = {(entry.host, entry.headers.get("authorization")) for entry in web.log}
+        assert sent == {("a.test", BASIC), ("b.test", None)}
+        assert {entry.headers.get("x-key") for entry in web.log} == {"1"}
