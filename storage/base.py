@@ -11,7 +11,7 @@ that all its workers share, and neither has to believe the other's. Times that a
 from __future__ import annotations
 
 import enum
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -309,10 +309,11 @@ class Reader(Protocol):
 
     def iterate(
         self, view: str, *, host: str | None = None, limit: int | None = None
-    ) -> AsyncIterator[Row]:
+    ) -> AsyncGenerator[Row, None]:
         """Rows of a view (`visited blocked failed queued hosts robots skipped`), in a stable order.
 
-        `host` keeps the rows of one host (ValueError for `skipped`, which has none).
+        `host` keeps the rows of one host (ValueError for `skipped`, which has none). Who leaves it
+        half-way closes it (`contextlib.aclosing`), before the reader.
         """
         ...
 

@@ -7,7 +7,7 @@ import math
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import (
-    AsyncIterator,
+    AsyncGenerator,
     Callable,
     Collection,
     Iterable,
@@ -590,7 +590,7 @@ class MemoryStore:
 
     async def iterate(
         self, view: str, *, host: str | None = None, limit: int | None = None
-    ) -> AsyncIterator[Row]:
+    ) -> AsyncGenerator[Row, None]:
         check_view(view, host)
         for row in islice(self._rows(view, host), limit):
             yield row
