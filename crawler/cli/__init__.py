@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+from typing import Any
 
 import click
 
@@ -30,11 +31,26 @@ class _Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.list_commands(ctx):
-            return None
+            from crawler.config.readers import did_you_mean
+
+            hint = did_you_mean(cmd_name, self.list_commands(ctx))
+            raise click.UsageError(f'there is no command "{cmd_name}"{hint}')
         module, name = _COMMANDS[cmd_name]
         command = getattr(importlib.import_module(module), name)
         assert isinstance(command, click.Command)
         return command
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        from crawler.cli.errors import sentences
+
+        with sentences():
+            return super().make_context(info_name, args, parent, **extra)
 
     def invoke(self, ctx: click.Context) -> object:
         from crawler.cli.errors import sentences

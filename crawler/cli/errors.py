@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,14 +16,19 @@ FAILED = 1  # at run time
 MISUSED = 2  # bad usage or config
 INTERRUPTED = 130
 
+_PLACED = re.compile(r"[^'\"]+:\d+: ")  # FILE:LINE: is what editors find
+
 
 @contextmanager
 def sentences() -> Iterator[None]:
     """Turns what goes wrong inside into exit code and sentence. COURTLY_DEBUG=1 lets it through."""
     try:
         yield
-    except (click.ClickException, click.exceptions.Exit, click.Abort):
+    except (click.exceptions.Exit, click.Abort, click.exceptions.NoArgsIsHelpError):
         raise
+    except click.ClickException as error:
+        tell(*_usage(error))
+        raise SystemExit(error.exit_code) from None
     except KeyboardInterrupt:
         raise SystemExit(INTERRUPTED) from None
     except BrokenPipeError:
@@ -30,9 +38,34 @@ def sentences() -> Iterator[None]:
         if os.environ.get("COURTLY_DEBUG") == "1":
             raise
         code, lines = _explain(error)
-        for line in lines:
-            click.echo(line, err=True)
+        if isinstance(error, OSError):
+            _forget_stdout()
+        tell(*lines)
         raise SystemExit(code) from None
+
+
+def tell(*problems: str) -> None:
+    """Say on stderr what is wrong, all in one style: `FILE:LINE: …`, or `courtly: …`."""
+    from crawler.cli.text import say
+
+    with contextlib.suppress(OSError):  # nobody reads that either
+        for problem in problems:
+            placed = problem.startswith("  ") or _PLACED.match(problem)
+            say(problem if placed else f"courtly: {problem}", err=True)
+
+
+def stdout_needed() -> None:
+    """Raise ClickException if standard output is closed: what only prints has nothing to do."""
+    if sys.stdout is None:
+        raise click.ClickException("standard output is closed: there is nowhere to write to")
+
+
+def _usage(error: click.ClickException) -> Iterator[str]:
+    """Bad usage in a sentence; what click found wrong, with the way to the help."""
+    message = error.format_message()
+    yield message[:1].lower() + message[1:] if message[1:2].islower() else message
+    if isinstance(error, click.UsageError) and type(error) is not click.UsageError and error.ctx:
+        yield f"  `{error.ctx.command_path} --help` says more"
 
 
 def _explain(error: Exception) -> tuple[int, tuple[str, ...]]:
@@ -45,13 +78,20 @@ def _explain(error: Exception) -> tuple[int, tuple[str, ...]]:
             return MISUSED, leaf.problems
     for leaf in leaves:
         if isinstance(leaf, StoreError):
-            return (MISUSED if isinstance(leaf, StoreRefused) else FAILED), (f"courtly: {leaf}",)
+            return (MISUSED if isinstance(leaf, StoreRefused) else FAILED), (str(leaf),)
     leaf = leaves[0]
     if isinstance(leaf, OSError):
-        return FAILED, (f"courtly: {leaf}",)
+        return FAILED, (_of_system(leaf),)
     words = f"{type(leaf).__name__}: {leaf}" if str(leaf) else type(leaf).__name__
-    sentence = f"courtly: stopped by an error of its own ({words})"
+    sentence = f"stopped by an error of its own ({words})"
     return FAILED, (f"{sentence}; COURTLY_DEBUG=1 shows where it happened",)
+
+
+def _of_system(error: OSError) -> str:
+    where = f": {error.filename}" if error.filename else ""
+    if error.errno == errno.ENOSPC:
+        return f"there is no room left to write to{where}"
+    return f"{error.strerror}{where}" if error.strerror else str(error)
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:
@@ -64,7 +104,13 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def _forget_stdout() -> None:
-    """Whoever read us has left: what is still buffered must not fail again at exit."""
+    """Nobody can be written to: what is still buffered must not fail again at exit."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return
+    except (OSError, ValueError):
+        pass
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError):  # not a real file

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from crawler.cli.errors import FAILED
+from crawler.cli.errors import FAILED, stdout_needed
 from crawler.cli.options import config_option, configured, user_agent_option
 from crawler.cli.text import plain
 
@@ -44,6 +44,7 @@ def fetch(
     from crawler.settings import settings
     from policies.url import SeedError, parse_seed
 
+    stdout_needed()
     config = settings(configured(config_file, None), user_agent=user_agent, allow=allow)
     wanted, problems = [], []
     for text in urls:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 if TYPE_CHECKING:
     from crawler.config import Config
+    from storage.base import Reader, Row
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
@@ -40,6 +42,30 @@ def user_agent_option(command: _Command) -> _Command:
     )(command)
 
 
+class Choice(click.Choice[str]):
+    """One of some words; what comes near one of them is asked back."""
+
+    def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
+        from crawler.config.readers import did_you_mean
+
+        known = [str(choice) for choice in self.choices]
+        hint = did_you_mean(str(value), known)
+        return f'"{value}" is not one of {", ".join(known)}{hint}'
+
+    def get_missing_message(self, param: click.Parameter, ctx: click.Context | None) -> str:
+        return f"It is one of {', '.join(map(str, self.choices))}"
+
+
+def as_given(config_file: Path | None, db: str | None) -> str:
+    """` --db PATH --config FILE` as they were given, for the commands that are suggested."""
+    text = ""
+    if db is not None:
+        text += f" --db {shlex.quote(db)}"
+    if config_file is not None:
+        text += f" --config {shlex.quote(str(config_file))}"
+    return text
+
+
 def configured(config_file: Path | None, db: str | None) -> Config:
     """The config of the file, or the defaults; its database replaced by `--db`. ConfigError."""
     from crawler.config import from_dict, load
@@ -61,6 +87,13 @@ def host_name(text: str) -> str:
     if not text or url is None or url.count("/") > 3 or "?" in url:
         raise click.UsageError(f'"{text}" is not a host such as example.com')
     return host_of(url)
+
+
+async def known_host(reader: Reader, host: str) -> Row | None:
+    """The row of a host, which may stand under its domain (`politeness.per = "domain"`)."""
+    from policies.url import registrable_domain
+
+    return await reader.host(host) or await reader.host(registrable_domain(host))
 
 
 def existing_database(config_file: Path | None, db: str | None) -> Path:

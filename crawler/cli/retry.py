@@ -7,11 +7,20 @@ from pathlib import Path
 
 import click
 
-from crawler.cli.options import config_option, db_option, existing_database, host_name
+from crawler.cli.options import (
+    Choice,
+    as_given,
+    config_option,
+    db_option,
+    existing_database,
+    host_name,
+    known_host,
+)
+from crawler.cli.text import counted
 
 
 @click.command(short_help="Queue failed URLs again.")
-@click.argument("what", type=click.Choice(["failed"]), metavar="failed")
+@click.argument("what", type=Choice(["failed"]), metavar="failed")
 @click.option("--host", metavar="H", help="Only the URLs of this host.")
 @db_option
 @config_option
@@ -21,7 +30,25 @@ def retry(what: str, host: str | None, db: str | None, config_file: Path | None)
     name = None if host is None else host_name(host)
     path = existing_database(config_file, db)
 
-    from crawler.app import retry_failed
+    count = asyncio.run(_retry(path, name))
+    if not count:
+        click.echo("no URL has failed" if name is None else f"no URL of {name} has failed")
+        return
+    click.echo(
+        f"{counted(count, 'failed URL')} queued again: "
+        f"courtly crawl{as_given(config_file, db)} asks for {'it' if count == 1 else 'them'}"
+    )
 
-    count = asyncio.run(retry_failed(path, name))
-    click.echo(f"{count:,} failed URL{'' if count == 1 else 's'} queued again")
+
+async def _retry(path: Path, host: str | None) -> int:
+    """How many were queued again. Raises UsageError for a host that the database does not know."""
+    from crawler.app import open_reader, retry_failed
+
+    if host is not None:
+        reader = open_reader(path)
+        try:
+            if await known_host(reader, host) is None:
+                raise click.UsageError(f"{host} is unknown to {path}: no URL of it was ever queued")
+        finally:
+            await reader.close()
+    return await retry_failed(path, host)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from crawler.cli.errors import stdout_needed
 from crawler.cli.options import config_option, configured, user_agent_option
 
 if TYPE_CHECKING:
@@ -110,6 +111,7 @@ def batch(agent: tuple[str, ...], dialect: tuple[str, ...]) -> None:
     """
     from crawler.cli.robots_batch import answer_all
 
+    stdout_needed()
     named = _dialects(dialect)
     if _every(dialect):
         raise click.UsageError('--dialect: a batch takes names, not "all"')

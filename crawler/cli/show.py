@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 from pathlib import Path
 
 import click
 
-from crawler.cli.options import config_option, db_option, existing_database, host_name
+from crawler.cli.errors import stdout_needed
+from crawler.cli.options import Choice, config_option, db_option, existing_database, host_name
 
 # As storage.rows.VIEWS, which is too heavy to import for --help; a test compares them.
 VIEWS = ("visited", "blocked", "failed", "queued", "hosts", "robots", "skipped")
 
 
 @click.command(short_help="Show what was visited, blocked, failed or queued, and the hosts.")
-@click.argument("view", type=click.Choice(VIEWS))
+@click.argument("view", type=Choice(VIEWS), metavar="VIEW")
 @db_option
 @config_option
-@click.option("--host", metavar="H", help="Only rows of this host.")
-@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="So many rows at most.")
+@click.option("--host", metavar="H", help="Only rows of this host; a port does not count.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="So many rows at most.")
 @click.option(
     "--format",
     "how",
-    type=click.Choice(["table", "jsonl", "csv"]),
+    type=Choice(["table", "jsonl", "csv"]),
     default="table",
     show_default=True,
-    help="A table has the main columns, the others have all.",
+    help="A table has the columns that say most and fit; jsonl and csv have all.",
 )
 def show(
     view: str,
@@ -36,8 +38,11 @@ def show(
     how: str,
 ) -> None:
     """Show what a crawl has visited, blocked (and by which rule), failed or queued; its hosts, the
-    robots.txt files it knows, and how many URLs were left out for which reason.
+    robots.txt files it knows, and how many URLs were left out for which reason (skipped).
+
+    VIEW is one of visited, blocked, failed, queued, hosts, robots and skipped.
     """
+    stdout_needed()
     if host is not None and view == "skipped":
         raise click.UsageError("what was skipped is counted for the whole crawl: leave out --host.")
     name = None if host is None else host_name(host)
@@ -49,7 +54,9 @@ def show(
 
         reader = open_reader(path)
         try:
-            await write(view, reader.iterate(view, host=name, limit=limit), how)
+            # a generator left half-way must be closed before the connection it reads from
+            async with aclosing(reader.iterate(view, host=name, limit=limit)) as rows:
+                await write(view, rows, how)
         finally:
             await reader.close()
 

@@ -1,9 +1,14 @@
-"""Texts from the network and times, fit for a terminal."""
+"""Texts from the network, times and long sentences, fit for a terminal."""
 
 from __future__ import annotations
 
 import re
+import shutil
+import sys
+import textwrap
 from datetime import UTC, datetime
+
+import click
 
 # Control characters (a terminal obeys them) and those that turn the direction of a text around.
 _ODD = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -19,3 +24,45 @@ def at(value: object) -> str:
     if not isinstance(value, int | float) or not 0 < value < 1e11:
         return "-"
     return datetime.fromtimestamp(value, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def width(*, err: bool = False) -> int | None:
+    """Columns of the terminal that stdout (or stderr) is; None where it is none: nothing is folded
+    that a program may read."""
+    stream = sys.stderr if err else sys.stdout
+    if stream is None or not stream.isatty():
+        return None
+    return max(20, shutil.get_terminal_size().columns)
+
+
+def wrapped(text: str, columns: int | None, *, hang: int = 2) -> str:
+    """Each line folded between words to so many columns, what follows indented by `hang` more than
+    its beginning. URLs and commands without blanks stay whole, to be copied."""
+    if columns is None:
+        return text
+    return "\n".join(_wrapped(line, columns, hang) for line in text.split("\n"))
+
+
+def _wrapped(line: str, columns: int, hang: int) -> str:
+    if len(line) <= columns:
+        return line
+    words = line.lstrip(" ")
+    indent = " " * (len(line) - len(words))
+    return textwrap.fill(
+        words,
+        columns,
+        initial_indent=indent,
+        subsequent_indent=indent + " " * hang,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def say(text: str, *, err: bool = False, hang: int = 2) -> None:
+    """Print sentences, folded where somebody looks at them."""
+    click.echo(wrapped(text, width(err=err), hang=hang), err=err)
+
+
+def counted(number: int, thing: str) -> str:
+    """`1 host`, `1,200 hosts`."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"

@@ -17,6 +17,7 @@ from crawler.cli.options import (
     db_option,
     existing_database,
     host_name,
+    known_host,
     user_agent_option,
 )
 
@@ -129,10 +130,10 @@ async def _verdict(reader: Reader, config: Config, url: str, row: Row | None) ->
 async def _of_host(reader: Reader, config: Config, text: str) -> None:
     from crawler.cli import reasons
     from policies.access import standing
-    from policies.url import host_of, registrable_domain
+    from policies.url import host_of
 
     name = host_name(text)
-    row = await reader.host(name) or await reader.host(registrable_domain(name))
+    row = await known_host(reader, name)
     if row is None:
         click.secho(name, bold=True)
         _say(("unknown to this database: no URL of this host was ever queued",))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import zlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -90,7 +90,7 @@ class SqliteReader:
 
     async def iterate(
         self, view: str, *, host: str | None = None, limit: int | None = None
-    ) -> AsyncIterator[Row]:
+    ) -> AsyncGenerator[Row, None]:
         check_view(view, host)
         wire = await self._connection()
         columns = VIEWS[view]

@@ -190,7 +190,7 @@ async def test_a_private_address_is_a_failed_row(web: LocalWeb, tmp_path: Path) 
     failed = await courtly("show", "failed", "--format", "jsonl", cwd=config.parent)
     assert json.loads(failed.out)["error"].startswith("address: ")
     retried = await courtly("retry", "failed", cwd=config.parent)
-    assert retried.out == "1 failed URL queued again\n"
+    assert retried.out == "1 failed URL queued again: courtly crawl asks for it\n"
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from crawler.cli.errors import sentences
+from crawler.cli.errors import sentences, tell
 from crawler.config import ConfigError
 from storage.base import StoreError, StoreRefused
 
@@ -32,8 +32,9 @@ from storage.base import StoreError, StoreRefused
         (
             PermissionError(13, "Permission denied", "crawl.db"),
             1,
-            "Permission denied: 'crawl.db'\n",
+            "courtly: Permission denied: crawl.db\n",
         ),
+        (OSError(28, "No space left on device"), 1, "courtly: there is no room left to write to\n"),
         (ZeroDivisionError(), 1, "an error of its own (ZeroDivisionError); COURTLY_DEBUG=1 shows"),
         (KeyboardInterrupt(), 130, ""),
     ],
@@ -60,6 +61,19 @@ def test_debugging_lets_the_error_through(monkeypatch: pytest.MonkeyPatch) -> No
         raise ZeroDivisionError
 
 
-def test_click_s_own_errors_stay_click_s() -> None:
-    with pytest.raises(click.UsageError), sentences():
-        raise click.UsageError("no")
+def test_click_s_own_errors_are_told_like_all_others(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left, sentences():
+        raise click.NoSuchOption("--dbb", possibilities=["--db"])
+    assert left.value.code == 2
+    assert capsys.readouterr().err == "courtly: no such option '--dbb'. Did you mean '--db'?\n"
+
+
+def test_only_what_names_a_file_and_a_line_goes_without_our_name(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    tell("crawl.toml:2: crawl.x: no", "the seed 'http://a.test:99' is none", "none.toml: no file")
+    assert capsys.readouterr().err.splitlines() == [
+        "crawl.toml:2: crawl.x: no",
+        "courtly: the seed 'http://a.test:99' is none",
+        "courtly: none.toml: no file",
+    ]

@@ -203,7 +203,7 @@ def test_a_terminal_of_80_columns_is_never_exceeded() -> None:
         ((URL, "--robots", "robots.txt", "--dialect", "x"), "there is no dialect 'x'; there are"),
         ((URL, "--robots", "robots.txt", "--agent", " "), "--agent: must be a crawler's name"),
         (("private", "--robots", "robots.txt"), '"private" is neither a URL such as'),
-        ((), "Missing argument 'URL...'"),
+        ((), "missing argument 'URL...'"),
         (("example.com/a",), "did you mean https://example.com/a"),
         (("https://example.com/a",), "set crawl.user_agent (or --user-agent)"),
         ((URL, "--robots", "robots.txt", "--config", "none.toml"), "there is no such file"),

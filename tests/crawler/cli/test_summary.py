@@ -5,9 +5,15 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import pytest
+
+from crawler import often
+from crawler.cli.hints import after_failures
 from crawler.cli.summary import as_json, as_text
-from crawler.events import Summary, Waiting
+from crawler.events import Often, Summary, Waiting
+from policies.address import AddressRules
 from policies.scope import SKIP_KEYS, SKIP_WORDS, Skip
+from storage.memory import MemoryStore
 
 SUMMARY = Summary(
     visited=1200,
@@ -50,7 +56,8 @@ def test_an_interrupted_crawl_says_how_to_go_on() -> None:
     first, second, *rest = as_text(summary, now_s=1_800_000_000.0).splitlines()
     assert first.startswith("Interrupted after 500 ms")
     assert second == "The same command goes on from here."
-    assert "a.test" in rest[-1]
+    assert "a.test" in rest[-2]
+    assert rest[-1] == "  host by host: courtly show hosts"
     assert "c.test" not in " ".join(rest), "short rests say nothing about an interrupted crawl"
 
 
@@ -72,3 +79,97 @@ def test_json_is_one_line_with_the_design_s_keys() -> None:
 def test_every_reason_has_words() -> None:
     assert set(SKIP_WORDS) == set(Skip)
     assert set(SKIP_KEYS) <= set(Skip)
+
+
+# ---------------------------------------------------------------- what went wrong, and what to do
+
+ERRORS = (
+    Often(words="timeout: no answer in 30 s", count=1200, example="http://a.test/1"),
+    Often(words="dns: there is no b.test", count=7, example="http://b.test/\x1b"),
+)
+
+
+def test_errors_are_told_with_counts_examples_and_what_to_do() -> None:
+    summary = replace(SUMMARY, failed=1300, errors=ERRORS, skipped={}, waiting=())
+    assert as_text(summary, again=" --db x.db").splitlines()[1:] == [
+        "",
+        "Failed, most often:",
+        "  1,200  timeout: no answer in 30 s, for http://a.test/1",
+        "      7  dns: there is no b.test, for http://b.test/\ufffd",
+        "  all of them: courtly show failed --db x.db",
+        "  to queue them again: courtly retry failed --db x.db",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("address", "ranges"),
+    [
+        ("127.0.0.1", "--allow 127.0.0.0/8"),
+        ("::1", "--allow 127.0.0.0/8 --allow ::1/128"),
+        ("::ffff:127.0.0.1", "--allow 127.0.0.0/8"),
+        ("10.1.2.3", "--allow 10.0.0.0/8"),
+        ("172.20.0.1", "--allow 172.16.0.0/12"),
+        ("192.168.1.1", "--allow 192.168.0.0/16"),
+        ("fd00::1", "--allow fc00::/7"),
+        ("169.254.169.254", ""),  # never one's own: clouds keep secrets there
+        ("240.0.0.1", ""),
+    ],
+)
+def test_a_refused_address_of_one_s_own_names_its_range(address: str, ranges: str) -> None:
+    why = AddressRules().judge(address)
+    assert why is not None
+    error = Often(words=f"address: {why}", count=1, example=f"http://{address}/")
+    hints = after_failures([error], " --db x.db")
+    start = "if these addresses are yours: queue them again as above, then courtly crawl"
+    told = [f"{start} {ranges} --db x.db"] if ranges else []
+    assert [hint for hint in hints if "--allow" in hint] == told
+
+
+def test_the_rules_that_keep_most_out_are_named() -> None:
+    rule = Often(
+        words="Disallow: /a", count=3, example="http://a.test/a", where="http://a.test/robots.txt"
+    )
+    summary = replace(SUMMARY, rules=(rule,), skipped={}, waiting=())
+    assert as_text(summary).splitlines()[1:] == [
+        "",
+        "Blocked:",
+        "  3  Disallow: /a, of http://a.test/robots.txt",
+        "  all of them, and by which line: courtly show blocked",
+    ]
+    assert "Blocked" not in as_text(summary, blocked=False)
+
+
+def test_hosts_that_wait_for_the_same_are_one_line() -> None:
+    now_s = 1_800_000_000.0
+    waiting = [
+        Waiting(host=f"{n}.test", until=now_s + n, reason="its turn (Crawl-delay)")
+        for n in range(30)
+    ]
+    waiting += [Waiting(host=f"p{n}.test", until=None, reason=f"reason {n}") for n in range(12)]
+    summary = replace(SUMMARY, waiting=tuple(waiting), skipped={})
+    lines = as_text(summary, now_s=now_s).splitlines()[2:]
+    assert lines[0] == "Still waiting, what they hold stays queued:"
+    assert lines[1:11] == [f"  p{n}.test: reason {n}" for n in sorted(range(12), key=str)[:10]]
+    assert lines[11:] == [
+        "  … and 32 hosts more",
+        "  host by host: courtly show hosts",
+    ]
+    few = replace(summary, waiting=tuple(waiting[:30]))
+    assert as_text(few, now_s=now_s).splitlines()[3:] == [
+        "  30 hosts, 29.test the longest: its turn (Crawl-delay), for another 29 s",
+        "  host by host: courtly show hosts",
+    ]
+
+
+async def test_what_kept_urls_out_is_counted_from_the_views(store: MemoryStore) -> None:
+    assert await often.errors(store) == (
+        Often(words="timeout: no answer in 30 s", count=1, example="http://a.test/broken"),
+    )
+    assert await often.rules(store) == (
+        Often(
+            words="Disallow: /private/",
+            count=1,
+            example="http://a.test/private/x",
+            where="http://a.test/robots.txt",
+        ),
+    )

@@ -75,10 +75,10 @@ def test_help_imports_nothing_heavy() -> None:
         ((HERE, "--max-depth", "-1"), "--max-depth: crawl.max_depth: must be at least 0"),
         ((HERE, "--dialect", "gogle"), "--dialect: robots.dialect: must be"),
         ((HERE, "--allow", "home"), "--allow: network.allow: must be an address"),
-        ((HERE, "--follow", "all"), "Invalid value for '--follow'"),
+        ((HERE, "--follow", "all"), "invalid value for '--follow': \"all\" is not one of host"),
         ((HERE, "--db", "sqlite:"), "--db: storage.url: must name a file"),
         ((HERE, "--config", "none.toml"), "none.toml: there is no such file"),
-        (("--colour",), "No such option"),
+        (("--colour",), "no such option"),
     ],
 )  # fmt: skip
 def test_crawl_refuses(args: tuple[str, ...], words: str) -> None:
@@ -109,10 +109,21 @@ def test_looking_into_no_database_makes_none(args: tuple[str, ...]) -> None:
 
 
 def test_show_refuses_what_it_does_not_know() -> None:
-    assert "'everything' is not one of" in refused("show", "everything")
+    assert '"everything" is not one of visited, blocked' in refused("show", "everything")
+    first, second = refused("show", "visted").splitlines()
+    assert first.startswith("courtly: invalid value for 'VIEW': \"visted\" is not one of visited, ")
+    assert first.endswith('; did you mean "visited"?')
+    assert second == "  `main show --help` says more"
+    assert "missing argument 'VIEW'. It is one of visited" in refused("show")
     assert "leave out --host" in refused("show", "skipped", "--host", "a.test")
     assert '"a b" is not a host' in refused("show", "visited", "--host", "a b")
-    assert "Invalid value for '--limit'" in refused("show", "visited", "--limit", "-1")
+    assert "invalid value for '--limit'" in refused("show", "visited", "--limit", "0")
+
+
+def test_a_misspelt_command_is_asked_back() -> None:
+    assert refused("shwo") == 'courtly: there is no command "shwo"; did you mean "show"?\n'
+    assert "'lint'" in refused("robots", "lnt")
+    assert "no such option '--bogus'" in refused("--bogus")
 
 
 # ---------------------------------------------------------------- config

@@ -1,0 +1,80 @@
+"""`courtly show` beside whatever stands at the other end of its standard output."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from crawler.app import open_store
+from crawler.cli import main
+from crawler.clock import RealClock
+from storage.base import Link
+
+ROWS = 3_000  # more than a reader fetches at once, and more than a pipe holds
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("show") / "crawl.db"
+
+    async def fill() -> None:
+        store = open_store(path, RealClock())
+        session = await store.open_session("test")
+        urls = [f"http://a.test/{'x' * 60}/{n}" for n in range(ROWS)]
+        await store.add([Link(url=url, slot="a.test", host="a.test", depth=0) for url in urls])
+        await store.close(session)
+
+    asyncio.run(fill())
+    return path
+
+
+def shown(shell: str, database: Path, *options: str) -> tuple[int, str]:
+    """Exit code and stderr of `courtly show queued` with its stdout as the shell has it."""
+    command = [sys.executable, "-m", "crawler.cli", "show", "queued", "--db", str(database)]
+    done = subprocess.run(
+        ["bash", "-c", f'set -o pipefail; "$@" {shell}', "bash", *command, *options],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("how", ["table", "jsonl", "csv"])
+def test_a_reader_who_leaves_early_is_no_error(how: str, database: Path) -> None:
+    assert shown("| head -n 1", database, "--format", how) == (0, "")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")  # noqa: PTH110
+def test_a_full_device_is_one_sentence(database: Path) -> None:
+    sentence = "courtly: there is no room left to write to\n"
+    assert shown(">/dev/full", database, "--format", "jsonl") == (1, sentence)
+
+
+def test_a_closed_stdout_is_one_sentence(database: Path) -> None:
+    sentence = "courtly: standard output is closed: there is nowhere to write to\n"
+    assert shown(">&-", database) == (1, sentence)
+
+
+def test_retrying_says_what_happened(database: Path) -> None:
+    args = ["retry", "failed", "--db", str(database)]
+    unknown = CliRunner().invoke(main, [*args, "--host", "b.test"])
+    assert unknown.exit_code == 2
+    assert unknown.stderr.startswith("courtly: b.test is unknown to ")
+    none = CliRunner().invoke(main, [*args, "--host", "a.test"])
+    assert (none.exit_code, none.stdout) == (0, "no URL of a.test has failed\n")
+
+
+@pytest.mark.parametrize("host", ["a.test", "A.test:18431"])
+def test_a_host_may_be_given_with_a_port(host: str, database: Path) -> None:
+    args = ["show", "queued", "--db", str(database), "--host", host, "--limit", "2"]
+    result = CliRunner().invoke(main, [*args, "--format", "jsonl"])
+    assert result.exit_code == 0
+    assert len(result.stdout.splitlines()) == 2
