@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 
+from crawler import often
 from crawler.clock import Clock, RealClock
 from crawler.config import Config, ConfigError, check_identity, has_contact
 from crawler.engine import Engine
@@ -196,11 +198,12 @@ async def summarise(
         for host, (until, reason) in engine.waiting.items()
     ]
     if stats.queued and len(waiting) < WAITING_SHOWN:
-        async for row in reader.iterate("hosts"):
-            if row["queued"] and row["host"] not in engine.waiting:
-                waiting.append(_waiting_on_disk(row, clock.wall()))
-                if len(waiting) == WAITING_SHOWN:
-                    break
+        async with aclosing(reader.iterate("hosts")) as rows:
+            async for row in rows:
+                if row["queued"] and row["host"] not in engine.waiting:
+                    waiting.append(_waiting_on_disk(row, clock.wall()))
+                    if len(waiting) == WAITING_SHOWN:
+                        break
     return Summary(
         visited=stats.visited,
         blocked=stats.blocked,
@@ -214,6 +217,8 @@ async def summarise(
             str(row["reason"]): int(str(row["count"])) async for row in reader.iterate("skipped")
         },
         interrupted=interrupted,
+        errors=await often.errors(reader) if stats.failed else (),
+        rules=await often.rules(reader) if stats.blocked else (),
     )
 
 
@@ -226,7 +231,8 @@ def _waiting_on_disk(row: Row, now_s: float) -> Waiting:
     if isinstance(backoff, int | float) and backoff > now_s:
         return Waiting(host=host, until=float(backoff), reason=BACKING_OFF)
     until = float(next_at) if isinstance(next_at, int | float) else None
-    return Waiting(host=host, until=until, reason=f"its turn ({row['delay_source']})")
+    source = f" ({row['delay_source']})" if row["delay_source"] else ""
+    return Waiting(host=host, until=until, reason=f"its turn{source}")
 
 
 class Watch:

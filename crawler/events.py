@@ -41,6 +41,19 @@ class Waiting:
     reason: str  # in words
 
 
+LOOKED_AT_MAX = 50_000  # rows of a view that `errors` and `rules` of a summary are counted from
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Often:
+    """What kept URLs out, how many, and one of them."""
+
+    words: str  # an error, "CODE: sentence"; or a rule of robots.txt
+    count: int
+    example: str  # a URL
+    where: str = ""  # of a rule: its robots.txt
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
     """What a crawl came to. The counts are the row counts of the views."""
@@ -55,3 +68,5 @@ class Summary:
     waiting: tuple[Waiting, ...] = ()
     skipped: Mapping[str, int]  # reason -> URLs left out (`policies.scope.SKIP_KEYS` names the key)
     interrupted: bool = False
+    errors: tuple[Often, ...] = ()  # the most frequent of `failed`, of its first LOOKED_AT_MAX rows
+    rules: tuple[Often, ...] = ()  # likewise of `blocked`

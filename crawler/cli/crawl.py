@@ -10,9 +10,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from crawler.cli.errors import INTERRUPTED, MISUSED
-from crawler.cli.options import config_option, configured, db_option, user_agent_option
+from crawler.cli.errors import INTERRUPTED
+from crawler.cli.options import (
+    Choice,
+    as_given,
+    config_option,
+    configured,
+    db_option,
+    user_agent_option,
+)
 from crawler.cli.signals import Signals
+from crawler.cli.text import say
 
 if TYPE_CHECKING:
     from crawler.config import Config
@@ -34,27 +42,38 @@ SWITCH_INTERVAL_S = 0.0005
 @user_agent_option
 @click.option(
     "--follow",
-    type=click.Choice(["host", "domain", "any"]),
-    help="Which links to follow, relative to the seeds.  [default: host]",
+    type=Choice(["host", "domain", "any"]),
+    help="Which links to follow, relative to the seeds.  [default: the config's, else host]",
 )
-@click.option("--max-pages", metavar="N", help="Visit so many pages in this run.")
-@click.option("--max-depth", metavar="N", help="Go so many links from a seed.")
+@click.option(
+    "--max-pages",
+    metavar="N",
+    help="Visit so many pages in this run.  [default: the config's, else no limit]",
+)
+@click.option(
+    "--max-depth",
+    metavar="N",
+    help="Go so many links from a seed.  [default: the config's, else no limit]",
+)
 @click.option(
     "--delay",
     metavar="S",
-    help='The least rest after a contact with a host: seconds, or "250ms".  [default: 1]',
+    help='The least rest after a contact with a host: seconds, or "250ms".  '
+    "[default: the config's, else 1]",
 )
 @click.option(
     "--dialect",
     multiple=True,
     metavar="D",
-    help="How robots.txt is read; of several the strictest counts.  [default: slurp]",
+    help="How robots.txt is read. Can be repeated: the strictest counts.  "
+    "[default: the config's, else slurp]",
 )
 @click.option(
     "--allow",
     multiple=True,
     metavar="RANGE",
-    help="Private addresses that may be connected to, such as 127.0.0.0/8.",
+    help="Private addresses that may be connected to, such as 127.0.0.0/8, besides the config's. "
+    "Can be repeated.",
 )
 @click.option("--json", "as_json", is_flag=True, help="End with one JSON object on stdout.")
 @click.option("--quiet", is_flag=True, help="Show no progress and no warnings.")
@@ -75,7 +94,8 @@ def crawl(
     """Crawl from SEEDs, absolute URLs or @FILE with one a line, politely, into a database.
 
     Ends when nothing can move any more. Run again on the same database, it goes on where it was:
-    then no SEED is needed. A stop (Ctrl-C) finishes what is in flight; a second one leaves at once.
+    then no SEED is needed. A stop (Ctrl-C or SIGTERM) finishes what is in flight; a second Ctrl-C
+    leaves at once.
     """
     config = configured(config_file, db)
     for option, section, key, value in (
@@ -89,7 +109,8 @@ def crawl(
     ):
         if value is not None:
             config = config.override({section: {key: value}}, where=option)
-    summary = run(config, seeds, quiet=quiet, as_json=as_json)
+    again = as_given(config_file, db)
+    summary = run(config, seeds, quiet=quiet, as_json=as_json, again=again)
     if summary.interrupted:
         raise SystemExit(INTERRUPTED)
 
@@ -105,9 +126,15 @@ def _count(option: str, text: str | None) -> float | None:
 
 
 def run(
-    config: Config, seeds: Sequence[str], *, quiet: bool = False, as_json: bool = False
+    config: Config,
+    seeds: Sequence[str],
+    *,
+    quiet: bool = False,
+    as_json: bool = False,
+    again: str = "",
 ) -> Summary:
-    """Crawl with progress on stderr and the summary on stdout.
+    """Crawl with progress on stderr and the summary on stdout, whose hints name the database and
+    the config as the options `again` do.
 
     Raises what `crawler.app.crawl` does, and ConfigError for seeds that are none and for what is
     configured but cannot be done yet.
@@ -119,15 +146,13 @@ def run(
     urls = seeds_of(config, seeds)
     check_identity(config, urls)
     if not urls and not config.storage.path.exists():
-        click.echo(
+        raise click.UsageError(
             "there is nothing to crawl: give a seed such as https://example.com/, "
-            f"or a database to go on with ({config.storage.path} does not exist)",
-            err=True,
+            f"or a database to go on with ({config.storage.path} does not exist)"
         )
-        raise SystemExit(MISUSED)
     if not quiet:
         for warning in config.warnings:
-            click.echo(f"warning: {warning}", err=True)
+            say(f"warning: {warning}", err=True)
 
     from crawler import app  # after all that can be refused: it is heavy
     from crawler.cli import summary as words
@@ -147,10 +172,10 @@ def run(
             summary = runner.run(work())
     if as_json:
         if not quiet:
-            click.echo(words.as_text(summary), err=True)
+            say(words.as_text(summary, again=again), err=True)
         click.echo(words.as_json(summary))
     else:
-        click.echo(words.as_text(summary))
+        say(words.as_text(summary, again=again))
     return summary
 
 

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from crawler.cli.summary import as_text
+from crawler.cli.text import wrapped
 from crawler.events import Summary
 from policies.url import host_of, path_of
 from storage.base import Reader, Row
@@ -24,9 +25,11 @@ async def show(console: Console, reader: Reader, summary: Summary, *, db: Path) 
     await _visited(console, reader, summary)
     blocked = [row async for row in _rows(reader, "blocked")]
     _blocked(console, blocked)
-    await _failed(console, reader)
     console.print()
-    console.print(as_text(summary))
+    text = as_text(summary, again=f" --db {db}", blocked=False)
+    console.print(
+        Text(wrapped(text, console.width if console.is_terminal else None)), soft_wrap=True
+    )
     _next(console, db, _example(blocked))
 
 
@@ -68,13 +71,6 @@ def _note(row: Row) -> str:
     if row["withdrawn"]:
         return "withdrawn"
     return "redirects to it" if row["reason"] == "redirect" else ""
-
-
-async def _failed(console: Console, reader: Reader) -> None:
-    table = _table("URL", ">tries", "what went wrong")
-    async for row in _rows(reader, "failed"):
-        table.add_row(_short(str(row["url"])), str(row["attempts"]), str(row["error"]))
-    _section(console, f"Failed: {table.row_count} URLs", table)
 
 
 def _next(console: Console, db: Path, url: str | None) -> None:

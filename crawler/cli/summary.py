@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import math
 import time
+from collections.abc import Sequence
 
-from crawler.cli.text import at, plain
+from crawler.cli.hints import after_failures
+from crawler.cli.text import at, counted, plain
 from crawler.config.units import say_bytes, say_duration
-from crawler.events import Summary, Waiting
+from crawler.events import LOOKED_AT_MAX, Often, Summary, Waiting
 from policies.scope import SKIP_KEYS, SKIP_WORDS
 
 SHORT_S = 60.0
-_WAITING_SHOWN = 20  # more hosts than this are a matter for `courtly show hosts`
+_WAITING_SHOWN = 10  # reasons; more are a matter for `courtly show hosts`
 
 
 def as_json(summary: Summary) -> str:
@@ -38,20 +40,60 @@ def as_json(summary: Summary) -> str:
     )
 
 
-def as_text(summary: Summary, *, now_s: float | None = None) -> str:
-    """Some lines: the counts, every limit that left URLs out, and who is still waited for."""
+def as_text(
+    summary: Summary, *, again: str = "", blocked: bool = True, now_s: float | None = None
+) -> str:
+    """Some lines: the counts, what went wrong and what to do about it, every limit that left URLs
+    out, and who is still waited for.
+
+    `again`: the options that name the database, for the commands it suggests. `blocked`: with the
+    rules that keep most URLs out.
+    """
     verb = "Interrupted" if summary.interrupted else "Finished"
     counts = (
         f"{verb} after {say_duration(summary.elapsed_s)}: {summary.visited:,} visited "
         f"({say_bytes(summary.bytes)}), {summary.blocked:,} blocked, {summary.failed:,} failed, "
-        f"{summary.queued:,} queued, at {_count(summary.hosts, 'host')}."
+        f"{summary.queued:,} queued, at {counted(summary.hosts, 'host')}."
     )
     lines = [counts]
     if summary.interrupted:
         lines.append("The same command goes on from here.")
+    lines += _failed(summary, again)
+    if blocked:
+        lines += _blocked(summary, again)
     lines += left_out(summary)
-    lines += _waiting(summary, time.time() if now_s is None else now_s)
+    lines += _waiting(summary, again, time.time() if now_s is None else now_s)
     return "\n".join(lines)
+
+
+def _failed(summary: Summary, again: str) -> list[str]:
+    if not summary.errors:
+        return []
+    lines = ["", _title("Failed", summary.failed, summary.errors)]
+    lines += _often(summary.errors, [f"for {plain(each.example)}" for each in summary.errors])
+    return [*lines, *(f"  {hint}" for hint in after_failures(summary.errors, again))]
+
+
+def _blocked(summary: Summary, again: str) -> list[str]:
+    if not summary.rules:
+        return []
+    lines = ["", _title("Blocked", summary.blocked, summary.rules)]
+    lines += _often(summary.rules, [f"of {plain(each.where)}" for each in summary.rules])
+    return [*lines, f"  all of them, and by which line: courtly show blocked{again}"]
+
+
+def _title(verb: str, count: int, shown: Sequence[Often]) -> str:
+    if count > LOOKED_AT_MAX:
+        return f"{verb}, most often among the first {LOOKED_AT_MAX:,}:"
+    return f"{verb}:" if sum(each.count for each in shown) >= count else f"{verb}, most often:"
+
+
+def _often(groups: Sequence[Often], asides: Sequence[str]) -> list[str]:
+    width = max(len(f"{each.count:,}") for each in groups)
+    return [
+        f"  {each.count:>{width},}  {plain(each.words)}, {aside}"
+        for each, aside in zip(groups, asides, strict=True)
+    ]
 
 
 def left_out(summary: Summary) -> list[str]:
@@ -75,23 +117,26 @@ def _by_count(summary: Summary) -> list[tuple[str, int]]:
     )
 
 
-def _waiting(summary: Summary, now_s: float) -> list[str]:
-    """The longest waits first. After an interruption every host rests: short rests say nothing."""
-    hosts = sorted(
-        (
-            each
-            for each in summary.waiting
-            if not summary.interrupted or _left_s(each, now_s) > SHORT_S
-        ),
-        key=lambda each: (-_left_s(each, now_s), each.host),
-    )
-    if not hosts:
+def _waiting(summary: Summary, again: str, now_s: float) -> list[str]:
+    """A line for each reason, those with the longest waits first. After an interruption every host
+    rests: short rests say nothing."""
+    groups: dict[str, list[Waiting]] = {}
+    for each in sorted(summary.waiting, key=lambda each: (-_left_s(each, now_s), each.host)):
+        if not summary.interrupted or _left_s(each, now_s) > SHORT_S:
+            groups.setdefault(each.reason, []).append(each)
+    if not groups:
         return []
     lines = ["", "Still waiting, what they hold stays queued:"]
-    for each in hosts[:_WAITING_SHOWN]:
-        lines.append(f"  {plain(each.host)}: {plain(each.reason)}{_until(each, now_s)}")  # noqa: PERF401
-    if (rest := len(hosts) - _WAITING_SHOWN) > 0:
-        lines.append(f"  and {_count(rest, 'more host')}")
+    for reason, hosts in list(groups.items())[:_WAITING_SHOWN]:
+        longest = f"{plain(reason)}{_until(hosts[0], now_s)}"
+        if len(hosts) == 1:
+            lines.append(f"  {plain(hosts[0].host)}: {longest}")
+        else:
+            lines.append(f"  {len(hosts):,} hosts, {plain(hosts[0].host)} the longest: {longest}")
+    if rest := list(groups.values())[_WAITING_SHOWN:]:
+        lines.append(f"  … and {counted(sum(map(len, rest)), 'host')} more")
+    if len(groups) < len(summary.waiting):
+        lines.append(f"  host by host: courtly show hosts{again}")
     return lines
 
 
@@ -106,7 +151,3 @@ def _until(each: Waiting, now_s: float) -> str:
     if left_s < SHORT_S:
         return f", for another {say_duration(left_s)}"
     return f", until {at(each.until)} (in {say_duration(left_s)})"
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
