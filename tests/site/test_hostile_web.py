@@ -278,9 +278,9 @@ async def test_servers_that_speak_no_http_harm_nobody(courtly: Courtly) -> None:
             fetch={
                 "max_attempts": 1,
                 "max_body": "1MB",
-                "timeout": 2,
-                "connect_timeout": 0.5,
-                "first_byte_timeout": 0.5,
+                "timeout": 4,
+                "connect_timeout": 1,
+                "first_byte_timeout": 1,
                 "min_rate": 1_000,
             },
         )
