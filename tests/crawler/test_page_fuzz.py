@@ -124,7 +124,7 @@ def test_no_repetition_takes_long(piece: str) -> None:
     started_s = time.process_time()
     page.read(URL, headers, b"", tokens=TOKENS)
     page.wants_body(text)
-    readable(headers)
+    readable(CIMultiDictProxy(CIMultiDict([("X", text[:262_144])])))  # a header has no more
     from_meta([("robots", text), (text, text)], TOKENS)
     for href in (text, "http://a.test/" + text, "http://" + text, text + "/x"):
         canonical(href, URL)
