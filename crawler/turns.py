@@ -163,9 +163,10 @@ class Turns:
         self._pump()
 
     def _free(self, clock: AddressClock) -> None:
-        """The address is free: seat those in its queue, up to the first that waits for it alone."""
+        """The address is free: seat those in its queue, up to the first that waits for it alone,
+        or that takes it at once."""
         now_s, wall_s = self._clock.monotonic(), self._clock.wall()
-        while clock.queue:
+        while clock.queue and not clock.busy:
             host = clock.queue.pop(next(iter(clock.queue)))
             self.consider(host)
             waits = host.wait(now_s, wall_s)
