@@ -314,3 +314,23 @@ async def test_hosts_at_one_address_do_not_all_ask_each_time_it_is_free(
     assert len(crawled.urls("visited")) == hosts
     assert min(crawled.log.gaps()) >= 1 - FLOAT_S
     assert len(considered) < 30 * len(crawled.log)
+
+
+@pytest.mark.parametrize("ip_delay", [0, 0.3])
+async def test_an_address_that_is_free_at_once_is_given_to_one_host_only(
+    world: World, ip_delay: float
+) -> None:
+    """`per = "ip"` where the address need not rest: no delay is set, or a turn was given back
+    because all its URLs were blocked. The first in its queue takes it, and the others wait on."""
+
+    def answers(request: Request) -> Reply:
+        if request.url.endswith("/robots.txt"):
+            return text("User-agent: *\nDisallow: /no")
+        return pages_of(*(f"/no{n}" for n in range(3)), *(f"/{n}" for n in range(4)))
+
+    seeds = [f"http://h{n}.test/{path}" for n in range(12) for path in ("", "no", "no2")]
+    crawled = await world.crawl(
+        answers, *seeds, politeness={"per": "ip", "ip_delay": ip_delay, "delay": 1}
+    )
+    assert len(crawled.urls("visited")) == 12 * 5
+    assert crawled.log.peak_concurrency() == 1
