@@ -284,7 +284,10 @@ async def test_a_hop_to_a_host_that_is_just_being_released_waits_for_it(world: W
             world.clock.call_at(world.clock.monotonic() + 1.04, release)  # 10 ms before it answers
         return SHARED.get(request.url) or not_found()
 
-    world.medium.slow_s = 0.2
+    async def linger(*_: object, **__: object) -> None:
+        await world.wait(0.2)
+
+    world.medium.before["complete"] = linger
     crawled = await world.crawl(answers, "http://a.test/", "http://b.test/robots.txt")
     assert crawled.urls("blocked") == ["http://a.test/"]
 
