@@ -121,6 +121,7 @@ class Engine:
         self._asked: set[str] = set()  # origins whose robots.txt is being asked for as due
         self._vain: dict[str, float] = {}  # those of them that could not be reached, until when
         self._due_s = NEVER  # when due ones may be looked for again
+        self._rested_s = NEVER  # when the last host let go for a due one may be asked
         self._moved_s = clock.monotonic()  # when something was last committed
         self.pages = 0  # visited in this run
         self.bytes = 0
@@ -465,7 +466,8 @@ class Engine:
         for due in await self._store.rejudge_due(self._session, limit=DUE_ORIGINS_MAX):
             if self._stopping:
                 return
-            if await self.hold(due.slot) is not None:
+            if (host := await self.hold(due.slot)) is not None:
+                await self.gate.load(due.origin, host)
                 await self.rejudge.all(due.origin)
 
     # ------------------------------------------------------------ the end
@@ -524,16 +526,20 @@ class Engine:
             self._set_due_timer(max(now_s + outlook.robots_in_s, self._due_s))
 
     def _let_due_go(self) -> None:
-        """Give back hosts with nothing to do whose robots.txt has fallen due: the store knows
-        whether it still governs anything, and if so has it asked for."""
-        wall_s = self._clock.wall()
+        """Give back hosts with nothing to do of which a robots.txt has fallen due, or may have: the
+        store knows, also whether it still governs anything, and if so has it asked for."""
+        now_s, wall_s = self._clock.monotonic(), self._clock.wall()
         for host in list(self.turns):
             if (
                 not (host.hand or host.busy or host.waiters or host.wanting or host.held)
-                and any(is_due(origin.access, wall_s) for origin in self.gate.origins_of(host))
+                and (
+                    not host.all_known
+                    or any(is_due(one.access, wall_s) for one in self.gate.origins_of(host))
+                )
                 and not self._is_judged(host)
                 and self._ending.next_move(host, asked=self._asked) is None
             ):
+                self._rested_s = max(self._rested_s, now_s + self.turns.why(host)[0])
                 self._release(host)
 
     def _set_due_timer(self, at_s: float | None) -> None:
@@ -577,6 +583,8 @@ class Engine:
             return max(first_s, now_s + LOOK_EVERY_S)
         if outlook.robots_in_s is not None and outlook.robots_in_s <= 0 and await self._ask_due():
             return now_s + LOOK_EVERY_S
+        if outlook.robots_in_s is not None and now_s + outlook.robots_in_s <= self._rested_s:
+            return max(now_s + outlook.robots_in_s, now_s + LOOK_EVERY_S)
         quiet_s = self._moved_s + self._config.crawl.patience_s
         return quiet_s if paused and now_s < quiet_s else None
 

@@ -26,6 +26,7 @@ from policies.robots import Verdict
 from policies.url import canonical, host_of, origin_of, path_of, robots_url
 from storage.base import Store
 
+ORIGINS_PER_HOST_MAX = 64  # in memory, with `per = "domain"`; more are asked of the store again
 REDIRECTS_MAX = 5  # RFC 9309, 2.3.1.2; the sixth counts as absent (design section 5)
 
 
@@ -122,8 +123,43 @@ class Gate:
 
     def _add(self, name: str, host: Host, known: Access) -> Origin:
         rules, tokens = self._rules_of(host_of(name + "/"))
+        if len(host.asks) > ORIGINS_PER_HOST_MAX:
+            self._make_room(host)
         origin = self._origins[name] = Origin(name, host, known, rules, tokens)
+        origin.loaded = known is not access.UNKNOWN or host.all_known
         host.asks.setdefault(name, NO_ASK)
+        return origin
+
+    def _make_room(self, host: Host) -> None:
+        """Forget some of its origins, those met longest ago first, that nothing counts on; the
+        store knows them, and gives them back when one of their URLs comes up."""
+        needed = {origin_of(queued.url) for queued in host.hand} | host.closed | {*host.parked}
+        gone: list[str] = []
+        for origin in self.origins_of(host)[: ORIGINS_PER_HOST_MAX // 2]:
+            if not (
+                origin.task
+                or origin.pinned
+                or origin.name in needed
+                or origin.name in host.out_of_reach
+                or origin.access.retry_at is not None
+            ):
+                gone.append(origin.name)
+                self._retries.remove(origin)
+                del self._origins[origin.name]
+        host.forget_asks(gone)
+
+    async def load(self, name: str, host: Host) -> Origin:
+        """Have an origin in memory, as the store knows it."""
+        origin = self._origins.get(name)
+        if origin is None or origin.host is not host:
+            origin = self._add(name, host, access.UNKNOWN)
+        if not origin.loaded:
+            known = await self._store.robots_get(name)
+            if not origin.loaded:
+                origin.loaded = True
+                if known is not None:
+                    origin.access = known
+                    self._stand(origin, known)
         return origin
 
     def origins_of(self, host: Host) -> list[Origin]:
@@ -195,6 +231,11 @@ class Gate:
     async def _refresh(self, origin: Origin) -> None:
         previous = origin.access
         try:
+            if not origin.loaded:
+                await self.load(origin.name, origin.host)
+                previous = origin.access
+                if not access.due(previous, self._clock.wall()):
+                    return
             learned = await self._fetch(origin)
             if learned is not None:
                 await self._keep(origin, learned, rejudge=changes(previous, learned))
@@ -333,7 +374,7 @@ class Gate:
         ):
             return
         other = self._origins.get(name) or self._add(name, host, access.UNKNOWN)
-        if other.task is not None:
+        if other.task is not None or not other.loaded:
             return
         previous = other.access
         other.task = asyncio.current_task()  # its pages wait until the copy is committed

@@ -9,7 +9,8 @@ import bisect
 import math
 from asyncio import Future
 from collections import deque
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from policies.pacing import (
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 PREFETCH = 16  # URLs taken from the store at once: memory is hosts held times this
 APPETITE_MAX = 256  # while a host's URLs cost no contact (all blocked): 10 ms of the loop's time
 BACKING_OFF = "it asked us to come back later, or refused us"
+FORGOTTEN = ""  # stands for the origins that are no longer in memory
 NEVER = -math.inf  # the end of a contact that has not been
 
 
@@ -58,6 +60,7 @@ class Host:
     __slots__ = (
         "address",
         "address_clock",
+        "all_known",
         "appetite",
         "ask",
         "asks",
@@ -118,6 +121,7 @@ class Host:
         self.busy = 0
         self.ends: list[float] = []
         self.asks: dict[str, Ask] = {}
+        self.all_known = lease.robots_all  # every origin it has is in memory, or new
         self.ask = NO_ASK
         self.latency_s = clock.latency_s
         self.slow_s = lease.slow_s
@@ -165,6 +169,14 @@ class Host:
             self.ask = strictest
             self.reckon()
             self._rested_after_crash(now_s, self.rest.delay_s)
+
+    def forget_asks(self, origins: Iterable[str]) -> None:
+        """They leave memory. What they ask of the pace counts on, but for a doubling."""
+        forgotten = self.asks.get(FORGOTTEN, NO_ASK)
+        for origin in origins:
+            forgotten = forgotten.strictest(replace(self.asks.pop(origin, NO_ASK), missing=False))
+        self.asks[FORGOTTEN] = forgotten
+        self.all_known = False
 
     @property
     def wants_turn(self) -> bool:

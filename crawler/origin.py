@@ -16,7 +16,9 @@ class Origin:
     __slots__ = (
         "access",
         "host",
+        "loaded",
         "name",
+        "pinned",
         "policy",
         "rules",
         "seat",
@@ -32,6 +34,8 @@ class Origin:
         self.name = name
         self.host = host
         self.access = known
+        self.loaded = True  # that is what the store knows, too
+        self.pinned = False  # something counts on its being in memory
         self.rules = rules
         self.tokens = tokens
         self.seat = 0

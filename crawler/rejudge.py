@@ -53,6 +53,9 @@ class Rejudge:
             return
         try:
             self._running[name] = True
+            if (origin := self._gate.origin(name)) is None:
+                return  # the mark stays
+            origin.pinned = True
             while self._running[name]:
                 self._running[name] = False
                 await self._ledger.flush()  # what was fetched but is not committed yet counts too
@@ -62,6 +65,8 @@ class Rejudge:
                     await self._store.rejudge_done(self._session, name)
         finally:
             del self._running[name]
+            if (origin := self._gate.origin(name)) is not None:
+                origin.pinned = False
 
     async def _pages(self, name: str) -> None:
         """What the file disallows of the pages fetched while the origin counted as open for lack

@@ -250,8 +250,9 @@ class Lease:
     paused: bool
     slow_s: float | None  # a delay set by hand
     visited: int  # for max_pages_per_host
-    robots: Mapping[str, Access]  # by origin: every copy the store has for this slot
+    robots: Mapping[str, Access]  # by origin; if there are many, of some with queued URLs first
     hand: Hand
+    robots_all: bool = True  # whether those are all copies the store has for this slot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

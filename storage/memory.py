@@ -47,7 +47,7 @@ from storage.base import (
     Want,
 )
 from storage.memory_tables import Host, Origin, Tables, Url
-from storage.rows import STATE_VIEWS, check_view, hostname_of, robots_due_at
+from storage.rows import COPIES_PER_LEASE, STATE_VIEWS, check_view, hostname_of, robots_due_at
 from storage.timekeeper import Timekeeper
 
 
@@ -211,6 +211,7 @@ class MemoryStore:
         host.lease, host.clean, host.served = self._session, False, self._served
         host.epoch += 1
         self._offer(host)
+        origins = sorted(host.origins, key=lambda one: not one.counts[State.QUEUED])
         return Lease(
             slot=host.name,
             epoch=host.epoch,
@@ -219,7 +220,8 @@ class MemoryStore:
             paused=host.paused,
             slow_s=host.slow_s,
             visited=host.count(State.VISITED),
-            robots={o.name: o.robots for o in host.origins if o.robots is not None},
+            robots={o.name: o.robots for o in islice(origins, COPIES_PER_LEASE) if o.robots},
+            robots_all=len(origins) <= COPIES_PER_LEASE,
             hand=Hand(urls=(), next_due_in_s=None) if want is None else self._deal(host, want),
         )
 

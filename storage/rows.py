@@ -70,6 +70,9 @@ def robots_state(access: Access) -> str:
     return "unknown" if access.status is None else "absent"
 
 
+COPIES_PER_LEASE = 64  # robots.txt copies given with a lease; each may have 500 KiB
+
+
 def robots_due_at(access: Access) -> float | None:
     """When the origin should be asked again, Unix seconds; None: it has not been asked yet."""
     return access.expires_at if access.retry_at is None else access.retry_at

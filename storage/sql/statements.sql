@@ -334,7 +334,8 @@ WITH v(id) AS (VALUES (?))
 SELECT json_group_array(json_array(
   s.id, s.name, s.epoch, s.clean, s.lease, s.next_at, s.backoff_until, s.delay_s, s.delay_source,
   s.latency_s, s.backoff_level, s.denials, s.connect_failures, s.contacts, s.smallest_rest_s,
-  s.peak_concurrency, s.breaches, s.ring, s.paused, s.slow_s, s.visited
+  s.peak_concurrency, s.breaches, s.ring, s.paused, s.slow_s, s.visited,
+  (SELECT count(*) FROM (SELECT 1 FROM origins AS o WHERE o.slot = s.id LIMIT ?))
 ))
 FROM v CROSS JOIN slots AS s ON s.id = v.id;
 
@@ -432,13 +433,19 @@ SELECT
 FROM origins AS o JOIN copies AS c ON c.origin = o.id LEFT JOIN bodies AS b ON b.id = c.body
 WHERE o.name = ?;
 
+-- Of hosts with many origins, the copies of some, those with queued URLs first.
 -- name: copies_of_slots
 WITH v(slot) AS (VALUES (?))
 SELECT
   v.slot, o.name, b.packed, c.status, c.copy_at, c.etag, c.last_modified, c.validators_url,
   c.fetched_at, c.expires_at, c.retry_at, c.failures, c.unreachable_since, c.gone_since, c.error,
   c.truncated
-FROM v CROSS JOIN origins AS o ON o.slot = v.slot CROSS JOIN copies AS c ON c.origin = o.id
+FROM v CROSS JOIN origins AS o ON o.id IN (
+  SELECT * FROM (SELECT w.id FROM origins AS w WHERE w.slot = v.slot AND w.queued > 0 LIMIT ?)
+  UNION
+  SELECT * FROM (SELECT a.id FROM origins AS a WHERE a.slot = v.slot LIMIT ?)
+)
+CROSS JOIN copies AS c ON c.origin = o.id
 LEFT JOIN bodies AS b ON b.id = c.body;
 
 -- name: robots_due

@@ -11,7 +11,7 @@ import msgspec
 
 from policies.access import Access
 from storage.base import Hand, HostClock, HostUpdate, Lease, Queued, Want
-from storage.rows import CONTACTS_KEPT
+from storage.rows import CONTACTS_KEPT, COPIES_PER_LEASE
 from storage.sqlite.copies import read_copy
 from storage.sqlite.links import SEED
 from storage.sqlite.names import Names
@@ -51,6 +51,7 @@ class _SlotRow(NamedTuple):
     paused: int
     slow_s: float | None
     visited: int
+    origins: int
 
     def clock(self, now_s: float) -> HostClock:
         backoff_until = self.next_at if self.backoff_until is None else self.backoff_until
@@ -73,7 +74,7 @@ class _SlotRow(NamedTuple):
 _SlotShape = list[
     tuple[
         int, str, int, int, int | None, float, float | None, float, str, float | None, int, int,
-        int, int, float | None, int, int, int, int, float | None, int,
+        int, int, float | None, int, int, int, int, float | None, int, int,
     ]
 ]  # fmt: skip
 _HandShape = list[
@@ -139,7 +140,8 @@ class Leases:
         if not ids:
             return []
         keys: list[Values] = [(key,) for key in ids]
-        rows = [_SlotRow(*row) for row in self._sql.read_many(_SlotShape, "leases", keys)]
+        most = COPIES_PER_LEASE + 1  # origins to be counted: one more tells that there are more
+        rows = [_SlotRow(*row) for row in self._sql.read_many(_SlotShape, "leases", keys, most)]
         self._sql.many("lease", [(key, self.tick(now_s)) for key in ids], self._session)
         for row in rows:
             self._held[row.name] = Held(row.id, row.epoch + 1, row.ring)
@@ -159,13 +161,15 @@ class Leases:
                 visited=row.visited,
                 robots=copies.get(row.id, {}),
                 hand=hands.get(row.name, _EMPTY),
+                robots_all=row.origins <= COPIES_PER_LEASE,
             )
             for row in rows
         ]
 
     def _copies(self, keys: Sequence[Values]) -> dict[int, dict[str, Access]]:
         copies: dict[int, dict[str, Access]] = {}
-        for slot, *row in self._sql.rows_many("copies_of_slots", keys):
+        most = COPIES_PER_LEASE
+        for slot, *row in self._sql.rows_many("copies_of_slots", keys, most, most):
             origin, access = read_copy(row)
             copies.setdefault(int(slot or 0), {})[origin] = access
         return copies

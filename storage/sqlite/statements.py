@@ -76,9 +76,9 @@ class Statements:
             found += self._decode(shape, sql, flat)
         return found
 
-    def rows_many(self, name: str, rows: Sequence[Values]) -> Iterable[Values]:
+    def rows_many(self, name: str, rows: Sequence[Values], *values: Value) -> Iterable[Values]:
         """The rows of a query for all rows at once."""
-        for sql, flat in _chunks(name, rows, ()):
+        for sql, flat in _chunks(name, rows, values):
             yield from self.db.execute(sql, flat)
 
     def _decode(self, shape: type[list[T]], sql: str, values: Sequence[Value]) -> list[T]:
