@@ -14,7 +14,8 @@ from yarl import URL
 
 from crawler.clock import Clock
 from crawler.exchange import Exchange, Phase
-from crawler.request import DEFAULT_LIMITS, UNCONNECTED, Answer, Failure, Headers, Request
+from crawler.header import readable
+from crawler.request import DEFAULT_LIMITS, UNCONNECTED, Answer, Failure, Request
 from crawler.trouble import NETWORK_ERRORS, LostError, Trouble, trouble
 from policies.retry import FailureCode
 
@@ -73,7 +74,7 @@ class Contact:
     def _end(self) -> None:
         response = self._response
         if response is not None and not self.ended.done():
-            headers: Headers = response.headers
+            headers = readable(response.headers)
             self.ended.set_result(
                 Answer(
                     url=self.url,
@@ -144,7 +145,7 @@ class ClientFetcher:
             problem = _trouble(error, self._clock, task, phase, tls=tls)
             status = None if response is None else response.status
             return _failure(request.url, problem, started_s, self._clock, status)
-        headers: Headers = response.headers
+        headers = readable(response.headers)
         return Answer(
             url=request.url,
             status=response.status,

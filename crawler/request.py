@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -51,6 +52,12 @@ class FetchLimits:
 
 
 DEFAULT_LIMITS: Final = FetchLimits()
+
+
+@functools.lru_cache(maxsize=256)
+def limits_of(timeout_s: float, body_bytes_max: int) -> FetchLimits:
+    """The default limits with these two; one object for all requests that have the same."""
+    return FetchLimits(timeout_s=timeout_s, body_bytes_max=body_bytes_max)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

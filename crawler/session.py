@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -13,8 +12,7 @@ from crawler.clock import Clock
 from crawler.config import Config
 from crawler.door import Door
 from crawler.errors import FetchFailed, SessionClosed, TooManyRedirects
-from crawler.fetcher import Answer, Failure, Fetcher, FetchLimits, Request
-from crawler.request import REDIRECT_STATUSES
+from crawler.request import REDIRECT_STATUSES, Answer, Failure, Fetcher, Request, limits_of
 from crawler.response import Response
 from crawler.settings import Given, settings
 from crawler.verdicts import NextTurn, canonical_url
@@ -218,10 +216,9 @@ async def _ask(
     request = Request(
         url=url,
         method=method,
-        headers={**rules.headers, **headers},
+        headers=headers,
         data=body,
-        limits=_limits(rules.timeout_s, rules.max_body_bytes),
-        proxy=rules.proxy,
+        limits=limits_of(rules.timeout_s, rules.max_body_bytes),
     )
     attempts = refusals = 0
     while True:
@@ -248,11 +245,6 @@ async def _ask(
         attempts, refusals = fate.attempts, fate.refusals
         if fate.in_s > 0:
             await door.clock.sleep_until(door.clock.monotonic() + fate.in_s)
-
-
-@functools.lru_cache(maxsize=256)
-def _limits(timeout_s: float, body_bytes_max: int) -> FetchLimits:
-    return FetchLimits(timeout_s=timeout_s, body_bytes_max=body_bytes_max)
 
 
 def _target(answer: Answer) -> str | None:

@@ -10,13 +10,12 @@ from crawler import page
 from crawler.clock import Clock
 from crawler.config import Config
 from crawler.contact import PAGE, REFUSALS, Contacts
-from crawler.fetcher import Answer, Failure, FetchLimits, Head, Request
 from crawler.gate import ASKING, Gate, Pass, Shut
 from crawler.handover import CrawledPage, Handover, Timings
 from crawler.host import APPETITE_MAX, PREFETCH, Host, Turn
 from crawler.known import Known
 from crawler.ledger import Ledger
-from crawler.request import REDIRECT_STATUSES
+from crawler.request import REDIRECT_STATUSES, Answer, Failure, Head, Request, limits_of
 from crawler.turns import Turns
 from policies.indexing import Directives, from_header
 from policies.pacing import Per
@@ -170,10 +169,8 @@ class Visitor:
         fetch = self._config.site(host_of(queued.url)).fetch
         request = Request(
             url=queued.url,
-            headers=fetch.headers,
-            limits=FetchLimits(timeout_s=fetch.timeout_s, body_bytes_max=fetch.max_body_bytes),
+            limits=limits_of(fetch.timeout_s, fetch.max_body_bytes),
             wants_body=self._wants_body,
-            proxy=fetch.proxy,
         )
         visited = False
         host.appetite = PREFETCH
