@@ -9,7 +9,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 
-from crawler import often
+from crawler import backoff, often
 from crawler.clock import Clock, RealClock
 from crawler.config import Config, ConfigError, check_identity, has_contact
 from crawler.engine import Engine
@@ -212,7 +212,7 @@ async def summarise(
         hosts=stats.hosts,
         bytes=stats.body_bytes,
         elapsed_s=elapsed_s,
-        waiting=tuple(waiting[:WAITING_SHOWN]),
+        waiting=tuple([await _in_words(reader, each) for each in waiting[:WAITING_SHOWN]]),
         skipped={
             str(row["reason"]): int(str(row["count"])) async for row in reader.iterate("skipped")
         },
@@ -220,6 +220,14 @@ async def summarise(
         errors=await often.errors(reader) if stats.failed else (),
         rules=await often.rules(reader) if stats.blocked else (),
     )
+
+
+async def _in_words(reader: Reader, each: Waiting) -> Waiting:
+    """Why a host backs off, as its latest answers tell."""
+    if each.reason != BACKING_OFF:
+        return each
+    row = await reader.host(each.host)
+    return replace(each, reason=backoff.words(row["contacts"])) if row else each
 
 
 def _waiting_on_disk(row: Row, now_s: float) -> Waiting:

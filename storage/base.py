@@ -308,6 +308,10 @@ class Reader(Protocol):
 
     async def stats(self) -> Stats: ...
 
+    async def seeds(self) -> Sequence[str]:
+        """All URLs marked as seed, as `Store.seeds`."""
+        ...
+
     def iterate(
         self, view: str, *, host: str | None = None, limit: int | None = None
     ) -> AsyncGenerator[Row, None]:

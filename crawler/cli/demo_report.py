@@ -27,9 +27,7 @@ async def show(console: Console, reader: Reader, summary: Summary, *, db: Path) 
     _blocked(console, blocked)
     console.print()
     text = as_text(summary, again=f" --db {db}", blocked=False)
-    console.print(
-        Text(wrapped(text, console.width if console.is_terminal else None)), soft_wrap=True
-    )
+    console.print(Text(wrapped(text, console.width)), soft_wrap=True)
     _next(console, db, _example(blocked))
 
 

@@ -47,7 +47,7 @@ def after_failures(errors: Sequence[Often], again: str) -> list[str]:
     if ranges:
         allow = "".join(f" --allow {network}" for network in ranges)
         lines.append(
-            "if these addresses are yours: queue them again as above, then "
+            "if these addresses are yours, queue them again, and let the crawl connect to them: "
             f"courtly crawl{allow}{again}"
         )
     return lines

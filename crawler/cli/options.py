@@ -82,6 +82,8 @@ def host_name(text: str) -> str:
     from policies.url import canonical, host_of
 
     text = text.strip()
+    if "@" in text:
+        raise click.UsageError(f'"{text}" is not a host such as example.com')
     bare_address = text.count(":") > 1 and not text.startswith("[")
     url = canonical(f"http://[{text}]/" if bare_address else f"http://{text}/")
     if not text or url is None or url.count("/") > 3 or "?" in url:
@@ -98,7 +100,12 @@ async def known_host(reader: Reader, host: str) -> Row | None:
 
 def existing_database(config_file: Path | None, db: str | None) -> Path:
     """The database to look into. Raises UsageError where there is none: looking creates nothing."""
-    path = configured(config_file, db).storage.path
+    return database_of(configured(config_file, db))
+
+
+def database_of(config: Config) -> Path:
+    """The database of a config. Raises UsageError where there is none."""
+    path = config.storage.path
     if not path.is_file():
         raise click.UsageError(
             f"there is no database {path}: name it with --db, or make it with `courtly crawl`."

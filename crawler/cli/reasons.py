@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from crawler.cli.text import at, plain
+from crawler import backoff
+from crawler.cli.text import at, counted, plain
 from crawler.config.units import say_bytes, say_duration
 from policies.access import Closed, Open, Standing
 from policies.robots import RobotsFile
@@ -12,10 +13,13 @@ from policies.scope import SKIP_KEYS, SKIP_WORDS
 from storage.base import Row
 
 _CONTACTS_SHOWN = 5
+_NO_CONNECTION = ("dns", "address", "connect", "tls")  # codes of `failed`
 
 
-def of_url(row: Row, now_s: float) -> Iterator[str]:
-    """Sentences on one URL: its state and reason, its attempts, how it was found."""
+def of_url(row: Row, now_s: float, *, again: str = "") -> Iterator[str]:
+    """Sentences on one URL: its state and reason, its attempts, how it was found.
+
+    `again`: the options that name the database, for the commands it suggests."""
     state = str(row["state"])
     if state == "visited":
         yield from _visited(row)
@@ -24,7 +28,7 @@ def of_url(row: Row, now_s: float) -> Iterator[str]:
     elif state == "failed":
         yield f"failed: {_text(row['error'])}"
         yield f"tried {_times(row['attempts'])}, last at {at(row['last_at'])}"
-        yield f"`courtly retry failed --host {row['host']}` queues it again"
+        yield f"`courtly retry failed --host {row['host']}{again}` queues it again"
     elif state == "queued":
         yield from _queued(row, now_s)
     else:
@@ -35,7 +39,7 @@ def of_url(row: Row, now_s: float) -> Iterator[str]:
         anchor = f", by the link “{_text(row['anchor'])}”" if row.get("anchor") else ""
         yield f"found on {_text(row['referrer'])}{anchor}"
     else:
-        yield "no page led to it: it was given as a seed, or found in a robots.txt or a sitemap"
+        yield "no page led to it: it was given as a seed"
 
 
 def _visited(row: Row) -> Iterator[str]:
@@ -72,36 +76,60 @@ def _blocked(row: Row) -> Iterator[str]:
 
 def _queued(row: Row, now_s: float) -> Iterator[str]:
     due_at = _number(row["due_at"])
-    due = "due now" if due_at <= now_s else f"due at {at(due_at)}, {_in(due_at, now_s)}"
+    due = f", its next try at {at(due_at)}, {_in(due_at, now_s)}" if due_at > now_s else ""
     links = f", {_links(row['depth'])}" if row.get("depth") is not None else ""
-    yield f"queued, {due}{links}"
-    if row["attempts"] or row.get("error"):
-        last = f"; the last: {_text(row['error'])}" if row.get("error") else ""
+    yield f"queued{links}{due}"
+    last = f"; the last: {_text(row['error'])}" if row.get("error") else ""
+    if row["attempts"]:
         yield f"tried {_times(row['attempts'])} without an answer that counts{last}"
+    elif last:  # 429 and 503 are no attempts
+        yield f"asked for without success{last}"
 
 
 def waits(host: Row, now_s: float) -> Iterator[str]:
-    """What keeps the queued URLs of a host, the strongest reason first."""
+    """What keeps the queued URLs of a host, the strongest reason first. `host`: of `Reader.host`,
+    for its contacts."""
     if host["paused"]:
         yield "its host is paused by hand"
         return
     backoff_until = _number(host["backoff_until"])
     if backoff_until > now_s:
-        yield (
-            f"its host asked to be left alone, or refused us: until {at(backoff_until)}, "
-            f"{_in(backoff_until, now_s)}"
-        )
+        why = backoff.words(host["contacts"]).removeprefix("it ")
+        yield f"its host {why}, until {at(backoff_until)}, {_in(backoff_until, now_s)}"
     if host.get("connect_failures"):
         yield f"its host could not be connected to, {_times(host['connect_failures'])} in a row"
     next_at = _number(host["next_at"])
-    if next_at > now_s:
+    if next_at > max(now_s, backoff_until):
         yield f"its host may be contacted again at {at(next_at)}, {_in(next_at, now_s)}"
     elif backoff_until <= now_s:
         yield "its host may be contacted now: it waits for a crawl to run, or for its turn in one"
 
 
+def left_out(skip: str, whose: str) -> str:
+    """Why scope does not want a URL, and the key that says so."""
+    key = SKIP_KEYS.get(skip)
+    return f"{whose} leaves it out: {SKIP_WORDS.get(skip, skip)}{f' ({key})' if key else ''}"
+
+
+def no_connection(origin: str) -> str:
+    """What is to be said where robots.txt is not known because nobody answered."""
+    return f"{origin}/robots.txt: no connection could be made to ask for it"
+
+
+def out_of_reach(host: Row | None, row: Row | None = None) -> bool:
+    """Whether a host (of `Reader.host`) could not be connected to: by the error of a URL of it, the
+    count of connections that failed, or a request for robots.txt that got no answer."""
+    if row is not None and row.get("error"):
+        return str(row["error"]).partition(":")[0] in _NO_CONNECTION
+    if host is None:
+        return False
+    ring = host["contacts"] if isinstance(host["contacts"], list) else []
+    asked = [each for each in ring if isinstance(each, Mapping) and each["kind"] == "robots"]
+    return bool(host["connect_failures"] or (asked and asked[-1]["status"] is None))
+
+
 def of_host(row: Row, now_s: float) -> Iterator[str]:
-    """Sentences on a host: its counts, clock, delay and source, back-off, latest contacts."""
+    """Sentences on a host: its counts, clock, delay and source, back-off."""
     yield (
         f"{_number(row['visited']):,.0f} visited ({say_bytes(_number(row['body_bytes']))}), "
         f"{_number(row['blocked']):,.0f} blocked, {_number(row['failed']):,.0f} failed, "
@@ -121,11 +149,14 @@ def of_host(row: Row, now_s: float) -> Iterator[str]:
 
 def contacts(row: Row, ring: object) -> Iterator[str]:
     """How many contacts there were, and the latest of the ring (oldest first)."""
+    if not row["contacts"]:
+        yield "never contacted"
+        return
     least = row["smallest_rest_s"]
     rest = "" if least is None else f", the least rest between two {say_duration(_number(least))}"
     breaches = _number(row["breaches"])
     early = f", {breaches:.0f} of them too early" if breaches else ""
-    yield f"{_number(row['contacts']):,.0f} contacts{rest}{early}"
+    yield f"{counted(int(_number(row['contacts'])), 'contact')}{rest}{early}"
     latest = [each for each in ring if isinstance(each, Mapping)] if isinstance(ring, list) else []
     if latest:
         yield "latest contacts:"

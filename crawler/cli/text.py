@@ -37,7 +37,8 @@ def width(*, err: bool = False) -> int | None:
 
 def wrapped(text: str, columns: int | None, *, hang: int = 2) -> str:
     """Each line folded between words to so many columns, what follows indented by `hang` more than
-    its beginning. URLs and commands without blanks stay whole, to be copied."""
+    its beginning. URLs stay whole, and so does a command at the end of a line (`: courtly …`), on a
+    line of its own: they are there to be copied."""
     if columns is None:
         return text
     return "\n".join(_wrapped(line, columns, hang) for line in text.split("\n"))
@@ -48,6 +49,11 @@ def _wrapped(line: str, columns: int, hang: int) -> str:
         return line
     words = line.lstrip(" ")
     indent = " " * (len(line) - len(words))
+    words, colon, command = words.partition(": courtly ")
+    if colon:
+        return (
+            f"{_wrapped(f'{indent}{words}:', columns, hang)}\n{indent}{' ' * hang}courtly {command}"
+        )
     return textwrap.fill(
         words,
         columns,

@@ -88,6 +88,9 @@ class SqliteReader:
             body_bytes=body_bytes,
         )
 
+    async def seeds(self) -> list[str]:
+        return await self._read(lambda sql: sql.read(list[str], "seed_urls"))
+
     async def iterate(
         self, view: str, *, host: str | None = None, limit: int | None = None
     ) -> AsyncGenerator[Row, None]:

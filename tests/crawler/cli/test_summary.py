@@ -120,8 +120,8 @@ def test_a_refused_address_of_one_s_own_names_its_range(address: str, ranges: st
     assert why is not None
     error = Often(words=f"address: {why}", count=1, example=f"http://{address}/")
     hints = after_failures([error], " --db x.db")
-    start = "if these addresses are yours: queue them again as above, then courtly crawl"
-    told = [f"{start} {ranges} --db x.db"] if ranges else []
+    start = "if these addresses are yours, queue them again, and let the crawl connect to them:"
+    told = [f"{start} courtly crawl {ranges} --db x.db"] if ranges else []
     assert [hint for hint in hints if "--allow" in hint] == told
 
 

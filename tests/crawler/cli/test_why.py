@@ -5,10 +5,12 @@ from __future__ import annotations
 import click
 import pytest
 
+from crawler import backoff
 from crawler.cli import reasons
-from crawler.cli.why import _of_host, _of_url
-from crawler.config import from_dict
+from crawler.cli.why import Asked, _of_host, _of_url
+from crawler.config import Config, from_dict
 from policies.access import Access
+from storage.base import Batch, Contact, HostClock, HostUpdate, Link
 from storage.memory import MemoryStore
 
 NOW_S = 1_800_000_000.0  # the store's, in conftest.py
@@ -16,8 +18,17 @@ NOW_S = 1_800_000_000.0  # the store's, in conftest.py
 CONFIG = from_dict({"scope": {"drop_params": ["utm_*"]}})
 
 
-async def said(store: MemoryStore, url: str, capsys: pytest.CaptureFixture[str]) -> str:
-    await _of_url(store, CONFIG, url)
+def link(url: str, *, host: str) -> Link:
+    return Link(url=url, slot=host, host=host, depth=1)
+
+
+async def said(
+    store: MemoryStore,
+    url: str,
+    capsys: pytest.CaptureFixture[str],
+    config: Config = CONFIG,
+) -> str:
+    await _of_url(store, Asked(config=config, again=" --db x.db"), url)
     return capsys.readouterr().out
 
 
@@ -49,7 +60,7 @@ async def test_a_failed_url_says_how_to_retry_it(
     text = await said(store, "http://a.test/broken", capsys)
     assert "failed: timeout: no answer in 30 s" in text
     assert "tried 3 times" in text
-    assert "courtly retry failed --host a.test" in text
+    assert "`courtly retry failed --host a.test --db x.db` queues" in text
 
 
 async def test_a_queued_url_says_what_it_waits_for(store: MemoryStore) -> None:
@@ -57,14 +68,128 @@ async def test_a_queued_url_says_what_it_waits_for(store: MemoryStore) -> None:
     assert row is not None
     assert host is not None
     first, second, *_ = reasons.of_url(row, NOW_S)
-    assert first.endswith("in 1 min, 1 link from a seed")
+    assert first.startswith("queued, 1 link from a seed, its next try at ")
+    assert first.endswith(", in 1 min")
     assert second == "tried once without an answer that counts; the last: http: status 500"
     assert "in 30 s" in next(reasons.waits(host, NOW_S))
     assert "for a crawl to run" in next(reasons.waits(host, NOW_S + 31))
     assert next(reasons.waits({**host, "paused": 1}, NOW_S)) == "its host is paused by hand"
-    backed_off = next(reasons.waits({**host, "backoff_until": NOW_S + 90}, NOW_S))
-    assert "asked to be left alone" in backed_off
-    assert "in 1 min 30 s" in backed_off
+    (backed_off,) = reasons.waits({**host, "backoff_until": NOW_S + 90}, NOW_S)
+    assert backed_off.startswith("its host asked us to come back later (Retry-After), until ")
+    assert backed_off.endswith("in 1 min 30 s")
+
+
+@pytest.mark.parametrize(
+    ("statuses", "words"),
+    [
+        ([200, 503, None], "it answered 503 (too busy) and is left alone"),
+        ([429], "it answered 429 (too many requests) and is left alone"),
+        ([200, 403], "it refused us again and again (status 403) and is left alone"),
+        ([404], backoff.ASKED),
+        ([], backoff.ASKED),
+    ],
+)
+def test_why_a_host_is_left_alone_is_its_latest_answer(
+    statuses: list[int | None], words: str
+) -> None:
+    assert backoff.words([{"status": status} for status in statuses]) == words
+
+
+async def test_a_refused_url_is_not_called_due(store: MemoryStore) -> None:
+    row = await store.url("http://a.test/later")
+    assert row is not None
+    refused = {**row, "due_at": 0.0, "attempts": 0, "error": "refused: the server answered 503"}
+    first, second, *_ = reasons.of_url(refused, NOW_S)
+    assert first == "queued, 1 link from a seed"
+    assert second == "asked for without success; the last: refused: the server answered 503"
+
+
+async def test_a_queued_url_that_a_limit_holds_back_says_so(
+    store: MemoryStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    full = from_dict({"site": {"a.test": {"max_pages_per_host": 1}}})
+    text = await said(store, "http://a.test/later", capsys, full)
+    assert (
+        "held back: its host has had 1 page, and this config grants it 1 "
+        "(scope.max_pages_per_host)" in text
+    )
+    assert "may be contacted" not in text
+    more = from_dict({"scope": {"max_pages_per_host": 2}})
+    assert "held back" not in await said(store, "http://a.test/later", capsys, more)
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        (
+            {"scope": {"exclude": ["*/later"]}},
+            "this config leaves it out: matched by an exclude pattern (scope.exclude)\n",
+        ),
+        ({"crawl": {"max_depth": 0}}, "leaves it out: too many links away from a seed (crawl."),
+    ],
+)
+async def test_a_queued_url_that_scope_no_longer_wants_says_so(
+    config: dict[str, object],
+    words: str,
+    store: MemoryStore,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert words in await said(store, "http://a.test/later", capsys, from_dict(config))
+    assert "leaves it out" not in await said(store, "http://a.test/later", capsys)
+
+
+async def test_without_a_config_a_queued_url_says_that_the_crawl_s_own_may_judge_otherwise(
+    store: MemoryStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await store.add([link("http://b.test/", host="b.test")])
+    await _of_url(store, Asked(config=from_dict({}), default=True), "http://b.test/")
+    text = capsys.readouterr().out
+    assert "(scope.follow); the crawl's own is named with --config" in text
+    assert "its host may be contacted " in text
+
+
+async def test_scope_is_asked_about_what_the_database_does_not_know(
+    store: MemoryStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = await said(store, "http://b.test/", capsys)
+    assert "leaves it out: on a host that the seeds do not lead to (scope.follow)" in text
+    anywhere = from_dict({"scope": {"follow": "any"}})
+    text = await said(store, "http://b.test/", capsys, anywhere)
+    assert "lets it in, if a link leads to it" in text
+    seeded = from_dict({"crawl": {"seeds": ["http://b.test/x"]}})
+    assert "lets it in" in await said(store, "http://b.test/", capsys, seeded)
+
+
+async def test_who_could_not_be_connected_to_was_asked(
+    store: MemoryStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (lease,) = (await store.acquire(1, ["gone.test"])).values()
+    await store.complete(
+        1,
+        Batch(
+            hosts=[
+                HostUpdate(
+                    slot="gone.test",
+                    epoch=lease.epoch,
+                    clock=HostClock(contacts=1),
+                    contacts=[Contact(start_at=NOW_S, end_at=NOW_S, kind="robots", status=None)],
+                )
+            ]
+        ),
+    )
+    no_connection = "robots.txt: no connection could be made to ask for it"
+    text = await said(store, "http://gone.test/", capsys)
+    assert f"http://gone.test/{no_connection}" in text
+    assert "not asked for yet" not in text
+    await _of_host(store, CONFIG, "gone.test")
+    text = capsys.readouterr().out
+    assert no_connection in text
+    assert "1 contact\n" in text
+
+
+async def test_an_address_of_somebody_is_no_host(store: MemoryStore) -> None:
+    with pytest.raises(click.UsageError, match=r'"mailto:x@y\.test" is not a host'):
+        await _of_host(store, CONFIG, "mailto:x@y.test")
 
 
 async def test_an_unknown_url_is_still_judged(
@@ -84,7 +209,7 @@ async def test_an_unknown_origin_has_no_robots_copy(
 
 async def test_what_is_no_url_is_bad_usage(store: MemoryStore) -> None:
     with pytest.raises(click.UsageError, match=r"the URL 'a\.test/x' is not an absolute URL"):
-        await _of_url(store, CONFIG, "a.test/x")
+        await _of_url(store, Asked(config=CONFIG), "a.test/x")
 
 
 async def test_a_host_tells_its_clock_and_where_its_rest_comes_from(
