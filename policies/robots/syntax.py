@@ -103,6 +103,7 @@ _STEMS: tuple[tuple[bytes, int], ...] = tuple(
 
 _BLANKS = b" \t\x0b\x0c\x00"
 _WIDE_BLANKS = (b"\xc2\xa0", b"\xe3\x80\x80", b"\xe2\x80\x8b", b"\xef\xbb\xbf")  # UTF-8
+_MARKUP = (b"<!doctype", b"<html", b"<head", b"<body", b"<?xml", b"<!--")  # lower case
 _LATER = 255  # a kind the fast pass leaves to the slow one
 
 
@@ -295,9 +296,11 @@ class Source:
 
     @cached_property
     def html(self) -> bool:
-        """Whether this looks like a web page served in place of rules."""
-        start = b"".join(self.raw_lines[:20])[:1024].lstrip(_BLANKS).lower()
-        return start.startswith((b"<!doctype", b"<html", b"<head", b"<?xml")) or b"<html" in start
+        """Whether this looks like a web page served in place of rules: what stands first in it,
+        comments apart, is markup."""
+        lines = (strip(line[:LINE_BYTES_MAX].strip()) for line in self.raw_lines)
+        first = next((line for line in lines if line and not line.startswith(b"#")), b"")
+        return first.lower().startswith(_MARKUP)
 
     @cached_property
     def lines(self) -> tuple[Line, ...]:

@@ -126,3 +126,20 @@ def test_a_flood_is_bounded() -> None:
 def test_lint_never_raises(body: bytes) -> None:
     for finding in lint(robots.parse(body)):
         assert str(finding)
+
+
+@pytest.mark.parametrize(
+    ("text", "page"),
+    [
+        ("# see <html> of http://a.test/\n" + GROUP + "Disallow: /a\n", False),
+        ("\n  # <html>\n\n" + GROUP + "Disallow: /<html>\n", False),
+        ("User-agent: <html>\nDisallow: /\n", False),
+        ("# ours\n\n \t<HTML><body>\n" + GROUP, True),
+        ("<!-- error --><html>\n", True),
+        ("<?xml version='1.0'?>\n", True),
+        ("", False),
+    ],
+)
+def test_a_web_page_is_known_by_what_stands_first_in_it(text: str, page: bool) -> None:
+    findings = lint(robots.parse(text.encode()))
+    assert ("html" in {finding.code for finding in findings}) is page
