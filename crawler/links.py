@@ -25,6 +25,9 @@ _HEADER_CHARS_MAX: Final = 65_536
 _FOLLOWED_RELS: Final = frozenset({"canonical", "next", "prev", "previous", "alternate"})
 _UNSEEN: Final = ""  # no canonical URL is empty
 
+# A scheme that is not ours, behind what a URL parser passes over (WHATWG URL, "basic URL parser").
+_SCHEME: Final = re.compile(r"[\x00-\x20]*+(?!https?:)[a-z][a-z0-9+.\t\n\r-]*+:", re.IGNORECASE)
+
 _LINK_VALUE: Final = re.compile(
     r"""<([^<>]*+)>((?:\s*+;\s*+[^\s=;,<>]++(?:\s*+=\s*+(?:"(?:[^"\\]|\\.)*+"|[^\s",;]++)?+)?+)*+)""",
     re.DOTALL,
@@ -106,7 +109,8 @@ class Links:
             return None
         url = canonical(href, self._base)
         if url is None:
-            self.skipped[Skip.SCHEME] += 1
+            ours = _SCHEME.match(href) is None
+            self.skipped[Skip.UNPARSABLE if ours else Skip.SCHEME] += 1
         return url
 
     def add_link_element(self, href: str | None, rel: str | None) -> None:

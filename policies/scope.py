@@ -47,6 +47,7 @@ class Skip(enum.StrEnum):
     """Why a URL was left out; a limit's reason is its key, so that a summary can name it."""
 
     SCHEME = "scheme"
+    UNPARSABLE = "unparsable"
     OUTSIDE = "outside-scope"
     NOT_INCLUDED = "not-included"
     EXCLUDED = "excluded"
@@ -62,8 +63,8 @@ class Skip(enum.StrEnum):
     MAX_LINKS = "max_links"
 
 
-# Reason -> the config key that decides it. SCHEME, NOFOLLOW and MAX_LINKS have none: the first two
-# are the page's doing, the last is a constant of crawler/page.py.
+# Reason -> the config key that decides it. SCHEME, UNPARSABLE, NOFOLLOW and MAX_LINKS have none:
+# the first three are the page's doing, the last is a constant of crawler/page.py.
 SKIP_KEYS: Final[Mapping[str, str]] = MappingProxyType(
     {
         Skip.OUTSIDE: "scope.follow",
@@ -83,6 +84,7 @@ SKIP_KEYS: Final[Mapping[str, str]] = MappingProxyType(
 SKIP_WORDS: Final[Mapping[str, str]] = MappingProxyType(
     {
         Skip.SCHEME: "not an http or https URL",
+        Skip.UNPARSABLE: "not a URL that can be parsed",
         Skip.OUTSIDE: "on a host that the seeds do not lead to",
         Skip.NOT_INCLUDED: "matched by no include pattern",
         Skip.EXCLUDED: "matched by an exclude pattern",

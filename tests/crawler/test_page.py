@@ -333,7 +333,25 @@ def test_what_is_no_url_is_counted() -> None:
     html = "<a href=javascript:x><a href=mailto:x><a href='ftp://x/'><a href='http://['><a href=ok>"
     read_page = read_html(html)
     assert urls(read_page) == ["http://a.test/dir/ok"]
-    assert read_page.skipped == {Skip.SCHEME: 4}
+    assert read_page.skipped == {Skip.SCHEME: 3, Skip.UNPARSABLE: 1}
+
+
+@pytest.mark.parametrize(
+    ("href", "reason"),
+    [
+        ("MailTo:x@y.test", Skip.SCHEME),
+        ("\x01 java\nscript:x", Skip.SCHEME),
+        ("tel:1", Skip.SCHEME),
+        ("https://", Skip.UNPARSABLE),
+        ("HTTP://a b/", Skip.UNPARSABLE),
+        ("//[", Skip.UNPARSABLE),
+        ("http://a.test:99999/", Skip.UNPARSABLE),
+    ],
+)
+def test_a_foreign_scheme_is_told_from_what_cannot_be_parsed(href: str, reason: Skip) -> None:
+    links = Links("http://a.test/")
+    assert links.add(href) is None
+    assert links.skipped == {reason: 1}
 
 
 def test_a_huge_href_is_left_out_and_counted() -> None:
