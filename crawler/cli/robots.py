@@ -107,7 +107,7 @@ def batch(agent: tuple[str, ...], dialect: tuple[str, ...]) -> None:
 
     `robots` is the text of the file, or `robots_b64` its bytes; `url` is judged as given; `agent`
     may be a list, `dialect` too: then the strictest verdict counts. A line that cannot be answered
-    is answered {"error": "…"}. Blank lines are passed over.
+    is answered {"error": "…"}, one with other keys too. Blank lines are passed over.
     """
     from crawler.cli.robots_batch import answer_all
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -11,6 +12,8 @@ import click
 import msgspec
 
 from crawler.cli.errors import FAILED
+from crawler.cli.robots_check import no_url
+from crawler.config.readers import did_you_mean
 from policies import robots
 from policies.robots import RobotsFile
 
@@ -20,8 +23,8 @@ FILES_BYTES_MAX = 16_000_000  # of their text; parsed, hostile ones take ten tim
 _CHUNK_BYTES = 1 << 16
 
 
-class _Asked(msgspec.Struct):
-    """One line of input. What else it holds is passed over."""
+class _Asked(msgspec.Struct, forbid_unknown_fields=True):
+    """One line of input."""
 
     url: str
     robots: str | None = None
@@ -86,8 +89,12 @@ class Answers:
     def _verdict(self, line: bytes) -> _Verdict:
         asked = self._decode(line)
         text = asked.robots if asked.robots_b64 is None else asked.robots_b64
-        if text is None or (asked.robots is not None and asked.robots_b64 is not None):
+        if text is None:
             raise ValueError('one of "robots" and "robots_b64" is needed')
+        if asked.robots is not None and asked.robots_b64 is not None:
+            raise ValueError('"robots" and "robots_b64" cannot both be given')
+        if "://" not in asked.url and not asked.url.startswith("/"):
+            raise ValueError(no_url(asked.url))
         agents = self._agents if asked.agent is None else asked.agent
         if not agents or not all(agents):
             raise ValueError('"agent" must name a crawler')
@@ -101,6 +108,9 @@ class Answers:
 
 def _sentence(error: ValueError) -> str:
     if isinstance(error, msgspec.ValidationError):
+        if unknown := re.search(r"unknown field `(.*)`", str(error), re.DOTALL):
+            hint = did_you_mean(unknown[1], _Asked.__struct_fields__)
+            return f'there is no key "{unknown[1]}"{hint}'
         return f"this line does not fit: {error}"
     return (
         f"this line is not JSON: {error}" if isinstance(error, msgspec.DecodeError) else str(error)

@@ -35,9 +35,7 @@ def check(asked: Asked, urls: Sequence[str], file: str | None, *, json_lines: bo
     else:
         for url in urls:
             if "://" not in url and not url.startswith("/"):
-                raise click.UsageError(
-                    f'"{url}" is neither a URL such as https://example.com/a nor a path such as /a'
-                )
+                raise click.UsageError(no_url(url))
         known = read(file)
         found = [(url, known) for url in urls]
     judges: dict[tuple[str, tuple[str, ...]], Judge] = {}
@@ -60,6 +58,11 @@ def check(asked: Asked, urls: Sequence[str], file: str | None, *, json_lines: bo
             _show(asked, url, judge, judgement, first=not number)
     if silent:
         raise SystemExit(FAILED)
+
+
+def no_url(text: str) -> str:
+    """Why a text cannot be judged by a file."""
+    return f'"{text}" is neither a URL such as https://example.com/a nor a path such as /a'
 
 
 def _fetched(asked: Asked, urls: Sequence[str]) -> list[tuple[str, Known]]:

@@ -49,7 +49,7 @@ def test_lines_are_answered_in_order() -> None:
             "url": "/b/x.html",
             "dialect": ["slurp", "res1996"],
         },
-        {"robots": "", "agent": "examplebot", "url": "/", "note": "what else is here is ignored"},
+        {"robots": "", "agent": "examplebot", "url": "/"},
     ]
     assert answers(*asked) == [
         {"allowed": False, "rule": "Disallow: /a", "line": 2},
@@ -77,7 +77,11 @@ def test_options_count_for_lines_that_do_not_say() -> None:
         ('"text"', "this line does not fit: Expected `object`"),
         ('{"robots": "", "agent": "a"}', "missing required field `url`"),
         ('{"agent": "a", "url": "/"}', 'one of "robots" and "robots_b64" is needed'),
-        ('{"robots": "", "robots_b64": "", "agent": "a", "url": "/"}', "one of"),
+        ('{"robots": "", "robots_b64": "", "agent": "a", "url": "/"}', "cannot both be given"),
+        ('{"robots": "", "agnet": "a", "url": "/"}', 'no key "agnet"; did you mean "agent"?'),
+        ('{"robots": "", "note": "", "url": "/"}', 'there is no key "note"'),
+        ('{"robots": "", "url": "a/b"}', '"a/b" is neither a URL such as https://example.com/a'),
+        ('{"robots": "", "url": ""}', '"" is neither a URL'),
         ('{"robots": "", "agent": "a", "url": 5}', "`$.url`"),
         ('{"robots": "", "agent": [], "url": "/"}', '"agent" must name a crawler'),
         ('{"robots": "", "agent": "", "url": "/"}', '"agent" must name a crawler'),
@@ -85,7 +89,7 @@ def test_options_count_for_lines_that_do_not_say() -> None:
         ('{"robots": "", "url": "/", "dialect": "gogle"}', "did you mean 'google'?"),
         ('{"robots": "", "url": "/", "dialect": []}', "a dialect is needed"),
         ('{"robots": "\\ud800", "url": "/"}', "this line is not JSON"),
-        ('{"robots": "", "url": "/", "x": ' + "[" * 100_000 + "}", "this line "),
+        ('{"robots": "", "url": "/", "agent": ' + "[" * 100_000 + "}", "this line "),
     ],
 )
 def test_a_bad_line_is_answered_in_its_place(line: str, words: str) -> None:
