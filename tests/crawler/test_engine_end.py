@@ -21,9 +21,9 @@ DAY_S = 86_400.0
 
 
 def held_at_most(monkeypatch: pytest.MonkeyPatch, hosts: int) -> None:
-    monkeypatch.setattr("crawler.engine.HOSTS_HELD_MAX", hosts)
-    monkeypatch.setattr("crawler.engine.CLAIM_HOSTS", hosts)
-    monkeypatch.setattr("crawler.engine.DUE_ORIGINS_MAX", hosts)
+    monkeypatch.setattr("crawler.holdings.HOSTS_HELD_MAX", hosts)
+    monkeypatch.setattr("crawler.holdings.CLAIM_HOSTS", hosts)
+    monkeypatch.setattr("crawler.due.DUE_ORIGINS_MAX", hosts)
 
 
 # ---------------------------------------------------------------- budgets

@@ -277,7 +277,7 @@ async def test_a_hop_to_a_host_that_is_just_being_released_waits_for_it(world: W
         assert world.engine
         host = world.engine.turns.get("b.test")
         assert host is not None
-        world.engine._release(host)  # what making room does
+        world.engine.holdings.release(host)  # what making room does
 
     def answers(request: Request) -> Reply:
         if request.url == "http://a.test/robots.txt":

@@ -190,7 +190,7 @@ async def test_a_host_whose_robots_txt_is_being_kept_does_not_make_room(world: W
         if b"Disallow" in (getattr(args[3], "body", None) or b""):
             await world.wait(0.2)
             assert world.engine
-            world.engine._make_room()
+            world.engine.holdings.make_room()
             made.append(args[2])
 
     made: list[object] = []

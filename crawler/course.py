@@ -1,0 +1,19 @@
+"""What those that steer a run share: whether it goes on, and what it waits for."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True, eq=False)
+class Course:
+    """`stir` is set when something happened that may move hosts or end the run."""
+
+    moved_s: float  # when something was last committed; monotonic
+    stir: asyncio.Event = field(default_factory=asyncio.Event)
+    stopping: bool = False
+    may_claim: bool = True  # there may be hosts in the store to be claimed now
+    asked: set[str] = field(default_factory=set)  # origins whose robots.txt is asked for as due
+    # At the end: host -> until (Unix seconds; None: until somebody acts), and why.
+    waiting: dict[str, tuple[float | None, str]] = field(default_factory=dict)
