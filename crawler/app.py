@@ -45,7 +45,10 @@ def open_store(path: Path, clock: Clock, *, queries_per_path_max: float = 1000) 
     )
 
 
-def database_info(path: Path) -> care.Info:
+DatabaseInfo = care.Info
+
+
+def database_info(path: Path) -> DatabaseInfo:
     """What a database is and how large; beside a crawl, too. Raises StoreError."""
     return care.info(path)
 

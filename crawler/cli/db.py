@@ -11,7 +11,7 @@ import click
 from crawler.cli.options import config_option, db_option, existing_database
 
 if TYPE_CHECKING:
-    from storage.sqlite.care import Info
+    from crawler.app import DatabaseInfo as Info
 
 
 @click.group(short_help="Look after a database: info, check, vacuum.")
