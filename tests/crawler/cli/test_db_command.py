@@ -1,0 +1,92 @@
+"""`courtly db`: info, check and vacuum, as they are called."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from crawler.cli import main
+from storage.base import Link
+from storage.sqlite import SqliteStore
+
+
+def courtly(*args: str) -> Result:
+    return CliRunner().invoke(main, args)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Ten queued URLs of one host, and two sessions: the second ended without a farewell."""
+    path = tmp_path / "crawl.db"
+
+    async def fill() -> None:
+        store = SqliteStore(path, wall=time.time)
+        await store.open_session("crawl")
+        await store.add(
+            [
+                Link(url=f"http://a.test/{n}", slot="a.test", host="a.test", depth=0)
+                for n in range(10)
+            ]
+        )
+        await store.close()
+        store = SqliteStore(path, wall=time.time)
+        await store.open_session("evil \x1b[31m")
+        await store.close()
+
+    asyncio.run(fill())
+    with sqlite3.connect(path) as db:
+        db.execute("UPDATE sessions SET ended_at = NULL WHERE id = 2")
+    db.close()
+    return path
+
+
+def test_info_for_people(path: Path) -> None:
+    result = courtly("db", "info", "--db", str(path))
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    said = {line[:13].strip(): line[13:].strip() for line in lines}
+    assert said["database"] == str(path)
+    assert said["schema"] == "version 2"
+    assert "bytes a URL" in said["size"]
+    assert said["URLs"] == "10 ever met: 0 visited, 0 blocked, 0 failed, 10 queued"
+    assert said["hosts"] == "1, of 1 origins, 0 robots.txt kept"
+    assert said["last written"].endswith("Z")
+    assert said["sessions"].startswith("2: evil \N{REPLACEMENT CHARACTER}[31m, began ")
+    assert said["sessions"].endswith("goes on, or ended without a farewell")
+    assert lines[-1].strip().startswith("1: crawl, began ")
+    assert ", ended " in lines[-1]
+
+
+def test_info_as_json(path: Path) -> None:
+    found = json.loads(courtly("db", "info", "--db", str(path), "--json").stdout)
+    assert (found["path"], found["schema"], found["urls"], found["queued"]) == (
+        str(path), 2, 10, 10,
+    )  # fmt: skip
+    assert found["bytes_per_url"] > 0
+    assert [one["name"] for one in found["sessions"]] == ["evil \x1b[31m", "crawl"]
+
+
+def test_check_says_what_is_wrong_and_ends_with_1(path: Path) -> None:
+    sound = courtly("db", "check", "--db", str(path))
+    assert (sound.exit_code, sound.stdout) == (0, f"{path}: ok\n")
+    with sqlite3.connect(path) as db:
+        db.execute("UPDATE slots SET queued = 7")
+        db.execute("INSERT INTO failures SELECT 1, 1, 3, 0.0")
+    db.close()
+    result = courtly("db", "check", "--db", str(path))
+    assert result.exit_code == 1
+    assert "host a.test: queued is 7, but its origins say 10" in result.stdout
+    assert "1 URLs failed without an error, or have an error without having failed" in result.stdout
+
+
+def test_vacuum_says_how_large_it_was_and_is(path: Path) -> None:
+    result = courtly("db", "vacuum", "--db", str(path))
+    assert result.exit_code == 0, result.output
+    assert " before, " in result.stdout
+    assert courtly("db", "check", "--db", str(path)).exit_code == 0
