@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from crawler.cli.text import say
+
 if TYPE_CHECKING:
     from crawler.config import Config
 
@@ -20,9 +22,11 @@ def config() -> None:
 @click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
 def check(file: Path) -> None:
     """Check FILE: every problem in it with its line, or a short account of what it says."""
-    from crawler.config import ConfigError, check_identity, load, seeds_of, unsupported
+    from crawler.config import ConfigError, check_identity, load, problems_of, seeds_of
     from crawler.terms import terms_of
 
+    if problems := problems_of(file):
+        raise ConfigError(*problems)
     read = load(file)
     seeds = seeds_of(read)
     warnings = list(read.warnings)
@@ -31,11 +35,11 @@ def check(file: Path) -> None:
             ask()
         except ConfigError as error:
             warnings += error.problems
-    for warning in (*warnings, *unsupported(read)):
-        click.echo(f"warning: {warning}", err=True)
+    for warning in warnings:
+        say(f"warning: {warning}", err=True)
     click.echo(f"{file}: ok")
     for name, words in _account(read, len(seeds)):
-        click.echo(f"  {name:<12} {words}")
+        say(f"  {name:<12} {words}", hang=13)
 
 
 def _account(read: Config, seeds: int) -> list[tuple[str, str]]:

@@ -19,7 +19,7 @@ from crawler.config.model import (
     Site,
     StorageConfig,
 )
-from crawler.config.seeds import check_identity, seeds_of, unsupported
+from crawler.config.seeds import check_identity, problems_of, seeds_of, unsupported
 
 __all__ = [
     "Config",
@@ -35,6 +35,7 @@ __all__ = [
     "from_dict",
     "has_contact",
     "load",
+    "problems_of",
     "product_token",
     "seeds_of",
     "unsupported",

@@ -22,6 +22,11 @@ CONFIG_BYTES_MAX = 10_000_000  # a config is written by hand; a device or a data
 
 def read_toml(path: Path) -> Given:
     """The values of a file. Raises ConfigError."""
+    return read_values(*parse_toml(path))
+
+
+def parse_toml(path: Path) -> tuple[Mapping[str, object], Source]:
+    """What a file holds, not checked yet, and its lines. Raises ConfigError."""
     where = str(path)
     try:
         with path.open("rb") as file:
@@ -47,7 +52,7 @@ def read_toml(path: Path) -> Given:
         raise ConfigError(_syntax_problem(where, text, str(error))) from None
     except RecursionError:
         raise ConfigError(f"{where}: is nested too deeply") from None
-    return read_values(data, Source(where=where, base=path.parent, lines=lines))
+    return data, Source(where=where, base=path.parent, lines=lines)
 
 
 def _syntax_problem(where: str, text: str, message: str) -> str:
@@ -214,6 +219,7 @@ class _Reading:
         good = []
         for index, table in enumerate(tables):
             path = ("sink", index)
+            self._places[f"sink.{index}"] = self._source.place(path)
             read = self._table(path, table, SINK)
             for name in SINK:
                 if name not in table:

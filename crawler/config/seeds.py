@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from crawler.config.given import ConfigError
+from crawler.config.loading import parse_toml, read_toml, read_values
 from crawler.config.model import Config
 from policies.url import SeedError, host_of, parse_seed
 
@@ -22,10 +25,13 @@ def seeds_of(config: Config, extra: Sequence[str] = ()) -> list[str]:
     """
     seeds: dict[str, None] = {}
     problems: list[str] = []
-    for text in (*config.crawl.seeds, *extra):
+    place = config.given.places.get("crawl.seeds", "config")
+    for number, text in enumerate((*config.crawl.seeds, *extra)):
         if text.startswith("@"):
             found, wrong = _read(Path(text[1:].strip()))
             seeds |= dict.fromkeys(found)
+            if wrong and not found and number < len(config.crawl.seeds):
+                wrong = [f"{place}: crawl.seeds: {problem}" for problem in wrong]
             problems += wrong
             continue
         try:
@@ -63,6 +69,37 @@ def _read(path: Path) -> tuple[list[str], list[str]]:
     return good, wrong
 
 
+def problems_of(path: Path) -> list[str]:
+    """All that a crawl would refuse a config file for, whatever its other options; a missing file
+    of seeds, too, where the config itself cannot be read."""
+    try:
+        return _refusals(Config.of(read_toml(path)))
+    except ConfigError as error:
+        problems = list(error.problems)
+    with contextlib.suppress(ConfigError):
+        data, source = parse_toml(path)
+        crawl, sinks = data.get("crawl"), data.get("sink")
+        seeds = crawl.get("seeds") if isinstance(crawl, Mapping) else None
+        files = [text for text in seeds if str(text)[:1] == "@"] if isinstance(seeds, list) else []
+        for piece in ({"crawl": {"seeds": files}}, {"sink": sinks or []}):
+            with contextlib.suppress(ConfigError):
+                problems += _refusals(Config.of(read_values(piece, source)))
+    return sorted(problems, key=_line)
+
+
+def _refusals(config: Config) -> list[str]:
+    try:
+        seeds_of(config)
+    except ConfigError as error:
+        return [*error.problems, *unsupported(config)]
+    return [*unsupported(config)]
+
+
+def _line(problem: str) -> int:
+    found = re.match(r"[^'\"]+?:(\d+): ", problem)
+    return int(found[1]) if found else 0
+
+
 def check_identity(config: Config, seeds: Sequence[str]) -> None:
     """Law 10: beyond loopback only with a contact in the user agent. Raises ConfigError."""
     if config.has_contact:
@@ -81,7 +118,9 @@ def check_identity(config: Config, seeds: Sequence[str]) -> None:
 def unsupported(config: Config) -> tuple[str, ...]:
     """What is configured that this version does not do yet, one sentence each: better refused than
     silently left out."""
-    if not config.sinks:
-        return ()
-    kinds = ", ".join(f'"{sink.kind}"' for sink in config.sinks)
-    return (f"sink: this version writes no sinks yet ({kinds}): remove [[sink]] from the config",)
+    places = config.given.places
+    return tuple(
+        f"{places.get(f'sink.{number}', 'config')}: sink: this version writes no sinks yet "
+        f'("{sink.kind}"): remove this [[sink]] from the config'
+        for number, sink in enumerate(config.sinks)
+    )

@@ -89,7 +89,12 @@ def test_crawl_refuses(args: tuple[str, ...], words: str) -> None:
 
 def test_sinks_are_refused_as_long_as_there_are_none() -> None:
     Path("crawl.toml").write_text('[[sink]]\nkind = "jsonl"\npath = "p.jsonl"\n')
-    assert "writes no sinks yet" in refused("crawl", "http://localhost/", "--config", "crawl.toml")
+    sentence = (
+        'crawl.toml:1: sink: this version writes no sinks yet ("jsonl"): remove this [[sink]] from '
+        "the config\n"
+    )
+    assert refused("crawl", "http://localhost/", "--config", "crawl.toml") == sentence
+    assert refused("config", "check", "crawl.toml") == sentence
 
 
 @pytest.mark.parametrize(
@@ -157,6 +162,22 @@ def test_a_bad_config_has_all_its_problems_told() -> None:
         'crawl.toml:2: crawl.max_page: there is no such key; did you mean "max_pages"?',
         "crawl.toml:3: crawl.concurrency: must be at least 1, not 0",
     ]
+
+
+def test_a_missing_file_of_seeds_is_told_with_all_else() -> None:
+    Path("crawl.toml").write_text(
+        '[crawl]\nseeds = ["@none.txt"]\nconcurrency = 0\n'
+        '[[sink]]\nkind = "warc"\npath = "a.warc"\n'
+    )
+    missing = "crawl.toml:2: crawl.seeds: none.txt: there is no such file of seeds"
+    bad = "crawl.toml:3: crawl.concurrency: must be at least 1, not 0"
+    sink = 'crawl.toml:4: sink: this version writes no sinks yet ("warc"): remove this [[sink]]'
+    told = refused("config", "check", "crawl.toml").splitlines()
+    assert told == [missing, bad, f"{sink} from the config"]
+
+    Path("crawl.toml").write_text('[crawl]\nseeds = ["@none.txt"]\n')
+    for command in (("config", "check", "crawl.toml"), ("crawl", "--config", "crawl.toml")):
+        assert refused(*command).splitlines() == [missing]
 
 
 def test_the_schema_is_json() -> None:
