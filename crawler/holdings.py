@@ -19,6 +19,7 @@ from policies.access import Closed
 from storage.base import Hand, HostUpdate, Lease, Store
 
 HOSTS_HELD_MAX = 4_096  # hosts in memory; all others are on disk (law 7)
+WAITING_NOTED = 1_000  # hosts that have had their pages; a summary shows a hundred
 CLAIM_HOSTS = 256  # leased in one transaction
 RELEASE_WAIT_S = 10.0  # when there is no room: hosts that wait longer make place for others
 
@@ -111,15 +112,18 @@ class Holdings:
         host.contacts_new += update.contacts  # for the commit of its last outcome
         self._ledger.touch(host)
         self._full[host.slot] = replace(update, contacts=())
-        self._course.waiting[host.slot] = (None, FULL)
+        if len(self._course.waiting) < WAITING_NOTED:
+            self._course.waiting[host.slot] = (None, FULL)
 
     async def release_all(self) -> None:
         """Give every host back; returns when that is committed."""
         for host in list(self._turns):
             self.release(host)
         await self._ledger.flush()
-        for update in self._full.values():
+        for n, update in enumerate(self._full.values(), 1):
             self._ledger.give_back(update)
+            if n % CLAIM_HOSTS == 0:
+                await self._ledger.flush()
         await self._ledger.flush()
 
     async def claim(self) -> None:
