@@ -120,7 +120,7 @@ class Holdings:
         for host in list(self._turns):
             self.release(host)
         await self._ledger.flush()
-        for n, update in enumerate(self._full.values(), 1):
+        for n, update in enumerate(list(self._full.values()), 1):
             self._ledger.give_back(update)
             if n % CLAIM_HOSTS == 0:
                 await self._ledger.flush()
