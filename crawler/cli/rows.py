@@ -6,16 +6,15 @@ import csv
 import io
 import json
 import re
-import shutil
-import sys
 import time
 import unicodedata
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import zip_longest
 
 import click
 
-from crawler.cli.text import at, plain
+from crawler.cli.text import at, plain, width
 from crawler.config.units import say_duration
 from policies.scope import SKIP_KEYS
 from storage.base import Row
@@ -34,7 +33,27 @@ TABLE_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "skipped": ("count", "reason", "key"),
 }  # fmt: skip
 _SAMPLE_ROWS = 200  # a table's widths come from these: the rest streams through
-_CELL_LEAST = 8  # columns are cut no shorter to fit a terminal
+_GAP = 2  # between columns
+# Texts may be folded, to no less than this; what is not here keeps its width.
+_TEXT_LEAST: Mapping[str, int] = {
+    "url": 24, "origin": 24, "host": 16, "referrer": 16, "title": 14, "rule": 14, "error": 18,
+    "delay_source": 14, "reason": 8, "key": 12,
+}  # fmt: skip
+_URL_WANTED = 36  # for so much of it other columns go
+_ADDRESSES = ("url", "origin", "host")
+# What goes, in this order, where a table does not fit.
+_DROPPED_FIRST = (
+    "referrer", "depth", "paused", "withdrawn", "body_bytes", "title", "delay_source", "priority",
+    "expires_at", "last_at", "next_at", "fetched_at", "retry_at",
+)  # fmt: skip
+_TOLD_IF_YES = ("paused", "withdrawn")  # these go only if they are "no" everywhere
+_NOTHING: Mapping[str, str] = {
+    "failed": "nothing has failed",
+    "hosts": "no host is known yet",
+    "robots": "no robots.txt is known yet",
+    "skipped": "nothing was left out",
+    "queued": "nothing is queued",
+}
 _FORMULA = re.compile(
     r"[=+\-@\t\r＝＋－＠]"
 )  # what a spreadsheet would compute (OWASP, CSV injection)
@@ -84,58 +103,124 @@ def _cell(value: object) -> object:
 async def _table(view: str, rows: AsyncIterator[Row]) -> None:
     columns = TABLE_COLUMNS[view]
     sample: list[list[str]] = []
-    widths: list[int] | None = None
+    layout: Layout | None = None
     async for row in rows:
         cells = [_shown(view, column, row) for column in columns]
-        if widths is not None:
-            click.echo(_line(cells, widths))
+        if layout is not None:
+            _echo(layout.lines(cells))
             continue
         sample.append(cells)
         if len(sample) == _SAMPLE_ROWS:
-            widths = _begin(columns, sample)
-    if widths is None:
+            layout = _begin(columns, sample)
+    if layout is None:
         if not sample:
-            click.echo(
-                f"nothing is {view}" if view not in ("hosts", "robots") else "none", err=True
-            )
+            click.echo(_NOTHING.get(view, f"nothing was {view}"), err=True)
             return
         _begin(columns, sample)
 
 
-def _begin(columns: Sequence[str], sample: Sequence[Sequence[str]]) -> list[int]:
-    widths = [max(map(_width, cells)) for cells in zip_longest(columns, *sample, fillvalue="")]
-    if sys.stdout.isatty():
-        widths = _fit(widths, shutil.get_terminal_size().columns)
-        click.secho(_line(columns, widths), bold=True)
-    else:
-        click.echo(_line(columns, widths))
+def _begin(columns: Sequence[str], sample: Sequence[Sequence[str]]) -> Layout:
+    layout = Layout.fitting(columns, sample, width())
+    for line in layout.lines(columns):
+        click.secho(line, bold=True)  # plain where it is no terminal
     for cells in sample:
-        click.echo(_line(cells, widths))
-    return widths
+        _echo(layout.lines(cells))
+    return layout
 
 
-def _fit(widths: Sequence[int], room: int) -> list[int]:
-    """Cut the widest columns to one width so that all fit, but never below what still says much."""
-    room -= 2 * (len(widths) - 1)
-    cap = max(widths)
-    while cap > _CELL_LEAST and sum(min(width, cap) for width in widths) > room:
-        cap -= 1
-    return [min(width, cap) for width in widths]
+def _echo(lines: Iterable[str]) -> None:
+    for line in lines:
+        click.echo(line)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Which columns a table shows, and how wide. On a terminal it fits: first the columns go that
+    say least, then texts are folded; the URL gets what is left. Elsewhere nothing is folded."""
+
+    shown: tuple[int, ...]  # indices into the view's columns
+    widths: tuple[int, ...]  # of those
+    folds: bool
+
+    @classmethod
+    def fitting(
+        cls, columns: Sequence[str], sample: Sequence[Sequence[str]], room: int | None
+    ) -> Layout:
+        natural = [
+            max(map(_columns_of, cells)) for cells in zip_longest(columns, *sample, fillvalue="")
+        ]
+        shown = list(range(len(columns)))
+        if room is None:
+            return cls(tuple(shown), tuple(natural), folds=False)
+        for name in _DROPPED_FIRST:
+            if _wanted(columns, natural, shown) <= room:
+                break
+            at = columns.index(name) if name in columns else None
+            if at is not None and not (
+                name in _TOLD_IF_YES and any(c[at] == "yes" for c in sample)
+            ):
+                shown.remove(at)
+        widths = _widths(columns, natural, shown, room)
+        return cls(tuple(shown), tuple(widths), folds=True)
+
+    def lines(self, cells: Sequence[str]) -> list[str]:
+        """One row, on several lines if a cell is folded."""
+        shown = [cells[index] for index in self.shown]
+        if not self.folds:
+            return [_line(shown, self.widths)]
+        folded = [fold(cell, room) for cell, room in zip(shown, self.widths, strict=True)]
+        return [_line(each, self.widths) for each in zip_longest(*folded, fillvalue="")]
+
+
+def _wanted(columns: Sequence[str], natural: Sequence[int], shown: Sequence[int]) -> int:
+    least = {**_TEXT_LEAST, "url": _URL_WANTED}
+    wanted = sum(min(natural[i], least.get(columns[i], natural[i])) for i in shown)
+    return wanted + _GAP * (len(shown) - 1)
+
+
+def _widths(
+    columns: Sequence[str], natural: Sequence[int], shown: Sequence[int], room: int
+) -> list[int]:
+    widths = {i: min(natural[i], _TEXT_LEAST.get(columns[i], natural[i])) for i in shown}
+    left = room - sum(widths.values()) - _GAP * (len(shown) - 1)
+    texts = [i for i in shown if columns[i] in _TEXT_LEAST]
+    # half of what is left for the texts beside the URL, then the URL, then what still lacks room
+    texts.sort(key=lambda i: columns[i] in _ADDRESSES)
+    shares = [left // 2 // max(1, len(texts) - 1)] * (len(texts) - 1) + [left]
+    for i, share in [*zip(texts, shares, strict=False), *((i, left) for i in texts)]:
+        more = max(0, min(natural[i] - widths[i], share, left))
+        widths[i] += more
+        left -= more
+    return [widths[i] for i in shown]
+
+
+def fold(text: str, room: int) -> list[str]:
+    """Lines of at most so many columns, broken between words where there are any."""
+    lines, line = [], ""
+    for word in text.split(" "):
+        joined = f"{line} {word}" if line else word
+        if _columns_of(joined) <= room:
+            line = joined
+            continue
+        if line:
+            lines.append(line)
+        line = ""
+        for char in word:
+            if line and _columns_of(line + char) > room:
+                lines.append(line)
+                line = ""
+            line += char
+    return [*lines, line]
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    on_terminal = sys.stdout.isatty()
-    shown = [
-        _cut(cell, width) if on_terminal else cell
-        for cell, width in zip(cells, widths, strict=True)
-    ]
     padded = [
-        cell + " " * (width - _width(cell)) for cell, width in zip(shown, widths, strict=True)
+        cell + " " * (room - _columns_of(cell)) for cell, room in zip(cells, widths, strict=True)
     ]
-    return "  ".join(padded).rstrip()
+    return (" " * _GAP).join(padded).rstrip()
 
 
-def _width(text: str) -> int:
+def _columns_of(text: str) -> int:
     """Columns on a terminal: wide characters take two, combining ones none."""
     if text.isascii():
         return len(text)
@@ -143,17 +228,6 @@ def _width(text: str) -> int:
         0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
         for char in text
     )
-
-
-def _cut(text: str, width: int) -> str:
-    if _width(text) <= width:
-        return text
-    kept = ""
-    for char in text:
-        if _width(kept + char) > width - 1:
-            break
-        kept += char
-    return kept + "…"
 
 
 def _shown(view: str, column: str, row: Row) -> str:

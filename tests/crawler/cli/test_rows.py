@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from crawler.cli.rows import TABLE_COLUMNS, _cut, _fit, write
+from crawler.cli.rows import TABLE_COLUMNS, Layout, _shown, fold, write
 from crawler.cli.show import VIEWS
 from storage.memory import MemoryStore
 from storage.rows import VIEWS as STORED
@@ -63,15 +63,61 @@ async def test_an_empty_view_says_so_on_stderr(capsys: pytest.CaptureFixture[str
     store = MemoryStore(lambda: 0.0)
     await store.open_session("test")
     await write("failed", store.iterate("failed"), "table")
-    assert capsys.readouterr() == ("", "nothing is failed\n")
+    assert capsys.readouterr() == ("", "nothing has failed\n")
 
 
-def test_the_widest_columns_are_cut_first() -> None:
-    assert _fit([3, 40, 60], 80) == [3, 36, 36]
-    assert _fit([3, 4], 80) == [3, 4]
-    assert _fit([30, 30, 2], 10) == [8, 8, 2]
+@pytest.mark.parametrize("room", [60, 80, 100])
+@pytest.mark.parametrize("view", VIEWS)
+async def test_a_table_fits_a_terminal_and_cuts_nothing(
+    view: str, room: int, store: MemoryStore
+) -> None:
+    columns = TABLE_COLUMNS[view]
+    rows = [[_shown(view, name, row) for name in columns] async for row in store.iterate(view)]
+    rows = [
+        [cell + "/long-words and/more" * 9 if name == "url" else cell
+         for name, cell in zip(columns, row, strict=True)]
+        for row in rows
+    ]  # fmt: skip
+    layout = Layout.fitting(columns, rows, room)
+    for row in (columns, *rows):
+        lines = layout.lines(row)
+        assert max(map(len, lines)) <= room
+        # a cell is whole: what its lines have in its column
+        starts = [sum(layout.widths[:n]) + 2 * n for n in range(len(layout.widths))]
+        for n, index in enumerate(layout.shown):
+            end = starts[n] + layout.widths[n]
+            cell = "".join(line[starts[n] : end].strip() for line in lines)
+            assert cell.replace(" ", "") == row[index].replace(" ", "")
 
 
-def test_wide_characters_are_cut_by_columns() -> None:
-    assert _cut("題名題名", 5) == "題名…"
-    assert _cut("short", 5) == "short"
+def test_what_says_least_goes_first() -> None:
+    columns = TABLE_COLUMNS["blocked"]
+    row = ["robots", "2", "Disallow: /private/", "no", "http://a.test/private/x" * 3, "http://a/"]
+
+    def shown(room: int, withdrawn: str = "no") -> list[str]:
+        cells = [withdrawn if cell == "no" else cell for cell in row]
+        return [columns[index] for index in Layout.fitting(columns, [cells], room).shown]
+
+    assert shown(200) == list(columns)
+    assert shown(60) == ["reason", "line", "rule", "url"]
+    assert shown(70, "yes") == ["reason", "line", "rule", "withdrawn", "url"]
+
+
+def test_the_url_gets_what_is_left() -> None:
+    columns = TABLE_COLUMNS["failed"]
+    row = ["3", "2026-11-20 10:53Z", "http://a.test/" + "x" * 200, "timeout: no answer"]
+    layout = Layout.fitting(columns, [row], 100)
+    assert dict(zip(columns, layout.widths, strict=True))["url"] == 100 - 6 - 8 - 17 - 18
+
+
+def test_nothing_is_folded_off_a_terminal() -> None:
+    row = ["0", "1", "2", "now", "http://a.test/" + "x" * 500]
+    layout = Layout.fitting(TABLE_COLUMNS["queued"], [row], None)
+    assert layout.lines(row)[0].endswith("x" * 500)
+    assert len(layout.lines(row)) == 1
+
+
+def test_cells_are_folded_between_words_by_columns() -> None:
+    assert fold("題名題名", 5) == ["題名", "題名"]
+    assert fold("short", 5) == ["short"]
+    assert fold("one two threefour", 7) == ["one two", "threefo", "ur"]
