@@ -120,7 +120,9 @@ SCOPE = {
         note='query parameters to drop, such as "utm_*"',
     ),
     "max_pages_per_host": Key(accepts=float, read=count(), note="pages visited at one host"),
-    "max_url_bytes": Key(accepts=int, read=whole(least=1), note="longer URLs are left out"),
+    "max_url_bytes": Key(
+        accepts=int | str, read=size_bytes, note="longer URLs are left out, bytes"
+    ),
     "max_path_segments": Key(accepts=int, read=whole(least=1), note="deeper paths are left out"),
     "max_repeated_segment": Key(
         accepts=int, read=whole(least=1), note="the same segment at most so often in a path"
@@ -128,7 +130,9 @@ SCOPE = {
     "max_queries_per_path": Key(
         accepts=int, read=whole(least=0), note="different queries of one path"
     ),
-    "sitemaps": Key(accepts=bool, read=_same, note="read the sitemaps that robots.txt names"),
+    "sitemaps": Key(
+        accepts=bool, read=_same, note="read the sitemaps that robots.txt names; not in use yet"
+    ),
 }
 POLITENESS = {
     "delay": Key(
