@@ -193,7 +193,8 @@ class HostUpdate:
 class Want:
     """Asks for up to `count` more due URLs of a held host, in the commit's transaction.
 
-    Best first: larger priority, first tries before further ones, smaller depth, older."""
+    Best first: larger priority, first tries before further ones, smaller depth, older. Of a host of
+    very many origins it may be the best of some of them, each time of others."""
 
     slot: str
     count: int

@@ -347,11 +347,11 @@ UPDATE urls SET due_at = NULL WHERE id IN (
   CROSS JOIN urls AS u ON u.origin = o.id AND u.state = 0 AND u.due_at <= ?
 );
 
--- The best due URLs of each open origin of the wanted slots, and when the next one falls due.
+-- The best due URLs of some origins of the wanted slots, and when the next one falls due.
 -- name: hands
-WITH v(slot) AS (VALUES (?))
+WITH v(slot, after) AS (VALUES (?, ?))
 SELECT json_group_array(json_array(
-  v.slot, o.name,
+  v.slot, o.id, o.name,
   (
     SELECT json_group_array(json_array(
       q.id, q.path, q.depth, q.priority, q.turn, q.flags,
@@ -370,7 +370,10 @@ SELECT json_group_array(json_array(
     WHERE u.origin = o.id AND u.state = 0 AND u.due_at IS NOT NULL
   )
 ))
-FROM v CROSS JOIN origins AS o ON o.slot = v.slot AND o.queued > 0;
+FROM v CROSS JOIN origins AS o ON o.id IN (
+  SELECT w.id FROM origins AS w WHERE w.slot = v.slot AND w.queued > 0 AND w.id > v.after
+  ORDER BY w.id LIMIT ?
+);
 
 -- name: next_claim
 SELECT min(ready_at) FROM slots WHERE queued > 0 AND lease IS NULL AND paused = 0;

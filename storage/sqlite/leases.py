@@ -17,6 +17,7 @@ from storage.sqlite.links import SEED
 from storage.sqlite.names import Names
 from storage.sqlite.statements import Statements, Values
 
+ORIGINS_AT_ONCE = 256  # of one host, looked at for a hand: some 3 ms
 _EMPTY = Hand(urls=(), next_due_in_s=None)
 
 
@@ -27,6 +28,7 @@ class Held:
     id: int
     epoch: int
     ring: int  # contacts ever written to its ring
+    after: int = 0  # the origin from which on URLs are given next, if there are very many
 
 
 class _SlotRow(NamedTuple):
@@ -77,8 +79,9 @@ _SlotShape = list[
         int, int, float | None, int, int, int, int, float | None, int, int,
     ]
 ]  # fmt: skip
+_Offer = tuple[tuple[float, int, int, int], Queued]
 _HandShape = list[
-    tuple[int, str, list[tuple[int, str, int, float, int, int, int, int]], float | None]
+    tuple[int, int, str, list[tuple[int, str, int, float, int, int, int, int]], float | None]
 ]
 
 
@@ -221,23 +224,43 @@ class Leases:
         self._sql.many("promote", keys, now_s)
         in_hand = set(chain.from_iterable(want.held for want in wants)).difference(ended)
         most = max(want.count for want in wants) + 1  # one more tells whether there are more
-        rows = self._sql.read_many(
-            _HandShape, "hands", keys, msgspec.json.encode(list(in_hand)).decode(), most
-        )
-        offers: dict[int, list[tuple[tuple[float, int, int, int], Queued]]] = {}
+        taken = msgspec.json.encode(list(in_hand)).decode()
+        offers: dict[int, list[_Offer]] = {}
         waits: dict[int, list[float]] = {}
-        for slot, origin, urls, due_at in rows:
-            if origin in slots[slot].closed:
-                continue
-            offers.setdefault(slot, []).extend(
-                ((-priority, turn, depth, key), Queued(
-                    id=key, url=origin + path, depth=depth, priority=priority, attempts=attempts,
-                    refusals=refusals, seed=bool(flags & SEED),
-                ))
-                for key, path, depth, priority, turn, flags, attempts, refusals in urls
-            )  # fmt: skip
-            if due_at is not None:
-                waits.setdefault(slot, []).append(due_at)
+        # Of a host with very many origins, some at a time, each time others.
+        start = {key: self._held[want.slot].after for key, want in slots.items()}
+        asking = dict(start)
+        wrapped: set[int] = set()
+        while asking:
+            seen: dict[int, list[int]] = {}
+            for slot, origin_id, origin, urls, due_at in self._sql.read_many(
+                _HandShape, "hands", list(asking.items()), taken, most, ORIGINS_AT_ONCE
+            ):
+                seen.setdefault(slot, []).append(origin_id)
+                if origin in slots[slot].closed or (slot in wrapped and origin_id > start[slot]):
+                    continue
+                offers.setdefault(slot, []).extend(
+                    ((-priority, turn, depth, key), Queued(
+                        id=key, url=origin + path, depth=depth, priority=priority,
+                        attempts=attempts, refusals=refusals, seed=bool(flags & SEED),
+                    ))
+                    for key, path, depth, priority, turn, flags, attempts, refusals in urls
+                )  # fmt: skip
+                if due_at is not None:
+                    waits.setdefault(slot, []).append(due_at)
+            further = {}
+            for slot in asking:
+                more = len(seen.get(slot, ())) == ORIGINS_AT_ONCE
+                last = max(seen[slot]) if more else 0
+                self._held[slots[slot].slot].after = last
+                if len(offers.get(slot, ())) > slots[slot].count:
+                    continue
+                if more and not (slot in wrapped and last >= start[slot]):
+                    further[slot] = last
+                elif not more and start[slot] and slot not in wrapped:
+                    wrapped.add(slot)
+                    further[slot] = 0
+            asking = further
         hands = {}
         for slot, want in slots.items():
             offered = offers.get(slot, [])

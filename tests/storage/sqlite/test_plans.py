@@ -33,7 +33,9 @@ HOT = {
     "claimable": ["INDEX slots_claimable (ready_at<?)"],
     "claimable_except": ["INDEX slots_claimable (ready_at<?)", "urls_queue", "urls_waiting"],
     "next_claim": ["INDEX slots_claimable"],
-    "hands": ["origins_with_work (slot=?)", "urls_queue (origin=?)", "urls_waiting (origin=?"],
+    "hands": [
+        "origins_with_work (slot=? AND rowid>?)", "urls_queue (origin=?)", "urls_waiting (origin=?",
+    ],
     "promote": ["INDEX origins_with_work (slot=?)", "urls_waiting (origin=? AND due_at<?)"],
     "settle_slots": ["origins_with_work (slot=?)", "urls_queue (origin=?)", "urls_waiting"],
     "leased": ["slots_leased"],
