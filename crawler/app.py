@@ -12,8 +12,9 @@ from pathlib import Path
 from crawler import backoff, often
 from crawler.clock import Clock, RealClock
 from crawler.config import Config, ConfigError, check_identity, has_contact
+from crawler.ending import PAUSED, SPENT
 from crawler.engine import Engine
-from crawler.events import Progress, SlowHost, Summary, Waiting
+from crawler.events import WAITING_SHOWN, Progress, SlowHost, Summary, Waiting
 from crawler.fetcher import AiohttpFetcher
 from crawler.host import BACKING_OFF, Host
 from crawler.terms import terms_of
@@ -27,7 +28,6 @@ OBSERVE_EVERY_S = 0.25
 RATE_OVER_S = 5.0
 SLOW_HOSTS_SHOWN = 5
 FETCHING_SHOWN = 8
-WAITING_SHOWN = 100  # hosts named in a summary
 
 
 def open_reader(path: Path) -> Reader:
@@ -200,11 +200,12 @@ async def summarise(
         Waiting(host=host, until=until, reason=reason)
         for host, (until, reason) in engine.waiting.items()
     ]
+    spent = not engine.turns.pages_open
     if stats.queued and len(waiting) < WAITING_SHOWN:
         async with aclosing(reader.iterate("hosts")) as rows:
             async for row in rows:
                 if row["queued"] and row["host"] not in engine.waiting:
-                    waiting.append(_waiting_on_disk(row, clock.wall()))
+                    waiting.append(_waiting_on_disk(row, clock.wall(), spent=spent))
                     if len(waiting) == WAITING_SHOWN:
                         break
     return Summary(
@@ -233,14 +234,16 @@ async def _in_words(reader: Reader, each: Waiting) -> Waiting:
     return replace(each, reason=backoff.words(row["contacts"])) if row else each
 
 
-def _waiting_on_disk(row: Row, now_s: float) -> Waiting:
+def _waiting_on_disk(row: Row, now_s: float, *, spent: bool) -> Waiting:
     """Why a host that was not held at the end still has URLs queued."""
     host = str(row["host"])
     if row["paused"]:
-        return Waiting(host=host, until=None, reason="paused by hand")
+        return Waiting(host=host, until=None, reason=PAUSED)
     backoff, next_at = row["backoff_until"], row["next_at"]
     if isinstance(backoff, int | float) and backoff > now_s:
         return Waiting(host=host, until=float(backoff), reason=BACKING_OFF)
+    if spent:
+        return Waiting(host=host, until=None, reason=SPENT)
     until = float(next_at) if isinstance(next_at, int | float) else None
     source = f" ({row['delay_source']})" if row["delay_source"] else ""
     return Waiting(host=host, until=until, reason=f"its turn{source}")

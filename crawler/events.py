@@ -41,6 +41,7 @@ class Waiting:
     reason: str  # in words
 
 
+WAITING_SHOWN = 100  # hosts named in a summary
 LOOKED_AT_MAX = 50_000  # rows of a view that `errors` and `rules` of a summary are counted from
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from crawler.cli.hints import after_failures
 from crawler.cli.text import at, counted, plain
 from crawler.config.units import say_bytes, say_duration
-from crawler.events import LOOKED_AT_MAX, Often, Summary, Waiting
+from crawler.events import LOOKED_AT_MAX, WAITING_SHOWN, Often, Summary, Waiting
 from policies.scope import SKIP_KEYS, SKIP_WORDS
 
 SHORT_S = 60.0
@@ -126,7 +126,8 @@ def _waiting(summary: Summary, again: str, now_s: float) -> list[str]:
             groups.setdefault(each.reason, []).append(each)
     if not groups:
         return []
-    lines = ["", "Still waiting, what they hold stays queued:"]
+    some = f" (of the first {WAITING_SHOWN} hosts)" if len(summary.waiting) >= WAITING_SHOWN else ""
+    lines = ["", f"Still waiting, what they hold stays queued{some}:"]
     for reason, hosts in list(groups.items())[:_WAITING_SHOWN]:
         longest = f"{plain(reason)}{_until(hosts[0], now_s)}"
         if len(hosts) == 1:

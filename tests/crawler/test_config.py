@@ -117,6 +117,7 @@ def test_values_become_the_types_of_the_rules() -> None:
     assert config.robots.token == ("examplebot",)
     assert config.robots.unreachable is Unreachable.CLOSED
     assert (config.fetch.timeout_s, config.fetch.max_body_bytes) == (60.0, 500_000)
+    assert from_dict({"scope": {"max_url_bytes": "1KiB"}}).scope.max_url_bytes == 1024
     assert config.fetch.headers == {"Accept-Language": "en"}
     assert config.network.allow == ("127.0.0.1/32", "::1/128")
     assert config.network.resolve == {"*.test": "127.0.0.1"}

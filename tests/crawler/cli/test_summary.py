@@ -7,13 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from crawler import often
+from crawler import app, often
 from crawler.cli.hints import after_failures
 from crawler.cli.summary import as_json, as_text
 from crawler.events import Often, Summary, Waiting
+from crawler.host import BACKING_OFF
 from policies.address import AddressRules
 from policies.scope import SKIP_KEYS, SKIP_WORDS, Skip
 from storage.memory import MemoryStore
+
+NOW_S = 1_800_000_000.0  # the store's, in conftest.py
 
 SUMMARY = Summary(
     visited=1200,
@@ -159,6 +162,25 @@ def test_hosts_that_wait_for_the_same_are_one_line() -> None:
         "  30 hosts, 29.test the longest: its turn (Crawl-delay), for another 29 s",
         "  host by host: courtly show hosts",
     ]
+
+
+def test_more_hosts_than_are_named_are_not_passed_over_in_silence() -> None:
+    waiting = tuple(Waiting(host=f"{n}.test", until=None, reason="paused") for n in range(100))
+    lines = as_text(replace(SUMMARY, waiting=waiting, skipped={})).splitlines()
+    assert lines[2] == "Still waiting, what they hold stays queued (of the first 100 hosts):"
+
+
+async def test_why_a_host_waits_that_nobody_held(store: MemoryStore) -> None:
+    (row,) = [row async for row in store.iterate("hosts")]
+
+    def reason(spent: bool = False, **more: object) -> str:
+        return app._waiting_on_disk({**row, **more}, NOW_S, spent=spent).reason
+
+    assert reason() == "its turn (Crawl-delay)"
+    assert reason(delay_source="") == "its turn"
+    assert reason(spent=True) == "crawl.max_pages is reached"
+    assert reason(spent=True, paused=1) == "paused by hand"
+    assert reason(backoff_until=NOW_S + 1, spent=True) == BACKING_OFF
 
 
 async def test_what_kept_urls_out_is_counted_from_the_views(store: MemoryStore) -> None:
