@@ -47,9 +47,10 @@ class _Commands(click.Group):
         parent: click.Context | None = None,
         **extra: Any,
     ) -> click.Context:
-        from crawler.cli.errors import sentences
+        from crawler.cli.errors import hold_standard_files, sentences
 
         with sentences():
+            hold_standard_files()
             return super().make_context(info_name, args, parent, **extra)
 
     def invoke(self, ctx: click.Context) -> object:

@@ -60,6 +60,14 @@ def stdout_needed() -> None:
         raise click.ClickException("standard output is closed: there is nowhere to write to")
 
 
+def hold_standard_files() -> None:
+    """Let standard files that are closed lead nowhere: what is opened later must not take their
+    places, where a stray message would be written into it, and libuv would not close it."""
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(number)
+
+
 def _usage(error: click.ClickException) -> Iterator[str]:
     """Bad usage in a sentence; what click found wrong, with the way to the help."""
     message = error.format_message()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from crawler.cli.errors import FAILED, stdout_needed
+from crawler.cli.errors import FAILED, stdout_needed, tell
 from crawler.cli.options import config_option, configured, user_agent_option
 from crawler.cli.text import plain
 
@@ -78,7 +78,7 @@ async def _one(session: PoliteSession, url: str) -> bool:
     try:
         response = await session.get(url, retry=False)
     except CourtlyError as error:
-        click.echo(plain(str(error)), err=True)
+        tell(plain(str(error)))
         return False
     led = "".join(f"{one.status} {one.url} -> " for one in response.redirects)
     kind = plain(response.content_type or "no type")

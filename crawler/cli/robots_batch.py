@@ -8,11 +8,11 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
-import click
 import msgspec
 
-from crawler.cli.errors import FAILED
+from crawler.cli.errors import FAILED, tell
 from crawler.cli.robots_check import no_url
+from crawler.cli.text import counted
 from crawler.config.readers import did_you_mean
 from policies import robots
 from policies.robots import RobotsFile
@@ -153,5 +153,5 @@ def answer_all(*, agents: Sequence[str], dialects: Sequence[str]) -> None:
             count += 1
         out.flush()  # whoever asks line by line, waits for it
     if answers.errors:
-        click.echo(f"{answers.errors:,} of {count:,} lines could not be answered", err=True)
+        tell(f"{answers.errors:,} of {counted(count, 'line')} could not be answered")
         raise SystemExit(FAILED)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import click
 
-from crawler.cli.errors import FAILED
+from crawler.cli.errors import FAILED, tell
 from crawler.cli.robots_files import Known, read
 from crawler.cli.robots_judge import Judge, Judgement, as_json
 from crawler.cli.text import plain
@@ -86,7 +86,7 @@ def _without_verdict(url: str, known: Known, *, json_lines: bool) -> None:
     if json_lines:
         click.echo(json.dumps({"url": url, "error": error}))
     else:
-        click.echo(f"{plain(url)}: no verdict; {plain(error)}", err=True)
+        tell(f"{plain(url)}: no verdict; {plain(error)}")
 
 
 def _show(asked: Asked, url: str, judge: Judge, judgement: Judgement, *, first: bool) -> None:

@@ -9,7 +9,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from crawler.cli.errors import FAILED
+from crawler.cli.errors import FAILED, tell
 from crawler.cli.robots_files import Known, read
 from crawler.cli.text import plain
 from crawler.config import Config
@@ -79,7 +79,7 @@ def _without_file(known: Known, *, as_json: bool) -> int:
         click.echo(f"{plain(known.where)}: there is none (status {status}): nothing to find")
     else:
         why = known.error or known.access.error or "no answer"
-        click.echo(f"{plain(known.where)}: cannot be had: {plain(why)}", err=True)
+        tell(f"{plain(known.where)}: cannot be had: {plain(why)}")
     return 0 if absent else FAILED
 
 

@@ -72,6 +72,18 @@ def test_retrying_says_what_happened(database: Path) -> None:
     assert (none.exit_code, none.stdout) == (0, "no URL of a.test has failed\n")
 
 
+def test_a_crawl_needs_no_standard_files(tmp_path: Path) -> None:
+    """What it opens in their places would be written to, or abort it when it is closed."""
+    seed = "http://127.0.0.1:9/"  # refused, as no address is allowed
+    command = [sys.executable, "-m", "crawler.cli", "crawl", seed, "--db", "crawl.db"]
+    done = subprocess.run(
+        ["bash", "-c", '"$@" <&- >&- 2>&-', "bash", *command], cwd=tmp_path, check=False, timeout=30
+    )
+    assert done.returncode == 0
+    told = CliRunner().invoke(main, ["show", "failed", "--db", str(tmp_path / "crawl.db")])
+    assert seed in told.stdout
+
+
 @pytest.mark.parametrize("host", ["a.test", "A.test:18431"])
 def test_a_host_may_be_given_with_a_port(host: str, database: Path) -> None:
     args = ["show", "queued", "--db", str(database), "--host", host, "--limit", "2"]
