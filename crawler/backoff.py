@@ -11,7 +11,13 @@ def words(contacts: object) -> str:
     """What its latest answer was. `contacts`: those of `Reader.host`, oldest first."""
     given = contacts if isinstance(contacts, list | tuple) else ()
     ring = [each for each in given if isinstance(each, Mapping)]
-    status = next((each["status"] for each in reversed(ring) if each["status"] is not None), None)
+    return of_status(
+        next((each["status"] for each in reversed(ring) if each["status"] is not None), None)
+    )
+
+
+def of_status(status: object) -> str:
+    """By the answer that made it so."""
     match status:
         case 429:
             return "it answered 429 (too many requests) and is left alone"

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from crawler import backoff
 from policies.pacing import (
     NO_ASK,
     Ask,
@@ -66,6 +67,7 @@ class Host:
         "asks",
         "backoff_level",
         "backoff_until_s",
+        "backoff_why",
         "breaches",
         "busy",
         "closed",
@@ -129,6 +131,7 @@ class Host:
         self.paused = lease.paused
         self.backoff_level = clock.backoff_level
         self.backoff_until_s = now_s + clock.backoff_in_s if clock.backoff_in_s else NEVER
+        self.backoff_why = BACKING_OFF
         self.not_before_s = now_s + clock.next_in_s
         self.not_before_why = clock.delay_source or "its last contact"
         # Law 6: who died holding it may have been in contact a moment ago.
@@ -200,7 +203,7 @@ class Host:
             if rested_s > at_s:
                 at_s, why = rested_s, f"a rest of {self.rest.delay_s:.3g} s ({self.rest.source})"
         if self.backoff_until_s > at_s:
-            at_s, why = self.backoff_until_s, BACKING_OFF
+            at_s, why = self.backoff_until_s, self.backoff_why
         if self.rules.visit_window or self.ask.windows:
             start_s = max(at_s, now_s)
             closed_s = window_wait_s(self.rules, self.ask, wall_s + start_s - now_s)
@@ -251,6 +254,8 @@ class Host:
             self.denials += 1
         else:
             self.denials = 0
+        if rest_s is not None or refusal or self.denials >= DENIALS_MAX:
+            self.backoff_why = backoff.of_status(status)
         if rest_s is not None:
             self.backoff_until_s = max(self.backoff_until_s, now_s + rest_s)
             if refusal:

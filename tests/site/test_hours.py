@@ -203,4 +203,4 @@ async def test_what_waits_beyond_patience_stays_queued(simulate: Simulate) -> No
     until, reason = crawled.waiting["a.test"]
     assert until is not None
     assert until >= crawled.wall_from_s + crawled.log[-1].end_s + 700
-    assert "come back later" in reason
+    assert reason == "it answered 429 (too many requests) and is left alone"
