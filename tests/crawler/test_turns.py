@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from crawler import backoff
 from crawler.host import Host, Turn
 from crawler.testing import JumpClock
 from crawler.turns import Turns, TurnsClosedError
@@ -338,6 +339,9 @@ async def test_backing_off_and_being_forgiven() -> None:
         assert host.backoff_until_s - now == 60
         host.answered(429, refusal=True, rest_s=5000, now_s=now)
         assert host.backoff_until_s - now == 5000
+        assert host.wait(now, now) == (now + 5000, backoff.of_status(429))
+        host.answered(301, refusal=False, rest_s=6000, now_s=now)
+        assert host.wait(now, now) == (now + 6000, backoff.ASKED)
 
 
 async def test_twenty_denials_in_a_row_rest_the_host_too() -> None:
@@ -350,6 +354,7 @@ async def test_twenty_denials_in_a_row_rest_the_host_too() -> None:
             assert not host.answered(401, refusal=False, rest_s=None, now_s=1000)
         assert host.answered(403, refusal=False, rest_s=None, now_s=1000)
         assert host.backoff_until_s == 1060
+        assert host.backoff_why == backoff.of_status(403)
 
 
 async def test_closing_answers_everyone_who_waits() -> None:
