@@ -10,6 +10,7 @@ from typing import Final, Self
 
 from crawler.clock import Clock
 from crawler.config import Config
+from crawler.contact import REFUSALS
 from crawler.door import Door
 from crawler.errors import FetchFailed, SessionClosed, TooManyRedirects
 from crawler.request import REDIRECT_STATUSES, Answer, Failure, Fetcher, Request, limits_of
@@ -21,7 +22,6 @@ from policies.retry import FailureCode, GiveUp, RetryRules, after_failure, after
 from policies.url import canonical, host_of, origin_of
 
 REDIRECTS_MAX: Final = 10  # browsers follow 20; who needs more than ten is in a loop
-REFUSALS: Final = frozenset({429, 503})
 # Asking again must not do a thing twice (RFC 9110, 9.2.1); of the safe methods, those we know.
 RETRIED: Final = frozenset({"GET", "HEAD"})
 # RFC 9110, 15.4: these turn any other method into a GET, as every browser does for POST.

@@ -331,7 +331,3 @@ class Turns:
         if at_s <= now_s:
             return 0.0, "ready"
         return at_s - now_s, why
-
-    def soonest_s(self) -> float | None:
-        """When the next host on the bench may be contacted; None if none waits. Cheap."""
-        return NEVER if self._line else self._bench.next_at()

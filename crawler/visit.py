@@ -36,8 +36,6 @@ from storage.base import (
     Visited,
 )
 
-TITLE_CHARS_MAX = 500
-
 
 @dataclass(slots=True)
 class Budget:
@@ -302,7 +300,7 @@ class Visitor:
             body_bytes=len(answer.body) if answer.body_read else 0,
             elapsed_s=answer.ended_s - answer.started_s,
             redirect_url=redirect_url,
-            title=title[:TITLE_CHARS_MAX] if title else None,
+            title=title or None,
             indexable=directives.index,
             followable=directives.follow,
             archivable=directives.archive,

@@ -99,11 +99,11 @@ def after_refusal(refusals: int, *, attempts: int = 0) -> Again | GiveUp:
 def after_no_connection(
     failures: int, rules: RetryRules, *, permanent: bool = False
 ) -> Again | GiveUp:
-    """After a connection that could not be made: what becomes of the *host*.
+    """After a connection that could not be made: what becomes of the *origin*.
 
     `failures` in a row came before it; the `attempts` of the answer is the new count. GiveUp: its
-    queued URLs fail in bulk. `permanent`: the name does not exist. (An address that may not be
-    connected to is not the host's failure but the URL's: `after_failure`.)
+    queued URLs fail in bulk. `permanent`: trying again cannot help, because the name does not exist
+    or its address may not be connected to.
     """
     failures += 1
     if permanent or failures >= rules.max_attempts:
