@@ -1,8 +1,8 @@
 """What becomes of a URL after a failure: when it is tried again, or why it is given up.
 
 Three counts, kept apart (design section 4, "How long a host waits"): a URL's attempts (network
-failures after connecting, and 5xx), a URL's refusals (429 and 503, which are no attempts), and a
-host's connection failures in a row (no connection was made: the host's failure, not the URL's).
+failures after connecting, and 5xx), a URL's refusals (429 and 503, which are no attempts), and an
+origin's connection failures in a row (no connection was made: not the URL's failure).
 """
 
 from __future__ import annotations
