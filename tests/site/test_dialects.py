@@ -9,7 +9,7 @@ import sqlite3
 from typing import TYPE_CHECKING
 
 from crawler.app import open_reader
-from crawler.cli.why import _why
+from crawler.cli.why import Asked, _why
 from crawler.config import from_dict
 from crawler.testing import LocalWeb, Pages, html, text
 
@@ -31,7 +31,8 @@ def site(robots: str, *paths: str) -> Pages:
 async def why(courtly: Courtly, web: LocalWeb, url: str, **sections: dict[str, object]) -> str:
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
-        await _why(courtly.db, from_dict(courtly.config(web, **sections)), url)
+        config = from_dict(courtly.config(web, **sections))
+        await _why(courtly.db, Asked(config=config), url)
     return out.getvalue()
 
 
