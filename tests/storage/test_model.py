@@ -402,6 +402,7 @@ class Stores(RuleBasedStateMachine):
     def crash(self) -> None:
         self.run(self.memory.close())
         self.run(self.sqlite.close())
+        self.wall_s += 0.01  # no process comes back within the microsecond that orders leases
         self.sqlite = SqliteStore(self.path, wall=self.wall, queries_per_path_max=2)
         self.sessions = self.run(self._open())
         # Between sessions a second at most is lost; the two are put side by side again.
