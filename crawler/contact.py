@@ -91,6 +91,7 @@ class Contacts:
         """
         began_s = self._clock.monotonic()
         self.urls[request.url] = began_s
+        turn.host.on_wire()
         status: int | None = None
         started_s, ended_s = began_s, None
         try:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from crawler.bench import Bench
 from crawler.clock import Clock, Timer
@@ -47,6 +48,13 @@ class Pass:
     """The URL may be asked for. `ungoverned`: only for lack of an answer (law 4)."""
 
     ungoverned: bool
+
+
+class Redirect(NamedTuple):
+    """An answer that sends us on; `url` None: nowhere."""
+
+    status: int
+    url: str | None
 
 
 ASKING = Asking()
@@ -256,6 +264,7 @@ class Gate:
         origin is tried again on the retry clock like any that cannot be connected to.
         """
         url = robots_url(origin.name)
+        last = Redirect(0, None)
         for _ in range(REDIRECTS_MAX + 1):
             own = origin_of(url) == origin.name
             host = origin.host if own else await self._hold(self._slot_of(host_of(url)))
@@ -282,11 +291,14 @@ class Gate:
                 if not own and (lost := host.out_of_reach.get(hop_origin)):
                     self._lost(origin.host, origin.name, hop, lost.failures)
                 return None
-            if hop is None:
+            last = hop
+            if last.url is None:
                 break
-            url = hop
+            url = last.url
+        overflow = last.url is not None
         return self._learn(
-            origin, News(status=None, body=None, headers={}, url=url, redirect_overflow=True)
+            origin,
+            News(status=last.status, body=None, headers={}, url=url, redirect_overflow=overflow),
         )
 
     def _is_lost(self, origin: Origin, host: Host, hop_origin: str) -> bool:
@@ -296,9 +308,9 @@ class Gate:
             self._lost(origin.host, origin.name, lost.failure, lost.failures)
         return lost is not None
 
-    async def _hop(self, origin: Origin, turn: Turn, url: str) -> Access | Failure | str | None:
-        """One request for robots.txt: what is known now, where it leads (None: nowhere), or that no
-        connection could be made."""
+    async def _hop(self, origin: Origin, turn: Turn, url: str) -> Access | Failure | Redirect:
+        """One request for robots.txt: what is known now, where it leads, or the failure to
+        connect."""
         learned: Access | None = None
 
         def before_end(result: Answer | Failure) -> None:
@@ -319,7 +331,7 @@ class Gate:
         if isinstance(result, Failure):
             return result
         location = result.headers.get("Location")
-        return canonical(location, url) if location else None
+        return Redirect(result.status, canonical(location, url) if location else None)
 
     def _learn(self, origin: Origin, news: News) -> Access:
         """What is known after this news; the pace it asks for counts at once, but pages are judged

@@ -73,6 +73,7 @@ class Host:
         "closed",
         "contacts",
         "contacts_new",
+        "contacts_open",
         "delay_at_restart",
         "denials",
         "dirty",
@@ -141,6 +142,7 @@ class Host:
         self.contacts = clock.contacts
         self.smallest_rest_s = clock.smallest_rest_s
         self.peak_concurrency = clock.peak_concurrency
+        self.contacts_open = 0
         self.breaches = clock.breaches
         self.contacts_new: list[Contact] = []
         self.visited = lease.visited
@@ -221,8 +223,12 @@ class Host:
             follows_s = self.ends[lane]
             del self.ends[: lane + 1]
         self.busy += 1
-        self.peak_concurrency = max(self.peak_concurrency, self.busy)
         return follows_s
+
+    def on_wire(self) -> None:
+        """The contact of an open turn is being made now; `end` says when it is over."""
+        self.contacts_open += 1
+        self.peak_concurrency = max(self.peak_concurrency, self.contacts_open)
 
     def undo(self, follows_s: float) -> None:
         """The turn was not used: no contact was made."""
@@ -233,6 +239,7 @@ class Host:
     def end(self, follows_s: float, allowed_s: float, started_s: float, ended_s: float) -> None:
         """Close a contact and audit it: law 1 in figures."""
         self.busy -= 1
+        self.contacts_open -= 1
         bisect.insort(self.ends, ended_s)
         self.contacts += 1
         self.dirty = True

@@ -158,6 +158,8 @@ class Politeness:
             else:
                 timer = clock.call_at(now_s + HOLD_MAX_S - max(stalls.values(), default=0.0), look)
 
+        for one in self._open.get(slot, ()):
+            one.stalled_s(clock.monotonic())  # what has come so far is seen; from here on it counts
         timer = clock.call_at(clock.monotonic() + HOLD_MAX_S, look)
         try:
             async with limit:

@@ -61,6 +61,7 @@ class Skip(enum.StrEnum):
     MAX_REPEATED_SEGMENT = "max_repeated_segment"
     MAX_QUERIES_PER_PATH = "max_queries_per_path"
     MAX_LINKS = "max_links"
+    ROBOTS_TXT = "robots.txt"
 
 
 # Reason -> the config key that decides it. SCHEME, UNPARSABLE, NOFOLLOW and MAX_LINKS have none:
@@ -97,6 +98,7 @@ SKIP_WORDS: Final[Mapping[str, str]] = MappingProxyType(
         Skip.MAX_PATH_SEGMENTS: "the path has too many segments",
         Skip.MAX_REPEATED_SEGMENT: "a segment recurs in the path as in a trap",
         Skip.MAX_QUERIES_PER_PATH: "its path has too many different queries",
+        Skip.ROBOTS_TXT: "a robots.txt, which is read for its rules and is no page",
         Skip.MAX_LINKS: "beyond the number of links taken from one page",
     }
 )
@@ -235,6 +237,8 @@ class Scope:
             return Skip.OUTSIDE
         if depth > self._max_depth:
             return Skip.MAX_DEPTH
+        if url.endswith("/robots.txt") and url.count("/") == 3:
+            return Skip.ROBOTS_TXT
         rules = known.rules
         if len(url) > rules.max_url_bytes:  # canonical URLs are ASCII
             return Skip.MAX_URL_BYTES

@@ -70,6 +70,7 @@ class Crawlers:
 
     async def contact(self, turn: Turn, status: int | None = 200) -> None:
         start = self.clock.monotonic()
+        turn.host.on_wire()
         self.lateness_s.append(start - max(turn.allowed_s, 1000.0))
         await self.clock.sleep_until(start + self.latency_s)
         end = self.clock.monotonic()

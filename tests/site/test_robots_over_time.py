@@ -148,6 +148,7 @@ async def test_a_sixth_redirect_of_robots_txt_counts_as_absent(courtly: Courtly)
         assert web.log.paths("a.test") == ["/robots.txt", "/1", "/2", "/3", "/4", "/5", "/"]
         assert min(web.log.gaps("a.test")) >= DELAY_S - TIMER_S
         assert courtly.urls("visited") == [web.url("a.test")]
+        assert courtly.rows("robots", "state, status") == [("absent", 302)]
 
 
 async def test_429_on_robots_txt_rests_the_host(courtly: Courtly) -> None:

@@ -173,3 +173,20 @@ async def test_a_body_that_nobody_reads_is_not_downloaded(courtly: Courtly) -> N
         assert summary.visited == 2
         assert summary.bytes < 1_000_000
         assert courtly.rows("visited", "content_type", "url LIKE '%film'") == [("video/mp4",)]
+
+
+async def test_a_robots_txt_is_no_page(courtly: Courtly) -> None:
+    """`visited` never holds one: not by a link, a redirect, nor as a seed."""
+    site: Site = {
+        "/": html("Home", "/robots.txt", "/away", "/a/robots.txt"),
+        "/away": redirect("/robots.txt"),
+        "/robots.txt": text("User-agent: *\nDisallow: /x\n"),
+        "/a/robots.txt": html("a page like any other"),
+    }
+    async with LocalWeb({"a.test": site}) as web:
+        await courtly.crawl(web, "a.test", web.url("a.test", "/robots.txt"))
+        assert web.log.paths("a.test").count("/robots.txt") == 1
+        assert courtly.urls("visited") == [
+            web.url("a.test", path) for path in ("/", "/a/robots.txt", "/away")
+        ]
+        assert courtly.rows("skipped", "reason, count") == [("robots.txt", 3)]
