@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -20,6 +20,7 @@ from crawler.host import BACKING_OFF, Host
 from crawler.terms import terms_of
 from policies.address import AddressRules
 from policies.pacing import Per
+from policies.scope import Skip
 from policies.url import host_of, slot_of
 from storage.base import Link, Reader, Row, Stats, Store, StoreError
 from storage.sqlite import SqliteReader, SqliteStore, care
@@ -201,13 +202,19 @@ async def summarise(
         for host, (until, reason) in engine.waiting.items()
     ]
     spent = not engine.turns.pages_open
-    if stats.queued and len(waiting) < WAITING_SHOWN:
+    held_back: Counter[str] = Counter()
+    if stats.queued:
         async with aclosing(reader.iterate("hosts")) as rows:
             async for row in rows:
-                if row["queued"] and row["host"] not in engine.waiting:
+                host, queued = str(row["host"]), int(str(row["queued"]))
+                if not queued:
+                    continue
+                if int(str(row["visited"])) >= engine.pages_max(host):
+                    held_back[Skip.MAX_PAGES_PER_HOST] += queued
+                elif spent:
+                    held_back[Skip.MAX_PAGES] += queued
+                if host not in engine.waiting and len(waiting) < WAITING_SHOWN:
                     waiting.append(_waiting_on_disk(row, clock.wall(), spent=spent))
-                    if len(waiting) == WAITING_SHOWN:
-                        break
     return Summary(
         visited=stats.visited,
         blocked=stats.blocked,
@@ -220,6 +227,7 @@ async def summarise(
         skipped={
             str(row["reason"]): int(str(row["count"])) async for row in reader.iterate("skipped")
         },
+        held_back=held_back,
         interrupted=interrupted,
         errors=await often.errors(reader) if stats.failed else (),
         rules=await often.rules(reader) if stats.blocked else (),

@@ -146,6 +146,10 @@ class Engine:
         self.pages = 0  # visited in this run
         self.bytes = 0
 
+    def pages_max(self, host: str) -> float:
+        """How many pages of this host may be visited."""
+        return self._config.site(host).scope.max_pages_per_host
+
     @property
     def waiting(self) -> Mapping[str, tuple[float | None, str]]:
         """At the end: hosts that still have URLs -> until (Unix seconds, or None), and why."""

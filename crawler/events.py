@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +68,7 @@ class Summary:
     elapsed_s: float
     waiting: tuple[Waiting, ...] = ()
     skipped: Mapping[str, int]  # reason -> URLs left out (`policies.scope.SKIP_KEYS` names the key)
+    held_back: Mapping[str, int] = field(default_factory=dict)  # page budget -> URLs it left queued
     interrupted: bool = False
     errors: tuple[Often, ...] = ()  # the most frequent of `failed`, of its first LOOKED_AT_MAX rows
     rules: tuple[Often, ...] = ()  # likewise of `blocked`

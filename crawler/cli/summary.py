@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from crawler.cli.hints import after_failures
 from crawler.cli.text import at, counted, plain
@@ -34,7 +34,7 @@ def as_json(summary: Summary) -> str:
             ],
             "skipped": [
                 {"reason": str(reason), "key": SKIP_KEYS.get(reason), "count": count}
-                for reason, count in _by_count(summary)
+                for reason, count in _by_count(summary.skipped)
             ],
         }
     )
@@ -98,21 +98,24 @@ def _often(groups: Sequence[Often], asides: Sequence[str]) -> list[str]:
 
 def left_out(summary: Summary) -> list[str]:
     """A line for every reason that left URLs out: its count, its words, and the key to change."""
-    rows = _by_count(summary)
+    rows = [(count, reason, "") for reason, count in _by_count(summary.skipped)]
+    rows += [
+        (count, reason, ", so they stay queued") for reason, count in _by_count(summary.held_back)
+    ]
     if not rows:
         return []
-    width = max(len(f"{count:,}") for _, count in rows)
+    width = max(len(f"{count:,}") for count, _, _ in rows)
     lines = ["", "Left out:"]
-    for reason, count in rows:
+    for count, reason, fate in rows:
         key = SKIP_KEYS.get(reason)
         words = SKIP_WORDS.get(reason, str(reason))
-        lines.append(f"  {count:>{width},}  {words}{f' ({key})' if key else ''}")
+        lines.append(f"  {count:>{width},}  {words}{f' ({key})' if key else ''}{fate}")
     return lines
 
 
-def _by_count(summary: Summary) -> list[tuple[str, int]]:
+def _by_count(counts: Mapping[str, int]) -> list[tuple[str, int]]:
     return sorted(
-        ((reason, count) for reason, count in summary.skipped.items() if count),
+        ((reason, count) for reason, count in counts.items() if count),
         key=lambda row: (-row[1], row[0]),
     )
 
@@ -132,8 +135,10 @@ def _waiting(summary: Summary, again: str, now_s: float) -> list[str]:
         longest = f"{plain(reason)}{_until(hosts[0], now_s)}"
         if len(hosts) == 1:
             lines.append(f"  {plain(hosts[0].host)}: {longest}")
-        else:
+        elif _until(hosts[0], now_s):
             lines.append(f"  {len(hosts):,} hosts, {plain(hosts[0].host)} the longest: {longest}")
+        else:
+            lines.append(f"  {len(hosts):,} hosts: {longest}")
     if rest := list(groups.values())[_WAITING_SHOWN:]:
         lines.append(f"  … and {counted(sum(map(len, rest)), 'host')} more")
     if len(groups) < len(summary.waiting):

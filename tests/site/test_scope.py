@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from crawler.cli.summary import left_out
 from crawler.testing import LocalWeb, Pages, Reply, Site, html, redirect, text
 
 if TYPE_CHECKING:
@@ -39,6 +40,12 @@ async def test_max_pages_per_host_leaves_the_rest_queued(
             ("b.test", 4, 6),
         ]
         assert summary.elapsed_s < 3
+        assert summary.held_back == {"max_pages_per_host": 12}
+        assert "12  its host has had its number of pages (scope.max_pages_per_host)" in "\n".join(
+            left_out(summary)
+        )
+        spent = await courtly.crawl(web, crawl={"max_pages": 3})
+        assert spent.held_back == {"max_pages": 9}
         await courtly.crawl(web)
         assert courtly.rows("hosts", "host, visited, queued") == [
             ("a.test", 11, 0),
