@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
@@ -25,6 +26,7 @@ from policies.url import host_of, slot_of
 from storage.base import Link, Reader, Row, Stats, Store, StoreError
 from storage.sqlite import SqliteReader, SqliteStore, care
 
+_SESSION = re.compile(r"crawl as (\S+) in (\S+)")
 OBSERVE_EVERY_S = 0.25
 RATE_OVER_S = 5.0
 SLOW_HOSTS_SHOWN = 5
@@ -64,6 +66,19 @@ def vacuum_database(path: Path) -> tuple[int, int]:
     return care.vacuum(path)
 
 
+def session_name(config: Config) -> str:
+    """What the database remembers of a crawl: as whom it reads robots.txt, and how."""
+    return f"crawl as {','.join(config.token(''))} in {','.join(config.robots.dialect)}"
+
+
+async def reading(reader: Reader) -> dict[str, list[str]] | None:
+    """The `[robots]` keys by which the latest crawl read robots.txt; None if none is remembered."""
+    for name in await reader.sessions():
+        if found := _SESSION.fullmatch(name):
+            return {"token": found[1].split(","), "dialect": found[2].split(",")}
+    return None
+
+
 async def retry_failed(path: Path, host: str | None = None) -> int:
     """Queue failed URLs again, of one host or of all; give how many. Raises StoreError."""
     clock = RealClock()
@@ -96,7 +111,7 @@ async def crawl(
     store = open_store(
         config.storage.path, clock, queries_per_path_max=config.scope.max_queries_per_path
     )
-    session = await store.open_session("crawl")
+    session = await store.open_session(session_name(config))
     try:
         if seeds:
             await store.add([_seed(config, url) for url in seeds])

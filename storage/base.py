@@ -313,6 +313,11 @@ class Reader(Protocol):
         """All URLs marked as seed, as `Store.seeds`."""
         ...
 
+    async def sessions(self) -> Sequence[str]:
+        """Names of the latest sessions as `Store.open_session` was given them: the newest first, at
+        most 20."""
+        ...
+
     def iterate(
         self, view: str, *, host: str | None = None, limit: int | None = None
     ) -> AsyncGenerator[Row, None]:

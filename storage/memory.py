@@ -65,6 +65,7 @@ class MemoryStore:
         self._queries_per_path_max = queries_per_path_max
         self._tables = Tables()
         self._session = 0
+        self._names: list[str] = []  # of the latest sessions
         self._open = False
         self._served = 0
         # Free hosts with something queued, by when they can move. An entry whose stamp is not its
@@ -76,6 +77,7 @@ class MemoryStore:
 
     async def open_session(self, name: str) -> int:
         self._session += 1
+        self._names = [name, *self._names[:19]]
         self._open = True
         for host in self._tables.hosts.values():
             if host.lease is not None:
@@ -142,6 +144,9 @@ class MemoryStore:
     def _skip(self, skipped: Mapping[str, int]) -> None:
         for reason, count in skipped.items():
             self._tables.skipped[reason] = self._tables.skipped.get(reason, 0) + count
+
+    async def sessions(self) -> Sequence[str]:
+        return self._names
 
     async def seeds(self) -> Sequence[str]:
         return [url.url for url in self._tables.urls.values() if url.seed]

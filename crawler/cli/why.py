@@ -7,7 +7,7 @@ import contextlib
 import dataclasses
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,8 +43,8 @@ def why(what: str, db: str | None, config_file: Path | None, user_agent: str | N
 
     The verdict on a blocked URL is made from the copy of robots.txt that it was blocked by, also
     where the file has changed since; on other URLs from the latest copy. It is made for the user
-    agent and dialect of --config, or for --user-agent. What scope and limits say is judged by
-    --config, too, and by the seeds that the database has.
+    agent and dialect of --config, else as the latest crawl read robots.txt, or for --user-agent.
+    What scope and limits say is judged by --config, too, and by the seeds that the database has.
     """
     stdout_needed()
     config = configured(config_file, db)
@@ -52,7 +52,9 @@ def why(what: str, db: str | None, config_file: Path | None, user_agent: str | N
     if user_agent is not None:
         config = config.override({"crawl": {"user_agent": user_agent}}, where="--user-agent")
     given = as_given(config_file, db)
-    asked = Asked(config=config, again=given, default=config_file is None)
+    asked = Asked(
+        config=config, again=given, default=config_file is None, named=user_agent is not None
+    )
     asyncio.run(_why(path, asked, what.strip()))
 
 
@@ -63,6 +65,7 @@ class Asked:
     config: Config
     again: str = ""  # the options that name database and config, for what is suggested
     default: bool = False  # no config was given: the crawl's own may judge otherwise
+    named: bool = False  # a user agent was given
 
     @property
     def whose(self) -> str:
@@ -70,15 +73,19 @@ class Asked:
 
 
 async def _why(path: Path, asked: Asked, what: str) -> None:
-    from crawler.app import open_reader
+    from crawler.app import open_reader, reading
 
-    config = asked.config
     reader = open_reader(path)
     try:
+        if asked.default and (known := await reading(reader)):
+            if asked.named:
+                del known["token"]
+            config = asked.config.override({"robots": known}, where="the database")
+            asked = replace(asked, config=config)
         if "/" in what:
             await _of_url(reader, asked, what)
         else:
-            await _of_host(reader, config, what)
+            await _of_host(reader, asked.config, what)
     finally:
         await reader.close()
 

@@ -80,6 +80,9 @@ FROM v WHERE urls.id = v.id;
 WITH v(id) AS (VALUES (?))
 INSERT OR IGNORE INTO seeds (id) SELECT v.id FROM v WHERE v.id IS NOT NULL;
 
+-- name: session_names
+SELECT json_group_array(name) FROM (SELECT name FROM sessions ORDER BY id DESC LIMIT 20);
+
 -- name: seed_urls
 SELECT json_group_array(o.name || u.path) FROM seeds AS s
 CROSS JOIN urls AS u ON u.id = s.id CROSS JOIN origins AS o ON o.id = u.origin;

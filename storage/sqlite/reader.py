@@ -91,6 +91,9 @@ class SqliteReader:
     async def seeds(self) -> list[str]:
         return await self._read(lambda sql: sql.read(list[str], "seed_urls"))
 
+    async def sessions(self) -> list[str]:
+        return await self._read(lambda sql: sql.read(list[str], "session_names"))
+
     async def iterate(
         self, view: str, *, host: str | None = None, limit: int | None = None
     ) -> AsyncGenerator[Row, None]:

@@ -179,3 +179,17 @@ def _expire(courtly: Courtly) -> None:
     with contextlib.closing(sqlite3.connect(courtly.db)) as db, db:
         db.execute("UPDATE copies SET expires_at = 1")
         db.execute("UPDATE origins SET robots_at = 1 WHERE robots_at IS NOT NULL")
+
+
+async def test_why_without_a_config_reads_as_the_crawl_did(courtly: Courtly) -> None:
+    """Law 8: the database remembers for which token, and in which dialect."""
+    robots = "User-agent: examplebot\nDisallow: /other\n\nUser-agent: *\nDisallow: /backup/\n"
+    async with LocalWeb({"a.test": site(robots)}) as web:
+        await courtly.crawl(web, "a.test", robots={"token": "examplebot", "dialect": "rfc9309"})
+        for path, verdict in (("/other", "Disallow: /other"), ("/backup/b", "Allowed")):
+            out = io.StringIO()
+            with contextlib.redirect_stdout(out):
+                asked = Asked(config=from_dict({}), default=True)
+                await _why(courtly.db, asked, web.url("a.test", path))
+            assert verdict in out.getvalue()
+            assert "for the token examplebot" in " ".join(out.getvalue().split())
