@@ -26,6 +26,7 @@ DELAY_S = 0.1
 CRAWL_DELAYS_S = {"slow-1.test": 1.0, "slow-2.test": 1.0, "slow-3.test": 1.5}
 FAST = [f"fast-{n}.test" for n in range(5)]
 PAGES = {**dict.fromkeys(CRAWL_DELAYS_S, 5), **dict.fromkeys(FAST, 150)}
+IN_SOCKETS_S = 0.05
 UNCOMMITTED_S = 1.0  # generous: the ledger commits what is 0.1 s old
 
 
@@ -91,8 +92,10 @@ async def test_twenty_kills_lose_nothing_and_hurry_nobody(courtly: Courtly) -> N
                     await asyncio.sleep(rng.uniform(0.0, 2.2))
                 assert process.returncode is None, "it was still at work"
                 process.kill()
-                killed_s = time.monotonic()
                 await process.communicate()
+                # What it had sent may still lie unread in the server's sockets: it is of this life.
+                await asyncio.sleep(IN_SOCKETS_S)
+                killed_s = time.monotonic()
             kills.append((killed_s, set(courtly.urls("visited"))))
             if (claim_s := first_claim_s(courtly)) is not None:
                 claims.append(claim_s)
