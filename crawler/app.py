@@ -22,7 +22,7 @@ from crawler.terms import terms_of
 from policies.address import AddressRules
 from policies.pacing import Per
 from policies.scope import Skip
-from policies.url import host_of, slot_of
+from policies.url import host_of
 from storage.base import Link, Reader, Row, Stats, Store, StoreError
 from storage.sqlite import SqliteReader, SqliteStore, care
 
@@ -159,8 +159,7 @@ def fetcher_of(config: Config, clock: Clock) -> AiohttpFetcher:
 
 def _seed(config: Config, url: str) -> Link:
     host = host_of(url)
-    by_domain = config.site(host).politeness.per is Per.DOMAIN
-    return Link(url=url, slot=slot_of(host, by_domain=by_domain), host=host, depth=0, seed=True)
+    return Link(url=url, slot=config.slot_of(host), host=host, depth=0, seed=True)
 
 
 async def _run(

@@ -14,8 +14,7 @@ from crawler.errors import SessionClosed
 from crawler.fetcher import Fetcher
 from crawler.handover import CrawledPage
 from crawler.settings import Given, settings
-from policies.pacing import Per
-from policies.url import host_of, slot_of
+from policies.url import host_of
 from storage.base import Link
 
 if TYPE_CHECKING:
@@ -139,8 +138,7 @@ class Crawler:
 
     def _link(self, url: str) -> Link:
         host = host_of(url)
-        by_domain = self._config.site(host).politeness.per is Per.DOMAIN
-        return Link(url=url, slot=slot_of(host, by_domain=by_domain), host=host, depth=0, seed=True)
+        return Link(url=url, slot=self._config.slot_of(host), host=host, depth=0, seed=True)
 
     async def summary(self) -> Summary:
         """What the crawl has come to so far: counts, limits that left URLs out, hosts that wait."""

@@ -29,9 +29,8 @@ from crawler.origin import Origin
 from crawler.turns import Turns, TurnsClosedError
 from crawler.verdicts import NextTurn, Verdicts
 from policies.access import Access, RobotsRules, due
-from policies.pacing import Per
 from policies.retry import GiveUp, RetryRules, after_no_connection
-from policies.url import host_of, origin_of, slot_of
+from policies.url import host_of, origin_of
 from storage.base import Completed, Outcome, Store, StoreError
 
 NEAR_MAX: Final = 10_000  # names remembered as loopback's
@@ -254,7 +253,7 @@ class Door:
         return self.config.site(host).robots, self.config.token(host)
 
     def slot_of(self, host: str) -> str:
-        return slot_of(host, by_domain=self.config.site(host).politeness.per is Per.DOMAIN)
+        return self.config.slot_of(host)
 
     # ------------------------------------------------------------ what happens
 

@@ -26,10 +26,8 @@ from crawler.rejudge import Rejudge
 from crawler.turns import Turns
 from crawler.visit import Budget, Visitor
 from policies.access import Access, Closed, RobotsRules
-from policies.pacing import Per
 from policies.retry import GiveUp, RetryRules, after_no_connection
 from policies.scope import Scope
-from policies.url import slot_of
 from storage.base import Completed, Link, Outcome, Retry, Store, Visited
 
 LEAVE_S = 2.0  # for the last commit when told to leave at once
@@ -75,7 +73,7 @@ class Engine:
             spawn=self._spawn,
             hold=self._hold,
             rules_of=self._robots_rules,
-            slot_of=self._slot_of,
+            slot_of=config.slot_of,
             lost=self._on_no_connection,
             changed=self._on_robots,
             settled=self._on_settled,
@@ -160,9 +158,6 @@ class Engine:
 
     async def _hold(self, slot: str) -> Host | None:
         return await self.holdings.hold(slot)
-
-    def _slot_of(self, host: str) -> str:
-        return slot_of(host, by_domain=self._config.site(host).politeness.per is Per.DOMAIN)
 
     # ------------------------------------------------------------ life
 

@@ -18,11 +18,10 @@ from crawler.ledger import Ledger
 from crawler.request import REDIRECT_STATUSES, Answer, Failure, Head, Request, limits_of
 from crawler.turns import Turns
 from policies.indexing import Directives, from_header
-from policies.pacing import Per
 from policies.retry import Again, FailureCode, GiveUp, RetryRules, after_failure, after_refusal
 from policies.robots import Verdict
 from policies.scope import Scope, Skip
-from policies.url import canonical, host_of, origin_of, slot_of
+from policies.url import canonical, host_of, origin_of
 from storage.base import (
     Blocked,
     BlockReason,
@@ -137,8 +136,7 @@ class Visitor:
     def _out_of_scope(self, host: Host, queued: Queued) -> Outcome | None:
         """Scope is judged again: the config may have changed since the URL was queued."""
         name = host_of(queued.url)
-        by_domain = self._config.site(name).politeness.per is Per.DOMAIN
-        slot = slot_of(name, by_domain=by_domain)
+        slot = self._config.slot_of(name)
         if slot != host.slot:
             return Moved(id=queued.id, slot=host.slot, to_slot=slot)
         skip = self._scope.judge(queued.url, host=name, depth=queued.depth, seed=queued.seed)
@@ -349,10 +347,9 @@ class Visitor:
         if skip is not None:
             self._ledger.skip(skip)
             return None
-        by_domain = self._config.site(host).politeness.per is Per.DOMAIN
         return Link(
             url=url,
-            slot=slot_of(host, by_domain=by_domain),
+            slot=self._config.slot_of(host),
             host=host,
             depth=depth,
             priority=queued.priority if seed else 0.0,

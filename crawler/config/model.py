@@ -16,9 +16,9 @@ from crawler.config.identity import OWN_NAME, product_token, token_warnings, ver
 from crawler.config.loading import read_values
 from policies.access import RobotsRules
 from policies.address import is_loopback
-from policies.pacing import PacingRules
+from policies.pacing import PacingRules, Per
 from policies.scope import ScopeRules
-from policies.url import host_of
+from policies.url import host_of, slot_of
 
 _SITES_KEPT = 65_536  # hosts whose rules are remembered; a bound on memory, not on the crawl
 
@@ -213,6 +213,10 @@ class Config:
     def user_agent_sent(self) -> str:
         """The User-Agent header: `courtly/VERSION` when none is configured (law 10)."""
         return self.crawl.user_agent or f"{OWN_NAME}/{version()}"
+
+    def slot_of(self, host: str) -> str:
+        """The politeness slot of a host: itself, or its registrable domain (`politeness.per`)."""
+        return slot_of(host, by_domain=self.site(host).politeness.per is Per.DOMAIN)
 
     def token(self, host: str) -> tuple[str, ...]:
         """Our names in a host's robots.txt: `robots.token`, else the user agent's product token."""
