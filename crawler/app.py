@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from crawler import backoff, often
 from crawler.clock import Clock, RealClock
 from crawler.config import Config, ConfigError, check_identity, has_contact
+from crawler.control import Control, UnknownHost
 from crawler.ending import PAUSED, SPENT
 from crawler.engine import Engine
 from crawler.events import WAITING_SHOWN, Progress, SlowHost, Summary, Waiting
 from crawler.fetcher import AiohttpFetcher
 from crawler.host import BACKING_OFF, Host
+from crawler.observer import Observer
 from crawler.terms import terms_of
 from policies.address import AddressRules
 from policies.pacing import Per
@@ -79,6 +82,23 @@ async def reading(reader: Reader) -> dict[str, list[str]] | None:
     return None
 
 
+async def steer_host(
+    path: Path, host: str, *, pause: bool | None = None, slow_s: float | None = None
+) -> None:
+    """Pause (True), let go on (False, which undoes both) or slow a host of a database that nobody
+    holds; a crawl that runs is asked through its socket instead. Raises UnknownHost, StoreRefused
+    (somebody holds it) and StoreError."""
+    store = open_store(path, RealClock())
+    session = await store.open_session("host")
+    try:
+        if not await store.set_control(
+            host, paused=pause, slow_s=slow_s, clear_slow=pause is False
+        ):
+            raise UnknownHost(host)
+    finally:
+        await store.close(session)
+
+
 async def retry_failed(path: Path, host: str | None = None) -> int:
     """Queue failed URLs again, of one host or of all; give how many. Raises StoreError."""
     clock = RealClock()
@@ -86,6 +106,77 @@ async def retry_failed(path: Path, host: str | None = None) -> int:
     session = await store.open_session("retry failed")
     try:
         return await store.retry_failed(host)
+    finally:
+        await store.close(session)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Life:
+    """A crawl put together, with the database held and the network open: `run` it."""
+
+    config: Config  # as it began; `control.config` is the one that counts now
+    engine: Engine
+    control: Control
+    store: Store
+    clock: Clock
+    fetcher: AiohttpFetcher
+
+    async def run(self) -> None:
+        """Crawl to the end, or until `control.stop()`. Cancelled, it leaves at once; what is
+        recorded is committed all the same. Raises StoreError, and what else went wrong."""
+        try:
+            await self.engine.run()
+        except BaseExceptionGroup as problems:
+            raise plainest(problems) from problems
+
+
+@contextlib.asynccontextmanager
+async def living(
+    config: Config,
+    *,
+    seeds: Sequence[str] = (),
+    forever: bool = False,
+    observers: Sequence[Observer] = (),
+    reread: Callable[[], Config] | None = None,
+) -> AsyncIterator[Life]:
+    """What `courtly crawl` and the daemon are made of: holds the database until it is left.
+
+    `seeds` are canonical URLs, queued at once. `forever`: `run` does not end when nothing can move;
+    it stays up, idle, until it is stopped, and needs no seed to begin. `observers` watch it.
+    `reread` gives the config for `control.reload` (see `crawler.control.Control`).
+
+    Raises ConfigError (no seed, unless it lives for ever; no contact for a seed beyond loopback;
+    secrets that cannot be read), StoreRefused (the database is in use, not ours, newer) and
+    StoreError, before anything is contacted.
+    """
+    clock = RealClock()
+    if seeds:
+        check_identity(config, seeds)
+    network = fetcher_of(config, clock)
+    store = open_store(
+        config.storage.path, clock, queries_per_path_max=config.scope.max_queries_per_path
+    )
+    session = await store.open_session(session_name(config))
+    try:
+        if seeds:
+            await store.add([_seed(config, url) for url in seeds])
+        known = await store.seeds()
+        if not known and not forever:
+            raise ConfigError(
+                "there is nothing to crawl: give a seed URL, or set crawl.seeds in the config"
+            )
+        check_identity(config, known)
+        async with network as fetcher:
+            engine = Engine(config, store=store, session=session, clock=clock, fetcher=fetcher)
+            control = Control(engine, config=config, store=store, clock=clock, reread=reread)
+            yield Life(
+                config=config,
+                engine=engine,
+                control=control,
+                store=store,
+                clock=clock,
+                fetcher=fetcher,
+            )
     finally:
         await store.close(session)
 
@@ -104,30 +195,11 @@ async def crawl(
     it at once, losing nothing committed. Raises ConfigError (no seed, no contact for a seed beyond
     loopback), StoreRefused and StoreError.
     """
-    clock = RealClock()
-    if seeds:
-        check_identity(config, seeds)
-    network = fetcher_of(config, clock)
-    store = open_store(
-        config.storage.path, clock, queries_per_path_max=config.scope.max_queries_per_path
-    )
-    session = await store.open_session(session_name(config))
-    try:
-        if seeds:
-            await store.add([_seed(config, url) for url in seeds])
-        known = await store.seeds()
-        if not known:
-            raise ConfigError(
-                "there is nothing to crawl: give a seed URL, or set crawl.seeds in the config"
-            )
-        check_identity(config, known)
-        async with network as fetcher:
-            engine = Engine(config, store=store, session=session, clock=clock, fetcher=fetcher)
-            began_s = clock.monotonic()
-            interrupted = await _run(engine, store, clock, observe=observe, stop=stop, leave=leave)
-            elapsed_s = clock.monotonic() - began_s
-    finally:
-        await store.close(session)
+    async with living(config, seeds=seeds) as life:
+        engine, clock = life.engine, life.clock
+        began_s = clock.monotonic()
+        interrupted = await _run(engine, life.store, clock, observe=observe, stop=stop, leave=leave)
+        elapsed_s = clock.monotonic() - began_s
     reader = open_reader(config.storage.path)
     try:
         return await summarise(reader, engine, clock, elapsed_s=elapsed_s, interrupted=interrupted)

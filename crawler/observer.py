@@ -1,0 +1,103 @@
+"""Watching a crawl from inside: what its log, its metrics and its plots are told, as it happens.
+
+Plain synchronous calls out of the middle of the crawl: what is called must be cheap, must not wait,
+and must not raise (what it raises ends the crawl loudly). Where nobody watches, nothing is built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from policies.retry import FailureCode
+from storage.base import Outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contacted:
+    """One contact that has ended: a page, or one hop on the way to a robots.txt or a sitemap.
+
+    url: what was asked for; canonical. slot: the held host (`host` of the hosts view).
+    kind: "page", "robots" or "sitemap", as in the ring of contacts.
+    status: of the answer; also of a failure whose header came. None: there was no answer.
+    error, sentence: of a failure, for people in the sentence; None and "" for a whole answer, and
+      for a contact broken off because the crawl was told to leave (then `status` is None, too).
+    started_at: Unix seconds. elapsed_s: first packet to last byte.
+    latency_s: from the request to the end of the answer's header; None for failures.
+    body_bytes: after decompression. wire_bytes: as received, header included; 0 for failures.
+    address: connected to; None if unknown.
+    late_s: how long after it first could have begun, by its host's clock and its own work, it began
+      (limits on requests in flight, and our own slowness); never negative. Time paused by hand does
+      not count.
+    next_in_s: from the end of the contact until the host may be contacted again.
+    rest_source: where that rest comes from, in words: "politeness.delay", "slowed by hand", …
+    """
+
+    url: str
+    slot: str
+    kind: str
+    status: int | None
+    error: FailureCode | None
+    sentence: str
+    started_at: float
+    elapsed_s: float
+    latency_s: float | None
+    body_bytes: int
+    wire_bytes: int
+    address: str | None
+    late_s: float
+    next_in_s: float
+    rest_source: str
+
+
+class Observer(Protocol):
+    """Somebody who watches one crawl. Every method returns at once and raises nothing."""
+
+    def contacted(self, seen: Contacted) -> None:
+        """A contact has ended; its outcome follows."""
+        ...
+
+    def settled(self, url: str, outcome: Outcome) -> None:
+        """An outcome was recorded: a URL visited, blocked, failed, queued for another try, dropped
+        or moved. It is not committed yet."""
+        ...
+
+    def gave_up(self, slot: str, origin: str, error: str, count: int) -> None:
+        """An origin could not be connected to: its `count` queued URLs failed in bulk, with this
+        error ("CODE: sentence"). There is no `settled` for each of them. Committed."""
+        ...
+
+    def committed(self, elapsed_s: float, outcomes: int, links: int) -> None:
+        """The store took a commit of so many outcomes and links; it took so long."""
+        ...
+
+
+class Fanout:
+    """Several observers as one; they are told in the order given."""
+
+    def __init__(self, observers: Sequence[Observer]) -> None:
+        self._observers = tuple(observers)
+
+    def contacted(self, seen: Contacted) -> None:
+        for one in self._observers:
+            one.contacted(seen)
+
+    def settled(self, url: str, outcome: Outcome) -> None:
+        for one in self._observers:
+            one.settled(url, outcome)
+
+    def gave_up(self, slot: str, origin: str, error: str, count: int) -> None:
+        for one in self._observers:
+            one.gave_up(slot, origin, error, count)
+
+    def committed(self, elapsed_s: float, outcomes: int, links: int) -> None:
+        for one in self._observers:
+            one.committed(elapsed_s, outcomes, links)
+
+
+def all_of(observers: Sequence[Observer]) -> Observer | None:
+    """One observer for all of these; None for none, which costs nothing."""
+    if len(observers) > 1:
+        return Fanout(observers)
+    return observers[0] if observers else None
