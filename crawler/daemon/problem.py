@@ -1,0 +1,53 @@
+"""What a request is told when it cannot be served: a problem body (RFC 9457)."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+CONTENT_TYPE = "application/problem+json"
+
+
+class Problem(Exception):
+    """An answer that says what is wrong, in a sentence, and in which field.
+
+    `status` is an HTTP status of 400 to 599; `field` names the key of the body or of the query, or
+    is None where none is to blame. `retry_after_s` is told where waiting helps.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        detail: str,
+        *,
+        field: str | None = None,
+        title: str = "",
+        retry_after_s: float | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.title = title or HTTPStatus(status).phrase
+        self.detail = detail
+        self.field = field
+        self.retry_after_s = retry_after_s
+
+    def body(self) -> dict[str, object]:
+        """`{"type", "title", "status", "detail", "field"}`, the last only where there is one."""
+        body: dict[str, object] = {
+            "type": "about:blank",
+            "title": self.title,
+            "status": self.status,
+            "detail": self.detail,
+        }
+        if self.field is not None:
+            body["field"] = self.field
+        return body
+
+
+def unknown_host(host: str) -> Problem:
+    return Problem(404, f'no URL of a host "{host}" was ever queued here', field="host")
+
+
+def unknown_url(url: str) -> Problem:
+    return Problem(
+        404, f"{url} is unknown: no seed or link that was followed leads to it", field="url"
+    )
