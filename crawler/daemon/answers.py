@@ -1,5 +1,7 @@
-"""What the daemon answers to whom it may concern: the JSON routes, the socket and the HTML pages all
-stand on this. Every method gives JSON-ready values of `crawler.daemon.shapes` or raises `Problem`."""
+"""What the daemon answers: the JSON routes, the socket and the HTML pages all stand on this.
+
+Every method gives JSON-ready values of `crawler.daemon.shapes` or raises `Problem`.
+"""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from http import HTTPStatus
 CONTENT_TYPE = "application/problem+json"
 
 
-class Problem(Exception):
+class Problem(Exception):  # noqa: N818 - the word of RFC 9457
     """An answer that says what is wrong, in a sentence, and in which field.
 
     `status` is an HTTP status of 400 to 599; `field` names the key of the body or of the query, or
