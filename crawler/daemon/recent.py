@@ -1,0 +1,99 @@
+"""What happened lately, for the page: each host's contacts with the rest they had to be followed
+by, and its latest errors. Bounded, and lost at a restart; what must last is in the store.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from crawler.observer import Contacted
+from storage.base import Outcome
+from storage.rows import CONTACTS_KEPT
+
+HOSTS_MAX: Final = 1_000  # of 50 contacts each: some 10 MB at most
+ERRORS_PER_HOST: Final = 10
+STARTS_ALIKE_S: Final = 0.005  # the store's clock and ours differ by rounding
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Floor:
+    """The rest that one contact had to be followed by. Unix seconds, seconds."""
+
+    start_at: float
+    rest_s: float
+    source: str  # in words
+    late_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """A contact that failed, or was refused."""
+
+    at: float
+    url: str
+    kind: str
+    status: int | None
+    what: str  # "timeout: no answer within 30 s", or "" where the status says it
+
+
+@dataclass(slots=True)
+class _Host:
+    floors: deque[Floor] = field(default_factory=lambda: deque(maxlen=CONTACTS_KEPT))
+    troubles: deque[Trouble] = field(default_factory=lambda: deque(maxlen=ERRORS_PER_HOST))
+
+
+class Recent:
+    """An observer that remembers the hosts contacted last."""
+
+    def __init__(self) -> None:
+        self._hosts: OrderedDict[str, _Host] = OrderedDict()
+
+    def contacted(self, seen: Contacted) -> None:
+        host = self._hosts.get(seen.slot)
+        if host is None:
+            host = self._hosts[seen.slot] = _Host()
+            if len(self._hosts) > HOSTS_MAX:
+                self._hosts.popitem(last=False)
+        else:
+            self._hosts.move_to_end(seen.slot)
+        host.floors.append(
+            Floor(
+                start_at=seen.started_at,
+                rest_s=seen.next_in_s,
+                source=seen.rest_source,
+                late_s=seen.late_s,
+            )
+        )
+        if seen.error is not None or seen.status == 429 or (seen.status or 0) >= 500:
+            what = "" if seen.error is None else f"{seen.error.value}: {seen.sentence}"
+            host.troubles.append(
+                Trouble(
+                    at=seen.started_at,
+                    url=seen.url,
+                    kind=seen.kind,
+                    status=seen.status,
+                    what=what,
+                )
+            )
+
+    def settled(self, url: str, outcome: Outcome) -> None:
+        """Nothing of it is shown: the store has it."""
+
+    def gave_up(self, slot: str, origin: str, error: str, count: int) -> None:
+        """Nothing of it is shown: the store has it."""
+
+    def committed(self, elapsed_s: float, outcomes: int, links: int) -> None:
+        """Nothing of it is shown."""
+
+    def floors(self, host: str) -> Sequence[Floor]:
+        """Of the host's latest contacts in this run, oldest first."""
+        found = self._hosts.get(host)
+        return () if found is None else tuple(found.floors)
+
+    def troubles(self, host: str) -> Sequence[Trouble]:
+        """The host's latest errors in this run, newest first."""
+        found = self._hosts.get(host)
+        return () if found is None else tuple(reversed(found.troubles))
