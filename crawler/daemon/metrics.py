@@ -60,7 +60,8 @@ class Metrics:
     """An observer that counts. `render(measured)` is the body of an answer of CONTENT_TYPE."""
 
     def __init__(self) -> None:
-        disable_created_metrics()  # a second series for each counter, which nobody reads
+        # A second series for each counter, which nobody reads.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = CollectorRegistry()
         build = Gauge(
             "courtly_build_info",
