@@ -300,6 +300,14 @@ class RobotsDue:
 Row = Mapping[str, object]  # one row of a view, by column name
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Some rows of a view. `after` asks for the next; None: these are the last."""
+
+    rows: Sequence[Row]
+    after: str | None
+
+
 class Reader(Protocol):
     """Looks without touching; works beside a crawl that holds the store.
 
@@ -326,6 +334,36 @@ class Reader(Protocol):
         `host` keeps the rows of one host (ValueError for `skipped`, which has none). Who leaves it
         half-way closes it (`contextlib.aclosing`), before the reader.
         """
+        ...
+
+    async def hosts_page(
+        self,
+        *,
+        search: str = "",
+        state: str = "all",
+        sort: str = "host",
+        limit: int = 100,
+        after: str = "",
+        now_s: float = 0.0,
+    ) -> Page:
+        """Some rows of `hosts`: those whose name contains `search` (case ignored) and that are in
+        `state` (`storage.paging.HostFilter`) at `now_s` (Unix seconds), by `sort` (one of
+        HOST_SORTS; "-" before it descends), equal ones by name; at most `limit`, beginning behind
+        the page that gave `after`. Raises ValueError for what is none of these.
+
+        A host that moves in the order between two pages may come twice, or not at all."""
+        ...
+
+    async def blocked_page(
+        self, *, host: str | None = None, rule: str = "", limit: int = 100, after: str = ""
+    ) -> Page:
+        """Some rows of `blocked`, in a stable order: of one host (as in `iterate`), by rules that
+        contain `rule` (case ignored in A to Z). ValueError as `hosts_page`."""
+        ...
+
+    async def blocked_lines(self, origin: str, *, limit: int = 100_000) -> Mapping[int, int]:
+        """By which lines of the robots.txt now kept for an origin its URLs are blocked, and how
+        many; of its first `limit` blocked URLs."""
         ...
 
     async def url(self, url: str) -> Row | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
+import operator
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import (
@@ -16,10 +17,12 @@ from collections.abc import (
     Sequence,
 )
 from itertools import islice
+from operator import itemgetter
 
 from policies.access import Access
 from policies.scope import Skip
 from policies.url import host_of, origin_of
+from storage import paging
 from storage.base import (
     Batch,
     Blocked,
@@ -36,6 +39,7 @@ from storage.base import (
     Moved,
     Outcome,
     Outlook,
+    Page,
     Queued,
     Retry,
     RobotsDue,
@@ -625,6 +629,65 @@ class MemoryStore:
 
     def _is_of(self, origin: Origin, host: str | None) -> bool:
         return host is None or host in (origin.host.name, origin.hostname)
+
+    async def hosts_page(
+        self,
+        *,
+        search: str = "",
+        state: str = "all",
+        sort: str = "host",
+        limit: int = 100,
+        after: str = "",
+        now_s: float = 0.0,
+    ) -> Page:
+        column, descends = paging.sort_of(sort)
+        paging.check_limit(limit)
+        which = paging.HostFilter(state)
+        place = paging.host_place(after, sort) if after else None
+        rows = [
+            (paging.value_of(row, column), str(row["host"]), row)
+            for row in self._rows("hosts", None)
+            if search.lower() in str(row["host"]) and paging.is_in(row, which, now_s)
+        ]
+        rows.sort(key=itemgetter(0, 1), reverse=descends)
+        if place is not None:
+            beyond = operator.lt if descends else operator.gt
+            rows = [each for each in rows if beyond(each[:2], place)]
+        chosen = rows[:limit]
+        more = paging.mark(sort, chosen[-1][:2]) if len(rows) > limit else None
+        return Page(rows=[row for _, _, row in chosen], after=more)
+
+    async def blocked_page(
+        self, *, host: str | None = None, rule: str = "", limit: int = 100, after: str = ""
+    ) -> Page:
+        paging.check_limit(limit)
+        begin = paging.id_place(after)[1] if after else 0
+        wanted, found = paging.ascii_lower(rule), list[tuple[int, Row]]()
+        for url in self._tables.urls.values():
+            if (
+                url.state is not State.BLOCKED
+                or url.id <= begin
+                or not self._is_of(url.origin, host)
+            ):
+                continue
+            row = url.row(self._time.shift_s(), self._tables.urls)
+            if row and wanted in paging.ascii_lower(str(row["rule"] or "")):
+                found.append((url.id, row))
+        found.sort(key=itemgetter(0))
+        more = paging.mark("id", (0, found[limit - 1][0])) if len(found) > limit else None
+        return Page(rows=[row for _, row in found[:limit]], after=more)
+
+    async def blocked_lines(self, origin: str, *, limit: int = 100_000) -> dict[int, int]:
+        counts: Counter[int] = Counter()
+        known = self._tables.origins.get(origin)
+        body = None if known is None or known.robots is None else known.robots.body
+        if known is None or body is None:
+            return {}
+        for key in known.judged[:limit]:
+            url = self._tables.urls[key]
+            if url.block is not None and url.block.line is not None and url.judged_by == body:
+                counts[url.block.line] += 1
+        return dict(counts)
 
     async def url(self, url: str) -> Row | None:
         found = self._tables.by_url.get(url)

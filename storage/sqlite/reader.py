@@ -13,8 +13,9 @@ from typing import Self, TypeVar
 
 from policies.access import Access
 from policies.url import fingerprint, origin_of
-from storage.base import Row, State, Stats, StoreError
+from storage.base import Page, Row, State, Stats, StoreError
 from storage.rows import CONTACTS_KEPT, STATE_VIEWS, VIEWS, check_view
+from storage.sqlite import pages
 from storage.sqlite.copies import read_copy
 from storage.sqlite.links import OUT
 from storage.sqlite.schema import connect_reader, translate
@@ -109,6 +110,30 @@ class SqliteReader:
                         yield dict(zip(columns, row, strict=True))
         except sqlite3.Error as error:
             raise translate(error, self.path) from error
+
+    async def hosts_page(
+        self,
+        *,
+        search: str = "",
+        state: str = "all",
+        sort: str = "host",
+        limit: int = 100,
+        after: str = "",
+        now_s: float = 0.0,
+    ) -> Page:
+        query = pages.hosts(
+            search=search, state=state, sort=sort, limit=limit, after=after, now_s=now_s
+        )
+        return await self._read(lambda sql: query.read(sql.db))
+
+    async def blocked_page(
+        self, *, host: str | None = None, rule: str = "", limit: int = 100, after: str = ""
+    ) -> Page:
+        query = pages.blocked(host=host, rule=rule, limit=limit, after=after)
+        return await self._read(lambda sql: query.read(sql.db))
+
+    async def blocked_lines(self, origin: str, *, limit: int = 100_000) -> dict[int, int]:
+        return await self._read(lambda sql: pages.blocked_lines(sql.db, origin, limit))
 
     async def url(self, url: str) -> Row | None:
         return await self._read(lambda sql: _url(sql, url))

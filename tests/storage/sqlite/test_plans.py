@@ -7,6 +7,8 @@ import sqlite3
 
 import pytest
 
+from storage import paging
+from storage.sqlite import pages
 from storage.sqlite.schema import migrations
 from storage.sqlite.statements import for_rows, statements
 
@@ -111,3 +113,29 @@ def test_a_hot_query_sorts_nothing(db, name):
 def test_one_row_of_a_view_is_found_by_its_id(db, view):
     steps = plan(db, f"SELECT * FROM {view} WHERE id = ?")
     assert not [step for step in steps if step.startswith("SCAN") and step != "SCAN crawl"], steps
+
+
+def test_hosts_by_name_are_read_along_the_index(db):
+    """A page costs the same wherever it begins, at any number of hosts."""
+    after = paging.mark("host", ("m.test", "m.test"))
+    for sort in ("host", "-host"):
+        query = pages.hosts(search="", state="all", sort=sort, limit=100, after="", now_s=0.0)
+        steps = named_plan(db, query)
+        assert any("USING INDEX sqlite_autoindex_slots_1" in step for step in steps), steps
+        assert not [step for step in steps if "TEMP B-TREE" in step], steps
+    query = pages.hosts(search="", state="all", sort="host", limit=100, after=after, now_s=0.0)
+    assert any("(name>?)" in step for step in named_plan(db, query))
+
+
+@pytest.mark.parametrize("asked", [{}, {"rule": "/x"}, {"host": "a.test"}])
+def test_blocked_urls_are_read_along_the_index(db, asked):
+    query = pages.blocked(
+        **{"host": None, "rule": "", "limit": 100, "after": paging.mark("id", (1, 2)), **asked}
+    )
+    steps = named_plan(db, query)
+    assert any("SEARCH b USING PRIMARY KEY (" in step for step in steps), steps
+    assert not [step for step in steps if "TEMP B-TREE FOR ORDER" in step], steps
+
+
+def named_plan(db, query):
+    return [row[3] for row in db.execute("EXPLAIN QUERY PLAN " + query.sql, query.values)]

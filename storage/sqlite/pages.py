@@ -1,0 +1,134 @@
+"""Pages of the views, by keyset: a page costs the same wherever it begins.
+
+Hosts by name, and blocked URLs, are read along an index. Other orders look at every row of `slots`
+(some tens of milliseconds at 100,000), because an index on a counter would cost every commit.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass, field
+
+from storage.base import Page
+from storage.paging import (
+    FILTER_SQL,
+    UNKNOWN,
+    HostFilter,
+    ascii_lower,
+    check_limit,
+    host_place,
+    id_place,
+    mark,
+    sort_of,
+    value_of,
+)
+from storage.rows import VIEWS
+from storage.sqlite.statements import Value
+
+_ORIGINS = (
+    "SELECT id FROM origins WHERE hostname = :host"
+    " UNION SELECT o.id FROM origins AS o JOIN slots AS s ON s.id = o.slot WHERE s.name = :host"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostsQuery:
+    """A page of hosts as SQL."""
+
+    sql: str
+    values: dict[str, Value]
+    sort: str
+    limit: int
+
+    def read(self, db: sqlite3.Connection) -> Page:
+        columns = VIEWS["hosts"]
+        found = db.execute(self.sql, self.values).fetchall()
+        rows = [dict(zip(columns, row, strict=True)) for row in found[: self.limit]]
+        if len(found) <= self.limit:
+            return Page(rows=rows, after=None)
+        last, column = rows[-1], self.sort.removeprefix("-")
+        return Page(rows=rows, after=mark(self.sort, (value_of(last, column), str(last["host"]))))
+
+
+def hosts(
+    *, search: str, state: str, sort: str, limit: int, after: str, now_s: float
+) -> HostsQuery:
+    """Raises ValueError for what the contract does not know. Names come from there, too."""
+    column, descends = sort_of(sort)
+    check_limit(limit)
+    values: dict[str, Value] = {"limit": limit + 1, "now": now_s}
+    conditions = [FILTER_SQL[HostFilter(state)]]
+    key = column if column == "host" else f"coalesce({column}, {UNKNOWN})"
+    if search:
+        conditions.append("instr(host, :search) > 0")
+        values["search"] = search.lower()
+    if after:
+        values["value"], values["name"] = host_place(after, sort)
+        sign = "<" if descends else ">"
+        conditions.append(
+            f"host {sign} :name" if column == "host" else f"({key}, host) {sign} (:value, :name)"
+        )
+    way = " DESC" if descends else ""
+    order = f"host{way}" if column == "host" else f"{key}{way}, host{way}"
+    sql = (
+        f"SELECT {', '.join(VIEWS['hosts'])} FROM hosts WHERE {' AND '.join(conditions)}"  # noqa: S608
+        f" ORDER BY {order} LIMIT :limit"
+    )
+    return HostsQuery(sql=sql, values=values, sort=sort, limit=limit)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockedQuery:
+    """A page of blocked URLs as SQL: first their keys, along the index, then their rows."""
+
+    sql: str
+    values: dict[str, Value] = field(default_factory=dict)
+    limit: int
+
+    def read(self, db: sqlite3.Connection) -> Page:
+        columns = VIEWS["blocked"]
+        keys = db.execute(self.sql, self.values).fetchall()
+        more, keys = len(keys) > self.limit, keys[: self.limit]
+        marks = ", ".join("?" * len(keys))
+        query = f"SELECT {', '.join(columns)}, id FROM blocked WHERE id IN ({marks})"  # noqa: S608
+        found = {row[-1]: row for row in db.execute(query, [key for _, key in keys])}
+        rows = [dict(zip(columns, found[key], strict=False)) for _, key in keys if key in found]
+        return Page(rows=rows, after=mark("id", keys[-1]) if more else None)
+
+
+def blocked(*, host: str | None, rule: str, limit: int, after: str) -> BlockedQuery:
+    """Raises ValueError."""
+    check_limit(limit)
+    values: dict[str, Value] = {"limit": limit + 1}
+    conditions = ["1"]
+    if after:
+        conditions.append("(b.origin, b.id) > (:after_origin, :after_id)")
+        values["after_origin"], values["after_id"] = id_place(after)
+    if host is not None:
+        conditions.append(f"b.origin IN ({_ORIGINS})")
+        values["host"] = host
+    join = ""
+    if rule:
+        join = " CROSS JOIN verdicts AS v ON v.id = b.verdict"  # CROSS: blocks first, in order
+        conditions.append("instr(lower(v.rule), :rule) > 0")
+        values["rule"] = ascii_lower(rule)
+    sql = (
+        f"SELECT b.origin, b.id FROM blocks AS b{join} WHERE {' AND '.join(conditions)}"  # noqa: S608
+        " ORDER BY b.origin, b.id LIMIT :limit"
+    )
+    return BlockedQuery(sql=sql, values=values, limit=limit)
+
+
+def blocked_lines(db: sqlite3.Connection, origin: str, limit: int) -> dict[int, int]:
+    """How many URLs of an origin each line of its present robots.txt blocks."""
+    rows = db.execute(
+        "SELECT v.line, count(*) FROM"
+        " (SELECT b.verdict FROM blocks AS b JOIN origins AS o ON o.id = b.origin"
+        "  WHERE o.name = :origin AND b.judged LIMIT :limit) AS b"
+        " JOIN verdicts AS v ON v.id = b.verdict"
+        " JOIN origins AS o ON o.name = :origin"
+        " JOIN copies AS c ON c.origin = o.id AND c.body = v.body"
+        " WHERE v.line IS NOT NULL GROUP BY v.line",
+        {"origin": origin, "limit": limit},
+    )
+    return {int(line): int(count) for line, count in rows}
