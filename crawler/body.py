@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from aiohttp import ClientResponse
-
 from crawler.decoding import Decoder, decoder_for
+from crawler.direct import Reply
 from crawler.exchange import Exchange
 from crawler.request import Request
 
@@ -23,9 +22,7 @@ class BrokenOffError(Exception):
     """The connection broke under a body that would have ended with it."""
 
 
-async def read_body(
-    response: ClientResponse, request: Request, exchange: Exchange
-) -> tuple[bytes, bool]:
+async def read_body(response: Reply, request: Request, exchange: Exchange) -> tuple[bytes, bool]:
     """The body, and whether it is cut.
 
     Raises OversizeError, BrokenOffError, DecodingError, and what aiohttp raises.
@@ -34,7 +31,7 @@ async def read_body(
     decoder: Decoder | None = None
     if "Content-Encoding" in headers:
         decoder = decoder_for(headers.getall("Content-Encoding"))
-    bytes_max = request.limits.body_bytes_max
+    bytes_max = exchange.limits.body_bytes_max
     if decoder is None and not request.cut_ok:
         length = headers.get("Content-Length", "0")
         if length.isdecimal() and int(length[:20]) > bytes_max:

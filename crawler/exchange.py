@@ -1,16 +1,17 @@
-"""One request under way: where it stands, until when it may stand there, what has come of it."""
+"""Requests under way: where each stands, until when it may stand there, what has come of it."""
 
 from __future__ import annotations
 
 import asyncio
 import enum
+import math
 import socket
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp.streams import StreamReader
 
-from crawler.clock import Clock
+from crawler.clock import Clock, Timer
 from crawler.request import FetchLimits
 
 if TYPE_CHECKING:
@@ -39,8 +40,8 @@ class Bound(enum.Enum):
 
 
 class Exchange:
-    """One request under way, owned by the task that fetches. One timer watches all its deadlines:
-    it is set to the soonest that can be met, and looks again from there."""
+    """One request under way, owned by the task that fetches. `due_s` is the soonest that one of its
+    deadlines can be met; a Watch looks then, and from what it sees again later."""
 
     __slots__ = (
         "_clock",
@@ -48,13 +49,13 @@ class Exchange:
         "_fed_bytes",
         "_socket",
         "_task",
-        "_timer",
         "_unfed_bytes",
         "_window_at_s",
         "_window_bytes",
         "_wire",
         "address",
         "broken",
+        "due_s",
         "head_s",
         "interims",
         "limits",
@@ -89,7 +90,7 @@ class Exchange:
         self.sent_s = 0.0
         self.head_s = 0.0
         self.started_s = now_s = clock.monotonic()
-        self._timer = clock.call_at(now_s + limits.soonest_s, self._look)
+        self.due_s = now_s + limits.soonest_s
 
     def resolving(self) -> None:
         self.phase = Phase.RESOLVING
@@ -133,7 +134,6 @@ class Exchange:
         return self._unfed_bytes
 
     def finish(self) -> None:
-        self._timer.cancel()
         self.payload = None
         self._socket = None
         wire = self._wire
@@ -152,8 +152,8 @@ class Exchange:
             pass
         return Bound.CONNECT
 
-    def _look(self) -> None:
-        now_s = self._clock.monotonic()
+    def look(self, now_s: float) -> None:
+        """Has a deadline been met? Then its task is cancelled; else `due_s` says when to look."""
         limits = self.limits
         # Counted from the first packet, but for the lookup before it, which has connect_s.
         due_s = self.started_s + limits.timeout_s
@@ -175,10 +175,49 @@ class Exchange:
         if phase_s < due_s:
             due_s, met = phase_s, phase_met
         if now_s < due_s:
-            self._timer = self._clock.call_at(due_s, self._look)
+            self.due_s = due_s
             return
+        self.due_s = math.inf
         self.met = met
         self._task.cancel()
+
+
+class Watch:
+    """The exchanges under way, and the one timer for all their deadlines. Most end long before
+    theirs, so that it is set anew once for many of them: a timer for each costs 3 µs a request."""
+
+    __slots__ = ("_clock", "_next_s", "_timer", "_under_way")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._under_way: set[Exchange] = set()
+        self._timer: Timer | None = None
+        self._next_s = math.inf
+
+    def begin(self, exchange: Exchange) -> None:
+        self._under_way.add(exchange)
+        if exchange.due_s < self._next_s:
+            self._set(exchange.due_s)
+
+    def end(self, exchange: Exchange) -> None:
+        self._under_way.discard(exchange)
+        if not self._under_way:
+            self._set(math.inf)
+
+    def _set(self, at_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._next_s = at_s
+        self._timer = None if at_s == math.inf else self._clock.call_at(at_s, self._look)
+
+    def _look(self) -> None:
+        now_s = self._clock.monotonic()
+        next_s = math.inf
+        for exchange in self._under_way:
+            if exchange.due_s <= now_s:
+                exchange.look(now_s)
+            next_s = min(next_s, exchange.due_s)
+        self._set(next_s)
 
 
 _current: ContextVar[Exchange | None] = ContextVar("courtly_exchange", default=None)

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Final, Self
 
 import aiohttp
-from aiohttp import ClientHandlerType, ClientRequest, ClientResponse, ClientTimeout
+from aiohttp import ClientHandlerType, ClientRequest, ClientResponse
 from aiohttp.abc import AbstractResolver
 from yarl import URL
 
@@ -17,7 +17,8 @@ from crawler.body import read_body
 from crawler.clock import Clock
 from crawler.cookies import Cookies
 from crawler.decoding import ACCEPT_ENCODING
-from crawler.exchange import Exchange, enter_exchange, leave_exchange
+from crawler.direct import NO_TIMEOUT, Direct, Reply, goes_direct
+from crawler.exchange import Exchange, Watch, enter_exchange, leave_exchange
 from crawler.guard import AddressRefusedError
 from crawler.header import readable
 from crawler.request import (
@@ -56,9 +57,6 @@ KEEPALIVE_S: Final = 4.0
 OTHER_FILES: Final = 128
 ACCEPT: Final = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 
-# Our own timer holds every deadline; aiohttp sets none.
-_NO_TIMEOUT: Final = ClientTimeout(total=None, connect=None, sock_connect=None, sock_read=None)
-_NO_TERMS: Final = Terms()
 _BODILESS: Final = frozenset({204, 304})
 _UNSENDABLE: Final = Trouble(
     FailureCode.PROTOCOL, "the URL cannot be sent as it is written", permanent=True
@@ -113,7 +111,9 @@ class AiohttpFetcher:
         self._cookies = Cookies(clock.wall)
         more = {} if system_resolver is None else {"system": system_resolver}
         self._names = Names(resolve, addresses, clock, pin=pin, **more)
+        self._watch = Watch(clock)
         self._session: aiohttp.ClientSession | None = None
+        self._direct: Direct | None = None
 
     async def __aenter__(self) -> Self:
         connector = Connector(
@@ -125,7 +125,7 @@ class AiohttpFetcher:
         self._session = aiohttp.ClientSession(
             connector=connector,
             headers=self._headers,
-            timeout=_NO_TIMEOUT,
+            timeout=NO_TIMEOUT,
             middlewares=(_once,),
             cookie_jar=aiohttp.DummyCookieJar(),
             trust_env=False,
@@ -134,6 +134,7 @@ class AiohttpFetcher:
             max_field_size=FIELD_BYTES_MAX,
             max_headers=FIELDS_MAX,
         )
+        self._direct = Direct(connector, self._headers, self._terms)
         return self
 
     async def __aexit__(
@@ -144,7 +145,7 @@ class AiohttpFetcher:
     ) -> None:
         if self._session is not None:
             await self._session.close()
-            self._session = None
+            self._session = self._direct = None
         await self._names.close()
 
     async def address_of(self, host: str) -> str | Failure:
@@ -160,46 +161,50 @@ class AiohttpFetcher:
 
     async def fetch(self, request: Request) -> Answer | Failure:
         """See `Fetcher.fetch`. Raises RuntimeError outside the context manager."""
-        session = self._session
-        if session is None:
+        direct, session = self._direct, self._session
+        if direct is None or session is None:
             raise RuntimeError("the fetcher is not open: use `async with`")
         url = request.url
-        try:
-            target = URL(url, encoded=True)
-            host = target.raw_host or ""
-        except ValueError:
-            host = ""
-        if not host or not _is_sendable(url):
+        if not _is_sendable(url) or (way := direct.way(url)) is None:
             return self._failure(url, _UNSENDABLE, self._clock.monotonic())
-        terms = _NO_TERMS
-        if self._terms is not None:
-            terms = self._terms(host)
-            request = terms.dressed(request, self._cookies)
-        if (refusal := self._refusal(request, host)) is not None:
+        terms = way.terms
+        limits = request.limits
+        if terms is not None:
+            limits = way.limits(limits)
+            if request.headers or not terms.plain:
+                request = terms.dressed(request, self._cookies)
+        if (refusal := self._refusal(request, way.host)) is not None:
             return self._failure(url, refusal, self._clock.monotonic())
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("fetch() must run in a task")
         cancelling = task.cancelling()
-        exchange = Exchange(self._clock, request.limits, task, request.proxy is not None)
+        exchange = Exchange(self._clock, limits, task, request.proxy is not None)
         token = enter_exchange(exchange)
-        response: ClientResponse | None = None
+        self._watch.begin(exchange)
+        response: Reply | None = None
         whole = False
         try:
             try:
-                response = await session.request(
-                    request.method,
-                    target,
-                    allow_redirects=False,
-                    headers=request.headers or None,
-                    data=request.data,
-                    proxy=request.proxy,
-                    ssl=terms.tls,
-                )
+                if way.asked is not None and goes_direct(request):
+                    head = way.head
+                    if request.headers:
+                        head = direct.head(way.authority, request.headers)
+                    response = await direct.request(way.asked, request, head)
+                else:
+                    response = await session.request(
+                        request.method,
+                        URL(url, encoded=True),
+                        allow_redirects=False,
+                        headers=request.headers or way.headers or None,
+                        data=request.data,
+                        proxy=request.proxy,
+                        ssl=True if terms is None else terms.tls,
+                    )
             except NETWORK_ERRORS as exc:
-                return self._trouble(exc, request, host, exchange)
+                return self._trouble(exc, url, way.host, exchange)
             received = readable(response.headers)
-            if terms.cookies and "Set-Cookie" in received:
+            if terms is not None and terms.cookies and "Set-Cookie" in received:
                 self._cookies.learn(url, received.getall("Set-Cookie"))
             body: bytes | None = b""
             cut = False
@@ -212,7 +217,7 @@ class AiohttpFetcher:
                     try:
                         body, cut = await read_body(response, request, exchange)
                     except NETWORK_ERRORS as exc:
-                        return self._trouble(exc, request, host, exchange, response.status)
+                        return self._trouble(exc, url, way.host, exchange, response.status)
                 else:
                     body = None
             whole = True
@@ -220,9 +225,10 @@ class AiohttpFetcher:
             if exchange.met is None or task.uncancel() > cancelling:
                 raise
             status = None if response is None else response.status
-            return self._failure(url, met(exchange, request.limits), exchange.started_s, status)
+            return self._failure(url, met(exchange, limits), exchange.started_s, status)
         finally:
             leave_exchange(token)
+            self._watch.end(exchange)
             exchange.finish()
             # A no-op when the body was read to its end: the connection is back in the pool already.
             if response is not None and not (whole and response.closed):
@@ -252,15 +258,15 @@ class AiohttpFetcher:
     def _trouble(
         self,
         exc: Exception,
-        request: Request,
+        url: str,
         host: str,
         exchange: Exchange,
         status: int | None = None,
     ) -> Failure:
-        problem = trouble(exc, exchange, request.limits, tls=request.url.startswith("https:"))
+        problem = trouble(exc, exchange, exchange.limits, tls=url.startswith("https:"))
         if problem.code is FailureCode.CONNECT:
             self._names.forget(host)
-        return self._failure(request.url, problem, exchange.started_s, status)
+        return self._failure(url, problem, exchange.started_s, status)
 
     def _failure(
         self, url: str, problem: Trouble, started_s: float, status: int | None = None

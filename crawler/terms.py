@@ -37,6 +37,15 @@ class Terms:
     tls: ssl.SSLContext | bool = True
     authorizations: Mapping[str, str] = field(default_factory=dict, repr=False)
 
+    @property
+    def plain(self) -> bool:
+        """Whether every request to the host is sent alike, but for its path: by `headers` alone."""
+        return not (self.cookies or self.authorizations or self.proxy)
+
+    def limited(self, asked: FetchLimits) -> FetchLimits:
+        """The bounds of a request that asks for these."""
+        return _limits(asked, self.limits)
+
     def dressed(self, request: Request, jars: Cookies) -> Request:
         """The request under these terms. What it says itself of headers and proxy wins."""
         headers: Mapping[str, str] = self.headers

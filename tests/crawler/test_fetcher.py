@@ -71,6 +71,35 @@ async def test_url_goes_out_as_given(serve, fetcher, path):
     assert server.requests[0].split(b" ")[1] == path.encode()
 
 
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+@pytest.mark.parametrize("headers", [{}, {"accept": "text/plain", "X-Bytes": "a=\u00fc"}])
+async def test_a_request_is_written_as_aiohttp_writes_it(serve, fetcher, method, headers):
+    """yarl drops the mark of an empty query, and what yarl changes is left to the session."""
+    server = await serve(HELLO, keep=True)
+    for path in ("/a?b=c", "/a?b=c#"):
+        request = Request(url=server.url(path), method=method, headers=headers)
+        answered(await fetcher.fetch(request))
+    direct, by_session = server.requests
+    assert direct.startswith(f"{method} /a?b=c HTTP/1.1\r\nHost: raw.test".encode())
+    assert direct == by_session
+
+
+@pytest.mark.parametrize("value", ["a\r\nX: y", "a\nb", "a\0b"])
+async def test_a_header_that_would_end_its_line_is_not_sent(serve, fetcher, value):
+    server = await serve(HELLO)
+    failed(await fetcher.fetch(Request(url=server.url(), headers={"X-Own": value})))
+    assert server.requests == []
+
+
+@pytest.mark.parametrize("rest", ["", "?q=/"])
+async def test_a_url_without_a_path_asks_for_the_root(serve, fetcher, rest):
+    """No canonical URL, but it must not be taken for another host."""
+    server = await serve(HELLO, keep=True)
+    answered(await fetcher.fetch(Request(url=server.url("/"))))
+    answered(await fetcher.fetch(Request(url=server.url(rest))))
+    assert server.requests[1].split(b" ")[1] == b"/" + rest.encode()
+
+
 @pytest.mark.parametrize("bad", ["/a b", "/a\r\nX: y", "/\u00fc", "/\x7f", "/\t"])
 async def test_url_that_cannot_be_sent_is_not(serve, fetcher, bad):
     server = await serve(HELLO)
