@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -34,8 +35,9 @@ class FetchLimits:
     # The name lookup; and again TCP and TLS together. A lost SYN is sent again after 1, 3 and 7 s:
     # this waits for all three.
     connect_s: float = 10.0
-    # From the request to the end of the answer's header; a default timeout leaves time for a body.
-    head_s: float = 20.0
+    # From the request to the end of the answer's header; by default as long as the whole may take:
+    # a slow server is waited for as long as `timeout` promises.
+    head_s: float = math.inf
     # The answer's header, interim answers included. Real headers stay under 16 KiB; four fields of
     # the longest kind we take fit in this.
     head_bytes_max: int = 256 * 1024

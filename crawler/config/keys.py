@@ -222,7 +222,7 @@ FETCH = {
     ),
     "first_byte_timeout": Key(
         accepts=float | str,
-        read=duration_s(above=True),
+        read=duration_s(above=True, inf=True),
         note="from the request to the end of the answer's header, seconds",
         field="first_byte_timeout_s",
     ),

@@ -49,7 +49,7 @@ class FetchConfig:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     proxy: str | None = field(default=None, repr=False)
     connect_timeout_s: float = 10.0
-    first_byte_timeout_s: float = 20.0
+    first_byte_timeout_s: float = math.inf  # `timeout` bounds it all the same
     min_rate_bytes_per_s: float = 100.0
     max_header_bytes: int = 256 * 1024
     cookies: bool = False
