@@ -11,22 +11,21 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from crawler import backoff, often
+from crawler import backoff, often, waits
 from crawler.clock import Clock, RealClock
 from crawler.config import Config, ConfigError, check_identity, has_contact
-from crawler.control import Control, UnknownHost
-from crawler.ending import PAUSED, SPENT
+from crawler.control import Control, HostState, UnknownHost, host_state
 from crawler.engine import Engine
 from crawler.events import WAITING_SHOWN, Progress, SlowHost, Summary, Waiting
 from crawler.fetcher import AiohttpFetcher
-from crawler.host import BACKING_OFF, Host
-from crawler.observer import Observer
+from crawler.host import BACKING_OFF
+from crawler.observer import Observer, all_of
 from crawler.terms import terms_of
 from policies.address import AddressRules
 from policies.pacing import Per
 from policies.scope import Skip
 from policies.url import host_of
-from storage.base import Link, Reader, Row, Stats, Store, StoreError
+from storage.base import Link, Reader, Stats, Store, StoreError
 from storage.sqlite import SqliteReader, SqliteStore, care
 
 _SESSION = re.compile(r"crawl as (\S+) in (\S+)")
@@ -34,6 +33,7 @@ OBSERVE_EVERY_S = 0.25
 RATE_OVER_S = 5.0
 SLOW_HOSTS_SHOWN = 5
 FETCHING_SHOWN = 8
+_HELD_UP = (HostState.WAITING, HostState.ROBOTS, HostState.PAUSED, HostState.CLOSED)
 
 
 def open_reader(path: Path) -> Reader:
@@ -167,7 +167,15 @@ async def living(
             )
         check_identity(config, known)
         async with network as fetcher:
-            engine = Engine(config, store=store, session=session, clock=clock, fetcher=fetcher)
+            engine = Engine(
+                config,
+                store=store,
+                session=session,
+                clock=clock,
+                fetcher=fetcher,
+                forever=forever,
+                observer=all_of(observers),
+            )
             control = Control(engine, config=config, store=store, clock=clock, reread=reread)
             yield Life(
                 config=config,
@@ -300,7 +308,8 @@ async def summarise(
                 elif spent:
                     held_back[Skip.MAX_PAGES] += queued
                 if host not in engine.waiting and len(waiting) < WAITING_SHOWN:
-                    waiting.append(_waiting_on_disk(row, clock.wall(), spent=spent))
+                    until, reason = waits.of_row(row, clock.wall(), spent=spent)
+                    waiting.append(Waiting(host=host, until=until, reason=reason))
     return Summary(
         visited=stats.visited,
         blocked=stats.blocked,
@@ -326,21 +335,6 @@ async def _in_words(reader: Reader, each: Waiting) -> Waiting:
         return each
     row = await reader.host(each.host)
     return replace(each, reason=backoff.words(row["contacts"])) if row else each
-
-
-def _waiting_on_disk(row: Row, now_s: float, *, spent: bool) -> Waiting:
-    """Why a host that was not held at the end still has URLs queued."""
-    host = str(row["host"])
-    if row["paused"]:
-        return Waiting(host=host, until=None, reason=PAUSED)
-    backoff, next_at = row["backoff_until"], row["next_at"]
-    if isinstance(backoff, int | float) and backoff > now_s:
-        return Waiting(host=host, until=float(backoff), reason=BACKING_OFF)
-    if spent:
-        return Waiting(host=host, until=None, reason=SPENT)
-    until = float(next_at) if isinstance(next_at, int | float) else None
-    source = f" ({row['delay_source']})" if row["delay_source"] else ""
-    return Waiting(host=host, until=until, reason=f"its turn{source}")
 
 
 class Watch:
@@ -372,7 +366,7 @@ class Watch:
             wait_s, why = engine.turns.why(host)
             state = host_state(host, wait_s)
             states[state] = states.get(state, 0) + 1
-            if state in ("waiting", "robots", "paused", "closed") and (wait_s or why != "ready"):
+            if state in _HELD_UP and (wait_s or why != "ready"):
                 slow.append(SlowHost(host=host.slot, wait_s=wait_s, reason=why))
         slow.sort(key=lambda one: -one.wait_s)
         return Progress(
@@ -388,17 +382,3 @@ class Watch:
             slowest=tuple(slow[:SLOW_HOSTS_SHOWN]),
             fetching=tuple(list(engine.contacts.urls)[:FETCHING_SHOWN]),
         )
-
-
-def host_state(host: Host, wait_s: float) -> str:
-    if host.busy:
-        return "in flight"
-    if host.paused:
-        return "paused"
-    if host.waiters or host.parked:
-        return "robots"
-    if host.hand:
-        return "waiting" if wait_s else "ready"
-    if host.closed:
-        return "closed"
-    return "idle"

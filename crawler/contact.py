@@ -12,6 +12,7 @@ from typing import Literal
 from crawler.clock import Clock
 from crawler.fetcher import Answer, Failure, Fetcher, Request
 from crawler.host import Host, Turn
+from crawler.observer import Contacted, Observer
 from crawler.turns import Turns
 from policies.pacing import Per
 from policies.retry import retry_after_s
@@ -36,6 +37,7 @@ class Contacts:
         not_connected: Callable[[Host, str, Failure], None],
         backed_off: Callable[[Host], None],
         contacted: Callable[[Host], None],
+        observer: Observer | None = None,
     ) -> None:
         self._clock = clock
         self._turns = turns
@@ -43,6 +45,7 @@ class Contacts:
         self._not_connected = not_connected
         self._backed_off = backed_off
         self._contacted = contacted
+        self._observer = observer
         self.urls: dict[str, float] = {}  # what is being fetched now, and since when
 
     async def take(self, host: Host, origin: str) -> Turn | Failure:
@@ -50,10 +53,10 @@ class Contacts:
         while True:
             turn = await self._turns.acquire(host)
             located = await self.located(turn, origin)
-            if located is None:
+            if located is None and not self._turns.stayed(turn):
                 return turn
             self._turns.give_back(turn)
-            if located != "again":
+            if isinstance(located, Failure):
                 return located
 
     async def located(self, turn: Turn, origin: str) -> Failure | Literal["again"] | None:
@@ -94,6 +97,7 @@ class Contacts:
         turn.host.on_wire()
         status: int | None = None
         started_s, ended_s = began_s, None
+        result: Answer | Failure | None = None
         try:
             result = await self._fetcher.fetch(request)
             started_s, ended_s, status = result.started_s, result.ended_s, result.status
@@ -112,6 +116,35 @@ class Contacts:
                     status=status,
                 )
                 self._contacted(turn.host)
+                if self._observer is not None:
+                    self._observer.contacted(self._seen(turn, request.url, kind, result, began_s))
+
+    def _seen(
+        self, turn: Turn, url: str, kind: str, result: Answer | Failure | None, began_s: float
+    ) -> Contacted:
+        """The contact that has just ended, for who watches; `result` None: it was broken off."""
+        now_s, wall_s = self._clock.monotonic(), self._clock.wall()
+        started_s = began_s if result is None else result.started_s
+        next_in_s, source = turn.host.next_turn(now_s, wall_s)
+        failure = result if isinstance(result, Failure) else None
+        answer = result if isinstance(result, Answer) else None
+        return Contacted(
+            url=url,
+            slot=turn.host.slot,
+            kind=kind,
+            status=result.status if result else None,
+            error=failure.code if failure else None,
+            sentence=failure.sentence if failure else "",
+            started_at=started_s + wall_s - now_s,
+            elapsed_s=(result.ended_s if result else now_s) - started_s,
+            latency_s=answer.latency_s if answer else None,
+            body_bytes=len(answer.body) if answer else 0,
+            wire_bytes=answer.wire_bytes if answer else 0,
+            address=answer.address if answer else None,
+            late_s=max(0.0, started_s - turn.could_s),
+            next_in_s=next_in_s,
+            rest_source=source,
+        )
 
     def _learn(self, host: Host, result: Answer | Failure, kind: str) -> None:
         now_s = self._clock.monotonic()

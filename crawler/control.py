@@ -6,17 +6,27 @@ in the crawl's own event loop.
 
 from __future__ import annotations
 
+import asyncio
 import enum
+import itertools
+import math
+import mmap
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from crawler import waits
 from crawler.clock import Clock
-from crawler.config import Config
-from storage.base import Row, Stats, Store
+from crawler.config import Config, ConfigError, check_identity
+from crawler.ending import FULL, SPENT
+from policies.url import SeedError, host_of, parse_seed
+from storage.base import Link, Row, Stats, Store
 
 if TYPE_CHECKING:
     from crawler.engine import Engine
+    from crawler.host import Host
 
 
 class State(enum.StrEnum):
@@ -146,6 +156,8 @@ class Control:
         self._store = store
         self._clock = clock
         self._reread = reread
+        self._began_s = clock.monotonic()
+        self._steering = asyncio.Lock()  # what is asked for first is done first
 
     # ------------------------------------------------------------ looking
 
@@ -156,11 +168,33 @@ class Control:
 
     @property
     def state(self) -> State:
-        raise NotImplementedError
+        course, turns = self._engine.course, self._engine.turns
+        if course.stopping:
+            return State.STOPPING
+        if turns.paused:
+            return State.PAUSED
+        return State.IDLE if course.idle and not turns.in_flight else State.RUNNING
 
     def status(self) -> Status:
         """The crawl now. Costs a look at every held host (some thousand): about once a second."""
-        raise NotImplementedError
+        engine, now_s = self._engine, self._clock.monotonic()
+        states = Counter(host_state(host, engine.turns.why(host)[0]) for host in engine.turns)
+        pages_per_s, bytes_per_s = engine.rates.per_s(now_s)
+        under_way = itertools.islice(engine.contacts.urls.items(), FETCHING_SHOWN)
+        return Status(
+            state=self.state,
+            uptime_s=now_s - self._began_s,
+            pages=engine.pages,
+            body_bytes=engine.bytes,
+            pages_per_s=pages_per_s,
+            bytes_per_s=bytes_per_s,
+            in_flight=len(engine.contacts.urls),
+            hosts_held=len(engine.turns),
+            hosts_by_state=states,
+            fetching=tuple(Fetching(url, now_s - since_s) for url, since_s in under_way),
+            uncommitted=engine.ledger.uncommitted,
+            memory_bytes=resident_bytes(),
+        )
 
     async def stats(self) -> Stats:
         """Row counts of the store's views, as committed."""
@@ -168,45 +202,96 @@ class Control:
 
     def host_now(self, host: str) -> HostNow | None:
         """A held host, live; None if it is not held (its row in the store says all there is)."""
-        raise NotImplementedError
+        engine = self._engine
+        if (held := engine.turns.get(host)) is None:
+            return None
+        wait_s, why = engine.turns.why(held)
+        state = host_state(held, wait_s)
+        if state in (HostState.CLOSED, HostState.ROBOTS, HostState.IDLE):
+            move = engine.ending.next_move(held, asked=engine.course.asked)
+            if move is not None:
+                at_s, why = move.at_s, move.why
+                wait_s = math.inf if at_s is None else max(0.0, at_s - self._clock.monotonic())
+            elif state is HostState.IDLE:
+                why = "it has nothing to do"
+        return HostNow(
+            slot=held.slot,
+            state=state,
+            next_at=_wall(self._clock, wait_s, held),
+            reason=why,
+            in_flight=held.busy,
+            in_hand=len(held.hand),
+            delay_s=held.rest.delay_s,
+            delay_source=held.rest.source,
+            paused=held.paused,
+            slow_s=held.slow_s,
+        )
 
     def wait_reason(self, host: str, row: Row | None = None) -> str:
         """Why this host is not being contacted now, in words; for one that is not held from its
         row of the `hosts` view ("" if there is nothing it waits for, or no row)."""
-        raise NotImplementedError
+        now = self.host_now(host)
+        if now is not None:
+            return "" if now.reason == "ready" else now.reason
+        if self._engine.holdings.is_put_away(host):
+            return FULL
+        if row is None or not (row["queued"] or row["paused"]):
+            return ""
+        wait = waits.of_row(row, self._clock.wall(), spent=not self._engine.turns.pages_open)
+        if wait.until is None and wait.reason != SPENT:
+            return wait.reason  # a pause
+        return self._all_paused or wait.reason
+
+    @property
+    def _all_paused(self) -> str:
+        return "the whole crawl is paused by hand" if self._engine.turns.paused else ""
 
     # ------------------------------------------------------------ the whole crawl
 
     async def pause(self) -> None:
         """No contact begins from now on, robots.txt included; what is in flight ends. Durable: a
         crawl restarted on this database is paused. Pausing twice is no error."""
-        raise NotImplementedError
+        self._engine.pause()
 
     async def resume(self) -> None:
         """Contacts begin again. Hosts paused one by one stay so."""
-        raise NotImplementedError
+        self._engine.resume()
 
     def stop(self) -> None:
         """What is in flight ends, is committed, hosts are released; the crawl's `run` returns."""
-        raise NotImplementedError
+        self._engine.stop()
 
     # ------------------------------------------------------------ one host
 
     async def pause_host(self, host: str) -> None:
         """No new contact with this host (`host` of the hosts view), robots.txt and redirect hops
         included. Durable when it returns; obeyed at once. Raises UnknownHost, StoreError."""
-        raise NotImplementedError
+        await self._steer(host, paused=True)
 
     async def slow_host(self, host: str, delay_s: float) -> None:
         """Rest at least `delay_s` after each contact with this host, counted from the last one's
         end. A floor like `politeness.delay`: a longer rest from elsewhere stands. Durable, at once.
         Raises UnknownHost, StoreError, and ValueError for a delay that is none (negative, NaN,
         infinite, over SLOW_S_MAX)."""
-        raise NotImplementedError
+        await self._steer(host, slow_s=checked_delay_s(delay_s))
 
     async def resume_host(self, host: str) -> None:
         """Undo `pause_host` and `slow_host` both. Durable, at once. Raises UnknownHost."""
-        raise NotImplementedError
+        await self._steer(host, paused=False, clear_slow=True)
+
+    async def _steer(
+        self,
+        host: str,
+        *,
+        paused: bool | None = None,
+        slow_s: float | None = None,
+        clear_slow: bool = False,
+    ) -> None:
+        async with self._steering:
+            if not await self._engine.steer(
+                host, paused=paused, slow_s=slow_s, clear_slow=clear_slow
+            ):
+                raise UnknownHost(host)
 
     # ------------------------------------------------------------ seeds, config
 
@@ -214,10 +299,70 @@ class Control:
         """Queue seeds; scope is relative to them, too. Those that are no seeds, or that law 10
         forbids, are refused one by one; the others are queued and committed when this returns.
         Raises ValueError for a priority that is no finite number."""
-        raise NotImplementedError
+        if not math.isfinite(priority):
+            raise ValueError("a priority is a finite number")
+        links: dict[str, Link] = {}
+        refused: list[RefusedSeed] = []
+        for text in urls:
+            try:
+                url = parse_seed(text)
+                check_identity(self._config, [url])
+            except (SeedError, ConfigError) as error:
+                refused.append(RefusedSeed(text, str(error)))
+                continue
+            host = host_of(url)
+            links[url] = Link(
+                url=url,
+                slot=self._config.slot_of(host),
+                host=host,
+                depth=0,
+                priority=priority,
+                seed=True,
+            )
+        added = await self._engine.add(list(links.values())) if links else 0
+        return SeedsAdded(added=added, known=len(links) - added, refused=tuple(refused))
+
+    async def retry_failed(self, host: str | None = None) -> int:
+        """Queue failed URLs again, of one host or of all, with no attempts spent; give how many."""
+        return await self._engine.retry_failed(host)
 
     async def reload(self, *, dry_run: bool = False) -> Reloaded:
         """Read the config again and let it count at once, also for hosts that rest now; say what
         changes. `dry_run`: only say. Raises ConfigError with all its problems; nothing changed
         then."""
         raise NotImplementedError
+
+
+def host_state(host: Host, wait_s: float) -> HostState:
+    """`wait_s` as `Turns.why` gives it."""
+    if host.busy:
+        return HostState.IN_FLIGHT
+    if host.paused:
+        return HostState.PAUSED
+    if host.waiters or host.parked:
+        return HostState.ROBOTS
+    if host.hand:
+        return HostState.WAITING if wait_s else HostState.READY
+    return HostState.CLOSED if host.closed else HostState.IDLE
+
+
+def checked_delay_s(delay_s: float) -> float:
+    """A delay set by hand. Raises ValueError for one that is none."""
+    if not 0 <= delay_s <= SLOW_S_MAX:  # false for NaN, too
+        raise ValueError(f"a delay is from 0 to {SLOW_S_MAX:,.0f} seconds, not {delay_s:g}")
+    return delay_s
+
+
+def resident_bytes() -> int | None:
+    """The memory this process has in use; None where the system does not say."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
+    except (OSError, ValueError, IndexError):
+        return None
+    return pages * mmap.PAGESIZE
+
+
+def _wall(clock: Clock, wait_s: float, host: Host) -> float | None:
+    if host.paused or host.busy or math.isinf(wait_s):
+        return None
+    return clock.wall() + wait_s

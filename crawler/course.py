@@ -13,6 +13,7 @@ class Course:
     moved_s: float  # when something was last committed; monotonic
     stir: asyncio.Event = field(default_factory=asyncio.Event)
     stopping: bool = False
+    idle: bool = False  # nothing can move soon: where it lives on, it waits
     may_claim: bool = True  # there may be hosts in the store to be claimed now
     asked: set[str] = field(default_factory=set)  # origins whose robots.txt is asked for as due
     # At the end: host -> until (Unix seconds; None: until somebody acts), and why.

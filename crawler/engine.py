@@ -21,7 +21,9 @@ from crawler.host import Host
 from crawler.keeper import Keeper
 from crawler.known import Known
 from crawler.ledger import Ledger
+from crawler.observer import Observer
 from crawler.origin import Origin, changes
+from crawler.rates import Rates
 from crawler.rejudge import Rejudge
 from crawler.turns import Turns
 from crawler.visit import Budget, Visitor
@@ -36,7 +38,8 @@ JUDGED_AGAIN_MAX = 256  # origins left over by the run before, taken up by this 
 
 class Engine:
     """One crawl over one store. `run` returns when no URL can move within the patience, when the
-    page budget is spent, or when `stop` is called; all hosts are then released and committed."""
+    page budget is spent, or when `stop` is called; with `forever` only for the last of these. All
+    hosts are then released and committed."""
 
     def __init__(
         self,
@@ -47,15 +50,20 @@ class Engine:
         clock: Clock,
         fetcher: Fetcher,
         handover: Handover | None = None,
+        forever: bool = False,
+        observer: Observer | None = None,
     ) -> None:
         self._config = config
+        self._observer = observer
         self._store = store
         self._session = session
         self._clock = clock
-        self._course = Course(moved_s=clock.monotonic())
+        self.course = Course(moved_s=clock.monotonic())
         self.scope = Scope(lambda host: config.site(host).scope, max_depth=config.crawl.max_depth)
         self.turns = Turns(clock, limit=config.crawl.concurrency)
-        self.ledger = Ledger(store, session, clock, self.turns, committed=self._on_commit)
+        self.ledger = Ledger(
+            store, session, clock, self.turns, committed=self._on_commit, observer=observer
+        )
         self.contacts = Contacts(
             clock,
             self.turns,
@@ -63,6 +71,7 @@ class Engine:
             not_connected=self._on_no_connection,
             backed_off=self.ledger.urgent,
             contacted=self._on_contact,
+            observer=observer,
         )
         self.gate = Gate(
             clock=clock,
@@ -86,43 +95,44 @@ class Engine:
             gate=self.gate,
             added=self._on_added,
         )
-        ending = Ending(clock, self.turns, self.gate)
+        self.ending = Ending(clock, self.turns, self.gate)
         self.holdings = Holdings(
             config,
             store=store,
             session=session,
             clock=clock,
-            course=self._course,
+            course=self.course,
             turns=self.turns,
             gate=self.gate,
             ledger=self.ledger,
             rejudge=self.rejudge,
-            ending=ending,
+            ending=self.ending,
             handover=handover,
         )
         self._due = Due(
             store=store,
             session=session,
             clock=clock,
-            course=self._course,
+            course=self.course,
             turns=self.turns,
             gate=self.gate,
             holdings=self.holdings,
-            ending=ending,
+            ending=self.ending,
         )
         self._keeper = Keeper(
             patience_s=config.crawl.patience_s,
             store=store,
             session=session,
             clock=clock,
-            course=self._course,
+            course=self.course,
             turns=self.turns,
             ledger=self.ledger,
             holdings=self.holdings,
             due=self._due,
-            ending=ending,
+            ending=self.ending,
             handover=handover,
             jobs=lambda: len(self._jobs),
+            forever=forever,
         )
         self._budget = Budget(left=config.crawl.max_pages)
         self._known = Known()
@@ -143,6 +153,7 @@ class Engine:
         self._jobs: set[asyncio.Task[None]] = set()
         self.pages = 0  # visited in this run
         self.bytes = 0
+        self.rates = Rates(clock.monotonic())
 
     def pages_max(self, host: str) -> float:
         """How many pages of this host may be visited."""
@@ -151,7 +162,7 @@ class Engine:
     @property
     def waiting(self) -> Mapping[str, tuple[float | None, str]]:
         """At the end: hosts that still have URLs -> until (Unix seconds, or None), and why."""
-        return self._course.waiting
+        return self.course.waiting
 
     def _robots_rules(self, host: str) -> tuple[RobotsRules, tuple[str, ...]]:
         return self._config.site(host).robots, self._config.token(host)
@@ -199,15 +210,67 @@ class Engine:
 
     def _close(self) -> None:
         """Nothing begins any more; what is in flight runs on."""
-        self._course.stopping = True
+        self.course.stopping = True
         self.turns.close()
         self.gate.close()
         self._keeper.close()
 
     def stop(self) -> None:
         """Finish what is in flight, commit, release; `run` returns."""
-        self._course.stopping = True
-        self._course.stir.set()
+        self.course.stopping = True
+        self.course.stir.set()
+
+    def pause(self) -> None:
+        """No contact begins, for pages or robots.txt, until `resume`; what is in flight ends."""
+        self.turns.pause()
+        self.course.stir.set()
+
+    def resume(self) -> None:
+        self.course.moved_s = self._clock.monotonic()  # the patience counts from here
+        self.turns.resume()
+        self._look_again()
+
+    async def steer(
+        self,
+        slot: str,
+        *,
+        paused: bool | None = None,
+        slow_s: float | None = None,
+        clear_slow: bool = False,
+    ) -> bool:
+        """Pause, slow or let go on one host: durable, and obeyed by a held host at once. False if
+        no such host is known."""
+        if paused and (host := self.turns.get(slot)) is not None:
+            host.steer(paused=True)  # before anything that takes time
+            self.turns.consider(host)
+        async with self.holdings.leasing:  # none is taken on by what a lease said before
+            known = await self._store.set_control(
+                slot, paused=paused, slow_s=slow_s, clear_slow=clear_slow
+            )
+            if (host := self.turns.get(slot)) is not None:
+                host.steer(paused=paused, slow_s=slow_s, clear_slow=clear_slow)
+                self.turns.consider(host)
+                self.ledger.touch(host)  # its rest, and where that comes from, are to be seen
+        self._look_again()
+        return known
+
+    async def retry_failed(self, host: str | None = None) -> int:
+        """Queue failed URLs again, of one host or of all, and try at once what was given up."""
+        count = await self._store.retry_failed(host)
+        held = [one for one in self.turns if host in (None, one.slot)]
+        for one in held:
+            for origin, lost in list(one.out_of_reach.items()):
+                if lost.given_up:
+                    del one.out_of_reach[origin]
+                    self._reopen(one, origin)
+            self.ledger.want(one)
+        self._look_again()
+        return count
+
+    def _look_again(self) -> None:
+        """Something was changed from outside: hosts on disk may be claimed, or may move sooner."""
+        self.course.may_claim = True
+        self.course.stir.set()
 
     async def add(self, seeds: Sequence[Link]) -> int:
         """Queue seeds, also while it runs; give how many URLs were new."""
@@ -216,6 +279,8 @@ class Engine:
             self.scope.add_root(link.url)
         self._known.clear()  # what was out of scope may now be in it
         self._on_added(completed)
+        self.course.moved_s = self._clock.monotonic()
+        self.course.idle = False
         return sum(completed.added.values())
 
     async def _work(self) -> None:
@@ -224,7 +289,7 @@ class Engine:
             if turn.host.full and not turn.host.busy:
                 self.holdings.put_away(turn.host)
             if not self.turns.in_flight:
-                self._course.stir.set()
+                self.course.stir.set()
 
     def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         assert self._group is not None
@@ -235,12 +300,13 @@ class Engine:
 
     def _on_job(self, task: asyncio.Task[None]) -> None:
         self._jobs.discard(task)
-        self._course.stir.set()
+        self.course.stir.set()
 
     # ------------------------------------------------------------ what happens
 
     def _on_commit(self, outcomes: list[Outcome], completed: Completed) -> None:
         retried: set[Host] = set()
+        pages, body_bytes = 0, 0
         for outcome in outcomes:
             host = self.turns.get(outcome.slot)
             if host is not None:
@@ -248,8 +314,12 @@ class Engine:
                 if isinstance(outcome, Retry) and not host.hand:
                     retried.add(host)
             if isinstance(outcome, Visited):
-                self.pages += 1
-                self.bytes += outcome.body_bytes
+                pages += 1
+                body_bytes += outcome.body_bytes
+        if pages:
+            self.pages += pages
+            self.bytes += body_bytes
+            self.rates.add(self._clock.monotonic(), pages, body_bytes)
         for slot in completed.stale:
             if (host := self.turns.get(slot)) is not None:
                 host.empty_hand()
@@ -266,18 +336,18 @@ class Engine:
             if not host.hand:  # what it wanted before did not know of the retry yet
                 self.ledger.want(host)
         if outcomes:
-            self._course.moved_s = self._clock.monotonic()
+            self.course.moved_s = self._clock.monotonic()
         self._on_added(completed)
         if not self.turns.in_flight:
-            self._course.stir.set()
+            self.course.stir.set()
 
     def _on_added(self, completed: Completed) -> None:
         """URLs were queued: of held hosts, which may have been idle, or of hosts to be claimed."""
         for slot in completed.added:
             host = self.turns.get(slot)
             if host is None:
-                self._course.may_claim = True
-                self._course.stir.set()
+                self.course.may_claim = True
+                self.course.stir.set()
             elif not host.hand and not host.wanting:
                 self.ledger.want(host)
 
@@ -321,7 +391,7 @@ class Engine:
         await self.ledger.flush()
         host.let_go(origin)
         if not host.gone:
-            await self._store.fail_host(
+            count = await self._store.fail_host(
                 self._session,
                 host.update(self._clock.monotonic()),
                 error=error,
@@ -329,6 +399,8 @@ class Engine:
                 last_at=self._clock.wall(),
                 origin=origin,
             )
+            if self._observer is not None:
+                self._observer.gave_up(host.slot, origin, error, count)
             host.next_due_s = None
             self.ledger.want(host)
 
@@ -343,10 +415,10 @@ class Engine:
         else:
             host.closed.discard(origin.name)
             host.hand.extendleft(reversed(host.parked.pop(origin.name, [])))
-        if not host.gone and not host.hand and not self._course.stopping:
+        if not host.gone and not host.hand and not self.course.stopping:
             self.ledger.want(host)
         self.turns.consider(host)
-        self._course.stir.set()
+        self.course.stir.set()
 
     def _on_robots(self, origin: Origin, previous: Access) -> None:
         """What is known of an origin's robots.txt is new."""
@@ -363,7 +435,7 @@ class Engine:
         """Finish what a run before had begun to judge again when it ended (law 4). Beside the
         crawl, whose first claim does not wait for it (law 5)."""
         for due in await self._store.rejudge_due(self._session, limit=JUDGED_AGAIN_MAX):
-            if self._course.stopping:
+            if self.course.stopping:
                 return
             if (host := await self.holdings.hold(due.slot)) is not None:
                 await self.gate.load(due.origin, host)

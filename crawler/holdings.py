@@ -53,7 +53,7 @@ class Holdings:
         self._rejudge = rejudge
         self._ending = ending
         self._handover = handover
-        self._leasing = asyncio.Lock()  # what the store leases is held before more is asked for
+        self.leasing = asyncio.Lock()  # what the store leases is held before more is asked for
         self._full: dict[str, HostUpdate] = {}  # leased to the end of the run, but no longer held
 
     @property
@@ -70,7 +70,7 @@ class Holdings:
             await self._ledger.flush()
         elif self._ledger.releasing(slot):
             await self._ledger.flush()
-        async with self._leasing:
+        async with self.leasing:
             if (host := self._turns.get(slot)) is not None:  # another task was faster
                 return host
             lease = (await self._store.acquire(self._session, [slot])).get(slot)
@@ -115,6 +115,10 @@ class Holdings:
         if len(self._course.waiting) < WAITING_NOTED:
             self._course.waiting[host.slot] = (None, FULL)
 
+    def is_put_away(self, slot: str) -> bool:
+        """Has it had its pages?"""
+        return slot in self._full
+
     async def release_all(self) -> None:
         """Give every host back; returns when that is committed."""
         for host in list(self._turns):
@@ -128,7 +132,12 @@ class Holdings:
 
     async def claim(self) -> None:
         """Fill the bench from the store, as far as there is room."""
-        while self._course.may_claim and not self._course.stopping and self._turns.pages_open:
+        while (
+            self._course.may_claim
+            and not self._course.stopping
+            and self._turns.pages_open
+            and not self._turns.paused
+        ):
             room = min(CLAIM_HOSTS, self.room)
             if room <= 0:
                 if not self.make_room():
@@ -136,7 +145,7 @@ class Holdings:
                 await self._ledger.flush()
                 continue
             self._course.may_claim = False
-            async with self._leasing:
+            async with self.leasing:
                 leases = await self._store.claim(self._session, hosts=room, urls_per_host=PREFETCH)
                 for lease in leases:
                     if self._turns.get(lease.slot) is None:

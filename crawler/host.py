@@ -100,6 +100,7 @@ class Host:
         "smallest_rest_s",
         "visited",
         "waiters",
+        "wanted_s",
         "wanting",
     )
 
@@ -114,6 +115,7 @@ class Host:
         self.full = False  # reached max_pages_per_host
         self.appetite = PREFETCH
         self.wanting = False  # more URLs have been asked for
+        self.wanted_s: float | None = None  # since when it has wanted a turn
         self.dirty = False  # its clock moved since the last commit
         self.hand: deque[Queued] = deque(lease.hand.urls)
         self.held: set[int] = {queued.id for queued in lease.hand.urls}
@@ -212,6 +214,25 @@ class Host:
             if closed_s:
                 at_s, why = start_s + closed_s, "its visit window"
         return at_s, why
+
+    def next_turn(self, now_s: float, wall_s: float) -> tuple[float, str]:
+        """After a contact: how long until the next one may begin, and what that comes from."""
+        waits = self.wait(now_s, wall_s)
+        if waits is None or waits[0] <= now_s + self.rest.delay_s:
+            return self.rest.delay_s, self.rest.source
+        return waits[0] - now_s, waits[1]
+
+    # ------------------------------------------------------------ steered by hand
+
+    def steer(
+        self, *, paused: bool | None = None, slow_s: float | None = None, clear_slow: bool = False
+    ) -> None:
+        """As `Store.set_control`. A changed rest counts from the end of the contact before."""
+        if paused is not None:
+            self.paused = paused
+        if slow_s is not None or clear_slow:
+            self.slow_s = slow_s
+        self.reckon()
 
     # ------------------------------------------------------------ a contact
 
@@ -375,3 +396,4 @@ class Turn:
     granted_s: float
     address_clock: AddressClock | None = None  # of the address it may contact, with `per = "ip"`
     over: bool = False
+    could_s: float = NEVER  # when it could have begun: allowed, and wanted

@@ -18,10 +18,13 @@ from storage.base import Store
 LOOK_EVERY_S = 0.25  # how often, at most, all held hosts are looked over
 DUE_EVERY_S = 5.0  # how often, at most, due robots.txt are taken up while the crawl is busy
 DUE_RARELY_S = 60.0  # where all that were due cannot be reached
+IDLE_LOOK_S = 60.0  # a crawl that lives on looks at least so often whether something can move
+IDLE_PATIENCE_S = 600.0  # with an endless patience: what is called idle all the same
 
 
 class Keeper:
-    """`keep` returns when the crawl is over. `jobs()` counts the short tasks under way."""
+    """`keep` returns when the crawl is over; with `forever` that is when it is told to stop.
+    `jobs()` counts the short tasks under way."""
 
     def __init__(
         self,
@@ -38,8 +41,10 @@ class Keeper:
         ending: Ending,
         handover: Handover | None,
         jobs: Callable[[], int],
+        forever: bool = False,
     ) -> None:
-        self._patience_s = patience_s
+        self.patience_s = patience_s
+        self._forever = forever
         self._store = store
         self._session = session
         self._clock = clock
@@ -66,16 +71,25 @@ class Keeper:
             self._course.stir.clear()
             await self._holdings.claim()
             now_s = self._clock.monotonic()
+            if self._turns.in_flight:
+                self._course.idle = False
             wake_s: float | None = None  # while something is under way, its end stirs us
             if now_s < looked_s + LOOK_EVERY_S:
                 wake_s = looked_s + LOOK_EVERY_S
             else:
                 looked_s = now_s
                 await self._look_ahead()
-                if not self._busy():
+                if self._turns.paused:
+                    self._course.idle = False  # until it goes on, nothing is to be done
+                elif not self._busy():
                     wake_s = await self._next_move_s()
                     if wake_s is None:
-                        return
+                        if not self._forever:
+                            return
+                        wake_s = now_s + IDLE_LOOK_S  # seeds, clocks and people stir it sooner
+                        self._course.idle = True
+                    else:
+                        self._course.idle = False
                 elif self._course.may_claim and self._turns.pages_open:
                     wake_s = now_s + LOOK_EVERY_S  # there was no room
             timer = (
@@ -98,7 +112,7 @@ class Keeper:
 
     async def _look_ahead(self) -> None:
         """Be awake when the next host on disk may be claimed, or a robots.txt there falls due."""
-        if not self._turns.pages_open:
+        if not self._turns.pages_open or self._turns.paused:
             return
         self._due.let_go()
         outlook = await self._store.outlook(self._session)
@@ -119,7 +133,10 @@ class Keeper:
         if not self._turns.pages_open:
             return None  # max_pages: what is left stays queued
         now_s = self._clock.monotonic()
-        horizon_s = now_s + self._patience_s
+        patience_s = self.patience_s
+        if self._forever:
+            patience_s = min(patience_s, IDLE_PATIENCE_S)
+        horizon_s = now_s + patience_s
         paused = False
         first_s = horizon_s + 1
         for host in self._turns:
@@ -137,7 +154,7 @@ class Keeper:
             return now_s + LOOK_EVERY_S
         if outlook.robots_in_s is not None and now_s + outlook.robots_in_s <= self._due.rested_s:
             return max(now_s + outlook.robots_in_s, now_s + LOOK_EVERY_S)
-        quiet_s = self._course.moved_s + self._patience_s
+        quiet_s = self._course.moved_s + patience_s
         return quiet_s if paused and now_s < quiet_s else None
 
     def _set_due_timer(self, at_s: float | None) -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from crawler.clock import Clock, Timer
 from crawler.host import NEVER, Host
+from crawler.observer import Observer
 from crawler.turns import Turns
 from storage.base import Batch, Completed, HostUpdate, Outcome, Store, Visited, Want
 
@@ -33,12 +34,14 @@ class Ledger:
         turns: Turns,
         *,
         committed: Callable[[list[Outcome], Completed], None],
+        observer: Observer | None = None,
     ) -> None:
         self._store = store
         self._session = session
         self._clock = clock
         self._turns = turns
         self._committed = committed
+        self._observer = observer
         self._outcomes: list[Outcome] = []
         self._skipped: Counter[str] = Counter()
         self._dirty: dict[str, Host] = {}
@@ -55,8 +58,11 @@ class Ledger:
 
     # ------------------------------------------------------------ what is put in
 
-    def record(self, outcome: Outcome, host: Host) -> None:
+    def record(self, outcome: Outcome, host: Host, url: str = "") -> None:
+        """`url`: what the outcome is of, for who watches."""
         self._outcomes.append(outcome)
+        if self._observer is not None:
+            self._observer.settled(url, outcome)
         self._dirty[host.slot] = host
         if isinstance(outcome, Visited):
             self._links += len(outcome.links)
@@ -109,6 +115,11 @@ class Ledger:
             )
 
     # ------------------------------------------------------------ what is taken out
+
+    @property
+    def uncommitted(self) -> int:
+        """Outcomes recorded since the last commit began."""
+        return len(self._outcomes)
 
     @property
     def empty(self) -> bool:
@@ -168,8 +179,12 @@ class Ledger:
                 if not host.gone
             ],
         )
+        began_s = self._clock.monotonic()
         completed = await self._store.complete(self._session, batch)
         self._committed(outcomes, completed)
+        if self._observer is not None:
+            links = sum(len(one.links) for one in outcomes if isinstance(one, Visited))
+            self._observer.committed(self._clock.monotonic() - began_s, len(outcomes), links)
         self._durable = upto
         self._leaving = ()
         async with self._progress:

@@ -42,6 +42,8 @@ class Turns:
         self._timer: Timer | None = None
         self._timer_s = NEVER
         self._closed = False
+        self.paused = False  # the whole crawl, by hand
+        self._resumed_s = NEVER
         self.pages_open = True  # False while a budget is used up: no pages, but robots.txt
         self.in_flight = 0
         self.directed = 0  # those who wait for a turn at one host
@@ -93,7 +95,7 @@ class Turns:
         """A turn at this host, in order of asking and before its pages. Raises TurnsClosedError."""
         if self._closed or host.gone:
             raise TurnsClosedError("the crawl is ending")
-        if not (host.wants_turn or host.paused) and self.in_flight < self._limit:
+        if not (host.wants_turn or host.paused or self.paused) and self.in_flight < self._limit:
             now_s = self._clock.monotonic()  # nobody waits: it is spared the bench
             at_s = self._ready_s(host, now_s)
             if at_s is not None and at_s <= now_s:
@@ -110,6 +112,25 @@ class Turns:
             raise
         finally:
             self.directed -= 1
+
+    def pause(self) -> None:
+        """No more turns, for pages or robots.txt, until `resume`; those spent already run on."""
+        self.paused = True
+
+    def resume(self) -> None:
+        self.paused = False
+        self._resumed_s = self._clock.monotonic()
+        self._pump()
+
+    def stayed(self, turn: Turn) -> bool:
+        """Was its host, or the whole crawl, paused by hand since the turn was given? Then it is
+        given back: no contact begins."""
+        return turn.host.paused or self.paused
+
+    def set_limit(self, limit: int) -> None:
+        """At most so many turns at once from now on; those given out run on."""
+        self._limit = limit
+        self._pump()
 
     def close(self) -> None:
         """No more turns; those given out run on."""
@@ -199,7 +220,10 @@ class Turns:
             return
         if not host.wants_turn:
             self._bench.remove(host)
+            host.wanted_s = None
             return
+        if host.wanted_s is None:
+            host.wanted_s = self._clock.monotonic()
         if host.in_line and not host.waiters:
             return
         now_s = self._clock.monotonic()
@@ -231,7 +255,10 @@ class Turns:
         clock = host.address_clock
         if clock:
             clock.busy = True
-        return Turn(host, host.begin(), at_s if at_s is not None else now_s, now_s, clock)
+        turn = Turn(host, host.begin(), at_s if at_s is not None else now_s, now_s, clock)
+        wanted_s = now_s if host.wanted_s is None else host.wanted_s
+        turn.could_s = max(turn.allowed_s, wanted_s, self._resumed_s)
+        return turn
 
     def _is_ready(self, host: Host, now_s: float) -> bool:
         """Still as the bench believed? If not, it is seated anew."""
@@ -247,7 +274,7 @@ class Turns:
 
     def _from_line(self) -> Turn | None:
         now_s = self._clock.monotonic()
-        while self._line and self.in_flight < self._limit and self.pages_open:
+        while self._line and self.in_flight < self._limit and self.pages_open and not self.paused:
             host = self._line.popleft()
             host.in_line = False
             if host.hand and self._is_ready(host, now_s):
@@ -260,7 +287,7 @@ class Turns:
 
     def _pump(self) -> None:
         """Give turns to those who ask, as far as hosts are ready and the limit allows."""
-        if self._closed:
+        if self._closed or self.paused:
             return
         while self._takers and (turn := self._from_line()):
             self._serve(turn)
@@ -302,8 +329,8 @@ class Turns:
 
     def _arm(self) -> None:
         at_s = self._bench.next_at()
-        if at_s is None or self.in_flight >= self._limit:  # the next turn to end pumps
-            return
+        if at_s is None or self.in_flight >= self._limit or self.paused:
+            return  # the next turn to end pumps, or the end of the pause
         if self._timer is not None:
             if self._timer_s <= at_s:
                 return
@@ -321,6 +348,8 @@ class Turns:
         """How long it still waits (0.0: not), and for what, in words."""
         if host.paused:
             return 0.0, "paused by hand"
+        if self.paused:
+            return 0.0, "the whole crawl is paused by hand"
         now_s = self._clock.monotonic()
         waits = host.wait(now_s, self._clock.wall())
         if waits is None:

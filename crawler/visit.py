@@ -93,11 +93,14 @@ class Visitor:
                 self._turns.give_back(turn)
                 self._refill(host)
                 return
+        if self._turns.stayed(turn):
+            self._turns.give_back(turn)
+            return
         host.appetite = min(2 * host.appetite, APPETITE_MAX)
         while host.hand:
             queued = host.hand.popleft()
             if (outcome := self._out_of_scope(host, queued)) is not None:
-                self._ledger.record(outcome, host)
+                self._ledger.record(outcome, host, queued.url)
                 continue
             if self._is_full(host):
                 host.full = True
@@ -116,7 +119,7 @@ class Visitor:
                 host.closed.add(origin_of(queued.url))
                 host.held.discard(queued.id)
             elif isinstance(passed, Verdict):
-                self._ledger.record(self._blocked(host, queued, passed), host)
+                self._ledger.record(self._blocked(host, queued, passed), host, queued.url)
             elif isinstance(passed, Pass):
                 if not self._budget.take():
                     host.hand.appendleft(queued)
@@ -193,11 +196,11 @@ class Visitor:
         outcome, read = self._read(host, queued, answer, passed)
         host.visited += 1
         if self._handover is None:
-            self._ledger.record(outcome, host)
+            self._ledger.record(outcome, host, queued.url)
         elif not await self._handover.offer(
             _crawled(queued, answer, outcome, read),
             host.slot,
-            partial(self._ledger.record, outcome, host),
+            partial(self._ledger.record, outcome, host, queued.url),
         ):
             host.visited -= 1
             host.held.discard(queued.id)  # it stays queued
@@ -259,7 +262,7 @@ class Visitor:
                 refusals=fate.refusals,
                 error=error,
             )
-        self._ledger.record(outcome, host)
+        self._ledger.record(outcome, host, queued.url)
 
     def _read(
         self, host: Host, queued: Queued, answer: Answer, passed: Pass

@@ -118,7 +118,7 @@ def rest(
     if ask.request_rate_s is not None and ask.request_rate_s > best_s:
         best_s, source = ask.request_rate_s, "Request-rate in robots.txt"
     if slow_s is not None and slow_s > best_s:
-        best_s, source = slow_s, "set by hand"
+        best_s, source = slow_s, "slowed by hand"
     if latency_s is not None:
         slowness_s = min(rules.latency_factor * latency_s, LATENCY_TERM_MAX_S)
         if slowness_s > best_s:

@@ -6,15 +6,17 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
-from crawler.config import from_dict
+from crawler.config import Config, from_dict
+from crawler.control import Control
 from crawler.engine import Engine
+from crawler.observer import Observer
 from crawler.request import Fetcher
 from crawler.testing import Answers, Exchange, FakeFetcher, JumpClock, Log
 from policies.url import host_of, slot_of
@@ -127,11 +129,23 @@ class World:
         self.store = MemoryStore(clock.wall, monotonic=clock.monotonic)
         self.medium = Medium(self.store, clock)  # the next crawl's
         self.engine: Engine | None = None
+        self._control: Control | None = None
+        self._deeds: list[asyncio.Task[Any]] = []
         self.session = 0
         self._task: asyncio.Task[None] | None = None
 
     async def wait(self, for_s: float) -> None:
         await self.clock.sleep_until(self.clock.monotonic() + for_s)
+
+    @property
+    def control(self) -> Control:
+        """The hand on the crawl that runs."""
+        assert self._control
+        return self._control
+
+    def do(self, deed: Coroutine[Any, Any, Any]) -> None:
+        """Begin something that takes time, at a moment of `at`; the crawl's end waits for it."""
+        self._deeds.append(asyncio.create_task(deed))
 
     def leave(self) -> None:
         """Cancel the crawl that runs, as a second SIGINT does."""
@@ -151,6 +165,9 @@ class World:
         cap_s: float = CAP_S,
         latency_s: float = 0.05,
         fetcher: Fetcher | None = None,
+        forever: bool = False,
+        observer: Observer | None = None,
+        reread: Callable[[], Config] | None = None,
         **sections: Mapping[str, object],
     ) -> Crawled:
         """One crawl to its end, however it comes. `at`: what happens so many seconds after its
@@ -163,7 +180,16 @@ class World:
         fetcher = fetcher or fake
         medium = self.medium
         engine = self.engine = Engine(
-            config, store=medium, session=self.session, clock=self.clock, fetcher=fetcher
+            config,
+            store=medium,
+            session=self.session,
+            clock=self.clock,
+            fetcher=fetcher,
+            forever=forever,
+            observer=observer,
+        )
+        self._control = Control(
+            engine, config=config, store=medium, clock=self.clock, reread=reread
         )
         start_s = self.clock.monotonic()
         self._task = asyncio.create_task(engine.run())
@@ -177,6 +203,8 @@ class World:
             if not (isinstance(error, asyncio.CancelledError) or medium.dead):
                 raise
         finally:
+            deeds, self._deeds = self._deeds, []
+            await asyncio.gather(*deeds)
             await medium.settle()
             for timer in timers:
                 timer.cancel()
