@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from crawler import backoff, often, waits
 from crawler.clock import Clock, RealClock
@@ -27,6 +28,9 @@ from policies.scope import Skip
 from policies.url import host_of
 from storage.base import Link, Reader, Stats, Store, StoreError
 from storage.sqlite import SqliteReader, SqliteStore, care
+
+if TYPE_CHECKING:
+    from crawler.sinks.dispatch import Sinks
 
 _SESSION = re.compile(r"crawl as (\S+) in (\S+)")
 OBSERVE_EVERY_S = 0.25
@@ -131,6 +135,18 @@ class Life:
 
 
 @contextlib.asynccontextmanager
+async def opened_sinks(config: Config) -> AsyncIterator[Sinks | None]:
+    """The config's sinks while they are open; None if there are none. Raises SinkError."""
+    if not config.sinks:
+        yield None
+        return
+    from crawler.sinks.build import sinks_of  # nobody else needs what writes them
+
+    async with sinks_of(config) as sinks:
+        yield sinks
+
+
+@contextlib.asynccontextmanager
 async def living(
     config: Config,
     *,
@@ -166,7 +182,7 @@ async def living(
                 "there is nothing to crawl: give a seed URL, or set crawl.seeds in the config"
             )
         check_identity(config, known)
-        async with network as fetcher:
+        async with network as fetcher, opened_sinks(config) as sinks:
             engine = Engine(
                 config,
                 store=store,
@@ -175,6 +191,7 @@ async def living(
                 fetcher=fetcher,
                 forever=forever,
                 observer=all_of(observers),
+                sinks=sinks,
             )
             control = Control(engine, config=config, store=store, clock=clock, reread=reread)
             yield Life(

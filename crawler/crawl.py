@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from crawler.clock import Clock
 from crawler.config import Config, check_identity, seeds_of
@@ -20,6 +20,7 @@ from storage.base import Link
 if TYPE_CHECKING:
     from crawler.events import Summary
     from crawler.running import Running
+    from crawler.sinks.dispatch import Call
 
 
 class Crawler:
@@ -39,6 +40,8 @@ class Crawler:
     other arguments are those of `PoliteSession`.
 
     Asking for the next page commits the one before: a crash may repeat a page, never miss one.
+    sinks: functions that get every page besides, see `add_sink`; those of the config count too.
+
     While a page is in your hands others are fetched, at most `crawl.concurrency`. The iteration
     ends when no URL can move within `crawl.patience`. Leaving the block early, by `break` or by an
     exception, ends the crawl clean: what is in flight is awaited, pages not read stay queued.
@@ -60,6 +63,7 @@ class Crawler:
         delay: float | None = None,
         allow: str | tuple[str, ...] | list[str] = (),
         dialect: str | tuple[str, ...] | list[str] = (),
+        sinks: Iterable[Call] = (),
         clock: Clock | None = None,
         fetcher: Fetcher | None = None,
     ) -> None:
@@ -76,6 +80,7 @@ class Crawler:
         self._seedless = self._config.override({"crawl": {"seeds": []}})
         self._seeds = [seeds] if isinstance(seeds, str) else list(seeds)
         self._db = db
+        self._called: list[tuple[Call, Mapping[str, Any]]] = [(call, {}) for call in sinks]
         self._clock = clock
         self._fetcher = fetcher
         self._stack: contextlib.AsyncExitStack | None = None
@@ -89,11 +94,18 @@ class Crawler:
 
     async def __aenter__(self) -> Self:
         from crawler.running import running  # loads what the database needs
+        from crawler.sinks.build import called
 
         seeds = seeds_of(self._config, self._seeds)
         async with contextlib.AsyncExitStack() as stack:
             self._running = await stack.enter_async_context(
-                running(self._config, db=self._db, clock=self._clock, fetcher=self._fetcher)
+                running(
+                    self._config,
+                    db=self._db,
+                    clock=self._clock,
+                    fetcher=self._fetcher,
+                    called=[called(call, **wants) for call, wants in self._called],
+                )
             )
             await self.add(*seeds)
             self._stack = stack.pop_all()
@@ -135,6 +147,39 @@ class Crawler:
         seeds = seeds_of(self._seedless, urls)
         check_identity(self._config, [*seeds, *await running.store.seeds()])
         return await running.add([self._link(url) for url in seeds])
+
+    def add_sink(
+        self,
+        call: Call,
+        *,
+        include: str | Iterable[str] = (),
+        exclude: str | Iterable[str] = (),
+        status: Iterable[int | str] = (),
+        content_types: str | Iterable[str] = (),
+        noindex: bool = False,
+    ) -> None:
+        """Have `call(page)` called with every page it wants, before the page is committed; one
+        after the other, an `async` function awaited, any other one in a thread.
+
+        What it wants is said as in a `[[sink]]` of the config; pages that ask not to be indexed
+        come only with `noindex`. What it raises ends the crawl, and the page stays queued. Raises
+        ConfigError."""
+        from crawler.sinks.build import called
+
+        wants = {
+            "include": [include] if isinstance(include, str) else list(include),
+            "exclude": [exclude] if isinstance(exclude, str) else list(exclude),
+            "status": list(status),
+            "content_types": (
+                [content_types] if isinstance(content_types, str) else list(content_types)
+            ),
+            "noindex": noindex,
+        }
+        one = called(call, **wants)
+        if self._running is None:
+            self._called.append((call, wants))
+        else:
+            self._running.sinks.add(one)
 
     def _link(self, url: str) -> Link:
         host = host_of(url)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from crawler.clock import Clock
 from crawler.config import Config
@@ -32,6 +33,9 @@ from policies.retry import GiveUp, RetryRules, after_no_connection
 from policies.scope import Scope
 from storage.base import Completed, Link, Outcome, Retry, Store, Visited
 
+if TYPE_CHECKING:
+    from crawler.sinks.dispatch import Sinks
+
 LEAVE_S = 2.0  # for the last commit when told to leave at once
 JUDGED_AGAIN_MAX = 256  # origins left over by the run before, taken up by this one
 
@@ -52,6 +56,7 @@ class Engine:
         handover: Handover | None = None,
         forever: bool = False,
         observer: Observer | None = None,
+        sinks: Sinks | None = None,
     ) -> None:
         self._config = config
         self._observer = observer
@@ -62,7 +67,13 @@ class Engine:
         self.scope = Scope(lambda host: config.site(host).scope, max_depth=config.crawl.max_depth)
         self.turns = Turns(clock, limit=config.crawl.concurrency)
         self.ledger = Ledger(
-            store, session, clock, self.turns, committed=self._on_commit, observer=observer
+            store,
+            session,
+            clock,
+            self.turns,
+            committed=self._on_commit,
+            observer=observer,
+            sinks=sinks,
         )
         self.contacts = Contacts(
             clock,
@@ -94,6 +105,7 @@ class Engine:
             ledger=self.ledger,
             gate=self.gate,
             added=self._on_added,
+            sinks=sinks,
         )
         self.ending = Ending(clock, self.turns, self.gate)
         self.holdings = Holdings(
@@ -148,6 +160,7 @@ class Engine:
             known=self._known,
             late=self._on_ungoverned,
             handover=handover,
+            sinks=sinks,
         )
         self._group: asyncio.TaskGroup | None = None
         self._jobs: set[asyncio.Task[None]] = set()

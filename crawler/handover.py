@@ -32,7 +32,9 @@ class CrawledPage:
     url: canonical. body: decompressed; b"" unless the status is 2xx and `scope.content_types` lets
     its type in. title, links: of HTML; `links` in the page's order, with those that scope, depth or
     rel=nofollow leave out. directives: of meta elements and headers, the strictest. redirect_url:
-    where it redirects. depth: links from a seed.
+    where it redirects. depth: links from a seed. canonical_url: what the page says is its URL.
+    fetched_at: Unix seconds, as in the view `visited`. address: the peer, None if not known.
+    body_read: False where nobody wanted the body.
     """
 
     url: str
@@ -45,6 +47,10 @@ class CrawledPage:
     redirect_url: str | None
     depth: int
     timings: Timings
+    canonical_url: str | None = None
+    fetched_at: float = 0.0
+    address: str | None = None
+    body_read: bool = True
 
     @property
     def content_type(self) -> str | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from crawler.clock import Clock, Timer
 from crawler.host import NEVER, Host
@@ -13,9 +14,22 @@ from crawler.observer import Observer
 from crawler.turns import Turns
 from storage.base import Batch, Completed, HostUpdate, Outcome, Store, Visited, Want
 
+if TYPE_CHECKING:
+    from crawler.handover import CrawledPage
+    from crawler.sinks.dispatch import Sinks
+
 LINKS_PER_COMMIT = 1_000
 COMMIT_AFTER_S = 0.1  # the age at which the oldest entry is committed
 LINKS_MAX = 20_000  # uncommitted; beyond it pages wait for the store (law 7)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Taken:
+    """One commit to be."""
+
+    outcomes: list[Outcome]
+    batch: Batch
+    upto: int  # of what was recorded
 
 
 class Ledger:
@@ -35,6 +49,7 @@ class Ledger:
         *,
         committed: Callable[[list[Outcome], Completed], None],
         observer: Observer | None = None,
+        sinks: Sinks | None = None,
     ) -> None:
         self._store = store
         self._session = session
@@ -42,6 +57,8 @@ class Ledger:
         self._turns = turns
         self._committed = committed
         self._observer = observer
+        self._sinks = sinks
+        self._taken: _Taken | None = None  # and not yet handed to the store
         self._outcomes: list[Outcome] = []
         self._skipped: Counter[str] = Counter()
         self._dirty: dict[str, Host] = {}
@@ -58,8 +75,15 @@ class Ledger:
 
     # ------------------------------------------------------------ what is put in
 
-    def record(self, outcome: Outcome, host: Host, url: str = "") -> None:
-        """`url`: what the outcome is of, for who watches."""
+    def record(
+        self, outcome: Outcome, host: Host, url: str = "", page: CrawledPage | None = None
+    ) -> None:
+        """`url`: what the outcome is of, for who watches. `page`: what sinks are to have on disk
+        before it is committed."""
+        if page is not None and self._sinks is not None:
+            self._sinks.put(page)
+            if self._sinks.due:
+                self._start.set()
         self._outcomes.append(outcome)
         if self._observer is not None:
             self._observer.settled(url, outcome)
@@ -136,7 +160,7 @@ class Ledger:
 
     async def room(self) -> None:
         """Backpressure: wait while far more is recorded than the store has taken."""
-        if self._links > LINKS_MAX:
+        if self._links > LINKS_MAX or (self._sinks is not None and self._sinks.full):
             await self.flush()
 
     async def run(self) -> None:
@@ -146,14 +170,39 @@ class Ledger:
             await self.commit()
 
     async def commit(self) -> None:
-        """One commit of everything gathered."""
+        """One commit of everything gathered, once sinks have its pages on disk. Cancelled while
+        they write, it is finished by the next."""
+        if self._taken is not None:
+            await self._complete(self._taken)
+        self._taken = self._take()
+        if self._taken is not None:
+            await self._complete(self._taken)
+
+    async def _complete(self, taken: _Taken) -> None:
+        if self._sinks is not None:
+            await self._sinks.flush()
+        self._taken = None  # what the store is given happens whole, also when this is cancelled
+        began_s = self._clock.monotonic()
+        completed = await self._store.complete(self._session, taken.batch)
+        self._committed(taken.outcomes, completed)
+        if self._observer is not None:
+            links = sum(len(one.links) for one in taken.outcomes if isinstance(one, Visited))
+            elapsed_s = self._clock.monotonic() - began_s
+            self._observer.committed(elapsed_s, len(taken.outcomes), links)
+        self._durable = taken.upto
+        self._leaving = ()
+        async with self._progress:
+            self._progress.notify_all()
+
+    def _take(self) -> _Taken | None:
+        """All that is gathered; None if nothing is."""
         self._start.clear()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         upto = self._recorded
         if upto == self._durable:
-            return
+            return None
         outcomes, self._outcomes = self._outcomes, []
         skipped, self._skipped = self._skipped, Counter()
         dirty, self._dirty = self._dirty, {}
@@ -179,16 +228,7 @@ class Ledger:
                 if not host.gone
             ],
         )
-        began_s = self._clock.monotonic()
-        completed = await self._store.complete(self._session, batch)
-        self._committed(outcomes, completed)
-        if self._observer is not None:
-            links = sum(len(one.links) for one in outcomes if isinstance(one, Visited))
-            self._observer.committed(self._clock.monotonic() - began_s, len(outcomes), links)
-        self._durable = upto
-        self._leaving = ()
-        async with self._progress:
-            self._progress.notify_all()
+        return _Taken(outcomes=outcomes, batch=batch, upto=upto)
 
     def releasing(self, slot: str) -> bool:
         """Is its release still to be committed?"""

@@ -3,7 +3,8 @@ judged again, in chunks, off the hot path."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from crawler.clock import Clock
 from crawler.gate import Gate
@@ -14,6 +15,9 @@ from policies.access import Rules
 from policies.robots import Verdict
 from policies.url import path_of
 from storage.base import Blocked, Completed, Store
+
+if TYPE_CHECKING:
+    from crawler.sinks.dispatch import Sinks
 
 CHUNK = 500  # URLs judged between two looks at the rest of the program
 
@@ -32,6 +36,7 @@ class Rejudge:
         ledger: Ledger,
         gate: Gate,
         added: Callable[[Completed], None],
+        sinks: Sinks | None = None,
     ) -> None:
         self._store = store
         self._session = session
@@ -39,6 +44,7 @@ class Rejudge:
         self._ledger = ledger
         self._gate = gate
         self._added = added
+        self._sinks = sinks
         self._running: dict[str, bool] = {}  # origin -> it is to be done once more
 
     def runs(self, name: str) -> bool:
@@ -77,6 +83,7 @@ class Rejudge:
                 return
             kept: list[int] = []
             withdrawn: list[Blocked] = []
+            urls: list[str] = []  # of those
             now_s = self._clock.wall()
             for page in chunk:
                 verdict = _verdict(origin, page.url)
@@ -85,9 +92,28 @@ class Rejudge:
                 else:
                     slot = origin.host.slot
                     withdrawn.append(blocked_by(verdict, page.id, slot, page.url, now_s=now_s))
+                    urls.append(page.url)
+            await self._announce(urls, withdrawn)
             self._added(
                 await self._store.rejudge(self._session, kept=kept, withdrawn=withdrawn, freed=())
             )
+
+    async def _announce(self, urls: Sequence[str], blocks: Sequence[Blocked]) -> None:
+        """Sinks are told before it is committed: after a crash twice, but never not at all."""
+        if self._sinks is None or not urls:
+            return
+        from crawler.sinks.base import Withdrawn  # only where there are sinks
+
+        for url, block in zip(urls, blocks, strict=True):
+            self._sinks.withdraw(
+                Withdrawn(
+                    url=url,
+                    withdrawn_at=block.blocked_at,
+                    robots_url=block.robots_url,
+                    rule=block.rule,
+                )
+            )
+        await self._sinks.flush()
 
     async def _blocked(self, name: str) -> None:
         """What the file now allows of the URLs it had blocked is queued again."""

@@ -15,13 +15,18 @@ from crawler.engine import Engine
 from crawler.events import Summary
 from crawler.fetcher import Fetcher
 from crawler.handover import CrawledPage, Handover
+from crawler.sinks.build import sinks_of
+from crawler.sinks.dispatch import Called, Sinks
 from storage.base import Link
 
 
 class Running:
     """A crawl whose pages somebody reads. When it has ended and seeds are added, it begins anew."""
 
-    def __init__(self, config: Config, kept: State, clock: Clock, fetcher: Fetcher) -> None:
+    def __init__(
+        self, config: Config, kept: State, clock: Clock, fetcher: Fetcher, sinks: Sinks
+    ) -> None:
+        self.sinks = sinks
         self.store = kept.store
         self._config = config
         self._kept = kept
@@ -39,6 +44,7 @@ class Running:
             clock=self._clock,
             fetcher=self._fetcher,
             handover=self._handover,
+            sinks=self.sinks,
         )
         self._task: asyncio.Task[None] | None = None
 
@@ -107,15 +113,23 @@ class Running:
 
 @contextlib.asynccontextmanager
 async def running(
-    config: Config, *, db: str | Path | None, clock: Clock | None, fetcher: Fetcher | None
+    config: Config,
+    *,
+    db: str | Path | None,
+    clock: Clock | None,
+    fetcher: Fetcher | None,
+    called: Sequence[Called] = (),
 ) -> AsyncIterator[Running]:
-    """A crawl that begins when its first page is asked for, and is stopped at the end."""
+    """A crawl that begins when its first page is asked for, and is stopped at the end. `called`:
+    functions that get its pages, besides the config's sinks."""
     clock = clock or RealClock()
+    sinks = sinks_of(config, called)
     async with (
         state(config, db=db, clock=clock, name="crawl") as kept,
         network(config, clock=clock, fetcher=fetcher) as wire,
+        sinks,
     ):
-        crawl = Running(config, kept, clock, wire)
+        crawl = Running(config, kept, clock, wire, sinks)
         try:
             yield crawl
         except asyncio.CancelledError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 from crawler import page
 from crawler.clock import Clock
@@ -34,6 +35,9 @@ from storage.base import (
     Retry,
     Visited,
 )
+
+if TYPE_CHECKING:
+    from crawler.sinks.dispatch import Sinks
 
 
 @dataclass(slots=True)
@@ -69,6 +73,7 @@ class Visitor:
         known: Known,
         late: Callable[[str], None],
         handover: Handover | None = None,
+        sinks: Sinks | None = None,
     ) -> None:
         self._config = config
         self._clock = clock
@@ -80,6 +85,7 @@ class Visitor:
         self._budget = budget
         self._known = known
         self._handover = handover  # to who reads the pages
+        self._sinks = sinks
         self._late = late  # a page outlived the verdict it was asked for on: judge it again
 
     # ------------------------------------------------------------ the turn
@@ -195,13 +201,9 @@ class Visitor:
         """Record a page; where somebody reads them, once it is read. False: it was not."""
         outcome, read = self._read(host, queued, answer, passed)
         host.visited += 1
-        if self._handover is None:
+        if self._handover is None and self._sinks is None:
             self._ledger.record(outcome, host, queued.url)
-        elif not await self._handover.offer(
-            _crawled(queued, answer, outcome, read),
-            host.slot,
-            partial(self._ledger.record, outcome, host, queued.url),
-        ):
+        elif not await self._show(host, outcome, _crawled(queued, answer, outcome, read)):
             host.visited -= 1
             host.held.discard(queued.id)  # it stays queued
             return False
@@ -209,14 +211,31 @@ class Visitor:
             self._late(origin_of(queued.url))
         return True
 
+    async def _show(self, host: Host, outcome: Visited, crawled: CrawledPage) -> bool:
+        """To who reads the pages, and to sinks: when it is recorded, before it is committed."""
+        page = crawled if self._sinks is not None else None
+        if self._handover is None:
+            self._ledger.record(outcome, host, crawled.url, page)
+            return True
+        record = partial(self._ledger.record, outcome, host, crawled.url, page)
+        return await self._handover.offer(crawled, host.slot, record)
+
     def _wants_body(self, head: Head) -> bool:
         """Is there anyone to read it? Links are read from 2xx answers of types that hold them."""
         content_type = head.headers.get("Content-Type")
         return (
             200 <= head.status < 300
-            and (self._handover is not None or page.wants_body(content_type))
+            and (
+                self._handover is not None
+                or page.wants_body(content_type)
+                or self._a_sink_wants(head, content_type)
+            )
             and self._scope.wants_type(content_type, host=host_of(head.url))
         )
+
+    def _a_sink_wants(self, head: Head, content_type: str | None) -> bool:
+        sinks = self._sinks
+        return sinks is not None and sinks.wants_body(head.url, head.status, content_type)
 
     # ------------------------------------------------------------ outcomes
 
@@ -296,7 +315,7 @@ class Visitor:
             id=queued.id,
             slot=host.slot,
             status=answer.status,
-            fetched_at=self._clock.wall(),
+            fetched_at=round(self._clock.wall(), 3),  # as the store keeps it: sinks say the same
             content_type=content_type,
             body_bytes=len(answer.body) if answer.body_read else 0,
             elapsed_s=answer.ended_s - answer.started_s,
@@ -376,6 +395,10 @@ def _crawled(
         ),
         redirect_url=outcome.redirect_url,
         depth=queued.depth,
+        canonical_url=read.canonical_url if read else None,
+        fetched_at=outcome.fetched_at,
+        address=answer.address,
+        body_read=answer.body_read,
         timings=Timings(
             started_at=outcome.fetched_at - outcome.elapsed_s,
             latency_s=answer.latency_s,

@@ -54,7 +54,7 @@ def _visited(row: Row) -> Iterator[str]:
     if row["redirect_url"]:
         yield f"it redirects to {_text(row['redirect_url'])}"
     if not row["indexable"]:
-        yield "it asks not to be indexed: it goes to no sink"
+        yield "it asks not to be indexed: only sinks with noindex = true get it"
     if not row["followable"]:
         yield "it asks that its links be not followed"
     if not row["archivable"]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from urllib.parse import urlsplit
 
 from crawler.config.names import read_pattern
@@ -16,6 +16,7 @@ _URL = re.compile(r"https?://[^\s/()<>\"';,]+", re.IGNORECASE)
 _EMAIL = re.compile(r"[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")  # token, RFC 9110 5.6.2
 _SCHEMES = ("http://", "https://")
+_STATUS = re.compile(r"(?:([1-5][0-9]{2})|([1-5])xx)\Z")
 _MEDIA_TYPE = re.compile(r"[a-z0-9!#$&^_.+-]+/(?:[a-z0-9!#$&^_.+-]+|\*)\Z")
 
 # Ours to set, or the connection's, or they would change what an answer means (RFC 9110 13 and 14).
@@ -216,3 +217,21 @@ def path_text(value: str) -> str:
     if not line(value).strip():
         raise ValueError("must be a path")
     return value
+
+
+def statuses(values: Iterable[object]) -> tuple[int, ...]:
+    """Statuses as numbers, and classes of them by their first digit: `"2xx"` is 2."""
+    good: list[int] = []
+    wrong: list[tuple[tuple[str | int, ...], str]] = []
+    for index, value in enumerate(values):
+        found = _STATUS.match(str(value).lower()) if not isinstance(value, bool) else None
+        if found is None:
+            sentence = (
+                f'must be a status such as 200, or a class of them such as "2xx", not {value!r}'
+            )
+            wrong.append(((index,), sentence))
+        else:
+            good.append(int(found[1] or found[2]))
+    if wrong:
+        raise ProblemsError(*wrong)
+    return tuple(good)

@@ -5,14 +5,23 @@ from __future__ import annotations
 import enum
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from crawler.config import names
 from crawler.config.given import ConfigError, Given, Sections, Source, merged
-from crawler.config.keys import NAMED_TEXTS, SECTIONS, SINK, SITE_KEYS, TEXTS, Key
+from crawler.config.keys import (
+    NAMED_TEXTS,
+    SECTIONS,
+    SINK,
+    SINK_KEYS,
+    SINK_REQUIRED,
+    SITE_KEYS,
+    TEXTS,
+    Key,
+)
 from crawler.config.lines import KeyPath, key_lines
 from crawler.config.readers import ProblemsError, did_you_mean
 from policies.url import host_of
@@ -138,6 +147,10 @@ class _Reading:
             return f"there is no such key{hint}"
         if path[0] == "site" and any(name in section for section in SECTIONS.values()):
             return "is no key of a single site: it holds for the whole crawl"
+        if path[0] == "sink":
+            kinds = [kind for kind, others in SINK_KEYS.items() if name in others]
+            if kinds:
+                return f"is no key of this kind of sink: it belongs to {' and '.join(kinds)}"
         homes = [section for section, others in SECTIONS.items() if name in others]
         return (
             f"there is no such key here; it belongs into {_sections(homes)}"
@@ -220,12 +233,24 @@ class _Reading:
         for index, table in enumerate(tables):
             path = ("sink", index)
             self._places[f"sink.{index}"] = self._source.place(path)
-            read = self._table(path, table, SINK)
-            for name in SINK:
+            kind = table.get("kind")
+            keys = SINK_KEYS.get(kind if isinstance(kind, str) else "", tuple(SINK))
+            read = self._table(path, table, {name: SINK[name] for name in keys})
+            for name in SINK_REQUIRED:
                 if name not in table:
                     self._wrong((*path, name), "is missing")
-            good.append({**read, "base": self._source.base})
+            good.append(read)
+        self._same_paths(good)
         return tuple(good)
+
+    def _same_paths(self, sinks: Sequence[Mapping[str, object]]) -> None:
+        seen: set[object] = set()
+        for index, sink in enumerate(sinks):
+            path = sink.get("path")
+            if path in seen:
+                self._wrong(("sink", index, "path"), "is the path of another sink already")
+            if path is not None:
+                seen.add(path)
 
     def _wrong(self, path: KeyPath, sentence: str, *, shown: KeyPath | None = None) -> None:
         place = self._source.place(path)
@@ -267,6 +292,7 @@ def _plain(value: object) -> object:
 # Elements and whole numbers are left to the readers, which tell of all that are wrong, and why.
 _LOOSER: Mapping[object, object] = {
     TEXTS: tuple[object, ...],
+    tuple[int | str, ...]: tuple[object, ...],
     str | TEXTS: str | tuple[object, ...],
     NAMED_TEXTS: dict[str, object],
     int: float,

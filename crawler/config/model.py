@@ -100,10 +100,34 @@ class DaemonConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkConfig:
-    """One `[[sink]]`."""
+    """One `[[sink]]`; which keys a kind has stands in `crawler.config.keys.SINK_KEYS`.
+
+    status: as 200, and classes by their first digit. gzip: None means by the path's ending."""
 
     kind: str
     path: Path
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    status: tuple[int, ...] = ()
+    content_types: tuple[str, ...] = ()
+    noindex: bool = False
+    fsync: bool = True
+    max_file_bytes: float = math.inf
+    max_age_s: float = math.inf
+    gzip: bool | None = None
+    body: str = "auto"
+    links: bool = True
+
+    @property
+    def compresses(self) -> bool:
+        """Is what it writes compressed? A WARC is, unless its name ends in `.warc`."""
+        if self.gzip is not None:
+            return self.gzip
+        name = self.path.name.lower()
+        return name.endswith(".gz") or (self.kind == "warc" and not name.endswith(".warc"))
+
+
+WARC_FILE_BYTES = 1_000_000_000  # what ISO 28500, annex C, recommends
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,7 +258,9 @@ def _section(kind: type[_Section], given: Given, name: str) -> _Section:
 
 
 def _sink(values: Mapping[str, Any]) -> SinkConfig:
-    return SinkConfig(kind=values["kind"], path=values["base"] / values["path"])
+    if values["kind"] == "warc":
+        values = {"max_file_bytes": WARC_FILE_BYTES, **values}
+    return SinkConfig(**values)
 
 
 def _warnings(

@@ -96,6 +96,13 @@ def size_bytes(value: float | str) -> object:
     return whole(least=1)(parse_size_bytes(value))
 
 
+def size_limit(value: float | str) -> object:
+    """Bytes as `size_bytes` reads them, or inf for no limit."""
+    if isinstance(value, float) and math.isinf(value):
+        return number(inf=True)(value)
+    return size_bytes(value)
+
+
 # ---------------------------------------------------------------- texts
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from crawler.config.keys import SECTIONS, SINK, SITE_SECTIONS, Key
+from crawler.config.keys import SECTIONS, SINK, SINK_REQUIRED, SITE_SECTIONS, Key
 from crawler.config.model import (
     CrawlConfig,
     DaemonConfig,
@@ -44,7 +44,7 @@ def json_schema() -> dict[str, object]:
         for key, spec in SECTIONS[section].items()
     }
     site = {"type": "object", "properties": of_site, "additionalProperties": False}
-    sink = {**_table(SINK, None), "required": list(SINK)}
+    sink = {**_table(SINK, None), "required": list(SINK_REQUIRED)}
     return {
         "$schema": _DRAFT,
         "title": "courtly's config",

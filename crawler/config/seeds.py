@@ -120,7 +120,8 @@ def unsupported(config: Config) -> tuple[str, ...]:
     silently left out."""
     places = config.given.places
     return tuple(
-        f"{places.get(f'sink.{number}', 'config')}: sink: this version writes no sinks yet "
-        f'("{sink.kind}"): remove this [[sink]] from the config'
+        f"{places.get(f'sink.{number}', 'config')}: sink: this version writes no mirrors yet: "
+        "remove this [[sink]] from the config"
         for number, sink in enumerate(config.sinks)
+        if sink.kind == "mirror"
     )

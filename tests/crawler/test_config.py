@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from pathlib import Path
 
 import pytest
 
-from crawler.config import Config, ConfigError, from_dict, load
-from crawler.config.keys import SECTIONS, SITE_KEYS, SITE_SECTIONS
+from crawler.config import Config, ConfigError, SinkConfig, from_dict, load
+from crawler.config.keys import SECTIONS, SINK, SINK_KEYS, SITE_KEYS, SITE_SECTIONS
 from policies.access import RobotsRules, Unreachable
 from policies.pacing import PacingRules, Per, Window
 from policies.scope import Follow, ScopeRules
@@ -82,6 +83,31 @@ def test_the_example_s_comments_hold_a_sink_and_a_site(written: Path) -> None:
     config = load(written)
     assert config.sinks[0].path == written.parent / "pages.jsonl"
     assert config.site("www.example.org").politeness.delay == 5
+
+
+def test_the_example_s_sink_has_every_key_with_its_default(written: Path) -> None:
+    block = EXAMPLE.read_text(encoding="utf-8").partition("# [[sink]]\n")[2].partition("\n\n")[0]
+    lines = ["[[sink]]", *(line.removeprefix("# ") for line in block.splitlines())]
+    written.write_text("\n".join(lines), encoding="utf-8")
+    (sink,) = load(written).sinks
+    given = load(written).given.sinks
+    assert given is not None
+    assert set(given[0]) == {SINK[name].field or name for name in SINK_KEYS["jsonl"]}
+    plain = from_dict({"sink": [{"kind": "jsonl", "path": str(sink.path)}]}).sinks[0]
+    assert dataclasses.replace(sink, gzip=None) == plain
+    assert sink.compresses is plain.compresses is False
+
+
+def test_a_warc_is_compressed_unless_its_name_says_otherwise() -> None:
+    def sink(**keys: object) -> SinkConfig:
+        return from_dict({"sink": [keys]}).sinks[0]
+
+    assert sink(kind="warc", path="a.warc.gz").compresses
+    assert not sink(kind="warc", path="a.warc").compresses
+    assert sink(kind="warc", path="a.warc", gzip=True).compresses
+    assert sink(kind="warc", path="a").max_file_bytes == 1e9
+    assert sink(kind="jsonl", path="a.jsonl.gz").compresses
+    assert sink(kind="jsonl", path="a", status=[200, "3xx"]).status == (200, 3)
 
 
 def test_no_two_sections_of_a_site_table_share_a_key() -> None:
@@ -242,7 +268,17 @@ def test_sinks_are_checked() -> None:
     assert 'must be "jsonl", "warc" or "mirror"' in problem(
         {"sink": [{"kind": "csv", "path": "a"}]}
     )
-    assert "there is no such key" in problem({"sink": [{"kind": "warc", "path": "a", "size": 1}]})
+    for sink, sentence in (
+        ({"size": 1}, "sink.size: there is no such key"),
+        ({"includ": []}, 'there is no such key; did you mean "include"?'),
+        ({"body": "none"}, "sink.body: is no key of this kind of sink: it belongs to jsonl"),
+        ({"status": [200, 700]}, "must be a status such as 200"),
+        ({"max_file": "big"}, "a size is bytes or a text"),
+        ({"include": ["/a"]}, "matches no URL"),
+    ):
+        assert sentence in problem({"sink": [{"kind": "warc", "path": "a", **sink}]})
+    twice = [{"kind": "jsonl", "path": "a"}, {"kind": "warc", "path": "a"}]
+    assert "is the path of another sink already" in problem({"sink": twice})
 
 
 # ---------------------------------------------------------------- files and lines

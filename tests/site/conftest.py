@@ -27,6 +27,13 @@ class Courtly:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.db = folder / "crawl.db"
+        self.sinks: dict[str, list[dict[str, object]]] = {}
+
+    def sink(self, kind: str, name: str, **keys: object) -> Path:
+        """One more [[sink]] for the crawls to come; give its path."""
+        path = self.folder / name
+        self.sinks.setdefault("sink", []).append({"kind": kind, "path": str(path), **keys})
+        return path
 
     async def crawl(
         self,
@@ -38,7 +45,7 @@ class Courtly:
         **sections: Mapping[str, object],
     ) -> Summary:
         """In this process. A seed is a host of the web, or a URL."""
-        config = from_dict(self.config(web, **sections))
+        config = from_dict({**self.config(web, **sections), **self.sinks})
         urls = [seed if "://" in seed else web.url(seed) for seed in seeds]
         return await crawl(config, seeds=urls, observe=observe, stop=stop, leave=leave)
 
@@ -60,7 +67,11 @@ class Courtly:
     ) -> AsyncIterator[asyncio.subprocess.Process]:
         """`courtly crawl --config … arguments` as a process, gone when the block ends."""
         file = self.folder / "config.toml"
-        file.write_text(_toml(self.config(web, **sections)))
+        tables = [
+            "[[sink]]\n" + "".join(f"{key} = {_value(value)}\n" for key, value in sink.items())
+            for sink in self.sinks.get("sink", ())
+        ]
+        file.write_text(_toml(self.config(web, **sections)) + "".join(tables))
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "crawler.cli"),
             *("crawl", "--config", str(file), *arguments),

@@ -1,0 +1,51 @@
+"""What a sink is: a place that takes pages in order, and says when they are safe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from crawler.handover import CrawledPage
+from storage.base import StoreError
+
+
+class SinkError(StoreError):
+    """A sink cannot take what it is given (disk full, a file that is not ours). The crawl stops as
+    it does for its store; what the sink does not have was not committed, and is fetched again.
+
+    The message is one whole sentence for the person who runs the crawl."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Withdrawn:
+    """A page that was given to sinks, and that robots.txt turned out to forbid (law 4)."""
+
+    url: str
+    withdrawn_at: float  # Unix seconds
+    robots_url: str
+    rule: str | None
+
+
+class Sink(Protocol):
+    """All calls come from one thread of their own, one at a time, so they may wait for a disk.
+
+    Pages come in the order of their visits. After a crash one may come again that was put and not
+    committed: it is asked for again, and has another `fetched_at`. The one whose `fetched_at` is
+    that of the database counts; it is the last one. Every call raises SinkError, after which
+    only `close` is called."""
+
+    def open(self) -> None:
+        """Get ready; mend what a crash left half written. Called once, before anything else."""
+        ...
+
+    def put(self, page: CrawledPage) -> None: ...
+
+    def withdraw(self, page: Withdrawn) -> None:
+        """Forget or mark a page that may have been put, in this run or before."""
+        ...
+
+    def flush(self) -> None:
+        """Return when everything put is on disk: it is committed after this."""
+        ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,83 @@
+"""The sinks that a config describes, and the functions that a program adds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from crawler.config import Config, ConfigError, SinkConfig, from_dict
+from crawler.config.identity import version
+from crawler.decoding import ACCEPT_ENCODING
+from crawler.fetcher import ACCEPT
+from crawler.sinks.base import Sink
+from crawler.sinks.dispatch import Call, Called, Route, Sinks
+from crawler.sinks.wants import Wants
+
+
+def sinks_of(config: Config, called: Sequence[Called] = ()) -> Sinks:
+    """All of them, not opened yet. Each kind brings its library when there is one of it."""
+    return Sinks(
+        [Route(sink=_sink(one, config), wants=_wants(one)) for one in config.sinks], called
+    )
+
+
+def called(call: Call, **wants: object) -> Called:
+    """A function, and what it wants in the terms of a `[[sink]]`. Raises ConfigError."""
+    data = {"kind": "jsonl", "path": "of a function", **wants}
+    try:
+        (sink,) = from_dict({"sink": [data]}, where="add_sink").sinks
+    except ConfigError as error:
+        raise ConfigError(*(text.replace(": sink.", ": ", 1) for text in error.problems)) from None
+    return Called(call=call, wants=_wants(sink))
+
+
+def _wants(sink: SinkConfig) -> Wants:
+    return Wants(
+        include=sink.include,
+        exclude=sink.exclude,
+        statuses=frozenset(sink.status),
+        content_types=sink.content_types,
+        noindex=sink.noindex,
+        body=sink.body != "none",
+    )
+
+
+def _sink(sink: SinkConfig, config: Config) -> Sink:
+    if sink.kind == "warc":
+        from crawler.sinks.warc import Warc
+
+        return Warc(sink, about=_about(config), sent=_sent(config))
+    from crawler.sinks.jsonl import JsonLines
+
+    return JsonLines(sink)
+
+
+def _sent(config: Config) -> dict[str, str]:
+    """The request headers that every host gets and that hold no secret."""
+    sent = {
+        "User-Agent": config.user_agent_sent,
+        "Accept": ACCEPT,
+        "Accept-Encoding": ACCEPT_ENCODING,
+    }
+    if config.crawl.from_:
+        sent["From"] = config.crawl.from_
+    return sent
+
+
+def _about(config: Config) -> dict[str, str]:
+    """Who crawled, and by which rules (ISO 28500, 6.3)."""
+    robots = config.robots
+    policy = f"obeyed (dialect {', '.join(robots.dialect)}; as {', '.join(config.token(''))}"
+    if robots.unreachable is not None:
+        policy += f"; {robots.unreachable} while it cannot be had"
+    own = [name for name in config.sites if config.given.sites[name].get("robots", {})]
+    if own:
+        policy += f"; otherwise for {', '.join(own)}"
+    return {
+        "software": f"courtly/{version()}",
+        "format": "WARC File Format 1.1",
+        "conformsTo": "https://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/",
+        "operator": config.crawl.from_ or config.user_agent_sent,
+        "robots": policy + ")",
+        "http-header-user-agent": config.user_agent_sent,
+        "http-header-from": config.crawl.from_,
+    }

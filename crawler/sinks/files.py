@@ -1,0 +1,203 @@
+"""Files that only grow: whole records on disk, a new file when one is large or old enough, and what
+a crash left half written cut off."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from crawler.sinks.base import SinkError
+
+_ENDINGS: Final = (".jsonl.gz", ".jsonl", ".warc.gz", ".warc", ".json.gz", ".json", ".gz")
+# Written in one go at most: the rest of a batch waits in memory no longer than that.
+_BUFFER_BYTES_MAX: Final = 4_000_000
+
+# Of an open file that has content: how many of its bytes are whole records. Raises SinkError for
+# a file that was not written by such a sink.
+Whole = Callable[[BinaryIO, Path], int]
+
+
+class Files:
+    """`a.jsonl`, then `a-00001.jsonl`, `a-00002.jsonl` and so on: the last one is written to.
+
+    bytes_max, age_s_max: a file that has reached one of them is followed by another.
+    head: what each file begins with, by its path. fsync: whether `flush` waits for the medium, or
+    only until the system has it, which outlives the process and not a power cut.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        whole: Whole,
+        head: Callable[[Path], bytes] = lambda _: b"",
+        bytes_max: float = float("inf"),
+        age_s_max: float = float("inf"),
+        fsync: bool = True,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._path = path
+        self._whole = whole
+        self._head = head
+        self._bytes_max = bytes_max
+        self._age_s_max = age_s_max
+        self._fsync = fsync
+        self._wall = wall
+        self._number = 0
+        self._file: BinaryIO | None = None
+        self._bytes = 0  # in the file, whole and written
+        self._head_bytes = 0
+        self._began_at = 0.0
+        self._buffer = bytearray()
+
+    @property
+    def path(self) -> Path:
+        """The file that is written to."""
+        return numbered(self._path, self._number)
+
+    # ------------------------------------------------------------ life
+
+    def open(self) -> None:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._number = self._last_number()
+            self._begin()
+        except OSError as error:
+            raise self._error(error) from error
+
+    def close(self) -> None:
+        file, self._file = self._file, None
+        self._buffer.clear()
+        if file is None:
+            return
+        try:
+            if self._fsync:
+                os.fsync(file.fileno())
+            file.close()
+        except OSError as error:
+            raise self._error(error) from error
+
+    def _last_number(self) -> int:
+        stem, ending = _parts(self._path.name)
+        form = re.compile(rf"{re.escape(stem)}-([0-9]{{5,}}){re.escape(ending)}")
+        found = [
+            int(match[1])
+            for one in self._path.parent.iterdir()
+            if (match := form.fullmatch(one.name))
+        ]
+        return max(found, default=0)
+
+    def _begin(self) -> None:
+        """Open the file of this number, mended, with its head."""
+        path = self.path
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        file = os.fdopen(descriptor, "r+b", buffering=0)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            size = os.fstat(descriptor).st_size
+            if size:
+                whole = self._whole(file, path)
+                if whole < size:
+                    file.truncate(whole)
+                size = whole
+            file.seek(size)
+        except BlockingIOError:
+            file.close()
+            raise SinkError(f"the sink {path} is being written by another crawl") from None
+        except BaseException:
+            file.close()
+            raise
+        self._file = file
+        self._bytes = size
+        self._head_bytes = 0
+        self._began_at = self._wall()
+        if not size and (head := self._head(path)):
+            self._head_bytes = len(head)
+            self._buffer += head
+            self._write()
+
+    # ------------------------------------------------------------ writing
+
+    def append(self, record: bytes) -> None:
+        """One whole record. It may lie in memory until `flush`."""
+        try:
+            if self._is_done():
+                self._follow()
+            self._buffer += record
+            if len(self._buffer) >= _BUFFER_BYTES_MAX:
+                self._write()
+        except OSError as error:
+            raise self._error(error) from error
+
+    def flush(self) -> None:
+        try:
+            self._write()
+            if self._fsync and self._file is not None:
+                os.fsync(self._file.fileno())
+        except OSError as error:
+            raise self._error(error) from error
+
+    def _is_done(self) -> bool:
+        size = self._bytes + len(self._buffer)
+        if size <= self._head_bytes:
+            return False  # not one record yet
+        return size >= self._bytes_max or self._wall() - self._began_at >= self._age_s_max
+
+    def _follow(self) -> None:
+        self._write()
+        self.close()
+        self._number += 1
+        self._begin()
+
+    def _write(self) -> None:
+        file = self._file
+        if not self._buffer or file is None:
+            return
+        view = memoryview(self._buffer)
+        try:
+            at = 0
+            while at < len(view):
+                at += file.write(view[at:])
+        except OSError:
+            with suppress(OSError):  # what is half written is cut now, or when it is next opened
+                file.truncate(self._bytes)
+                file.seek(self._bytes)
+            raise
+        finally:
+            view.release()
+        self._bytes += len(self._buffer)
+        self._buffer.clear()
+
+    def _error(self, error: OSError) -> SinkError:
+        why = (
+            "there is no room left"
+            if error.errno in (errno.ENOSPC, errno.EDQUOT)
+            else error.strerror or str(error)
+        )
+        return SinkError(
+            f"the sink {self.path} cannot be written: {why}; what it does not have was not "
+            "committed, and the next run fetches it again"
+        )
+
+
+def numbered(path: Path, number: int) -> Path:
+    """`a.jsonl.gz` → `a-00007.jsonl.gz`; number 0 is the path itself."""
+    if not number:
+        return path
+    stem, ending = _parts(path.name)
+    return path.with_name(f"{stem}-{number:05d}{ending}")
+
+
+def _parts(name: str) -> tuple[str, str]:
+    for ending in _ENDINGS:
+        if name.lower().endswith(ending) and len(name) > len(ending):
+            return name[: -len(ending)], name[-len(ending) :]
+    dot = name.rfind(".")
+    return (name[:dot], name[dot:]) if dot > 0 else (name, "")

@@ -1,0 +1,178 @@
+"""From the crawl to its sinks: who gets what, and what `flush` promises."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from crawler.handover import CrawledPage
+from crawler.sinks.base import SinkError, Withdrawn
+from crawler.sinks.dispatch import PAGES_MAX, Called, Route, Sinks
+from crawler.sinks.wants import Wants
+
+MakePage = Callable[..., CrawledPage]
+
+
+class Memory:
+    """A sink that notes its calls; it can be held up, and be full."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.begun = threading.Event()
+        self.go = threading.Event()
+        self.go.set()
+        self.full = False
+
+    def open(self) -> None:
+        self.calls.append("open")
+
+    def put(self, page: CrawledPage) -> None:
+        self.begun.set()
+        assert self.go.wait(5)
+        if self.full:
+            raise SinkError("the sink is full")
+        self.calls.append(page.url)
+
+    def withdraw(self, page: Withdrawn) -> None:
+        self.calls.append(f"withdraw {page.url}")
+
+    def flush(self) -> None:
+        self.calls.append("flush")
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+
+@pytest.mark.parametrize(
+    ("wants", "taken"),
+    [
+        (Wants(), ["/", "/a.png", "/gone"]),
+        (Wants(include=("*.png",)), ["/a.png"]),
+        (Wants(exclude=("*.png",)), ["/", "/gone"]),
+        (Wants(statuses=frozenset({404})), ["/gone"]),
+        (Wants(statuses=frozenset({2})), ["/", "/a.png"]),
+        (Wants(content_types=("image/*",)), ["/a.png"]),
+        (Wants(noindex=True), ["/", "/a.png", "/gone", "/hidden"]),
+    ],
+)
+async def test_each_sink_gets_what_it_wants(
+    make_page: MakePage, wants: Wants, taken: list[str]
+) -> None:
+    sink = Memory()
+    called: list[str] = []
+    got: list[str] = []
+    sinks = Sinks(
+        [Route(sink=sink, wants=wants)],
+        [Called(call=lambda page: called.append(page.url), wants=wants)],
+    )
+    async with sinks:
+        for page in (
+            make_page("http://a.test/"),
+            make_page("http://a.test/a.png", content_type="image/png"),
+            make_page("http://a.test/gone", status=404),
+            make_page("http://a.test/hidden", index=False),
+        ):
+            sinks.put(page)
+        assert called == [], "nothing happens before it is asked for"
+        await sinks.flush()
+        got = [call for call in sink.calls if call.startswith("http")]
+    assert got == called == [f"http://a.test{path}" for path in taken]
+    assert sink.calls[0] == "open"
+    assert sink.calls[-2:] == ["flush", "close"]
+
+
+def test_a_body_is_wanted_if_any_sink_wants_it() -> None:
+    none = Route(sink=Memory(), wants=Wants(body=False))
+    png = Route(sink=Memory(), wants=Wants(content_types=("image/*",)))
+    sinks = Sinks([none, png])
+    assert sinks.wants_body("http://a.test/x", 200, "image/png")
+    assert not sinks.wants_body("http://a.test/x", 200, "text/html")
+
+
+async def test_cancelled_while_it_writes_it_loses_nothing(make_page: MakePage) -> None:
+    sink = Memory()
+    async with Sinks([Route(sink=sink, wants=Wants())]) as sinks:
+        sink.go.clear()
+        sinks.put(make_page("http://a.test/1"))
+        first = asyncio.create_task(sinks.flush())
+        await asyncio.to_thread(sink.begun.wait, 5)
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        sinks.put(make_page("http://a.test/2"))
+        sink.go.set()
+        await sinks.flush()
+        assert sink.calls == ["open", "http://a.test/1", "flush", "http://a.test/2", "flush"]
+
+
+async def test_a_full_sink_fails_every_flush_after_it(make_page: MakePage) -> None:
+    sink = Memory()
+    async with Sinks([Route(sink=sink, wants=Wants())]) as sinks:
+        sink.full = True
+        sinks.put(make_page())
+        with pytest.raises(SinkError):
+            await sinks.flush()
+        sink.full = False
+        sinks.put(make_page("http://a.test/2"))
+        with pytest.raises(SinkError):
+            await sinks.flush()
+    assert sink.calls == ["open", "close"]
+
+
+async def test_functions_are_called_in_order_and_again_for_what_they_did_not_finish(
+    make_page: MakePage,
+) -> None:
+    finished: list[str] = []
+    begun = asyncio.Event()
+    go = asyncio.Event()
+
+    async def slow(page: CrawledPage) -> None:
+        begun.set()
+        await go.wait()
+        finished.append(page.url)
+
+    sinks = Sinks()
+    sinks.add(Called(call=slow, wants=Wants()))
+    async with sinks:
+        sinks.put(make_page("http://a.test/1"))
+        sinks.put(make_page("http://a.test/2"))
+        task = asyncio.create_task(sinks.flush())
+        await begun.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        go.set()
+        await sinks.flush()
+    assert finished == ["http://a.test/1", "http://a.test/2"]
+
+
+async def test_pages_wait_when_far_more_is_noted_than_written(make_page: MakePage) -> None:
+    sinks = Sinks([Route(sink=Memory(), wants=Wants())])
+    async with sinks:
+        sinks.put(make_page(body=b"x" * 63_000_000))
+        assert sinks.due
+        assert not sinks.full
+        sinks.put(make_page(body=b"x" * 2_000_000))
+        assert sinks.full
+        await sinks.flush()
+        assert not sinks.full
+        for _ in range(PAGES_MAX):
+            sinks.put(make_page())
+        assert sinks.full
+
+
+async def test_a_withdrawn_page_is_told_to_sinks_that_want_its_url() -> None:
+    sink, other = Memory(), Memory()
+    gone = Withdrawn(url="http://a.test/x", withdrawn_at=1.0, robots_url="", rule=None)
+    routes = [
+        Route(sink=sink, wants=Wants()),
+        Route(sink=other, wants=Wants(exclude=("*/x",))),
+    ]
+    async with Sinks(routes) as sinks:
+        sinks.withdraw(gone)
+        await sinks.flush()
+    assert "withdraw http://a.test/x" in sink.calls
+    assert other.calls == ["open", "close"]

@@ -1,0 +1,118 @@
+"""Files that only grow: whole records, rotation, and what a crash leaves."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from crawler.sinks.base import SinkError
+from crawler.sinks.files import Files, numbered
+from crawler.sinks.jsonl import _whole_lines
+from crawler.sinks.members import whole_members
+
+
+def lines(path: Path, **keys: object) -> Files:
+    return Files(path, whole=_whole_lines, fsync=False, **keys)  # type: ignore[arg-type]
+
+
+def test_a_torn_last_line_is_cut_and_the_file_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{"a":1}\n{"b":2}\n{"c":')
+    files = lines(path)
+    files.open()
+    files.append(b'{"d":4}\n')
+    files.close()  # what was not flushed is not promised
+    assert path.read_bytes() == b'{"a":1}\n{"b":2}\n'
+    files.open()
+    files.append(b'{"d":4}\n')
+    files.flush()
+    files.close()
+    assert path.read_bytes() == b'{"a":1}\n{"b":2}\n{"d":4}\n'
+
+
+def test_a_file_of_something_else_is_not_touched(tmp_path: Path) -> None:
+    path = tmp_path / "notes.jsonl"
+    path.write_bytes(b"dear diary")
+    with pytest.raises(SinkError, match="not touched"):
+        lines(path).open()
+    packed = Files(path, whole=whole_members)
+    with pytest.raises(SinkError, match="not touched"):
+        packed.open()
+    assert path.read_bytes() == b"dear diary"
+
+
+def test_a_large_file_is_followed_by_another_also_in_the_next_run(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    for _ in range(2):
+        files = lines(path, bytes_max=20)
+        files.open()
+        for n in range(4):
+            files.append(b'{"n":%d,"x":12}\n' % n)
+        files.flush()
+        files.close()
+    names = sorted(one.name for one in tmp_path.iterdir())
+    assert names == ["a-00001.jsonl", "a-00002.jsonl", "a-00003.jsonl", "a.jsonl"]
+    whole = b"".join((tmp_path / name).read_bytes() for name in names)
+    assert whole.count(b"\n") == 8
+
+
+def test_an_old_file_is_followed_by_another(tmp_path: Path) -> None:
+    now = [100.0]
+    files = lines(tmp_path / "a.jsonl", age_s_max=60, wall=lambda: now[0])
+    files.open()
+    files.append(b"{}\n")
+    now[0] = 159.0
+    files.append(b"{}\n")
+    now[0] = 160.0
+    files.append(b"{}\n")
+    files.flush()
+    files.close()
+    assert (tmp_path / "a.jsonl").read_bytes() == b"{}\n{}\n"
+    assert (tmp_path / "a-00001.jsonl").read_bytes() == b"{}\n"
+
+
+def test_two_crawls_do_not_write_one_file(tmp_path: Path) -> None:
+    first, second = lines(tmp_path / "a.jsonl"), lines(tmp_path / "a.jsonl")
+    first.open()
+    with pytest.raises(SinkError, match="by another crawl"):
+        second.open()
+    first.close()
+
+
+def test_every_torn_end_of_a_gzip_file_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "a.gz"
+    rng = random.Random(1)
+    members = [gzip.compress(rng.randbytes(rng.randrange(1, 300))) for _ in range(4)]
+    ends = [sum(map(len, members[:n])) for n in range(5)]
+    whole = b"".join(members)
+    for cut in range(4, len(whole) + 1):
+        path.write_bytes(whole[:cut])
+        with path.open("rb") as file:
+            found = whole_members(file, path)
+        assert found == max(end for end in ends if end <= cut)
+
+
+def test_a_full_disk_is_a_sentence_and_leaves_whole_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "full"
+    path.symlink_to("/dev/full")
+    if not os.access("/dev/full", os.W_OK):
+        pytest.skip("there is no /dev/full")
+    files = Files(path, whole=_whole_lines, fsync=False)
+    files.open()
+    files.append(b"{}\n")
+    with pytest.raises(SinkError, match="no room left"):
+        files.flush()
+    files.close()
+
+
+def test_names_of_files_that_follow() -> None:
+    assert numbered(Path("a.jsonl"), 0) == Path("a.jsonl")
+    assert numbered(Path("x/a.warc.gz"), 7) == Path("x/a-00007.warc.gz")
+    assert numbered(Path("a.b.log"), 12) == Path("a.b-00012.log")
+    assert numbered(Path("a"), 1) == Path("a-00001")

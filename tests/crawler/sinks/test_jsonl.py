@@ -1,0 +1,95 @@
+"""JSON lines: what stands in one."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crawler.config import SinkConfig
+from crawler.handover import CrawledPage
+from crawler.sinks.base import Withdrawn
+from crawler.sinks.jsonl import JsonLines
+
+MakePage = Callable[..., CrawledPage]
+
+
+def written(path: Path, *pages: CrawledPage | Withdrawn, **keys: object) -> list[dict[str, Any]]:
+    sink = JsonLines(SinkConfig(kind="jsonl", path=path, fsync=False, **keys))  # type: ignore[arg-type]
+    sink.open()
+    for page in pages:
+        sink.withdraw(page) if isinstance(page, Withdrawn) else sink.put(page)
+    sink.flush()
+    sink.close()
+    raw = path.read_bytes()
+    return [
+        json.loads(line) for line in (gzip.decompress(raw) if sink._packs else raw).splitlines()
+    ]
+
+
+def test_a_page_is_one_object(tmp_path: Path, make_page: MakePage) -> None:
+    page = make_page(headers=(("Set-Cookie", "a=1"), ("Set-Cookie", "b=2")))
+    (row,) = written(tmp_path / "a.jsonl", page)
+    assert row["url"] == "http://a.test/"
+    assert row["status"] == 200
+    assert row["fetched_at"] == 1_700_000_000.125
+    assert row["title"] == "Home"
+    assert row["headers"][:2] == [["Set-Cookie", "a=1"], ["Set-Cookie", "b=2"]]
+    assert row["links"] == [{"url": "http://a.test/b", "anchor": "B", "nofollow": False}]
+    assert (row["body"], row["body_encoding"]) == ("<title>Home</title>", "text")
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body", "encoding"),
+    [
+        ("text/html; charset=latin-1", b"caf\xe9", "text"),
+        ("application/ld+json", b"{}", "text"),
+        ("image/png", b"\x89PNG", "base64"),
+        ("application/xhtml+xml", b"<a/>", "text"),
+        (None, b"\0\1", "base64"),
+        (None, b"plain", "text"),
+    ],
+)
+def test_text_is_text_and_all_else_base64(
+    tmp_path: Path, make_page: MakePage, content_type: str | None, body: bytes, encoding: str
+) -> None:
+    (row,) = written(tmp_path / "a.jsonl", make_page(body=body, content_type=content_type))
+    assert row["body_encoding"] == encoding
+    if encoding == "base64":
+        assert base64.b64decode(row["body"]) == body
+    elif body == b"caf\xe9":
+        assert row["body"] == "café"
+
+
+def test_bodies_that_are_not_kept(tmp_path: Path, make_page: MakePage) -> None:
+    rows = written(tmp_path / "a.jsonl", make_page(archive=False), make_page(body_read=False))
+    assert [row["body"] for row in rows] == [None, None]
+    (row,) = written(tmp_path / "b.jsonl", make_page(), body="none", links=False)
+    assert row["body"] is None
+    assert "links" not in row
+
+
+def test_a_withdrawn_page_is_announced(tmp_path: Path, make_page: MakePage) -> None:
+    gone = Withdrawn(
+        url="http://a.test/", withdrawn_at=5.0, robots_url="http://a.test/robots.txt", rule="x"
+    )
+    assert written(tmp_path / "a.jsonl", make_page(), gone)[1] == {
+        "withdrawn": "http://a.test/",
+        "withdrawn_at": 5.0,
+        "robots_url": "http://a.test/robots.txt",
+        "rule": "x",
+    }
+
+
+def test_compressed_by_its_name_and_whole_lines_after_a_crash(
+    tmp_path: Path, make_page: MakePage
+) -> None:
+    path = tmp_path / "a.jsonl.gz"
+    assert len(written(path, make_page(), make_page())) == 2
+    path.write_bytes(path.read_bytes() + gzip.compress(b'{"torn": 1}\n')[:-3])
+    assert len(written(path, make_page())) == 3
