@@ -193,6 +193,10 @@ async def living(
                 observer=all_of(observers),
                 sinks=sinks,
             )
+            if not forever:
+                await store.set_paused(False)  # who starts a crawl by hand wants it to run
+            elif await store.paused():
+                engine.pause()
             control = Control(engine, config=config, store=store, clock=clock, reread=reread)
             yield Life(
                 config=config,

@@ -250,12 +250,17 @@ class Control:
 
     async def pause(self) -> None:
         """No contact begins from now on, robots.txt included; what is in flight ends. Durable: a
-        crawl restarted on this database is paused. Pausing twice is no error."""
+        daemon restarted on this database is paused, until it is resumed or `courtly crawl` is
+        started there. Pausing twice is no error."""
         self._engine.pause()
+        async with self._steering:
+            await self._store.set_paused(self._engine.turns.paused)
 
     async def resume(self) -> None:
         """Contacts begin again. Hosts paused one by one stay so."""
         self._engine.resume()
+        async with self._steering:
+            await self._store.set_paused(self._engine.turns.paused)
 
     def stop(self) -> None:
         """What is in flight ends, is committed, hosts are released; the crawl's `run` returns."""

@@ -35,6 +35,7 @@ PREFETCH = 16  # URLs taken from the store at once: memory is hosts held times t
 APPETITE_MAX = 256  # while a host's URLs cost no contact (all blocked): 10 ms of the loop's time
 BACKING_OFF = "it asked us to come back later, or refused us"
 FORGOTTEN = ""  # stands for the origins that are no longer in memory
+CLOCKS_APART_S = 0.001  # two times of the store this near to each other are one
 NEVER = -math.inf  # the end of a contact that has not been
 
 
@@ -124,7 +125,10 @@ class Host:
         self.next_due_s: float | None = None  # when its next URL falls due
         self.waiters: deque[Future[Turn]] = deque()  # directed turns: robots hops, embedders
         self.busy = 0
+        # The end of its last contact, by whomever, counts for every lane.
         self.ends: list[float] = []
+        if clock.rested_s is not None:
+            self.ends = [now_s - clock.rested_s] * rules.concurrency_per_host
         self.asks: dict[str, Ask] = {}
         self.all_known = lease.robots_all  # every origin it has is in memory, or new
         self.ask = NO_ASK
@@ -137,6 +141,11 @@ class Host:
         self.backoff_why = BACKING_OFF
         self.not_before_s = now_s + clock.next_in_s
         self.not_before_why = clock.delay_source or "its last contact"
+        # What its last contact has it rest is reckoned anew, by the rules of now. Anything longer
+        # (a rest after a crash) stands; so does what files that are not here may have asked for.
+        rested_s = clock.rested_s if lease.robots_all else None
+        if rested_s is not None and clock.next_in_s <= clock.delay_s - rested_s + CLOCKS_APART_S:
+            self.not_before_s = now_s
         # Law 6: who died holding it may have been in contact a moment ago.
         self.delay_at_restart = now_s if not lease.clean else None
         self.denials = clock.denials
@@ -345,6 +354,7 @@ class Host:
             epoch=self.epoch,
             clock=HostClock(
                 next_in_s=max(0.0, next_s - now_s),
+                rested_s=now_s - last_s if self.ends else None,
                 delay_s=self.rest.delay_s,
                 delay_source=self.rest.source,
                 latency_s=self.latency_s,

@@ -155,6 +155,7 @@ class HostClock:
     """
 
     next_in_s: float = 0.0  # until the host may be contacted again
+    rested_s: float | None = None  # since the end of its last contact; None: as stored before
     delay_s: float = 0.0  # the rest that now applies
     delay_source: str = ""  # where it comes from, in words
     latency_s: float | None = None  # smoothed response time
@@ -484,6 +485,11 @@ class Store(Protocol):
         of before may still be on its way."""
         ...
 
+    async def rejudge_all(self, session: int) -> None:
+        """Mark every origin that has something to judge again as `robots_put` does: the config
+        reads robots.txt in another way now."""
+        ...
+
     async def rejudge_done(self, session: int, origin: str) -> None:
         """Clear the mark: all was judged by the copy now stored. Who puts another copy while it
         judges begins again instead. An origin without a mark, or not known, is no error."""
@@ -541,7 +547,22 @@ class Store(Protocol):
         slow_s: float | None = None,
         clear_slow: bool = False,
     ) -> bool:
-        """Pause or slow a host durably. False if the host is unknown."""
+        """Pause or slow a host durably, whoever holds it; a lease that is out does not notice.
+        `slow_s` None leaves the pace as it is, unless `clear_slow`. False if the host is unknown.
+        """
+        ...
+
+    async def set_paused(self, paused: bool) -> None:
+        """Remember whether the whole crawl is paused by hand. Who crawls obeys it; the store gives
+        leases all the same."""
+        ...
+
+    async def paused(self) -> bool:
+        """What `set_paused` was told last; False before."""
+        ...
+
+    async def name_session(self, session: int, name: str) -> None:
+        """Give this session another name: it does otherwise now than when it was opened."""
         ...
 
     async def outlook(self, session: int, *, exclude_origins: Sequence[str] = ()) -> Outlook:

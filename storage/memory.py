@@ -71,6 +71,7 @@ class MemoryStore:
         self._session = 0
         self._names: list[str] = []  # of the latest sessions
         self._open = False
+        self._paused = False
         self._served = 0
         # Free hosts with something queued, by when they can move. An entry whose stamp is not its
         # host's is out of date and skipped.
@@ -248,6 +249,8 @@ class MemoryStore:
     def _update(self, host: Host, update: HostUpdate) -> None:
         now_s, clock = self._time.now_s(), update.clock
         host.clock = clock
+        if clock.rested_s is not None:
+            host.ended_at = now_s - clock.rested_s
         host.next_at = now_s + max(0.0, clock.next_in_s)
         host.backoff_until = now_s + clock.backoff_in_s if clock.backoff_in_s > 0 else None
         host.ring.extend(update.contacts)
@@ -454,6 +457,12 @@ class MemoryStore:
         )
         return list(islice(due, limit))
 
+    async def rejudge_all(self, session: int) -> None:
+        self._check_session(session)
+        for origin in self._tables.origins.values():
+            if origin.judged or origin.ungoverned:
+                self._tables.to_rejudge.setdefault(origin.name, origin)
+
     async def rejudge_done(self, session: int, origin: str) -> None:
         self._check_session(session)
         self._tables.to_rejudge.pop(origin, None)
@@ -567,6 +576,18 @@ class MemoryStore:
             host.slow_s = slow_s
         self._offer(host)
         return True
+
+    async def set_paused(self, paused: bool) -> None:
+        self._check_open()
+        self._paused = paused
+
+    async def paused(self) -> bool:
+        self._check_open()
+        return self._paused
+
+    async def name_session(self, session: int, name: str) -> None:
+        self._check_session(session)
+        self._names[0] = name
 
     # ------------------------------------------------------------ what is there
 

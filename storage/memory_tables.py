@@ -34,6 +34,7 @@ class Host:
     name: str
     clock: HostClock
     next_at: float
+    ended_at: float | None = None  # its last contact
     backoff_until: float | None = None
     lease: int | None = None  # the session that holds it
     epoch: int = 0
@@ -66,6 +67,7 @@ class Host:
         clock = self.clock
         return HostClock(
             next_in_s=max(0.0, self.next_at - now_s),
+            rested_s=None if self.ended_at is None else max(0.0, now_s - self.ended_at),
             delay_s=clock.delay_s,
             delay_source=clock.delay_source,
             latency_s=clock.latency_s,

@@ -225,14 +225,14 @@ FROM v WHERE slots.id = v.id;
 -- name: wind_slots
 WITH v(
   id, next_at, backoff_until, delay_s, delay_source, latency_s, backoff_level, denials,
-  connect_failures, contacts, smallest_rest_s, peak_concurrency, breaches, ring, released
-) AS (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?))
+  connect_failures, contacts, smallest_rest_s, peak_concurrency, breaches, ring, ended_at, released
+) AS (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?))
 UPDATE slots SET
   next_at = v.next_at, backoff_until = v.backoff_until, delay_s = v.delay_s,
   delay_source = v.delay_source, latency_s = v.latency_s, backoff_level = v.backoff_level,
   denials = v.denials, connect_failures = v.connect_failures, contacts = v.contacts,
   smallest_rest_s = v.smallest_rest_s, peak_concurrency = v.peak_concurrency,
-  breaches = v.breaches, ring = v.ring,
+  breaches = v.breaches, ring = v.ring, ended_at = coalesce(v.ended_at, slots.ended_at),
   lease = iif(v.released, NULL, slots.lease), clean = v.released
 FROM v WHERE slots.id = v.id;
 
@@ -276,6 +276,15 @@ UPDATE crawl SET session = session + 1 RETURNING session;
 
 -- name: begin_session
 INSERT OR REPLACE INTO sessions (id, name, began_at) VALUES (?, ?, ?);
+
+-- name: name_session
+UPDATE sessions SET name = ? WHERE id = ?;
+
+-- name: put_paused
+UPDATE crawl SET paused = ?;
+
+-- name: paused
+SELECT paused FROM crawl;
 
 -- name: end_session
 UPDATE sessions SET ended_at = ? WHERE id = ?;
@@ -337,7 +346,7 @@ WITH v(id) AS (VALUES (?))
 SELECT json_group_array(json_array(
   s.id, s.name, s.epoch, s.clean, s.lease, s.next_at, s.backoff_until, s.delay_s, s.delay_source,
   s.latency_s, s.backoff_level, s.denials, s.connect_failures, s.contacts, s.smallest_rest_s,
-  s.peak_concurrency, s.breaches, s.ring, s.paused, s.slow_s, s.visited,
+  s.peak_concurrency, s.breaches, s.ring, s.ended_at, s.paused, s.slow_s, s.visited,
   (SELECT count(*) FROM (SELECT 1 FROM origins AS o WHERE o.slot = s.id LIMIT ?))
 ))
 FROM v CROSS JOIN slots AS s ON s.id = v.id;
@@ -420,6 +429,9 @@ WITH v(id) AS (VALUES (?))
 UPDATE origins SET rejudge_at = coalesce(rejudge_at, ?)
 WHERE id IN (SELECT v.id FROM v)
 AND EXISTS (SELECT 1 FROM copies AS c WHERE c.origin = origins.id AND c.failures = 0);
+
+-- name: mark_all_to_rejudge
+UPDATE origins SET rejudge_at = ? WHERE rejudge_at IS NULL AND judged + ungoverned > 0;
 
 -- name: rejudge_due
 SELECT s.name, o.name FROM origins AS o JOIN slots AS s ON s.id = o.slot

@@ -84,6 +84,9 @@ class Copies:
             for slot, origin in self._sql.rows("rejudge_due", limit)
         ]
 
+    def rejudge_all(self, now_s: float) -> None:
+        self._sql.run("mark_all_to_rejudge", now_s)
+
     def rejudged(self, origin: str) -> None:
         self._sql.run("rejudge_done", origin)
 

@@ -50,6 +50,7 @@ class _SlotRow(NamedTuple):
     peak_concurrency: int
     breaches: int
     ring: int
+    ended_at: float | None
     paused: int
     slow_s: float | None
     visited: int
@@ -59,6 +60,7 @@ class _SlotRow(NamedTuple):
         backoff_until = self.next_at if self.backoff_until is None else self.backoff_until
         return HostClock(
             next_in_s=max(0.0, self.next_at - now_s),
+            rested_s=None if self.ended_at is None else max(0.0, now_s - self.ended_at),
             delay_s=self.delay_s,
             delay_source=self.delay_source,
             latency_s=self.latency_s,
@@ -76,7 +78,7 @@ class _SlotRow(NamedTuple):
 _SlotShape = list[
     tuple[
         int, str, int, int, int | None, float, float | None, float, str, float | None, int, int,
-        int, int, float | None, int, int, int, int, float | None, int, int,
+        int, int, float | None, int, int, int, float | None, int, float | None, int, int,
     ]
 ]  # fmt: skip
 _Offer = tuple[tuple[float, int, int, int], Queued]
@@ -201,7 +203,8 @@ class Leases:
                     now_s + clock.backoff_in_s if clock.backoff_in_s > 0 else None, clock.delay_s,
                     clock.delay_source, clock.latency_s, clock.backoff_level, clock.denials,
                     clock.connect_failures, clock.contacts, clock.smallest_rest_s,
-                    clock.peak_concurrency, clock.breaches, held.ring, update.release,
+                    clock.peak_concurrency, clock.breaches, held.ring,
+                    None if clock.rested_s is None else now_s - clock.rested_s, update.release,
                 )
             )  # fmt: skip
             if update.release:

@@ -209,6 +209,9 @@ class SqliteStore:
     async def rejudge_due(self, session: int, *, limit: int) -> Sequence[RobotsDue]:
         return await self._transact_as(session, lambda writer, _: writer.rejudge_due(limit))
 
+    async def rejudge_all(self, session: int) -> None:
+        await self._transact_as(session, lambda writer, at: writer.rejudge_all(at))
+
     async def rejudge_done(self, session: int, origin: str) -> None:
         await self._transact_as(session, lambda writer, _: writer.rejudge_done(origin))
 
@@ -290,6 +293,15 @@ class SqliteStore:
         return await self._transact(
             lambda writer, _: writer.set_control(slot, paused, slow_s, clear_slow=clear_slow)
         )
+
+    async def set_paused(self, paused: bool) -> None:
+        await self._transact(lambda writer, _: writer.set_paused(paused=paused))
+
+    async def paused(self) -> bool:
+        return await self._transact(lambda writer, _: writer.paused())
+
+    async def name_session(self, session: int, name: str) -> None:
+        await self._transact_as(session, lambda writer, _: writer.rename(session, name))
 
     async def stats(self) -> Stats:
         return await self._transact(lambda writer, _: writer.stats())

@@ -81,6 +81,9 @@ class Writer:
         self.sql.run("forget_sessions", session - SESSIONS_KEPT)
         return session
 
+    def rename(self, session: int, name: str) -> None:
+        self.sql.run("name_session", name, session)
+
     def end(self, session: int, at: Moment) -> None:
         self.sql.run("end_session", at.wall_s, session)
 
@@ -285,6 +288,9 @@ class Writer:
     def rejudge_due(self, limit: int) -> list[RobotsDue]:
         return self._copies.to_rejudge(limit)
 
+    def rejudge_all(self, at: Moment) -> None:
+        self._copies.rejudge_all(at.now_s)
+
     def rejudge_done(self, origin: str) -> None:
         self._copies.rejudged(origin)
 
@@ -383,6 +389,13 @@ class Writer:
     ) -> bool:
         change_slow = slow_s is not None or clear_slow
         return self.sql.row("control", paused, change_slow, slow_s, slot) is not None
+
+    def set_paused(self, *, paused: bool) -> None:
+        self.sql.run("put_paused", paused)
+
+    def paused(self) -> bool:
+        row = self.sql.row("paused")
+        return bool(row and row[0])
 
     # ------------------------------------------------------------ what is there
 

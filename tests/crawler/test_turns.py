@@ -384,3 +384,43 @@ async def test_a_slow_host_slows_itself() -> None:
         turns.hold(make_host(clock, pages=4, rules=PacingRules(delay=1, latency_factor=2)))
         await crawlers.until_empty(workers=1)
         assert min(crawlers.gaps("a.test")) >= 8 - 1e-6
+
+
+@pytest.mark.parametrize(
+    ("delay_s", "starts_in_s"), [(10.0, 7.0), (5.0, 2.0), (3.5, 0.5), (1.0, 0.0)]
+)
+async def test_law_1_the_contact_before_the_lease_counts_by_the_rules_of_now(
+    delay_s: float, starts_in_s: float
+) -> None:
+    """Its last contact ended 3 s ago under a delay of 5 s; the config says something else now."""
+    kept = HostClock(next_in_s=2.0, rested_s=3.0, delay_s=5.0)
+    async with JumpClock() as clock:
+        host = make_host(clock, kept=kept, rules=PacingRules(delay=delay_s))
+        turns = Turns(clock, limit=4)
+        turns.hold(host)
+        began_s = clock.monotonic()
+        turn = await turns.acquire(host)
+        assert clock.monotonic() - began_s == pytest.approx(starts_in_s)
+        turns.give_back(turn)
+
+
+async def test_a_rest_that_is_longer_than_the_delay_stands_in_the_next_lease() -> None:
+    """A rest after a crash (law 6) is handed on when the host is given back in the middle of it."""
+    kept = HostClock(next_in_s=9.0, rested_s=3.0, delay_s=5.0)
+    async with JumpClock() as clock:
+        host = make_host(clock, kept=kept, rules=PacingRules(delay=1.0))
+        assert host.wait(clock.monotonic(), clock.wall())[0] == clock.monotonic() + 9.0
+
+
+async def test_law_1_every_lane_rests_from_the_contact_before_the_lease() -> None:
+    kept = HostClock(next_in_s=2.0, rested_s=3.0, delay_s=5.0)
+    rules = PacingRules(delay=5.0, concurrency_per_host=3)
+    async with JumpClock() as clock:
+        host = make_host(clock, kept=kept, rules=rules)
+        turns = Turns(clock, limit=4)
+        turns.hold(host)
+        began_s = clock.monotonic()
+        for _ in range(3):
+            await turns.acquire(host)
+        assert clock.monotonic() - began_s == pytest.approx(2.0)
+        assert host.update(clock.monotonic()).clock.rested_s is None  # all are under way

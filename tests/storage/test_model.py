@@ -58,6 +58,7 @@ links = st.lists(
 clocks = st.builds(
     HostClock,
     next_in_s=quarters,
+    rested_s=st.sampled_from((None, 0.0, 2.5)),
     delay_s=quarters,
     backoff_in_s=st.sampled_from((0.0, 0.0, 8.0)),
     contacts=st.integers(0, 5),
@@ -107,6 +108,7 @@ class Stores(RuleBasedStateMachine):
         self.target: dict[str, str] = {}
         self.copies: dict[str, Access] = {}
         self.marked: set[str] = set()  # origins to be judged again
+        self.paused = False
 
     def wall(self) -> float:
         return self.wall_s
@@ -392,6 +394,21 @@ class Stores(RuleBasedStateMachine):
         one = self.run(self.memory.set_control(slot, paused=paused, slow_s=2.0))
         assert one == self.run(self.sqlite.set_control(slot, paused=paused, slow_s=2.0))
 
+    @rule(paused=st.booleans())
+    def pause(self, paused: bool) -> None:
+        for store in (self.memory, self.sqlite):
+            self.run(store.set_paused(paused))
+        self.paused = paused
+
+    @rule()
+    def rejudge_all(self) -> None:
+        for n, store in enumerate((self.memory, self.sqlite)):
+            self.run(store.rejudge_all(self.sessions[n]))
+            due = self.run(store.rejudge_due(self.sessions[n], limit=9))
+            self.marked |= {one.origin for one in due}  # pages fetched for lack of an answer
+        blocked = self.run(self._views(self.memory))["blocked"]
+        self.marked |= {origin_of(row["url"]) for row in blocked if row["reason"] == "robots"}
+
     @rule(by_s=st.sampled_from((0.25, 1.0, 5.0, 30.0, -100.0)))
     def pass_time(self, by_s: float) -> None:
         self.wall_s += by_s
@@ -472,6 +489,7 @@ class Stores(RuleBasedStateMachine):
         assert due[0] == due[1]
         assert due[0] <= self.marked
         assert due[0] >= self.marked & judged
+        assert self.paused == self.run(self.memory.paused()) == self.run(self.sqlite.paused())
         outlook = self.run(self.memory.outlook(self.sessions[0]))
         assert outlook == self.run(self.sqlite.outlook(self.sessions[1]))
 

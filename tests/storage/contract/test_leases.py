@@ -7,9 +7,9 @@ import pytest
 from storage.base import Contact, HostClock, HostUpdate, StoreError
 
 FULL_CLOCK = HostClock(
-    next_in_s=2.5, delay_s=2.5, delay_source="Crawl-delay", latency_s=0.5, backoff_level=2,
-    backoff_in_s=1.5, denials=3, connect_failures=1, contacts=7, smallest_rest_s=2.25,
-    peak_concurrency=1, breaches=0,
+    next_in_s=2.5, rested_s=0.25, delay_s=2.5, delay_source="Crawl-delay", latency_s=0.5,
+    backoff_level=2, backoff_in_s=1.5, denials=3, connect_failures=1, contacts=7,
+    smallest_rest_s=2.25, peak_concurrency=1, breaches=0,
 )  # fmt: skip
 
 
@@ -312,3 +312,47 @@ async def test_a_closed_store_raises(rig):
         await rig.store.fail_host(rig.session, update, error="x: y", attempts=1, last_at=0.0)
     with pytest.raises(StoreError):
         await rig.claim()
+
+
+async def test_the_end_of_the_last_contact_is_remembered_until_there_is_another(rig):
+    """A rest that is made longer or shorter counts from there, also in the next run."""
+    await rig.add("http://a.test/", "http://a.test/2")
+    lease = await rig.claim_one()
+    assert lease.clock.rested_s is None
+    await rig.commit(lease, clock=HostClock(rested_s=1.5))
+    rig.wall_s += 2.0
+    await rig.commit(lease, clock=HostClock(), release=True)  # it says nothing of it
+    await rig.crash()
+    rig.wall_s += 4.0
+    assert (await rig.claim_one()).clock.rested_s == pytest.approx(7.5)
+
+
+async def test_pauses_and_paces_outlive_a_crash_and_a_release(rig):
+    await rig.add("http://a.test/", "http://b.test/")
+    (a, _) = sorted(await rig.claim(), key=lambda lease: lease.slot)
+    assert await rig.store.set_control("a.test", paused=True, slow_s=4.0)  # while it is held
+    await rig.commit(a, release=True)
+    await rig.crash()
+    assert [lease.slot for lease in await rig.claim()] == ["b.test"]
+    lease = (await rig.store.acquire(rig.session, ["a.test"]))["a.test"]
+    assert (lease.paused, lease.slow_s) == (True, 4.0)
+    assert await rig.store.set_control("a.test", paused=False)  # the pace stays
+    await rig.commit(lease, release=True)
+    (lease,) = await rig.claim()
+    assert (lease.paused, lease.slow_s) == (False, 4.0)
+
+
+async def test_the_pause_of_the_whole_crawl_is_remembered(rig):
+    assert not await rig.store.paused()
+    await rig.store.set_paused(True)
+    await rig.crash()
+    assert await rig.store.paused()
+    await rig.store.set_paused(False)
+    assert not await rig.store.paused()
+
+
+async def test_a_session_can_be_given_another_name(rig):
+    await rig.store.name_session(rig.session, "another")
+    assert next(iter(await rig.reader.sessions())) == "another"
+    with pytest.raises(StoreError):
+        await rig.store.name_session(rig.session + 1, "not yet")

@@ -350,3 +350,21 @@ async def test_a_page_that_comes_after_all_was_judged_marks_its_origin(rig):
     assert await due_again(rig) == ["http://a.test"]
     await rig.store.rejudge_done(rig.session, "http://a.test")
     assert await due_again(rig) == []
+
+
+async def test_all_that_was_judged_can_be_marked_to_be_judged_again(rig):
+    """The config reads robots.txt in another way now: what was blocked may be free."""
+    await rig.add("http://a.test/x", "http://a.test/y", "http://b.test/", "http://c.test/")
+    for lease in await rig.claim():
+        first, *_ = lease.hand.urls
+        if lease.slot == "a.test":
+            await rig.commit(lease, rig.blocked(first), release=True)
+        if lease.slot == "b.test":
+            await rig.commit(lease, rig.visited(first, "b.test", ungoverned=True))
+    assert await due_again(rig) == []
+    await rig.store.rejudge_all(rig.session)
+    assert sorted(await due_again(rig)) == ["http://a.test", "http://b.test"]
+    await rig.crash()
+    assert sorted(await due_again(rig)) == ["http://a.test", "http://b.test"]
+    await rig.store.rejudge_done(rig.session, "http://a.test")
+    assert await due_again(rig) == ["http://b.test"]

@@ -18,6 +18,9 @@ SCANS = {
     "crawl": {"crawl"},  # one row
     "new_session": {"crawl"},
     "put_time": {"crawl"},
+    "put_paused": {"crawl"},
+    "paused": {"crawl"},
+    "mark_all_to_rejudge": {"origins"},  # when the config reads robots.txt in another way
     "totals": {"slots"},  # at the opening, and by readers; one row a host
     "failed_slots": {"o"},  # by hand
     "sizes": {"origins", "copies"},
