@@ -9,7 +9,6 @@ from __future__ import annotations
 import ipaddress
 import re
 from functools import cache, lru_cache
-from hashlib import blake2b
 from typing import Final
 
 import ada_url
@@ -187,11 +186,6 @@ def path_of(url: str) -> str:
 def robots_url(origin: str) -> str:
     """Where an origin keeps its robots.txt."""
     return origin + "/robots.txt"
-
-
-def fingerprint(url: str) -> bytes:
-    """16 bytes that stand for a canonical URL; keyed on nothing, but collisions cannot be built."""
-    return blake2b(url.encode(), digest_size=16).digest()
 
 
 @cache

@@ -34,6 +34,9 @@ INSERT INTO texts (id, text) SELECT v.id, v.text FROM v WHERE v.id IS NOT NULL;
 
 -- ---------------------------------------------------------------- URLs
 
+-- name: secret
+SELECT bytes FROM secret;
+
 -- name: known_ids
 WITH v(n, origin, fingerprint) AS (VALUES (?, ?, ?))
 SELECT json_group_array(json_array(v.n, k.id, k.depth))
@@ -97,20 +100,26 @@ WITH v(origin, path, count) AS (VALUES (?, ?, ?))
 INSERT OR REPLACE INTO queries (origin, path, count)
 SELECT v.origin, v.path, v.count FROM v WHERE v.origin IS NOT NULL;
 
+-- Most are queued: what only those of another state have is looked for there alone.
 -- name: url_states
 WITH v(id) AS (VALUES (?))
 SELECT json_group_array(
   json_array(
-    u.id, u.origin, o.slot, s.name, u.state, u.flags, coalesce(p.body_bytes, 0), g.id IS NOT NULL,
-    coalesce(b.judged, 0), coalesce(b.withdrawn, 0)
+    u.id, u.origin, o.slot, s.name, u.state, u.flags,
+    CASE u.state WHEN 1 THEN (SELECT p.body_bytes FROM pages AS p WHERE p.id = u.id) ELSE 0 END,
+    u.state = 1 AND EXISTS (SELECT 1 FROM ungoverned AS g WHERE g.origin = u.origin AND g.id = u.id),
+    CASE u.state
+      WHEN 2 THEN (SELECT b.judged FROM blocks AS b WHERE b.origin = u.origin AND b.id = u.id) ELSE 0
+    END,
+    CASE u.state
+      WHEN 2 THEN (SELECT b.withdrawn FROM blocks AS b WHERE b.origin = u.origin AND b.id = u.id)
+      ELSE 0
+    END
   )
 )
 FROM v CROSS JOIN urls AS u ON u.id = v.id
 CROSS JOIN origins AS o ON o.id = u.origin
-LEFT JOIN slots AS s ON s.id = o.slot
-LEFT JOIN pages AS p ON p.id = u.id
-LEFT JOIN ungoverned AS g ON g.origin = u.origin AND g.id = u.id
-LEFT JOIN blocks AS b ON b.origin = u.origin AND b.id = u.id;
+LEFT JOIN slots AS s ON s.id = o.slot;
 
 -- name: url_names
 WITH v(id) AS (VALUES (?))
@@ -212,34 +221,46 @@ UPDATE origins SET
   ungoverned = origins.ungoverned + v.ungoverned
 FROM v WHERE origins.id = v.id;
 
--- What is newly queued is due at once, so a free host can move when it has rested.
 -- name: count_slots
-WITH v(id, queued, visited, blocked, failed, body_bytes, fresh) AS (VALUES (?, ?, ?, ?, ?, ?, ?))
+WITH v(id, queued, visited, blocked, failed, body_bytes) AS (VALUES (?, ?, ?, ?, ?, ?))
 UPDATE slots SET
   queued = slots.queued + v.queued, visited = slots.visited + v.visited,
   blocked = slots.blocked + v.blocked, failed = slots.failed + v.failed,
-  body_bytes = slots.body_bytes + v.body_bytes,
-  ready_at = iif(v.fresh, max(slots.next_at, coalesce(slots.backoff_until, slots.next_at)), slots.ready_at)
+  body_bytes = slots.body_bytes + v.body_bytes
 FROM v WHERE slots.id = v.id;
 
+-- What is newly queued is due at once, so a free host can move when it has rested. Most could
+-- before, and are not written.
+-- name: wake_slots
+WITH v(id) AS (VALUES (?))
+UPDATE slots SET ready_at = max(next_at, coalesce(backoff_until, next_at))
+FROM v WHERE slots.id = v.id AND slots.lease IS NULL
+AND slots.ready_at <> max(slots.next_at, coalesce(slots.backoff_until, slots.next_at));
+
+-- The clocks of held hosts, and what the same transaction counts there.
 -- name: wind_slots
 WITH v(
   id, next_at, backoff_until, delay_s, delay_source, latency_s, backoff_level, denials,
-  connect_failures, contacts, smallest_rest_s, peak_concurrency, breaches, ring, ended_at, released
-) AS (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?))
+  connect_failures, contacts, smallest_rest_s, peak_concurrency, breaches, ring, ended_at,
+  queued, visited, blocked, failed, body_bytes
+) AS (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?))
 UPDATE slots SET
   next_at = v.next_at, backoff_until = v.backoff_until, delay_s = v.delay_s,
   delay_source = v.delay_source, latency_s = v.latency_s, backoff_level = v.backoff_level,
   denials = v.denials, connect_failures = v.connect_failures, contacts = v.contacts,
   smallest_rest_s = v.smallest_rest_s, peak_concurrency = v.peak_concurrency,
   breaches = v.breaches, ring = v.ring, ended_at = coalesce(v.ended_at, slots.ended_at),
-  lease = iif(v.released, NULL, slots.lease), clean = v.released
+  queued = slots.queued + v.queued, visited = slots.visited + v.visited,
+  blocked = slots.blocked + v.blocked, failed = slots.failed + v.failed,
+  body_bytes = slots.body_bytes + v.body_bytes
 FROM v WHERE slots.id = v.id;
 
--- Works out anew when free hosts can move.
+-- Works out anew when free hosts can move, and gives back those that are released.
 -- name: settle_slots
-WITH v(id) AS (VALUES (?))
-UPDATE slots SET ready_at = max(
+WITH v(id, released) AS (VALUES (?, ?))
+UPDATE slots SET
+lease = iif(v.released, NULL, slots.lease), clean = iif(v.released, 1, slots.clean),
+ready_at = max(
   next_at,
   coalesce(backoff_until, next_at),
   coalesce((
@@ -247,7 +268,7 @@ UPDATE slots SET ready_at = max(
       (SELECT 0.0 FROM urls AS u WHERE u.origin = o.id AND u.state = 0 AND u.due_at IS NULL LIMIT 1),
       (SELECT min(u.due_at) FROM urls AS u WHERE u.origin = o.id AND u.state = 0 AND u.due_at IS NOT NULL)
     ))
-    FROM origins AS o WHERE o.slot = slots.id AND o.queued > 0
+    FROM origins AS o WHERE o.slot = slots.id AND o.pending = 1
   ), next_at)
 )
 FROM v WHERE slots.id = v.id;
@@ -315,17 +336,17 @@ SELECT
 -- name: claimable
 SELECT json_group_array(id) FROM (
   SELECT s.id FROM slots AS s
-  WHERE s.queued > 0 AND s.lease IS NULL AND s.paused = 0 AND s.ready_at <= ?
+  WHERE s.pending = 1 AND s.lease IS NULL AND s.paused = 0 AND s.ready_at <= ?
   ORDER BY s.ready_at, s.served LIMIT ?
 );
 
 -- name: claimable_except
 SELECT json_group_array(id) FROM (
   SELECT s.id FROM slots AS s
-  WHERE s.queued > 0 AND s.lease IS NULL AND s.paused = 0 AND s.ready_at <= ?1
+  WHERE s.pending = 1 AND s.lease IS NULL AND s.paused = 0 AND s.ready_at <= ?1
   AND EXISTS (
     SELECT 1 FROM origins AS o
-    WHERE o.slot = s.id AND o.queued > 0 AND o.name NOT IN (SELECT value FROM json_each(?3))
+    WHERE o.slot = s.id AND o.pending = 1 AND o.name NOT IN (SELECT value FROM json_each(?3))
     AND (
       EXISTS (SELECT 1 FROM urls AS u WHERE u.origin = o.id AND u.state = 0 AND u.due_at IS NULL)
       OR EXISTS (
@@ -355,7 +376,7 @@ FROM v CROSS JOIN slots AS s ON s.id = v.id;
 -- name: promote
 WITH v(slot) AS (VALUES (?))
 UPDATE urls SET due_at = NULL WHERE id IN (
-  SELECT u.id FROM v CROSS JOIN origins AS o ON o.slot = v.slot AND o.queued > 0
+  SELECT u.id FROM v CROSS JOIN origins AS o ON o.slot = v.slot AND o.pending = 1
   CROSS JOIN urls AS u ON u.origin = o.id AND u.state = 0 AND u.due_at <= ?
 );
 
@@ -383,12 +404,12 @@ SELECT json_group_array(json_array(
   )
 ))
 FROM v CROSS JOIN origins AS o ON o.id IN (
-  SELECT w.id FROM origins AS w WHERE w.slot = v.slot AND w.queued > 0 AND w.id > v.after
+  SELECT w.id FROM origins AS w WHERE w.slot = v.slot AND w.pending = 1 AND w.id > v.after
   ORDER BY w.id LIMIT ?
 );
 
 -- name: next_claim
-SELECT min(ready_at) FROM slots WHERE queued > 0 AND lease IS NULL AND paused = 0;
+SELECT min(ready_at) FROM slots WHERE pending = 1 AND lease IS NULL AND paused = 0;
 
 -- In order, as `next_robots`: a host's own time is never later than what its open origins allow.
 -- name: next_claim_except
@@ -398,9 +419,9 @@ SELECT s.ready_at, max(s.next_at, coalesce(s.backoff_until, s.next_at), (
     (SELECT min(u.due_at) FROM urls AS u WHERE u.origin = o.id AND u.state = 0 AND u.due_at IS NOT NULL)
   ))
   FROM origins AS o
-  WHERE o.slot = s.id AND o.queued > 0 AND o.name NOT IN (SELECT value FROM json_each(?))
+  WHERE o.slot = s.id AND o.pending = 1 AND o.name NOT IN (SELECT value FROM json_each(?))
 ))
-FROM slots AS s WHERE s.queued > 0 AND s.lease IS NULL AND s.paused = 0
+FROM slots AS s WHERE s.pending = 1 AND s.lease IS NULL AND s.paused = 0
 ORDER BY s.ready_at;
 
 -- ---------------------------------------------------------------- robots.txt
@@ -459,7 +480,7 @@ SELECT
   c.fetched_at, c.expires_at, c.retry_at, c.failures, c.unreachable_since, c.gone_since, c.error,
   c.truncated
 FROM v CROSS JOIN origins AS o ON o.id IN (
-  SELECT * FROM (SELECT w.id FROM origins AS w WHERE w.slot = v.slot AND w.queued > 0 LIMIT ?)
+  SELECT * FROM (SELECT w.id FROM origins AS w WHERE w.slot = v.slot AND w.pending = 1 LIMIT ?)
   UNION
   SELECT * FROM (SELECT a.id FROM origins AS a WHERE a.slot = v.slot LIMIT ?)
 )
@@ -468,7 +489,7 @@ LEFT JOIN bodies AS b ON b.id = c.body;
 
 -- name: robots_due
 SELECT s.name, o.name FROM origins AS o JOIN slots AS s ON s.id = o.slot
-WHERE o.robots_at IS NOT NULL AND o.queued + o.judged + o.ungoverned > 0 AND o.robots_at <= ?
+WHERE o.robots_at IS NOT NULL AND o.governs = 1 AND o.robots_at <= ?
 AND s.lease IS NULL AND s.paused = 0 AND max(s.next_at, coalesce(s.backoff_until, s.next_at)) <= ?
 ORDER BY o.robots_at LIMIT ?;
 
@@ -477,7 +498,7 @@ ORDER BY o.robots_at LIMIT ?;
 -- name: next_robots
 SELECT o.robots_at - ?, max(s.next_at, coalesce(s.backoff_until, s.next_at)) - ?
 FROM origins AS o JOIN slots AS s ON s.id = o.slot
-WHERE o.robots_at IS NOT NULL AND o.queued + o.judged + o.ungoverned > 0
+WHERE o.robots_at IS NOT NULL AND o.governs = 1
 AND s.lease IS NULL AND s.paused = 0
 ORDER BY o.robots_at;
 
@@ -502,11 +523,11 @@ WHERE o.name = ? AND b.id > ? AND b.judged = 1 ORDER BY b.id LIMIT ?
 -- name: some_queued
 SELECT json_group_array(json_array(id, origin)) FROM (
   SELECT u.id, u.origin FROM origins AS o CROSS JOIN urls AS u ON u.origin = o.id
-  WHERE o.slot = ?1 AND (?2 IS NULL OR o.name = ?2) AND o.queued > 0
+  WHERE o.slot = ?1 AND (?2 IS NULL OR o.name = ?2) AND o.pending = 1
     AND u.state = 0 AND u.due_at IS NULL
   UNION ALL
   SELECT u.id, u.origin FROM origins AS o CROSS JOIN urls AS u ON u.origin = o.id
-  WHERE o.slot = ?1 AND (?2 IS NULL OR o.name = ?2) AND o.queued > 0
+  WHERE o.slot = ?1 AND (?2 IS NULL OR o.name = ?2) AND o.pending = 1
     AND u.state = 0 AND u.due_at IS NOT NULL
   LIMIT ?3
 );

@@ -11,7 +11,7 @@ from typing import Final
 
 from storage.base import StoreError
 from storage.sqlite.lock import FileLock
-from storage.sqlite.schema import connect_reader, connect_writer, translate
+from storage.sqlite.schema import check_file, connect_reader, connect_writer, translate
 from storage.sqlite.statements import statements
 
 SESSIONS_SHOWN: Final = 5
@@ -53,7 +53,7 @@ class Info:
 def info(path: Path) -> Info:
     """Works beside a crawl. Raises StoreRefused if the file is not ours, StoreError if it fails."""
     try:
-        with closing(connect_reader(path)) as db, db:
+        with closing(connect_reader(path, older=True)) as db, db:
             db.execute("BEGIN")
             (schema,) = db.execute("PRAGMA user_version").fetchone()
             (page_bytes,) = db.execute("PRAGMA page_size").fetchone()
@@ -146,6 +146,13 @@ _COUNTS: Final = {
     "SELECT count(*) FROM known AS k LEFT JOIN urls AS u ON u.id = abs(k.id)"
     " WHERE u.id IS NULL OR u.origin <> k.origin OR (u.state = 4) <> (k.id < 0)": (
         "{} fingerprints lead to the wrong URL"
+    ),
+    "SELECT count(*) FROM slots WHERE pending <> (queued > 0)": (
+        "{} hosts are marked as having queued URLs without having any, or the other way round"
+    ),
+    "SELECT count(*) FROM origins WHERE pending <> (queued > 0)"
+    " OR governs <> (queued + judged + ungoverned > 0)": (
+        "{} origins are marked as having work without having any, or the other way round"
     ),
     "SELECT abs((SELECT count(*) FROM urls) - (SELECT count(*) FROM known))": (
         "{} URLs cannot be found by their fingerprint"
@@ -246,7 +253,7 @@ def vacuum(path: Path) -> tuple[int, int]:
     StoreError if the disk is full, which changes nothing.
     """
     lock = FileLock(path)
-    connect_reader(path).close()  # what is not ours gets no lock beside it
+    check_file(path, must_exist=True)  # what is not ours gets no lock beside it
     lock.acquire()
     try:
         with closing(connect_writer(path)) as db:

@@ -16,6 +16,7 @@ from storage.sqlite.copies import read_copy
 from storage.sqlite.links import SEED
 from storage.sqlite.names import Names
 from storage.sqlite.statements import Statements, Values
+from storage.sqlite.tally import Tally
 
 ORIGINS_AT_ONCE = 256  # of one host, looked at for a hand: some 3 ms
 _EMPTY = Hand(urls=(), next_due_in_s=None)
@@ -118,7 +119,7 @@ class Leases:
 
     def settle(self, slots: Iterable[int]) -> None:
         """Work out when free hosts can move."""
-        self._sql.many("settle_slots", [(key,) for key in slots])
+        self._sql.many("settle_slots", [(key, False) for key in slots])
 
     # ------------------------------------------------------------ leases
 
@@ -181,9 +182,16 @@ class Leases:
 
     # ------------------------------------------------------------ clocks
 
-    def wind(self, updates: Sequence[tuple[Held, HostUpdate]], now_s: float) -> None:
-        """Write the clocks and contacts of held hosts, and give back those that are released."""
-        clocks: list[Values] = []
+    def wind(
+        self,
+        updates: Sequence[tuple[Held, HostUpdate]],
+        now_s: float,
+        tally: Tally | None = None,
+    ) -> None:
+        """Write the clocks, contacts and counters of held hosts, and give back those that are
+        released."""
+        clocks: dict[int, Values] = {}
+        tally = tally or Tally()
         contacts: list[Values] = []
         released = []
         for held, update in updates:
@@ -197,22 +205,21 @@ class Leases:
                 )
                 for n, c in enumerate(new)
             ]  # fmt: skip
-            clocks.append(
-                (
-                    held.id, now_s + max(0.0, clock.next_in_s),
-                    now_s + clock.backoff_in_s if clock.backoff_in_s > 0 else None, clock.delay_s,
-                    clock.delay_source, clock.latency_s, clock.backoff_level, clock.denials,
-                    clock.connect_failures, clock.contacts, clock.smallest_rest_s,
-                    clock.peak_concurrency, clock.breaches, held.ring,
-                    None if clock.rested_s is None else now_s - clock.rested_s, update.release,
-                )
+            clocks[held.id] = (
+                held.id, now_s + max(0.0, clock.next_in_s),
+                now_s + clock.backoff_in_s if clock.backoff_in_s > 0 else None, clock.delay_s,
+                clock.delay_source, clock.latency_s, clock.backoff_level, clock.denials,
+                clock.connect_failures, clock.contacts, clock.smallest_rest_s,
+                clock.peak_concurrency, clock.breaches, held.ring,
+                None if clock.rested_s is None else now_s - clock.rested_s,
+                *tally.of_slot(held.id),
             )  # fmt: skip
             if update.release:
                 released.append(held.id)
                 del self._held[update.slot]
-        self._sql.many("wind_slots", clocks)
+        self._sql.many("wind_slots", list(clocks.values()))
         self._sql.many("put_contacts", contacts)
-        self.settle(released)
+        self._sql.many("settle_slots", [(key, True) for key in released])
 
     # ------------------------------------------------------------ hands
 

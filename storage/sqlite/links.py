@@ -9,8 +9,8 @@ from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from policies.scope import Skip
-from policies.url import fingerprint
 from storage.base import Link, State
+from storage.sqlite.fingerprint import fingerprints
 from storage.sqlite.names import Names, Origin
 from storage.sqlite.statements import Statements, Values
 from storage.sqlite.tally import Tally
@@ -59,7 +59,7 @@ class Found(NamedTuple):
 class _Place(NamedTuple):
     found: Found
     origin: Origin
-    fingerprint: bytes
+    fingerprint: int
 
 
 class Links:
@@ -69,6 +69,7 @@ class Links:
         self._sql = sql
         self._names = names
         self._queries_per_path_max = queries_per_path_max
+        self._fingerprint = fingerprints(sql.secret())
         self._recent = Recent()
         self._id = 0
 
@@ -122,7 +123,7 @@ class Links:
         """The ids of those URLs that are in a view."""
         origins = self._names.find_origins(dict.fromkeys(_origin(url) for url in urls))
         rows: list[Values] = [
-            (n, origins[_origin(url)].id, fingerprint(url))
+            (n, origins[_origin(url)].id, self._fingerprint(url))
             for n, url in enumerate(urls)
             if _origin(url) in origins
         ]
@@ -133,7 +134,7 @@ class Links:
         """Take URLs out of view; a later link to one queues it again."""
         origins = self._names.find_origins(dict.fromkeys(_origin(url) for _, url in urls))
         rows: list[Values] = [
-            (origins[_origin(url)].id, fingerprint(url), -key, 0) for key, url in urls
+            (origins[_origin(url)].id, self._fingerprint(url), -key, 0) for key, url in urls
         ]
         self._sql.many("known_again", rows)
         for _, url in urls:
@@ -154,7 +155,9 @@ class Links:
             if slots.get(name) is None:
                 slots[name] = None if one.link is None else one.link.slot
         origins = self._names.origins(slots, now_s)
-        places = [_Place(one, origins[_origin(one.url)], fingerprint(one.url)) for one in found]
+        places = [
+            _Place(one, origins[_origin(one.url)], self._fingerprint(one.url)) for one in found
+        ]
         rows: list[Values] = [
             (n, place.origin.id, place.fingerprint) for n, place in enumerate(places)
         ]

@@ -12,11 +12,12 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from policies.access import Access
-from policies.url import fingerprint, origin_of
+from policies.url import origin_of
 from storage.base import Page, Row, State, Stats, StoreError
 from storage.rows import CONTACTS_KEPT, STATE_VIEWS, VIEWS, check_view
 from storage.sqlite import pages
 from storage.sqlite.copies import read_copy
+from storage.sqlite.fingerprint import fingerprint
 from storage.sqlite.links import OUT
 from storage.sqlite.schema import connect_reader, translate
 from storage.sqlite.statements import Statements, Value
@@ -181,7 +182,7 @@ def _find(sql: Statements, url: str) -> tuple[int, int] | None:
         origin = origin_of(url)
     except ValueError:
         return None
-    row = sql.row("find_url", origin, fingerprint(url))
+    row = sql.row("find_url", origin, fingerprint(sql.secret(), url))
     return None if row is None else (_int(row[0]), _int(row[1]))
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from storage.base import StoreError, StoreRefused
+from storage.sqlite.fingerprint import fingerprint
 
 APPLICATION_ID: Final = int.from_bytes(b"Crtl")
 _LIBRARY_MIN: Final = (3, 37, 0)  # STRICT tables
@@ -103,6 +104,14 @@ def _check_marks(path: Path, application_id: int, version: int) -> None:
         )
 
 
+def _check_age(path: Path, version: int) -> None:
+    if version < len(migrations()):
+        raise StoreRefused(
+            f"{path} was made by an older courtly (its schema is {version}, this one reads"
+            f" {len(migrations())}): `courtly db vacuum` or a crawl brings it up to date"
+        )
+
+
 def connect_writer(path: Path) -> sqlite3.Connection:
     """Open for writing, made or brought up to date if need be. The caller holds the lock."""
     exists = check_file(path)
@@ -121,7 +130,7 @@ def connect_writer(path: Path) -> sqlite3.Connection:
         db.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
         if exists:
             _check_marks(path, _pragma(db, "application_id"), _pragma(db, "user_version"))
-        _migrate(db)
+        migrate(db)
         db.execute("PRAGMA journal_mode = WAL").fetchall()
         db.execute("PRAGMA synchronous = NORMAL")
         db.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES_KEPT}")
@@ -131,8 +140,10 @@ def connect_writer(path: Path) -> sqlite3.Connection:
     return db
 
 
-def connect_reader(path: Path) -> sqlite3.Connection:
-    """Open for reading, beside a crawl that writes or after it."""
+def connect_reader(path: Path, *, older: bool = False) -> sqlite3.Connection:
+    """Open for reading, beside a crawl that writes or after it.
+
+    Raises StoreRefused; also for a schema before ours, unless `older` ones are understood."""
     check_file(path, must_exist=True)
     uri = path.absolute().as_uri()
     # With no writer about and a directory that cannot be written, SQLite could not make its index
@@ -149,7 +160,10 @@ def connect_reader(path: Path) -> sqlite3.Connection:
         try:
             db.execute(f"PRAGMA cache_size = -{_READER_CACHE_KIB}")
             db.execute("PRAGMA query_only = ON")
-            _check_marks(path, _pragma(db, "application_id"), _pragma(db, "user_version"))
+            version = _pragma(db, "user_version")
+            _check_marks(path, _pragma(db, "application_id"), version)
+            if not older:
+                _check_age(path, version)
         except sqlite3.OperationalError:
             db.close()
             if mode == modes[-1]:
@@ -166,11 +180,12 @@ def _pragma(db: sqlite3.Connection, name: str) -> int:
     return int(db.execute(f"PRAGMA {name}").fetchone()[0])
 
 
-def _migrate(db: sqlite3.Connection) -> None:
-    """Bring the schema up to date, in one transaction."""
+def migrate(db: sqlite3.Connection) -> None:
+    """Bring the schema up to date, in one transaction. Ten million URLs take a minute."""
     version = _pragma(db, "user_version")
     if version == len(migrations()):
         return
+    db.create_function("fingerprint", 2, fingerprint, deterministic=True)
     db.execute("BEGIN IMMEDIATE")
     try:
         for script in migrations()[version:]:

@@ -54,6 +54,12 @@ class Statements:
         rows: list[Values] = self.db.execute(statements()[name], values).fetchall()
         return rows[0] if rows else None
 
+    def secret(self) -> bytes:
+        """What the fingerprints of this database are keyed with."""
+        (secret,) = self.row("secret") or (None,)
+        assert isinstance(secret, bytes)
+        return secret
+
     def rows(self, name: str, *values: Value) -> Iterable[Values]:
         """The rows of a query, one by one: worth its price only where few are looked at."""
         return self.db.execute(statements()[name], values)
@@ -92,13 +98,20 @@ def _decoder(shape: type[list[T]]) -> msgspec.json.Decoder[list[T]]:
 
 
 def _chunks(name: str, rows: Sequence[Values], values: Values) -> Iterable[tuple[str, list[Value]]]:
-    """Padded to powers of two, so that a few prepared statements serve every size."""
+    """Padded to one of a few sizes, so that a few prepared statements serve every size."""
     for start in range(0, len(rows), _ROWS_MAX):
         part = rows[start : start + _ROWS_MAX]
-        size = 1 << (len(part) - 1).bit_length()
+        size = _size(len(part))
         flat: list[Value] = []
         for row in part:
             flat += row
         flat += [None] * ((size - len(part)) * len(part[0]))
         flat += values
         yield for_rows(name, size), flat
+
+
+def _size(rows: int) -> int:
+    """The next of 1 to 8, 10, 12, 14, 16, 20, 24, …: a padding row costs half as much as a real
+    one, and these are 6 % on average where powers of two would be 25 %."""
+    step = max(1, 1 << (rows - 1).bit_length() >> 3)
+    return -(-rows // step) * step

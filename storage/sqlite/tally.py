@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from storage.base import Stats
 from storage.sqlite.statements import Statements
 
 # What is counted of an origin, in the order of the statements; a host counts the first five.
 QUEUED, VISITED, BLOCKED, FAILED, BODY_BYTES, JUDGED, UNGOVERNED = range(7)
 _OF_SLOTS = 5
+_NOTHING = [0] * _OF_SLOTS
 
 
 class Tally:
@@ -42,17 +45,20 @@ class Tally:
         self.added[slot_name] = self.added.get(slot_name, 0) + by
         self._fresh.add(slot)
 
-    def write(self, sql: Statements) -> None:
+    def of_slot(self, slot: int) -> list[int]:
+        """What changes there, for whoever writes it together with something else."""
+        return self._slots.get(slot, _NOTHING)
+
+    def write(self, sql: Statements, *, but: Container[int] = ()) -> None:
+        """Everything; the counters of hosts in `but` are written by the caller."""
         sql.many("count_origins", [(key, *counts) for key, counts in self._origins.items()])
         sql.many(
-            "count_slots",
-            [(key, *sums, key in self._fresh) for key, sums in self._slots.items()],
+            "count_slots", [(key, *sums) for key, sums in self._slots.items() if key not in but]
         )
+        sql.many("wake_slots", [(key,) for key in self._fresh if key not in but])
 
     def sums(self) -> list[int]:
-        return [sum(column) for column in zip(*self._slots.values(), strict=True)] or [
-            0
-        ] * _OF_SLOTS
+        return [sum(column) for column in zip(*self._slots.values(), strict=True)] or _NOTHING
 
 
 class Totals:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -127,10 +127,10 @@ class Writer:
             at.now_s,
         )
         moves = self._apply(outcomes, targets, tally, skipped, at)
-        moved = self._finish(tally, skipped, moves, at)
-        self._leases.wind(
-            [(lease, update) for update in batch.hosts if (lease := held[update.slot])], at.now_s
-        )
+        winding = [(lease, update) for update in batch.hosts if (lease := held[update.slot])]
+        wound = {lease.id for lease, _ in winding}
+        moved = self._finish(tally, skipped, moves, at, but=wound)
+        self._leases.wind(winding, at.now_s, tally)
         self._leases.settle(moved)
         hands = self._leases.hands(
             [want for want in batch.wants if held.get(want.slot) is not None],
@@ -207,9 +207,12 @@ class Writer:
         skipped: Mapping[str, int],
         moves: Mapping[int, tuple[UrlRow, str]] | None = None,
         at: Moment | None = None,
+        *,
+        but: Container[int] = (),
     ) -> list[int]:
-        """Write counters and skips; give the hosts between which origins moved."""
-        tally.write(self.sql)
+        """Write counters and skips, but for the counters of the hosts in `but`; give the hosts
+        between which origins moved."""
+        tally.write(self.sql, but=but)
         self.sql.many("add_to_skips", list(skipped.items()))
         moved: list[int] = []
         if moves and at is not None:

@@ -13,7 +13,6 @@ from policies import url as urls
 from policies.url import (
     SeedError,
     canonical,
-    fingerprint,
     host_of,
     origin_of,
     parse_seed,
@@ -204,11 +203,6 @@ def test_registrable_domain(host: str, domain: str) -> None:
 
 def test_a_trailing_dot_does_not_give_a_host_a_second_clock() -> None:
     assert slot_of("a.test.", by_domain=False) == slot_of("a.test", by_domain=False) == "a.test"
-
-
-def test_fingerprint_is_16_bytes_and_differs() -> None:
-    assert len(fingerprint("http://a.test/")) == 16
-    assert fingerprint("http://a.test/") != fingerprint("http://a.test/a")
 
 
 def test_seed_becomes_canonical() -> None:

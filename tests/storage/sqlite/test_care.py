@@ -80,6 +80,8 @@ async def test_a_new_database_has_nothing_in_it(sqlite_rig):
         ("UPDATE origins SET ungoverned = 0", "ungoverned is 0, but counted 1"),
         ("UPDATE slots SET queued = 1", "host a.test: queued is 1, but its origins say 2"),
         ("UPDATE slots SET body_bytes = 1", "host a.test: body_bytes is 1, but"),
+        ("UPDATE slots SET pending = 0", "1 hosts are marked as having queued URLs"),
+        ("UPDATE origins SET governs = 0", "1 origins are marked as having work"),
         ("DELETE FROM known WHERE id = 1", "1 URLs cannot be found by their fingerprint"),
         ("UPDATE known SET id = -id WHERE id = 2", "1 fingerprints lead to the wrong URL"),
         ("UPDATE redirects SET target = 99", "1 redirects lead to no URL"),

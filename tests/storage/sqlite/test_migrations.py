@@ -6,23 +6,28 @@ import sqlite3
 
 import pytest
 
+from storage.base import Link, StoreRefused
 from storage.sqlite import SqliteReader, SqliteStore, schema
+from storage.sqlite.care import check, info, vacuum
 
 
 @pytest.fixture
 def old(tmp_path):
-    """A database of version 1 with one page in it."""
+    """A database of version 1 with a page, a queued URL, and a redirect's target."""
     path = tmp_path / "crawl.db"
     db = sqlite3.connect(path)
+    db.execute("PRAGMA journal_mode = WAL").fetchall()
     db.executescript(schema.migrations()[0])
     db.executescript(f"""
         INSERT INTO crawl VALUES (1, 3, 0.0, 0.0);
-        INSERT INTO slots (id, name, visited, body_bytes, ready_at, next_at)
-          VALUES (1, 'a.test', 1, 9, 0.0, 0.0);
-        INSERT INTO origins (id, name, hostname, slot, visited, body_bytes)
-          VALUES (1, 'http://a.test', 'a.test', 1, 1, 9);
+        INSERT INTO slots (id, name, queued, visited, body_bytes, ready_at, next_at)
+          VALUES (1, 'a.test', 1, 1, 9, 0.0, 0.0);
+        INSERT INTO origins (id, name, hostname, slot, queued, visited, body_bytes)
+          VALUES (1, 'http://a.test', 'a.test', 1, 1, 1, 9);
         INSERT INTO urls (id, origin, path, state, depth, priority, turn, flags)
-          VALUES (1, 1, '/', 1, 0, 0.0, 0, 0);
+          VALUES (1, 1, '/', 1, 0, 0.0, 0, 0), (2, 1, '/next', 0, 4, 0.0, 0, 0),
+            (3, 1, '/target', 4, 0, 0.0, 0, 0);
+        INSERT INTO known VALUES (1, x'01', 1, 0), (1, x'02', 2, 4), (1, x'03', -3, 0);
         INSERT INTO texts VALUES (1, 'text/html');
         INSERT INTO pages VALUES (1, 200, 1800000000.125, 1, 9, 0.0625, 'Home', 1, 0, 1);
         PRAGMA user_version = 1;
@@ -42,6 +47,27 @@ async def test_pages_of_version_1_are_kept(old):
     assert (row["fetched_at"], row["elapsed_s"]) == (1_800_000_000.125, 0.0625)
     assert (row["indexable"], row["followable"], row["archivable"]) == (1, 0, 1)
     assert (row["title"], row["content_type"], row["status"]) == ("Home", "text/html", 200)
+
+
+async def test_urls_of_version_1_are_known_and_claimed(old):
+    store = SqliteStore(old, wall=lambda: 1_800_000_001.0)
+    session = await store.open_session("test")
+    urls = ["http://a.test/", "http://a.test/next", "http://a.test/target"]
+    links = [Link(url=url, slot="a.test", host="a.test", depth=3) for url in urls]
+    assert (await store.add(links)).added == {"a.test": 1}  # the one that was out of view
+    (lease,) = await store.claim(session, hosts=9, urls_per_host=9)
+    assert [queued.url for queued in lease.hand.urls] == urls[1:]
+    assert [queued.depth for queued in lease.hand.urls] == [3, 3]
+    await store.close()
+    assert check(old) == []
+
+
+def test_who_only_looks_is_told_that_a_file_is_older(old):
+    assert info(old).schema == 1
+    with pytest.raises(StoreRefused, match=r"older courtly .its schema is 1.* `courtly db vacuum`"):
+        check(old)
+    vacuum(old)
+    assert check(old) == []
 
 
 def test_old_and_new_end_with_one_schema(old, tmp_path):

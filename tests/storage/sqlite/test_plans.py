@@ -9,13 +9,14 @@ import pytest
 
 from storage import paging
 from storage.sqlite import pages
-from storage.sqlite.schema import migrations
+from storage.sqlite.schema import migrate
 from storage.sqlite.statements import for_rows, statements
 
 # What may read a whole table, and why.
 SCANS = {
     "seed_urls": {"s"},  # seeds are few, and all are wanted
     "crawl": {"crawl"},  # one row
+    "secret": {"secret"},
     "new_session": {"crawl"},
     "put_time": {"crawl"},
     "put_paused": {"crawl"},
@@ -59,9 +60,8 @@ HOT = {
 
 @pytest.fixture(scope="module")
 def db():
-    made = sqlite3.connect(":memory:")
-    for script in migrations():
-        made.executescript(script)
+    made = sqlite3.connect(":memory:", isolation_level=None)
+    migrate(made)
     yield made
     made.close()
 
