@@ -10,9 +10,8 @@ def fingerprints(secret: bytes) -> Callable[[str], int]:
     """The function from a canonical URL to its fingerprint, a signed integer of 8 bytes.
 
     It is keyed with a secret of the database, so that nobody can build a URL that is taken for
-    another. That two of one origin are alike by chance has a probability of 3 in a billion for a
-    million URLs there; two of different origins may be alike, since the key of what is known
-    has the origin, too.
+    another. That two of one origin are alike by chance has a probability of 3 in 100 million for a
+    million URLs there; those of different origins may be alike, since the origin is in the key too.
     """
     seeded = blake2b(secret, digest_size=8)
 
