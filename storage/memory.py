@@ -294,7 +294,8 @@ class MemoryStore:
             for outcome in batch.outcomes
             if isinstance(outcome, Visited)
         )
-        for outcome in batch.outcomes:
+        # Origins move last: `added` counts what is queued when all is done.
+        for outcome in sorted(batch.outcomes, key=lambda one: isinstance(one, Moved)):
             if hosts.get(outcome.slot) is None:
                 stale.add(outcome.slot)
             else:

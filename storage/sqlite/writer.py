@@ -128,9 +128,12 @@ class Writer:
         )
         moves = self._apply(outcomes, targets, tally, skipped, at)
         winding = [(lease, update) for update in batch.hosts if (lease := held[update.slot])]
-        wound = {lease.id for lease, _ in winding}
+        # A host's counters are written with its clock, unless they must be right before: what an
+        # origin takes along to another host is taken off them.
+        together = not moves
+        wound = {lease.id for lease, _ in winding} if together else set[int]()
         moved = self._finish(tally, skipped, moves, at, but=wound)
-        self._leases.wind(winding, at.now_s, tally)
+        self._leases.wind(winding, at.now_s, tally if together else None)
         self._leases.settle(moved)
         hands = self._leases.hands(
             [want for want in batch.wants if held.get(want.slot) is not None],

@@ -163,6 +163,19 @@ async def test_an_origin_moves_with_its_url(rig):
     assert counts == {"a.test": 1, "test": 3}
 
 
+async def test_an_origin_moves_with_what_is_left_of_it_after_the_other_outcomes(rig):
+    await rig.add("http://a.test/1", "http://a.test/2", "http://a.test/3", "https://a.test/s")
+    lease = await rig.claim_one()
+    one, two, three = [q for q in lease.hand.urls if q.url.startswith("http://")]
+    moved = Moved(id=one.id, slot="a.test", to_slot="test")
+    done = await rig.commit(lease, moved, rig.failed(two), rig.visited(three))
+    assert dict(done.added) == {"test": 1}
+    rows = {row["host"]: row for row in await rig.rows("hosts")}
+    columns = ("queued", "visited", "failed")
+    assert [rows["test"][column] for column in columns] == [1, 1, 1]
+    assert [rows["a.test"][column] for column in columns] == [1, 0, 0]
+
+
 async def test_a_shorter_way_lowers_the_depth_of_a_queued_url(rig):
     await rig.add("http://a.test/1", depth=3)
     await rig.add("http://a.test/2", "http://a.test/3", depth=2)
