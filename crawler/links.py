@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from crawler.request import Headers
 from policies.scope import Skip
-from policies.url import canonical
+from policies.url import canonical, canonical_all
 
 # As many different links of one page as a sitemap may hold (sitemaps.org); more is a trap.
 LINKS_MAX: Final = 50_000
@@ -27,6 +27,8 @@ _UNSEEN: Final = ""  # no canonical URL is empty
 
 # A scheme that is not ours, behind what a URL parser passes over (WHATWG URL, "basic URL parser").
 _SCHEME: Final = re.compile(r"[\x00-\x20]*+(?!https?:)[a-z][a-z0-9+.\t\n\r-]*+:", re.IGNORECASE)
+# One that is so at first sight: most of them, and the parser need not look.
+_FOREIGN: Final = re.compile(r"(?!https?:)[a-z][a-z0-9+.-]*+:", re.IGNORECASE)
 
 _LINK_VALUE: Final = re.compile(
     r"""<([^<>]*+)>((?:\s*+;\s*+[^\s=;,<>]++(?:\s*+=\s*+(?:"(?:[^"\\]|\\.)*+"|[^\s",;]++)?+)?+)*+)""",
@@ -53,23 +55,46 @@ class Links:
     """Gathers links; each different href is resolved once, each URL kept once.
 
     `url` is the page's, canonical. Hrefs are `str` as decoded from markup, None meaning empty.
+    Anchor texts may be left unread until they are asked for: most links of a page are known, and
+    nobody looks at theirs.
     """
 
-    __slots__ = ("_anchors", "_base", "_follow", "_urls", "canonical_url", "skipped")
+    __slots__ = ("_anchors", "_base", "_read", "_shy", "_urls", "canonical_url", "skipped")
 
     def __init__(self, url: str) -> None:
         self._base = url
         self._urls: dict[str, str | None] = {}  # href as written -> canonical
         self._anchors: dict[str, str | None] = {}  # canonical -> first text; in order of occurrence
-        self._follow: set[str] = set()  # linked at least once without nofollow
+        self._shy: set[str] = set()  # all links to it so far say nofollow
+        self._read: Callable[[Links, Iterable[str]], Mapping[str, str | None]] | None = None
         self.canonical_url: str | None = None  # the first rel=canonical
         self.skipped: Counter[str] = Counter()  # left out, by reason
 
+    def __len__(self) -> int:
+        return len(self._anchors)
+
     def found(self) -> tuple[PageLink, ...]:
-        follow = self._follow
-        return tuple(
-            [PageLink(url, anchor, url not in follow) for url, anchor in self._anchors.items()]
-        )
+        """All, in the order of their first occurrence."""
+        shy = self._shy
+        anchors = self.anchors(self._anchors)
+        return tuple([PageLink(url, anchors[url], url in shy) for url in self._anchors])
+
+    def followed(self) -> list[str]:
+        """The URLs with a link that does not say nofollow, in the order of their occurrence."""
+        shy = self._shy
+        if not shy:
+            return list(self._anchors)
+        return [url for url in self._anchors if url not in shy]
+
+    def anchors(self, urls: Iterable[str]) -> Mapping[str, str | None]:
+        """What links these URLs, which are among those found: a mapping that has them all."""
+        return self._anchors if self._read is None else self._read(self, urls)
+
+    def read_anchors_by(
+        self, read: Callable[[Links, Iterable[str]], Mapping[str, str | None]]
+    ) -> None:
+        """Have anchor texts read when they are asked for."""
+        self._read = read
 
     def set_base(self, href: str) -> None:
         base = canonical(href, self._base) if len(href) <= HREF_CHARS_MAX else None
@@ -86,17 +111,43 @@ class Links:
             url = self._urls[href] = self._resolve(href)
         if url is None:
             return None
-        if not nofollow:
-            self._follow.add(url)
         anchors = self._anchors
         if url not in anchors:
             if len(anchors) >= LINKS_MAX:
                 self.skipped[Skip.MAX_LINKS] += 1
-                self._follow.discard(url)
                 return None
             anchors[url] = None
+            if nofollow:
+                self._shy.add(url)
             return url
+        if not nofollow:
+            self._shy.discard(url)
         return url if anchors[url] is None else None
+
+    def add_all(self, hrefs: Sequence[str], nofollow: set[int]) -> None:
+        """`add` for all links of a page in their order, those at the places `nofollow` with it.
+
+        48 µs for 52 links of which 46 differ, where `add` for each takes 100.
+        """
+        urls, anchors = self._urls, self._anchors
+        new = [href for href in dict.fromkeys(hrefs) if href not in urls]
+        if new and max(map(len, new)) <= HREF_CHARS_MAX:
+            urls.update(zip(new, canonical_all(new, self._base), strict=True))
+        for href in new:
+            if urls.get(href) is None:  # not one of the simple forms
+                urls[href] = self._resolve(href)
+        if nofollow or len(anchors) + len(new) > LINKS_MAX:
+            for place, href in enumerate(hrefs):
+                self.add(href, nofollow=place in nofollow)
+            return
+        for url in dict.fromkeys(map(urls.__getitem__, hrefs)):
+            if url is not None:
+                anchors.setdefault(url)
+                self._shy.discard(url)
+
+    def url_of(self, href: str) -> str | None:
+        """The URL of an href that was added, if it has one."""
+        return self._urls.get(href)
 
     def set_anchor(self, url: str, text: str) -> None:
         self._anchors[url] = collapsed(text, ANCHOR_CHARS_MAX)
@@ -107,6 +158,9 @@ class Links:
         if len(href) > HREF_CHARS_MAX:
             self.skipped[Skip.MAX_URL_BYTES] += 1
             return None
+        if _FOREIGN.match(href) is not None:
+            self.skipped[Skip.SCHEME] += 1
+            return None
         url = canonical(href, self._base)
         if url is None:
             ours = _SCHEME.match(href) is None
@@ -114,15 +168,15 @@ class Links:
         return url
 
     def add_link_element(self, href: str | None, rel: str | None) -> None:
-        rels = (rel or "").lower().split()
-        if "stylesheet" in rels or _FOLLOWED_RELS.isdisjoint(rels):
+        rels = followed_rels(rel)
+        if not rels:
             return
         self.add(href, nofollow="nofollow" in rels)
         if self.canonical_url is None and "canonical" in rels:
             self.canonical_url = self._urls.get(href or "")
 
     def add_refresh(self, content: str) -> None:
-        href = _refresh_href(content)
+        href = refresh_href(content)
         if href is not None:
             self.add(href)
 
@@ -141,6 +195,12 @@ def collapsed(text: str, chars_max: int) -> str | None:
     return " ".join(text[:TEXT_CHARS_READ].split())[:chars_max].rstrip() or None
 
 
+def followed_rels(rel: str | None) -> list[str]:
+    """The keywords of a `link` whose target is a page to follow; none if it is not."""
+    rels = (rel or "").lower().split()
+    return [] if "stylesheet" in rels or _FOLLOWED_RELS.isdisjoint(rels) else rels
+
+
 def _link_header(value: str) -> Iterator[tuple[str, str]]:
     """(target, rel) of each link of a `Link` header (RFC 8288). Links whose context is another
     resource than the page (`anchor`) are none of its own."""
@@ -152,7 +212,7 @@ def _link_header(value: str) -> Iterator[tuple[str, str]]:
             yield found[1].strip(), params.get("rel", "")
 
 
-def _refresh_href(content: str) -> str | None:
+def refresh_href(content: str) -> str | None:
     """Where a refresh leads (WHATWG HTML, "shared declarative refresh steps"), if elsewhere."""
     found = _REFRESH.match(content)
     if found is None:

@@ -7,9 +7,9 @@ read as well, a title inside an SVG is a title).
 
 from __future__ import annotations
 
-import html as references
 import re
 from collections.abc import Iterator
+from html.entities import html5
 from typing import Final
 
 # One attribute, its name first; shared with nesting.py. HTML's white space has no vertical tab.
@@ -40,8 +40,10 @@ _RAW_TEXT_END: Final = {
 _SCRIPT_STEP: Final = re.compile(
     rb"<!--(?P<void>-*+>)?|(?P<dash>-->)|<(?P<end>/?+)script(?=[\t\n\f\r />])", re.IGNORECASE
 )
-# In attributes only references with their semicolon are certain ("?a=1&copy=2" is none).
-_REFERENCE: Final = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
+# A character reference; no name is longer.
+_REFERENCE: Final = re.compile(
+    r"&(?:#(?:([0-9]++)|[xX]([0-9a-fA-F]++));?|([A-Za-z][A-Za-z0-9]{0,30}+);?)"
+)
 
 
 def tokens(html: bytes) -> Iterator[tuple[bytes, bytes, int, int]]:
@@ -81,14 +83,24 @@ def attributes(raw: bytes) -> dict[str, str]:
     for name, double, single, bare in _PARTS.findall(raw.replace(b"\x00", b"\xef\xbf\xbd")):
         value = (double or single or bare).decode("utf-8", "replace")
         if "&" in value:
-            value = _REFERENCE.sub(_decoded, value)
+            value = unescaped_value(value)
         found.setdefault(name.decode("utf-8", "replace").lower(), value)
     return found
 
 
 def text(raw: bytes) -> str:
     """Text between tags, its references decoded; NUL is left out, as the standard does."""
-    return references.unescape(raw.replace(b"\x00", b"").decode("utf-8", "replace"))
+    return unescaped(raw.replace(b"\x00", b"").decode("utf-8", "replace"))
+
+
+def unescaped(text: str) -> str:
+    """Text with its character references decoded (WHATWG HTML, 13.2.5.72 and the following)."""
+    return _REFERENCE.sub(_in_text, text) if "&" in text else text
+
+
+def unescaped_value(value: str) -> str:
+    """The same for an attribute's value, where "?a=1&copy=2" is no reference."""
+    return _REFERENCE.sub(_in_value, value)
 
 
 def raw_text_end(html: bytes, at: int, name: bytes) -> int:
@@ -118,5 +130,44 @@ def _script_end(html: bytes, at: int) -> int:
     return len(html)
 
 
-def _decoded(found: re.Match[str]) -> str:
-    return references.unescape(found[0])
+def _in_text(found: re.Match[str]) -> str:
+    name = found[3]
+    if name is None:
+        return _numbered(found)
+    if found[0][-1] == ";" and (character := html5.get(name + ";")) is not None:
+        return character
+    for end in range(len(name), 1, -1):  # some need no semicolon, the longest of them counts
+        if (character := html5.get(name[:end])) is not None:
+            return character + found[0][end + 1 :]
+    return found[0]
+
+
+def _in_value(found: re.Match[str]) -> str:
+    name = found[3]
+    if name is None:
+        return _numbered(found)
+    if found[0][-1] == ";":
+        return html5.get(name + ";") or found[0]
+    behind = found.string[found.end() : found.end() + 1]
+    if behind == "=" or (behind.isascii() and behind.isalnum()):
+        return found[0]
+    return html5.get(name) or found[0]
+
+
+def _numbered(found: re.Match[str]) -> str:
+    digits, base = (found[1], 10) if found[2] is None else (found[2], 16)
+    digits = digits.lstrip("0")
+    if len(digits) > 7 or not digits:
+        return "\ufffd"
+    code = int(digits, base)
+    if code > 0x10FFFF or 0xD800 <= code < 0xE000:
+        return "\ufffd"
+    return _WINDOWS_1252.get(code) or chr(code)
+
+
+# What numbers of control characters mean.
+_WINDOWS_1252: Final = {
+    code: character
+    for code in range(0x80, 0xA0)
+    if (character := bytes([code]).decode("cp1252", "ignore"))
+}

@@ -338,24 +338,19 @@ class Visitor:
         return [link] if link else []
 
     def _follow(self, queued: Queued, read: page.Page, directives: Directives) -> list[Link]:
+        links = read.gathered
         if not directives.follow:
-            if read.links:
-                self._ledger.skip(Skip.NOFOLLOW, len(read.links))
+            if links:
+                self._ledger.skip(Skip.NOFOLLOW, len(links))
             return []
-        found: list[Link] = []
+        followed = links.followed()
+        if len(followed) < len(links):
+            self._ledger.skip(Skip.NOFOLLOW, len(links) - len(followed))
         depth = queued.depth + 1
-        new = self._known.new
-        nofollow = 0
-        for link in read.links:
-            if link.nofollow:
-                nofollow += 1
-            elif new(link.url, depth):
-                one = self._link(link.url, depth=depth, queued=queued, anchor=link.anchor)
-                if one is not None:
-                    found.append(one)
-        if nofollow:
-            self._ledger.skip(Skip.NOFOLLOW, nofollow)
-        return found
+        fresh = self._known.fresh(followed, depth)
+        anchors = links.anchors(fresh)
+        found = [self._link(url, depth=depth, queued=queued, anchor=anchors[url]) for url in fresh]
+        return [link for link in found if link is not None]
 
     def _link(
         self, url: str, *, depth: int, queued: Queued, anchor: str | None, seed: bool = False

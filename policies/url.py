@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Sequence
 from functools import cache, lru_cache
 from typing import Final
 
@@ -25,15 +26,18 @@ class SeedError(ValueError):
 # base, without a fragment), recognised without a parser. It takes only what the parser provably
 # leaves alone, and leaves the rest to it:
 # - hosts in lower case, without "--" (punycode is validated) and with a last label that starts with
-#   a letter (else it may be a number in an IPv4 address); no userinfo; no port that could be a
-#   default one or too large;
+#   a letter (else it may be a number in an IPv4 address), or four decimal numbers; no userinfo; no
+#   port that could be a default one or too large;
 # - characters outside WHATWG's percent-encode sets of path and query; no backslash (a slash);
 # - escapes in upper case that hide no unreserved character; no stray "%";
 # - no segment that begins with "." ("." and ".." are resolved); no ":" in a relative path (a
 #   scheme); no "//" at the start of one (a host); no empty query (it is dropped).
 # Every repetition is possessive: a hostile href costs one pass.
 _HOST = r"(?:[a-z0-9]++(?:-[a-z0-9]++)*+\.)*+"
-_ORIGIN = rf"https?://{_HOST}[a-z][a-z0-9]*+(?:-[a-z0-9]++)*+(?::(?!80/|443/)[1-9][0-9]{{0,3}}+)?"
+_BYTE = r"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+_HOST_NAME = rf"(?:{_HOST}[a-z][a-z0-9]*+(?:-[a-z0-9]++)*+|{_BYTE}(?:\.{_BYTE}){{3}}+)"
+_AUTHORITY = rf"{_HOST_NAME}(?::(?!80/|443/)[1-9][0-9]{{0,3}}+)?"
+_ORIGIN = rf"https?://{_AUTHORITY}"
 _ESCAPE = r"%(?:[0189A-F][0-9A-F]|2[0-9A-CF]|3[A-F]|40|5[B-E]|60|7[B-DF])"
 _PATH = r"A-Za-z0-9\-_~!$&'()*+,;=@|\[\]"
 _QUERY = r"A-Za-z0-9\-_~!$&()*+,;=@|\[\].:/?"
@@ -46,6 +50,17 @@ _SIMPLE: Final = re.compile(
     (?: \? (?:[{_QUERY}]++|{_ESCAPE})++ )?
     (?P<end>\Z|\#)""",
     re.VERBOSE,
+)
+
+# The same for all hrefs of a page at once, one a line: a match costs a third in a single findall of
+# what it costs by itself. The groups: absolute, without its scheme, rooted, relative, steps up and
+# what follows them, and any other.
+_TAIL = rf"(?:[{_PATH}:]++|(?<!/)\.|{_ESCAPE}|/)*+(?:\?(?:[{_QUERY}]++|{_ESCAPE})++)?"
+_FIRST = rf"(?:[{_PATH}]|{_ESCAPE})(?:[{_PATH}]++|(?<!/)\.|{_ESCAPE}|/)*+"
+_END = r"(?:\#[^\n]*+)?+(?:\n|\Z)"
+_LINES: Final = re.compile(
+    rf"(?:(?:(/(?!/){_TAIL})|({_ORIGIN}/{_TAIL})|({_FIRST}(?:\?(?:[{_QUERY}]++|{_ESCAPE})++)?)"
+    rf"|(//{_AUTHORITY}/{_TAIL})|((?:\.\./)++)({_TAIL})){_END}|([^\n]*+)(?:\n|\Z))"
 )
 
 _UNRESERVED: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
@@ -74,6 +89,47 @@ def canonical(href: str, base: str | None = None) -> str | None:
     if where is None:
         return None
     return (where[1] if simple["rooted"] is None else where[0]) + href
+
+
+def canonical_all(hrefs: Sequence[str], base: str) -> list[str | None]:
+    """`canonical` for many hrefs of one page, but for those that need the parser: they give None.
+
+    46 hrefs of a page take 20 µs, one by one 60 (more than half of them by the fast path above).
+    """
+    joined = "\n".join(hrefs)
+    where = _base_parts(base)
+    if where is None or joined.count("\n") != len(hrefs) - 1:
+        return [None] * len(hrefs)
+    origin, directory, whole = where
+    scheme = whole[: whole.index("/")]
+    found: list[str | None] = []
+    for rooted, absolute, relative, schemeless, up, rest, _ in _LINES.findall(joined):
+        if rooted:
+            found.append(origin + rooted)
+        elif absolute:
+            found.append(absolute)
+        elif relative:
+            found.append(directory + relative)
+        elif schemeless:
+            found.append(scheme + schemeless)
+        elif up:
+            found.append(_above(directory, len(up) // 3) + rest)
+        else:
+            found.append(None)
+    del found[len(hrefs) :]  # behind the last line there is another, empty match
+    return found
+
+
+@lru_cache(maxsize=256)
+def _above(directory: str, steps: int) -> str:
+    """The directory so many steps up, at most the root."""
+    root = directory.index("/", 8)
+    for _ in range(steps):
+        at = directory.rindex("/", 0, -1)
+        if at < root:
+            break
+        directory = directory[: at + 1]
+    return directory
 
 
 def _canonical_slow(href: str, base: str | None) -> str | None:

@@ -13,6 +13,7 @@ from policies import url as urls
 from policies.url import (
     SeedError,
     canonical,
+    canonical_all,
     host_of,
     origin_of,
     parse_seed,
@@ -138,6 +139,42 @@ _ABSOLUTE = _HREFS.map(lambda rest: "http://a.test" + rest)
 @example(href="a%2%35", base=BASE)
 def test_fast_path_agrees_with_the_parser(href: str, base: str | None) -> None:
     assert canonical(href, base) == urls._canonical_slow(href, base)
+
+
+_PLAIN_WORDS = r"""
+    / // ../ ./ .. . a.b x y.html ? ?a=1 & # #f : :8080 :80 :443 %2F %2f %41 %zz 127.0.0.1 1.2.3 ü
+    0127.0.0.1 1.2.3.256 1.2.3.4.5 255.255.255.255 0.0.0.0 a.test b-c.test x--y.test 1a http: ' ( |
+    https: HTTP: // mailto: @ \ [::1] + ~
+"""
+_PLAIN = st.lists(st.sampled_from(_PLAIN_WORDS.split()), max_size=7).map("".join)
+
+
+@given(
+    hrefs=st.lists(_PLAIN | _HREFS | _ABSOLUTE, max_size=6),
+    base=st.sampled_from(
+        [BASE, "http://a.test/", "https://a.test:8080/b/c/d/e?f/g", "http://127.0.0.1/x//y/"]
+    )
+    | _ABSOLUTE,
+)
+@settings(max_examples=1500, deadline=None)
+def test_hrefs_together_are_what_each_is_alone(hrefs: list[str], base: str) -> None:
+    """Where there is an answer without the parser."""
+    found = canonical_all(hrefs, base)
+    assert len(found) == len(hrefs)
+    for href, url in zip(hrefs, found, strict=True):
+        assert url is None or url == urls._canonical_slow(href, base)
+
+
+@pytest.mark.parametrize(
+    "href",
+    [
+        "/x/y.html?a=1#f", "/", "//b.test/x", "http://127.0.0.1:8080/x", "https://b.test/?q", "x",
+        "x.html?a=b/../c", "../x", "../../x/y#z", "../", "../../../../x", "/a%20b",
+    ],
+)  # fmt: skip
+def test_plain_hrefs_need_no_parser(href: str) -> None:
+    (url,) = canonical_all([href], BASE)
+    assert url == urls._canonical_slow(href, BASE)
 
 
 @given(href=_HREFS | _ABSOLUTE, base=st.none() | st.just(BASE))
