@@ -11,7 +11,6 @@ import click
 
 if TYPE_CHECKING:
     from crawler.config import Config
-    from storage.base import Reader, Row
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
@@ -79,23 +78,12 @@ def configured(config_file: Path | None, db: str | None) -> Config:
 
 def host_name(text: str) -> str:
     """A host as the store names it: lower case, no port, no brackets. Raises UsageError."""
-    from policies.url import canonical, host_of
+    from crawler.explain import host_named
 
-    text = text.strip()
-    if "@" in text:
-        raise click.UsageError(f'"{text}" is not a host such as example.com')
-    bare_address = text.count(":") > 1 and not text.startswith("[")
-    url = canonical(f"http://[{text}]/" if bare_address else f"http://{text}/")
-    if not text or url is None or url.count("/") > 3 or "?" in url:
-        raise click.UsageError(f'"{text}" is not a host such as example.com')
-    return host_of(url)
-
-
-async def known_host(reader: Reader, host: str) -> Row | None:
-    """The row of a host, which may stand under its domain (`politeness.per = "domain"`)."""
-    from policies.url import registrable_domain
-
-    return await reader.host(host) or await reader.host(registrable_domain(host))
+    try:
+        return host_named(text)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
 
 
 def existing_database(config_file: Path | None, db: str | None) -> Path:

@@ -14,7 +14,6 @@ from crawler.cli.options import (
     db_option,
     existing_database,
     host_name,
-    known_host,
 )
 from crawler.cli.text import counted
 
@@ -43,6 +42,7 @@ def retry(what: str, host: str | None, db: str | None, config_file: Path | None)
 async def _retry(path: Path, host: str | None) -> int:
     """How many were queued again. Raises UsageError for a host that the database does not know."""
     from crawler.app import open_reader, retry_failed
+    from crawler.explain import known_host
 
     if host is not None:
         reader = open_reader(path)

@@ -7,8 +7,9 @@ import pytest
 
 from crawler import backoff
 from crawler.cli import reasons
-from crawler.cli.why import Asked, _of_host, _of_url
+from crawler.cli.why import _of_host, _of_url
 from crawler.config import Config, from_dict
+from crawler.explain import Asked
 from policies.access import Access
 from storage.base import Batch, Contact, HostClock, HostUpdate, Link
 from storage.memory import MemoryStore
