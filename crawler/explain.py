@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from crawler.cli import reasons
@@ -50,10 +51,16 @@ class Explained:
 
 
 async def explain_url(
-    reader: Reader, asked: Asked, text: str, *, now_s: float, waits: str | None = None
+    reader: Reader,
+    asked: Asked,
+    text: str,
+    *,
+    now_s: float,
+    waits: Callable[[Row], str] | None = None,
 ) -> Explained:
-    """All that is known of a URL. `waits`: what its host waits for, where a living crawl says so;
-    else that is read from the host's row. Raises SeedError for what is no URL."""
+    """All that is known of a URL. `waits` gives what the URL's host waits for, where a living crawl
+    says so ("" where it does not); else that is read from the host's row. Raises SeedError for what
+    is no URL."""
     config = asked.config
     url = parse_seed(text)
     row = await reader.url(url)
@@ -72,8 +79,8 @@ async def explain_url(
         if row["state"] == "queued" and host is not None:
             held = await _left_out(reader, asked, url, row) or _full(asked, host)
             told += held
-            if waits:
-                told.append(f"its host, in the crawl that runs now: {waits}")
+            if waits is not None and (live := waits(host)):
+                told.append(f"its host, in the crawl that runs now: {live}")
             elif asked.default or not held:
                 told += reasons.waits(host, now_s)
     told += await _verdict(reader, config, url, row, host, now_s)
@@ -81,9 +88,10 @@ async def explain_url(
 
 
 async def explain_host(
-    reader: Reader, config: Config, name: str, *, now_s: float, waits: str | None = None
+    reader: Reader, config: Config, name: str, *, now_s: float, waits: str = ""
 ) -> Explained:
-    """All that is known of a host (lower case, no port); `waits` as for a URL."""
+    """All that is known of a host (lower case, no port). `waits`: what a living crawl says it waits
+    for."""
     row = await known_host(reader, name)
     if row is None:
         unknown = "unknown to this database: no URL of this host was ever queued"

@@ -5,33 +5,35 @@ Every method gives JSON-ready values of `crawler.daemon.shapes` or raises `Probl
 
 from __future__ import annotations
 
+import asyncio
+import math
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
 
 from crawler.clock import Clock
-from crawler.control import Control
-from crawler.daemon import shapes
+from crawler.config import ConfigError
+from crawler.control import SLOW_S_MAX, Control, UnknownHost
+from crawler.daemon import effective, shapes, views
+from crawler.daemon.checking import Checking
+from crawler.daemon.problem import Problem, unknown_host
 from crawler.daemon.stream import Stream
+from crawler.explain import Asked, explain_host, explain_url, host_named, known_host
+from policies import robots as robots_txt
 from policies.access import Access
-from storage.base import Reader
+from policies.url import SeedError, canonical, host_of, origin_of
+from storage import paging
+from storage.base import Reader, Row
+from storage.rows import robots_state
 
 LIMIT_DEFAULT = 100  # rows of a page
-LIMIT_MAX = 1000  # more is a burden for whoever renders it, and holds up the event loop
+LIMIT_MAX = paging.ROWS_MAX
 SEEDS_MAX = 10_000  # of one request; more come in several
-CHECKED_MAX = 1000  # URLs of one robots check, times dialects
-HOST_SORTS = (
-    "host", "queued", "visited", "blocked", "failed", "body_bytes", "delay_s", "next_at",
-    "backoff_until", "contacts", "latency_s", "connect_failures",
-)  # fmt: skip
-HOST_STATES = (
-    "all",  # every host
-    "queued",  # has URLs to visit
-    "waiting",  # has URLs to visit, and may not be contacted yet
-    "paused",  # by hand
-    "slowed",  # by hand
-    "backing-off",  # after a refusal, or as Retry-After asks
-    "failing",  # cannot be connected to, or has URLs that failed
-    "done",  # nothing is left to visit
+SEED_BYTES_MAX = (
+    65_536  # no crawl takes such a URL (scope.max_url_bytes), and an error would echo it
 )
+HOST_SORTS = paging.HOST_SORTS
+HOST_STATES = tuple(state.value for state in paging.HostFilter)
+STATUS_KEPT_S = 0.25  # a look at every held host is not made for every listener anew
 
 
 class Answers:
@@ -50,15 +52,25 @@ class Answers:
         self._control = control
         self._reader = reader
         self._clock = clock
-        self._fetch_robots = fetch_robots
+        self._checking = Checking(control, reader, clock=clock, fetch_robots=fetch_robots)
+        self._status: shapes.Status | None = None
+        self._status_at_s = -math.inf
+        self._looking = asyncio.Lock()
         self.stream = stream
 
     # ------------------------------------------------------------ looking
 
     async def status(self) -> shapes.Status:
-        """The whole crawl at this moment. Cheap for some seconds' worth of callers: made at most
-        four times a second, whoever asks."""
-        raise NotImplementedError
+        """The whole crawl at this moment: made at most four times a second, whoever asks."""
+        async with self._looking:
+            now_s = self._clock.monotonic()
+            if self._status is None or now_s - self._status_at_s >= STATUS_KEPT_S:
+                self._status = views.status(self._control.status(), await self._control.stats())
+                self._status_at_s = now_s
+            return {**self._status, "state": self._state()}
+
+    def _state(self) -> shapes.State:
+        return self._control.state.value
 
     async def hosts(
         self,
@@ -72,57 +84,233 @@ class Answers:
         """A page of hosts. `search`: part of a name, case ignored. `state`: of HOST_STATES. `sort`:
         of HOST_SORTS (`name` is `host`), "-" before it turns it round; equal ones by name. `after`:
         what the page before gave, asked with the same words."""
-        raise NotImplementedError
+        if sort in ("name", "-name"):
+            sort = sort.replace("name", "host")
+        sort = sort or "host"
+        state = state or "all"
+        if state not in HOST_STATES:
+            raise Problem(422, f"state: must be one of {', '.join(HOST_STATES)}", field="state")
+        if sort.removeprefix("-") not in HOST_SORTS:
+            sorts = ", ".join(HOST_SORTS)
+            raise Problem(422, f'sort: must be one of {sorts}, or one after a "-"', field="sort")
+        _check_limit(limit)
+        try:
+            page = await self._reader.hosts_page(
+                search=search,
+                state=state,
+                sort=sort,
+                limit=limit,
+                after=after,
+                now_s=self._clock.wall(),
+            )
+        except ValueError as error:
+            raise Problem(422, str(error), field="after") from None
+        return {"hosts": [self._host_row(row) for row in page.rows], "after": page.after}
+
+    def _host_row(self, row: Row) -> shapes.HostRow:
+        name = str(row["host"])
+        reason = self._control.wait_reason(name, row)
+        return views.host_row(row, reason, self._control.host_now(name))
 
     async def host(self, host: str) -> shapes.Host:
         """One host, by its name in the hosts view or by any host name that it stands for."""
-        raise NotImplementedError
+        name = self._host_name(host)
+        told = await explain_host(
+            self._reader, self._control.config, name, now_s=self._clock.wall()
+        )
+        if told.row is None:
+            raise unknown_host(name)
+        async with aclosing(self._reader.iterate("hosts", host=told.name)) as rows:
+            row = await anext(rows)
+        return {
+            **self._host_row(row),
+            "robots": views.robots_rows(told.row["robots"]),
+            "recent_contacts": views.contact_rows(told.row["contacts"]),
+            "why": list(told.sentences),
+        }
+
+    @staticmethod
+    def _host_name(text: str, field: str = "host") -> str:
+        try:
+            return host_named(text)
+        except ValueError:
+            raise Problem(
+                422, f"{field}: must be a host such as example.com", field=field
+            ) from None
+
+    async def _slot(self, text: str) -> str:
+        """The name under which the store has a host. Raises Problem."""
+        name = self._host_name(text)
+        row = await known_host(self._reader, name)
+        if row is None:
+            raise unknown_host(name)
+        return str(row["host"])
 
     async def url(self, url: str) -> shapes.UrlAnswer:
-        """All that is known of a URL, as `courtly why` says it; 404 if nothing is."""
-        raise NotImplementedError
+        """All that is known of a URL, as `courtly why` says it."""
+        asked = Asked(config=self._control.config)
+        try:
+            told = await explain_url(
+                self._reader, asked, url, now_s=self._clock.wall(), waits=self._waits
+            )
+        except SeedError:
+            raise Problem(
+                422, "url: must be an absolute URL such as https://example.com/a", field="url"
+            ) from None
+        return {
+            "url": told.name,
+            "state": "unknown" if told.row is None else str(told.row["state"]),
+            "host": host_of(told.name) if told.host is None else str(told.host["host"]),
+            "origin": origin_of(told.name),
+            "why": list(told.sentences),
+            "row": views.plain_row(told.row or {}),
+        }
+
+    def _waits(self, host: Row) -> str:
+        """What a host waits for, if the crawl holds it."""
+        name = str(host["host"])
+        held = self._control.host_now(name)
+        return "" if held is None else self._control.wait_reason(name, host)
 
     async def blocked(
         self, *, host: str = "", rule: str = "", limit: int = LIMIT_DEFAULT, after: str = ""
     ) -> shapes.BlockedPage:
         """A page of blocked URLs, of one host and by rules that contain a text (case ignored)."""
-        raise NotImplementedError
+        _check_limit(limit)
+        name = self._host_name(host) if host else None
+        if name is not None and await known_host(self._reader, name) is None:
+            raise unknown_host(name)
+        try:
+            page = await self._reader.blocked_page(host=name, rule=rule, limit=limit, after=after)
+        except ValueError as error:
+            raise Problem(422, str(error), field="after") from None
+        return {"blocked": [views.blocked_row(row) for row in page.rows], "after": page.after}
 
     async def robots(self, origin: str) -> shapes.RobotsCopy:
         """The robots.txt kept for an origin ("https://example.com"), line by line."""
-        raise NotImplementedError
+        url = canonical(origin)
+        if url is None:
+            raise Problem(
+                422, "origin: must be an origin such as https://example.com", field="origin"
+            )
+        name = origin_of(url)
+        copy = await self._reader.robots_copy(name)
+        if copy is None:
+            raise Problem(404, f"nothing is known of {name}/robots.txt", field="origin")
+        counts = await self._reader.blocked_lines(name)
+        body = copy.body or b""
+        lines = await asyncio.to_thread(lambda: robots_txt.parse(body).lines)
+        return {
+            "origin": name,
+            "state": robots_state(copy),
+            "status": copy.status,
+            "lines": [
+                {"line": each.number, "text": each.text, "blocked": counts.get(each.number, 0)}
+                for each in (lines if copy.body is not None else ())
+            ],
+            "fetched_at": copy.fetched_at,
+            "truncated": copy.truncated,
+        }
 
     async def config(self, host: str = "") -> shapes.Settings:
-        """The settings that count now, for one host where it is named; secrets are "…"."""
-        raise NotImplementedError
+        """The settings that count now, for one host where it is named; secrets are left out."""
+        name = self._host_name(host) if host else None
+        return {"host": name, "settings": effective.settings(self._control.config, name)}
 
     # ------------------------------------------------------------ steering
 
     async def pause(self) -> shapes.StateAnswer:
         """The whole crawl: no contact begins."""
-        raise NotImplementedError
+        await self._control.pause()
+        return self._changed("pause")
 
     async def resume(self) -> shapes.StateAnswer:
         """The whole crawl goes on; hosts paused one by one stay so."""
-        raise NotImplementedError
+        await self._control.resume()
+        return self._changed("resume")
+
+    def _changed(self, what: str) -> shapes.StateAnswer:
+        self.stream.tell("change", {"what": what})
+        return {"state": self._state()}
 
     async def host_pause(self, host: str) -> shapes.Controlled:
-        raise NotImplementedError
+        """No contact with this host begins; durable."""
+        return await self._steer(host, "host_pause", self._control.pause_host)
 
     async def host_resume(self, host: str) -> shapes.Controlled:
         """Clears pause and slow."""
-        raise NotImplementedError
+        return await self._steer(host, "host_resume", self._control.resume_host)
 
     async def host_slow(self, host: str, delay_s: float) -> shapes.Controlled:
-        raise NotImplementedError
+        """The host rests at least so long after each contact; durable."""
+        if not 0 <= delay_s <= SLOW_S_MAX:  # NaN is neither
+            raise Problem(
+                422,
+                f"delay_s: must be a number of seconds from 0 to {SLOW_S_MAX:,.0f}",
+                field="delay_s",
+            )
+        return await self._steer(
+            host, "host_slow", lambda slot: self._control.slow_host(slot, delay_s)
+        )
+
+    async def _steer(
+        self, host: str, what: str, act: Callable[[str], Awaitable[None]]
+    ) -> shapes.Controlled:
+        slot = await self._slot(host)
+        try:
+            await act(slot)
+        except UnknownHost as unknown:
+            raise unknown_host(unknown.host) from None
+        row = await self._reader.host(slot)
+        self.stream.tell("change", {"what": what, "host": slot})
+        slow_s = None if row is None else row["slow_s"]
+        return {
+            "host": slot,
+            "paused": bool(row and row["paused"]),
+            "slow_s": float(slow_s) if isinstance(slow_s, int | float) else None,
+        }
 
     async def seeds(self, urls: Sequence[str], priority: float = 0.0) -> shapes.SeedsAnswer:
         """Queue seeds; those that are none are named with the reason, the others are queued."""
-        raise NotImplementedError
+        if not urls:
+            raise Problem(422, "urls: must name at least one URL", field="urls")
+        if len(urls) > SEEDS_MAX:
+            raise Problem(413, f"urls: at most {SEEDS_MAX:,} in one request", field="urls")
+        for number, url in enumerate(urls):
+            if len(url) > SEED_BYTES_MAX:
+                raise Problem(
+                    413,
+                    f"urls[{number}]: is longer than {SEED_BYTES_MAX:,} characters",
+                    field=f"urls[{number}]",
+                )
+        if not math.isfinite(priority):
+            raise Problem(422, "priority: must be a finite number", field="priority")
+        done = await self._control.add_seeds(urls, priority)
+        self.stream.tell("change", {"what": "seeds", "added": done.added})
+        return {
+            "added": done.added,
+            "known": done.known,
+            "refused": [{"url": one.url, "reason": one.reason} for one in done.refused],
+        }
 
     async def reload(self, *, dry_run: bool = False) -> shapes.Reloaded:
         """Read the config again. 422 with the config's errors: nothing changed then."""
-        raise NotImplementedError
+        base = self._control.config.given.base
+        try:
+            done = await self._control.reload(dry_run=dry_run)
+        except ConfigError as error:
+            problems = tuple(effective.without_folder(each, base) for each in error.problems)
+            raise Problem(
+                422, "; ".join(problems), title="the config is not valid", problems=problems
+            ) from None
+        if not dry_run:
+            self.stream.tell("change", {"what": "reload", "changes": list(done.changes)})
+        return {
+            "changes": list(done.changes),
+            "restart": list(done.restart),
+            "warnings": [effective.without_folder(each, base) for each in done.warnings],
+            "dry_run": dry_run,
+        }
 
     async def robots_check(
         self,
@@ -136,4 +324,11 @@ class Answers:
         """Verdicts on URLs (or paths) by a robots.txt: the text given, or that of the origin of
         `url`, fetched politely. `agent`: tokens, else the crawl's. `dialect`: several count as the
         strictest of them; ("all",) is one verdict by each; none is the crawl's."""
-        raise NotImplementedError
+        return await self._checking.check(
+            urls=urls, robots=robots, url=url, agent=agent, dialect=dialect
+        )
+
+
+def _check_limit(limit: int) -> None:
+    if not 1 <= limit <= LIMIT_MAX:
+        raise Problem(422, f"limit: must be a whole number from 1 to {LIMIT_MAX}", field="limit")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import re
+from collections.abc import Iterable
+from typing import Annotated, TypeVar
 
+import msgspec
 from msgspec import Meta, Struct
 
 from crawler.daemon.answers import LIMIT_DEFAULT, LIMIT_MAX
+from crawler.daemon.problem import Problem
 
 Text = Annotated[str, Meta(max_length=10_000)]
 Name = Annotated[str, Meta(min_length=1, max_length=1_000)]
@@ -76,3 +80,58 @@ class CheckBody(Strict, frozen=True, kw_only=True):
     url: str | None = None
     agent: str | list[str] | None = None
     dialect: str | list[str] | None = None
+
+
+Kind = TypeVar("Kind", bound=Strict)
+
+_WORDS = {
+    "str": "a text", "int": "a whole number", "float": "a number", "bool": "true or false",
+    "array": "a list", "object": "an object", "null": "null",
+}  # fmt: skip
+_FIELD = re.compile(r" - at `(?:key in )?\$\.?([^`]*)`")
+
+
+def read_body(raw: bytes, kind: type[Kind]) -> Kind:
+    """A JSON body; an empty one is `{}`. Raises Problem: 400 for what is no JSON, else 422 with the
+    field's name."""
+    try:
+        return msgspec.json.decode(raw or b"{}", type=kind)
+    except msgspec.ValidationError as error:
+        raise _problem(str(error)) from None
+    except (msgspec.DecodeError, RecursionError, ValueError) as error:
+        why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise Problem(400, f"the body is not JSON: {why}") from None
+
+
+def read_query(items: Iterable[tuple[str, str]], kind: type[Kind]) -> Kind:
+    """The query of a URL. Raises Problem (422), also for a name that comes twice."""
+    values: dict[str, str] = {}
+    for name, value in items:
+        if name in values:
+            raise Problem(422, f"{name}: is given twice", field=name)
+        values[name] = value
+    try:
+        return msgspec.convert(values, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise _problem(str(error)) from None
+
+
+def _problem(message: str) -> Problem:
+    """msgspec's "Expected `str`, got `int` - at `$.host`" as a sentence about the field."""
+    if found := re.match(r"Object (missing required|contains unknown) field `([^`]*)`", message):
+        missing = found[1].startswith("missing")
+        return Problem(
+            422,
+            f"{found[2]}: {'is missing' if missing else 'there is no such field'}",
+            field=found[2],
+        )
+    place = _FIELD.search(message)
+    field = place[1].replace("[...]", "") if place else ""
+    sentence = _FIELD.sub("", message)
+    if found := re.fullmatch(r"Expected `([^`]+)`, got `([^`]+)`", sentence):
+        expected = " or ".join(_WORDS.get(name, name) for name in found[1].split(" | "))
+        sentence = f"expected {expected}, got {_WORDS.get(found[2], found[2])}"
+    else:
+        sentence = sentence[:1].lower() + sentence[1:]
+    whole = f"{field}: {sentence}" if field else f"the body: {sentence}"
+    return Problem(422, whole.replace("`", ""), field=field or None)

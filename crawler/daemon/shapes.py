@@ -8,6 +8,13 @@ from typing import Literal, TypedDict
 State = Literal["running", "paused", "idle", "stopping"]
 
 
+class Fetching(TypedDict):
+    """A request on the wire, and for how long."""
+
+    url: str
+    since_s: float
+
+
 class Status(TypedDict):
     """GET /api/status. Counts are the views' row counts; `fetching` has a few of the URLs on the
     wire; `hosts_by_state` counts the hosts held in memory."""
@@ -24,14 +31,29 @@ class Status(TypedDict):
     bytes_per_s: float
     uptime_s: float
     memory_bytes: int | None
+    hosts_held: int
     hosts_by_state: dict[str, int]
-    fetching: list[str]
+    fetching: list[Fetching]
+    uncommitted: int
     version: str
 
 
+class HostNow(TypedDict):
+    """A host that the crawl holds in memory, at this moment. `next_at`: null until somebody acts,
+    or while it is in contact."""
+
+    state: str
+    next_at: float | None
+    reason: str
+    in_flight: int
+    in_hand: int
+    delay_s: float
+    delay_source: str
+
+
 class HostRow(TypedDict):
-    """A row of the view `hosts` and, in words, what the host waits for. Times are Unix seconds;
-    `paused` is true or false."""
+    """A row of the view `hosts`, as committed, and what the host waits for in words. Times are Unix
+    seconds; `paused` is true or false. `now` is null for a host that is not held."""
 
     host: str
     queued: int
@@ -52,6 +74,7 @@ class HostRow(TypedDict):
     latency_s: float | None
     connect_failures: int
     wait_reason: str
+    now: HostNow | None
 
 
 class Hosts(TypedDict):
@@ -88,10 +111,11 @@ class RobotsRow(TypedDict):
 
 class Host(HostRow):
     """GET /api/host. `recent_contacts` are the latest, oldest first; `contacts` is their number
-    ever."""
+    ever. `why` are sentences."""
 
     robots: list[RobotsRow]
     recent_contacts: list[ContactRow]
+    why: list[str]
 
 
 class Controlled(TypedDict):
@@ -103,8 +127,9 @@ class Controlled(TypedDict):
 
 
 class UrlAnswer(TypedDict):
-    """GET /api/url: what `courtly why` says. `row` has the columns of the view that the URL is in
-    (`state` names it); `why` are sentences."""
+    """GET /api/url: what `courtly why` says. `state` is visited, blocked, failed, queued, skipped
+    or unknown; `row` has the columns of the view of that name, and how the URL was found; `why`
+    are sentences."""
 
     url: str
     state: str
@@ -156,9 +181,12 @@ class StateAnswer(TypedDict):
 
 
 class Reloaded(TypedDict):
-    """POST /api/reload: what changed, or would change, in sentences."""
+    """POST /api/reload: what changed, or would change, in sentences. `restart`: what stands in the
+    file but counts only after a restart."""
 
     changes: list[str]
+    restart: list[str]
+    warnings: list[str]
     dry_run: bool
 
 

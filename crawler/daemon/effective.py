@@ -1,0 +1,82 @@
+"""The settings that count now, each with where it was set, and without any secret."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Final
+
+from crawler.config import Config
+from crawler.config.keys import SECTIONS, SITE_SECTIONS
+from crawler.daemon import shapes
+
+HIDDEN: Final = "…"
+DEFAULT: Final = "default"
+_USERINFO = re.compile(r"(?<=//)[^/@\s]*@")
+
+
+def settings(config: Config, host: str | None) -> list[shapes.Setting]:
+    """Every key, for the whole crawl or as it holds for one host."""
+    found: list[shapes.Setting] = []
+    site = None if host is None else config.site(host)
+    for section, keys in SECTIONS.items():
+        if site is not None and section not in SITE_SECTIONS:
+            continue
+        values = getattr(config if site is None else site, section)
+        for name, key in keys.items():
+            field = key.field or name
+            value = _secretless(section, name, getattr(values, field))
+            place = _place(config, host, section, field)
+            found.append({"key": f"{section}.{name}", "value": _json(value), "source": place})
+    return found
+
+
+def _place(config: Config, host: str | None, section: str, field: str) -> str:
+    """Where it was set: a line of the config, the name of an option, or nowhere."""
+    places, base = config.given.places, config.given.base
+    if host is not None:
+        from crawler.config import names
+
+        for pattern in config.sites:
+            place = places.get(f"site.{pattern}.{field}")
+            if place is not None and names.matches(pattern, host.removesuffix(".")):
+                return without_folder(place, base)
+    return without_folder(places.get(f"{section}.{field}", DEFAULT), base)
+
+
+def without_folder(text: str, base: Path) -> str:
+    """A sentence of the config without the folder that its file is in: who reads it over the
+    network need not know where on the machine that is."""
+    folder = f"{base}/"
+    return text if folder in ("./", "/") else text.replace(folder, "")
+
+
+def _secretless(section: str, name: str, value: object) -> object:
+    if not value:
+        return value
+    if (section, name) == ("daemon", "token"):
+        return HIDDEN
+    if (section, name) == ("fetch", "headers") and isinstance(value, Mapping):
+        return dict.fromkeys(value, HIDDEN)
+    if (section, name) == ("fetch", "proxy"):
+        return _USERINFO.sub(f"{HIDDEN}@", str(value))
+    return value
+
+
+def _json(value: object) -> object:
+    """TOML's shape: what the config file would say."""
+    match value:
+        case Enum():
+            return value.value
+        case float() if math.isinf(value):
+            return "inf"
+        case None | bool() | int() | float() | str():
+            return value
+        case Mapping():
+            return {str(key): _json(each) for key, each in value.items()}
+        case tuple() | list() | frozenset():
+            return [_json(each) for each in value]
+    return str(value)
