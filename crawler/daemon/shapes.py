@@ -3,8 +3,11 @@ description is made from. More keys may come; those there stay."""
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from typing import Annotated, Literal, TypedDict
 
+from msgspec import Meta
+
+Json = Annotated[object, Meta(extra_json_schema={"description": "Any JSON value."})]
 State = Literal["running", "paused", "idle", "stopping"]
 
 
@@ -136,7 +139,7 @@ class UrlAnswer(TypedDict):
     host: str
     origin: str
     why: list[str]
-    row: dict[str, object]
+    row: dict[str, Json]
 
 
 class BlockedRow(TypedDict):
@@ -234,7 +237,7 @@ class Setting(TypedDict):
     """One key of the config as it now holds. `source` says where it was set; "default" if not."""
 
     key: str
-    value: object
+    value: Json
     source: str
 
 
