@@ -64,10 +64,16 @@ class Answers:
         """The whole crawl at this moment: made at most four times a second, whoever asks."""
         async with self._looking:
             now_s = self._clock.monotonic()
-            if self._status is None or now_s - self._status_at_s >= STATUS_KEPT_S:
-                self._status = views.status(self._control.status(), await self._control.stats())
+            kept = self._status
+            if (
+                kept is None
+                or kept["state"] != self._state()
+                or now_s - self._status_at_s >= STATUS_KEPT_S
+            ):
+                now = self._control.status()
+                kept = self._status = views.status(now, await self._control.stats())
                 self._status_at_s = now_s
-            return {**self._status, "state": self._state()}
+            return kept
 
     def _state(self) -> shapes.State:
         return self._control.state.value

@@ -33,6 +33,11 @@ class Listener:
         self._something = asyncio.Event()
         self.lost = False
 
+    @property
+    def empty(self) -> bool:
+        """Nothing waits to be told."""
+        return not self._waiting
+
     def tell(self, event: Event) -> None:
         if len(self._waiting) >= QUEUE_MAX:
             self.lost = True

@@ -1,0 +1,54 @@
+"""robots.txt of any site, asked for by the crawl itself: at the host's turn, on the crawl's own
+connections, to addresses that it may connect to, once, and kept like any other."""
+
+from __future__ import annotations
+
+import asyncio
+
+from crawler.clock import Clock
+from crawler.control import Control
+from crawler.daemon.problem import Problem
+from crawler.engine import Engine
+from policies.access import Access, due
+from policies.url import host_of
+from storage.base import Reader
+
+ASKED_AT_ONCE = 16  # somebody waits for each; more would be a crawl of their own
+
+
+class RobotsAsker:
+    """Gives what is known of an origin's robots.txt, after asking for it if that is due; None where
+    its host could not be connected to, or the crawl ends."""
+
+    def __init__(self, engine: Engine, control: Control, reader: Reader, clock: Clock) -> None:
+        self._engine = engine
+        self._control = control
+        self._reader = reader
+        self._clock = clock
+        self._asking = 0
+
+    async def __call__(self, origin: str) -> Access | None:
+        known = await self._reader.robots_copy(origin)
+        if known is not None and not due(known, self._clock.wall()):
+            return known
+        if self._asking >= ASKED_AT_ONCE:
+            raise Problem(503, "too many robots.txt are being asked for", retry_after_s=5.0)
+        self._asking += 1
+        try:
+            return await self._ask(origin)
+        finally:
+            self._asking -= 1
+
+    async def _ask(self, origin: str) -> Access | None:
+        slot = self._control.config.slot_of(host_of(f"{origin}/"))
+        host = await self._engine.holdings.hold(slot)
+        if host is None:
+            return None
+        held = await self._engine.gate.load(origin, host)
+        if due(held.access, self._clock.wall()):
+            self._engine.gate.ask(held)
+            if held.task is not None:
+                await asyncio.wait([held.task])  # goes on where nobody waits any more
+        if host.beyond_reach(origin, self._clock.monotonic()) is not None:
+            return held.access if held.access.body is not None else None
+        return held.access

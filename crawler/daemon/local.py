@@ -1,0 +1,74 @@
+"""The Unix socket beside a database: how the command line, and other processes of the same user,
+speak to the crawl that holds it. Its mode is its guard."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import stat
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+from aiohttp import web
+
+PATH_BYTES_MAX = 107  # what a socket's address has room for on Linux (sun_path, less its NUL)
+SHUTDOWN_S = 2.0  # for answers under way when the crawl is over
+
+
+def socket_path(database: Path) -> Path:
+    """`crawl.db.sock` beside `crawl.db`."""
+    return database.with_name(database.name + ".sock")
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    app: web.Application, database: Path, warn: Callable[[str], None]
+) -> AsyncIterator[None]:
+    """Serve on the socket. Only for who holds the database: a socket that is there already belongs
+    to nobody, and is removed. Where no socket can be made, `warn` is told why, and all goes on."""
+    path = socket_path(database)
+    try:
+        bound, ours = bind(path)
+    except OSError as error:
+        warn(f"{path}: no socket for other commands: {error.strerror or error}")
+        yield
+        return
+    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=SHUTDOWN_S)
+    try:
+        await runner.setup()
+        await web.SockSite(runner, bound).start()
+        yield
+    finally:
+        await runner.cleanup()
+        bound.close()
+        _remove(path, ours)
+
+
+def _remove(path: Path, ours: os.stat_result) -> None:
+    with contextlib.suppress(OSError):
+        if os.path.samestat(ours, path.lstat()):
+            path.unlink()
+
+
+def bind(path: Path) -> tuple[socket.socket, os.stat_result]:
+    """A socket of mode 0600 to listen on, and which file it is. Raises OSError, for a path that is
+    too long as well."""
+    path = path.absolute()
+    if len(os.fsencode(path)) > PATH_BYTES_MAX:
+        raise OSError(f"its path is longer than the {PATH_BYTES_MAX} bytes that a socket may have")
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            raise OSError("there is a file of that name that is no socket")
+        path.unlink()
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    before = os.umask(0o177)  # from its first moment nobody else may connect
+    try:
+        made.bind(os.fspath(path))
+        made.setblocking(False)
+    except OSError:
+        made.close()
+        raise
+    finally:
+        os.umask(before)
+    return made, path.lstat()

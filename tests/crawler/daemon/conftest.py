@@ -1,0 +1,196 @@
+"""A living crawl of a local web with its HTTP on a real port, and on its socket."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from crawler.app import Life, living
+from crawler.clock import RealClock
+from crawler.config import from_dict
+from crawler.daemon import local
+from crawler.daemon.answers import Answers
+from crawler.daemon.http import HttpSettings, build
+from crawler.daemon.service import answering
+from crawler.daemon.stream import Stream
+from crawler.testing import LocalWeb, Reply, html, text
+
+ROBOTS = text("User-agent: *\nDisallow: /private/\nCrawl-delay: 0.05\n")
+
+
+def site(*pages: str) -> Mapping[str, Reply]:
+    """A small site whose home page links to its pages, and to a forbidden one."""
+    paths = [f"/{page}.html" for page in pages]
+    return {
+        "/robots.txt": ROBOTS,
+        "/": html("Home <b>&", *paths, "/private/x.html"),
+        **{path: html(path) for path in paths},
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    headers: Mapping[str, str]
+    body: Any  # JSON, or text
+
+
+class Client:
+    """Asks the daemon, as curl does, or as a browser does with the headers that it is given."""
+
+    def __init__(self, session: aiohttp.ClientSession, base: str) -> None:
+        self.session = session
+        self.base = base
+
+    async def ask(self, method: str, path: str, **options: Any) -> Answer:
+        options.setdefault("allow_redirects", False)
+        async with self.session.request(method, self.base + path, **options) as response:
+            if "json" in response.content_type:
+                body = await response.json(content_type=None)
+            else:
+                body = await response.text()
+            return Answer(response.status, response.headers.copy(), body)
+
+    async def get(self, path: str, **options: Any) -> Answer:
+        return await self.ask("GET", path, **options)
+
+    async def post(self, path: str, json: object = None, **options: Any) -> Answer:
+        if json is not None:
+            options["json"] = json
+        return await self.ask("POST", path, **options)
+
+
+@dataclass(frozen=True, slots=True)
+class Daemon:
+    """A crawl that runs, and how to ask it. `local` asks on the Unix socket."""
+
+    life: Life
+    answers: Answers
+    client: Client
+    local: Client
+    database: Path
+    port: int
+    app: web.Application
+
+    async def until(self, true: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """The status, once that is true of it."""
+        async with asyncio.timeout(10):
+            while not true(status := dict(await self.answers.status())):  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+            return status
+
+    async def idle(self) -> dict[str, Any]:
+        return await self.until(lambda status: status["state"] == "idle")
+
+
+@contextlib.asynccontextmanager
+async def daemon_of(
+    made: Mapping[str, object],
+    folder: Path,
+    *seeds: str,
+    settings: HttpSettings | None = None,
+    **living_options: Any,
+) -> AsyncIterator[Daemon]:
+    database = folder / "crawl.db"
+    config = from_dict({**made, "storage": {"url": f"sqlite:{database}"}})
+    stream = Stream(RealClock())
+    async with (
+        living(config, seeds=seeds, forever=True, observers=(stream,), **living_options) as life,
+        answering(life, stream) as answers,
+    ):
+        app = build(answers, settings or HttpSettings(), clock=life.clock)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        await runner.setup()
+        tcp = web.TCPSite(runner, "127.0.0.1", 0)
+        await tcp.start()
+        port = runner.addresses[0][1]
+        own = build(answers, HttpSettings(local=True), clock=life.clock)
+        warnings: list[str] = []
+        async with (
+            local.serving(own, database, warnings.append),
+            aiohttp.ClientSession() as session,
+            aiohttp.ClientSession(
+                connector=aiohttp.UnixConnector(str(local.socket_path(database)))
+            ) as through,
+            asyncio.TaskGroup() as group,
+        ):
+            assert warnings == []
+            run = group.create_task(life.run())
+            try:
+                yield Daemon(
+                    life,
+                    answers,
+                    Client(session, f"http://127.0.0.1:{port}"),
+                    Client(through, "http://localhost"),
+                    database,
+                    port,
+                    app,
+                )
+            finally:
+                stream.close()
+                life.control.stop()
+                await asyncio.wait([run], timeout=5)
+                run.cancel()
+                await runner.cleanup()
+
+
+Start = Callable[..., AbstractAsyncContextManager[Daemon]]
+
+
+@pytest.fixture
+async def town() -> AsyncIterator[LocalWeb]:
+    """Three sites."""
+    async with LocalWeb(
+        {"a.test": site("one", "two"), "b.test": site("one"), "c.test": site()}
+    ) as made:
+        yield made
+
+
+@pytest.fixture
+def start(town: LocalWeb, tmp_path: Path) -> Start:
+    """Starts a crawl of hosts of the town."""
+
+    def begin(*hosts: str, **options: Any) -> AbstractAsyncContextManager[Daemon]:
+        sections = options.pop("config", {})
+        config = town.config(**{"politeness": {"delay": 0.02, "latency_factor": 0}, **sections})
+        return daemon_of(config, tmp_path, *(town.url(host) for host in hosts), **options)
+
+    return begin
+
+
+@pytest.fixture
+async def daemon(start: Start) -> AsyncIterator[Daemon]:
+    """A crawl of all three sites that has nothing left to do."""
+    async with start("a.test", "b.test", "c.test") as made:
+        await made.idle()
+        yield made
+
+
+class Hand:
+    """A clock that is set by hand; nobody waits on it."""
+
+    def __init__(self) -> None:
+        self.now_s = 1_000.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def wall(self) -> float:
+        return self.now_s
+
+    def advance(self, by_s: float) -> None:
+        self.now_s += by_s
+
+
+@pytest.fixture
+def hand() -> Hand:
+    return Hand()
