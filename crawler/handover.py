@@ -34,7 +34,7 @@ class CrawledPage:
     rel=nofollow leave out. directives: of meta elements and headers, the strictest. redirect_url:
     where it redirects. depth: links from a seed. canonical_url: what the page says is its URL.
     fetched_at: Unix seconds, as in the view `visited`. address: the peer, None if not known.
-    body_read: False where nobody wanted the body.
+    body_read: False where nobody wanted the body. requisite: fetched because a mirror needs it.
     """
 
     url: str
@@ -51,6 +51,7 @@ class CrawledPage:
     fetched_at: float = 0.0
     address: str | None = None
     body_read: bool = True
+    requisite: bool = False
 
     @property
     def content_type(self) -> str | None:

@@ -148,7 +148,13 @@ class Visitor:
         slot = self._config.slot_of(name)
         if slot != host.slot:
             return Moved(id=queued.id, slot=host.slot, to_slot=slot)
-        skip = self._scope.judge(queued.url, host=name, depth=queued.depth, seed=queued.seed)
+        skip = self._scope.judge(
+            queued.url,
+            host=name,
+            depth=queued.depth,
+            seed=queued.seed,
+            requisite=queued.requisite and self._sinks is not None,
+        )
         if skip is not None:
             return Dropped(id=queued.id, slot=host.slot, reason=skip)
         return None
@@ -175,7 +181,7 @@ class Visitor:
         request = Request(
             url=queued.url,
             limits=limits_of(fetch.timeout_s, fetch.max_body_bytes),
-            wants_body=self._wants_body,
+            wants_body=self._wants_requisite if queued.requisite else self._wants_body,
         )
         visited = False
         host.appetite = PREFETCH
@@ -228,14 +234,20 @@ class Visitor:
             and (
                 self._handover is not None
                 or page.wants_body(content_type)
-                or self._a_sink_wants(head, content_type)
+                or self._a_sink_wants(head)
             )
             and self._scope.wants_type(content_type, host=host_of(head.url))
         )
 
-    def _a_sink_wants(self, head: Head, content_type: str | None) -> bool:
-        sinks = self._sinks
-        return sinks is not None and sinks.wants_body(head.url, head.status, content_type)
+    def _wants_requisite(self, head: Head) -> bool:
+        """As `_wants_body`, of what a page needs to be shown: whatever types scope wants."""
+        return self._a_sink_wants(head, requisite=True) or self._wants_body(head)
+
+    def _a_sink_wants(self, head: Head, *, requisite: bool = False) -> bool:
+        content_type = head.headers.get("Content-Type")
+        return self._sinks is not None and self._sinks.wants_body(
+            head.url, head.status, content_type, requisite=requisite
+        )
 
     # ------------------------------------------------------------ outcomes
 
@@ -308,9 +320,12 @@ class Visitor:
             read = page.read(queued.url, answer.headers, answer.body, tokens=tokens)
             title = read.title
             directives = directives.merge(read.directives)
-            found = self._follow(queued, read, directives)
+            if self._follows(queued, name):
+                found = self._follow(queued, read, directives)
             for reason, count in read.skipped.items():
                 self._ledger.skip(reason, count)
+            if self._sinks is not None and answer.body and directives.index and directives.archive:
+                found += self._requisites(queued, answer, self._sinks)
         outcome = Visited(
             id=queued.id,
             slot=host.slot,
@@ -329,13 +344,40 @@ class Visitor:
         )
         return outcome, read
 
+    def _requisites(self, queued: Queued, answer: Answer, sinks: Sinks) -> list[Link]:
+        """What a mirror needs besides, to show this page: of the same depth."""
+        content_type = answer.headers.get("Content-Type")
+        found: list[Link] = []
+        for url in sinks.requisites(
+            queued.url, answer.status, content_type, answer.body, requisite=queued.requisite
+        ):
+            # Remembered apart: what scope leaves out as a link may be needed all the same.
+            if self._known.new(f"requisite {url}", queued.depth):
+                link = self._link(url, depth=queued.depth, queued=queued, requisite=True)
+                if link is not None:
+                    found.append(link)
+        return found
+
     def _redirect(self, queued: Queued, target: str) -> list[Link]:
         """A redirect is a link of the same depth; where a seed leads, scope follows."""
         if queued.seed:
             self._scope.add_root(target)
             self._known.clear()
-        link = self._link(target, depth=queued.depth, queued=queued, anchor=None, seed=queued.seed)
+        link = self._link(
+            target,
+            depth=queued.depth,
+            queued=queued,
+            seed=queued.seed,
+            requisite=queued.requisite and self._sinks is not None,
+        )
         return [link] if link else []
+
+    def _follows(self, queued: Queued, host: str) -> bool:
+        """Links of what was fetched only to show another page lead nowhere."""
+        if not queued.requisite:
+            return True
+        skip = self._scope.judge(queued.url, host=host, depth=queued.depth, seed=queued.seed)
+        return skip is None
 
     def _follow(self, queued: Queued, read: page.Page, directives: Directives) -> list[Link]:
         links = read.gathered
@@ -353,14 +395,21 @@ class Visitor:
         return [link for link in found if link is not None]
 
     def _link(
-        self, url: str, *, depth: int, queued: Queued, anchor: str | None, seed: bool = False
+        self,
+        url: str,
+        *,
+        depth: int,
+        queued: Queued,
+        anchor: str | None = None,
+        seed: bool = False,
+        requisite: bool = False,
     ) -> Link | None:
         host = host_of(url)
-        if (admitted := self._scope.admit(url, host=host)) != url:
+        if not requisite and (admitted := self._scope.admit(url, host=host)) != url:
             url = admitted
             if not self._known.new(url, depth):
                 return None
-        skip = self._scope.judge(url, host=host, depth=depth, seed=seed)
+        skip = self._scope.judge(url, host=host, depth=depth, seed=seed, requisite=requisite)
         if skip is not None:
             self._ledger.skip(skip)
             return None
@@ -372,6 +421,7 @@ class Visitor:
             priority=queued.priority if seed else 0.0,
             seed=seed,
             anchor=anchor,
+            requisite=requisite,
         )
 
 
@@ -394,6 +444,7 @@ def _crawled(
         fetched_at=outcome.fetched_at,
         address=answer.address,
         body_read=answer.body_read,
+        requisite=queued.requisite,
         timings=Timings(
             started_at=outcome.fetched_at - outcome.elapsed_s,
             latency_s=answer.latency_s,

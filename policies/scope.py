@@ -227,13 +227,17 @@ class Scope:
         query = "&".join(kept)
         return f"{path}?{query}" if query else path
 
-    def judge(self, url: str, *, host: str, depth: int, seed: bool = False) -> Skip | None:
+    def judge(
+        self, url: str, *, host: str, depth: int, seed: bool = False, requisite: bool = False
+    ) -> Skip | None:
         """None if the canonical URL of this host, so many links from a seed, is ours; else why not.
 
         A `seed` was asked for by name: include patterns, which choose among links, do not apply.
+        Nor do they to a `requisite`, without which a page of ours cannot be shown; it may be on
+        any host.
         """
         known = self._hosts.get(host) or self._host(host)
-        if known.outside:
+        if known.outside and not requisite:
             return Skip.OUTSIDE
         if depth > self._max_depth:
             return Skip.MAX_DEPTH
@@ -244,7 +248,8 @@ class Scope:
             return Skip.MAX_URL_BYTES
         if known.exclude is not None and known.exclude.match(url):
             return Skip.EXCLUDED
-        if known.include is not None and not seed and not known.include.match(url):
+        chosen = seed or requisite
+        if known.include is not None and not chosen and not known.include.match(url):
             return Skip.NOT_INCLUDED
         slashes = url.count("/", 8)  # at least as many as segments, and far cheaper
         if slashes > rules.max_repeated_segment or slashes > rules.max_path_segments:

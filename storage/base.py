@@ -60,6 +60,7 @@ class Link:
     anchor: str | None = (
         None  # text of the first link, white space collapsed, at most 200 characters
     )
+    requisite: bool = False  # what a page needs to be shown: scope was widened for it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,6 +230,7 @@ class Queued:
     attempts: int
     refusals: int
     seed: bool
+    requisite: bool = False  # as its first Link said
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -135,6 +135,7 @@ class MemoryStore:
             else:
                 url.depth, url.priority, url.seed = link.depth, link.priority, link.seed
                 url.anchor, url.referrer = link.anchor, referrer
+                url.requisite = link.requisite
             self._requeue(url, added)
         if refused:
             self._skip({Skip.MAX_QUERIES_PER_PATH: len(refused)})

@@ -158,6 +158,7 @@ class Url:
     seed: bool
     anchor: str | None
     referrer: int | None
+    requisite: bool = False
     state: State | None = None
     turn: int = 0  # counts up with every retry: what was tried goes behind what was not
     due_at: float | None = None
@@ -185,6 +186,7 @@ class Url:
             attempts=self.attempts,
             refusals=self.refusals,
             seed=self.seed,
+            requisite=self.requisite,
         )
 
     def row(self, shift_s: float, urls: dict[int, Url]) -> Row | None:
@@ -283,6 +285,7 @@ class Tables:
             seed=link.seed,
             anchor=link.anchor,
             referrer=referrer,
+            requisite=link.requisite,
         )
         self.urls[url.id] = url
         self.by_url[url.url] = url

@@ -136,13 +136,10 @@ def run(
     """Crawl with progress on stderr and the summary on stdout, whose hints name the database and
     the config as the options `again` do.
 
-    Raises what `crawler.app.crawl` does, and ConfigError for seeds that are none and for what is
-    configured but cannot be done yet.
+    Raises what `crawler.app.crawl` does, and ConfigError for seeds that are none.
     """
-    from crawler.config import ConfigError, check_identity, seeds_of, unsupported
+    from crawler.config import check_identity, seeds_of
 
-    if problems := unsupported(config):
-        raise ConfigError(*problems)
     urls = seeds_of(config, seeds)
     check_identity(config, urls)
     if not urls and not config.storage.path.exists():

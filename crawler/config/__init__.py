@@ -19,7 +19,7 @@ from crawler.config.model import (
     Site,
     StorageConfig,
 )
-from crawler.config.seeds import check_identity, problems_of, seeds_of, unsupported
+from crawler.config.seeds import check_identity, problems_of, seeds_of
 
 __all__ = [
     "Config",
@@ -38,7 +38,6 @@ __all__ = [
     "problems_of",
     "product_token",
     "seeds_of",
-    "unsupported",
 ]
 
 

@@ -349,6 +349,10 @@ SINK = {
         choices=BODIES,
     ),
     "links": Key(accepts=bool, read=_same, note="the links of each page"),
+    "requisites": Key(
+        accepts=bool, read=_same, note="fetch what its pages need to be shown, on any host"
+    ),
+    "scripts": Key(accepts=bool, read=_same, note="fetch and keep scripts, too"),
 }
 _OF_FILES = ("max_file", "max_age", "gzip")
 _OF_ALL = ("kind", "path", "include", "exclude", "status", "content_types", "noindex", "fsync")
@@ -356,7 +360,7 @@ _OF_ALL = ("kind", "path", "include", "exclude", "status", "content_types", "noi
 SINK_KEYS: Mapping[str, Sequence[str]] = {
     "jsonl": (*_OF_ALL, *_OF_FILES, "body", "links"),
     "warc": (*_OF_ALL, *_OF_FILES),
-    "mirror": _OF_ALL,
+    "mirror": (*_OF_ALL, "requisites", "scripts"),
 }
 SINK_REQUIRED = ("kind", "path")
 

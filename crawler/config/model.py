@@ -117,6 +117,8 @@ class SinkConfig:
     gzip: bool | None = None
     body: str = "auto"
     links: bool = True
+    requisites: bool = True
+    scripts: bool = False
 
     @property
     def compresses(self) -> bool:

@@ -78,12 +78,11 @@ def problems_of(path: Path) -> list[str]:
         problems = list(error.problems)
     with contextlib.suppress(ConfigError):
         data, source = parse_toml(path)
-        crawl, sinks = data.get("crawl"), data.get("sink")
+        crawl = data.get("crawl")
         seeds = crawl.get("seeds") if isinstance(crawl, Mapping) else None
         files = [text for text in seeds if str(text)[:1] == "@"] if isinstance(seeds, list) else []
-        for piece in ({"crawl": {"seeds": files}}, {"sink": sinks or []}):
-            with contextlib.suppress(ConfigError):
-                problems += _refusals(Config.of(read_values(piece, source)))
+        with contextlib.suppress(ConfigError):
+            problems += _refusals(Config.of(read_values({"crawl": {"seeds": files}}, source)))
     return sorted(problems, key=_line)
 
 
@@ -91,8 +90,8 @@ def _refusals(config: Config) -> list[str]:
     try:
         seeds_of(config)
     except ConfigError as error:
-        return [*error.problems, *unsupported(config)]
-    return [*unsupported(config)]
+        return [*error.problems]
+    return []
 
 
 def _line(problem: str) -> int:
@@ -112,16 +111,4 @@ def check_identity(config: Config, seeds: Sequence[str]) -> None:
         f"{beyond} is beyond this machine, and {has} no contact for its owner: set "
         "crawl.user_agent (or --user-agent) to a name with a URL or an e-mail address, such as "
         f'"{_EXAMPLE}"'
-    )
-
-
-def unsupported(config: Config) -> tuple[str, ...]:
-    """What is configured that this version does not do yet, one sentence each: better refused than
-    silently left out."""
-    places = config.given.places
-    return tuple(
-        f"{places.get(f'sink.{number}', 'config')}: sink: this version writes no mirrors yet: "
-        "remove this [[sink]] from the config"
-        for number, sink in enumerate(config.sinks)
-        if sink.kind == "mirror"
     )

@@ -38,6 +38,8 @@ def _wants(sink: SinkConfig) -> Wants:
         content_types=sink.content_types,
         noindex=sink.noindex,
         body=sink.body != "none",
+        requisites=sink.kind == "mirror" and sink.requisites,
+        scripts=sink.scripts,
     )
 
 
@@ -46,6 +48,10 @@ def _sink(sink: SinkConfig, config: Config) -> Sink:
         from crawler.sinks.warc import Warc
 
         return Warc(sink, about=_about(config), sent=_sent(config))
+    if sink.kind == "mirror":
+        from crawler.sinks.mirror import Mirror
+
+        return Mirror(sink)
     from crawler.sinks.jsonl import JsonLines
 
     return JsonLines(sink)

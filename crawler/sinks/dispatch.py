@@ -137,17 +137,46 @@ class Sinks:
 
     # ------------------------------------------------------------ what is put in
 
-    def wants_body(self, url: str, status: int, content_type: str | None) -> bool:
+    def wants_body(
+        self, url: str, status: int, content_type: str | None, *, requisite: bool = False
+    ) -> bool:
         """Does any sink want the body of this answer?"""
         wants = [*(route.wants for route in self._routes), *(one.wants for one in self._called)]
-        return any(one.body and one.answer(url, status, content_type) for one in wants)
+        return any(
+            one.body and one.answer(url, status, content_type, requisite=requisite) for one in wants
+        )
+
+    def requisites(
+        self,
+        url: str,
+        status: int,
+        content_type: str | None,
+        body: bytes,
+        *,
+        requisite: bool = False,
+    ) -> Sequence[str]:
+        """What the sinks that want this page need besides, to show it: canonical URLs."""
+        wants = [
+            route.wants
+            for route in self._routes
+            if route.wants.requisites
+            and route.wants.answer(url, status, content_type, requisite=requisite)
+        ]
+        if not wants:
+            return ()
+        from crawler.sinks.requisites import requisites  # only mirrors need it
+
+        found = requisites(url, content_type, body, scripts=any(one.scripts for one in wants))
+        return [to for to in found if any(one.url(to, requisite=True) for one in wants)]
 
     def put(self, page: CrawledPage) -> None:
         url, status, content_type = page.url, page.status, page.content_type
-        index = page.directives.index
+        index, requisite = page.directives.index, page.requisite
         for route in self._routes:
             wants = route.wants
-            if (index or wants.noindex) and wants.answer(url, status, content_type):
+            if (index or wants.noindex) and wants.answer(
+                url, status, content_type, requisite=requisite
+            ):
                 self._noted.append((route.sink, page))
                 self._bytes += len(page.body) + _PAGE_BYTES
         for one in self._called:
@@ -157,7 +186,7 @@ class Sinks:
 
     def withdraw(self, page: Withdrawn) -> None:
         for route in self._routes:
-            if route.wants.url(page.url):
+            if route.wants.url(page.url, requisite=True):
                 self._noted.append((route.sink, page))
 
     @property

@@ -14,7 +14,8 @@ _NO_TYPE: Final = "application/octet-stream"  # RFC 9110, 8.3
 class Wants:
     """include, exclude: globs on whole URLs, as in `[scope]`. statuses: 200, and classes as 2 for
     2xx; empty: all. content_types: as `scope.content_types`. noindex: pages that ask not to be
-    indexed, too. body: whether bodies are wanted at all."""
+    indexed, too. body: whether bodies are wanted at all. requisites: what its pages need to be
+    shown, whatever `include` says; scripts: those among it."""
 
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
@@ -22,12 +23,18 @@ class Wants:
     content_types: tuple[str, ...] = ()
     noindex: bool = False
     body: bool = True
+    requisites: bool = False
+    scripts: bool = False
 
-    def url(self, url: str) -> bool:
+    def url(self, url: str, *, requisite: bool = False) -> bool:
         include, exclude = globs(self.include), globs(self.exclude)
-        return (include is None or include.match(url)) and not (exclude and exclude.match(url))
+        if exclude is not None and exclude.match(url):
+            return False
+        return include is None or (requisite and self.requisites) or include.match(url)
 
-    def answer(self, url: str, status: int, content_type: str | None) -> bool:
+    def answer(
+        self, url: str, status: int, content_type: str | None, *, requisite: bool = False
+    ) -> bool:
         """What can be said when the header is there."""
         if self.statuses and status not in self.statuses and status // 100 not in self.statuses:
             return False
@@ -36,4 +43,4 @@ class Wants:
             declared = (content_type or "").partition(";")[0].strip().lower()
             if not types.match(declared or _NO_TYPE):
                 return False
-        return self.url(url)
+        return self.url(url, requisite=requisite)

@@ -540,7 +540,7 @@ INSERT INTO failures (id, error, attempts, last_at)
 SELECT value, ?2, ?3, ?4 FROM json_each(?1);
 
 -- name: fail_some_urls
-UPDATE urls SET state = 3, due_at = NULL, turn = 0, flags = flags & 3
+UPDATE urls SET state = 3, due_at = NULL, turn = 0, flags = flags & 11
 WHERE id IN (SELECT value FROM json_each(?));
 
 -- name: some_failed

@@ -13,7 +13,7 @@ from policies.access import Access
 from storage.base import Hand, HostClock, HostUpdate, Lease, Queued, Want
 from storage.rows import CONTACTS_KEPT, COPIES_PER_LEASE
 from storage.sqlite.copies import read_copy
-from storage.sqlite.links import SEED
+from storage.sqlite.links import REQUISITE, SEED
 from storage.sqlite.names import Names
 from storage.sqlite.statements import Statements, Values
 from storage.sqlite.tally import Tally
@@ -253,6 +253,7 @@ class Leases:
                     ((-priority, turn, depth, key), Queued(
                         id=key, url=origin + path, depth=depth, priority=priority,
                         attempts=attempts, refusals=refusals, seed=bool(flags & SEED),
+                        requisite=bool(flags & REQUISITE),
                     ))
                     for key, path, depth, priority, turn, flags, attempts, refusals in urls
                 )  # fmt: skip

@@ -88,6 +88,10 @@ def test_the_example_s_comments_hold_a_sink_and_a_site(written: Path) -> None:
 def test_the_example_s_sink_has_every_key_with_its_default(written: Path) -> None:
     block = EXAMPLE.read_text(encoding="utf-8").partition("# [[sink]]\n")[2].partition("\n\n")[0]
     lines = ["[[sink]]", *(line.removeprefix("# ") for line in block.splitlines())]
+    mirrors, lines = lines[-2:], lines[:-2]
+    assert set(SINK_KEYS["mirror"]) - set(SINK_KEYS["warc"]) == {m.split()[0] for m in mirrors}
+    written.write_text("\n".join(['[[sink]]\nkind = "mirror"\npath = "m"', *mirrors]), "utf-8")
+    assert load(written).sinks == (SinkConfig(kind="mirror", path=written.parent / "m"),)
     written.write_text("\n".join(lines), encoding="utf-8")
     (sink,) = load(written).sinks
     given = load(written).given.sinks

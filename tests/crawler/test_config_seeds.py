@@ -13,7 +13,6 @@ from crawler.config import (
     load,
     product_token,
     seeds_of,
-    unsupported,
 )
 from crawler.config.identity import token_warnings
 
@@ -169,13 +168,3 @@ def test_an_ordinary_token_is_not() -> None:
         from_dict({"crawl": {"user_agent": CONTACT}, "robots": {"token": "example-bot"}}).warnings
         == ()
     )
-
-
-# ---------------------------------------------------------------- what is not there yet
-
-
-def test_sinks_are_not_silently_ignored() -> None:
-    config = from_dict({"sink": [{"kind": "mirror", "path": "a"}]})
-    (sentence,) = unsupported(config)
-    assert "mirror" in sentence
-    assert unsupported(from_dict({})) == ()

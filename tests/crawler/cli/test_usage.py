@@ -87,16 +87,6 @@ def test_crawl_refuses(args: tuple[str, ...], words: str) -> None:
     assert "Traceback" not in text
 
 
-def test_mirrors_are_refused_as_long_as_there_are_none() -> None:
-    Path("crawl.toml").write_text('[[sink]]\nkind = "mirror"\npath = "p"\n')
-    sentence = (
-        "crawl.toml:1: sink: this version writes no mirrors yet: remove this [[sink]] from "
-        "the config\n"
-    )
-    assert refused("crawl", "http://localhost/", "--config", "crawl.toml") == sentence
-    assert refused("config", "check", "crawl.toml") == sentence
-
-
 @pytest.mark.parametrize(
     "args",
     [
@@ -170,9 +160,8 @@ def test_a_missing_file_of_seeds_is_told_with_all_else() -> None:
     )
     missing = "crawl.toml:2: crawl.seeds: none.txt: there is no such file of seeds"
     bad = "crawl.toml:3: crawl.concurrency: must be at least 1, not 0"
-    sink = "crawl.toml:4: sink: this version writes no mirrors yet: remove this [[sink]]"
     told = refused("config", "check", "crawl.toml").splitlines()
-    assert told == [missing, bad, f"{sink} from the config"]
+    assert told == [missing, bad]
 
     Path("crawl.toml").write_text('[crawl]\nseeds = ["@none.txt"]\n')
     for command in (("config", "check", "crawl.toml"), ("crawl", "--config", "crawl.toml")):

@@ -18,6 +18,20 @@ async def test_a_link_is_inserted_once(rig):
     )
 
 
+async def test_what_a_page_needs_to_be_shown_stays_marked(rig):
+    await rig.add("http://a.test/")
+    lease = await rig.claim_one()
+    links = [rig.link("http://a.test/i.png", requisite=True), rig.link("http://a.test/b")]
+    done = await rig.commit(lease, rig.visited(lease.hand.urls[0], links=links), want=5)
+    marks = {q.url: q.requisite for q in done.hands["a.test"].urls}
+    assert marks == {"http://a.test/i.png": True, "http://a.test/b": False}
+    one = next(q for q in done.hands["a.test"].urls if q.requisite)
+    await rig.commit(lease, rig.failed(one))
+    assert await rig.store.retry_failed() == 1
+    again = (await rig.commit(lease, want=5)).hands["a.test"].urls
+    assert {q.url: q.requisite for q in again} == marks
+
+
 async def test_a_hand_is_best_first(rig):
     """Priority, then breadth, then age."""
     await rig.add("http://a.test/deep", depth=3)

@@ -1,0 +1,239 @@
+"""Pages as a folder that a browser can open without a network: links lead from file to file."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import html
+import mimetypes
+import os
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from crawler.config import SinkConfig
+from crawler.handover import CrawledPage
+from crawler.sinks.base import SinkError, Withdrawn
+from crawler.sinks.journal import Journal
+from crawler.sinks.names import file_of, has_ending, relative
+from crawler.sinks.offline import Links, offline_page, offline_style, relinked
+from crawler.sinks.requisites import Role, media_type
+
+MARK: Final = ".courtly"  # the folder by which a mirror is known; it holds what `close` needs
+_HTML: Final = frozenset({"text/html", "application/xhtml+xml"})
+_SCRIPTS: Final = frozenset(
+    {"text/javascript", "application/javascript", "application/x-javascript"}
+)
+_PARTS: Final = ("image/", "font/", "audio/", "video/", "application/font", "application/x-font")
+_HOSTS_LISTED: Final = 10_000  # in the mirror's first page
+
+
+class Mirror:
+    """The `mirror` sink. While it runs, links within a host lead to where their files will be;
+    `close` looks what is there, and turns links to what is not back to the web."""
+
+    def __init__(self, config: SinkConfig) -> None:
+        self._root = config.path
+        self._scripts = config.scripts
+        self._fsync = config.fsync
+        self._folders: set[Path] = set()  # in which names are new since the last flush
+        self._lock: BinaryIO | None = None
+        self._links = Journal(self._root / MARK / "links.jsonl")
+        self._aliases = Journal(self._root / MARK / "aliases.jsonl")
+
+    # ------------------------------------------------------------ life
+
+    def open(self) -> None:
+        try:
+            if self._root.exists() and not self._root.is_dir():
+                raise SinkError(f"the sink {self._root} is no folder: it was not touched")
+            mark = self._root / MARK
+            if not mark.is_dir() and self._root.is_dir() and any(self._root.iterdir()):
+                raise SinkError(
+                    f"the sink {self._root} is a folder with other things in it: a mirror needs "
+                    "one of its own"
+                )
+            mark.mkdir(parents=True, exist_ok=True)
+            self._lock = (mark / "lock").open("wb")
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._links.open()
+            self._aliases.open()
+        except BlockingIOError:
+            raise SinkError(f"the sink {self._root} is being written by another crawl") from None
+        except OSError as error:
+            raise self._error(error) from error
+
+    def close(self) -> None:
+        lock, self._lock = self._lock, None
+        if lock is None:
+            return
+        try:
+            self._copy_aliases()
+            self._relink()
+            self._write_first_page()
+            self._links.close()
+            self._aliases.close()
+        except OSError as error:
+            raise self._error(error) from error
+        finally:
+            lock.close()
+
+    def flush(self) -> None:
+        try:
+            self._links.flush()
+            self._aliases.flush()
+            if self._fsync:
+                for folder in self._folders:
+                    _sync_folder(folder)
+            self._folders.clear()
+        except OSError as error:
+            raise self._error(error) from error
+
+    # ------------------------------------------------------------ pages
+
+    def put(self, page: CrawledPage) -> None:
+        try:
+            if page.redirect_url is not None:
+                self._put_redirect(page.url, page.redirect_url)
+            elif 200 <= page.status < 300 and page.body_read and page.directives.archive:
+                self._put_body(page)
+        except OSError as error:
+            raise self._error(error) from error
+
+    def _put_body(self, page: CrawledPage) -> None:
+        declared = media_type(page.content_type)
+        url = page.url
+        if declared in _HTML or (not declared and page.body.lstrip()[:1] == b"<"):
+            path = file_of(url, Role.PAGE)
+            links = Links(url, path, is_there=self._is_there, scripts=self._scripts)
+            self._write(path, offline_page(page.body, page.content_type, links))
+            if links.marked:
+                self._links.add([path, *links.marked])
+            return
+        if declared == "text/css":
+            path = file_of(url, Role.STYLE)
+            links = Links(url, path, is_there=self._is_there, scripts=self._scripts)
+            self._write(path, offline_style(page.body, page.content_type, links))
+        elif declared in _SCRIPTS:
+            path = file_of(url, Role.SCRIPT)
+            self._write(path, page.body)
+        elif declared.startswith(_PARTS):
+            path = file_of(url, Role.PART)
+            self._write(path, page.body)
+        else:
+            path = file_of(url, Role.PART, mimetypes.guess_extension(declared) or ".bin")
+            self._write(path, page.body)
+        if not has_ending(url):  # a link to it leads where a page would be
+            self._write_stub(file_of(url, Role.PAGE), path)
+
+    def _put_redirect(self, url: str, target: str) -> None:
+        place = file_of(url, Role.PAGE)
+        if place.endswith(".html") and place != file_of(target, Role.PAGE):
+            self._write_stub(place, file_of(target, Role.PAGE))
+        self._aliases.add([url, target])
+
+    def withdraw(self, page: Withdrawn) -> None:
+        try:
+            for name in {file_of(page.url, role) for role in Role}:
+                path = self._root / name
+                if not path.exists():
+                    continue
+                if name.endswith(".html"):
+                    self._write(name, _notice(page))
+                else:
+                    path.unlink()
+        except OSError as error:
+            raise self._error(error) from error
+
+    # ------------------------------------------------------------ files
+
+    def _is_there(self, name: str) -> bool:
+        return (self._root / name).exists()
+
+    def _write_stub(self, name: str, to: str) -> None:
+        """A page that leads to another file."""
+        href = html.escape(relative(to, name))
+        self._write(
+            name,
+            f'\ufeff<!DOCTYPE html><title>Moved</title><meta http-equiv="refresh" content="0; '
+            f'url={href}"><p><a href="{href}">Moved</a></p>\n'.encode(),
+        )
+
+    def _write(self, name: str, content: bytes) -> None:
+        """Whole or not at all: a crash leaves the file that was there."""
+        path = self._root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = self._root / MARK / "draft"
+        with draft.open("wb") as file:
+            file.write(content)
+            if self._fsync:
+                file.flush()
+                os.fsync(file.fileno())
+        draft.replace(path)
+        self._folders.add(path.parent)
+
+    def _error(self, error: OSError) -> SinkError:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        why = "there is no room left" if full else error.strerror or str(error)
+        return SinkError(
+            f"the sink {self._root} cannot be written: {why}; what it does not have was not "
+            "committed, and the next run fetches it again"
+        )
+
+    # ------------------------------------------------------------ at the end
+
+    def _copy_aliases(self) -> None:
+        """What is asked for by a URL that redirects, such as an image, gets the target's bytes."""
+        for entry in self._aliases.entries():
+            if len(entry) != 2:
+                continue
+            url, target = entry
+            for role in (Role.PART, Role.STYLE, Role.SCRIPT):
+                source, name = self._root / file_of(target, role), file_of(url, role)
+                if not name.endswith(".html") and source.is_file() and not self._is_there(name):
+                    self._write(name, source.read_bytes())
+
+    def _relink(self) -> None:
+        """Links to files that never came lead to the web again, and those to files that did come
+        lead to them; what still leads out is looked at again at the end of the next run."""
+        for path, *urls in self._links.entries():
+            places = [file_of(url, Role.PAGE) for url in urls]
+            there = [self._is_there(place) for place in places]
+            file = self._root / path
+            if file.is_file():
+                page = relinked(file.read_bytes(), path, self._is_there)
+                if page is not None:
+                    self._write(path, page)
+            missing = [url for url, found in zip(urls, there, strict=True) if not found]
+            if missing:
+                self._links.keep([path, *missing])
+        self._links.renew()
+
+    def _write_first_page(self) -> None:
+        hosts = sorted(
+            folder.name
+            for folder in self._root.iterdir()
+            if folder.name != MARK and (folder / "index.html").is_file()
+        )[:_HOSTS_LISTED]
+        items = "".join(
+            f'<li><a href="{html.escape(name)}/index.html">{html.escape(name)}</a></li>\n'
+            for name in hosts
+        )
+        page = (
+            f"\ufeff<!DOCTYPE html>\n<title>Mirror</title>\n<h1>Mirror</h1>\n<ul>\n{items}</ul>\n"
+        )
+        self._write("index.html", page.encode())
+
+
+def _notice(page: Withdrawn) -> bytes:
+    return (
+        "\ufeff<!DOCTYPE html><title>Withdrawn</title><h1>Withdrawn</h1>\n"
+        f"<p>{html.escape(page.robots_url)} asks not to fetch {html.escape(page.url)}.</p>\n"
+    ).encode()
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,270 @@
+"""What a page refers to, and what of it a browser needs to show it: images, styles, fonts, media.
+
+One walk serves both: finding what to fetch, and writing other addresses in their places."""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+from crawler.charset import to_utf8
+from crawler.nesting import is_tangled
+from crawler.page import MARKUP_BYTES_MAX
+from policies.url import canonical
+
+# Fetched for one page or style sheet: real ones have up to a few hundred.
+REQUISITES_MAX: Final = 1_000
+# Read of one style sheet; real ones stay under 1 MB.
+STYLE_BYTES_MAX: Final = 5_000_000
+# Of one reference as it is written; an embedded image (data:) is none to be fetched.
+_REFERENCE_CHARS_MAX: Final = 16_384
+
+
+class Role(enum.StrEnum):
+    """What a reference is for; a file's ending follows from it where the URL has none."""
+
+    PAGE = "page"  # a link, a frame
+    STYLE = "style"
+    SCRIPT = "script"
+    PART = "part"  # an image, a font, sound, a film
+
+
+# (canonical URL, role, fragment with its "#" or "") → what stands there instead; None: as it was.
+Change = Callable[[str, Role, str], str | None]
+
+_SELECTOR: Final = (
+    "base,a[href],area[href],iframe[src],frame[src],img,source,video,audio,track[src],embed[src],"
+    "object[data],input[src],image,link[href],script[src],form[action],meta[http-equiv],"
+    "body[background],table[background],td[background],[style],style"
+)
+_HREFS: Final[Mapping[str, tuple[tuple[str, Role], ...]]] = {
+    "a": (("href", Role.PAGE),),
+    "area": (("href", Role.PAGE),),
+    "iframe": (("src", Role.PAGE),),
+    "frame": (("src", Role.PAGE),),
+    "img": (("src", Role.PART),),
+    "source": (("src", Role.PART),),
+    "video": (("src", Role.PART), ("poster", Role.PART)),
+    "audio": (("src", Role.PART),),
+    "track": (("src", Role.PART),),
+    "embed": (("src", Role.PART),),
+    "object": (("data", Role.PART),),
+    "input": (("src", Role.PART),),
+    "image": (("href", Role.PART), ("xlink:href", Role.PART)),  # of an SVG
+    "script": (("src", Role.SCRIPT),),
+    "body": (("background", Role.PART),),
+    "table": (("background", Role.PART),),
+    "td": (("background", Role.PART),),
+}
+# Elements whose content a script would load, or that tell a browser to connect beforehand.
+_HINTS: Final = frozenset(
+    {"preload", "prefetch", "prerender", "modulepreload", "preconnect", "dns-prefetch", "manifest"}
+)
+_ICONS: Final = frozenset({"icon", "apple-touch-icon", "mask-icon"})
+_CSS: Final = re.compile(
+    r"/\*.*?(?:\*/|\Z)"
+    r"|(?P<import>@import\s++)?(?:"
+    r"url\(\s*+(?:\"(?P<a>(?:[^\"\\]|\\.)*+)\"|'(?P<b>(?:[^'\\]|\\.)*+)'|(?P<c>[^\s\"'()]*+))\s*+\)"
+    r"|\"(?P<d>(?:[^\"\\\n]|\\.)*+)\"|'(?P<e>(?:[^'\\\n]|\\.)*+)')",
+    re.IGNORECASE | re.DOTALL,
+)
+_CSS_ESCAPE: Final = re.compile(r"\\(?:([0-9a-fA-F]{1,6})\s?|(.))", re.DOTALL)
+_REFRESH: Final = re.compile(
+    r"(\s*+[0-9.]*+\s*+[;,]\s*+(?:url\s*+=\s*+)?+['\"]?+)([^'\"]*+)", re.IGNORECASE
+)
+
+
+def requisites(
+    url: str, content_type: str | None, body: bytes, *, scripts: bool
+) -> tuple[str, ...]:
+    """The URLs that a page or a style sheet needs to be shown, each once, at most
+    REQUISITES_MAX. Never raises."""
+    found: dict[str, None] = {}
+
+    def note(target: str, role: Role, _: str) -> None:
+        wanted = role is not Role.PAGE and (scripts or role is not Role.SCRIPT)
+        if wanted and target != url and len(found) < REQUISITES_MAX:
+            found[target] = None
+
+    declared = media_type(content_type)
+    if declared == "text/css":
+        in_style(style_text(content_type, body), url, note)
+    elif declared in ("text/html", "application/xhtml+xml") and (
+        tree := tree_of(body, content_type)
+    ):
+        in_tree(tree, url, note)
+    return tuple(found)
+
+
+def media_type(content_type: str | None) -> str:
+    return (content_type or "").partition(";")[0].strip().lower()
+
+
+def tree_of(body: bytes, content_type: str | None) -> LexborHTMLParser | None:
+    """The tree of a page; None of one that would take too long to build."""
+    html, _ = to_utf8(body[:MARKUP_BYTES_MAX], content_type)
+    return None if is_tangled(html) else LexborHTMLParser(html)
+
+
+def style_text(content_type: str | None, body: bytes) -> str:
+    declared = re.search(r"charset\s*=\s*[\"']?([\w-]+)", content_type or "", re.IGNORECASE)
+    inside = re.match(rb'@charset "([\w-]+)";', body)
+    named = inside[1].decode() if inside else declared[1] if declared else "utf-8"
+    try:
+        return body[:STYLE_BYTES_MAX].decode(named, "replace").removeprefix("\ufeff")
+    except LookupError:
+        return body[:STYLE_BYTES_MAX].decode("utf-8", "replace")
+
+
+# ---------------------------------------------------------------- the walk
+
+
+def in_tree(tree: LexborHTMLParser, url: str, change: Change) -> None:
+    """Visit every reference of a page, and change the tree where `change` says so."""
+    base = url
+    if (first := tree.css_first("base[href]")) is not None:
+        base = canonical(first.attributes.get("href") or "", url) or url
+    for node in tree.css(_SELECTOR):
+        tag = node.tag
+        attributes = node.attributes
+        if tag == "style":
+            _in_style_element(node, base, change)
+            continue
+        if (style := attributes.get("style")) and "(" in style:
+            _set(node, "style", in_style(style, base, change))
+        for name, role in _HREFS.get(tag or "", ()):
+            if (href := attributes.get(name)) is not None:
+                _set(node, name, _one(href, role, base, change))
+        if tag in ("img", "source") and (srcset := attributes.get("srcset")):
+            _set(node, "srcset", in_srcset(srcset, base, change))
+        elif tag == "link":
+            _in_link(node, attributes, base, change)
+        elif tag == "meta":
+            _in_refresh(node, attributes, base, change)
+
+
+def _in_link(
+    node: LexborNode, attributes: Mapping[str, str | None], base: str, change: Change
+) -> None:
+    rels = set((attributes.get("rel") or "").lower().split())
+    href = attributes.get("href") or ""
+    if "stylesheet" in rels:
+        _set(node, "href", _one(href, Role.STYLE, base, change))
+    elif rels & _ICONS:
+        _set(node, "href", _one(href, Role.PART, base, change))
+
+
+def _in_refresh(
+    node: LexborNode, attributes: Mapping[str, str | None], base: str, change: Change
+) -> None:
+    if (attributes.get("http-equiv") or "").strip().lower() != "refresh":
+        return
+    if found := _REFRESH.match(attributes.get("content") or ""):
+        to = _one(found[2], Role.PAGE, base, change)
+        _set(node, "content", None if to is None else f"{found[1]}{to}")
+
+
+def is_hint(node: LexborNode) -> bool:
+    """Is it a `link` that only makes a browser connect or fetch beforehand?"""
+    rels = set((node.attributes.get("rel") or "").lower().split())
+    return bool(rels & _HINTS) and "stylesheet" not in rels
+
+
+def _in_style_element(node: LexborNode, base: str, change: Change) -> None:
+    child = node.first_child
+    if child is None or not child.is_text_node:
+        return
+    changed = in_style(node.text(), base, change)
+    if changed is not None:
+        child.replace_with(changed)
+
+
+def _set(node: LexborNode, name: str, value: str | None) -> None:
+    if value is not None:
+        node.attrs[name] = value
+
+
+def _one(href: str, role: Role, base: str, change: Change) -> str | None:
+    href = href.strip()
+    if not href or href.startswith("#") or len(href) > _REFERENCE_CHARS_MAX:
+        return None
+    url = canonical(href, base)
+    if url is None:
+        return None
+    _, mark, fragment = href.partition("#")
+    return change(url, role, mark + fragment)
+
+
+# ---------------------------------------------------------------- styles and srcset
+
+
+def in_style(text: str, base: str, change: Change) -> str | None:
+    """The style sheet with its references changed; None if none was."""
+    changed = False
+
+    def replace(found: re.Match[str]) -> str:
+        nonlocal changed
+        imported = found["import"] is not None
+        quoted = found["d"] if found["d"] is not None else found["e"]
+        if quoted is not None and not imported:
+            return found[0]  # a text, no address
+        given = next((found[n] for n in "abcde" if found[n] is not None), None)
+        if given is None:
+            return found[0]  # a comment
+        role = Role.STYLE if imported else Role.PART
+        to = _one(_CSS_ESCAPE.sub(_unescaped, given), role, base, change)
+        if to is None:
+            return found[0]
+        changed = True
+        return f'{found["import"] or ""}url("{_css_quoted(to)}")'
+
+    text = _CSS.sub(replace, text)
+    return text if changed else None
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    if found[1] is None:
+        return found[2]
+    code = int(found[1], 16)
+    return chr(code) if 0 < code < 0x110000 and not 0xD800 <= code < 0xE000 else "\ufffd"
+
+
+def _css_quoted(text: str) -> str:
+    return re.sub(r'["\\\n<]', lambda found: f"\\{ord(found[0]):x} ", text)
+
+
+def in_srcset(text: str, base: str, change: Change) -> str | None:
+    """A `srcset` with its candidates changed (WHATWG HTML, "parsing a srcset attribute"); None if
+    none was."""
+    candidates: list[str] = []
+    changed = False
+    for href, descriptor in _candidates(text[:_REFERENCE_CHARS_MAX]):
+        to = _one(href, Role.PART, base, change)
+        changed = changed or to is not None
+        candidates.append(f"{href if to is None else to} {descriptor}".rstrip())
+    return ", ".join(candidates) if changed else None
+
+
+def _candidates(text: str) -> Iterator[tuple[str, str]]:
+    at = 0
+    while True:
+        while at < len(text) and (text[at].isspace() or text[at] == ","):
+            at += 1
+        if at >= len(text):
+            return
+        start = at
+        while at < len(text) and not text[at].isspace():
+            at += 1
+        href = text[start:at]
+        if href.endswith(","):
+            yield href.rstrip(","), ""
+            continue
+        start, depth = at, 0
+        while at < len(text) and (text[at] != "," or depth):
+            depth += (text[at] == "(") - (text[at] == ")" and depth > 0)
+            at += 1
+        yield href, " ".join(text[start:at].split())

@@ -1,0 +1,94 @@
+"""What a page needs to be shown."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crawler.sinks.requisites import REQUISITES_MAX, in_srcset, in_style, requisites
+
+URL = "http://a.test/x/"
+
+
+def of(html: str, *, scripts: bool = False) -> list[str]:
+    found = requisites(URL, "text/html; charset=utf-8", html.encode(), scripts=scripts)
+    return [url.removeprefix("http://a.test") for url in found]
+
+
+@pytest.mark.parametrize(
+    ("html", "found"),
+    [
+        ('<img src="a.png"><img src="a.png#x">', ["/x/a.png"]),
+        ('<img srcset="a.png 1x, /b.png 2x">', ["/x/a.png", "/b.png"]),
+        ('<picture><source srcset="a.webp"><img src="a"></picture>', ["/x/a.webp", "/x/a"]),
+        ('<link rel="stylesheet" href="s.css"><link rel=icon href="i">', ["/x/s.css", "/x/i"]),
+        ('<link rel="canonical" href="/c"><link rel="preload" href="p.js">', []),
+        ("<style>p{background:url( 'b.png' )} @import \"o\";</style>", ["/x/b.png", "/x/o"]),
+        ('<p style="background:url(c.png)">', ["/x/c.png"]),
+        ('<base href="/base/"><img src="d.png">', ["/base/d.png"]),
+        ('<video src="v.mp4" poster="v.jpg"></video>', ["/x/v.mp4", "/x/v.jpg"]),
+        ('<input type="image" src="go.gif"><table background="b.gif">', ["/x/go.gif", "/x/b.gif"]),
+        ('<svg><image href="s.png"/></svg><object data="o"></object>', ["/x/s.png", "/x/o"]),
+        ('<a href="page.html">x</a><iframe src="f.html"></iframe>', []),
+        ('<img src="data:image/png;base64,AA"><img src="javascript:x"><img src>', []),
+        ('<noscript><img src="n.png"></noscript><!-- <img src="no.png"> -->', ["/x/n.png"]),
+    ],
+)  # fmt: skip
+def test_what_is_found(html: str, found: list[str]) -> None:
+    assert of(html) == found
+
+
+def test_scripts_only_when_asked_for() -> None:
+    html = '<script src="a.js"></script><script>no("b.js")</script>'
+    assert of(html) == []
+    assert of(html, scripts=True) == ["/x/a.js"]
+
+
+def test_of_a_style_sheet() -> None:
+    css = (
+        b'@charset "utf-8"; @import url(a.css); @import "b.css" print; /* url(no.png) */'
+        b'p { content: "url(no2.png)"; background: url("c\\29 .png"), URL(d.png) }'
+        b"@font-face { src: url(f.woff2) format('woff2') }"
+    )
+    found = requisites("http://a.test/s/s.css", "text/css", css, scripts=False)
+    names = [url.removeprefix("http://a.test/s/") for url in found]
+    assert names == ["a.css", "b.css", "c).png", "d.png", "f.woff2"]
+
+
+def test_srcset_as_the_standard_reads_it() -> None:
+    seen: list[str] = []
+
+    def change(url: str, *_: object) -> str:
+        seen.append(url.removeprefix(URL))
+        return seen[-1].upper()
+
+    text = "a,b.png 2x, c.png, ,d.png 100w (x, y),e.png"
+    assert in_srcset(text, URL, change) == "A,B.PNG 2x, C.PNG, D.PNG 100w (x, y), E.PNG"
+
+
+def test_nothing_else_of_a_style_is_changed() -> None:
+    css = "p{content:'url(x)'}/* url(y) */a{background:url(z.png)}"
+    changed = in_style(css, URL, lambda *_: 'q"<\\.png')
+    assert changed == "p{content:'url(x)'}/* url(y) */a{background:url(\"q\\22 \\3c \\5c .png\")}"
+    assert in_style("p{color:red}", URL, lambda *_: "no") is None
+
+
+def test_it_is_bounded() -> None:
+    html = "".join(f'<img src="{n}.png">' for n in range(2 * REQUISITES_MAX))
+    assert len(of(html)) == REQUISITES_MAX
+
+
+@given(st.text(alphabet="url()'\"\\/*@import ,;\n{}a.png:1<>x=", max_size=200))
+def test_it_never_raises(text: str) -> None:
+    requisites(URL, "text/css", text.encode(), scripts=True)
+    of(f'<style>{text}</style><img srcset="{text}"><meta http-equiv=refresh content="{text}">')
+
+
+@pytest.mark.parametrize("piece", ["url(", "/*", '"', "url('", "@import ", "\\", "url(\\"])
+def test_no_style_takes_long(piece: str) -> None:
+    began_s = time.process_time()
+    requisites("http://a.test/s.css", "text/css", piece.encode() * 100_000, scripts=False)
+    assert time.process_time() - began_s < 3
