@@ -1,0 +1,145 @@
+"""Charts as geometry: what the templates draw as SVG, with the words that stand in for it.
+
+The drawing is stretched to its place, so only shapes are in it; letters are HTML beside it, and
+stay legible at any width. Attributes only: the page's policy forbids inline styles.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from crawler.daemon.series import Points
+
+WIDTH: Final = 600.0
+HEIGHT: Final = 100.0
+_POINTS_MAX: Final = 360  # more than a screen can show; a longer series is thinned to its peaks
+
+Words = Callable[[object], str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plot:
+    """One line over time. `top` and `middle` label the grid; `summary` says it in a sentence."""
+
+    name: str
+    label: str
+    now: str
+    line: str  # path data
+    area: str
+    top: str
+    middle: str
+    start: str
+    summary: str
+    empty: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One part of a whole: percentages of where it begins and how wide it is."""
+
+    name: str
+    label: str
+    count: int
+    at: float
+    width: float
+
+
+def line(
+    points: Points, *, name: str, label: str, words: Words, now_s: float, span_s: float
+) -> Plot:
+    """A plot of `points` over the last `span_s` seconds. `words` says a value, unit included."""
+    pairs = _thinned(list(zip(points.times, points.values, strict=True)))
+    known = [value for _, value in pairs if not math.isnan(value)]
+    top = nice(max(known, default=0.0))
+    runs: list[list[tuple[float, float]]] = [[]]
+    for at_s, value in pairs:
+        if math.isnan(value):
+            runs.append([])
+            continue
+        x = WIDTH * (1 - (now_s - at_s) / span_s)
+        runs[-1].append((max(0.0, min(WIDTH, x)), HEIGHT * (1 - value / top)))
+    runs = [run for run in runs if run]
+    drawn = " ".join(_path(run) for run in runs)
+    filled = " ".join(
+        f"{_path(run)} L{run[-1][0]:.1f} {HEIGHT:.0f} L{run[0][0]:.1f} {HEIGHT:.0f} Z"
+        for run in runs
+    )
+    now = words(known[-1]) if known else "–"
+    span = _span(span_s)
+    summary = f"{label}, {span}: nothing recorded yet."
+    if known:
+        mean = sum(known) / len(known)
+        summary = (
+            f"{label}, {span}: now {now}, least {words(min(known))}, "
+            f"most {words(max(known))}, mean {words(mean)}."
+        )
+    return Plot(
+        name=name,
+        label=label,
+        now=now,
+        line=drawn,
+        area=filled,
+        top=words(top),
+        middle=words(top / 2),
+        start=f"{_away(span_s)} ago",
+        summary=summary,
+        empty=len(known) < 2,
+    )
+
+
+def nice(value: float) -> float:
+    """The least of 1, 2, 4, 5, 8 or 10 times a power of ten that is not below `value`, so that its
+    half is a round number too; 1 for nothing."""
+    if not value > 0 or math.isinf(value):
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(value))
+    for step in (1.0, 2.0, 4.0, 5.0, 8.0, 10.0):
+        if value <= step * power * (1 + 1e-9):
+            return step * power
+    return 10 * power
+
+
+def parts(counts: Mapping[str, int], labels: Mapping[str, str]) -> list[Part]:
+    """A whole and its parts, in the order of `labels`; those of no number are left out."""
+    total = sum(counts.get(name, 0) for name in labels)
+    found: list[Part] = []
+    at = 0.0
+    for name, label in labels.items():
+        if not (number := counts.get(name, 0)):
+            continue
+        width = 100 * number / total
+        found.append(Part(name=name, label=label, count=number, at=at, width=width))
+        at += width
+    return found
+
+
+def _path(run: Sequence[tuple[float, float]]) -> str:
+    if len(run) == 1:  # one point is drawn as a short dash, else nothing would be seen of it
+        (x, y) = run[0]
+        return f"M{max(0.0, x - 2):.1f} {y:.1f} L{x:.1f} {y:.1f}"
+    return "M" + " L".join(f"{x:.1f} {y:.1f}" for x, y in run)
+
+
+def _thinned(pairs: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """At most _POINTS_MAX points: of each few the largest, since peaks are what is looked for."""
+    each = math.ceil(len(pairs) / _POINTS_MAX)
+    if each <= 1:
+        return pairs
+    kept = []
+    for start in range(0, len(pairs), each):
+        few = pairs[start : start + each]
+        gap = next((pair for pair in few if math.isnan(pair[1])), None)
+        kept.append(gap or max(few, key=lambda pair: pair[1]))
+    return kept
+
+
+def _span(span_s: float) -> str:
+    return f"last {_away(span_s)}"
+
+
+def _away(span_s: float) -> str:
+    minutes = round(span_s / 60)
+    return f"{minutes} min" if minutes < 60 else f"{round(minutes / 60)} h"

@@ -1,0 +1,87 @@
+"""Templates to pages: escaped by default, under a policy that runs nothing foreign."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from aiohttp import web
+from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
+from jinja2.runtime import Context
+from markupsafe import Markup
+
+from crawler.config.identity import version
+from crawler.daemon.web import words
+from crawler.daemon.web.assets import Assets
+
+NAV: Final = (
+    ("overview", "/", "Overview"),
+    ("hosts", "/hosts", "Hosts"),
+    ("blocked", "/blocked", "Blocked"),
+    ("url", "/url", "URL"),
+    ("tester", "/tester", "Robots tester"),
+    ("seeds", "/seeds", "Seeds"),
+    ("config", "/config", "Config"),
+)
+
+# Nothing inline, nothing foreign, in no frame. `same-origin` and not `no-referrer`: by the latter a
+# browser sends `Origin: null` with our own forms, and they could not be told from foreign ones.
+HEADERS: Final[Mapping[str, str]] = {
+    "Content-Security-Policy": (
+        "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self';"
+        " connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+class Renderer:
+    """Pages from templates. A name that a template uses and nobody gave is an error."""
+
+    def __init__(self, assets: Assets) -> None:
+        env = Environment(
+            loader=PackageLoader("crawler.daemon.web"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        env.globals.update(asset=assets.url, version=version())
+        env.filters.update(
+            address=words.address,
+            clock=words.clock_of,
+            count=words.count,
+            duration=words.duration,
+            host_link=words.host_link,
+            percent=words.percent,
+            plain=words.plain,
+            rate=words.rate,
+            short=words.short,
+            size=words.size,
+            when=_when,
+            words=words.words,
+        )
+        self._env = env
+
+    def text(self, template: str, values: Mapping[str, object]) -> str:
+        return self._env.get_template(template).render(values)
+
+    def response(
+        self, template: str, values: Mapping[str, object], *, status: int = 200
+    ) -> web.Response:
+        return web.Response(
+            status=status,
+            text=self.text(template, values),
+            content_type="text/html",
+            headers=dict(HEADERS),
+        )
+
+
+@pass_context
+def _when(context: Context, value: object, now_s: float | None = None) -> Markup:
+    return words.when(value, context["now_s"] if now_s is None else now_s)

@@ -1,0 +1,121 @@
+"""A robots.txt line by line, as a page shows it: what decided is marked, what is long is folded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from policies import robots
+from policies.robots import Finding
+from policies.robots.syntax import Kind
+
+LINES_WHOLE: Final = 400  # a file of so many lines is shown whole; 96 of 100 real ones are
+_AROUND: Final = 3  # lines before and behind a marked one, in a longer file
+_FIRST: Final = 60  # lines at the head of a longer file
+_LINES_MAX: Final = 1_500  # shown of any file
+_FINDINGS_PER_LINE: Final = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """What a line did. `kind` is its class: blocked, allowed or ours."""
+
+    kind: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SheetRow:
+    """A line, or `hidden` lines that are left out."""
+
+    number: int = 0
+    text: str = ""
+    comment: bool = False
+    ours: bool = False  # in the group that speaks to us
+    marks: Sequence[Mark] = ()
+    findings: Sequence[Finding] = ()
+    hidden: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sheet:
+    """`name` begins the anchors of its lines: "tested-L12"."""
+
+    name: str
+    rows: Sequence[SheetRow]
+    findings: Sequence[Finding] = field(default=())  # on the whole file
+
+
+def sheet(
+    body: str,
+    *,
+    name: str,
+    marks: Mapping[int, Sequence[Mark]],
+    agents: Sequence[str] = (),
+    dialect: Sequence[str] = (),
+) -> Sheet:
+    """`agents` and `dialect`: whose group is shown as ours; none is if they are not given."""
+    file = robots.parse(body.encode("utf-8", "surrogateescape"))
+    findings: dict[int, list[Finding]] = {}
+    whole: list[Finding] = []
+    for finding in robots.lint(file):
+        if finding.line is None:
+            whole.append(finding)
+        else:
+            findings.setdefault(finding.line, []).append(finding)
+    ours = _ours(file, agents, dialect)
+    lines = file.lines
+    wanted = _wanted(len(lines), {*marks, *(line for line in findings if line in marks)})
+    rows: list[SheetRow] = []
+    last = 0
+    for number in wanted:
+        if number > last + 1:
+            rows.append(SheetRow(hidden=number - last - 1))
+        line = lines[number - 1]
+        rows.append(
+            SheetRow(
+                number=number,
+                text=line.text.lstrip("\ufeff").expandtabs(4),
+                comment=line.kind is Kind.COMMENT,
+                ours=number in ours,
+                marks=tuple(marks.get(number, ())),
+                findings=tuple(findings.get(number, ()))[:_FINDINGS_PER_LINE],
+            )
+        )
+        last = number
+    if last < len(lines):
+        rows.append(SheetRow(hidden=len(lines) - last))
+    return Sheet(name=name, rows=rows, findings=whole)
+
+
+def _wanted(count: int, marked: set[int]) -> list[int]:
+    """Numbers of the lines to show, ascending."""
+    if count <= LINES_WHOLE:
+        return list(range(1, count + 1))
+    wanted = set(range(1, _FIRST + 1))
+    for number in sorted(marked):
+        if len(wanted) > _LINES_MAX:
+            break
+        wanted.update(range(number - _AROUND, number + _AROUND + 1))
+    return sorted(number for number in wanted if 1 <= number <= count)
+
+
+def _ours(file: robots.RobotsFile, agents: Sequence[str], dialect: Sequence[str]) -> set[int]:
+    """The lines of the groups that are obeyed: from each chosen User-agent line to the next group
+    of others."""
+    if not agents:
+        return set()
+    verdict = file.decide("/", agent=tuple(agents), dialect=tuple(dialect) or robots.SLURP)
+    heads = set(verdict.group_lines)
+    others = {line for line, _ in verdict.other_groups}
+    found: set[int] = set()
+    inside = False
+    for line in file.lines:
+        if line.number in heads:
+            inside = True
+        elif line.number in others:
+            inside = False
+        if inside and line.text.strip():
+            found.add(line.number)
+    return found

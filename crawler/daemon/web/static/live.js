@@ -1,0 +1,111 @@
+// Keeps parts of a page up to date in place. Everything works without it.
+"use strict";
+(() => {
+  const EVERY_MS = 5000;       // the plots get a point in so many
+  const AT_LEAST_MS = 2000;    // between two refreshes, however many events come
+  const FEED_ROWS = 12;
+
+  let on = true, busy = false, last = 0, timer = 0, source = null;
+
+  const inUse = (part) => {
+    const selection = document.getSelection();
+    return part.contains(document.activeElement)
+      || part.querySelector("details[open]")
+      || (selection && !selection.isCollapsed && part.contains(selection.anchorNode));
+  };
+
+  async function refresh() {
+    if (!on || busy || document.hidden) return;
+    busy = true;
+    last = Date.now();
+    try {
+      const answer = await fetch(location.href, { headers: { Accept: "text/html" }, credentials: "same-origin" });
+      if (!answer.ok || answer.redirected) return;
+      const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+      for (const part of document.querySelectorAll("[data-live]")) {
+        const other = fresh.getElementById(part.id);
+        if (!other || inUse(part) || part.innerHTML === other.innerHTML) continue;
+        part.replaceChildren(...[...other.childNodes].map((node) => document.importNode(node, true)));
+      }
+    } catch {
+      // The daemon is away; the next try may find it again.
+    } finally {
+      busy = false;
+    }
+  }
+
+  const soon = () => {
+    if (timer) return;
+    const wait = Math.max(0, last + AT_LEAST_MS - Date.now());
+    timer = setTimeout(() => { timer = 0; refresh(); }, wait);
+  };
+
+  function feed(contact) {
+    const section = document.getElementById("feed-section");
+    if (!section) return;
+    const body = section.querySelector("tbody");
+    const row = body.insertRow(0);
+    const cell = (text, name) => {
+      const one = row.insertCell();
+      one.textContent = text;
+      if (name) one.className = name;
+      return one;
+    };
+    cell(new Date((contact.started_at + contact.elapsed_s) * 1000).toISOString().slice(11, 19), "nowrap");
+    const bad = contact.error || contact.status === 429 || contact.status >= 500;
+    cell(contact.error || String(contact.status ?? "none"), bad ? "bad" : "");
+    const at = cell(contact.kind === "page" ? "" : contact.kind + " ");
+    const link = document.createElement("a");
+    link.href = "/url?url=" + encodeURIComponent(contact.url);
+    link.textContent = contact.url;
+    link.className = "address";
+    at.append(link);
+    const ms = contact.elapsed_s * 1000;
+    cell(ms < 1000 ? Math.round(ms) + " ms" : contact.elapsed_s.toFixed(1) + " s", "n");
+    while (body.rows.length > FEED_ROWS) body.deleteRow(-1);
+    section.hidden = false;
+  }
+
+  function listen() {
+    if (!on || source || typeof EventSource === "undefined") return;
+    source = new EventSource("/api/events");
+    source.addEventListener("change", soon);
+    source.addEventListener("gave_up", soon);
+    source.addEventListener("contact", (event) => { if (on && !document.hidden) feed(JSON.parse(event.data)); });
+    source.onerror = () => { if (source.readyState === EventSource.CLOSED) { source = null; } };
+  }
+
+  function hush() {
+    if (source) source.close();
+    source = null;
+  }
+
+  // A page that moves by itself can be told to stand still (WCAG 2.2.2).
+  const place = document.getElementById("live-switch");
+  const parts = document.querySelector("[data-live]");
+  if (place && parts) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.className = "small";
+    const say = () => { button.textContent = on ? "Stop live updates" : "Start live updates"; };
+    button.addEventListener("click", () => { on = !on; say(); if (on) { listen(); refresh(); } else { hush(); } });
+    say();
+    place.append(button);
+    place.hidden = false;
+    listen();
+    setInterval(() => { listen(); soon(); }, EVERY_MS);
+    document.addEventListener("visibilitychange", () => { if (document.hidden) { hush(); } else { listen(); soon(); } });
+    addEventListener("pagehide", hush);
+  }
+
+  // "/" goes to the search field of the page.
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (/^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement.tagName)) return;
+    const field = document.querySelector("[data-slash]");
+    if (field) { event.preventDefault(); field.focus(); field.select(); }
+  });
+
+  const refused = document.querySelector(".refused[role=alert]") || document.getElementById("h-verdicts");
+  if (refused) { refused.tabIndex = -1; refused.focus({ preventScroll: false }); }
+})();

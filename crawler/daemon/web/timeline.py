@@ -1,0 +1,291 @@
+"""A host's contacts against the times they were allowed at: politeness that can be seen.
+
+Two drawings of the same contacts. The strip is true to time: each contact a bar, behind it the rest
+that it had to be followed by. The columns show each rest beside its floor, whatever lies between.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from crawler.config.units import say_duration
+from crawler.daemon.recent import STARTS_ALIKE_S, Floor
+from crawler.daemon.shapes import ContactRow
+from crawler.daemon.web.charts import nice
+from crawler.daemon.web.words import iso
+
+STRIP_WIDTH: Final = 1000.0
+LANE_HEIGHT: Final = 40.0
+COLUMNS_HEIGHT: Final = 100.0
+STRIP_CONTACTS_MAX: Final = 24  # more would be hairlines
+_LULL_TIMES: Final = 20  # a gap so many times the usual one begins a new strip…
+_LULL_S: Final = 60.0  # …if it is as long as this at least
+_BAR_WIDTH_MIN: Final = 4.0  # a contact of a millisecond can still be seen
+_ROUNDING_S: Final = 0.002  # of two clocks
+_NEXT_SHARE: Final = 0.3  # of the strip, at most, for the rest that is not over
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """One contact, judged. `rest_s`: before the next contact of its lane; None for the last.
+    `floor_s`: what that rest had to be; None where it is not remembered (before this start)."""
+
+    start_at: float
+    end_at: float
+    kind: str
+    status: int | None
+    lane: int
+    floor_s: float | None
+    source: str
+    rest_s: float | None
+
+    @property
+    def early(self) -> bool:
+        """Whether the next contact began before its time."""
+        return (
+            self.rest_s is not None
+            and self.floor_s is not None
+            and self.rest_s < self.floor_s - _ROUNDING_S
+        )
+
+    @property
+    def trouble(self) -> bool:
+        return self.status is None or self.status == 429 or self.status >= 500
+
+    @property
+    def words(self) -> str:
+        answer = "no answer" if self.status is None else f"status {self.status}"
+        took = say_duration(max(0.0, self.end_at - self.start_at))
+        return f"{iso(self.start_at)[11:19]} UTC, {self.kind}: {answer} in {took}"
+
+    @property
+    def rest_words(self) -> str:
+        if self.rest_s is None:
+            return "no contact since"
+        words = f"rested {say_duration(max(0.0, self.rest_s))}"
+        if self.floor_s is None:
+            return words
+        return f"{words}; {say_duration(self.floor_s)} were due ({self.source})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """A rectangle of a drawing. `name` is its class, `title` what it says when pointed at."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    name: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    """Both drawings. `summary` says them in words; `contacts` are all of them, newest first."""
+
+    contacts: Sequence[Seen]
+    rests: Sequence[Shape]  # of the strip
+    bars: Sequence[Shape]
+    strip_height: float
+    start: str
+    end: str
+    columns: Sequence[Shape]
+    floors: Sequence[Shape]
+    column_top: str
+    column_middle: str
+    columns_width: float
+    summary: str
+
+
+def timeline(
+    contacts: Sequence[ContactRow],
+    floors: Sequence[Floor],
+    *,
+    next_at: float | None,
+    breaches: int,
+    delay_s: float,
+    now_s: float,
+) -> Timeline | None:
+    """None where there was no contact. Contacts come oldest first, as the store keeps them."""
+    if not contacts:
+        return None
+    seen = _judged(contacts, floors)
+    strip = _latest(seen)
+    rests, bars, end_s = _strip(strip, next_at, now_s, delay_s)
+    columns, ticks, top, width = _columns(seen)
+    return Timeline(
+        contacts=tuple(reversed(seen)),
+        rests=rests,
+        bars=bars,
+        strip_height=LANE_HEIGHT * (1 + max(each.lane for each in strip)),
+        start=iso(strip[0].start_at)[11:19],
+        end=iso(end_s)[11:19],
+        columns=columns,
+        floors=ticks,
+        column_top=say_duration(top),
+        column_middle=say_duration(top / 2),
+        columns_width=width,
+        summary=_summary(seen, breaches),
+    )
+
+
+def _judged(contacts: Sequence[ContactRow], floors: Sequence[Floor]) -> list[Seen]:
+    """Each contact with its lane, its floor and the rest that followed it in its lane."""
+    rows = sorted(contacts, key=lambda row: row["start_at"])
+    by_start = sorted(floors, key=lambda floor: floor.start_at)
+    starts = [floor.start_at for floor in by_start]
+    lanes: list[int] = []  # index of the last contact of each lane
+    lane_of: list[int] = []
+    rest_of: list[float | None] = [None] * len(rows)
+    for at, row in enumerate(rows):
+        free = [lane for lane, last in enumerate(lanes) if rows[last]["end_at"] <= row["start_at"]]
+        if free:  # the one that has rested longest
+            lane = min(free, key=lambda lane: rows[lanes[lane]]["end_at"])
+            rest_of[lanes[lane]] = row["start_at"] - rows[lanes[lane]]["end_at"]
+            lanes[lane] = at
+        else:
+            lane = len(lanes)
+            lanes.append(at)
+        lane_of.append(lane)
+    found = []
+    for at, row in enumerate(rows):
+        near = bisect.bisect_left(starts, row["start_at"] - STARTS_ALIKE_S)
+        floor = None
+        if near < len(starts) and starts[near] <= row["start_at"] + STARTS_ALIKE_S:
+            floor = by_start[near]
+        found.append(
+            Seen(
+                start_at=row["start_at"],
+                end_at=max(row["start_at"], row["end_at"]),
+                kind=row["kind"],
+                status=row["status"],
+                lane=lane_of[at],
+                floor_s=None if floor is None else floor.rest_s,
+                source="" if floor is None else floor.source,
+                rest_s=rest_of[at],
+            )
+        )
+    return found
+
+
+def _latest(seen: Sequence[Seen]) -> Sequence[Seen]:
+    """Those at the end that fit one strip: not too many, and not with a long lull between."""
+    few = seen[-STRIP_CONTACTS_MAX:]
+    gaps = [after.start_at - before.end_at for before, after in itertools.pairwise(few)]
+    if gaps:
+        lull_s = max(_LULL_S, _LULL_TIMES * statistics.median(gaps))
+        for at in range(len(gaps) - 1, -1, -1):
+            if gaps[at] > lull_s:
+                return few[at + 1 :]
+    return few
+
+
+def _strip(
+    seen: Sequence[Seen], next_at: float | None, now_s: float, delay_s: float
+) -> tuple[list[Shape], list[Shape], float]:
+    """Rests that had to be, bars, and when the strip ends."""
+    start_s, last_s = seen[0].start_at, max(each.end_at for each in seen)
+    end_s = last_s
+    if next_at is not None and next_at > last_s:
+        span_s = max(last_s - start_s, delay_s, 1.0)
+        end_s = min(next_at, last_s + span_s * _NEXT_SHARE / (1 - _NEXT_SHARE))
+    end_s = max(end_s, start_s + 0.001)
+    scale = (STRIP_WIDTH - _BAR_WIDTH_MIN) / (end_s - start_s)
+
+    def x_of(at_s: float) -> float:
+        return max(0.0, min(STRIP_WIDTH, (at_s - start_s) * scale))
+
+    rests, bars = [], []
+    for each in seen:
+        top = each.lane * LANE_HEIGHT
+        x = x_of(each.start_at)
+        width = max(_BAR_WIDTH_MIN, x_of(each.end_at) - x)
+        name = f"bar {each.kind}" + (" trouble" if each.trouble else "")
+        bars.append(Shape(x=x, y=top + 4, width=width, height=32, name=name, title=each.words))
+        until_s = None if each.floor_s is None else each.end_at + each.floor_s
+        pending = each.rest_s is None and each.end_at == last_s and next_at is not None
+        if pending and next_at is not None:
+            until_s = next_at
+        if until_s is None or until_s <= each.end_at:
+            continue
+        x, end_x = x + width, x_of(until_s)
+        if end_x <= x:
+            continue
+        name = "rest pending" if pending and next_at is not None and next_at > now_s else "rest"
+        rests.append(
+            Shape(
+                x=x,
+                y=top + 14,
+                width=end_x - x,
+                height=12,
+                name=name + (" early" if each.early else ""),
+                title=f"must rest {say_duration(until_s - each.end_at)} ({each.source or 'due'})",
+            )
+        )
+    return rests, bars, end_s
+
+
+def _columns(seen: Sequence[Seen]) -> tuple[list[Shape], list[Shape], float, float]:
+    """Rests as columns in their order, their floors as ticks, the top of the scale, the width."""
+    rested = [each for each in seen if each.rest_s is not None]
+    usual = sorted(each.rest_s for each in rested if each.rest_s is not None)
+    floors_s = [each.floor_s for each in rested if each.floor_s is not None]
+    # A lull of an hour must not flatten all others: the scale ends at twice what is usual.
+    most_s = max([2 * statistics.median(usual)] if usual else [1.0])
+    top = nice(max([min(most_s, max(usual, default=1.0)), *floors_s]) * 1.02)
+    step, columns, ticks = 12.0, list[Shape](), list[Shape]()
+    for at, each in enumerate(rested):
+        rest_s = max(0.0, each.rest_s or 0.0)
+        height = COLUMNS_HEIGHT * min(1.0, rest_s / top)
+        name = "column" + (" over" if rest_s > top else "") + (" early" if each.early else "")
+        columns.append(
+            Shape(
+                x=at * step + 2,
+                y=COLUMNS_HEIGHT - height,
+                width=step - 4,
+                height=height,
+                name=name,
+                title=each.rest_words,
+            )
+        )
+        if each.floor_s is not None:
+            y = COLUMNS_HEIGHT * (1 - min(1.0, each.floor_s / top))
+            ticks.append(
+                Shape(
+                    x=at * step,
+                    y=min(COLUMNS_HEIGHT - 1.5, y),
+                    width=step,
+                    height=1.5,
+                    name="floor",
+                    title=each.rest_words,
+                )
+            )
+    return columns, ticks, top, max(step, step * len(rested))
+
+
+def _summary(seen: Sequence[Seen], breaches: int) -> str:
+    rests = [each.rest_s for each in seen if each.rest_s is not None]
+    known = [each for each in seen if each.rest_s is not None and each.floor_s is not None]
+    sentence = f"The latest {len(seen)} contacts" if len(seen) > 1 else "One contact"
+    if rests:
+        sentence += f", with rests of {say_duration(max(0.0, min(rests)))}"
+        if max(rests) > min(rests):
+            sentence += f" to {say_duration(max(rests))}"
+    sentence += "."
+    early = [each for each in known if each.early]
+    if breaches:
+        sentence += f" {breaches:,} contacts of this host ever began too early."
+    elif early:
+        sentence += (
+            f" {len(early)} came sooner than announced at the time: the rest was shortened"
+            " meanwhile, by hand or by a new config."
+        )
+    elif known:
+        sentence += f" No contact began before its time ({len(known)} compared with their floor)."
+    return sentence
