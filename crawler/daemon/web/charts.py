@@ -91,12 +91,12 @@ def line(
 
 
 def nice(value: float) -> float:
-    """The least of 1, 2, 4, 5, 8 or 10 times a power of ten that is not below `value`, so that its
-    half is a round number too; 1 for nothing."""
+    """The least of a few round numbers times a power of ten that is not below `value`, whose halves
+    are round as well; 1 for nothing."""
     if not value > 0 or math.isinf(value):
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))
-    for step in (1.0, 2.0, 4.0, 5.0, 8.0, 10.0):
+    for step in (1.0, 1.6, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0):
         if value <= step * power * (1 + 1e-9):
             return step * power
     return 10 * power

@@ -25,7 +25,7 @@ def mood(row: HostRow, now_s: float) -> Mood:
         return Mood(kind="bad", word="unreachable")
     if row["slow_s"]:
         return Mood(kind="wait", word="slowed")
-    now = row.get("now")
+    now = row["now"]
     if now is not None and now["state"] in ("robots", "closed"):
         words = {"robots": "awaits robots.txt", "closed": "closed"}
         return Mood(kind="robots", word=words[now["state"]])
@@ -36,6 +36,15 @@ def mood(row: HostRow, now_s: float) -> Mood:
     if (row["next_at"] or 0.0) > now_s:
         return Mood(kind="calm", word="resting")
     return Mood(kind="good", word="ready")
+
+
+def next_turn(row: HostRow) -> float | None:
+    """When it may be contacted next, Unix seconds; None: nothing is to be asked of it, or nobody
+    knows, because it is paused. A held host knows better than its row, which is as committed."""
+    if row["paused"] or not row["queued"]:
+        return None
+    now = row["now"]
+    return row["next_at"] if now is None else now["next_at"]
 
 
 def trouble(row: HostRow, mood: Mood) -> str:

@@ -17,7 +17,7 @@ from crawler.daemon.problem import Problem
 from crawler.daemon.shapes import HostRow, RobotsRow, Setting, UrlAnswer
 from crawler.daemon.watch import Watch
 from crawler.daemon.web import words
-from crawler.daemon.web.host_words import mood
+from crawler.daemon.web.host_words import mood, next_turn
 from crawler.daemon.web.overview import SPAN_DEFAULT, overview
 from crawler.daemon.web.render import NAV, Renderer
 from crawler.daemon.web.sheet import Mark, sheet
@@ -25,7 +25,7 @@ from crawler.daemon.web.timeline import timeline
 
 HOSTS_PER_PAGE: Final = 50
 BLOCKED_PER_PAGE: Final = 100
-BLOCKED_OF_HOST: Final = 12
+BLOCKED_OF_HOST: Final = 10
 COPIES_SHOWN: Final = 8  # origins of one host whose robots.txt is shown
 
 STATES: Final = (
@@ -54,6 +54,7 @@ SORTS: Final = (
 # Column, label, whether it is a number, and the way it is sorted at first.
 _COLUMNS: Final = (
     ("host", "Host", False, "host"),
+    ("mood", "State", False, ""),
     ("queued", "Queued", True, "-queued"),
     ("visited", "Visited", True, "-visited"),
     ("blocked", "Blocked", True, "-blocked"),
@@ -163,10 +164,11 @@ class Pages:
             "word": feels.word,
             "idle_words": "Nothing of it is queued." if not host["queued"] else "",
             "here": _query("/host", {"host": host["host"]}),
+            **_pace(host, now_s),
             "line": timeline(
                 host["recent_contacts"],
                 self._watch.recent.floors(host["host"]),
-                next_at=host["next_at"] if host["queued"] and not host["paused"] else None,
+                next_at=next_turn(host),
                 breaches=host["breaches"],
                 delay_s=host["delay_s"],
                 now_s=now_s,
@@ -284,7 +286,33 @@ class Pages:
 
 def _with_mood(row: HostRow, now_s: float) -> dict[str, object]:
     feels = mood(row, now_s)
-    return {**row, "kind": feels.kind, "word": feels.word}
+    return {**row, "kind": feels.kind, "word": feels.word, "turn_at": next_turn(row)}
+
+
+def _pace(host: HostRow, now_s: float) -> dict[str, object]:
+    """How a host is paced, in pieces of sentences: where its rest comes from, its next turn."""
+    rest_from = f", from {words.plain(host['delay_source'])}" if host["delay_source"] else ""
+    if host["slow_s"]:
+        rest_from += f"; slowed by hand to {words.duration(host['slow_s'])}"
+    turn, turn_at = "", next_turn(host)
+    backoff_until = host["backoff_until"]
+    if host["paused"]:
+        turn = "Paused by hand: no next turn."
+    elif backoff_until is not None and backoff_until > now_s:
+        turn, turn_at = "It is left alone, and may be contacted again", backoff_until
+    elif host["queued"] and turn_at is not None and turn_at > now_s:
+        turn = "Next turn"
+    elif host["queued"]:
+        turn = "Its next turn may come at any moment."
+    least_s = host["smallest_rest_s"]
+    return {
+        "rest_from": rest_from,
+        "turn": turn,
+        "turn_at": turn_at
+        if turn_at is not None and turn_at > now_s and turn[-1:] != "."
+        else None,
+        "least": f" The least rest it ever had: {words.duration(least_s)}." if least_s else "",
+    }
 
 
 def _query(path: str, asked: Mapping[str, str]) -> str:

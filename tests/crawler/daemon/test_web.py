@@ -1,0 +1,279 @@
+"""Pages over a real socket, over answers that are made up: what they show, do and refuse to run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from html.parser import HTMLParser
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from crawler.clock import RealClock
+from crawler.daemon.problem import Problem
+from crawler.daemon.watch import Watch
+from crawler.daemon.web import LoginPage, add_pages
+
+HOSTILE = '"><img src=x onerror=alert(1)><script>alert(2)</script>'
+PAGES = ["/", "/hosts", "/host?host=a.test", "/blocked", "/url", "/tester", "/seeds", "/config"]
+
+
+class Site:
+    """The pages, asked as a browser without JavaScript would."""
+
+    def __init__(self, client: aiohttp.ClientSession, server: TestServer) -> None:
+        self._client = client
+        self._server = server
+
+    async def get(self, path: str, status: int = 200) -> str:
+        url = self._server.make_url("/").with_path(path.partition("?")[0])
+        url = url.with_query(path.partition("?")[2]) if "?" in path else url
+        async with self._client.get(url) as answer:
+            assert answer.status == status
+            return await answer.text()
+
+    async def post(
+        self, path: str, *, follow: bool = True, **fields: str
+    ) -> tuple[int, str, aiohttp.ClientResponse]:
+        url = self._server.make_url(path)
+        async with self._client.post(url, data=fields, allow_redirects=follow) as answer:
+            return answer.status, await answer.text(), answer
+
+    async def head(self, path: str) -> aiohttp.ClientResponse:
+        async with self._client.get(self._server.make_url(path)) as answer:
+            await answer.read()
+            return answer
+
+
+@pytest.fixture
+async def site(answers: Any) -> AsyncIterator[Site]:
+    app = web.Application()
+    add_pages(app, answers, Watch(), RealClock())
+    async with TestServer(app) as server, aiohttp.ClientSession() as client:
+        yield Site(client, server)
+
+
+class Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+
+def tags(html: str, name: str) -> list[dict[str, str | None]]:
+    parser = Tags()
+    parser.feed(html)
+    return [attributes for tag, attributes in parser.found if tag == name]
+
+
+@pytest.mark.parametrize("path", PAGES)
+async def test_every_page_is_served_with_its_title_under_a_strict_policy(
+    site: Site, path: str
+) -> None:
+    html = await site.get(path)
+    assert html.count("<h1") == 1
+    assert re.search(r"<title>[^<]+ · courtly</title>", html)
+    answer = await site.head(path)
+    policy = answer.headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    parser = Tags()
+    parser.feed(html)
+    for tag, attributes in parser.found:
+        assert "style" not in attributes, tag
+        assert not [name for name in attributes if name.startswith("on")], tag
+        assert tag != "style"
+        if tag == "script":
+            assert (attributes["src"] or "").startswith("/static/")
+
+
+async def test_nothing_is_loaded_from_elsewhere_and_files_may_be_kept_for_ever(site: Site) -> None:
+    html = await site.get("/")
+    files = [tag["href"] for tag in tags(html, "link")] + [
+        tag["src"] for tag in tags(html, "script")
+    ]
+    assert len(files) == 3
+    for file in files:
+        assert file is not None
+        assert re.fullmatch(r"/static/[a-z]+\.[0-9a-f]{10}\.(css|js|svg)", file)
+        assert "immutable" in (await site.head(file)).headers["Cache-Control"]
+    assert (await site.head("/static/nope.css")).status == 404
+
+
+async def test_what_comes_from_the_web_is_text(site: Site, answers: Any) -> None:
+    answers.files = {"http://a.test": f"User-agent: *\nDisallow: /{HOSTILE}\n# {HOSTILE}\n"}
+    answers.rows["a.test"]["wait_reason"] = HOSTILE
+    answers.rows["a.test"]["delay_source"] = HOSTILE
+    answers.blocked_rows = [
+        {
+            "url": f"http://a.test/{HOSTILE}",
+            "reason": "robots",
+            "dialect": "slurp",
+            "rule": f"Disallow: /{HOSTILE}",
+            "line": 2,
+            "robots_url": "javascript:alert(3)",
+            "blocked_at": 1.0,
+            "withdrawn": False,
+            "anchor": HOSTILE,
+            "referrer": "data:text/html,<script>alert(4)</script>",
+        }
+    ]
+    answers.urls["http://a.test/"] = {
+        "url": "http://a.test/",
+        "state": "visited",
+        "host": HOSTILE,
+        "origin": "http://a.test",
+        "why": [f"its title: {HOSTILE}"],
+        "row": {"title": HOSTILE, "referrer": "javascript:alert(5)", "status": 200},
+    }
+    for path in ("/hosts", "/host?host=a.test", "/blocked", "/url?url=http://a.test/"):
+        html = await site.get(path)
+        assert "<script>alert" not in html
+        assert not [tag for tag in tags(html, "img") if "onerror" in tag]
+        for link in tags(html, "a"):
+            href = link["href"] or ""
+            assert href.startswith(("/", "#", "http://", "https://")), href
+            if href.startswith("http"):
+                assert link["rel"] == "noreferrer noopener"
+    for path in (
+        f"/url?url={'%22%3E%3Cscript%3Ealert(6)%3C/script%3E'}",
+        "/host?host=%3Cscript%3E",
+    ):
+        assert "<script>alert" not in await site.get(path, status=404)
+
+
+async def test_a_path_there_is_not_is_answered_in_style(site: Site) -> None:
+    html = await site.get("/nothing-here", status=404)
+    assert "Not found" in html
+    assert "courtly.css" in re.sub(r"\.[0-9a-f]{10}\.", ".", html)
+
+
+async def test_a_host_that_is_unknown_is_said_to_be(site: Site) -> None:
+    assert "was ever queued here" in await site.get("/host?host=nobody.test", status=404)
+
+
+async def test_a_host_is_paused_resumed_and_slowed_by_plain_forms(site: Site, answers: Any) -> None:
+    status, html, _ = await site.post("/host/pause", host="a.test", back="/host?host=a.test")
+    assert status == 200
+    assert "Paused: no new contact with a.test begins" in html
+    await site.post("/host/resume", host="a.test", back="/hosts?state=paused")
+    await site.post("/host/slow", host="a.test", delay_s="10", back="/host?host=a.test")
+    done = [each for each in answers.asked if each[0] not in ("hosts", "blocked")]
+    assert done == [
+        ("host_pause", "a.test"),
+        ("host_resume", "a.test"),
+        ("host_slow", "a.test", 10.0),
+    ]
+
+
+@pytest.mark.parametrize(
+    "back", ["https://evil.test/", "//evil.test/", "/hosts@evil.test", "javascript:alert(1)", ""]
+)
+async def test_a_form_leads_back_to_our_own_pages_only(site: Site, back: str) -> None:
+    status, _, answer = await site.post("/host/pause", follow=False, host="a.test", back=back)
+    assert status == 303
+    assert answer.headers["Location"].startswith("/hosts?said=")
+
+
+async def test_a_delay_that_is_none_is_refused_and_changes_nothing(
+    site: Site, answers: Any
+) -> None:
+    status, html, _ = await site.post("/host/slow", host="a.test", delay_s="soon")
+    assert status == 422
+    assert "“soon” is not a number" in html
+    assert not answers.asked
+
+
+async def test_the_whole_crawl_is_paused_and_resumed(site: Site, answers: Any) -> None:
+    assert "Pause the crawl" in await site.get("/")
+    _, html, _ = await site.post("/crawl/pause")
+    assert "Paused by hand" in html
+    assert "Resume the crawl" in html
+    await site.post("/crawl/resume")
+    assert [each[0] for each in answers.asked if each[0] != "hosts"] == ["pause", "resume"]
+
+
+async def test_seeds_are_added_and_refusals_said_in_words_with_the_field_kept(
+    site: Site, answers: Any
+) -> None:
+    _, html, answer = await site.post("/seeds", urls="http://n.test/\nhttp://m.test/", priority="2")
+    assert answer.url.path == "/seeds"
+    assert "2 new seeds queued" in html
+    assert answers.asked[-1] == ("seeds", ("http://n.test/", "http://m.test/"), 2.0)
+    status, html, _ = await site.post("/seeds", urls="http://n.test/\nexample.org", priority="0")
+    assert status == 200
+    assert "example.org is no absolute URL; try https://example.org" in html
+    assert re.search(r"<textarea[^>]*>example\.org</textarea>", html)
+    status, html, _ = await site.post("/seeds", urls="  ")
+    assert status == 422
+    assert "at least one URL" in html
+
+
+async def test_a_reload_is_shown_before_it_is_done(site: Site, answers: Any) -> None:
+    html = await site.get("/config/reload")
+    assert "312 hosts: politeness.delay 1 s to 4 s" in html
+    assert answers.asked == [("reload", True)]
+    _, html, _ = await site.post("/config/reload")
+    assert answers.asked[-1] == ("reload", False)
+    assert "These changes count now" in html
+
+
+async def test_a_bad_config_is_told_line_by_line(site: Site, answers: Any) -> None:
+    answers.broken = Problem(422, "c.toml:3: politeness.dely: unknown key\nc.toml:4: x: y")
+    html = await site.get("/config/reload", status=422)
+    assert "nothing was changed" in html
+    assert html.count("<li>c.toml:") == 2
+
+
+async def test_the_tester_shows_every_dialect_and_the_deciding_lines(site: Site) -> None:
+    text = "User-agent: *\nDisallow: /private/\nAllow: /private/open\n"
+    status, html, _ = await site.post(
+        "/tester", robots=text, url="", agent="examplebot", urls="/\n/private/open\n/private/x"
+    )
+    assert status == 200
+    for dialect in ("slurp", "rfc9309", "google", "bing", "res1994"):
+        assert f'<th scope="col">{dialect}</th>' in html
+    assert 'id="tested-L2"' in html
+    assert "blocks in" in html
+    assert "The dialects differ on 1 URL" in html
+    status, html, _ = await site.post("/tester", robots="", url="", agent="", urls="/")
+    assert status == 422
+    assert "Paste a robots.txt" in html
+
+
+async def test_a_very_long_robots_txt_is_folded_around_what_decided(site: Site) -> None:
+    text = "User-agent: *\n" + "".join(f"Disallow: /x{number}/\n" for number in range(5_000))
+    _, html, _ = await site.post("/tester", robots=text, urls="/x4000/a", agent="examplebot")
+    assert 'id="tested-L4002"' in html
+    assert 'class="fold"' in html
+    assert html.count('class="no"') < 200
+
+
+async def test_hosts_are_asked_for_with_the_words_of_the_form(site: Site, answers: Any) -> None:
+    html = await site.get("/hosts?search=a.te&state=all&sort=-queued")
+    assert answers.asked[0] == (
+        "hosts",
+        {"search": "a.te", "state": "all", "sort": "-queued", "after": "", "limit": 50},
+    )
+    assert 'aria-sort="descending"' in html
+    assert "b.test" not in html
+
+
+async def test_settings_are_shown_without_secrets(site: Site) -> None:
+    html = await site.get("/config?host=a.test")
+    assert "politeness" in html
+    assert "c.toml:9" in html
+
+
+async def test_the_login_form_tells_nothing_of_the_crawl() -> None:
+    answer = LoginPage(RealClock()).response(problem="That is not the token.", back="/hosts")
+    assert answer.text is not None
+    assert "That is not the token." in answer.text
+    assert 'name="next" value="/hosts"' in answer.text
+    assert "pages/s" not in answer.text
+    assert "/seeds" not in answer.text

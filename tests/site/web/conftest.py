@@ -1,0 +1,266 @@
+"""A headless Chromium, driven by its DevTools protocol over one web socket: no package needed."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import itertools
+import json
+import os
+import re
+import shutil
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+STARTS_WITHIN_S = 40.0
+ANSWERS_WITHIN_S = 20.0
+_FLAGS = (
+    "--headless=new",
+    "--no-sandbox",  # CI runs as root in a container, where the sandbox cannot start
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+    "--no-default-browser-check",
+    "--mute-audio",
+    "--hide-scrollbars",
+    "--remote-debugging-port=0",
+)
+
+
+class Tab:
+    """One page. Selectors are CSS; what is clicked is clicked with the mouse, where it is."""
+
+    def __init__(self, browser: Browser, session: str) -> None:
+        self._browser = browser
+        self._session = session
+        self.dialogs: list[str] = []  # what alert() said: nobody calls it, unless something ran
+        self.errors: list[str] = []  # of the console and of the policy
+
+    async def send(self, method: str, **params: object) -> dict[str, Any]:
+        return await self._browser.send(method, session=self._session, **params)
+
+    async def open(self) -> None:
+        for domain in ("Page", "Runtime", "Log"):
+            await self.send(f"{domain}.enable")
+        on = self._browser.on
+        on(self._session, "Page.javascriptDialogOpening", self._dialog)
+        on(self._session, "Log.entryAdded", lambda e: self.errors.append(e["entry"]["text"]))
+        on(
+            self._session,
+            "Runtime.exceptionThrown",
+            lambda e: self.errors.append(str(e["exceptionDetails"])),
+        )
+
+    def _dialog(self, event: dict[str, Any]) -> None:
+        self.dialogs.append(event["message"])
+        self._browser.post("Page.handleJavaScriptDialog", session=self._session, accept=True)
+
+    async def _loaded(self, act: Callable[[], Any]) -> None:
+        loaded = self._browser.once(self._session, "Page.loadEventFired")
+        await act()
+        await asyncio.wait_for(loaded, ANSWERS_WITHIN_S)
+
+    async def goto(self, url: str) -> None:
+        await self._loaded(lambda: self.send("Page.navigate", url=url))
+
+    async def js(self, expression: str) -> Any:
+        """The value of an expression; a promise is awaited."""
+        answer = await self.send(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+        )
+        assert "exceptionDetails" not in answer, answer["exceptionDetails"]
+        return answer["result"].get("value")
+
+    async def text(self, selector: str = "body") -> str:
+        return str(
+            await self.js(f"document.querySelector({json.dumps(selector)})?.innerText ?? ''")
+        )
+
+    async def until(self, expression: str, within_s: float = ANSWERS_WITHIN_S) -> None:
+        """Wait until an expression is true."""
+        waiting = (
+            "new Promise((done) => { const look = () =>"
+            f" ({expression}) ? done() : setTimeout(look, 50); look(); }})"
+        )
+        await asyncio.wait_for(self.js(waiting), within_s)
+
+    async def click(self, selector: str, *, loads: bool = True) -> None:
+        """In the middle of the first thing that fits; `loads`: wait for the page it leads to."""
+        find = f"document.querySelector({json.dumps(selector)})"
+        assert await self.js(f"{find} !== null"), f"there is no {selector}"
+        await self.js(f"{find}.scrollIntoView({{block: 'center', behavior: 'instant'}})")
+        x, y = await self.js(
+            f"(() => {{ const r = {find}.getBoundingClientRect();"
+            " return [r.x + r.width / 2, r.y + r.height / 2]; })()"
+        )
+
+        async def press() -> None:
+            for kind in ("mousePressed", "mouseReleased"):
+                await self.send(
+                    "Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1
+                )
+
+        await (self._loaded(press) if loads else press())
+
+    async def fill(self, selector: str, text: str) -> None:
+        """Replace what stands in a field, as somebody who types does."""
+        await self.js(f"document.querySelector({json.dumps(selector)}).focus()")
+        await self.js(f"document.querySelector({json.dumps(selector)}).select()")
+        await self.send("Input.insertText", text=text)
+
+    async def key(self, name: str, code: int = 0, text: str = "") -> None:
+        for kind in ("keyDown", "keyUp"):
+            await self.send(
+                "Input.dispatchKeyEvent",
+                type=kind,
+                key=name,
+                windowsVirtualKeyCode=code,
+                text=text if kind == "keyDown" else "",
+            )
+
+    async def look(self, *, width: int = 1280, height: int = 900, dark: bool = False) -> None:
+        """The size of the window, and the theme."""
+        await self.send(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=width < 600,
+        )
+        await self.send(
+            "Emulation.setEmulatedMedia",
+            features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}],
+        )
+
+    async def shot(self, file: Path) -> None:
+        answer = await self.send("Page.captureScreenshot", captureBeyondViewport=True, format="png")
+        await asyncio.to_thread(file.write_bytes, base64.b64decode(answer["data"]))
+
+
+class Browser:
+    """One process; `tab()` opens a page in it."""
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        self._socket = socket
+        self._ids = itertools.count(1)
+        self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._handlers: dict[tuple[str, str], list[Callable[[dict[str, Any]], Any]]] = defaultdict(
+            list
+        )
+
+    async def listen(self) -> None:
+        async for message in self._socket:
+            told = json.loads(message.data)
+            if (answer := self._answers.pop(told.get("id"), None)) is not None:
+                if not answer.done():
+                    answer.set_result(told)
+                continue
+            key = (told.get("sessionId", ""), told.get("method", ""))
+            for handler in tuple(self._handlers[key]):
+                handler(told["params"])
+
+    def on(self, session: str, event: str, handler: Callable[[dict[str, Any]], Any]) -> None:
+        self._handlers[session, event].append(handler)
+
+    def once(self, session: str, event: str) -> asyncio.Future[None]:
+        future = asyncio.get_running_loop().create_future()
+        handlers = self._handlers[session, event]
+
+        def seen(_: dict[str, Any]) -> None:
+            handlers.remove(seen)
+            if not future.done():
+                future.set_result(None)
+
+        handlers.append(seen)
+        return future
+
+    def post(self, method: str, *, session: str = "", **params: object) -> int:
+        """Send without waiting for an answer."""
+        number = next(self._ids)
+        told = {"id": number, "method": method, "params": params}
+        if session:
+            told["sessionId"] = session
+        sending = asyncio.ensure_future(self._socket.send_json(told))
+        sending.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return number
+
+    async def send(self, method: str, *, session: str = "", **params: object) -> dict[str, Any]:
+        future = asyncio.get_running_loop().create_future()
+        self._answers[self.post(method, session=session, **params)] = future
+        told = await asyncio.wait_for(future, ANSWERS_WITHIN_S)
+        assert "error" not in told, f"{method}: {told['error']}"
+        result: dict[str, Any] = told["result"]
+        return result
+
+    async def tab(self) -> Tab:
+        target = (await self.send("Target.createTarget", url="about:blank"))["targetId"]
+        session = await self.send("Target.attachToTarget", targetId=target, flatten=True)
+        tab = Tab(self, session["sessionId"])
+        await tab.open()
+        await tab.look()
+        return tab
+
+
+@contextlib.asynccontextmanager
+async def chromium(folder: Path) -> AsyncIterator[Browser]:
+    program = shutil.which("chromium") or shutil.which("chromium-browser")
+    assert program is not None
+    process = await asyncio.create_subprocess_exec(
+        program,
+        *_FLAGS,
+        f"--user-data-dir={folder}",
+        "about:blank",
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        assert process.stderr is not None
+        async with asyncio.timeout(STARTS_WITHIN_S):
+            while True:
+                line = (await process.stderr.readline()).decode("utf-8", "replace")
+                assert line, "chromium ended before it listened"
+                if found := re.search(r"DevTools listening on (ws://\S+)", line):
+                    break
+        draining = asyncio.ensure_future(process.stderr.read())  # or its pipe fills up
+        async with (
+            aiohttp.ClientSession() as session,
+            session.ws_connect(found[1], max_msg_size=0) as socket,
+        ):
+            browser = Browser(socket)
+            listening = asyncio.ensure_future(browser.listen())
+            try:
+                yield browser
+                await browser.send("Browser.close")
+            finally:
+                listening.cancel()
+                draining.cancel()
+                await asyncio.gather(listening, draining, return_exceptions=True)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+@pytest.fixture
+async def browser(tmp_path: Path) -> AsyncIterator[Browser]:
+    if not (shutil.which("chromium") or shutil.which("chromium-browser")):
+        if os.environ.get("CI"):
+            pytest.fail("the browser tests need chromium, which .ci/run installs")
+        pytest.skip("no chromium here: the tests of the page in a browser are left out")
+    async with chromium(tmp_path / "profile") as running:
+        yield running
+
+
+@pytest.fixture
+async def tab(browser: Browser) -> Tab:
+    return await browser.tab()
