@@ -15,6 +15,7 @@ from crawler.daemon.series import Points
 
 WIDTH: Final = 600.0
 HEIGHT: Final = 100.0
+_LEAST: Final = 1e-9  # below it all is nothing, and a scale of it could not be divided by
 _POINTS_MAX: Final = 360  # more than a screen can show; a longer series is thinned to its peaks
 
 Words = Callable[[object], str]
@@ -93,7 +94,7 @@ def line(
 def nice(value: float) -> float:
     """The least of a few round numbers times a power of ten that is not below `value`, whose halves
     are round as well; 1 for nothing."""
-    if not value > 0 or math.isinf(value):
+    if not _LEAST < value < math.inf:
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))
     for step in (1.0, 1.6, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0):

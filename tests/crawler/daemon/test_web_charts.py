@@ -1,0 +1,149 @@
+"""Charts: what is drawn is what was measured, and the words beside it say the same."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crawler.daemon.recent import Floor
+from crawler.daemon.series import Points
+from crawler.daemon.web import charts
+from crawler.daemon.web.timeline import STRIP_WIDTH, Timeline, timeline
+
+NOW_S = 10_000.0
+
+
+def plot(times: list[float], values: list[float]) -> charts.Plot:
+    return charts.line(
+        Points(times=times, values=values, step_s=5.0),
+        name="pages",
+        label="Pages per second",
+        words=lambda value: f"{value:g}/s",
+        now_s=NOW_S,
+        span_s=600,
+    )
+
+
+def test_a_line_goes_from_the_left_to_now_and_says_itself_in_words() -> None:
+    drawn = plot([NOW_S - 600, NOW_S - 300, NOW_S], [0.0, 4.0, 2.0])
+    assert drawn.line == "M0.0 100.0 L300.0 0.0 L600.0 50.0"
+    assert (drawn.top, drawn.middle, drawn.now) == ("4/s", "2/s", "2/s")
+    assert drawn.summary == (
+        "Pages per second, last 10 min: now 2/s, least 0/s, most 4/s, mean 2/s."
+    )
+
+
+def test_a_gap_is_not_drawn_over() -> None:
+    drawn = plot([NOW_S - 60, NOW_S - 50, NOW_S - 40, NOW_S], [1.0, 1.0, math.nan, 1.0])
+    assert drawn.line.count("M") == 2
+
+
+def test_nothing_measured_is_said() -> None:
+    drawn = plot([], [])
+    assert (drawn.line, drawn.empty) == ("", True)
+    assert "nothing recorded yet" in drawn.summary
+
+
+@given(st.floats(min_value=0, max_value=1e15, allow_nan=False))
+def test_the_scale_holds_its_largest_value_and_wastes_less_than_half(value: float) -> None:
+    top = charts.nice(value)
+    assert top >= value * (1 - 1e-6)
+    assert top <= 1 or top <= 2 * value
+
+
+def test_parts_of_a_whole_fill_it() -> None:
+    parts = charts.parts({"a": 1, "b": 0, "c": 3}, {"a": "A", "b": "B", "c": "C"})
+    assert [(part.name, part.at, part.width) for part in parts] == [("a", 0, 25), ("c", 25, 75)]
+    assert charts.parts({}, {"a": "A"}) == []
+
+
+# ---------------------------------------------------------------- a host's timeline
+
+
+def row(start_s: float, took_s: float = 0.1, status: int | None = 200) -> Any:
+    return {"start_at": start_s, "end_at": start_s + took_s, "kind": "page", "status": status}
+
+
+def floor(start_s: float, rest_s: float) -> Floor:
+    return Floor(start_at=start_s, rest_s=rest_s, source="politeness.delay", late_s=0.0)
+
+
+def line(rows: list[Any], floors: list[Floor], **more: Any) -> Timeline:
+    told = {"next_at": None, "breaches": 0, "delay_s": 1.0, "now_s": rows[-1]["end_at"] + 0.5}
+    found = timeline(rows, floors, **(told | more))
+    assert found is not None
+    return found
+
+
+def test_each_contact_is_a_bar_and_each_rest_begins_where_it_ends() -> None:
+    rows = [row(at * 1.2) for at in range(5)]
+    drawn = line(rows, [floor(each["start_at"], 1.0) for each in rows])
+    assert len(drawn.bars) == 5
+    assert len(drawn.rests) == 5
+    for bar, rest in zip(drawn.bars, drawn.rests, strict=True):
+        assert rest.x == pytest.approx(bar.x + bar.width)
+    for rest, after in zip(drawn.rests, drawn.bars[1:], strict=False):
+        assert rest.x + rest.width <= after.x + 0.01
+    assert [column.name for column in drawn.columns] == ["column"] * 4
+    assert "No contact began before its time (4 compared" in drawn.summary
+
+
+def test_a_contact_that_came_early_stands_out() -> None:
+    rows = [row(0.0), row(0.6)]
+    drawn = line(rows, [floor(0.0, 1.0), floor(0.6, 1.0)], breaches=1)
+    assert "early" in drawn.columns[0].name
+    assert "began too early" in drawn.summary
+
+
+def test_a_rest_of_before_this_start_has_no_floor_and_none_is_made_up() -> None:
+    drawn = line([row(0.0), row(1.5), row(3.0)], [])
+    assert not drawn.floors
+    assert len(drawn.columns) == 2
+    assert "compared" not in drawn.summary
+
+
+def test_several_lanes_are_drawn_beside_each_other() -> None:
+    rows = [row(0.0, 1.0), row(0.5, 1.0), row(2.1, 1.0), row(2.6, 1.0)]
+    drawn = line(rows, [])
+    assert drawn.strip_height == 80
+    assert [shape.y for shape in drawn.bars] == [4, 44, 4, 44]
+
+
+def test_a_long_lull_does_not_flatten_what_came_after_it() -> None:
+    rows = [*(row(at * 1.2) for at in range(10)), *(row(9_000 + at * 1.2) for at in range(5))]
+    drawn = line(rows, [])
+    assert len(drawn.bars) == 5
+    assert drawn.columns[9].name == "column over"
+
+
+def test_the_next_turn_is_shown_without_squeezing_the_past() -> None:
+    rows = [row(at * 1.2) for at in range(5)]
+    drawn = line(rows, [], next_at=9_000.0)
+    assert drawn.rests[-1].name == "rest pending"
+    assert drawn.bars[-1].x > 0.6 * STRIP_WIDTH
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 1e6), st.floats(0, 100)), min_size=1, max_size=50),
+    st.lists(st.floats(0, 1e5), max_size=50),
+)
+def test_whatever_was_contacted_nothing_leaves_the_drawing(
+    spans: list[tuple[float, float]], rests: list[float]
+) -> None:
+    rows = [row(start_s, took_s) for start_s, took_s in spans]
+    floors = [floor(each["start_at"], rest) for each, rest in zip(rows, rests, strict=False)]
+    drawn = timeline(rows, floors, next_at=2e6, breaches=0, delay_s=1.0, now_s=1e6)
+    assert drawn is not None
+    for shape in itertools.chain(drawn.rests, drawn.bars):
+        assert shape.x >= 0
+        assert shape.width >= 0
+        assert shape.x + shape.width <= STRIP_WIDTH + 0.01
+    for shape in itertools.chain(drawn.columns, drawn.floors):
+        assert 0 <= shape.y <= 100
+        assert re.fullmatch(r"(column|floor)( over)?( early)?", shape.name)
