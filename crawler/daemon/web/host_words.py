@@ -47,13 +47,20 @@ def next_turn(row: HostRow) -> float | None:
     return row["next_at"] if now is None else now["next_at"]
 
 
-def trouble(row: HostRow, mood: Mood) -> str:
-    """Why it is worth a look, in a sentence: the reason it waits, or what failed."""
-    if row["wait_reason"]:
+def waits_for(row: HostRow) -> str:
+    """Why it waits, in words; nothing for a host of which nothing is wanted."""
+    if row["queued"] or row["paused"] or row["connect_failures"]:
         return row["wait_reason"]
+    return ""
+
+
+def trouble(row: HostRow, feels: Mood) -> str:
+    """Why it is worth a look, in a sentence: what it waits for, or what failed."""
+    if feels.kind not in ("calm", "good") and (reason := waits_for(row)):
+        return reason
     if row["connect_failures"]:
         times = row["connect_failures"]
         return f"{times} connection{'' if times == 1 else 's'} in a row could not be made"
     if row["failed"]:
         return f"{row['failed']:,} of its URLs failed"
-    return "" if mood.word != "paused" else "paused by hand"
+    return "paused by hand" if row["paused"] else ""

@@ -17,7 +17,7 @@ from crawler.daemon.problem import Problem
 from crawler.daemon.shapes import HostRow, RobotsRow, Setting, UrlAnswer
 from crawler.daemon.watch import Watch
 from crawler.daemon.web import words
-from crawler.daemon.web.host_words import mood, next_turn
+from crawler.daemon.web.host_words import mood, next_turn, waits_for
 from crawler.daemon.web.overview import SPAN_DEFAULT, overview
 from crawler.daemon.web.render import NAV, Renderer
 from crawler.daemon.web.sheet import Mark, sheet
@@ -162,7 +162,7 @@ class Pages:
             "host": host,
             "kind": feels.kind,
             "word": feels.word,
-            "idle_words": "Nothing of it is queued." if not host["queued"] else "",
+            "why": waits_for(host) or ("Nothing of it is queued." if not host["queued"] else ""),
             "here": _query("/host", {"host": host["host"]}),
             **_pace(host, now_s),
             "line": timeline(
@@ -286,14 +286,22 @@ class Pages:
 
 def _with_mood(row: HostRow, now_s: float) -> dict[str, object]:
     feels = mood(row, now_s)
-    return {**row, "kind": feels.kind, "word": feels.word, "turn_at": next_turn(row)}
+    return {
+        **row,
+        "kind": feels.kind,
+        "word": feels.word,
+        "turn_at": next_turn(row),
+        "wait_reason": waits_for(row),
+    }
 
 
 def _pace(host: HostRow, now_s: float) -> dict[str, object]:
     """How a host is paced, in pieces of sentences: where its rest comes from, its next turn."""
-    rest_from = f", from {words.plain(host['delay_source'])}" if host["delay_source"] else ""
+    source = words.plain(host["delay_source"])
+    rest_from = f", from {source}" if source else ""
     if host["slow_s"]:
-        rest_from += f"; slowed by hand to {words.duration(host['slow_s'])}"
+        by_hand = f"slowed by hand to {words.duration(host['slow_s'])}"
+        rest_from = f", {source}" if "by hand" in source else f"{rest_from}; {by_hand}"
     turn, turn_at = "", next_turn(host)
     backoff_until = host["backoff_until"]
     if host["paused"]:
@@ -372,6 +380,25 @@ def _facts(row: Mapping[str, object], now_s: float) -> list[tuple[str, object]]:
     return found
 
 
+def _toml(value: object) -> str:
+    """A value as the config file would say it; what is not set, and what is kept back, as words."""
+    match value:
+        case None | "":
+            return "not set"
+        case "…":
+            return "set, and not shown"
+        case "inf":
+            return "inf"
+        case float() if value.is_integer():
+            return f"{value:.0f}"
+        case list():
+            return f"[{', '.join(_toml(each) for each in value)}]"
+        case Mapping():
+            pairs = (f"{json.dumps(key)} = {_toml(each)}" for key, each in value.items())
+            return f"{{ {', '.join(pairs)} }}" if value else "{}"
+    return json.dumps(value, ensure_ascii=False)
+
+
 def _sections(settings: Sequence[Setting]) -> list[tuple[str, list[dict[str, object]]]]:
     """Settings by section, each with what it means."""
     found: dict[str, list[dict[str, object]]] = {}
@@ -382,7 +409,7 @@ def _sections(settings: Sequence[Setting]) -> list[tuple[str, list[dict[str, obj
         found.setdefault(section, []).append(
             {
                 "key": key,
-                "value": value if value == "…" else json.dumps(value, ensure_ascii=False),
+                "value": _toml(value),
                 "source": each["source"],
                 "set": each["source"] != "default",
                 "note": "" if known is None else known.note,

@@ -23,6 +23,7 @@ STRIP_WIDTH: Final = 1000.0
 LANE_HEIGHT: Final = 40.0
 COLUMNS_HEIGHT: Final = 100.0
 STRIP_CONTACTS_MAX: Final = 24  # more would be hairlines
+_COLUMNS_MIN: Final = 24  # room for so many rests, or few of them would look like walls
 _LULL_TIMES: Final = 20  # a gap so many times the usual one begins a new strip…
 _LULL_S: Final = 60.0  # …if it is as long as this at least
 _BAR_WIDTH_MIN: Final = 4.0  # a contact of a millisecond can still be seen
@@ -266,7 +267,7 @@ def _columns(seen: Sequence[Seen]) -> tuple[list[Shape], list[Shape], float, flo
                     title=each.rest_words,
                 )
             )
-    return columns, ticks, top, max(step, step * len(rested))
+    return columns, ticks, top, step * max(_COLUMNS_MIN, len(rested))
 
 
 def _summary(seen: Sequence[Seen], breaches: int) -> str:
