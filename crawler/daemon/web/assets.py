@@ -10,6 +10,8 @@ from typing import Final
 
 from aiohttp import web
 
+from crawler.daemon.problem import Problem
+
 TYPES: Final = {
     "css": "text/css; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
@@ -49,14 +51,13 @@ class Assets:
     async def serve(self, request: web.Request) -> web.Response:
         found = self._files.get(request.match_info["name"])
         if found is None:
-            return web.Response(status=404, text="no such file\n")
+            raise Problem(404, "there is no such file")
         body, kind = found
         return web.Response(
             body=body,
             headers={
                 "Content-Type": kind,
                 "Cache-Control": _CACHE,
-                "X-Content-Type-Options": "nosniff",
             },
         )
 

@@ -82,7 +82,16 @@ _ROBOTS_WORDS: Final = {
 class Pages:
     """Handlers of the pages. `base` makes the values that every page has."""
 
-    def __init__(self, answers: Answers, watch: Watch, clock: Clock, renderer: Renderer) -> None:
+    def __init__(
+        self,
+        answers: Answers,
+        watch: Watch,
+        clock: Clock,
+        renderer: Renderer,
+        *,
+        logout: bool = False,
+    ) -> None:
+        self._logout = logout
         self._answers = answers
         self._watch = watch
         self._clock = clock
@@ -99,6 +108,7 @@ class Pages:
             "nav": NAV,
             "said": said,
             "live": True,
+            "logout": self._logout,
             "problem": None,
         }
 

@@ -1,4 +1,4 @@
-"""Templates to pages: escaped by default, under a policy that runs nothing foreign."""
+"""Templates to pages, escaped by default."""
 
 from __future__ import annotations
 
@@ -23,21 +23,6 @@ NAV: Final = (
     ("seeds", "/seeds", "Seeds"),
     ("config", "/config", "Config"),
 )
-
-# Nothing inline, nothing foreign, in no frame. `same-origin` and not `no-referrer`: by the latter a
-# browser sends `Origin: null` with our own forms, and they could not be told from foreign ones.
-HEADERS: Final[Mapping[str, str]] = {
-    "Content-Security-Policy": (
-        "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self';"
-        " connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-    ),
-    "Referrer-Policy": "same-origin",
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Cache-Control": "no-store",
-}
 
 
 class Renderer:
@@ -78,7 +63,6 @@ class Renderer:
             status=status,
             text=self.text(template, values),
             content_type="text/html",
-            headers=dict(HEADERS),
         )
 
 

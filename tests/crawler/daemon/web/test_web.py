@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import AsyncIterator
 from html.parser import HTMLParser
@@ -9,13 +10,13 @@ from typing import Any
 
 import aiohttp
 import pytest
-from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from crawler.clock import RealClock
+from crawler.daemon.http import HttpSettings, build
 from crawler.daemon.problem import Problem
 from crawler.daemon.watch import Watch
-from crawler.daemon.web import LoginPage, add_pages
+from crawler.daemon.web import add_pages
 
 HOSTILE = '"><img src=x onerror=alert(1)><script>alert(2)</script>'
 PAGES = ["/", "/hosts", "/host?host=a.test", "/blocked", "/url", "/tester", "/seeds", "/config"]
@@ -50,9 +51,21 @@ class Site:
 
 @pytest.fixture
 async def site(answers: Any) -> AsyncIterator[Site]:
-    app = web.Application()
-    add_pages(app, answers, Watch(), RealClock())
-    async with TestServer(app) as server, aiohttp.ClientSession() as client:
+    async with serving(answers) as site:
+        yield site
+
+
+@contextlib.asynccontextmanager
+async def serving(answers: Any, token: str = "") -> AsyncIterator[Site]:
+    clock = RealClock()
+    app = build(answers, HttpSettings(token=token), clock=clock)
+    add_pages(app, answers, Watch(), clock)
+    headers = {"Accept": "text/html,*/*"}
+    jar = aiohttp.CookieJar(unsafe=True)  # also for an address
+    async with (
+        TestServer(app) as server,
+        aiohttp.ClientSession(headers=headers, cookie_jar=jar) as client,
+    ):
         yield Site(client, server)
 
 
@@ -149,7 +162,7 @@ async def test_what_comes_from_the_web_is_text(site: Site, answers: Any) -> None
 
 async def test_a_path_there_is_not_is_answered_in_style(site: Site) -> None:
     html = await site.get("/nothing-here", status=404)
-    assert "Not found" in html
+    assert "There is nothing at /nothing-here" in html
     assert "courtly.css" in re.sub(r"\.[0-9a-f]{10}\.", ".", html)
 
 
@@ -270,10 +283,30 @@ async def test_settings_are_shown_without_secrets(site: Site) -> None:
     assert "c.toml:9" in html
 
 
-async def test_the_login_form_tells_nothing_of_the_crawl() -> None:
-    answer = LoginPage(RealClock()).response(problem="That is not the token.", back="/hosts")
-    assert answer.text is not None
-    assert "That is not the token." in answer.text
-    assert 'name="next" value="/hosts"' in answer.text
-    assert "pages/s" not in answer.text
-    assert "/seeds" not in answer.text
+async def test_with_a_token_the_pages_are_behind_a_form_that_tells_nothing(answers: Any) -> None:
+    async with serving(answers, token="let-me-in-please") as site:
+        html = await site.get("/hosts?state=paused")  # led to the form
+        assert 'name="next" value="/hosts?state=paused"' in html
+        assert "pages/s" not in html
+        assert "/seeds" not in html
+        assert (await site.head("/static/nope.css")).status == 404
+        (style,) = [tag["href"] for tag in tags(html, "link") if tag["rel"] == "stylesheet"]
+        assert style is not None
+        assert (await site.head(style)).status == 200
+        status, html, _ = await site.post("/login", token="guess", next="/hosts")
+        assert status == 401
+        assert "this is not the token" in html
+        assert not answers.asked
+
+
+async def test_who_logs_in_is_led_on_and_may_log_out(answers: Any) -> None:
+    async with serving(answers, token="let-me-in-please") as site:
+        _, html, answer = await site.post(
+            "/login", follow=False, token="let-me-in-please", next="/hosts"
+        )
+        assert answer.headers["Location"] == "/hosts"
+        cookie = answer.headers["Set-Cookie"]
+        assert "HttpOnly" in cookie
+        assert "SameSite=Strict" in cookie
+        html = await site.get("/hosts")
+        assert "Log out" in html

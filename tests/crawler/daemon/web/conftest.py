@@ -1,0 +1,227 @@
+"""A daemon's answers without a crawl: rows as they are given, and a record of what was asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from crawler.daemon.answers import Answers
+from crawler.daemon.problem import Problem
+from crawler.testing import JumpClock
+from policies import robots
+
+NOW_S = 1_790_000_000.0
+
+
+def host_row(host: str, **more: object) -> dict[str, Any]:
+    return {
+        "host": host,
+        "queued": 3,
+        "visited": 120,
+        "blocked": 2,
+        "failed": 0,
+        "body_bytes": 4_200_000,
+        "delay_s": 1.0,
+        "delay_source": "politeness.delay",
+        "next_at": NOW_S + 0.6,
+        "paused": False,
+        "backoff_until": None,
+        "contacts": 130,
+        "smallest_rest_s": 1.0,
+        "peak_concurrency": 1,
+        "breaches": 0,
+        "slow_s": None,
+        "latency_s": 0.08,
+        "connect_failures": 0,
+        "wait_reason": "",
+        "now": None,
+        **more,
+    }
+
+
+class FakeAnswers(Answers):
+    """`rows`, `files` and the rest may be changed; `asked` is what was called, in order."""
+
+    def __init__(self) -> None:  # the crawl that the real one is made of is what is left out
+        self.state = "running"
+        self.rows: dict[str, dict[str, Any]] = {}
+        self.files: dict[str, str] = {}  # origin -> robots.txt
+        self.contacts: list[dict[str, Any]] = []
+        self.blocked_rows: list[dict[str, Any]] = []
+        self.urls: dict[str, dict[str, Any]] = {}
+        self.changes: list[str] = ["312 hosts: politeness.delay 1 s to 4 s"]
+        self.asked: list[tuple[object, ...]] = []
+        self.broken: Problem | None = None
+
+    async def status(self) -> Any:
+        return {
+            "state": self.state,
+            "visited": 1_234_567,
+            "blocked": 4_321,
+            "failed": 12,
+            "queued": 98_765,
+            "hosts": len(self.rows),
+            "bytes": 10_000_000,
+            "in_flight": 1,
+            "pages_per_s": 12.3,
+            "bytes_per_s": 450_000.0,
+            "uptime_s": 7_200.0,
+            "memory_bytes": 91_000_000,
+            "hosts_held": len(self.rows),
+            "hosts_by_state": {"in flight": 1, "waiting": 5, "paused": 1},
+            "fetching": [{"url": "http://a.test/slow", "since_s": 1.2}],
+            "uncommitted": 0,
+            "version": "0.1.0",
+        }
+
+    async def hosts(self, **asked: Any) -> Any:
+        self.asked.append(("hosts", asked))
+        if asked.get("state") in ("backing-off", "paused", "slowed", "failing"):
+            rows = [row for row in self.rows.values() if row["paused"]]
+            return {"hosts": rows if asked["state"] == "paused" else [], "after": None}
+        found = [row for name, row in self.rows.items() if asked.get("search", "") in name]
+        after = "more" if len(found) > asked["limit"] else None
+        return {"hosts": found[: asked["limit"]], "after": after}
+
+    async def host(self, host: str) -> Any:
+        if host not in self.rows:
+            raise Problem(404, f'no URL of a host "{host}" was ever queued here', field="host")
+        copies = [
+            {
+                "origin": origin,
+                "host": host,
+                "state": "rules",
+                "status": 200,
+                "fetched_at": NOW_S - 3_000,
+                "expires_at": NOW_S + 80_000,
+                "retry_at": None,
+                "body_bytes": len(text),
+                "failures": 0,
+                "error": None,
+                "truncated": False,
+            }
+            for origin, text in self.files.items()
+        ]
+        return {
+            **self.rows[host],
+            "robots": copies,
+            "recent_contacts": self.contacts,
+            "why": [],
+        }
+
+    async def url(self, url: str) -> Any:
+        if url not in self.urls:
+            raise Problem(404, f"{url} is unknown", field="url")
+        return self.urls[url]
+
+    async def blocked(self, **asked: Any) -> Any:
+        self.asked.append(("blocked", asked))
+        return {"blocked": self.blocked_rows[: asked["limit"]], "after": None}
+
+    async def robots(self, origin: str) -> Any:
+        lines = robots.parse(self.files[origin].encode()).lines
+        return {
+            "origin": origin,
+            "state": "rules",
+            "status": 200,
+            "lines": [
+                {"line": line.number, "text": line.text, "blocked": 2 * (line.number == 2)}
+                for line in lines
+            ],
+            "fetched_at": NOW_S - 3_000,
+            "truncated": False,
+        }
+
+    async def config(self, host: str = "") -> Any:
+        return {
+            "host": host or None,
+            "settings": [
+                {"key": "crawl.user_agent", "value": "examplebot/1.0", "source": "c.toml:2"},
+                {"key": "politeness.delay", "value": 1.0, "source": "default"},
+                {"key": "robots.dialect", "value": "slurp", "source": "default"},
+                {"key": "daemon.token", "value": "…", "source": "c.toml:9"},
+            ],
+        }
+
+    async def _did(self, *what: object) -> Any:
+        if self.broken is not None:
+            raise self.broken
+        self.asked.append(what)
+        return {}
+
+    async def pause(self) -> Any:
+        self.state = "paused"
+        return await self._did("pause")
+
+    async def resume(self) -> Any:
+        self.state = "running"
+        return await self._did("resume")
+
+    async def host_pause(self, host: str) -> Any:
+        return await self._did("host_pause", host)
+
+    async def host_resume(self, host: str) -> Any:
+        return await self._did("host_resume", host)
+
+    async def host_slow(self, host: str, delay_s: float) -> Any:
+        return await self._did("host_slow", host, delay_s)
+
+    async def seeds(self, urls: Sequence[str], priority: float = 0.0) -> Any:
+        await self._did("seeds", tuple(urls), priority)
+        refused = [url for url in urls if "://" not in url]
+        return {
+            "added": len(urls) - len(refused),
+            "known": 0,
+            "refused": [
+                {"url": url, "reason": f"{url} is no absolute URL; try https://{url}"}
+                for url in refused
+            ],
+        }
+
+    async def reload(self, *, dry_run: bool = False) -> Any:
+        await self._did("reload", dry_run)
+        return {"changes": self.changes, "restart": [], "warnings": [], "dry_run": dry_run}
+
+    async def robots_check(
+        self,
+        *,
+        urls: Sequence[str],
+        robots: str | None = None,
+        url: str | None = None,
+        agent: Sequence[str] = (),
+        dialect: Sequence[str] = (),
+    ) -> Any:
+        from policies import robots as reading
+
+        await self._did("robots_check", tuple(urls), url, tuple(agent), tuple(dialect))
+        file = reading.parse((robots or "").encode())
+        found = []
+        for each in urls:
+            for name, verdict in file.compare(each, agent=agent or "examplebot").items():
+                found.append(
+                    {
+                        "url": each,
+                        "dialect": name,
+                        "allowed": verdict.allowed,
+                        "rule": verdict.rule,
+                        "line": verdict.line,
+                        "reason": str(verdict),
+                    }
+                )
+        return {"verdicts": found, "robots": robots, "robots_url": None}
+
+
+@pytest.fixture
+def answers() -> FakeAnswers:
+    fake = FakeAnswers()
+    fake.rows = {name: host_row(name) for name in ("a.test", "b.test")}
+    fake.rows["p.test"] = host_row("p.test", paused=True, wait_reason="paused by hand")
+    fake.files = {"http://a.test": "User-agent: *\nDisallow: /private/\n"}
+    return fake
+
+
+@pytest.fixture
+def wall_clock() -> JumpClock:
+    return JumpClock()
