@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
@@ -16,11 +15,14 @@ from crawler import backoff, often, waits
 from crawler.clock import Clock, RealClock
 from crawler.config import Config, ConfigError, check_identity, has_contact
 from crawler.control import Control, HostState, UnknownHost, host_state
+from crawler.cookies import Cookies
 from crawler.engine import Engine
 from crawler.events import WAITING_SHOWN, Progress, SlowHost, Summary, Waiting
-from crawler.fetcher import AiohttpFetcher
+from crawler.fetcher import AiohttpFetcher, Fetcher
 from crawler.host import BACKING_OFF
+from crawler.network import Network
 from crawler.observer import Observer, all_of
+from crawler.reading import reads_otherwise, session_name
 from crawler.terms import terms_of
 from policies.address import AddressRules
 from policies.pacing import Per
@@ -32,7 +34,6 @@ from storage.sqlite import SqliteReader, SqliteStore, care
 if TYPE_CHECKING:
     from crawler.sinks.dispatch import Sinks
 
-_SESSION = re.compile(r"crawl as (\S+) in (\S+)")
 OBSERVE_EVERY_S = 0.25
 RATE_OVER_S = 5.0
 SLOW_HOSTS_SHOWN = 5
@@ -73,19 +74,6 @@ def vacuum_database(path: Path) -> tuple[int, int]:
     return care.vacuum(path)
 
 
-def session_name(config: Config) -> str:
-    """What the database remembers of a crawl: as whom it reads robots.txt, and how."""
-    return f"crawl as {','.join(config.token(''))} in {','.join(config.robots.dialect)}"
-
-
-async def reading(reader: Reader) -> dict[str, list[str]] | None:
-    """The `[robots]` keys by which the latest crawl read robots.txt; None if none is remembered."""
-    for name in await reader.sessions():
-        if found := _SESSION.fullmatch(name):
-            return {"token": found[1].split(","), "dialect": found[2].split(",")}
-    return None
-
-
 async def steer_host(
     path: Path, host: str, *, pause: bool | None = None, slow_s: float | None = None
 ) -> None:
@@ -99,6 +87,7 @@ async def steer_host(
             host, paused=pause, slow_s=slow_s, clear_slow=pause is False
         ):
             raise UnknownHost(host)
+        await store.rouse(session, host)
     finally:
         await store.close(session)
 
@@ -123,7 +112,7 @@ class Life:
     control: Control
     store: Store
     clock: Clock
-    fetcher: AiohttpFetcher
+    fetcher: Fetcher
 
     async def run(self) -> None:
         """Crawl to the end, or until `control.stop()`. Cancelled, it leaves at once; what is
@@ -168,7 +157,7 @@ async def living(
     clock = RealClock()
     if seeds:
         check_identity(config, seeds)
-    network = fetcher_of(config, clock)
+    network = network_of(config, clock)
     store = open_store(
         config.storage.path, clock, queries_per_path_max=config.scope.max_queries_per_path
     )
@@ -182,6 +171,7 @@ async def living(
                 "there is nothing to crawl: give a seed URL, or set crawl.seeds in the config"
             )
         check_identity(config, known)
+        await _judge_anew(config, store, session)
         async with network as fetcher, opened_sinks(config) as sinks:
             engine = Engine(
                 config,
@@ -197,7 +187,14 @@ async def living(
                 await store.set_paused(False)  # who starts a crawl by hand wants it to run
             elif await store.paused():
                 engine.pause()
-            control = Control(engine, config=config, store=store, clock=clock, reread=reread)
+            control = Control(
+                engine,
+                config=config,
+                store=store,
+                clock=clock,
+                reread=reread,
+                refit=fetcher.prepare,
+            )
             yield Life(
                 config=config,
                 engine=engine,
@@ -210,6 +207,16 @@ async def living(
         await store.close(session)
 
 
+async def _judge_anew(config: Config, store: Store, session: int) -> None:
+    """Where the crawl before read robots.txt otherwise, what it blocked is to be judged again."""
+    reader = open_reader(config.storage.path)
+    try:
+        if await reads_otherwise(reader, config):
+            await store.rejudge_all(session)
+    finally:
+        await reader.close()
+
+
 async def crawl(
     config: Config,
     *,
@@ -217,14 +224,15 @@ async def crawl(
     observe: Callable[[Progress], None] | None = None,
     stop: asyncio.Event | None = None,
     leave: asyncio.Event | None = None,
+    reread: Callable[[], Config] | None = None,
 ) -> Summary:
     """Crawl until nothing can move within `crawl.patience`; run again, it resumes.
 
     `seeds` are canonical URLs. Setting `stop` ends it after what is in flight; setting `leave` ends
     it at once, losing nothing committed. Raises ConfigError (no seed, no contact for a seed beyond
-    loopback), StoreRefused and StoreError.
+    loopback), StoreRefused and StoreError. `reread` as `living` has it.
     """
-    async with living(config, seeds=seeds) as life:
+    async with living(config, seeds=seeds, reread=reread) as life:
         engine, clock = life.engine, life.clock
         began_s = clock.monotonic()
         interrupted = await _run(engine, life.store, clock, observe=observe, stop=stop, leave=leave)
@@ -236,7 +244,12 @@ async def crawl(
         await reader.close()
 
 
-def fetcher_of(config: Config, clock: Clock) -> AiohttpFetcher:
+def network_of(config: Config, clock: Clock) -> Network:
+    """The network of a crawl that may read its config again. Raises as `fetcher_of`."""
+    return Network(config, lambda config, cookies: fetcher_of(config, clock, cookies))
+
+
+def fetcher_of(config: Config, clock: Clock, cookies: Cookies | None = None) -> AiohttpFetcher:
     """The fetcher that a config describes. Raises ConfigError when secrets or certificates that it
     names cannot be read."""
     paced = [
@@ -255,6 +268,7 @@ def fetcher_of(config: Config, clock: Clock) -> AiohttpFetcher:
         connections=config.crawl.concurrency,
         pin=Per.IP in paced,
         terms=terms_of(config),
+        cookies=cookies,
     )
 
 

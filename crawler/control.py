@@ -12,14 +12,15 @@ import itertools
 import math
 import mmap
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crawler import waits
 from crawler.clock import Clock
-from crawler.config import Config, ConfigError, check_identity
+from crawler.config import Config, ConfigError, check_identity, seeds_of
+from crawler.config.changes import changes, paces_alike, reads_robots_alike, settled
 from crawler.ending import FULL, SPENT
 from policies.url import SeedError, host_of, parse_seed
 from storage.base import Link, Row, Stats, Store
@@ -139,7 +140,8 @@ class Control:
     """The hand on a running crawl. Build it with `crawler.app.living`.
 
     reread: gives the config as the file says now, command line on top (raises ConfigError); None:
-    the crawl was not started from a file, and `reload` says so.
+    the crawl was not started from a file, and `reload` says so. refit: makes the network that a
+    config asks for (`crawler.network.Network.prepare`); None: it stays as it is.
     """
 
     def __init__(
@@ -150,9 +152,11 @@ class Control:
         store: Store,
         clock: Clock,
         reread: Callable[[], Config] | None = None,
+        refit: Callable[[Config], Callable[[], Coroutine[Any, Any, None]]] | None = None,
     ) -> None:
         self._engine = engine
         self._config = config
+        self._refit = refit
         self._store = store
         self._clock = clock
         self._reread = reread
@@ -315,15 +319,7 @@ class Control:
             except (SeedError, ConfigError) as error:
                 refused.append(RefusedSeed(text, str(error)))
                 continue
-            host = host_of(url)
-            links[url] = Link(
-                url=url,
-                slot=self._config.slot_of(host),
-                host=host,
-                depth=0,
-                priority=priority,
-                seed=True,
-            )
+            links[url] = self._seed(url, priority)
         added = await self._engine.add(list(links.values())) if links else 0
         return SeedsAdded(added=added, known=len(links) - added, refused=tuple(refused))
 
@@ -335,7 +331,65 @@ class Control:
         """Read the config again and let it count at once, also for hosts that rest now; say what
         changes. `dry_run`: only say. Raises ConfigError with all its problems; nothing changed
         then."""
-        raise NotImplementedError
+        async with self._steering:
+            if self._reread is None:
+                raise ConfigError(
+                    "this crawl was not started from a config file: there is none to read again"
+                )
+            old = self._config
+            new, restart = settled(self._reread(), old)
+            known = await self._store.seeds()
+            problems: list[str] = []
+            seeds: list[str] = []
+            exchange: Callable[[], Coroutine[Any, Any, None]] | None = None
+            try:
+                seeds = seeds_of(new)
+                check_identity(new, [*known, *seeds])
+            except ConfigError as error:
+                problems += error.problems
+            try:
+                exchange = self._refit(new) if self._refit else None
+            except ConfigError as error:
+                problems += error.problems
+            if problems:
+                raise ConfigError(*problems)
+            fresh = sorted({*seeds}.difference(known))
+            said = [*changes(old, new, [host.slot for host in self._engine.turns])]
+            if fresh:
+                said.append(f"[crawl] seeds: {len(fresh):,} new")
+            answer = Reloaded(changes=tuple(said), restart=restart, warnings=new.warnings)
+            if not dry_run:
+                await self._apply(new, fresh, exchange)
+            return answer
+
+    async def _apply(
+        self,
+        new: Config,
+        seeds: Sequence[str],
+        exchange: Callable[[], Coroutine[Any, Any, None]] | None,
+    ) -> None:
+        old = self._config
+        if exchange is not None:
+            await exchange()
+        self._engine.apply(new)
+        self._config = new
+        if not paces_alike(old, new):
+            await self._engine.rouse()
+        if not reads_robots_alike(old, new):
+            await self._engine.read_robots_anew()
+        if seeds:
+            await self._engine.add([self._seed(url, 0.0) for url in seeds])
+
+    def _seed(self, url: str, priority: float) -> Link:
+        host = host_of(url)
+        return Link(
+            url=url,
+            slot=self._config.slot_of(host),
+            host=host,
+            depth=0,
+            priority=priority,
+            seed=True,
+        )
 
 
 def host_state(host: Host, wait_s: float) -> HostState:

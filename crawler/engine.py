@@ -13,6 +13,7 @@ from crawler.config import Config
 from crawler.contact import Contacts
 from crawler.course import Course
 from crawler.due import Due
+from crawler.effective import Effective
 from crawler.ending import Ending
 from crawler.fetcher import Failure, Fetcher
 from crawler.gate import Gate
@@ -25,19 +26,20 @@ from crawler.ledger import Ledger
 from crawler.observer import Observer
 from crawler.origin import Origin, changes
 from crawler.rates import Rates
+from crawler.reading import session_name
 from crawler.rejudge import Rejudge
 from crawler.turns import Turns
 from crawler.visit import Budget, Visitor
 from policies.access import Access, Closed, RobotsRules
 from policies.retry import GiveUp, RetryRules, after_no_connection
-from policies.scope import Scope
+from policies.scope import Scope, ScopeRules
 from storage.base import Completed, Link, Outcome, Retry, Store, Visited
 
 if TYPE_CHECKING:
     from crawler.sinks.dispatch import Sinks
 
 LEAVE_S = 2.0  # for the last commit when told to leave at once
-JUDGED_AGAIN_MAX = 256  # origins left over by the run before, taken up by this one
+JUDGED_AT_ONCE = 256  # origins to be judged again, looked up at once
 
 
 class Engine:
@@ -58,13 +60,13 @@ class Engine:
         observer: Observer | None = None,
         sinks: Sinks | None = None,
     ) -> None:
-        self._config = config
+        self.effective = Effective(config)
         self._observer = observer
         self._store = store
         self._session = session
         self._clock = clock
         self.course = Course(moved_s=clock.monotonic())
-        self.scope = Scope(lambda host: config.site(host).scope, max_depth=config.crawl.max_depth)
+        self.scope = Scope(self._scope_rules, max_depth=config.crawl.max_depth)
         self.turns = Turns(clock, limit=config.crawl.concurrency)
         self.ledger = Ledger(
             store,
@@ -93,7 +95,7 @@ class Engine:
             spawn=self._spawn,
             hold=self._hold,
             rules_of=self._robots_rules,
-            slot_of=config.slot_of,
+            slot_of=self._slot_of,
             lost=self._on_no_connection,
             changed=self._on_robots,
             settled=self._on_settled,
@@ -109,7 +111,7 @@ class Engine:
         )
         self.ending = Ending(clock, self.turns, self.gate)
         self.holdings = Holdings(
-            config,
+            self.effective,
             store=store,
             session=session,
             clock=clock,
@@ -146,10 +148,10 @@ class Engine:
             jobs=lambda: len(self._jobs),
             forever=forever,
         )
-        self._budget = Budget(left=config.crawl.max_pages)
+        self._budget = Budget(limit=config.crawl.max_pages)
         self._known = Known()
         self._visitor = Visitor(
-            config=config,
+            effective=self.effective,
             clock=clock,
             turns=self.turns,
             contacts=self.contacts,
@@ -164,13 +166,16 @@ class Engine:
         )
         self._group: asyncio.TaskGroup | None = None
         self._jobs: set[asyncio.Task[None]] = set()
+        self._workers: list[asyncio.Task[None]] = []
+        self._judging: asyncio.Task[None] | None = None
+        self._marked = 0  # how often it was said that there is something to be judged again
         self.pages = 0  # visited in this run
         self.bytes = 0
         self.rates = Rates(clock.monotonic())
 
     def pages_max(self, host: str) -> float:
         """How many pages of this host may be visited."""
-        return self._config.site(host).scope.max_pages_per_host
+        return self.effective.config.site(host).scope.max_pages_per_host
 
     @property
     def waiting(self) -> Mapping[str, tuple[float | None, str]]:
@@ -178,7 +183,14 @@ class Engine:
         return self.course.waiting
 
     def _robots_rules(self, host: str) -> tuple[RobotsRules, tuple[str, ...]]:
-        return self._config.site(host).robots, self._config.token(host)
+        config = self.effective.config
+        return config.site(host).robots, config.token(host)
+
+    def _scope_rules(self, host: str) -> ScopeRules:
+        return self.effective.config.site(host).scope
+
+    def _slot_of(self, host: str) -> str:
+        return self.effective.config.slot_of(host)
 
     async def _hold(self, slot: str) -> Host | None:
         return await self.holdings.hold(slot)
@@ -207,19 +219,24 @@ class Engine:
 
     async def _crawl(self, group: asyncio.TaskGroup) -> None:
         committer = group.create_task(self.ledger.run())
-        workers = [group.create_task(self._work()) for _ in range(self._config.crawl.concurrency)]
+        self._staff(group)
         if self._budget.left < 1:  # max_pages = 0
             self.turns.open_pages(open_=False)
-        self._spawn(self._judge_again())
+        self.judge_again()
         await self._keeper.keep()
         self._keeper.note_waiting()
         self._close()
-        await asyncio.gather(*workers)
+        await asyncio.gather(*self._workers)
         while self._jobs:
             await asyncio.wait(self._jobs)
         self._keeper.note_waiting()
         await self.holdings.release_all()
         committer.cancel()
+
+    def _staff(self, group: asyncio.TaskGroup) -> None:
+        """As many workers as may be in flight; those too many, after a change, find no turns."""
+        for _ in range(self.effective.config.crawl.concurrency - len(self._workers)):
+            self._workers.append(group.create_task(self._work()))
 
     def _close(self) -> None:
         """Nothing begins any more; what is in flight runs on."""
@@ -260,6 +277,8 @@ class Engine:
             known = await self._store.set_control(
                 slot, paused=paused, slow_s=slow_s, clear_slow=clear_slow
             )
+            if slow_s is not None or clear_slow:
+                await self._store.rouse(self._session, slot)
             if (host := self.turns.get(slot)) is not None:
                 host.steer(paused=paused, slow_s=slow_s, clear_slow=clear_slow)
                 self.turns.consider(host)
@@ -279,6 +298,38 @@ class Engine:
             self.ledger.want(one)
         self._look_again()
         return count
+
+    def apply(self, config: Config) -> None:
+        """From now on by another config, all of it at once, and for the hosts that rest, too: their
+        next times count from the end of their last contact. What is in flight ends as it began."""
+        before, self.effective.config = self.effective.config, config
+        self.scope.judge_by(self._scope_rules, max_depth=config.crawl.max_depth)
+        self._known.clear()  # what was out of scope may now be in it
+        self._keeper.patience_s = config.crawl.patience_s
+        self._budget.limit = config.crawl.max_pages
+        for host in self.turns:
+            host.rule(config.site(host.slot).politeness)
+        for origin in self.gate.reread():
+            if origin.task is None:
+                self._on_settled(origin)
+            if self.rejudge.runs(origin.name):
+                self._spawn(self.rejudge.all(origin.name))
+        self.turns.reckon_addresses()
+        for host in self.turns:
+            self.turns.consider(host)
+            self.ledger.touch(host)  # its rest, and where that comes from, are to be seen
+        self.holdings.bring_back(
+            lambda slot: (
+                before.site(slot).scope.max_pages_per_host
+                != config.site(slot).scope.max_pages_per_host
+            )
+        )
+        self.turns.open_pages(open_=self._budget.left >= 1)
+        self.turns.set_limit(config.crawl.concurrency)
+        if self._group is not None and not self.course.stopping:
+            self._staff(self._group)
+        self.course.idle = False
+        self._look_again()
 
     def _look_again(self) -> None:
         """Something was changed from outside: hosts on disk may be claimed, or may move sooner."""
@@ -374,7 +425,7 @@ class Engine:
             return
         host.closed.add(origin)
         self.ledger.urgent(host)
-        rules = RetryRules(max_attempts=self._config.site(host.slot).fetch.max_attempts)
+        rules = RetryRules(max_attempts=self.effective.config.site(host.slot).fetch.max_attempts)
         fate = after_no_connection(lost.failures - 1, rules, permanent=failure.permanent)
 
         def reopen() -> None:
@@ -444,12 +495,40 @@ class Engine:
         if origin is not None and origin.answered and origin.task is None:
             self._spawn(self.rejudge.all(name))
 
-    async def _judge_again(self) -> None:
-        """Finish what a run before had begun to judge again when it ended (law 4). Beside the
-        crawl, whose first claim does not wait for it (law 5)."""
-        for due in await self._store.rejudge_due(self._session, limit=JUDGED_AGAIN_MAX):
-            if self.course.stopping:
+    async def rouse(self) -> None:
+        """Delays are others now: hosts on disk do not wait for the rest they were put down with."""
+        await self._store.rouse(self._session)
+        self._look_again()
+
+    async def read_robots_anew(self) -> None:
+        """What was judged by robots.txt is judged again, because the config reads it otherwise."""
+        await self._store.name_session(self._session, session_name(self.effective.config))
+        await self._store.rejudge_all(self._session)
+        self.judge_again()
+
+    def judge_again(self) -> None:
+        """Judge again what is marked in the store (law 4), beside the crawl, whose first claim does
+        not wait for it (law 5): what a run before had begun, or what a new config reads anew."""
+        self._marked += 1
+        if self._group is not None and (self._judging is None or self._judging.done()):
+            self._judging = self._spawn(self._judge_marked())
+
+    async def _judge_marked(self) -> None:
+        judged: set[str] = set()  # of the last ones looked up: those whose mark cannot be cleared
+        marked = 0
+        while True:
+            if marked != self._marked:
+                marked = self._marked
+                judged.clear()
+            due = await self._store.rejudge_due(self._session, limit=JUDGED_AT_ONCE)
+            if marked == self._marked and all(one.origin in judged for one in due):
                 return
-            if (host := await self.holdings.hold(due.slot)) is not None:
-                await self.gate.load(due.origin, host)
-                await self.rejudge.all(due.origin)
+            for one in due:
+                if self.course.stopping:
+                    return
+                if self.holdings.room <= 0 and self.holdings.make_room():
+                    await self.ledger.flush()
+                if (host := await self.holdings.hold(one.slot)) is not None:
+                    await self.gate.load(one.origin, host)
+                    await self.rejudge.all(one.origin)
+            judged = {one.origin for one in due}

@@ -194,6 +194,10 @@ class Watch:
         self._timer: Timer | None = None
         self._next_s = math.inf
 
+    @property
+    def busy(self) -> bool:
+        return bool(self._under_way)
+
     def begin(self, exchange: Exchange) -> None:
         self._under_way.add(exchange)
         if exchange.due_s < self._next_s:

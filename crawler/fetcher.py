@@ -80,6 +80,7 @@ class AiohttpFetcher:
     resolve: static names, see `crawler.resolver.Names`. connections: how many requests its owner
     will have in flight at most. pin: one address for each host, as `address_of` says it.
     terms: what the config asks of requests to a host (`crawler.terms.terms_of`); None: nothing.
+    cookies: those of the fetcher that this one takes the place of.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class AiohttpFetcher:
         connections: int,
         pin: bool = False,
         terms: Callable[[str], Terms] | None = None,
+        cookies: Cookies | None = None,
         keepalive_s: float = KEEPALIVE_S,
         system_resolver: Callable[[], AbstractResolver] | None = None,
     ) -> None:
@@ -108,7 +110,7 @@ class AiohttpFetcher:
         self._connections = connections
         self._keepalive_s = keepalive_s
         self._terms = terms
-        self._cookies = Cookies(clock.wall)
+        self.cookies = Cookies(clock.wall) if cookies is None else cookies
         more = {} if system_resolver is None else {"system": system_resolver}
         self._names = Names(resolve, addresses, clock, pin=pin, **more)
         self._watch = Watch(clock)
@@ -148,6 +150,11 @@ class AiohttpFetcher:
             self._session = self._direct = None
         await self._names.close()
 
+    @property
+    def busy(self) -> bool:
+        """Is a request under way?"""
+        return self._watch.busy
+
     async def address_of(self, host: str) -> str | Failure:
         """The address that `host` is connected to with `pin`; a Failure's url is then the host."""
         started_s = self._clock.monotonic()
@@ -172,7 +179,7 @@ class AiohttpFetcher:
         if terms is not None:
             limits = way.limits(limits)
             if request.headers or not terms.plain:
-                request = terms.dressed(request, self._cookies)
+                request = terms.dressed(request, self.cookies)
         if (refusal := self._refusal(request, way.host)) is not None:
             return self._failure(url, refusal, self._clock.monotonic())
         task = asyncio.current_task()
@@ -205,7 +212,7 @@ class AiohttpFetcher:
                 return self._trouble(exc, url, way.host, exchange)
             received = readable(response.headers)
             if terms is not None and terms.cookies and "Set-Cookie" in received:
-                self._cookies.learn(url, received.getall("Set-Cookie"))
+                self.cookies.learn(url, received.getall("Set-Cookie"))
             body: bytes | None = b""
             cut = False
             if response.status == 101:

@@ -173,6 +173,21 @@ class Gate:
     def origins_of(self, host: Host) -> list[Origin]:
         return [o for name in host.asks if (o := self._origins.get(name)) and o.host is host]
 
+    def reread(self) -> list[Origin]:
+        """The config may read robots.txt in another way now: give the origins where it does, their
+        files read anew. What they say counts at once."""
+        changed: list[Origin] = []
+        for origin in self._origins.values():
+            rules, tokens = self._rules_of(host_of(origin.name + "/"))
+            if (rules, tokens) != (origin.rules, origin.tokens):
+                origin.rules, origin.tokens = rules, tokens
+                self._stand(origin, origin.access)
+                changed.append(origin)
+        for origin in changed:
+            if origin.task is None:
+                self._schedule(origin)
+        return changed
+
     # ------------------------------------------------------------ judging
 
     def check(self, host: Host, url: str) -> Asking | Shut | Pass | Verdict:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 
 from crawler.clock import Clock
-from crawler.config import Config
 from crawler.course import Course
+from crawler.effective import Effective
 from crawler.ending import FULL, Ending
 from crawler.gate import Gate
 from crawler.handover import Handover
@@ -21,6 +22,8 @@ from storage.base import Hand, HostUpdate, Lease, Store
 HOSTS_HELD_MAX = 4_096  # hosts in memory; all others are on disk (law 7)
 WAITING_NOTED = 1_000  # hosts that have had their pages; a summary shows a hundred
 CLAIM_HOSTS = 256  # leased in one transaction
+FULL_KEPT_MAX = 50_000  # hosts that have had their pages: half a kilobyte each
+FULL_AGAIN_S = 3_600.0  # when those beyond it are looked at again
 RELEASE_WAIT_S = 10.0  # when there is no room: hosts that wait longer make place for others
 
 
@@ -29,7 +32,7 @@ class Holdings:
 
     def __init__(
         self,
-        config: Config,
+        effective: Effective,
         *,
         store: Store,
         session: int,
@@ -42,7 +45,7 @@ class Holdings:
         ending: Ending,
         handover: Handover | None,
     ) -> None:
-        self._config = config
+        self._effective = effective
         self._store = store
         self._session = session
         self._clock = clock
@@ -83,7 +86,7 @@ class Holdings:
 
     def _take_on(self, lease: Lease) -> Host:
         now_s = self._clock.monotonic()
-        host = Host(lease, self._config.site(lease.slot).politeness, now_s=now_s)
+        host = Host(lease, self._effective.config.site(lease.slot).politeness, now_s=now_s)
         self._gate.adopt(host, dict(lease.robots))
         for origin in self._gate.origins_of(host):
             if isinstance(origin.standing, Closed):
@@ -112,12 +115,26 @@ class Holdings:
         host.contacts_new += update.contacts  # for the commit of its last outcome
         self._ledger.touch(host)
         self._full[host.slot] = replace(update, contacts=())
+        if len(self._full) > FULL_KEPT_MAX:
+            longest = self._full.pop(next(iter(self._full)))
+            again = replace(longest.clock, next_in_s=FULL_AGAIN_S, rested_s=None)
+            self._ledger.give_back(replace(longest, clock=again))
         if len(self._course.waiting) < WAITING_NOTED:
             self._course.waiting[host.slot] = (None, FULL)
 
     def is_put_away(self, slot: str) -> bool:
         """Has it had its pages?"""
         return slot in self._full
+
+    def bring_back(self, slots: Callable[[str], bool]) -> None:
+        """Those that have had their pages, by another limit, may have more now."""
+        for slot in [slot for slot in self._full if slots(slot)]:
+            self._ledger.give_back(self._full.pop(slot))
+            self._course.waiting.pop(slot, None)
+        for host in self._turns:
+            if host.full and slots(host.slot):
+                host.full = False
+                self._ledger.want(host)
 
     async def release_all(self) -> None:
         """Give every host back; returns when that is committed."""

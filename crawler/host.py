@@ -27,6 +27,7 @@ from policies.pacing import (
 from policies.retry import DENIALS_MAX, backoff_s, retry_delay_s
 from policies.url import origin_of
 from storage.base import Contact, HostClock, HostUpdate, Lease, Queued
+from storage.rows import CLOCKS_APART_S
 
 if TYPE_CHECKING:
     from crawler.request import Failure
@@ -35,7 +36,6 @@ PREFETCH = 16  # URLs taken from the store at once: memory is hosts held times t
 APPETITE_MAX = 256  # while a host's URLs cost no contact (all blocked): 10 ms of the loop's time
 BACKING_OFF = "it asked us to come back later, or refused us"
 FORGOTTEN = ""  # stands for the origins that are no longer in memory
-CLOCKS_APART_S = 0.001  # two times of the store this near to each other are one
 NEVER = -math.inf  # the end of a contact that has not been
 
 
@@ -99,6 +99,7 @@ class Host:
         "slot",
         "slow_s",
         "smallest_rest_s",
+        "steered",
         "visited",
         "waiters",
         "wanted_s",
@@ -113,6 +114,7 @@ class Host:
         self.seat = 0  # the bench's mark
         self.in_line = False  # stands in line for a worker
         self.gone = False  # no longer held
+        self.steered = 0  # turns given before a change by hand, or of rules, are void
         self.full = False  # reached max_pages_per_host
         self.appetite = PREFETCH
         self.wanting = False  # more URLs have been asked for
@@ -241,6 +243,13 @@ class Host:
             self.paused = paused
         if slow_s is not None or clear_slow:
             self.slow_s = slow_s
+        self.steered += 1
+        self.reckon()
+
+    def rule(self, rules: PacingRules) -> None:
+        """From now on by these rules, also for the rest that is under way."""
+        self.rules = rules
+        self.steered += 1
         self.reckon()
 
     # ------------------------------------------------------------ a contact
@@ -392,6 +401,7 @@ class AddressClock:
     """The clock of one address, with `per = "ip"`: one contact at a time, each rested."""
 
     ready_s: float
+    ended_s: float = NEVER  # its last contact
     busy: bool = False
     queue: dict[str, Host] = field(default_factory=dict)  # hosts that wait for it to be free
 
@@ -407,3 +417,4 @@ class Turn:
     address_clock: AddressClock | None = None  # of the address it may contact, with `per = "ip"`
     over: bool = False
     could_s: float = NEVER  # when it could have begun: allowed, and wanted
+    steered: int = 0  # as the host had it when the turn was given

@@ -77,7 +77,7 @@ class Rejudge:
     async def _pages(self, name: str) -> None:
         """What the file disallows of the pages fetched while the origin counted as open for lack
         of an answer is withdrawn."""
-        while (origin := self._gate.origin(name)) and origin.answered:
+        while (origin := self._gate.origin(name)) and _can_judge(origin):
             chunk = await self._store.ungoverned(name, limit=CHUNK)
             if not chunk:
                 return
@@ -118,7 +118,7 @@ class Rejudge:
     async def _blocked(self, name: str) -> None:
         """What the file now allows of the URLs it had blocked is queued again."""
         after = 0
-        while (origin := self._gate.origin(name)) and origin.answered:
+        while (origin := self._gate.origin(name)) and _can_judge(origin):
             chunk = await self._store.blocked_by_robots(name, after=after, limit=CHUNK)
             if not chunk:
                 return
@@ -130,9 +130,14 @@ class Rejudge:
                 )
 
 
+def _can_judge(origin: Origin) -> bool:
+    """Is there an answer to judge by, or need there be none?"""
+    return origin.answered or not origin.rules.obey
+
+
 def _verdict(origin: Origin, url: str) -> Verdict | None:
     """Why the origin's robots.txt forbids the URL; None if it does not."""
-    if not isinstance(origin.standing, Rules) or origin.policy is None:
+    if not origin.rules.obey or not isinstance(origin.standing, Rules) or origin.policy is None:
         return None
     path = path_of(url)
     return None if origin.policy.allowed(path) else origin.policy.verdict(path)

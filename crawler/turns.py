@@ -123,9 +123,19 @@ class Turns:
         self._pump()
 
     def stayed(self, turn: Turn) -> bool:
-        """Was its host, or the whole crawl, paused by hand since the turn was given? Then it is
-        given back: no contact begins."""
-        return turn.host.paused or self.paused
+        """Was its host, or the whole crawl, paused by hand since the turn was given, or are its
+        rules others now? Then it is given back: no contact begins."""
+        return turn.host.paused or self.paused or turn.steered != turn.host.steered
+
+    def reckon_addresses(self) -> None:
+        """Rules are others now: the rests of addresses count anew from their last contact's end."""
+        rests: dict[AddressClock, float] = {}
+        for host in self._hosts.values():
+            if (clock := host.address_clock) is not None:
+                rest_s = address_rest_s(host.rules, host.ask)
+                rests[clock] = max(rests.get(clock, 0.0), rest_s)
+        for clock, rest_s in rests.items():
+            clock.ready_s = clock.ended_s + rest_s
 
     def set_limit(self, limit: int) -> None:
         """At most so many turns at once from now on; those given out run on."""
@@ -164,6 +174,7 @@ class Turns:
             )
         )
         if turn.address_clock:
+            turn.address_clock.ended_s = ended_s
             turn.address_clock.ready_s = ended_s + address_rest_s(host.rules, host.ask)
         self._over(turn)
 
@@ -206,8 +217,9 @@ class Turns:
             host.address_clock.queue.pop(host.slot, None)
         clock = self._addresses.get(address)
         if clock is None:
+            now_s = self._clock.monotonic()
             rest_s = address_rest_s(host.rules, host.ask)
-            clock = self._addresses[address] = AddressClock(self._clock.monotonic() + rest_s)
+            clock = self._addresses[address] = AddressClock(now_s + rest_s, now_s)
         host.address = address
         host.address_clock = clock
         self.consider(host)
@@ -257,6 +269,7 @@ class Turns:
             clock.busy = True
         turn = Turn(host, host.begin(), at_s if at_s is not None else now_s, now_s, clock)
         wanted_s = now_s if host.wanted_s is None else host.wanted_s
+        turn.steered = host.steered
         turn.could_s = max(turn.allowed_s, wanted_s, self._resumed_s)
         return turn
 

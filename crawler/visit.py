@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from crawler import page
 from crawler.clock import Clock
-from crawler.config import Config
 from crawler.contact import PAGE, REFUSALS, Contacts
+from crawler.effective import Effective
 from crawler.gate import ASKING, Gate, Pass, Shut
 from crawler.handover import CrawledPage, Handover, Timings
 from crawler.host import APPETITE_MAX, PREFETCH, Host, Turn
@@ -44,16 +44,21 @@ if TYPE_CHECKING:
 class Budget:
     """Pages this run may still visit; a page is reserved before it is asked for."""
 
-    left: float
+    limit: float
+    taken: int = 0
+
+    @property
+    def left(self) -> float:
+        return self.limit - self.taken
 
     def take(self) -> bool:
         if self.left < 1:
             return False
-        self.left -= 1
+        self.taken += 1
         return True
 
     def give_back(self) -> None:
-        self.left += 1
+        self.taken -= 1
 
 
 class Visitor:
@@ -62,7 +67,7 @@ class Visitor:
     def __init__(
         self,
         *,
-        config: Config,
+        effective: Effective,
         clock: Clock,
         turns: Turns,
         contacts: Contacts,
@@ -75,7 +80,7 @@ class Visitor:
         handover: Handover | None = None,
         sinks: Sinks | None = None,
     ) -> None:
-        self._config = config
+        self._effective = effective
         self._clock = clock
         self._turns = turns
         self._contacts = contacts
@@ -145,7 +150,7 @@ class Visitor:
     def _out_of_scope(self, host: Host, queued: Queued) -> Outcome | None:
         """Scope is judged again: the config may have changed since the URL was queued."""
         name = host_of(queued.url)
-        slot = self._config.slot_of(name)
+        slot = self._effective.config.slot_of(name)
         if slot != host.slot:
             return Moved(id=queued.id, slot=host.slot, to_slot=slot)
         skip = self._scope.judge(
@@ -160,14 +165,15 @@ class Visitor:
         return None
 
     def _is_full(self, host: Host) -> bool:
-        return host.visited >= self._config.site(host.slot).scope.max_pages_per_host
+        return host.visited >= self._effective.config.site(host.slot).scope.max_pages_per_host
 
     def _may_be_full(self, host: Host) -> bool:
         """With several lanes: what the others fetch may fill it; they ask for more when done."""
         others = host.busy - 1
         return (
             others > 0
-            and host.visited + others >= self._config.site(host.slot).scope.max_pages_per_host
+            and host.visited + others
+            >= self._effective.config.site(host.slot).scope.max_pages_per_host
         )
 
     def _blocked(self, host: Host, queued: Queued, verdict: Verdict) -> Blocked:
@@ -177,7 +183,7 @@ class Visitor:
 
     async def _visit(self, turn: Turn, queued: Queued, passed: Pass) -> None:
         host = turn.host
-        fetch = self._config.site(host_of(queued.url)).fetch
+        fetch = self._effective.config.site(host_of(queued.url)).fetch
         request = Request(
             url=queued.url,
             limits=limits_of(fetch.timeout_s, fetch.max_body_bytes),
@@ -201,7 +207,7 @@ class Visitor:
         finally:
             if not visited:
                 self._budget.give_back()
-                self._turns.open_pages(open_=True)
+                self._turns.open_pages(open_=self._budget.left >= 1)
 
     async def _take_in(self, host: Host, queued: Queued, answer: Answer, passed: Pass) -> bool:
         """Record a page; where somebody reads them, once it is read. False: it was not."""
@@ -300,7 +306,7 @@ class Visitor:
     ) -> tuple[Visited, page.Page | None]:
         """A complete answer: what it says of itself, and where it leads."""
         name = host_of(queued.url)
-        tokens = self._config.token(name)
+        tokens = self._effective.config.token(name)
         title: str | None = None
         read: page.Page | None = None
         redirect_url: str | None = None
@@ -415,7 +421,7 @@ class Visitor:
             return None
         return Link(
             url=url,
-            slot=self._config.slot_of(host),
+            slot=self._effective.config.slot_of(host),
             host=host,
             depth=depth,
             priority=queued.priority if seed else 0.0,

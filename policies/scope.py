@@ -183,8 +183,8 @@ class _HostScope:
 class Scope:
     """Judges URLs by the rules of their host and by the roots: the seeds and where they redirect.
 
-    `rules_for(host)` gives a host's rules and must keep to its answer while this object lives (a
-    changed config makes a new Scope). Every answer depends on the roots known so far, so add all
+    `rules_for(host)` gives a host's rules and must keep to its answer, until `judge_by` names other
+    rules (a changed config). Every answer depends on the roots known so far, so add all
     of them before judging.
     """
 
@@ -199,6 +199,12 @@ class Scope:
         self._root_hosts: set[str] = set()
         self._root_domains: set[str] = set()
         self._hosts: dict[str, _HostScope] = {}
+
+    def judge_by(self, rules_for: Callable[[str], ScopeRules], *, max_depth: float) -> None:
+        """From now on by these rules, around the same roots."""
+        self._rules_for = rules_for
+        self._max_depth = max_depth
+        self._hosts.clear()
 
     def add_root(self, url: str) -> None:
         """Widen the scope to the host of a canonical URL: a seed, or what a seed redirects to."""

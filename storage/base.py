@@ -554,6 +554,13 @@ class Store(Protocol):
         """
         ...
 
+    async def rouse(self, session: int, slot: str | None = None) -> None:
+        """Delays may be shorter now: let free hosts (or this one) that only rest from their last
+        contact be claimed at once. Who leases one knows by `rested_s` what is left of its rest.
+        Those that wait for anything else, and those of which a lease does not bring all robots
+        copies, are left alone."""
+        ...
+
     async def set_paused(self, paused: bool) -> None:
         """Remember whether the whole crawl is paused by hand. Who crawls obeys it; the store gives
         leases all the same."""

@@ -51,7 +51,14 @@ from storage.base import (
     Want,
 )
 from storage.memory_tables import Host, Origin, Tables, Url
-from storage.rows import COPIES_PER_LEASE, STATE_VIEWS, check_view, hostname_of, robots_due_at
+from storage.rows import (
+    CLOCKS_APART_S,
+    COPIES_PER_LEASE,
+    STATE_VIEWS,
+    check_view,
+    hostname_of,
+    robots_due_at,
+)
 from storage.timekeeper import Timekeeper
 
 
@@ -578,6 +585,21 @@ class MemoryStore:
             host.slow_s = slow_s
         self._offer(host)
         return True
+
+    async def rouse(self, session: int, slot: str | None = None) -> None:
+        self._check_session(session)
+        now_s = self._time.now_s()
+        for host in self._tables.hosts.values():
+            if (
+                slot in (None, host.name)
+                and host.lease is None
+                and host.ended_at is not None
+                and host.next_at > max(now_s, host.ended_at)
+                and host.next_at <= host.ended_at + host.clock.delay_s + CLOCKS_APART_S
+                and len(host.origins) <= COPIES_PER_LEASE
+            ):
+                host.next_at = host.ended_at
+                self._offer(host)
 
     async def set_paused(self, paused: bool) -> None:
         self._check_open()

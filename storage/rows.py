@@ -70,6 +70,7 @@ def robots_state(access: Access) -> str:
     return "unknown" if access.status is None else "absent"
 
 
+CLOCKS_APART_S: Final = 0.001  # two times of a store that are this near to each other are one
 COPIES_PER_LEASE = 64  # robots.txt copies given with a lease; each may have 500 KiB
 
 

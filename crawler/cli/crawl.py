@@ -97,20 +97,32 @@ def crawl(
     then no SEED is needed. A stop (Ctrl-C or SIGTERM) finishes what is in flight; a second Ctrl-C
     leaves at once.
     """
-    config = configured(config_file, db)
-    for option, section, key, value in (
-        ("--user-agent", "crawl", "user_agent", user_agent),
-        ("--follow", "scope", "follow", follow),
-        ("--max-pages", "crawl", "max_pages", _count("--max-pages", max_pages)),
-        ("--max-depth", "crawl", "max_depth", _count("--max-depth", max_depth)),
-        ("--delay", "politeness", "delay", delay),
-        ("--dialect", "robots", "dialect", dialect or None),
-        ("--allow", "network", "allow", (*config.network.allow, *allow) if allow else None),
-    ):
-        if value is not None:
-            config = config.override({section: {key: value}}, where=option)
+
+    def read() -> Config:
+        """Also while it runs: what the command line says stays above what the file says."""
+        config = configured(config_file, db)
+        for option, section, key, value in (
+            ("--user-agent", "crawl", "user_agent", user_agent),
+            ("--follow", "scope", "follow", follow),
+            ("--max-pages", "crawl", "max_pages", _count("--max-pages", max_pages)),
+            ("--max-depth", "crawl", "max_depth", _count("--max-depth", max_depth)),
+            ("--delay", "politeness", "delay", delay),
+            ("--dialect", "robots", "dialect", dialect or None),
+            ("--allow", "network", "allow", (*config.network.allow, *allow) if allow else None),
+        ):
+            if value is not None:
+                config = config.override({section: {key: value}}, where=option)
+        return config
+
     again = as_given(config_file, db)
-    summary = run(config, seeds, quiet=quiet, as_json=as_json, again=again)
+    summary = run(
+        read(),
+        seeds,
+        quiet=quiet,
+        as_json=as_json,
+        again=again,
+        reread=read if config_file else None,
+    )
     if summary.interrupted:
         raise SystemExit(INTERRUPTED)
 
@@ -132,9 +144,10 @@ def run(
     quiet: bool = False,
     as_json: bool = False,
     again: str = "",
+    reread: Callable[[], Config] | None = None,
 ) -> Summary:
     """Crawl with progress on stderr and the summary on stdout, whose hints name the database and
-    the config as the options `again` do.
+    the config as the options `again` do. `reread` gives the config anew, for a reload.
 
     Raises what `crawler.app.crawl` does, and ConfigError for seeds that are none.
     """
@@ -162,7 +175,12 @@ def run(
             stop, leave = asyncio.Event(), asyncio.Event()
             with Signals(stop, leave, shown.say):
                 return await app.crawl(
-                    config, seeds=urls, observe=shown.observe, stop=stop, leave=leave
+                    config,
+                    seeds=urls,
+                    observe=shown.observe,
+                    stop=stop,
+                    leave=leave,
+                    reread=reread,
                 )
 
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:

@@ -57,7 +57,8 @@ def why(what: str, db: str | None, config_file: Path | None, user_agent: str | N
 
 
 async def _why(path: Path, asked: Asked, what: str) -> None:
-    from crawler.app import open_reader, reading
+    from crawler.app import open_reader
+    from crawler.reading import reading
 
     reader = open_reader(path)
     try:

@@ -301,6 +301,21 @@ INSERT OR REPLACE INTO sessions (id, name, began_at) VALUES (?, ?, ?);
 -- name: name_session
 UPDATE sessions SET name = ? WHERE id = ?;
 
+-- Free hosts that rest from their last contact alone, and could be reckoned anew.
+-- name: rouse
+UPDATE slots SET next_at = ended_at
+WHERE lease IS NULL AND next_at > ?1 AND ended_at < next_at
+AND next_at <= ended_at + delay_s + 0.001
+AND (SELECT count(*) FROM (SELECT 1 FROM origins AS o WHERE o.slot = slots.id LIMIT ?2)) < ?2
+RETURNING id;
+
+-- name: rouse_one
+UPDATE slots SET next_at = ended_at
+WHERE name = ?3 AND lease IS NULL AND next_at > ?1 AND ended_at < next_at
+AND next_at <= ended_at + delay_s + 0.001
+AND (SELECT count(*) FROM (SELECT 1 FROM origins AS o WHERE o.slot = slots.id LIMIT ?2)) < ?2
+RETURNING id;
+
 -- name: put_paused
 UPDATE crawl SET paused = ?;
 

@@ -294,6 +294,9 @@ class SqliteStore:
             lambda writer, _: writer.set_control(slot, paused, slow_s, clear_slow=clear_slow)
         )
 
+    async def rouse(self, session: int, slot: str | None = None) -> None:
+        await self._transact_as(session, lambda writer, at: writer.rouse(slot, at))
+
     async def set_paused(self, paused: bool) -> None:
         await self._transact(lambda writer, _: writer.set_paused(paused=paused))
 

@@ -396,6 +396,9 @@ class Writer:
         change_slow = slow_s is not None or clear_slow
         return self.sql.row("control", paused, change_slow, slow_s, slot) is not None
 
+    def rouse(self, slot: str | None, at: Moment) -> None:
+        self._leases.rouse(slot, at.now_s)
+
     def set_paused(self, *, paused: bool) -> None:
         self.sql.run("put_paused", paused)
 

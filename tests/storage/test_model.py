@@ -400,6 +400,11 @@ class Stores(RuleBasedStateMachine):
             self.run(store.set_paused(paused))
         self.paused = paused
 
+    @rule(slot=st.sampled_from((None, *SLOTS)))
+    def rouse(self, slot: str | None) -> None:
+        for n, store in enumerate((self.memory, self.sqlite)):
+            self.run(store.rouse(self.sessions[n], slot))
+
     @rule()
     def rejudge_all(self) -> None:
         for n, store in enumerate((self.memory, self.sqlite)):

@@ -356,3 +356,34 @@ async def test_a_session_can_be_given_another_name(rig):
     assert next(iter(await rig.reader.sessions())) == "another"
     with pytest.raises(StoreError):
         await rig.store.name_session(rig.session + 1, "not yet")
+
+
+async def test_hosts_that_only_rest_can_be_roused(rig):
+    """Their delay may be shorter now: who leases them knows when their last contact ended."""
+    await rig.add("http://a.test/", "http://b.test/", "http://c.test/", "http://d.test/")
+    for lease in await rig.claim():
+        clock = HostClock(next_in_s=100.0, rested_s=0.0, delay_s=100.0)
+        if lease.slot == "b.test":  # a rest after a crash
+            clock = HostClock(next_in_s=100.0, rested_s=0.0, delay_s=10.0)
+        if lease.slot == "c.test":  # a back-off on top
+            clock = HostClock(next_in_s=100.0, rested_s=0.0, delay_s=100.0, backoff_in_s=60.0)
+        await rig.commit(lease, clock=clock, release=lease.slot != "d.test")
+    rig.wall_s += 20.0
+    assert await rig.claim() == []
+    await rig.store.rouse(rig.session)
+    (a,) = await rig.claim()
+    assert (a.slot, a.clock.next_in_s, a.clock.rested_s) == ("a.test", 0.0, 20.0)
+    rig.wall_s += 40.0
+    assert [lease.slot for lease in await rig.claim()] == ["c.test"]
+    rig.wall_s += 40.0
+    assert [lease.slot for lease in await rig.claim()] == ["b.test"]
+
+
+async def test_one_host_can_be_roused_alone(rig):
+    await rig.add("http://a.test/", "http://b.test/")
+    for lease in await rig.claim():
+        clock = HostClock(next_in_s=100.0, rested_s=0.0, delay_s=100.0)
+        await rig.commit(lease, clock=clock, release=True)
+    await rig.store.rouse(rig.session, "b.test")
+    await rig.store.rouse(rig.session, "nobody.test")
+    assert [lease.slot for lease in await rig.claim()] == ["b.test"]

@@ -1,0 +1,16 @@
+"""The config that counts now, shared by those that judge by it."""
+
+from __future__ import annotations
+
+from crawler.config import Config
+
+
+class Effective:
+    """A config is never changed; when a crawl reads its file again, the whole of it is exchanged
+    for another, between two steps of the event loop. Who asks here each time always goes by one of
+    them, and by the newest."""
+
+    __slots__ = ("config",)
+
+    def __init__(self, config: Config) -> None:
+        self.config = config

@@ -1,0 +1,132 @@
+"""What another config changes, in words an operator likes; secrets are never in them."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from crawler.config import from_dict
+from crawler.config.changes import changes, paces_alike, reads_robots_alike, settled
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ({}, {"crawl": {"max_pages": 500}}, "[crawl] max_pages: no limit to 500"),
+        ({}, {"crawl": {"patience": "1h"}}, "[crawl] patience: 600 s to 3600 s"),
+        ({}, {"politeness": {"delay": "250ms"}}, "[politeness] delay: 1 s to 0.25 s"),
+        (
+            {},
+            {"politeness": {"visit_window": "22:00-06:30"}},
+            "[politeness] visit_window: none to 22:00-06:30",
+        ),
+        ({}, {"scope": {"follow": "any"}}, "[scope] follow: host to any"),
+        (
+            {"scope": {"exclude": ["*.a", "*.b"]}},
+            {"scope": {"exclude": ["*.b", "*.c", "*.d", "*.e", "*.f"]}},
+            '[scope] exclude: +4 patterns, -1 pattern ("*.a")',
+        ),
+        ({}, {"scope": {"sitemaps": False}}, "[scope] sitemaps: true to false"),
+        (
+            {},
+            {"fetch": {"max_body": "1MB"}},
+            "[fetch] max_body: 10,000,000 bytes to 1,000,000 bytes",
+        ),
+        ({}, {"network": {"allow": ["10.0.0.0/8"]}}, '[network] allow: +1 entry ("10.0.0.0/8")'),
+        (
+            {"network": {"resolve": {"a.test": "127.0.0.1", "b.test": "127.0.0.1"}}},
+            {"network": {"resolve": {"a.test": "127.0.0.2", "c.test": "127.0.0.1"}}},
+            '[network] resolve: +1 entry ("c.test"), -1 entry ("b.test"), 1 changed',
+        ),
+        ({}, {"robots": {"dialect": ["bing", "google"]}}, '"slurp" to "bing", "google"'),
+        ({}, {"site": {"a.test": {"delay": 5}}}, '[site."a.test"] delay: as everywhere to 5 s'),
+    ],
+)
+def test_each_change_is_said_with_its_table_and_its_unit(old, new, words):
+    (said,) = changes(from_dict(old), from_dict(new))
+    assert words in said
+
+
+def test_hosts_are_counted_by_what_changes_for_them():
+    old = from_dict({"site": {"b.test": {"delay": 2}}})
+    new = from_dict({"politeness": {"delay": 4}, "site": {"b.test": {"delay": 9}}})
+    hosts = [*(f"h{n}.test" for n in range(312)), "b.test"]
+    assert changes(old, new, hosts) == (
+        "312 hosts: delay 1 s to 4 s",
+        "1 host: delay 2 s to 9 s",
+    )
+
+
+def test_hosts_for_which_a_site_table_says_otherwise_are_not_counted():
+    old = from_dict({"site": {"b.test": {"delay": 9}}})
+    new = from_dict({"politeness": {"delay": 4}, "site": {"b.test": {"delay": 9}}})
+    assert changes(old, new, ["a.test", "b.test"]) == ("1 host: delay 1 s to 4 s",)
+
+
+def test_secrets_are_never_shown():
+    old = from_dict({"fetch": {"headers": {"Cookie2": "hush"}}})
+    new = from_dict(
+        {
+            "fetch": {
+                "headers": {"X-Secret": "hush2"},
+                "proxy": "http://user:hush@proxy.test:1/",
+                "credentials": {"https://a.test": "env:HUSH"},
+            },
+            "daemon": {"token": "hush-hush-hush"},
+            "site": {"b.test": {"headers": {"X-Other": "hush"}}},
+        }
+    )
+    said = " ".join(changes(old, new))
+    assert "hush" not in said.lower()
+    assert "[fetch] headers: changed" in said
+    assert '[site."b.test"] headers: changed' in said
+
+
+def test_nothing_is_said_of_nothing():
+    data = {"politeness": {"delay": 3}, "site": {"a.test": {"delay": 4}}}
+    assert changes(from_dict(data), from_dict(data), ["a.test"]) == ()
+
+
+def test_what_needs_a_restart_stays_as_it_was(tmp_path):
+    old = from_dict(
+        {"storage": {"url": "sqlite:old.db"}, "site": {"a.test": {"per": "domain"}}},
+        base=tmp_path / "old",
+    )
+    new = from_dict(
+        {
+            "storage": {"url": "sqlite:new.db"},
+            "politeness": {"per": "ip", "delay": 3},
+            "scope": {"max_queries_per_path": 5},
+            "site": {"b.test": {"delay": 5, "per": "ip"}},
+            "sink": [{"kind": "jsonl", "path": "x.jsonl"}],
+        },
+        base=tmp_path / "new",
+    )
+    kept, restart = settled(new, old)
+    assert kept.storage == old.storage
+    assert (kept.politeness.per, kept.politeness.delay) == ("host", 3)
+    assert kept.site("a.test").politeness.per == "domain"
+    assert (kept.site("b.test").politeness.per, kept.site("b.test").politeness.delay) == ("host", 5)
+    assert kept.scope.max_queries_per_path == old.scope.max_queries_per_path
+    assert kept.sinks == old.sinks == ()
+    assert [line.partition(":")[0] for line in restart] == [
+        "[storage] url", "[politeness] per", '[site."a.test"] per', '[site."b.test"] per',
+        "[scope] max_queries_per_path", "[[sink]]",
+    ]  # fmt: skip
+    assert settled(kept, old) == (kept, ())
+
+
+def test_pace_and_reading_are_told_apart():
+    base = from_dict({})
+    slower = from_dict({"politeness": {"delay": 2}})
+    other = from_dict({"robots": {"dialect": "bing"}})
+    site = from_dict({"site": {"a.test": {"obey": False}}})
+    scope = from_dict({"scope": {"follow": "any"}, "crawl": {"max_pages": math.inf}})
+    named = from_dict({"crawl": {"user_agent": "otherbot/1.0"}})
+    assert [paces_alike(base, one) for one in (slower, other, site, scope)] == [
+        False, False, False, True,
+    ]  # fmt: skip
+    assert [reads_robots_alike(base, one) for one in (slower, other, site, scope, named)] == [
+        True, False, False, True, False,
+    ]  # fmt: skip

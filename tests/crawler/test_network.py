@@ -1,0 +1,130 @@
+"""A fetcher is exchanged while it works: requests under way end where they began."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Self
+
+import pytest
+
+from crawler.app import network_of
+from crawler.clock import RealClock
+from crawler.config import Config, ConfigError, from_dict
+from crawler.cookies import Cookies
+from crawler.network import Network
+from crawler.request import Answer, Failure, Request
+from crawler.testing import LocalWeb, Reply, html
+from policies.retry import FailureCode
+
+
+class Line:
+    """A fetcher that answers with the user agent it was made for, when it is told to."""
+
+    def __init__(self, config: Config, cookies: Cookies | None) -> None:
+        self.name = config.user_agent_sent
+        self.cookies = cookies or Cookies(lambda: 0.0)
+        self.may = asyncio.Event()
+        self.under_way = 0
+        self.open = False
+
+    @property
+    def busy(self) -> bool:
+        return bool(self.under_way)
+
+    async def __aenter__(self) -> Self:
+        self.open = True
+        return self
+
+    async def __aexit__(self, *args: object) -> None:
+        self.open = False
+
+    async def address_of(self, host: str) -> str | Failure:
+        return self.name
+
+    async def fetch(self, request: Request) -> Answer | Failure:
+        self.under_way += 1
+        await self.may.wait()
+        self.under_way -= 1
+        return Failure(
+            url=request.url,
+            code=FailureCode.PROTOCOL,
+            sentence=self.name,
+            connected=True,
+            permanent=False,
+            started_s=0.0,
+            ended_s=0.0,
+        )
+
+
+def agent(name: str, **sections: object) -> Config:
+    return from_dict({"crawl": {"user_agent": f"{name}bot/1.0 (+https://a.test/)"}, **sections})
+
+
+async def test_a_request_ends_under_the_config_it_was_begun_under() -> None:
+    made: list[Line] = []
+
+    def make(config: Config, cookies: Cookies | None) -> Line:
+        made.append(Line(config, cookies))
+        return made[-1]
+
+    async with Network(agent("one"), make) as network:
+        first = asyncio.ensure_future(network.fetch(Request(url="http://a.test/")))
+        await asyncio.sleep(0)
+        exchange = network.prepare(agent("two"))
+        assert await network.address_of("a.test") == made[0].name  # until it is exchanged
+        await exchange()
+        assert await network.address_of("a.test") == made[1].name
+        second = asyncio.ensure_future(network.fetch(Request(url="http://a.test/")))
+        assert made[0].open
+        for one in made:
+            one.may.set()
+        results = [await first, await second]
+        assert [getattr(one, "sentence", "") for one in results] == [made[0].name, made[1].name]
+        await network.prepare(agent("three"))()
+        assert [one.open for one in made] == [False, False, True]
+        assert made[2].cookies is made[0].cookies
+    assert not made[2].open
+
+
+async def test_what_does_not_concern_it_leaves_it_as_it_is() -> None:
+    made: list[Line] = []
+
+    def make(config: Config, cookies: Cookies | None) -> Line:
+        made.append(Line(config, cookies))
+        return made[-1]
+
+    async with Network(agent("one"), make) as network:
+        await network.prepare(agent("one", politeness={"delay": 7}))()
+        assert len(made) == 1
+        await network.prepare(agent("one", fetch={"headers": {"X-Y": "z"}}))()
+        assert len(made) == 2
+
+
+async def test_secrets_are_read_again_and_missing_ones_change_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str | None] = []
+
+    def page(one: object) -> Reply:
+        headers = getattr(one, "headers", {})
+        asked.append(headers.get("authorization"))
+        return html("Page")
+
+    async with LocalWeb({"a.test": {"/": page}}) as web:
+        config = from_dict(
+            {
+                **web.config(),
+                "fetch": {"credentials": {web.url("a.test")[:-1]: "env:A_TEST_SECRET"}},
+            }
+        )
+        monkeypatch.setenv("A_TEST_SECRET", "Bearer one")
+        async with network_of(config, RealClock()) as network:
+            await network.fetch(Request(url=web.url("a.test")))
+            monkeypatch.setenv("A_TEST_SECRET", "Bearer two")
+            await network.prepare(config)()
+            await network.fetch(Request(url=web.url("a.test")))
+            monkeypatch.delenv("A_TEST_SECRET")
+            with pytest.raises(ConfigError):
+                network.prepare(config)
+            await network.fetch(Request(url=web.url("a.test")))
+    assert asked == ["Bearer one", "Bearer two", "Bearer two"]
