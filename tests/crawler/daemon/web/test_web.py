@@ -11,6 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp.test_utils import TestServer
+from prometheus_client.parser import text_string_to_metric_families
 
 from crawler.clock import RealClock
 from crawler.daemon.http import HttpSettings, build
@@ -158,6 +159,20 @@ async def test_what_comes_from_the_web_is_text(site: Site, answers: Any) -> None
         "/host?host=%3Cscript%3E",
     ):
         assert "<script>alert" not in await site.get(path, status=404)
+
+
+async def test_metrics_are_served_in_prometheus_own_format(site: Site) -> None:
+    answer = await site.head("/metrics")
+    assert answer.content_type == "text/plain"
+    families = {
+        family.name: family for family in text_string_to_metric_families(await site.get("/metrics"))
+    }
+    (queued,) = [
+        sample.value
+        for sample in families["courtly_frontier_urls"].samples
+        if sample.labels == {"state": "queued"}
+    ]
+    assert queued == 98_765
 
 
 async def test_a_path_there_is_not_is_answered_in_style(site: Site) -> None:
