@@ -23,6 +23,7 @@ from crawler.host import BACKING_OFF
 from crawler.network import Network
 from crawler.observer import Observer, all_of
 from crawler.reading import reads_otherwise, session_name
+from crawler.sitemaps import READ_AGAIN_S
 from crawler.terms import terms_of
 from policies.address import AddressRules
 from policies.pacing import Per
@@ -164,7 +165,8 @@ async def living(
     session = await store.open_session(session_name(config))
     try:
         if seeds:
-            await store.add([_seed(config, url) for url in seeds])
+            again_before = clock.wall() - READ_AGAIN_S
+            await store.add([_seed(config, url, again_before) for url in seeds])
         known = await store.seeds()
         if not known and not forever:
             raise ConfigError(
@@ -272,9 +274,11 @@ def fetcher_of(config: Config, clock: Clock, cookies: Cookies | None = None) -> 
     )
 
 
-def _seed(config: Config, url: str) -> Link:
+def _seed(config: Config, url: str, again_before: float) -> Link:
+    """`again_before`: if it proved to be a sitemap, it is read again if that is so long ago."""
     host = host_of(url)
-    return Link(url=url, slot=config.slot_of(host), host=host, depth=0, seed=True)
+    slot = config.slot_of(host)
+    return Link(url=url, slot=slot, host=host, depth=0, seed=True, again_before=again_before)
 
 
 async def _run(

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Final
 
 from crawler.decoding import Decoder, decoder_for
 from crawler.direct import Reply
 from crawler.exchange import Exchange
-from crawler.request import Request
+from crawler.request import BodySink, OversizeError, Request
 
 # Decoded in one go, between which other tasks may run.
 STEP_BYTES: Final = 1_000_000
-
-
-class OversizeError(Exception):
-    """The body passed its bound."""
+# Received for a sink, whatever it decodes to: more than any sink takes (a sitemap has 52 MB).
+WIRE_BYTES_MAX: Final = 64_000_000
+PIECE_BYTES: Final = 65_536  # the most a sink is handed at once of an encoded body
 
 
 class BrokenOffError(Exception):
@@ -56,6 +56,34 @@ async def read_body(response: Reply, request: Request, exchange: Exchange) -> tu
     if decoder is not None:
         decoder.finish()
     return pieces[0] if len(pieces) == 1 else b"".join(pieces), False
+
+
+async def pour_body(response: Reply, sink: BodySink, exchange: Exchange) -> bool:
+    """Hand the body on in pieces; True: the sink wanted no more. Raises as `read_body`."""
+    headers = response.headers
+    decoder: Decoder | None = None
+    if "Content-Encoding" in headers:
+        decoder = decoder_for(headers.getall("Content-Encoding"))
+    content = response.content
+    while data := await content.readany():
+        if content.total_bytes > WIRE_BYTES_MAX:
+            raise OversizeError  # a stream that says nothing at length
+        piece = data if decoder is None else decoder.feed(data, PIECE_BYTES)
+        while piece:
+            if not await sink.take(piece):
+                await sink.end()
+                return True
+            if (sink.timeout_s or 0.0) > exchange.limits.timeout_s:
+                exchange.limits = replace(exchange.limits, timeout_s=sink.timeout_s or 0.0)
+            if decoder is None or len(piece) < PIECE_BYTES:
+                break
+            piece = decoder.feed(b"", PIECE_BYTES)
+    if exchange.broken:
+        raise BrokenOffError
+    if decoder is not None:
+        decoder.finish()
+    await sink.end()
+    return False
 
 
 async def _decode(decoder: Decoder, data: bytes, pieces: list[bytes], left: int) -> int:

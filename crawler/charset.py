@@ -15,6 +15,7 @@ from w3lib.encoding import (
     html_body_declared_encoding,
     http_content_type_encoding,
     read_bom,
+    resolve_encoding,
     to_unicode,
 )
 
@@ -73,6 +74,14 @@ def to_utf8(body: bytes, content_type: str | None) -> tuple[bytes, str]:
     if _is_utf8(body):
         return body, _UTF8
     return _recode(body, _guess(body))
+
+
+def known_encoding(label: str) -> str | None:
+    """Python's name of an encoding of the web that a document declares for itself; None: not one.
+
+    One that is not ASCII's kin cannot be, if the declaration could be read."""
+    name = resolve_encoding(label)
+    return name if name in _ASCII_BASED else None
 
 
 def _known(name: str | None) -> str | None:

@@ -20,6 +20,7 @@ from policies.url import host_of, origin_of
 
 PAGE = "page"
 ROBOTS = "robots"
+SITEMAP = "sitemap"
 REFUSALS = frozenset({429, 503})
 
 
@@ -160,7 +161,7 @@ class Contacts:
             self._turns.set_address(host, result.address)  # the name has moved
         rest_s = retry_after_s(result.headers.get("Retry-After"), now_s=self._clock.wall())
         # A 5xx on robots.txt without Retry-After does not back the host off; 429 always does.
-        refusal = result.status == 429 or (result.status in REFUSALS and kind == PAGE)
+        refusal = result.status == 429 or (result.status in REFUSALS and kind != ROBOTS)
         if rest_s is not None and not (refusal or result.status >= 500 or kind == ROBOTS):
             rest_s = None  # on a redirect or a success it says nothing about our pace
         if host.answered(result.status, refusal=refusal, rest_s=rest_s, now_s=now_s):

@@ -28,6 +28,7 @@ from crawler.origin import Origin, changes
 from crawler.rates import Rates
 from crawler.reading import session_name
 from crawler.rejudge import Rejudge
+from crawler.sitemaps import Sitemaps
 from crawler.turns import Turns
 from crawler.visit import Budget, Visitor
 from policies.access import Access, Closed, RobotsRules
@@ -86,6 +87,13 @@ class Engine:
             contacted=self._on_contact,
             observer=observer,
         )
+        self._sitemaps = Sitemaps(
+            self.effective,
+            clock=clock,
+            scope=self.scope,
+            skip=self.ledger.skip,
+            add=self._add_listed,
+        )
         self.gate = Gate(
             clock=clock,
             turns=self.turns,
@@ -99,6 +107,8 @@ class Engine:
             lost=self._on_no_connection,
             changed=self._on_robots,
             settled=self._on_settled,
+            sitemaps=self._sitemaps.named,
+            added=self._on_added,
         )
         self.rejudge = Rejudge(
             store=store,
@@ -160,6 +170,7 @@ class Engine:
             scope=self.scope,
             budget=self._budget,
             known=self._known,
+            sitemaps=self._sitemaps,
             late=self._on_ungoverned,
             handover=handover,
             sinks=sinks,
@@ -346,6 +357,12 @@ class Engine:
         self.course.moved_s = self._clock.monotonic()
         self.course.idle = False
         return sum(completed.added.values())
+
+    async def _add_listed(self, links: Sequence[Link], referrer: int) -> Completed:
+        """Queue what a sitemap lists; committed when this returns."""
+        completed = await self._store.add(links, referrer=referrer)
+        self._on_added(completed)
+        return completed
 
     async def _work(self) -> None:
         while turn := await self.turns.next():

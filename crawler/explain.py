@@ -12,7 +12,7 @@ from crawler.cli.text import counted
 from crawler.config import Config, ConfigError, seeds_of
 from policies import robots
 from policies.access import Rules, standing
-from policies.scope import Scope
+from policies.scope import Scope, Skip
 from policies.url import (
     canonical,
     host_of,
@@ -145,12 +145,15 @@ async def _left_out(reader: Reader, asked: Asked, url: str, row: Row | None) -> 
     """Whether scope, judged by the config at hand, does not want this URL (queued, or unknown)."""
     depth = row["depth"] if row is not None else 0
     scope = await _scope(reader, asked.config)
+    host = host_of(url)
     skip = scope.judge(
         url,
-        host=host_of(url),
+        host=host,
         depth=depth if isinstance(depth, int) else 0,
         seed=row is not None and not row.get("referrer"),
     )
+    if row is not None and row.get("sitemap"):  # it may be of any host
+        skip = None if asked.config.site(host).scope.sitemaps else Skip.SITEMAPS
     if skip is not None:
         told = reasons.left_out(skip, asked.whose)
         return [f"{told}; the crawl's own is named with --config" if asked.default else told]

@@ -13,7 +13,7 @@ from aiohttp import ClientHandlerType, ClientRequest, ClientResponse
 from aiohttp.abc import AbstractResolver
 from yarl import URL
 
-from crawler.body import read_body
+from crawler.body import pour_body, read_body
 from crawler.clock import Clock
 from crawler.cookies import Cookies
 from crawler.decoding import ACCEPT_ENCODING
@@ -219,10 +219,15 @@ class AiohttpFetcher:
                 problem = Trouble(FailureCode.PROTOCOL, "the server switched protocols unasked")
                 return self._failure(url, problem, exchange.started_s, 101)
             if response.status not in _BODILESS and request.method != "HEAD":
-                wants = request.wants_body
-                if wants is None or wants(Head(url=url, status=response.status, headers=received)):
+                wants, into = request.wants_body, request.into
+                answered = Head(url=url, status=response.status, headers=received)
+                if wants is None or wants(answered):
+                    sink = None if into is None else into(answered)
                     try:
-                        body, cut = await read_body(response, request, exchange)
+                        if sink is None:
+                            body, cut = await read_body(response, request, exchange)
+                        else:
+                            cut = await pour_body(response, sink, exchange)
                     except NETWORK_ERRORS as exc:
                         return self._trouble(exc, url, way.host, exchange, response.status)
                 else:
@@ -232,7 +237,7 @@ class AiohttpFetcher:
             if exchange.met is None or task.uncancel() > cancelling:
                 raise
             status = None if response is None else response.status
-            return self._failure(url, met(exchange, limits), exchange.started_s, status)
+            return self._failure(url, met(exchange, exchange.limits), exchange.started_s, status)
         finally:
             leave_exchange(token)
             self._watch.end(exchange)

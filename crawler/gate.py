@@ -8,7 +8,7 @@ before the first page it governs is asked for.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -25,7 +25,7 @@ from policies.access import Access, News, RobotsRules
 from policies.pacing import NO_ASK, Ask
 from policies.robots import Verdict
 from policies.url import canonical, host_of, origin_of, path_of, robots_url
-from storage.base import Store
+from storage.base import Completed, Link, Store
 
 ORIGINS_PER_HOST_MAX = 64  # in memory, with `per = "domain"`; more are asked of the store again
 REDIRECTS_MAX = 5  # RFC 9309, 2.3.1.2; the sixth counts as absent (design section 5)
@@ -70,7 +70,8 @@ class Gate:
     failure, failures)` is told when an origin's robots.txt leads to where no connection can be
     made, so many times in a row;
     `changed(origin, previous)` when an origin's standing is new, `settled(origin)` when its URLs
-    may move again. Without
+    may move again. `sitemaps(origin, body)` gives links to those that a robots.txt names, which are
+    committed with it; `added` is told of what that queued. Without
     `keep_trying` a file that could not be had is asked for again only when somebody wants in.
     """
 
@@ -90,6 +91,8 @@ class Gate:
         changed: Callable[[Origin, Access], None],
         settled: Callable[[Origin], None],
         keep_trying: bool = True,
+        sitemaps: Callable[[str, bytes], Sequence[Link]] | None = None,
+        added: Callable[[Completed], None] | None = None,
     ) -> None:
         self._clock = clock
         self._turns = turns
@@ -104,6 +107,8 @@ class Gate:
         self._changed = changed
         self._settled = settled
         self._keep_trying = keep_trying
+        self._sitemaps = sitemaps
+        self._added = added
         self._origins: dict[str, Origin] = {}
         self._retries: Bench[Origin] = Bench()
         self._timer: Timer | None = None
@@ -357,15 +362,21 @@ class Gate:
 
     async def _keep(self, origin: Origin, learned: Access, *, rejudge: bool) -> None:
         host = origin.host
-        await self._store.robots_put(
+        links: Sequence[Link] = ()
+        if self._sitemaps is not None and learned.body is not None:
+            links = self._sitemaps(origin.name, learned.body)
+        completed = await self._store.robots_put(
             self._session,
             host.slot,
             origin.name,
             learned,
             also=host.update(self._clock.monotonic()),
             rejudge=rejudge,
+            links=links,
         )
         origin.access = learned
+        if self._added is not None and completed.added:
+            self._added(completed)
 
     def _known(self, origin: Origin, url: str) -> Access | None:
         """Another origin's robots.txt that is known and fresh needs no second request; what is

@@ -71,6 +71,28 @@ class Head:
     headers: Headers
 
 
+class OversizeError(Exception):
+    """The body passed its bound."""
+
+
+class BodySink(Protocol):
+    """Takes a body as it comes, decoded, in pieces of some 64 KB, so that it is never whole in
+    memory. The body's bound is its own affair: while it works the sender waits."""
+
+    @property
+    def timeout_s(self) -> float | None:
+        """If more than the request's own, the time that the whole request may take."""
+        ...
+
+    async def take(self, piece: bytes) -> bool:
+        """False: no more is wanted. May raise OversizeError."""
+        ...
+
+    async def end(self) -> None:
+        """No more comes: that was all, or no more was wanted. Not called for a broken body."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """One request.
@@ -79,6 +101,8 @@ class Request:
     headers: sent besides the fetcher's own, and instead of those of the same name.
     wants_body: asked once the header is there; False leaves the body unread. None: always wanted.
     cut_ok: a body longer than its bound is kept up to it (robots.txt), not a failure.
+    into: asked when the body is wanted; given a BodySink, the body goes there and not into the
+      Answer, and `limits.body_bytes_max` does not count.
     proxy: the URL of an HTTP proxy. What it connects to is the proxy's affair: addresses are then
       not judged, save for one that stands in the URL itself.
     Headers and proxy may hold secrets: they are not shown.
@@ -91,6 +115,7 @@ class Request:
     limits: FetchLimits = DEFAULT_LIMITS
     wants_body: Callable[[Head], bool] | None = None
     cut_ok: bool = False
+    into: Callable[[Head], BodySink | None] | None = None
     proxy: str | None = field(default=None, repr=False)
 
 
@@ -99,7 +124,8 @@ class Answer:
     """A complete answer, of any status.
 
     body: decompressed. b"" when there is none, or when it was not wanted (`body_read` False).
-    cut: the body was longer than its bound and is kept up to it; only with `Request.cut_ok`.
+    cut: the body was longer than its bound and is kept up to it; only with `Request.cut_ok`. Or
+      the sink it went to wanted no more of it.
     wire_bytes: bytes received: header, framing and body as it came.
     started_s, ended_s: monotonic. The contact begins with the first packet sent to the host (on a
       connection kept alive with the request) and ends when the body was read or given up.

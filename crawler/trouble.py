@@ -12,11 +12,11 @@ from typing import Final
 import aiohttp
 from aiohttp.http_exceptions import ContentLengthError, HttpProcessingError, LineTooLong
 
-from crawler.body import BrokenOffError, OversizeError
+from crawler.body import BrokenOffError
 from crawler.decoding import DecodingError
 from crawler.exchange import UNCONNECTED_PHASES, Bound, Exchange, Phase
 from crawler.guard import AddressRefusedError
-from crawler.request import FetchLimits
+from crawler.request import FetchLimits, OversizeError
 from crawler.resolver import NameLookupError
 from crawler.wire import (
     FIELD_BYTES_MAX,

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from crawler import page
 from crawler.clock import Clock
-from crawler.contact import PAGE, REFUSALS, Contacts
+from crawler.config.model import FetchConfig
+from crawler.contact import PAGE, REFUSALS, SITEMAP, Contacts
 from crawler.effective import Effective
 from crawler.gate import ASKING, Gate, Pass, Shut
 from crawler.handover import CrawledPage, Handover, Timings
@@ -17,6 +18,7 @@ from crawler.host import APPETITE_MAX, PREFETCH, Host, Turn
 from crawler.known import Known
 from crawler.ledger import Ledger
 from crawler.request import REDIRECT_STATUSES, Answer, Failure, Head, Request, limits_of
+from crawler.sitemaps import TIMEOUT_S, Sitemaps, Sniffing
 from crawler.turns import Turns
 from policies.indexing import Directives, from_header
 from policies.retry import Again, FailureCode, GiveUp, RetryRules, after_failure, after_refusal
@@ -76,6 +78,7 @@ class Visitor:
         scope: Scope,
         budget: Budget,
         known: Known,
+        sitemaps: Sitemaps,
         late: Callable[[str], None],
         handover: Handover | None = None,
         sinks: Sinks | None = None,
@@ -89,6 +92,7 @@ class Visitor:
         self._scope = scope
         self._budget = budget
         self._known = known
+        self._sitemaps = sitemaps
         self._handover = handover  # to who reads the pages
         self._sinks = sinks
         self._late = late  # a page outlived the verdict it was asked for on: judge it again
@@ -131,6 +135,9 @@ class Visitor:
                 host.held.discard(queued.id)
             elif isinstance(passed, Verdict):
                 self._ledger.record(self._blocked(host, queued, passed), host, queued.url)
+            elif isinstance(passed, Pass) and queued.sitemap:
+                await self._read_sitemap(turn, queued)
+                break
             elif isinstance(passed, Pass):
                 if not self._budget.take():
                     host.hand.appendleft(queued)
@@ -153,6 +160,10 @@ class Visitor:
         slot = self._effective.config.slot_of(name)
         if slot != host.slot:
             return Moved(id=queued.id, slot=host.slot, to_slot=slot)
+        if queued.sitemap:
+            if self._sitemaps.wanted(name):
+                return None  # it may be of any host; what it lists is judged
+            return Dropped(id=queued.id, slot=host.slot, reason=Skip.SITEMAPS)
         skip = self._scope.judge(
             queued.url,
             host=name,
@@ -183,31 +194,71 @@ class Visitor:
 
     async def _visit(self, turn: Turn, queued: Queued, passed: Pass) -> None:
         host = turn.host
-        fetch = self._effective.config.site(host_of(queued.url)).fetch
+        name = host_of(queued.url)
+        fetch = self._effective.config.site(name).fetch
+        wants_body = self._wants_requisite if queued.requisite else self._wants_body
+        sniffing: Sniffing | None = None
+        if queued.seed and self._sitemaps.wanted(name):
+            sniffing = self._sitemaps.sniffing(
+                queued, wants=wants_body, bytes_max=fetch.max_body_bytes
+            )
+            wants_body = sniffing.wants_body
         request = Request(
             url=queued.url,
             limits=limits_of(fetch.timeout_s, fetch.max_body_bytes),
-            wants_body=self._wants_requisite if queued.requisite else self._wants_body,
+            wants_body=wants_body,
+            into=sniffing.into if sniffing else None,
         )
         visited = False
         host.appetite = PREFETCH
         self._refill(host)  # while this one is fetched
         try:
             result = await self._contacts.fetch(turn, request, kind=PAGE)
-            if isinstance(result, Failure):
-                self._failed(host, queued, result, RetryRules(max_attempts=fetch.max_attempts))
-            elif result.status in REFUSALS:
-                self._refused(host, queued, result)
-            elif result.status >= 500:
-                self._server_error(
-                    host, queued, result, RetryRules(max_attempts=fetch.max_attempts)
-                )
-            else:
-                visited = await self._take_in(host, queued, result, passed)
+            answer = self._answered(host, queued, result, fetch)
+            if answer is not None and sniffing is not None and sniffing.reading is not None:
+                outcome = self._sitemaps.outcome(queued, host.slot, answer, sniffing.reading)
+                self._ledger.record(outcome, host, queued.url)
+            elif answer is not None:
+                if sniffing is not None:
+                    answer = sniffing.as_page(answer)
+                visited = await self._take_in(host, queued, answer, passed)
         finally:
             if not visited:
                 self._budget.give_back()
                 self._turns.open_pages(open_=self._budget.left >= 1)
+
+    async def _read_sitemap(self, turn: Turn, queued: Queued) -> None:
+        """A sitemap is no page: it takes nothing from the budget, and what it lists is queued."""
+        host = turn.host
+        fetch = self._effective.config.site(host_of(queued.url)).fetch
+        reading = self._sitemaps.reading(queued)
+        request = Request(
+            url=queued.url,
+            limits=limits_of(max(fetch.timeout_s, TIMEOUT_S), fetch.max_body_bytes),
+            wants_body=lambda head: 200 <= head.status < 300,
+            into=lambda _: reading,
+        )
+        host.appetite = PREFETCH
+        self._refill(host)
+        result = await self._contacts.fetch(turn, request, kind=SITEMAP)
+        if (answer := self._answered(host, queued, result, fetch)) is not None:
+            outcome = self._sitemaps.outcome(queued, host.slot, answer, reading)
+            self._ledger.record(outcome, host, queued.url)
+
+    def _answered(
+        self, host: Host, queued: Queued, result: Answer | Failure, fetch: FetchConfig
+    ) -> Answer | None:
+        """The answer, if it is one; else what becomes of the URL without it is recorded."""
+        rules = RetryRules(max_attempts=fetch.max_attempts)
+        if isinstance(result, Failure):
+            self._failed(host, queued, result, rules)
+        elif result.status in REFUSALS:
+            self._refused(host, queued, result)
+        elif result.status >= 500:
+            self._server_error(host, queued, result, rules)
+        else:
+            return result
+        return None
 
     async def _take_in(self, host: Host, queued: Queued, answer: Answer, passed: Pass) -> bool:
         """Record a page; where somebody reads them, once it is read. False: it was not."""

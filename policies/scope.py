@@ -62,10 +62,13 @@ class Skip(enum.StrEnum):
     MAX_QUERIES_PER_PATH = "max_queries_per_path"
     MAX_LINKS = "max_links"
     ROBOTS_TXT = "robots.txt"
+    SITEMAPS = "sitemaps"
+    MANY_SITEMAPS = "too-many-sitemaps"
 
 
-# Reason -> the config key that decides it. SCHEME, UNPARSABLE, NOFOLLOW and MAX_LINKS have none:
-# the first three are the page's doing, the last is a constant of crawler/page.py.
+# Reason -> the config key that decides it. SCHEME, UNPARSABLE, NOFOLLOW, MAX_LINKS, MANY_SITEMAPS
+# have none: the first three are the page's doing, the others constants of crawler/page.py and
+# crawler/sitemaps.py.
 SKIP_KEYS: Final[Mapping[str, str]] = MappingProxyType(
     {
         Skip.OUTSIDE: "scope.follow",
@@ -79,6 +82,7 @@ SKIP_KEYS: Final[Mapping[str, str]] = MappingProxyType(
         Skip.MAX_PATH_SEGMENTS: "scope.max_path_segments",
         Skip.MAX_REPEATED_SEGMENT: "scope.max_repeated_segment",
         Skip.MAX_QUERIES_PER_PATH: "scope.max_queries_per_path",
+        Skip.SITEMAPS: "scope.sitemaps",
     }
 )
 
@@ -99,6 +103,8 @@ SKIP_WORDS: Final[Mapping[str, str]] = MappingProxyType(
         Skip.MAX_REPEATED_SEGMENT: "a segment recurs in the path as in a trap",
         Skip.MAX_QUERIES_PER_PATH: "its path has too many different queries",
         Skip.ROBOTS_TXT: "a robots.txt, which is read for its rules and is no page",
+        Skip.SITEMAPS: "a sitemap, where none are read",
+        Skip.MANY_SITEMAPS: "beyond the number and nesting of sitemaps read for one host",
         Skip.MAX_LINKS: "beyond the number of links taken from one page",
     }
 )

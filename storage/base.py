@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from policies.access import Access
+from policies.listing import Listing
 
 
 class StoreError(Exception):
@@ -61,6 +62,12 @@ class Link:
         None  # text of the first link, white space collapsed, at most 200 characters
     )
     requisite: bool = False  # what a page needs to be shown: scope was widened for it
+    # A sitemap or feed, and no page: see `SitemapRead`. One that is known as a page becomes one.
+    sitemap: bool = False
+    # If it was last read as a sitemap before this (Unix seconds), it is to be read again.
+    again_before: float | None = None
+    # What a sitemap says of it; it replaces what one said before.
+    listing: Listing | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +92,24 @@ class Visited:
         False  # fetched while the origin counted as open for lack of an answer (law 4)
     )
     links: Sequence[Link] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SitemapRead:
+    """A sitemap or feed was answered (any status but 429 and 5xx), and read if there was one.
+
+    It leaves the queue for `sitemaps`, is in no view of pages and not queued by a link again; what
+    it listed was handed to `add` before."""
+
+    id: int
+    slot: str
+    status: int
+    fetched_at: float  # Unix seconds
+    kind: str | None = None  # "urlset" | "index" | "rss" | "atom" | "text"; None: none of these
+    body_bytes: int = 0  # uncompressed
+    urls: int = 0  # taken from it, new or not
+    error: str | None = None  # what was wrong with it, in words
+    links: Sequence[Link] = ()  # where it redirects to
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +170,7 @@ class Moved:
     to_slot: str
 
 
-Outcome = Visited | Blocked | Failed | Retry | Dropped | Moved
+Outcome = Visited | SitemapRead | Blocked | Failed | Retry | Dropped | Moved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,6 +256,7 @@ class Queued:
     refusals: int
     seed: bool
     requisite: bool = False  # as its first Link said
+    sitemap: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -374,7 +400,9 @@ class Reader(Protocol):
         `host` (its slot), `origin`, `referrer`, `anchor`; for a queued one the last `error`.
 
         One that is in no queue because scope no longer wants it, or because only a redirect named
-        it, has the state `skipped` and a `reason` (None for the latter)."""
+        it, has the state `skipped` and a `reason` (None for the latter). A sitemap that was read
+        has the state `sitemaps`; `sitemap` says of any URL whether it is one, `listing` what a
+        sitemap said of it (a row of `listings`, or None)."""
         ...
 
     async def host(self, host: str) -> Row | None:
@@ -411,11 +439,15 @@ class Store(Protocol):
         """End the session and let go of the file. Hosts not released stay not clean."""
         ...
 
-    async def add(self, links: Sequence[Link], *, revive: bool = False) -> Completed:
+    async def add(
+        self, links: Sequence[Link], *, revive: bool = False, referrer: int | None = None
+    ) -> Completed:
         """Insert what is new (seeds, sitemap entries), as `complete` does; `added` counts it.
 
-        `revive`: failed ones return to the queue, and are counted. A link that is known but now a
-        seed becomes one (its depth falls to the link's)."""
+        `referrer`: id of the sitemap that lists them. `revive`: failed ones return to the queue,
+        and are counted. A link that is known but now a seed becomes one (its depth falls to the
+        link's); one that is now a sitemap becomes one, and returns to the queue if it was visited
+        as a page, or read before `again_before`."""
         ...
 
     async def seeds(self) -> Sequence[str]:
@@ -449,6 +481,7 @@ class Store(Protocol):
         - A Visited with `redirect_url` whose target is blocked is stored as blocked, reason
           `redirect`, with the target's dialect, rule, line and robots_url; and when a URL becomes
           blocked, so does every visited URL that leads to it through any chain.
+        - A Visited of a URL that is a sitemap by now changes nothing: it is to be read as one.
         - Counters of `hosts` move with the states, in the same transaction.
         """
         ...
@@ -462,8 +495,10 @@ class Store(Protocol):
         *,
         also: HostUpdate | None = None,
         rejudge: bool = False,
-    ) -> None:
-        """Store what is known of an origin's robots.txt, with its host's clock (if still held).
+        links: Sequence[Link] = (),
+    ) -> Completed:
+        """Store what is known of an origin's robots.txt, with its host's clock (if still held), and
+        insert the sitemaps it names (`links`) as `add` does.
 
         `rejudge`: what was judged before at this origin is to be judged again by this copy; the
         mark lasts until `rejudge_done`, whatever is put meanwhile. An `ungoverned` page committed

@@ -44,6 +44,7 @@ from storage.base import (
     Retry,
     RobotsDue,
     Row,
+    SitemapRead,
     State,
     Stats,
     StoreError,
@@ -106,9 +107,15 @@ class MemoryStore:
 
     # ------------------------------------------------------------ links
 
-    async def add(self, links: Sequence[Link], *, revive: bool = False) -> Completed:
+    async def add(
+        self, links: Sequence[Link], *, revive: bool = False, referrer: int | None = None
+    ) -> Completed:
         self._check_open()
-        added = self._insert([(None, links)])
+        added = self._insert([(referrer, links)])
+        for link in links:
+            listed = self._tables.by_url.get(link.url)
+            if link.listing is not None and listed is not None and _is_in_view(listed):
+                listed.listing = link.listing
         for link in links:
             url = self._tables.by_url.get(link.url)
             if revive and url is not None and url.state is State.FAILED:
@@ -124,7 +131,9 @@ class MemoryStore:
         refused: set[str] = set()  # counted once a commit
         for referrer, link in pairs:
             url = tables.by_url.get(link.url)
-            if url is not None and url.state is not None:
+            if url is not None and _is_in_view(url):
+                if link.sitemap or link.again_before is not None:
+                    self._note_sitemap(url, link, added)
                 if link.seed:
                     url.seed = True
                 if link.seed or url.state is State.QUEUED:
@@ -141,12 +150,28 @@ class MemoryStore:
                 url = tables.new_url(link, origin, referrer)
             else:
                 url.depth, url.priority, url.seed = link.depth, link.priority, link.seed
-                url.anchor, url.referrer = link.anchor, referrer
+                url.anchor, url.referrer, url.sitemap = link.anchor, referrer, link.sitemap
                 url.requisite = link.requisite
             self._requeue(url, added)
         if refused:
             self._skip({Skip.MAX_QUERIES_PER_PATH: len(refused)})
         return added
+
+    def _note_sitemap(self, url: Url, link: Link, added: Counter[str]) -> None:
+        """What is named as a sitemap is one; see `Store.add`."""
+        if link.sitemap and not url.sitemap:
+            self._tables.lower(url, link.depth)
+            url.sitemap = True
+        if url.state is State.VISITED and link.sitemap:
+            url.fetched = True
+            self._requeue(url, added)
+        elif (
+            url.is_read
+            and url.read is not None
+            and link.again_before is not None
+            and url.read.fetched_at < link.again_before
+        ):
+            self._requeue(url, added)
 
     def _requeue(self, url: Url, added: Counter[str]) -> None:
         """Queue a URL as if it were new."""
@@ -300,7 +325,7 @@ class MemoryStore:
         added += self._insert(
             (outcome.id, outcome.links)
             for outcome in batch.outcomes
-            if isinstance(outcome, Visited)
+            if isinstance(outcome, Visited | SitemapRead)
         )
         # Origins move last: `added` counts what is queued when all is done.
         for outcome in sorted(batch.outcomes, key=lambda one: isinstance(one, Moved)):
@@ -335,13 +360,19 @@ class MemoryStore:
                 self._offer(url.origin.host)
             return
         # An answer to a URL that failed with its whole host meanwhile still counts.
-        if url.state is State.FAILED and isinstance(outcome, Visited | Blocked | Failed):
+        if url.state is State.FAILED and isinstance(
+            outcome, Visited | SitemapRead | Blocked | Failed
+        ):
             pass
         elif url.state is not State.QUEUED:
             return
         match outcome:
+            case Visited() if url.sitemap:
+                pass  # named as one since it was asked for as a page: it is to be read as one
             case Visited():
                 self._visited(url, outcome)
+            case SitemapRead():
+                tables.read(url, outcome)
             case Blocked():
                 self._blocked(url, outcome, withdrawn=url.fetched)
             case Failed():
@@ -417,14 +448,17 @@ class MemoryStore:
         *,
         also: HostUpdate | None = None,
         rejudge: bool = False,
-    ) -> None:
+        links: Sequence[Link] = (),
+    ) -> Completed:
         self._check_open()
         found = self._tables.origin(origin, hostname_of(origin), slot, self._time.now_s())
         found.robots = copy
         if rejudge:
             self._tables.to_rejudge.setdefault(origin, found)
+        added = self._insert([(None, links)])
         if also is not None and (host := self._held(session, also)) is not None:
             self._update(host, also)
+        return Completed(stale=frozenset(), added=added, hands={})
 
     async def robots_get(self, origin: str) -> Access | None:
         found = self._tables.origins.get(origin)
@@ -665,6 +699,11 @@ class MemoryStore:
                 origin = tables.origins[name]
                 if origin.robots is not None and self._is_of(origin, host):
                     yield origin.row()
+        elif view in ("sitemaps", "listings"):
+            for url in list(tables.urls.values()):
+                row = url.sitemap_row(tables.urls) if view == "sitemaps" else url.listing_row()
+                if row is not None and self._is_of(url.origin, host):
+                    yield row
         else:
             for url in list(tables.urls.values()):
                 if url.state is not None and STATE_VIEWS[url.state] == view:
@@ -739,7 +778,9 @@ class MemoryStore:
         if found is None:
             return None
         row = dict(found.row(self._time.shift_s(), self._tables.urls) or {"url": url})
-        if found.state is None:
+        if found.is_read:
+            row |= {"state": "sitemaps"} | dict(found.sitemap_row(self._tables.urls) or {})
+        elif found.state is None:
             row |= {"state": "skipped", "reason": found.left_out}
         else:
             row["state"] = STATE_VIEWS[found.state]
@@ -748,6 +789,8 @@ class MemoryStore:
             "origin": found.origin.name,
             "referrer": None if found.referrer is None else self._tables.urls[found.referrer].url,
             "anchor": found.anchor,
+            "sitemap": found.sitemap,
+            "listing": found.listing_row(),
         }
         if found.state is State.QUEUED:
             row["error"] = found.error
@@ -765,6 +808,11 @@ class MemoryStore:
             ],
             "robots": [o.row() for o in found.origins if o.robots is not None],
         }
+
+
+def _is_in_view(url: Url) -> bool:
+    """Whether a link to it changes no state."""
+    return url.state is not None or url.is_read
 
 
 def _forgiven(clock: HostClock) -> HostClock:

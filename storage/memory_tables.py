@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from policies.access import Access
+from policies.listing import Listing
 from storage.base import (
     Blocked,
     BlockReason,
@@ -17,6 +18,7 @@ from storage.base import (
     Link,
     Queued,
     Row,
+    SitemapRead,
     State,
     Visited,
 )
@@ -173,6 +175,10 @@ class Url:
     withdrawn: bool = False
     judged_by: bytes | None = None  # the robots.txt that blocked it
     failure: Failed | None = None
+    sitemap: bool = False
+    read: SitemapRead | None = None  # the last time, as a sitemap
+    is_read: bool = False  # that is where it stands: in no queue, and not to be queued by a link
+    listing: Listing | None = None
 
     def rank(self) -> Rank:
         return (-self.priority, self.turn, self.depth, self.id)
@@ -187,7 +193,37 @@ class Url:
             refusals=self.refusals,
             seed=self.seed,
             requisite=self.requisite,
+            sitemap=self.sitemap,
         )
+
+    def sitemap_row(self, urls: dict[int, Url]) -> Row | None:
+        """Its row in `sitemaps`."""
+        read = self.read
+        if read is None or not self.sitemap:
+            return None
+        return {
+            "url": self.url,
+            "kind": read.kind,
+            "status": read.status,
+            "fetched_at": read.fetched_at,
+            "body_bytes": read.body_bytes,
+            "urls": read.urls,
+            "error": read.error,
+            "depth": self.depth,
+            "referrer": None if self.referrer is None else urls[self.referrer].url,
+        }
+
+    def listing_row(self) -> Row | None:
+        """Its row in `listings`."""
+        listing = self.listing
+        if listing is None:
+            return None
+        return {
+            "url": self.url,
+            "lastmod_at": None if listing.lastmod_at is None else float(round(listing.lastmod_at)),
+            "changefreq": listing.changefreq and str(listing.changefreq),
+            "priority": listing.priority,
+        }
 
     def row(self, shift_s: float, urls: dict[int, Url]) -> Row | None:
         """Its row in the view of its state."""
@@ -286,6 +322,7 @@ class Tables:
             anchor=link.anchor,
             referrer=referrer,
             requisite=link.requisite,
+            sitemap=link.sitemap,
         )
         self.urls[url.id] = url
         self.by_url[url.url] = url
@@ -294,6 +331,7 @@ class Tables:
     def reset(self, url: Url) -> None:
         """Take a URL out of its state: no view shows it, no counter counts it."""
         origin = url.origin
+        url.is_read = False
         if url.state is None:
             return
         origin.counts[url.state] -= 1
@@ -368,6 +406,11 @@ class Tables:
         url.origin.body_bytes += page.body_bytes
         if page.ungoverned:
             url.origin.ungoverned[url.id] = None
+
+    def read(self, url: Url, read: SitemapRead) -> None:
+        self.reset(url)
+        url.sitemap = url.is_read = True
+        url.read = read
 
     def blocked(
         self, url: Url, block: Blocked, *, withdrawn: bool, judged_by: bytes | None

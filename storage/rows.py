@@ -31,6 +31,10 @@ VIEWS: Final[Mapping[str, tuple[str, ...]]] = {
         "failures", "error", "truncated",
     ),
     "skipped": ("reason", "count"),
+    "sitemaps": (
+        "url", "kind", "status", "fetched_at", "body_bytes", "urls", "error", "depth", "referrer",
+    ),
+    "listings": ("url", "lastmod_at", "changefreq", "priority"),
 }  # fmt: skip
 
 STATE_VIEWS: Final[Mapping[State, str]] = {

@@ -31,7 +31,17 @@ if os.environ.get("CI"):
 DAY_S = 86_400.0
 CAP_S = 30 * DAY_S  # a crawl that is not over by then never ends
 CALLS_MAX = 200_000  # of the store, in one crawl: one that spins without time passing is found out
-VIEWS = ("visited", "blocked", "failed", "queued", "hosts", "robots", "skipped")
+VIEWS = (
+    "visited",
+    "blocked",
+    "failed",
+    "queued",
+    "hosts",
+    "robots",
+    "skipped",
+    "sitemaps",
+    "listings",
+)
 
 Hook = Callable[..., Awaitable[None]]  # called with the arguments of the store's method
 

@@ -41,6 +41,8 @@ async def _visited(console: Console, reader: Reader, summary: Summary) -> None:
             str(row["delay_source"] or ""),
         )
     _section(console, f"Visited: {summary.visited} pages", table)
+    async for row in _rows(reader, "sitemaps"):
+        console.print(f"  {_short(str(row['url']))}, a sitemap, listed {row['urls']} of them.")
 
 
 def _blocked(console: Console, rows: Sequence[Row]) -> None:

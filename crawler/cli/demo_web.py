@@ -75,7 +75,18 @@ def _portal(web: LocalWeb) -> Mapping[str, Site]:
 def _library(web: LocalWeb) -> Mapping[str, Site]:
     shelves = ("history", "maps", "poetry", "travel")
     pages: dict[str, Reply | Callable[[Asked], Reply]] = {
-        "/robots.txt": text("User-agent: *\nDisallow: /staff-only/\nDisallow: /search\n"),
+        "/robots.txt": text(
+            "User-agent: *\nDisallow: /staff-only/\nDisallow: /search\n"
+            f"Sitemap: {web.url('library.test', '/sitemap.xml')}\n"
+        ),
+        # the only way to the rare book
+        "/sitemap.xml": Reply(
+            body="<urlset xmlns='http://www.sitemaps.org/schemas/sitemap/0.9'><url><loc>"
+            + web.url("library.test", "/rare/book.html?copy=1&edition=1")
+            + "</loc><priority>0.9</priority></url></urlset>\n",
+            content_type="application/xml",
+        ),
+        "/rare/book.html?copy=1&edition=1": _page("A rare book", "Only the sitemap has it.", {}),
         "/": _page(
             "The library",
             "Four shelves, five books on each.",

@@ -31,13 +31,21 @@ def of_url(row: Row, now_s: float, *, again: str = "") -> Iterator[str]:
         yield f"`courtly retry failed --host {row['host']}{again}` queues it again"
     elif state == "queued":
         yield from _queued(row, now_s)
+    elif state == "sitemaps":
+        yield from _sitemap(row)
     else:
         reason = str(row.get("reason"))
         key = SKIP_KEYS.get(reason)
         yield f"left out: {SKIP_WORDS.get(reason, reason)}{f' ({key})' if key else ''}"
+    if row.get("sitemap") and state != "sitemaps":
+        yield "it is a sitemap or a feed, and no page"
+    if isinstance(listing := row.get("listing"), Mapping):
+        yield from _listed(listing)
     if row.get("referrer"):
         anchor = f", by the link “{_text(row['anchor'])}”" if row.get("anchor") else ""
         yield f"found on {_text(row['referrer'])}{anchor}"
+    elif row.get("sitemap"):
+        yield "no page led to it: a robots.txt names it, or it was given as a seed"
     else:
         yield "no page led to it: it was given as a seed"
 
@@ -59,6 +67,29 @@ def _visited(row: Row) -> Iterator[str]:
         yield "it asks that its links be not followed"
     if not row["archivable"]:
         yield "it asks that no copy be kept"
+
+
+def _sitemap(row: Row) -> Iterator[str]:
+    kinds = {"index": "an index of sitemaps", "rss": "an RSS feed", "atom": "an Atom feed"}
+    kind = kinds.get(str(row["kind"]), "a sitemap")
+    yield (
+        f"{kind}, read at {at(row['fetched_at'])}: status {row['status']}, "
+        f"{say_bytes(_number(row['body_bytes']))}, {counted(int(_number(row['urls'])), 'URL')} "
+        "taken from it"
+    )
+    if row["error"]:
+        yield f"not all of it could be used: {_text(row['error'])}"
+
+
+def _listed(row: Mapping[str, object]) -> Iterator[str]:
+    said = []
+    if row["lastmod_at"] is not None:
+        said.append(f"changed at {at(row['lastmod_at'])}")
+    if row["changefreq"]:
+        said.append(f"changes {row['changefreq']}")
+    if row["priority"] is not None:
+        said.append(f"priority {row['priority']}")
+    yield f"a sitemap says of it: {', '.join(said)}"
 
 
 def _blocked(row: Row) -> Iterator[str]:

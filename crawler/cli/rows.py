@@ -31,6 +31,8 @@ TABLE_COLUMNS: Mapping[str, tuple[str, ...]] = {
     ),
     "robots": ("origin", "state", "status", "fetched_at", "expires_at", "retry_at", "body_bytes"),
     "skipped": ("count", "reason", "key"),
+    "sitemaps": ("kind", "status", "urls", "body_bytes", "fetched_at", "url", "error"),
+    "listings": ("lastmod_at", "changefreq", "priority", "url"),
 }  # fmt: skip
 _SAMPLE_ROWS = 200  # a table's widths come from these: the rest streams through
 _GAP = 2  # between columns
@@ -53,6 +55,8 @@ _NOTHING: Mapping[str, str] = {
     "robots": "no robots.txt is known yet",
     "skipped": "nothing was left out",
     "queued": "nothing is queued",
+    "sitemaps": "no sitemap was read",
+    "listings": "no sitemap said more of a URL than its name",
 }
 _FORMULA = re.compile(
     r"[=+\-@\t\r＝＋－＠]"
@@ -262,6 +266,7 @@ def _yes(value: object) -> str:
 _WORDS: Mapping[str, Callable[[object], str]] = {
     "fetched_at": _minute,
     "last_at": _minute,
+    "lastmod_at": _minute,
     "next_at": _when,
     "expires_at": _when,
     "retry_at": _when,

@@ -12,7 +12,9 @@ from crawler.cli.errors import stdout_needed
 from crawler.cli.options import Choice, config_option, db_option, existing_database, host_name
 
 # As storage.rows.VIEWS, which is too heavy to import for --help; a test compares them.
-VIEWS = ("visited", "blocked", "failed", "queued", "hosts", "robots", "skipped")
+VIEWS = (
+    "visited", "blocked", "failed", "queued", "hosts", "robots", "skipped", "sitemaps", "listings",
+)  # fmt: skip
 
 
 @click.command(short_help="Show what was visited, blocked, failed or queued, and the hosts.")
@@ -38,9 +40,10 @@ def show(
     how: str,
 ) -> None:
     """Show what a crawl has visited, blocked (and by which rule), failed or queued; its hosts, the
-    robots.txt files it knows, and how many URLs were left out for which reason (skipped).
+    robots.txt files it knows, how many URLs were left out for which reason (skipped), the sitemaps
+    and feeds it has read, and what those say of URLs (listings).
 
-    VIEW is one of visited, blocked, failed, queued, hosts, robots and skipped.
+    VIEW is one of visited, blocked, failed, queued, hosts, robots, skipped, sitemaps and listings.
     """
     stdout_needed()
     if host is not None and view == "skipped":

@@ -132,7 +132,9 @@ SCOPE = {
         accepts=int, read=whole(least=0), note="different queries of one path"
     ),
     "sitemaps": Key(
-        accepts=bool, read=_same, note="read the sitemaps that robots.txt names; not in use yet"
+        accepts=bool,
+        read=_same,
+        note="read the sitemaps that robots.txt names, and seeds that are such",
     ),
 }
 POLITENESS = {

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from crawler.clock import Clock
-from crawler.request import UNCONNECTED, Answer, Failure, Head, Request
+from crawler.request import (
+    UNCONNECTED,
+    Answer,
+    BodySink,
+    Failure,
+    Head,
+    OversizeError,
+    Request,
+)
 from crawler.testing.log import Exchange, Log
 from crawler.testing.web import Reply, not_found
 from policies.retry import FailureCode
 from policies.url import host_of, path_of
 
+PIECE_BYTES = 1_000  # what a sink is handed at once
 Answers = Mapping[str, Reply | FailureCode] | Callable[[Request], Reply | FailureCode]
 
 
@@ -56,7 +66,27 @@ class FakeFetcher:
         if isinstance(reply, FailureCode):
             return _failure(request, entry, reply)
         entry.status = reply.status
-        return _answer(request, entry, reply)
+        answer = _answer(request, entry, reply)
+        if isinstance(answer, Answer) and answer.body_read and request.into is not None:
+            head = Head(url=request.url, status=answer.status, headers=answer.headers)
+            sink = request.into(head)
+            if sink is not None:
+                return await self._pour(request, entry, answer, sink)
+        return answer
+
+    async def _pour(
+        self, request: Request, entry: Exchange, answer: Answer, sink: BodySink
+    ) -> Answer | Failure:
+        try:
+            for start in range(0, len(answer.body), PIECE_BYTES):
+                if not await sink.take(answer.body[start : start + PIECE_BYTES]):
+                    break
+            await sink.end()
+        except OversizeError:
+            return _failure(request, entry, FailureCode.TOO_LARGE)
+        finally:
+            entry.end_s = self._clock.monotonic()
+        return replace(answer, body=b"", ended_s=entry.end_s)
 
     def _reply(self, request: Request) -> Reply | FailureCode:
         if callable(self._answers):
@@ -70,14 +100,15 @@ def _answer(request: Request, entry: Exchange, reply: Reply) -> Answer | Failure
     headers.setdefault("Content-Type", reply.content_type)
     head = Head(url=request.url, status=reply.status, headers=CIMultiDictProxy(headers))
     wanted = request.wants_body is None or request.wants_body(head)
-    cut = wanted and len(body) > request.limits.body_bytes_max
+    bytes_max = request.limits.body_bytes_max if request.into is None else len(body)
+    cut = wanted and len(body) > bytes_max
     if cut and not request.cut_ok:
         return _failure(request, entry, FailureCode.TOO_LARGE)
     return Answer(
         url=request.url,
         status=reply.status,
         headers=head.headers,
-        body=body[: request.limits.body_bytes_max] if wanted else b"",
+        body=body[:bytes_max] if wanted else b"",
         body_read=wanted,
         cut=cut,
         wire_bytes=len(body) if wanted else 0,

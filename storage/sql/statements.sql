@@ -136,6 +136,24 @@ WITH v(id, status, fetched_ms, content_type, body_bytes, elapsed_us, title, dire
   AS (VALUES (?, ?, ?, ?, ?, ?, ?, ?))
 INSERT INTO pages SELECT v.* FROM v WHERE v.id IS NOT NULL;
 
+-- name: make_sitemaps
+WITH v(id, depth) AS (VALUES (?, ?))
+UPDATE urls SET depth = min(urls.depth, v.depth), flags = urls.flags | 16
+FROM v WHERE urls.id = v.id;
+
+-- name: read_at
+WITH v(id) AS (VALUES (?))
+SELECT json_group_array(json_array(g.id, g.fetched_ms / 1e3))
+FROM v CROSS JOIN readings AS g ON g.id = v.id;
+
+-- name: put_readings
+WITH v(id, kind, status, fetched_ms, body_bytes, urls, error) AS (VALUES (?, ?, ?, ?, ?, ?, ?))
+INSERT OR REPLACE INTO readings SELECT v.* FROM v WHERE v.id IS NOT NULL;
+
+-- name: put_hints
+WITH v(id, lastmod, changefreq, priority) AS (VALUES (?, ?, ?, ?))
+INSERT OR REPLACE INTO hints SELECT v.* FROM v WHERE v.id IS NOT NULL;
+
 -- name: drop_pages
 WITH v(id) AS (VALUES (?)) DELETE FROM pages WHERE id IN (SELECT v.id FROM v);
 
@@ -555,7 +573,7 @@ INSERT INTO failures (id, error, attempts, last_at)
 SELECT value, ?2, ?3, ?4 FROM json_each(?1);
 
 -- name: fail_some_urls
-UPDATE urls SET state = 3, due_at = NULL, turn = 0, flags = flags & 11
+UPDATE urls SET state = 3, due_at = NULL, turn = 0, flags = flags & 27
 WHERE id IN (SELECT value FROM json_each(?));
 
 -- name: some_failed
@@ -602,12 +620,12 @@ SELECT
 SELECT id, name, began_at, ended_at FROM sessions ORDER BY id DESC LIMIT ?;
 
 -- name: find_url
-SELECT u.id, u.state FROM origins AS o JOIN known AS k ON k.origin = o.id
-JOIN urls AS u ON u.id = abs(k.id)
+SELECT u.id, iif(u.state = 4 AND k.id > 0, -1, u.state)
+FROM origins AS o JOIN known AS k ON k.origin = o.id JOIN urls AS u ON u.id = abs(k.id)
 WHERE o.name = ? AND k.fingerprint = ?;
 
 -- name: url_about
-SELECT s.name, o.name, ro.name || r.path, u.anchor, x.text
+SELECT s.name, o.name, ro.name || r.path, u.anchor, x.text, u.flags
 FROM urls AS u JOIN origins AS o ON o.id = u.origin LEFT JOIN slots AS s ON s.id = o.slot
 LEFT JOIN urls AS r ON r.id = u.referrer LEFT JOIN origins AS ro ON ro.id = r.origin
 LEFT JOIN tries AS t ON t.id = u.id LEFT JOIN texts AS x ON x.id = t.error

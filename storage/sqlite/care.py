@@ -140,11 +140,20 @@ _COUNTS: Final = {
     " WHERE u.referrer IS NOT NULL AND r.id IS NULL": (
         "{} URLs were found on pages that are not there"
     ),
+    "SELECT count(*) FROM urls WHERE flags & 16 <> 0 AND state = 1": (
+        "{} sitemaps count as visited pages"
+    ),
+    "SELECT count(*) FROM readings AS g LEFT JOIN urls AS u ON u.id = g.id"
+    " WHERE u.id IS NULL": "{} sitemaps that were read belong to no URL",
+    "SELECT count(*) FROM hints AS h LEFT JOIN urls AS u ON u.id = h.id"
+    " WHERE u.id IS NULL": "{} listings belong to no URL",
     "SELECT count(*) FROM seeds AS s LEFT JOIN urls AS u ON u.id = s.id WHERE u.id IS NULL": (
         "{} seeds are no URLs"
     ),
     "SELECT count(*) FROM known AS k LEFT JOIN urls AS u ON u.id = abs(k.id)"
-    " WHERE u.id IS NULL OR u.origin <> k.origin OR (u.state = 4) <> (k.id < 0)": (
+    " LEFT JOIN readings AS g ON g.id = u.id"
+    " WHERE u.id IS NULL OR u.origin <> k.origin OR (k.id < 0 AND u.state <> 4)"
+    " OR (k.id > 0 AND u.state = 4 AND (g.id IS NULL OR u.flags & 16 = 0))": (
         "{} fingerprints lead to the wrong URL"
     ),
     "SELECT count(*) FROM slots WHERE pending <> (queued > 0)": (

@@ -13,7 +13,7 @@ from policies.access import Access
 from storage.base import Hand, HostClock, HostUpdate, Lease, Queued, Want
 from storage.rows import CONTACTS_KEPT, COPIES_PER_LEASE
 from storage.sqlite.copies import read_copy
-from storage.sqlite.links import REQUISITE, SEED
+from storage.sqlite.links import REQUISITE, SEED, SITEMAP
 from storage.sqlite.names import Names
 from storage.sqlite.statements import Statements, Values
 from storage.sqlite.tally import Tally
@@ -262,6 +262,7 @@ class Leases:
                         id=key, url=origin + path, depth=depth, priority=priority,
                         attempts=attempts, refusals=refusals, seed=bool(flags & SEED),
                         requisite=bool(flags & REQUISITE),
+                        sitemap=bool(flags & SITEMAP),
                     ))
                     for key, path, depth, priority, turn, flags, attempts, refusals in urls
                 )  # fmt: skip

@@ -19,7 +19,8 @@ OUT: Final = 4  # the state of a URL in no view: left out, or known only as a re
 SEED: Final = 1  # flags of a row of urls
 FETCHED: Final = 2
 TRIED: Final = 4
-REQUISITE: Final = 8  # 1 to 8 are all there are
+REQUISITE: Final = 8
+SITEMAP: Final = 16
 
 
 _KnownShape = list[tuple[int, int, int]]  # place, id, depth
@@ -250,7 +251,11 @@ class Links:
                 urls.append((key, origin.id, path, OUT, 0, 0.0, 0, referrer, None))
                 known.append((origin.id, digest, -key, 0))
                 continue
-            flags = (SEED if link.seed else 0) | (REQUISITE if link.requisite else 0)
+            flags = (
+                (SEED if link.seed else 0)
+                | (REQUISITE if link.requisite else 0)
+                | (SITEMAP if link.sitemap else 0)
+            )
             if out_id:
                 again.append((key, link.depth, link.priority, flags, referrer, link.anchor))
                 known_again.append((origin.id, digest, key, link.depth))

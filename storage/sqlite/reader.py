@@ -18,13 +18,14 @@ from storage.rows import CONTACTS_KEPT, STATE_VIEWS, VIEWS, check_view
 from storage.sqlite import pages
 from storage.sqlite.copies import read_copy
 from storage.sqlite.fingerprint import fingerprint
-from storage.sqlite.links import OUT
+from storage.sqlite.links import OUT, SITEMAP
 from storage.sqlite.schema import connect_reader, translate
 from storage.sqlite.statements import Statements, Value
 from storage.sqlite.wire import Wire, finish
 
 T = TypeVar("T")
 _ROWS_AT_ONCE = 500
+_READ = -1
 
 
 class SqliteReader:
@@ -177,7 +178,7 @@ def _query(view: str, host: str | None, limit: int | None) -> tuple[str, list[Va
 
 
 def _find(sql: Statements, url: str) -> tuple[int, int] | None:
-    """Id and state of a URL."""
+    """Id and state of a URL (one that was read as a sitemap: `_READ`)."""
     try:
         origin = origin_of(url)
     except ValueError:
@@ -193,19 +194,28 @@ def _url(sql: Statements, url: str) -> Row | None:
     key, state = found
     row: dict[str, object] = {"url": url}
     common = sql.row("url_about", key)
-    slot, origin, referrer, anchor, error = common or (None,) * 5
+    slot, origin, referrer, anchor, error, flags = common or (None,) * 6
     if state == OUT:
         row |= {"state": "skipped", "reason": error}
     else:
-        view = STATE_VIEWS[State(state)]
+        view = "sitemaps" if state == _READ else STATE_VIEWS[State(state)]
         columns = VIEWS[view]
         query = f"SELECT {', '.join(columns)} FROM {view} WHERE id = ?"  # noqa: S608
         values = sql.db.execute(query, (key,)).fetchone()
         row |= dict(zip(columns, values or (), strict=True)) | {"state": view}
     row |= {"host": slot, "origin": origin, "referrer": referrer, "anchor": anchor}
+    row["sitemap"] = bool(_int(flags) & SITEMAP)
+    row["listing"] = _listing(sql, key)
     if state == State.QUEUED:
         row["error"] = error
     return row
+
+
+def _listing(sql: Statements, key: int) -> Row | None:
+    columns = VIEWS["listings"]
+    query = f"SELECT {', '.join(columns)} FROM listings WHERE id = ?"  # noqa: S608
+    values = sql.db.execute(query, (key,)).fetchone()
+    return None if values is None else dict(zip(columns, values, strict=True))
 
 
 def _host(sql: Statements, host: str) -> Row | None:

@@ -153,8 +153,12 @@ class SqliteStore:
 
     # ------------------------------------------------------------ links and outcomes
 
-    async def add(self, links: Sequence[Link], *, revive: bool = False) -> Completed:
-        return await self._transact(lambda writer, at: writer.add(links, revive=revive, at=at))
+    async def add(
+        self, links: Sequence[Link], *, revive: bool = False, referrer: int | None = None
+    ) -> Completed:
+        return await self._transact(
+            lambda writer, at: writer.add(links, revive=revive, referrer=referrer, at=at)
+        )
 
     async def seeds(self) -> Sequence[str]:
         return await self._transact(lambda writer, _: writer.seeds())
@@ -193,10 +197,11 @@ class SqliteStore:
         *,
         also: HostUpdate | None = None,
         rejudge: bool = False,
-    ) -> None:
-        await self._transact(
+        links: Sequence[Link] = (),
+    ) -> Completed:
+        return await self._transact(
             lambda writer, at: writer.robots_put(
-                session, slot, origin, copy, also, at, rejudge=rejudge
+                session, slot, origin, copy, also, at, rejudge=rejudge, links=links
             )
         )
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from storage.base import Blocked, BlockReason, Failed, Retry, State, Visited
-from storage.sqlite.links import FETCHED, OUT, TRIED
+from storage.base import Blocked, BlockReason, Failed, Retry, SitemapRead, State, Visited
+from storage.sqlite.links import FETCHED, OUT, SITEMAP, TRIED
 from storage.sqlite.names import Names, Verdict
 from storage.sqlite.statements import Statements, Values
 from storage.sqlite.tally import (
@@ -82,7 +82,7 @@ class Changes:
     _ORDER = (
         "drop_tries", "drop_pages", "drop_ungoverned", "drop_redirects", "drop_blocks",
         "drop_failures", "move_urls", "put_tries", "new_pages", "new_ungoverned", "put_redirects",
-        "new_blocks", "new_failures",
+        "new_blocks", "new_failures", "put_readings",
     )  # fmt: skip
 
     def write(self) -> None:
@@ -146,6 +146,15 @@ class Changes:
             self._tally.count(row.origin, row.slot, UNGOVERNED, 1)
         if target is not None:
             self._put("put_redirects", row.id, target)
+
+    def read(self, row: UrlRow, read: SitemapRead, texts: Mapping[str, int]) -> None:
+        """Out of the queue and in no view of pages; links to it change nothing."""
+        self._leave(row)
+        self._put("move_urls", row.id, OUT, 0, None, (row.flags & ~TRIED) | SITEMAP)
+        self._put(
+            "put_readings", row.id, read.kind, read.status, round(read.fetched_at * 1e3),
+            read.body_bytes, read.urls, None if read.error is None else texts[read.error],
+        )  # fmt: skip
 
     def blocked(self, row: UrlRow, block: Blocked, *, withdrawn: bool) -> None:
         verdict = Verdict.of(block, self._names.body_of(row.origin))

@@ -25,15 +25,16 @@ from storage.base import (
     Outlook,
     Retry,
     RobotsDue,
+    SitemapRead,
     State,
     Stats,
     Visited,
 )
 from storage.sqlite.copies import Copies
 from storage.sqlite.leases import Leases
-from storage.sqlite.links import Links
+from storage.sqlite.links import OUT, SITEMAP, Links
 from storage.sqlite.names import Names
-from storage.sqlite.statements import Statements
+from storage.sqlite.statements import Statements, Values
 from storage.sqlite.tally import FAILED, QUEUED, Tally, Totals
 from storage.sqlite.urls import Changes, UrlRow, url_rows
 
@@ -96,9 +97,13 @@ class Writer:
 
     # ------------------------------------------------------------ links and outcomes
 
-    def add(self, links: Sequence[Link], *, revive: bool, at: Moment) -> Completed:
+    def add(
+        self, links: Sequence[Link], *, revive: bool, referrer: int | None, at: Moment
+    ) -> Completed:
         tally, skipped = Tally(), Counter[str]()
-        self._links.insert([(None, links)], (), tally, skipped, at.now_s)
+        self._links.insert([(referrer, links)], (), tally, skipped, at.now_s)
+        self._note_sitemaps(links, tally)
+        self._note_listings(links)
         if revive:
             known = self._links.known([link.url for link in links])
             changes = Changes(self.sql, self._names, tally)
@@ -116,7 +121,11 @@ class Writer:
         outcomes = [outcome for outcome in batch.outcomes if outcome.slot not in stale]
         tally, skipped = Tally(), Counter(batch.skipped)
         targets = self._links.insert(
-            [(one.id, one.links) for one in batch.outcomes if isinstance(one, Visited)],
+            [
+                (one.id, one.links)
+                for one in batch.outcomes
+                if isinstance(one, Visited | SitemapRead)
+            ],
             [
                 (one.redirect_url, one.id)
                 for one in outcomes
@@ -125,6 +134,15 @@ class Writer:
             tally,
             skipped,
             at.now_s,
+        )
+        self._note_sitemaps(
+            [
+                link
+                for one in batch.outcomes
+                if isinstance(one, Visited | SitemapRead)
+                for link in one.links
+            ],
+            tally,
         )
         moves = self._apply(outcomes, targets, tally, skipped, at)
         winding = [(lease, update) for update in batch.hosts if (lease := held[update.slot])]
@@ -170,11 +188,14 @@ class Writer:
                 continue
             # An answer to a URL that failed with its whole host meanwhile still counts.
             if row.state != State.QUEUED and (
-                row.state != State.FAILED or not isinstance(outcome, Visited | Blocked | Failed)
+                row.state != State.FAILED
+                or not isinstance(outcome, Visited | SitemapRead | Blocked | Failed)
             ):
                 continue
             del rows[outcome.id]  # a second outcome of one URL comes too late
             match outcome:
+                case Visited() if row.flags & SITEMAP:
+                    pass  # named as one since it was asked for as a page: it is to be read as one
                 case Visited(redirect_url=url):
                     target = None if url is None else targets[url]
                     changes.visited(row, outcome, texts, target)
@@ -182,6 +203,8 @@ class Writer:
                         ungoverned.append(row.origin)
                     if target is not None:
                         roots.append(target)
+                case SitemapRead():
+                    changes.read(row, outcome, texts)
                 case Blocked():
                     changes.blocked(row, outcome, withdrawn=row.fetched)
                     roots.append(row.id)
@@ -203,6 +226,42 @@ class Writer:
             changes.block_chains(roots, at.wall_s)
             changes.write()
         return moves
+
+    def _note_sitemaps(self, links: Sequence[Link], tally: Tally) -> None:
+        """What is named as a sitemap is one: a page that is known becomes one, one that was read
+        too long ago is read again."""
+        named = {link.url: link for link in links if link.sitemap or link.again_before is not None}
+        if not named:
+            return
+        ids = self._links.known(list(named))
+        rows = url_rows(self.sql, ids.values())
+        keys = [(key,) for key in rows]
+        read_at = dict(self.sql.read_many(list[tuple[int, float]], "read_at", keys))
+        changes = Changes(self.sql, self._names, tally)
+        new = []
+        for url, key in ids.items():
+            row, again_before = rows[key], named[url].again_before
+            if row.state == OUT and again_before is not None:
+                again = read_at.get(key, again_before) < again_before
+            else:
+                again = row.state == State.VISITED and named[url].sitemap
+            if again:
+                changes.requeued(row)
+            if named[url].sitemap and not row.flags & SITEMAP:
+                new.append((key, named[url].depth))
+        changes.write()
+        self.sql.many("make_sitemaps", new)
+
+    def _note_listings(self, links: Sequence[Link]) -> None:
+        listed = {link.url: link.listing for link in links if link.listing is not None}
+        if not listed:
+            return
+        rows: list[Values] = []
+        for url, key in self._links.known(list(listed)).items():
+            one = listed[url]
+            lastmod = None if one.lastmod_at is None else round(one.lastmod_at)
+            rows.append((key, lastmod, one.changefreq, one.priority))
+        self.sql.many("put_hints", rows)
 
     def _finish(
         self,
@@ -279,11 +338,17 @@ class Writer:
         at: Moment,
         *,
         rejudge: bool,
-    ) -> None:
+        links: Sequence[Link],
+    ) -> Completed:
         self._copies.put(slot, origin, copy, at.now_s, rejudge=rejudge)
+        tally, skipped = Tally(), Counter[str]()
+        if links:
+            self._links.insert([(None, links)], (), tally, skipped, at.now_s)
+            self._note_sitemaps(links, tally)
+        self._finish(tally, skipped)
         if also is not None and (held := self._leases.held(session, also)) is not None:
             self._leases.wind([(held, also)], at.now_s)
-        self._finish(Tally(), {})
+        return Completed(stale=frozenset(), added=tally.added, hands={})
 
     def robots_get(self, origin: str) -> Access | None:
         return self._copies.get(origin)
@@ -422,7 +487,7 @@ def _texts_of(outcomes: Sequence[Outcome]) -> list[str]:
         match outcome:
             case Visited(content_type=str(text)) | Dropped(reason=text):
                 texts.append(text)
-            case Failed(error=text) | Retry(error=text):
+            case Failed(error=text) | Retry(error=text) | SitemapRead(error=str(text)):
                 texts.append(text)
     return texts
 

@@ -23,6 +23,7 @@ from storage.base import (
     Queued,
     Reader,
     Retry,
+    SitemapRead,
     Store,
     Visited,
     Want,
@@ -139,6 +140,14 @@ class Rig:
     def redirect(self, queued: Queued, to: str, slot: str = "a.test", **values: Any) -> Visited:
         values.setdefault("links", [self.link(to)])
         return self.visited(queued, slot, status=301, redirect_url=to, **values)
+
+    def read(self, queued: Queued, slot: str = "a.test", **values: Any) -> SitemapRead:
+        """A sitemap that was read."""
+        fields: dict[str, Any] = {
+            "status": 200, "fetched_at": self.wall_s, "kind": "urlset", "body_bytes": 500,
+            "urls": 3,
+        }  # fmt: skip
+        return SitemapRead(id=queued.id, slot=slot, **(fields | values))
 
     def blocked(self, queued: Queued | int, slot: str = "a.test", **values: Any) -> Blocked:
         fields: dict[str, Any] = {

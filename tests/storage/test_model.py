@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from policies.access import Access
+from policies.listing import Listing
 from policies.url import host_of, origin_of
 from storage.base import (
     Batch,
@@ -27,6 +28,7 @@ from storage.base import (
     Moved,
     Outcome,
     Retry,
+    SitemapRead,
     Visited,
     Want,
 )
@@ -45,13 +47,23 @@ urls = st.sampled_from(URLS)
 quarters = st.integers(0, 40).map(lambda n: n / 4)  # exact in every representation
 links = st.lists(
     st.builds(
-        lambda url, depth, priority, seed: Link(
-            url=url, slot=host_of(url), host=host_of(url), depth=depth, priority=priority, seed=seed
+        lambda url, depth, priority, seed, sitemap, again_before: Link(
+            url=url,
+            slot=host_of(url),
+            host=host_of(url),
+            depth=depth,
+            priority=priority,
+            seed=seed,
+            sitemap=sitemap and "?" not in url,
+            again_before=again_before if sitemap or seed else None,
+            listing=Listing(priority=priority) if priority else None,
         ),
         urls,
         st.integers(0, 3),
         st.sampled_from((0.0, 0.0, 1.0)),
         st.sampled_from((False, False, False, True)),
+        st.sampled_from((False, False, False, True)),
+        st.sampled_from((None, START_S + 3)),
     ),
     max_size=6,
 )
@@ -84,8 +96,9 @@ accesses = st.builds(
     retry_at=st.sampled_from((None, START_S + 3)),
 )
 kinds = st.sampled_from(
-    ("visited", "redirect", "redirect", "blocked", "blocked", "failed", "retry", "dropped", "moved")
-)
+    ("visited", "redirect", "redirect", "blocked", "blocked", "failed", "retry", "dropped", "moved",
+     "read")
+)  # fmt: skip
 
 
 class Stores(RuleBasedStateMachine):
@@ -107,6 +120,8 @@ class Stores(RuleBasedStateMachine):
         self.state: dict[str, str] = {}
         self.target: dict[str, str] = {}
         self.copies: dict[str, Access] = {}
+        self.sitemaps: set[str] = set()
+        self.read: dict[str, float] = {}  # sitemaps that were read, and are not queued
         self.marked: set[str] = set()  # origins to be judged again
         self.paused = False
 
@@ -139,21 +154,39 @@ class Stores(RuleBasedStateMachine):
 
     def handed(self, slot: str, one: Any, other: Any) -> None:
         shown = [
-            [(q.url, q.depth, q.priority, q.attempts, q.refusals, q.seed) for q in hand.urls]
+            [
+                (q.url, q.depth, q.priority, q.attempts, q.refusals, q.seed, q.sitemap)
+                for q in hand.urls
+            ]
             for hand in (one, other)
         ]
         assert shown[0] == shown[1]
         assert one.next_due_in_s == other.next_due_in_s
         for a, b in zip(one.urls, other.urls, strict=True):
             assert self.state[a.url] == "queued"
+            assert a.sitemap == (a.url in self.sitemaps)
             assert a.url not in self.hand[slot]
             self.hand[slot][a.url] = (a.id, b.id)
 
     def found(self, links: list[Link]) -> None:
         """The model's insert; the limit on queries is the stores' own affair."""
         for link in links:
-            if "?" not in link.url or link.seed:
-                self.state.setdefault(link.url, "queued")
+            url, state = link.url, self.state.get(link.url)
+            if state is None and url not in self.read:
+                if "?" not in url or link.seed:
+                    self.state[url] = "queued"
+                    self.sitemaps.discard(url)
+                    if link.sitemap:
+                        self.sitemaps.add(url)
+            else:
+                if link.sitemap:
+                    self.sitemaps.add(url)
+                if state == "visited" and link.sitemap:
+                    self.state[url] = "queued"
+                    self.target.pop(url, None)
+                elif state is None and link.again_before and self.read[url] < link.again_before:
+                    self.state[url] = "queued"
+                    del self.read[url]
 
     def settle(self) -> None:
         """Block, in the model, every visited URL that leads to a blocked one."""
@@ -269,6 +302,11 @@ class Stores(RuleBasedStateMachine):
                 ungoverned=in_s > 5,
                 links=links,
             )
+        if kind == "read":
+            return SitemapRead(
+                id=key, slot=slot, status=200, fetched_at=self.wall_s, kind="rss", urls=2,
+                error="cut" if in_s > 5 else None, links=links,
+            )  # fmt: skip
         if kind == "blocked":
             return Blocked(
                 id=key,
@@ -292,8 +330,16 @@ class Stores(RuleBasedStateMachine):
 
     def apply(self, kind: str, url: str, to: str, links: list[Link], *, ungoverned: bool) -> None:
         state = self.state.get(url)
-        if kind in ("visited", "redirect"):
+        if kind == "read":
             self.found(links)
+            if self.state.get(url) in ("queued", "failed"):
+                del self.state[url]
+                self.read[url] = self.wall_s
+                self.sitemaps.add(url)
+        elif kind in ("visited", "redirect"):
+            self.found(links)
+            if url in self.sitemaps:
+                return
             if state in ("queued", "failed"):
                 self.state[url] = "visited"
                 copy = self.copies.get(origin_of(url))

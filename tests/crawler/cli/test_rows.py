@@ -10,6 +10,11 @@ import pytest
 
 from crawler.cli.rows import TABLE_COLUMNS, Layout, _shown, fold, write
 from crawler.cli.show import VIEWS
+from crawler.cli.why import _of_url
+from crawler.config import from_dict
+from crawler.explain import Asked
+from policies.listing import Changefreq, Listing
+from storage.base import Batch, HostClock, HostUpdate, Link, SitemapRead, Want
 from storage.memory import MemoryStore
 from storage.rows import VIEWS as STORED
 
@@ -20,17 +25,60 @@ def test_the_views_are_the_store_s() -> None:
         assert set(columns) - {"key"} <= set(STORED[view])
 
 
+async def read_sitemap(store: MemoryStore) -> None:
+    """One on a host of its own, and what it says of another URL."""
+    session = await store.open_session("test")
+    url, page = "http://maps.test/sitemap.xml", "http://maps.test/page"
+    await store.add(
+        [Link(url=url, slot="maps.test", host="maps.test", depth=0, priority=1.0, sitemap=True)]
+    )
+    leases = await store.acquire(session, ["maps.test"])
+    update = HostUpdate(slot="maps.test", epoch=leases["maps.test"].epoch, clock=HostClock())
+    want = Want(slot="maps.test", count=1)
+    done = await store.complete(session, Batch(hosts=[update], wants=[want]))
+    (queued,) = done.hands["maps.test"].urls
+    listing = Listing(lastmod_at=1_700_000_000.0, changefreq=Changefreq.DAILY, priority=0.8)
+    await store.add(
+        [Link(url=page, slot="maps.test", host="maps.test", depth=1, listing=listing)],
+        referrer=queued.id,
+    )
+    read = SitemapRead(
+        id=queued.id, slot="maps.test", status=200, fetched_at=1_800_000_000.0, kind="rss",
+        body_bytes=1500, urls=1, error="cut\x1b short",
+    )  # fmt: skip
+    await store.complete(session, Batch(outcomes=[read], hosts=[update]))
+
+
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("how", ["table", "jsonl", "csv"])
 async def test_every_view_in_every_format(
     view: str, how: str, store: MemoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    await read_sitemap(store)
     await write(view, store.iterate(view), how)
     lines = capsys.readouterr().out.splitlines()
     rows = [row async for row in store.iterate(view)]
     assert rows
     assert len(lines) == len(rows) + (how != "jsonl")
     assert not any("\x1b" in line or "\x9b" in line for line in lines)
+
+
+async def test_why_says_what_a_sitemap_is_and_what_it_says(
+    store: MemoryStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await read_sitemap(store)
+    asked = Asked(config=from_dict({}))
+    await _of_url(store, asked, "http://maps.test/sitemap.xml")
+    text = capsys.readouterr().out
+    assert "an RSS feed, read at 2027-01-15" in text
+    assert "status 200, 1.5 KB, 1 URL taken from it" in text
+    assert "not all of it could be used: cut" in text
+    assert "a robots.txt names it, or it was given as a seed" in text
+    await _of_url(store, asked, "http://maps.test/page")
+    text = capsys.readouterr().out
+    assert "a sitemap says of it: changed at 2023-11-14" in text
+    assert "changes daily, priority 0.8" in text
+    assert "found on http://maps.test/sitemap.xml" in text
 
 
 async def test_json_lines_have_the_view_s_columns(

@@ -1,0 +1,105 @@
+"""What a sitemap or feed says of a URL: when it changed, how often it does, how much it counts."""
+
+from __future__ import annotations
+
+import enum
+import math
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import Final
+
+
+class Changefreq(enum.StrEnum):
+    """sitemaps.org, "changefreq": a hint, and not a command."""
+
+    ALWAYS = "always"
+    HOURLY = "hourly"
+    DAILY = "daily"
+    WEEKLY = "weekly"
+    MONTHLY = "monthly"
+    YEARLY = "yearly"
+    NEVER = "never"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """lastmod_at: Unix seconds. priority: 0.0 to 1.0, of this site's URLs against each other."""
+
+    lastmod_at: float | None = None
+    changefreq: Changefreq | None = None
+    priority: float | None = None
+
+    @property
+    def is_said(self) -> bool:
+        """Whether it says anything."""
+        return not (self.lastmod_at is None and self.changefreq is None and self.priority is None)
+
+
+# sitemaps.org: what says nothing has this priority. It becomes that of a link.
+_PRIORITY_DEFAULT: Final = 0.5
+
+# W3C Datetime (a profile of ISO 8601): a year, a month, a day, or a time with its zone. Lenient in
+# the separator, the seconds, the digits of their fraction, and a zone that is missing (UTC).
+_W3C: Final = re.compile(
+    r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2})"
+    r"(?:[T ](\d{1,2}):(\d{2})(?::(\d{2})(?:[.,]\d+)?)?\s*(Z|[+-]\d{2}:?\d{2})?)?)?)?",
+    re.ASCII | re.IGNORECASE,
+)
+_DATE_CHARS_MAX: Final = 64
+
+
+def frontier_priority(priority: float | None) -> float:
+    """Where a URL stands in its host's queue: -0.5 to 0.5, in steps of a tenth; a link has 0.0.
+
+    Modest on purpose: it orders the URLs of one host and no more, because a host's turn comes when
+    it has rested, whatever it thinks of its pages; and what is added by hand may go before.
+    """
+    return 0.0 if priority is None else round(priority - _PRIORITY_DEFAULT, 1) + 0.0
+
+
+def parse_priority(text: str) -> float | None:
+    """A priority brought within 0.0 and 1.0; None for what is no number."""
+    try:
+        value = float(text.strip()[:_DATE_CHARS_MAX].replace(",", "."))
+    except ValueError:
+        return None
+    return None if math.isnan(value) else min(1.0, max(0.0, value))
+
+
+def parse_changefreq(text: str) -> Changefreq | None:
+    try:
+        return Changefreq(text.strip().lower())
+    except ValueError:
+        return None
+
+
+def parse_date(text: str) -> float | None:
+    """Unix seconds of a date as sitemaps and Atom write it (W3C Datetime), or RSS (RFC 822, 5).
+
+    None for what is neither. A date without a time is its first moment, in UTC.
+    """
+    text = text.strip()
+    if not text or len(text) > _DATE_CHARS_MAX:
+        return None
+    try:
+        found = _W3C.fullmatch(text)
+        moment = _w3c(found) if found else parsedate_to_datetime(text)
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        return moment.timestamp()
+    except (ValueError, OverflowError, TypeError, IndexError):
+        return None
+
+
+def _w3c(found: re.Match[str]) -> datetime:
+    year, month, day, hour, minute, second, zone = found.groups()
+    moment = datetime(
+        int(year), int(month or 1), int(day or 1), int(hour or 0), int(minute or 0),
+        min(59, int(second or 0)), tzinfo=UTC,
+    )  # fmt: skip
+    if zone and zone.upper() != "Z":
+        sign = -1 if zone[0] == "-" else 1
+        moment -= sign * timedelta(hours=int(zone[1:3]), minutes=int(zone[-2:]))
+    return moment

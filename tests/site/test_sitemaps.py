@@ -1,0 +1,70 @@
+"""Sitemaps of a real web, in whole crawls."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gzip
+from typing import Any
+
+from crawler.testing import LocalWeb, Reply, html, text
+
+PAGES = 20_000
+
+
+def packed(web: LocalWeb, pages: int = PAGES) -> Reply:
+    entries = "".join(
+        f"<url><loc>{web.url('a.test', f'/{n}?a={n}&b')}</loc><lastmod>2024-01-01</lastmod></url>\n"
+        for n in range(pages)
+    )
+    document = f'<?xml version="1.0"?>\n<urlset>{entries}</urlset>'
+    return Reply(body=gzip.compress(document.encode()), content_type="application/x-gzip")
+
+
+async def test_a_packed_sitemap_of_many_urls_on_another_host(courtly: Any) -> None:
+    async with LocalWeb() as web:
+        web.sites["a.test"] = {
+            "/robots.txt": text(
+                f"Sitemap: {web.url('cdn.test', '/map.xml.gz')}\nUser-agent: *\nDisallow: /1\n"
+            ),
+            "/": html("Home"),
+        }
+        web.sites["cdn.test"] = {"/map.xml.gz": packed(web)}
+        summary = await courtly.crawl(
+            web, "a.test", crawl={"max_pages": 5}, scope={"max_queries_per_path": 5}
+        )
+    assert summary.visited == 5
+    assert summary.queued == PAGES + 1 - 5 - summary.blocked
+    ((kind, urls, error),) = courtly.rows("sitemaps", "kind, urls, error")
+    assert (kind, urls, error) == ("urlset", PAGES, None)
+    assert len(courtly.rows("listings")) == PAGES
+    (contacts,) = courtly.rows("hosts", "contacts, breaches", "host = 'cdn.test'")
+    assert contacts == (2, 0)
+    assert [entry.path for entry in web.log.requests("cdn.test")] == ["/robots.txt", "/map.xml.gz"]
+
+
+async def test_kill_9_while_a_sitemap_is_read(courtly: Any) -> None:
+    async with LocalWeb() as web:
+        web.sites["a.test"] = {
+            "/robots.txt": text(f"Sitemap: {web.url('a.test', '/map.xml.gz')}\n"),
+            "/": html("Home"),
+            "/map.xml.gz": packed(web),
+        }
+        seed = web.url("a.test")
+        async with courtly.process(web, seed, "--max-pages", "3") as process:
+            for _ in range(500):
+                with contextlib.suppress(Exception):
+                    if len(courtly.rows("queued")) > 1_500:
+                        break
+                await asyncio.sleep(0.01)
+            process.kill()
+            await process.wait()
+        assert courtly.rows("sitemaps") == []
+        assert courtly.urls("queued", "url LIKE '%/map.xml.gz'")
+        async with courtly.process(web, seed, "--max-pages", "3") as process:
+            await asyncio.wait_for(process.wait(), 30)
+        assert courtly.rows("sitemaps", "urls, status") == [(PAGES, 200)]
+        assert len(courtly.rows("queued")) + len(courtly.rows("visited")) == PAGES + 1
+    asked = [entry.path for entry in web.log.requests("a.test")]
+    assert asked.count("/map.xml.gz") == 2
+    assert asked.count("/robots.txt") == 1
