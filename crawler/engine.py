@@ -155,7 +155,7 @@ class Engine:
             due=self._due,
             ending=self.ending,
             handover=handover,
-            jobs=lambda: len(self._jobs),
+            jobs=lambda: len(self._jobs) + self._visitor.unread,
             forever=forever,
         )
         self._budget = Budget(limit=config.crawl.max_pages)
@@ -175,6 +175,7 @@ class Engine:
             handover=handover,
             sinks=sinks,
         )
+        self._workers_per_turn = 1 if handover else 2
         self._group: asyncio.TaskGroup | None = None
         self._jobs: set[asyncio.Task[None]] = set()
         self._workers: list[asyncio.Task[None]] = []
@@ -245,8 +246,12 @@ class Engine:
         committer.cancel()
 
     def _staff(self, group: asyncio.TaskGroup) -> None:
-        """As many workers as may be in flight; those too many, after a change, find no turns."""
-        for _ in range(self.effective.config.crawl.concurrency - len(self._workers)):
+        """Workers for as many turns as may be in flight; those too many, after a change, find none.
+        Half of them may have a page that waits to be read, and still no turn waits for a worker;
+        but who reads the pages of a handover is promised `concurrency` of them in memory at most.
+        """
+        wanted = self.effective.config.crawl.concurrency * self._workers_per_turn
+        for _ in range(wanted - len(self._workers)):
             self._workers.append(group.create_task(self._work()))
 
     def _close(self) -> None:
@@ -367,7 +372,7 @@ class Engine:
     async def _work(self) -> None:
         while turn := await self.turns.next():
             await self._visitor.spend(turn)
-            if turn.host.full and not turn.host.busy:
+            if turn.host.full and not (turn.host.busy or turn.host.unread):
                 self.holdings.put_away(turn.host)
             if not self.turns.in_flight:
                 self.course.stir.set()

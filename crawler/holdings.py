@@ -174,7 +174,7 @@ class Holdings:
         now_s = self._clock.monotonic()
         spare: list[Host] = []
         for host in self._turns:
-            if host.busy or host.waiters or host.wanting or self.is_judged(host):
+            if host.busy or host.unread or host.waiters or host.wanting or self.is_judged(host):
                 continue
             if self._handover is not None and host.slot in self._handover.waiting:
                 continue  # its page would be given twice

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from crawler.request import Failure
 
 PREFETCH = 16  # URLs taken from the store at once: memory is hosts held times this
+LOW_WATER = (
+    4  # URLs left in the hand when more are asked for: a commit is over before they are used
+)
 APPETITE_MAX = 256  # while a host's URLs cost no contact (all blocked): 10 ms of the loop's time
 BACKING_OFF = "it asked us to come back later, or refused us"
 FORGOTTEN = ""  # stands for the origins that are no longer in memory
@@ -100,6 +103,7 @@ class Host:
         "slow_s",
         "smallest_rest_s",
         "steered",
+        "unread",
         "visited",
         "waiters",
         "wanted_s",
@@ -127,6 +131,7 @@ class Host:
         self.next_due_s: float | None = None  # when its next URL falls due
         self.waiters: deque[Future[Turn]] = deque()  # directed turns: robots hops, embedders
         self.busy = 0
+        self.unread = 0  # pages fetched whose outcome is not recorded yet
         # The end of its last contact, by whomever, counts for every lane.
         self.ends: list[float] = []
         if clock.rested_s is not None:

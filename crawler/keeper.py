@@ -16,6 +16,9 @@ from crawler.turns import Turns
 from storage.base import Store
 
 LOOK_EVERY_S = 0.25  # how often, at most, all held hosts are looked over
+LOOK_QUIET_S = 0.01  # the same when nothing is under way, which may be the end,
+COMMIT_SLACK_S = 1.0  # the store counts the rest of a host let go from its commit
+LOOK_SHARE = 0.05  # and then looking takes no larger share of the time
 DUE_EVERY_S = 5.0  # how often, at most, due robots.txt are taken up while the crawl is busy
 DUE_RARELY_S = 60.0  # where all that were due cannot be reached
 IDLE_LOOK_S = 60.0  # a crawl that lives on looks at least so often whether something can move
@@ -66,7 +69,7 @@ class Keeper:
 
     async def keep(self) -> None:
         """Claim what can be claimed, and return when nothing can move within the patience."""
-        looked_s = NEVER
+        looked_s, look_s = NEVER, 0.0  # when all hosts were last looked over, and how long it took
         while not self._course.stopping:
             self._course.stir.clear()
             await self._holdings.claim()
@@ -74,8 +77,11 @@ class Keeper:
             if self._turns.in_flight:
                 self._course.idle = False
             wake_s: float | None = None  # while something is under way, its end stirs us
-            if now_s < looked_s + LOOK_EVERY_S:
-                wake_s = looked_s + LOOK_EVERY_S
+            rest_s = LOOK_EVERY_S
+            if not self._busy():  # it may be the end
+                rest_s = min(rest_s, max(look_s / LOOK_SHARE, LOOK_QUIET_S))
+            if now_s < looked_s + rest_s:
+                wake_s = looked_s + rest_s
             else:
                 looked_s = now_s
                 await self._look_ahead()
@@ -92,6 +98,7 @@ class Keeper:
                         self._course.idle = False
                 elif self._course.may_claim and self._turns.pages_open:
                     wake_s = now_s + LOOK_EVERY_S  # there was no room
+                look_s = self._clock.monotonic() - now_s
             timer = (
                 self._clock.call_at(wake_s, self._course.stir.set) if wake_s is not None else None
             )
@@ -152,7 +159,8 @@ class Keeper:
             return max(first_s, now_s + LOOK_EVERY_S)
         if outlook.robots_in_s is not None and outlook.robots_in_s <= 0 and await self._due.ask():
             return now_s + LOOK_EVERY_S
-        if outlook.robots_in_s is not None and now_s + outlook.robots_in_s <= self._due.rested_s:
+        let_go_s = self._due.rested_s + COMMIT_SLACK_S
+        if outlook.robots_in_s is not None and now_s + outlook.robots_in_s <= let_go_s:
             return max(now_s + outlook.robots_in_s, now_s + LOOK_EVERY_S)
         quiet_s = self._course.moved_s + patience_s
         return quiet_s if paused and now_s < quiet_s else None

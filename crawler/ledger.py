@@ -104,13 +104,19 @@ class Ledger:
         self._touch()
 
     def want(self, host: Host) -> None:
-        """Ask for more URLs of a host that has nothing else to do."""
-        if host.gone or host.wanting or host.full:
+        """Ask for more URLs of a host: at once if it has nothing else to do, else with what is
+        committed next."""
+        if host.gone or host.full:
+            return
+        if host.wanting:
+            if not host.hand and host.slot in self._wants:
+                self._start.set()
             return
         host.wanting = True
         self._wants[host.slot] = (host, host.appetite)
-        self._recorded += 1
-        self._start.set()
+        self._touch()
+        if not host.hand:
+            self._start.set()
 
     def release(self, host: Host, *, put_off_s: float = NEVER) -> None:
         """Give the host back in the next commit; the caller has dropped it from `Turns`.

@@ -14,9 +14,10 @@ from crawler.contact import PAGE, REFUSALS, SITEMAP, Contacts
 from crawler.effective import Effective
 from crawler.gate import ASKING, Gate, Pass, Shut
 from crawler.handover import CrawledPage, Handover, Timings
-from crawler.host import APPETITE_MAX, PREFETCH, Host, Turn
+from crawler.host import APPETITE_MAX, LOW_WATER, PREFETCH, Host, Turn
 from crawler.known import Known
 from crawler.ledger import Ledger
+from crawler.network_first import NetworkFirst
 from crawler.request import REDIRECT_STATUSES, Answer, Failure, Head, Request, limits_of
 from crawler.sitemaps import TIMEOUT_S, Sitemaps, Sniffing
 from crawler.turns import Turns
@@ -64,7 +65,7 @@ class Budget:
 
 
 class Visitor:
-    """Turns turns into outcomes. Holds no state of its own but what it was built with."""
+    """Turns turns into outcomes."""
 
     def __init__(
         self,
@@ -95,6 +96,8 @@ class Visitor:
         self._sitemaps = sitemaps
         self._handover = handover  # to who reads the pages
         self._sinks = sinks
+        self._network_first = NetworkFirst()
+        self.unread = 0  # pages fetched whose outcome is not recorded yet
         self._late = late  # a page outlived the verdict it was asked for on: judge it again
 
     # ------------------------------------------------------------ the turn
@@ -151,7 +154,7 @@ class Visitor:
         await self._ledger.room()
 
     def _refill(self, host: Host) -> None:
-        if not host.hand and not host.full:
+        if len(host.hand) <= LOW_WATER and not host.full:
             self._ledger.want(host)
 
     def _out_of_scope(self, host: Host, queued: Queued) -> Outcome | None:
@@ -262,14 +265,25 @@ class Visitor:
 
     async def _take_in(self, host: Host, queued: Queued, answer: Answer, passed: Pass) -> bool:
         """Record a page; where somebody reads them, once it is read. False: it was not."""
-        outcome, read = self._read(host, queued, answer, passed)
-        host.visited += 1
-        if self._handover is None and self._sinks is None:
-            self._ledger.record(outcome, host, queued.url)
-        elif not await self._show(host, outcome, _crawled(queued, answer, outcome, read)):
-            host.visited -= 1
-            host.held.discard(queued.id)  # it stays queued
-            return False
+        host.visited += 1  # already now: its next turn may begin while this page waits to be read
+        host.unread += 1
+        self.unread += 1
+        recorded = False
+        try:
+            if answer.body:
+                await self._network_first.wait()
+            outcome, read = self._read(host, queued, answer, passed)
+            if self._handover is None and self._sinks is None:
+                self._ledger.record(outcome, host, queued.url)
+            elif not await self._show(host, outcome, _crawled(queued, answer, outcome, read)):
+                host.held.discard(queued.id)  # it stays queued
+                return False
+            recorded = True
+        finally:
+            self.unread -= 1
+            host.unread -= 1
+            if not recorded:
+                host.visited -= 1
         if passed.ungoverned:
             self._late(origin_of(queued.url))
         return True

@@ -184,6 +184,7 @@ async def test_it_commits_at_once_for_a_host_with_nothing_else_to_do(rig: Rig) -
     rig.ledger.record(visited(0), host)
     host.closed.add("http://a.test:81")
     host.parked["https://a.test"] = []
+    host.hand.clear()  # 1 is being fetched
     rig.ledger.want(host)
     rig.ledger.want(host)
     assert await rig.after(FLOAT_S) == 1
@@ -195,6 +196,20 @@ async def test_it_commits_at_once_for_a_host_with_nothing_else_to_do(rig: Rig) -
     assert {outcome.id for outcome in batch.outcomes} == {0, 9}
     assert sorted(update.slot for update in batch.hosts) == ["a.test", "b.test"]
     assert {update.epoch for update in batch.hosts} == {7}
+
+
+async def test_a_host_with_some_urls_left_wants_more_with_the_next_commit(rig: Rig) -> None:
+    """No commit for it alone, unless its last ones are used up before."""
+    host = rig.host(pages=2)
+    rig.ledger.want(host)
+    assert await rig.after(COMMIT_AFTER_S - 0.001) == 0
+    assert await rig.after(0.002) == 1
+    host.wanting = False
+    rig.ledger.want(host)
+    host.hand.clear()
+    rig.ledger.want(host)
+    assert await rig.after(FLOAT_S) == 2
+    assert [len(batch.wants) for batch in rig.store.batches] == [1, 1]
 
 
 async def test_a_host_that_is_gone_or_full_wants_nothing(rig: Rig) -> None:
