@@ -9,6 +9,7 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
+from typing import cast
 
 from crawler.clock import Clock
 from crawler.config import ConfigError
@@ -27,6 +28,9 @@ from storage.rows import robots_state
 
 LIMIT_DEFAULT = 100  # rows of a page
 LIMIT_MAX = paging.ROWS_MAX
+FAILED_SHOWN = 10
+FAILED_OF_MAX = 100_000  # URLs of a host; of more, failed ones are not looked for by the page
+ORIGINS_LOOKED_AT = 8  # of one host, for what its robots.txt is like
 SEEDS_MAX = 10_000  # of one request; more come in several
 SEED_BYTES_MAX = (
     65_536  # no crawl takes such a URL (scope.max_url_bytes), and an error would echo it
@@ -217,6 +221,32 @@ class Answers:
             "fetched_at": copy.fetched_at,
             "truncated": copy.truncated,
         }
+
+    async def failed(self, host: str, *, limit: int = FAILED_SHOWN) -> list[shapes.FailedRow]:
+        """Some URLs of a host that failed, those met first; for the page. None of a host so large
+        that finding them would hold up whoever else reads."""
+        _check_limit(limit)
+        slot = await self._slot(host)
+        row = await self._reader.host(slot)
+        if row is None or not row["failed"]:
+            return []
+        known = sum(int(str(row[state])) for state in ("queued", "visited", "blocked", "failed"))
+        if known > FAILED_OF_MAX:
+            return []
+        async with aclosing(self._reader.iterate("failed", host=slot, limit=limit)) as rows:
+            return [cast("shapes.FailedRow", views.plain_row(each)) async for each in rows]
+
+    async def robots_states(self, hosts: Sequence[str]) -> dict[str, str]:
+        """What is known of the robots.txt of each host (`state` of the view), for a page of hosts;
+        of one with several origins the first that is not "rules". Hosts never asked are missing."""
+        found: dict[str, str] = {}
+        for host in hosts[:LIMIT_DEFAULT]:
+            origins = self._reader.iterate("robots", host=host, limit=ORIGINS_LOOKED_AT)
+            async with aclosing(origins) as rows:
+                async for row in rows:
+                    if found.setdefault(host, str(row["state"])) == "rules":
+                        found[host] = str(row["state"])
+        return found
 
     async def config(self, host: str = "") -> shapes.Settings:
         """The settings that count now, for one host where it is named; secrets are left out."""

@@ -142,6 +142,15 @@ class UrlAnswer(TypedDict):
     row: dict[str, Json]
 
 
+class FailedRow(TypedDict):
+    """A row of the view `failed`."""
+
+    url: str
+    error: str
+    attempts: int
+    last_at: float
+
+
 class BlockedRow(TypedDict):
     """A row of the view `blocked`."""
 

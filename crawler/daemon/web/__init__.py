@@ -1,8 +1,7 @@
 """The daemon's web page: rendered by the server, without a build step and without foreign hosts.
 
-`add_pages(app, answers, watch, clock)` adds all of it, and GET /metrics, to what
-`crawler.daemon.http.build` gives, which guards every request, tells problems by the pages set here
-and adds the headers. `watch.observers` are to be among the crawl's, and `watch.sample_for_ever`
+`add_pages(app, answers, watch, clock)` adds all of it to what `crawler.daemon.http.build` gives,
+which guards every request, tells problems by the pages set here and adds the headers. `watch.observers` are to be among the crawl's, and `watch.sample_for_ever`
 runs in a task of the daemon's.
 """
 
@@ -10,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from aiohttp import hdrs, web
+from aiohttp import web
 
 from crawler.clock import Clock
 from crawler.daemon.answers import Answers
 from crawler.daemon.http import GUARDS, LOGIN_PAGE, PROBLEM_PAGE
-from crawler.daemon.metrics import CONTENT_TYPE
 from crawler.daemon.problem import Problem
 from crawler.daemon.watch import Watch
 from crawler.daemon.web.assets import PREFIX, Assets
@@ -61,10 +59,6 @@ def add_pages(app: web.Application, answers: Answers, watch: Watch, clock: Clock
     async def nowhere(request: web.Request) -> web.StreamResponse:
         raise Problem(404, f"There is nothing at {request.path[:200]}.")
 
-    async def metrics(_: web.Request) -> web.StreamResponse:
-        body = watch.rendered(await answers.status())
-        return web.Response(body=body, headers={hdrs.CONTENT_TYPE: CONTENT_TYPE})
-
     app[LOGIN_PAGE] = login
     app[PROBLEM_PAGE] = told
     app.add_routes(
@@ -88,7 +82,6 @@ def add_pages(app: web.Application, answers: Answers, watch: Watch, clock: Clock
             web.post("/crawl/resume", forms.resume),
             web.get(PREFIX + "{name}", assets.serve),
             web.get("/favicon.ico", assets.favicon),
-            web.get("/metrics", metrics),
             web.get("/{tail:(?!api/|api$).*}", nowhere),
         ]
     )

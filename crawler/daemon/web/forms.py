@@ -16,9 +16,9 @@ from crawler.daemon.shapes import CheckedUrl
 from crawler.daemon.web.pages import Pages
 from crawler.daemon.web.render import Renderer
 from crawler.daemon.web.sheet import Mark, sheet
-from policies import robots
 
 _BACK = re.compile(r"/hosts?(\?[!-~]{0,4000})?\Z")  # where a form about a host may lead back to
+FINDINGS_SHOWN: Final = 40  # of a file too long to be shown whole
 URLS_MAX: Final = 50  # of one test: times nine dialects that is a table still
 
 
@@ -124,7 +124,7 @@ class Forms:
         except Problem as problem:
             if problem.status not in (400, 409, 422):
                 raise
-            values |= {"problem": problem.detail, "problems": problem.detail.splitlines()}
+            values |= {"problem": problem.detail, "problems": problem.problems or (problem.detail,)}
             status = problem.status
         else:
             values |= {
@@ -189,7 +189,7 @@ class Forms:
             "dialects": dialects,
             "verdict_words": _verdict_words(by_url, len(dialects)),
             "sheet": shown,
-            "findings": _all_findings(body),
+            "findings": () if shown is None else shown.findings[:FINDINGS_SHOWN],
             "robots_url": checked.get("robots_url"),
         }
 
@@ -284,9 +284,3 @@ def _marks(verdicts: Sequence[CheckedUrl], dialects: int) -> dict[int, list[Mark
                 Mark(kind=kind, words=f"{'allows' if allowed else 'blocks'} {who}")
             )
     return marks
-
-
-def _all_findings(body: str | None) -> Sequence[robots.Finding]:
-    if not body:
-        return ()
-    return robots.lint(robots.parse(body.encode("utf-8", "surrogateescape")))

@@ -59,6 +59,7 @@ _COLUMNS: Final = (
     ("visited", "Visited", True, "-visited"),
     ("blocked", "Blocked", True, "-blocked"),
     ("failed", "Failed", True, "-failed"),
+    ("robots", "robots.txt", False, ""),
     ("delay_s", "Rests", False, "-delay_s"),
     ("next_at", "Next turn", False, "next_at"),
     ("wait_reason", "Why it waits", False, ""),
@@ -134,6 +135,7 @@ class Pages:
         }
         values = await self.base(request, "hosts")
         found = await self._answers.hosts(**asked, limit=HOSTS_PER_PAGE)
+        robots = await self._answers.robots_states([row["host"] for row in found["hosts"]])
         now_s = self._clock.wall()
         words_asked = {key: value for key, value in asked.items() if key != "after"}
         values |= {
@@ -142,7 +144,10 @@ class Pages:
             "sorts": SORTS
             if asked["sort"] in dict(SORTS)
             else (*SORTS, (asked["sort"], asked["sort"])),
-            "rows": [_with_mood(row, now_s) for row in found["hosts"]],
+            "rows": [
+                _with_mood(row, now_s) | {"robots": _robots_word(robots.get(row["host"]))}
+                for row in found["hosts"]
+            ],
             "columns": [(name, label, number) for name, label, number, _ in _COLUMNS],
             "sort_links": {
                 name: _query(
@@ -190,6 +195,10 @@ class Pages:
             "blocked": blocked["blocked"][:BLOCKED_OF_HOST],
             "more_blocked": len(blocked["blocked"]) > BLOCKED_OF_HOST,
             "troubles": self._watch.recent.troubles(host["host"]),
+            "failed": await self._answers.failed(host["host"]) if host["failed"] else [],
+            "unasked": "No connection could be made to ask for it."
+            if host["connect_failures"]
+            else "Not asked for yet: it is fetched before the first page of this host.",
         }
         return self._renderer.response("host.html", values)
 
@@ -303,6 +312,14 @@ def _with_mood(row: HostRow, now_s: float) -> dict[str, object]:
         "turn_at": next_turn(row),
         "wait_reason": waits_for(row),
     }
+
+
+def _robots_word(state: str | None) -> tuple[str, str]:
+    """Kind and word for a cell."""
+    if state is None:
+        return "calm", "not asked yet"
+    kind, word, _ = _ROBOTS_WORDS.get(state, ("calm", state, ""))
+    return kind, word
 
 
 def _pace(host: HostRow, now_s: float) -> dict[str, object]:

@@ -44,7 +44,7 @@ class Sheet:
 
     name: str
     rows: Sequence[SheetRow]
-    findings: Sequence[Finding] = field(default=())  # on the whole file
+    findings: Sequence[Finding] = field(default=())  # on the whole file, and on hidden lines
 
 
 def sheet(
@@ -86,6 +86,8 @@ def sheet(
         last = number
     if last < len(lines):
         rows.append(SheetRow(hidden=len(lines) - last))
+    shown = set(wanted)
+    whole += [each for line, few in findings.items() if line not in shown for each in few]
     return Sheet(name=name, rows=rows, findings=whole)
 
 

@@ -119,6 +119,7 @@ def timeline(
     seen = _judged(contacts, floors)
     strip = _latest(seen)
     rests, bars, end_s = _strip(strip, next_at, now_s, delay_s)
+    cut = next_at is not None and next_at > end_s + 1 and next_at > now_s
     columns, ticks, top, width = _columns(seen)
     return Timeline(
         contacts=tuple(reversed(seen)),
@@ -126,7 +127,7 @@ def timeline(
         bars=bars,
         strip_height=LANE_HEIGHT * (1 + max(each.lane for each in strip)),
         start=iso(strip[0].start_at)[11:19],
-        end=iso(end_s)[11:19],
+        end=f"… until {iso(next_at)[11:19]}" if cut and next_at else iso(end_s)[11:19],
         columns=columns,
         floors=ticks,
         column_top=say_duration(top),

@@ -106,6 +106,10 @@
     if (field) { event.preventDefault(); field.focus(); field.select(); }
   });
 
+  // On a narrow screen the place one is at may be out of sight.
+  const here = document.querySelector(".band nav [aria-current]");
+  if (here && here.scrollIntoView) here.scrollIntoView({ block: "nearest", inline: "center" });
+
   const refused = document.querySelector(".refused[role=alert]") || document.getElementById("h-verdicts");
   if (refused) { refused.tabIndex = -1; refused.focus({ preventScroll: false }); }
 })();

@@ -145,6 +145,12 @@ class FakeAnswers(Answers):
             ],
         }
 
+    async def failed(self, host: str, *, limit: int = 10) -> Any:
+        return []
+
+    async def robots_states(self, hosts: Sequence[str]) -> dict[str, str]:
+        return {"a.test": "rules", "b.test": "unreachable"}
+
     async def _did(self, *what: object) -> Any:
         if self.broken is not None:
             raise self.broken
