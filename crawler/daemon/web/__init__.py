@@ -1,8 +1,9 @@
 """The daemon's web page: rendered by the server, without a build step and without foreign hosts.
 
 `add_pages(app, answers, watch, clock)` adds all of it to what `crawler.daemon.http.build` gives,
-which guards every request, tells problems by the pages set here and adds the headers. `watch.observers` are to be among the crawl's, and `watch.sample_for_ever`
-runs in a task of the daemon's.
+which guards every request, tells problems by the pages set here and adds the headers.
+`watch.observers` are to be among the crawl's, and `watch.sample_for_ever` runs in a task of the
+daemon's.
 """
 
 from __future__ import annotations
