@@ -1,5 +1,5 @@
 -- Named statements. Parameters are positional. Where one row of VALUES stands in a statement, it is
--- run for many rows at once (storage/bulk.py), and rows whose first column is NULL are padding.
+-- run for many rows at once (storage/sqlite/statements.py), and rows whose first column is NULL are padding.
 -- Much is read as one JSON value: every row fetched from the store's thread costs a contest for the
 -- interpreter's lock with a busy event loop, and so does every statement.
 

@@ -21,7 +21,7 @@ _BUSY_TIMEOUT_S: Final = 5.0
 _CACHE_KIB: Final = 65_536  # the most the writer keeps in memory, whatever the file's size
 _READER_CACHE_KIB: Final = 16_384
 _WAL_BYTES_KEPT: Final = 64_000_000
-_STATEMENTS_KEPT: Final = 512  # names times sizes, see statements.py
+_STATEMENTS_KEPT: Final = 512  # some 70 names, those run for many rows in up to 20 sizes
 
 _CAUSES: Final = {
     "SQLITE_FULL": "the disk is full",

@@ -2,8 +2,8 @@
 
 Every statement run and every row fetched from the store's thread gives up the interpreter's lock
 and has to win it back from the event loop, which a busy crawl makes a matter of milliseconds. So
-rows go in as one long VALUES list and come out as one JSON value: a commit is a dozen statements,
-whatever its size.
+rows go in as long VALUES lists and come out as one JSON value: a commit of 20 pages is a dozen
+statements.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Values = tuple[Value, ...]
 
 _NAMED: Final = re.compile(r"^-- name: (\w+)\n(.*?)(?=^-- |\Z)", re.MULTILINE | re.DOTALL)
 _ROW: Final = re.compile(r"VALUES (\([?, ]+\))")
-_ROWS_MAX: Final = 512  # at a time; times the columns it stays far below SQLite's 32,766 parameters
+_ROWS_MAX: Final = 64  # at a time: a statement of many rows takes longer to prepare than to run
 
 
 @cache
@@ -111,7 +111,7 @@ def _chunks(name: str, rows: Sequence[Values], values: Values) -> Iterable[tuple
 
 
 def _size(rows: int) -> int:
-    """The next of 1 to 8, 10, 12, 14, 16, 20, 24, …: a padding row costs half as much as a real
-    one, and these are 6 % on average where powers of two would be 25 %."""
+    """The next of 1 to 8, 10, 12, 14, 16, 20, 24, …, 56, 64: a padding row costs half as much as
+    a real one, and of these there are few, where with powers of two they are one in four."""
     step = max(1, 1 << (rows - 1).bit_length() >> 3)
     return -(-rows // step) * step

@@ -88,7 +88,7 @@ def scans(steps):
     [
         (name, rows)
         for name in statements()
-        for rows in (1, 2, 16, 512)
+        for rows in (1, 2, 16, 64)
         if rows == 1 or for_rows(name, rows) != for_rows(name, 1)
     ],
 )
