@@ -13,6 +13,7 @@ from crawler.charset import to_utf8
 from crawler.page import PageLink
 from crawler.request import Headers
 from policies.indexing import Directives
+from policies.usage import NONE, Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +36,7 @@ class CrawledPage:
     where it redirects. depth: links from a seed. canonical_url: what the page says is its URL.
     fetched_at: Unix seconds, as in the view `visited`. address: the peer, None if not known.
     body_read: False where nobody wanted the body. requisite: fetched because a mirror needs it.
+    usage: what header, meta elements and robots.txt say of the use of its content.
     """
 
     url: str
@@ -52,6 +54,7 @@ class CrawledPage:
     address: str | None = None
     body_read: bool = True
     requisite: bool = False
+    usage: Usage = NONE
 
     @property
     def content_type(self) -> str | None:

@@ -89,7 +89,7 @@ class Ledger:
             self._observer.settled(url, outcome)
         self._dirty[host.slot] = host
         if isinstance(outcome, Visited):
-            self._links += len(outcome.links)
+            self._links += len(outcome.links) + len(outcome.outlinks)
         self._touch()
         if self._links >= LINKS_PER_COMMIT:
             self._start.set()

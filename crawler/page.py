@@ -28,6 +28,7 @@ from crawler.links import (
 from crawler.nesting import is_tangled
 from crawler.request import Headers
 from policies.indexing import UNRESTRICTED, Directives, from_header, from_meta, rel_nofollow
+from policies.usage import NAMES
 
 __all__ = ["Page", "PageLink", "links_from_headers", "read", "wants_body"]
 
@@ -65,6 +66,7 @@ class Page:
     canonical_url: str | None = None
     charset: str = "utf-8"
     skipped: Mapping[str, int] = field(default_factory=dict)  # links left out here, by reason
+    metas: Sequence[tuple[str, str]] = ()  # name and content of those that may concern us
 
     @property
     def links(self) -> tuple[PageLink, ...]:
@@ -107,6 +109,7 @@ def read(url: str, headers: Headers, body: bytes, *, tokens: Sequence[str]) -> P
         canonical_url=reader.links.canonical_url,
         charset=charset,
         skipped=reader.links.skipped,
+        metas=reader.metas,
     )
 
 
@@ -342,7 +345,7 @@ def _anchors(
 @lru_cache(maxsize=256)
 def _speaking(tokens: tuple[str, ...]) -> re.Pattern[str]:
     """Found in the attributes of every meta element that can say something to us."""
-    words = ["refresh", "robots", *map(re.escape, tokens)]
+    words = ["refresh", "robots", *NAMES, *map(re.escape, tokens)]
     return re.compile(rf"{'|'.join(words)}|[*&]|[^\x00-\x7f]", re.IGNORECASE)
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from crawler import page
+from crawler import kept, page
 from crawler.clock import Clock
 from crawler.config.model import FetchConfig
 from crawler.contact import PAGE, REFUSALS, SITEMAP, Contacts
@@ -26,6 +26,7 @@ from policies.retry import Again, FailureCode, GiveUp, RetryRules, after_failure
 from policies.robots import Verdict
 from policies.scope import Scope, Skip
 from policies.url import canonical, host_of, origin_of
+from policies.usage import NONE, Usage
 from storage.base import (
     Blocked,
     BlockReason,
@@ -272,10 +273,12 @@ class Visitor:
         try:
             if answer.body:
                 await self._network_first.wait()
-            outcome, read = self._read(host, queued, answer, passed)
+            outcome, read, usage = self._read(host, queued, answer, passed)
             if self._handover is None and self._sinks is None:
                 self._ledger.record(outcome, host, queued.url)
-            elif not await self._show(host, outcome, _crawled(queued, answer, outcome, read)):
+            elif not await self._show(
+                host, outcome, _crawled(queued, answer, outcome, read, usage)
+            ):
                 host.held.discard(queued.id)  # it stays queued
                 return False
             recorded = True
@@ -368,7 +371,7 @@ class Visitor:
 
     def _read(
         self, host: Host, queued: Queued, answer: Answer, passed: Pass
-    ) -> tuple[Visited, page.Page | None]:
+    ) -> tuple[Visited, page.Page | None, Usage]:
         """A complete answer: what it says of itself, and where it leads."""
         name = host_of(queued.url)
         tokens = self._effective.config.token(name)
@@ -376,6 +379,7 @@ class Visitor:
         read: page.Page | None = None
         redirect_url: str | None = None
         found: list[Link] = []
+        needed: Sequence[str] = ()
         directives = from_header(answer.headers.getall("X-Robots-Tag", ()), tokens)
         content_type = answer.headers.get("Content-Type")
         if answer.status in REDIRECT_STATUSES:
@@ -396,7 +400,13 @@ class Visitor:
             for reason, count in read.skipped.items():
                 self._ledger.skip(reason, count)
             if self._sinks is not None and answer.body and directives.index and directives.archive:
-                found += self._requisites(queued, answer, self._sinks)
+                needed = self._sinks.requisites(
+                    queued.url, answer.status, content_type, answer.body, requisite=queued.requisite
+                )
+                found += self._requisites(queued, needed)
+        usage = NONE
+        if read is not None:
+            usage = kept.usage_of(answer, read, self._gate.origin(origin_of(queued.url)))
         outcome = Visited(
             id=queued.id,
             slot=host.slot,
@@ -412,16 +422,21 @@ class Visitor:
             archivable=directives.archive,
             ungoverned=passed.ungoverned,
             links=found,
+            canonical_url=kept.canonical_url(read),
+            body_hash=kept.body_hash(answer),
+            usage=str(usage) or None,
+            outlinks=(
+                kept.all_links(read, redirect_url, needed, self._scope.admit)
+                if self._effective.config.storage.links
+                else ()
+            ),
         )
-        return outcome, read
+        return outcome, read, usage
 
-    def _requisites(self, queued: Queued, answer: Answer, sinks: Sinks) -> list[Link]:
+    def _requisites(self, queued: Queued, needed: Sequence[str]) -> list[Link]:
         """What a mirror needs besides, to show this page: of the same depth."""
-        content_type = answer.headers.get("Content-Type")
         found: list[Link] = []
-        for url in sinks.requisites(
-            queued.url, answer.status, content_type, answer.body, requisite=queued.requisite
-        ):
+        for url in needed:
             # Remembered apart: what scope leaves out as a link may be needed all the same.
             if self._known.new(f"requisite {url}", queued.depth):
                 link = self._link(url, depth=queued.depth, queued=queued, requisite=True)
@@ -497,7 +512,7 @@ class Visitor:
 
 
 def _crawled(
-    queued: Queued, answer: Answer, outcome: Visited, read: page.Page | None
+    queued: Queued, answer: Answer, outcome: Visited, read: page.Page | None, usage: Usage
 ) -> CrawledPage:
     return CrawledPage(
         url=queued.url,
@@ -511,11 +526,12 @@ def _crawled(
         ),
         redirect_url=outcome.redirect_url,
         depth=queued.depth,
-        canonical_url=read.canonical_url if read else None,
+        canonical_url=outcome.canonical_url,
         fetched_at=outcome.fetched_at,
         address=answer.address,
         body_read=answer.body_read,
         requisite=queued.requisite,
+        usage=usage,
         timings=Timings(
             started_at=outcome.fetched_at - outcome.elapsed_s,
             latency_s=answer.latency_s,

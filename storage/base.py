@@ -13,7 +13,7 @@ from __future__ import annotations
 import enum
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from policies.access import Access
 from policies.listing import Listing
@@ -70,6 +70,23 @@ class Link:
     listing: Listing | None = None
 
 
+class Rel(enum.StrEnum):
+    """What a link is, besides a plain one. Rows are stored by their place in this order."""
+
+    NOFOLLOW = "nofollow"
+    CANONICAL = "canonical"
+    REDIRECT = "redirect"
+    REQUISITE = "requisite"
+
+
+class Outlink(NamedTuple):
+    """One link of a page, for the view `links`. (A tuple because a page has a hundred of them.)"""
+
+    url: str  # canonical
+    anchor: str | None
+    rel: Rel | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visited:
     """A complete answer of any status but 429 and 5xx."""
@@ -92,6 +109,11 @@ class Visited:
         False  # fetched while the origin counted as open for lack of an answer (law 4)
     )
     links: Sequence[Link] = ()
+    canonical_url: str | None = None  # what the page says its URL is
+    body_hash: str | None = None  # of the body as decoded: 16 hexadecimal digits, lower case
+    usage: str | None = None  # signals of use, as `policies.usage.Usage` writes them
+    # All its links, each URL once, for the view `links`; none if nobody wants them.
+    outlinks: Sequence[Outlink] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -358,9 +380,11 @@ class Reader(Protocol):
     def iterate(
         self, view: str, *, host: str | None = None, limit: int | None = None
     ) -> AsyncGenerator[Row, None]:
-        """Rows of a view (`visited blocked failed queued hosts robots skipped`), in a stable order.
+        """Rows of a view (`visited blocked failed queued links hosts robots skipped`), in a stable
+        order.
 
-        `host` keeps the rows of one host (ValueError for `skipped`, which has none). Who leaves it
+        `host` keeps the rows of one host, of `links` those of its pages (ValueError for `skipped`,
+        which has none). Who leaves it
         half-way closes it (`contextlib.aclosing`), before the reader.
         """
         ...
@@ -482,6 +506,8 @@ class Store(Protocol):
           `redirect`, with the target's dialect, rule, line and robots_url; and when a URL becomes
           blocked, so does every visited URL that leads to it through any chain.
         - A Visited of a URL that is a sitemap by now changes nothing: it is to be read as one.
+        - The `outlinks` of a visited page are rows of `links` as long as it is visited; their
+          targets, and its `canonical_url`, are noted, and become no work.
         - Counters of `hosts` move with the states, in the same transaction.
         """
         ...

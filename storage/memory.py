@@ -395,6 +395,9 @@ class MemoryStore:
             target = tables.by_url.get(page.redirect_url)
             if target is None:
                 target = self._note(page.redirect_url, url)
+        for noted in (page.canonical_url, *(link.url for link in page.outlinks)):
+            if noted is not None and noted not in tables.by_url:
+                self._note(noted, url)
         tables.point(url, target)
         tables.visited(url, page)
         origin = url.origin
@@ -404,7 +407,7 @@ class MemoryStore:
             self._block_chain(target)
 
     def _note(self, target: str, source: Url) -> Url:
-        """Remember a URL that is not wanted, because something redirects to it."""
+        """Remember a URL that is not wanted, because something refers to it."""
         host = host_of(target)
         origin = self._tables.origin(origin_of(target), host, None, self._time.now_s())
         link = Link(url=target, slot="", host=host, depth=0)
@@ -694,6 +697,10 @@ class MemoryStore:
             for name in sorted(tables.hosts):
                 if host is None or name == host:
                     yield tables.hosts[name].row(shift_s)
+        elif view == "links":
+            for url in list(tables.urls.values()):
+                if url.state is State.VISITED and url.page and self._is_of(url.origin, host):
+                    yield from _links_of(url.url, url.page)
         elif view == "robots":
             for name in sorted(tables.origins):
                 origin = tables.origins[name]
@@ -828,3 +835,11 @@ def _forgiven(clock: HostClock) -> HostClock:
         peak_concurrency=clock.peak_concurrency,
         breaches=clock.breaches,
     )
+
+
+def _links_of(source: str, page: Visited) -> Iterator[Row]:
+    first = {link.url: link for link in reversed(page.outlinks)}
+    for link in page.outlinks:
+        if first.pop(link.url, None) is not None:
+            rel = None if link.rel is None else str(link.rel)
+            yield {"source": source, "target": link.url, "anchor": link.anchor, "rel": rel}

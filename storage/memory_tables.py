@@ -244,6 +244,9 @@ class Url:
                 "indexable": int(page.indexable),
                 "followable": int(page.followable),
                 "archivable": int(page.archivable),
+                "canonical_url": page.canonical_url,
+                "body_hash": page.body_hash,
+                "usage": page.usage,
             }
         if self.state is State.BLOCKED and self.block:
             block = self.block

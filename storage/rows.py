@@ -14,6 +14,7 @@ VIEWS: Final[Mapping[str, tuple[str, ...]]] = {
     "visited": (
         "url", "status", "fetched_at", "content_type", "body_bytes", "elapsed_s", "depth",
         "referrer", "redirect_url", "title", "indexable", "followable", "archivable",
+        "canonical_url", "body_hash", "usage",
     ),
     "blocked": (
         "url", "reason", "dialect", "rule", "line", "robots_url", "blocked_at", "withdrawn",
@@ -21,6 +22,7 @@ VIEWS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "failed": ("url", "error", "attempts", "last_at"),
     "queued": ("url", "priority", "depth", "due_at", "attempts"),
+    "links": ("source", "target", "anchor", "rel"),
     "hosts": (
         "host", "queued", "visited", "blocked", "failed", "body_bytes", "delay_s", "delay_source",
         "next_at", "paused", "backoff_until", "contacts", "smallest_rest_s", "peak_concurrency",

@@ -25,6 +25,7 @@ TABLE_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "blocked": ("reason", "line", "rule", "withdrawn", "url", "referrer"),
     "failed": ("attempts", "last_at", "url", "error"),
     "queued": ("priority", "depth", "attempts", "due_at", "url"),
+    "links": ("rel", "source", "target", "anchor"),
     "hosts": (
         "host", "visited", "queued", "blocked", "failed", "delay_s", "next_at", "paused",
         "delay_source",
@@ -39,10 +40,10 @@ _GAP = 2  # between columns
 # Texts may be folded, to no less than this; what is not here keeps its width.
 _TEXT_LEAST: Mapping[str, int] = {
     "url": 24, "origin": 24, "host": 16, "referrer": 16, "title": 14, "rule": 14, "error": 18,
-    "delay_source": 14, "reason": 8, "key": 12,
+    "delay_source": 14, "reason": 8, "key": 12, "source": 24, "target": 24, "anchor": 12,
 }  # fmt: skip
 _URL_WANTED = 36  # for so much of it other columns go
-_ADDRESSES = ("url", "origin", "host")
+_ADDRESSES = ("url", "origin", "host", "target")
 # What goes, in this order, where a table does not fit.
 _DROPPED_FIRST = (
     "referrer", "depth", "paused", "withdrawn", "body_bytes", "title", "delay_source", "priority",
@@ -57,6 +58,7 @@ _NOTHING: Mapping[str, str] = {
     "queued": "nothing is queued",
     "sitemaps": "no sitemap was read",
     "listings": "no sitemap said more of a URL than its name",
+    "links": "no links are kept: that takes `links = true` below [storage] in the config",
 }
 _FORMULA = re.compile(
     r"[=+\-@\t\r＝＋－＠]"

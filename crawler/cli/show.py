@@ -13,7 +13,8 @@ from crawler.cli.options import Choice, config_option, db_option, existing_datab
 
 # As storage.rows.VIEWS, which is too heavy to import for --help; a test compares them.
 VIEWS = (
-    "visited", "blocked", "failed", "queued", "hosts", "robots", "skipped", "sitemaps", "listings",
+    "visited", "blocked", "failed", "queued", "links", "hosts", "robots", "skipped", "sitemaps",
+    "listings",
 )  # fmt: skip
 
 
@@ -41,9 +42,11 @@ def show(
 ) -> None:
     """Show what a crawl has visited, blocked (and by which rule), failed or queued; its hosts, the
     robots.txt files it knows, how many URLs were left out for which reason (skipped), the sitemaps
-    and feeds it has read, and what those say of URLs (listings).
+    and feeds it has read, what those say of URLs (listings), and the links of its pages where
+    `[storage] links` is true.
 
-    VIEW is one of visited, blocked, failed, queued, hosts, robots, skipped, sitemaps and listings.
+    VIEW is one of visited, blocked, failed, queued, links, hosts, robots, skipped, sitemaps and
+    listings.
     """
     stdout_needed()
     if host is not None and view == "skipped":

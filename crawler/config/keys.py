@@ -279,6 +279,9 @@ STORAGE = {
         read=checks.storage_url,
         note="the database; a relative path is relative to the config file",
     ),
+    "links": Key(
+        accepts=bool, read=_same, note="keep every link of every page, with anchor and rel"
+    ),
 }
 DAEMON = {
     "listen": Key(accepts=str, read=checks.listen, note="address and port"),

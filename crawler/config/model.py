@@ -81,6 +81,7 @@ class StorageConfig:
 
     url: str = "sqlite:crawl.db"
     path: Path = Path("crawl.db")
+    links: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,8 +176,8 @@ class Config:
         )
         storage = _section(StorageConfig, given, "storage")
         path = storage.url.partition(":")[2].removeprefix("//")
-        storage = StorageConfig(
-            url=storage.url, path=given.bases.get("storage.url", given.base) / path
+        storage = dataclasses.replace(
+            storage, path=given.bases.get("storage.url", given.base) / path
         )
         daemon = _section(DaemonConfig, given, "daemon")
         if not daemon.token and not is_loopback(daemon.listens_on[0]):

@@ -91,6 +91,10 @@ def _row(page: CrawledPage, *, body: str, links: bool) -> dict[str, object]:
         "indexable": page.directives.index,
         "followable": page.directives.follow,
         "archivable": page.directives.archive,
+        "usage": [
+            {"where": str(one.where), "name": one.name, "value": one.value}
+            for one in page.usage.signals
+        ],
         "elapsed_s": round(page.timings.elapsed_s, 6),
         "headers": [[str(name), value] for name, value in page.headers.items()],
     }

@@ -181,6 +181,8 @@ def _fields(page: CrawledPage) -> dict[str, str]:
     asked["noarchive"] = directives.archive
     if any(not may for may in asked.values()):
         fields["robots-directives"] = ", ".join(name for name, may in asked.items() if not may)
+    if page.usage:
+        fields["usage"] = str(page.usage)
     if page.canonical_url:
         fields["canonical"] = page.canonical_url
     if page.redirect_url:

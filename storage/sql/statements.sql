@@ -132,9 +132,21 @@ UPDATE urls SET state = v.state, turn = v.turn, due_at = v.due_at, flags = v.fla
 FROM v WHERE urls.id = v.id;
 
 -- name: new_pages
-WITH v(id, status, fetched_ms, content_type, body_bytes, elapsed_us, title, directives)
-  AS (VALUES (?, ?, ?, ?, ?, ?, ?, ?))
-INSERT INTO pages SELECT v.* FROM v WHERE v.id IS NOT NULL;
+WITH v(id, status, fetched_ms, content_type, body_bytes, elapsed_us, title, directives, canonical,
+       body_hash, usage)
+  AS (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?))
+INSERT INTO pages (
+  id, status, fetched_ms, content_type, body_bytes, elapsed_us, title, directives, canonical,
+  body_hash, usage
+)
+SELECT v.* FROM v WHERE v.id IS NOT NULL;
+
+-- name: new_edges
+WITH v(source, target, anchor, rel) AS (VALUES (?, ?, ?, ?))
+INSERT OR IGNORE INTO edges SELECT v.* FROM v WHERE v.source IS NOT NULL;
+
+-- name: drop_edges
+WITH v(id) AS (VALUES (?)) DELETE FROM edges WHERE source IN (SELECT v.id FROM v);
 
 -- name: make_sitemaps
 WITH v(id, depth) AS (VALUES (?, ?))

@@ -134,6 +134,12 @@ _COUNTS: Final = {
     ),
     "SELECT count(*) FROM redirects AS r LEFT JOIN urls AS u ON u.id = r.target"
     " WHERE u.id IS NULL": "{} redirects lead to no URL",
+    "SELECT count(*) FROM edges AS e LEFT JOIN pages AS p ON p.id = e.source"
+    " LEFT JOIN urls AS u ON u.id = e.target WHERE p.id IS NULL OR u.id IS NULL": (
+        "{} links belong to no page, or lead to no URL"
+    ),
+    "SELECT count(*) FROM pages AS p LEFT JOIN urls AS u ON u.id = p.canonical"
+    " WHERE p.canonical IS NOT NULL AND u.id IS NULL": "{} pages call no URL canonical",
     "SELECT count(*) FROM urls AS u LEFT JOIN origins AS o ON o.id = u.origin"
     " WHERE o.id IS NULL": "{} URLs belong to no origin",
     "SELECT count(*) FROM urls AS u LEFT JOIN urls AS r ON r.id = u.referrer"

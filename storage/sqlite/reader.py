@@ -160,7 +160,9 @@ class SqliteReader:
 
 def _query(view: str, host: str | None, limit: int | None) -> tuple[str, list[Value]]:
     """The rows of a view as SQL. Names come from VIEWS, never from outside."""
-    order = {"hosts": "host", "robots": "origin", "skipped": "reason"}.get(view, "id")
+    order = {
+        "hosts": "host", "robots": "origin", "skipped": "reason", "links": "id, target_id",
+    }.get(view, "id")  # fmt: skip
     sql, values = f"SELECT {', '.join(VIEWS[view])} FROM {view}", list[Value]()  # noqa: S608
     if host is not None and view == "hosts":
         sql, values = f"{sql} WHERE host = ?", [host]

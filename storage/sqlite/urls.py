@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from storage.base import Blocked, BlockReason, Failed, Retry, SitemapRead, State, Visited
+from storage.base import Blocked, BlockReason, Failed, Rel, Retry, SitemapRead, State, Visited
 from storage.sqlite.links import FETCHED, OUT, SITEMAP, TRIED
 from storage.sqlite.names import Names, Verdict
 from storage.sqlite.statements import Statements, Values
@@ -62,6 +62,14 @@ _COUNTED = {
 }
 
 
+_RELS = {rel: place for place, rel in enumerate(Rel, start=1)}
+
+
+def _signed(digits: str) -> int:
+    """16 hexadecimal digits as SQLite keeps 64 bits."""
+    return int.from_bytes(bytes.fromhex(digits), signed=True)
+
+
 def url_rows(sql: Statements, ids: Iterable[int]) -> dict[int, UrlRow]:
     rows: list[Values] = [(key,) for key in dict.fromkeys(ids)]
     shape = list[tuple[int, int, int | None, str | None, int, int, int, int, int, int]]
@@ -80,9 +88,9 @@ class Changes:
 
     # Drops before inserts: a URL may leave a table and come back to it in one transaction.
     _ORDER = (
-        "drop_tries", "drop_pages", "drop_ungoverned", "drop_redirects", "drop_blocks",
-        "drop_failures", "move_urls", "put_tries", "new_pages", "new_ungoverned", "put_redirects",
-        "new_blocks", "new_failures", "put_readings",
+        "drop_tries", "drop_pages", "drop_edges", "drop_ungoverned", "drop_redirects",
+        "drop_blocks", "drop_failures", "move_urls", "put_tries", "new_pages", "new_edges",
+        "new_ungoverned", "put_redirects", "new_blocks", "new_failures", "put_readings",
     )  # fmt: skip
 
     def write(self) -> None:
@@ -112,6 +120,7 @@ class Changes:
         if row.state == State.VISITED:
             count(row.origin, row.slot, BODY_BYTES, -row.body_bytes)
             self._put("drop_pages", row.id)
+            self._put("drop_edges", row.id)
             if row.ungoverned:
                 self.govern(row)
         else:
@@ -130,8 +139,9 @@ class Changes:
         self._tally.count(row.origin, row.slot, UNGOVERNED, -1)
 
     def visited(
-        self, row: UrlRow, page: Visited, texts: Mapping[str, int], target: int | None
+        self, row: UrlRow, page: Visited, texts: Mapping[str, int], ids: Mapping[str, int]
     ) -> None:
+        """`ids`: of the URLs it redirects to, calls canonical and links."""
         self._leave(row)
         self._enter(row, State.VISITED)
         self._tally.count(row.origin, row.slot, BODY_BYTES, page.body_bytes)
@@ -140,12 +150,18 @@ class Changes:
             None if page.content_type is None else texts[page.content_type], page.body_bytes,
             round(page.elapsed_s * 1e6), page.title,
             page.indexable + 2 * page.followable + 4 * page.archivable,
+            None if page.canonical_url is None else ids[page.canonical_url],
+            None if page.body_hash is None else _signed(page.body_hash),
+            None if page.usage is None else texts[page.usage],
         )  # fmt: skip
+        for link in page.outlinks:
+            rel = None if link.rel is None else _RELS[link.rel]
+            self._put("new_edges", row.id, ids[link.url], link.anchor, rel)
         if page.ungoverned:
             self._put("new_ungoverned", row.origin, row.id)
             self._tally.count(row.origin, row.slot, UNGOVERNED, 1)
-        if target is not None:
-            self._put("put_redirects", row.id, target)
+        if page.redirect_url is not None:
+            self._put("put_redirects", row.id, ids[page.redirect_url])
 
     def read(self, row: UrlRow, read: SitemapRead, texts: Mapping[str, int]) -> None:
         """Out of the queue and in no view of pages; links to it change nothing."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -127,9 +127,10 @@ class Writer:
                 if isinstance(one, Visited | SitemapRead)
             ],
             [
-                (one.redirect_url, one.id)
+                (url, one.id)
                 for one in outcomes
-                if isinstance(one, Visited) and one.redirect_url is not None
+                if isinstance(one, Visited)
+                for url in _pointed_to(one)
             ],
             tally,
             skipped,
@@ -198,7 +199,7 @@ class Writer:
                     pass  # named as one since it was asked for as a page: it is to be read as one
                 case Visited(redirect_url=url):
                     target = None if url is None else targets[url]
-                    changes.visited(row, outcome, texts, target)
+                    changes.visited(row, outcome, texts, targets)
                     if outcome.ungoverned:
                         ungoverned.append(row.origin)
                     if target is not None:
@@ -480,12 +481,24 @@ class Writer:
         return self._totals.stats()
 
 
+def _pointed_to(page: Visited) -> Iterator[str]:
+    """URLs that a page's row or its links refer to, and that need rows of their own."""
+    if page.redirect_url is not None:
+        yield page.redirect_url
+    if page.canonical_url is not None:
+        yield page.canonical_url
+    for link in page.outlinks:
+        yield link.url
+
+
 def _texts_of(outcomes: Sequence[Outcome]) -> list[str]:
     """The sentences and content types that are kept once."""
     texts = []
     for outcome in outcomes:
         match outcome:
-            case Visited(content_type=str(text)) | Dropped(reason=text):
+            case Visited(content_type=text, usage=usage):
+                texts += [one for one in (text, usage) if one is not None]
+            case Dropped(reason=text):
                 texts.append(text)
             case Failed(error=text) | Retry(error=text) | SitemapRead(error=str(text)):
                 texts.append(text)

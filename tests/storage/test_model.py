@@ -27,6 +27,8 @@ from storage.base import (
     Link,
     Moved,
     Outcome,
+    Outlink,
+    Rel,
     Retry,
     SitemapRead,
     Visited,
@@ -301,6 +303,13 @@ class Stores(RuleBasedStateMachine):
                 redirect_url=to if kind == "redirect" else None,
                 ungoverned=in_s > 5,
                 links=links,
+                canonical_url=to if in_s > 3 else None,
+                body_hash="f00d" * 4 if in_s > 3 else "0" * 16,
+                usage="tdm-reservation: 1 (header)" if in_s > 3 else None,
+                outlinks=[
+                    Outlink(link.url, link.anchor, Rel.NOFOLLOW if in_s > 3 else None)
+                    for link in links
+                ],
             )
         if kind == "read":
             return SitemapRead(
@@ -484,7 +493,11 @@ class Stores(RuleBasedStateMachine):
         return {
             view: sorted(
                 ([dict(row) async for row in reader.iterate(view)]),
-                key=lambda row: str(row.get("url") or row.get("host") or row.get("reason")),
+                key=lambda row: (
+                    str(row.get("url") or row.get("host") or row.get("reason")),
+                    str(row.get("source")),
+                    str(row.get("target")),
+                ),
             )
             for view in VIEWS
         }

@@ -16,6 +16,7 @@ from storage.base import (
     HostClock,
     HostUpdate,
     Link,
+    Outlink,
     Retry,
     Visited,
     Want,
@@ -65,6 +66,7 @@ async def store() -> AsyncIterator[MemoryStore]:
             link("http://a.test/broken"),
             link("http://a.test/later"),
         ],
+        outlinks=[Outlink("http://a.test/broken", "=broken()", None)],
     )
     done = await store.complete(
         session,

@@ -70,7 +70,10 @@ async def test_a_new_database_has_nothing_in_it(sqlite_rig):
         ("UPDATE urls SET state = 1 WHERE state = 3", "2 URLs are visited without a page"),
         ("UPDATE urls SET state = 0 WHERE state = 1", "have a page without being visited"),
         ("DELETE FROM pages", "2 URLs are visited without a page"),
-        ("INSERT INTO pages VALUES (99, 200, 0, NULL, 0, 0, NULL, 7)", "1 pages belong to no URL"),
+        (
+            "INSERT INTO pages VALUES (99, 200, 0, NULL, 0, 0, NULL, 7, NULL, NULL, NULL)",
+            "1 pages belong to no URL",
+        ),
         ("DELETE FROM blocks", "2 URLs are blocked without a verdict"),
         ("DELETE FROM failures", "2 URLs failed without an error"),
         ("DELETE FROM tries", "marked as tried without a count of tries"),
@@ -88,6 +91,8 @@ async def test_a_new_database_has_nothing_in_it(sqlite_rig):
         ("UPDATE failures SET error = 99", "table failures: row .* refers to a row of texts"),
         ("UPDATE urls SET referrer = 99 WHERE id = 3", "1 URLs were found on pages that are not"),
         ("INSERT INTO seeds VALUES (99)", "1 seeds are no URLs"),
+        ("INSERT INTO edges VALUES (1, 99, NULL, NULL)", "1 links belong to no page, or lead"),
+        ("UPDATE pages SET canonical = 99 WHERE id = 1", "1 pages call no URL canonical"),
     ],
 )
 async def test_check_finds_what_is_wrong(sqlite_rig, harm, sentence):

@@ -1,0 +1,83 @@
+"""What a site says of the use of its content: signals that are kept and handed on, not enforced.
+
+`Content-Usage` (IETF, draft-ietf-aipref-attach), `Content-Signal` (contentsignals.org) and the TDM
+Reservation Protocol (W3C Community Group, TDMRep: `tdm-reservation`, `tdm-policy`), in headers and
+meta elements of a page, the first two also in robots.txt.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+NAMES: Final = ("content-usage", "content-signal", "tdm-reservation", "tdm-policy")
+SIGNALS_MAX: Final = 20  # of one page; a page that means it says it once
+_VALUE_CHARS_MAX: Final = 1_000  # a policy's URL is the longest
+
+
+class Where(enum.StrEnum):
+    HEADER = "header"
+    META = "meta"
+    ROBOTS = "robots.txt"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signal:
+    """One signal as it was given, white space collapsed. name: one of NAMES."""
+
+    where: Where
+    name: str
+    value: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.value} ({self.where})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """All signals of one page, those of its header first."""
+
+    signals: tuple[Signal, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.signals)
+
+    def __str__(self) -> str:
+        """`tdm-reservation: 1 (header); content-signal: ai-train=no (robots.txt)`."""
+        return "; ".join(map(str, self.signals))
+
+    @property
+    def tdm_reserved(self) -> bool | None:
+        """Are rights of text and data mining reserved? None: it is not said. Any yes counts."""
+        said = [one.value for one in self.signals if one.name == "tdm-reservation"]
+        return None if not said else any(value == "1" for value in said)
+
+
+NONE: Final = Usage()
+
+
+def usage_of(
+    header: Callable[[str], Sequence[str]],
+    metas: Iterable[tuple[str, str]] = (),
+    robots: Iterable[tuple[str, str]] = (),
+) -> Usage:
+    """header(name): the values of all fields of that name. metas: (name, content) pairs. robots:
+    (name, value) of the lines of robots.txt that count for the page."""
+    found: dict[Signal, None] = {}
+    for name in NAMES:
+        for value in header(name):
+            _add(found, Where.HEADER, name, value)
+    for name, value in metas:
+        _add(found, Where.META, name, value)
+    for name, value in robots:
+        _add(found, Where.ROBOTS, name, value)
+    return Usage(signals=tuple(found)) if found else NONE
+
+
+def _add(found: dict[Signal, None], where: Where, name: str, value: str) -> None:
+    name = name.strip().lower()
+    value = " ".join(value[:_VALUE_CHARS_MAX].split())
+    if name in NAMES and value and len(found) < SIGNALS_MAX:
+        found[Signal(where=where, name=name, value=value)] = None
