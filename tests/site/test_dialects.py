@@ -9,7 +9,8 @@ import sqlite3
 from typing import TYPE_CHECKING
 
 from crawler.app import open_reader
-from crawler.cli.why import Asked, _why
+from crawler.cli.why import _why
+from crawler.explain import Asked
 from crawler.config import from_dict
 from crawler.testing import LocalWeb, Pages, html, text
 
