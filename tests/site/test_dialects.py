@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from crawler.app import open_reader
 from crawler.cli.why import _why
-from crawler.explain import Asked
 from crawler.config import from_dict
+from crawler.explain import Asked
 from crawler.testing import LocalWeb, Pages, html, text
 
 if TYPE_CHECKING:
