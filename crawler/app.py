@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -89,6 +89,19 @@ async def steer_host(
         ):
             raise UnknownHost(host)
         await store.rouse(session, host)
+    finally:
+        await store.close(session)
+
+
+async def add_seeds(config: Config, urls: Sequence[str], priority: float = 0.0) -> int:
+    """Queue seeds, canonical URLs, in a database that nobody holds; give how many were new. Whether
+    they may be contacted is judged by the crawl that will. Raises StoreRefused and StoreError."""
+    limit = config.scope.max_queries_per_path
+    store = open_store(config.storage.path, RealClock(), queries_per_path_max=limit)
+    session = await store.open_session("seeds")
+    try:
+        links = [replace(_seed(config, url), priority=priority) for url in urls]
+        return sum((await store.add(links)).added.values())
     finally:
         await store.close(session)
 
@@ -227,14 +240,20 @@ async def crawl(
     stop: asyncio.Event | None = None,
     leave: asyncio.Event | None = None,
     reread: Callable[[], Config] | None = None,
+    observers: Sequence[Observer] = (),
+    beside: Callable[[Life], AbstractAsyncContextManager[None]] | None = None,
 ) -> Summary:
     """Crawl until nothing can move within `crawl.patience`; run again, it resumes.
 
     `seeds` are canonical URLs. Setting `stop` ends it after what is in flight; setting `leave` ends
-    it at once, losing nothing committed. Raises ConfigError (no seed, no contact for a seed beyond
-    loopback), StoreRefused and StoreError. `reread` as `living` has it.
+    it at once, losing nothing committed. `beside` is open for as long as it runs. Raises
+    ConfigError (no seed, no contact for a seed beyond loopback), StoreRefused and StoreError.
+    `reread` as `living` has it.
     """
-    async with living(config, seeds=seeds, reread=reread) as life:
+    async with (
+        living(config, seeds=seeds, observers=observers, reread=reread) as life,
+        beside(life) if beside else contextlib.nullcontext(),
+    ):
         engine, clock = life.engine, life.clock
         began_s = clock.monotonic()
         interrupted = await _run(engine, life.store, clock, observe=observe, stop=stop, leave=leave)

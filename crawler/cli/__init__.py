@@ -12,10 +12,14 @@ import click
 # `courtly --help` reads them all.
 _COMMANDS = {
     "crawl": ("crawler.cli.crawl", "crawl"),
+    "run": ("crawler.cli.run", "run"),
     "fetch": ("crawler.cli.fetch", "fetch"),
     "show": ("crawler.cli.show", "show"),
     "why": ("crawler.cli.why", "why"),
     "retry": ("crawler.cli.retry", "retry"),
+    "host": ("crawler.cli.host", "host"),
+    "seeds": ("crawler.cli.seeds", "seeds"),
+    "status": ("crawler.cli.status", "status"),
     "db": ("crawler.cli.db", "db"),
     "config": ("crawler.cli.config", "config"),
     "robots": ("crawler.cli.robots", "robots"),

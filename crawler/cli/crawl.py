@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -167,7 +168,14 @@ def run(
     from crawler import app  # after all that can be refused: it is heavy
     from crawler.cli import summary as words
     from crawler.cli.progress import display
+    from crawler.clock import RealClock
+    from crawler.daemon.service import local_socket
+    from crawler.daemon.stream import Stream
 
+    def beside(life: app.Life) -> AbstractAsyncContextManager[None]:
+        return local_socket(life, stream, lambda sentence: shown.say(f"warning: {sentence}"))
+
+    stream = Stream(RealClock())
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     with display(quiet=quiet) as shown:
 
@@ -181,9 +189,11 @@ def run(
                     stop=stop,
                     leave=leave,
                     reread=reread,
+                    observers=(stream,),
+                    beside=beside,
                 )
 
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
             summary = runner.run(work())
     if as_json:
         if not quiet:
@@ -194,7 +204,7 @@ def run(
     return summary
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     """uvloop where it is installed (the extra `fast`), else asyncio's own."""
     try:
         import uvloop

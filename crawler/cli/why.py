@@ -25,7 +25,7 @@ from crawler.cli.text import say
 if TYPE_CHECKING:
     from crawler.config import Config
     from crawler.explain import Asked, Explained
-    from storage.base import Reader
+    from storage.base import Reader, Row
 
 
 @click.command(short_help="Say all that is known of a URL or a host.")
@@ -68,28 +68,51 @@ async def _why(path: Path, asked: Asked, what: str) -> None:
             config = asked.config.override({"robots": known}, where="the database")
             asked = replace(asked, config=config)
         if "/" in what:
-            await _of_url(reader, asked, what)
+            await _of_url(reader, asked, what, path)
         else:
-            await _of_host(reader, asked.config, what)
+            await _of_host(reader, asked.config, what, path)
     finally:
         await reader.close()
 
 
-async def _of_url(reader: Reader, asked: Asked, text: str) -> None:
+async def _of_url(reader: Reader, asked: Asked, text: str, path: Path | None = None) -> None:
     from crawler.explain import explain_url
     from policies.url import SeedError
 
+    def waits(host: Row) -> str:
+        return _living(path, str(host["host"]))
+
     try:
-        told = await explain_url(reader, asked, text, now_s=time.time())
+        told = await explain_url(reader, asked, text, now_s=time.time(), waits=waits)
     except SeedError as error:
         raise click.UsageError(str(error).replace("the seed", "the URL", 1)) from None
     _show(told)
 
 
-async def _of_host(reader: Reader, config: Config, text: str) -> None:
-    from crawler.explain import explain_host
+async def _of_host(reader: Reader, config: Config, text: str, path: Path | None = None) -> None:
+    from crawler.explain import explain_host, known_host
 
-    _show(await explain_host(reader, config, host_name(text), now_s=time.time()))
+    name = host_name(text)
+    row = await known_host(reader, name)
+    waits = "" if row is None else _living(path, str(row["host"]))
+    _show(await explain_host(reader, config, name, now_s=time.time(), waits=waits))
+
+
+def _living(path: Path | None, host: str) -> str:
+    """What a host is doing in the crawl that holds the database, if one does and holds the host."""
+    from crawler.daemon import client
+    from crawler.daemon.problem import Problem
+
+    if path is None:
+        return ""
+    try:
+        answer = client.ask(path, "GET", "/api/host", query={"host": host})
+    except (client.NobodyAnswersError, Problem):
+        return ""
+    now = answer.get("now")
+    if not isinstance(now, dict):
+        return ""
+    return str(answer["wait_reason"] or now["state"])
 
 
 def _show(told: Explained) -> None:

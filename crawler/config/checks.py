@@ -193,6 +193,11 @@ def listen(value: str) -> str:
     return value
 
 
+def secret(value: str) -> str:
+    """One line, without the blanks around it, which no header could carry."""
+    return line(value).strip()
+
+
 def storage_url(value: str) -> str:
     """`sqlite:PATH`. The path is taken as it stands, without decoding; `sqlite:///a` is `/a`."""
     scheme, colon, path = line(value).partition(":")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crawler.config import checks, secrets
+from crawler.config.levels import LogLevel
 from crawler.config.readers import (
     Reader,
     at_least_one,
@@ -60,7 +61,7 @@ def _dialects() -> Sequence[str]:
     return tuple(DIALECTS)
 
 
-def _members(of: type[Per | Follow | Unreachable]) -> tuple[str, ...]:
+def _members(of: type[Per | Follow | Unreachable | LogLevel]) -> tuple[str, ...]:
     return tuple(member.value for member in of)
 
 
@@ -285,11 +286,23 @@ STORAGE = {
 }
 DAEMON = {
     "listen": Key(accepts=str, read=checks.listen, note="address and port"),
-    "token": Key(accepts=str, read=line, note="required when listening beyond loopback"),
+    "token": Key(accepts=str, read=checks.secret, note="required when listening beyond loopback"),
     "hosts": Key(
         accepts=TEXTS,
         read=each(at_least_one(line)),
         note="further names accepted in Host and Origin",
+    ),
+    "log": Key(
+        accepts=str,
+        read=maybe(checks.path_text),
+        note="the log, JSON lines; empty: standard error; relative to the config file",
+        rooted=_whole_path,
+    ),
+    "log_level": Key(
+        accepts=str,
+        read=one_of(lambda: _members(LogLevel), LogLevel),
+        note="the least level that is logged",
+        choices=_members(LogLevel),
     ),
 }
 SINK_KINDS = ("jsonl", "warc", "mirror")

@@ -13,6 +13,7 @@ from crawler.config import names
 from crawler.config.checks import contact_in
 from crawler.config.given import ConfigError, Given, Source
 from crawler.config.identity import OWN_NAME, product_token, token_warnings, version
+from crawler.config.levels import LogLevel
 from crawler.config.loading import read_values
 from policies.access import RobotsRules
 from policies.address import is_loopback
@@ -89,8 +90,10 @@ class DaemonConfig:
     """The `[daemon]` section."""
 
     listen: str = "127.0.0.1:8710"
-    token: str = ""
+    token: str = field(default="", repr=False)
     hosts: tuple[str, ...] = ()
+    log: Path | None = None
+    log_level: LogLevel = LogLevel.INFO
 
     @property
     def listens_on(self) -> tuple[str, int]:

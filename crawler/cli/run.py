@@ -1,0 +1,48 @@
+"""`courtly run`: the crawl as a service, watched and steered from a browser."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import click
+
+from crawler.cli.errors import INTERRUPTED
+from crawler.cli.text import say
+
+
+@click.command(
+    short_help="Crawl as a service, with a web page and an HTTP API.",
+    epilog="SIGTERM finishes what is in flight and ends with exit code 0; a second one leaves at "
+    "once. SIGHUP reads CONFIG again. Exit codes: 0 stopped cleanly, 1 a run-time failure, 2 bad "
+    "usage or config, 130 left at once.",
+)
+@click.argument("config_file", metavar="CONFIG", type=click.Path(path_type=Path))
+def run(config_file: Path) -> None:
+    """Crawl as CONFIG says, and go on when nothing is left: new seeds come over the HTTP API, the
+    web page or `courtly seeds add`.
+
+    The page and the API are on [daemon] listen; docs/daemon.md describes them. The log is JSON
+    lines on standard error, or in the file that [daemon] log names.
+    """
+    from crawler.config import ConfigError, check_identity, load, seeds_of, unsupported
+
+    config = load(config_file)
+    if problems := unsupported(config):
+        raise ConfigError(*problems)
+    check_identity(config, seeds_of(config))
+    for warning in config.warnings:
+        say(f"warning: {warning}", err=True)
+
+    from crawler.cli.crawl import SWITCH_INTERVAL_S, loop_factory
+    from crawler.daemon import life  # heavy
+
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    try:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            clean = runner.run(life.run(config, reread=lambda: load(config_file), told=click.echo))
+    except life.ListenError as error:
+        raise click.exceptions.ClickException(str(error)) from None
+    if not clean:
+        raise SystemExit(INTERRUPTED)

@@ -1,0 +1,250 @@
+"""The daemon from its start to its end: crawl, serve, obey signals, tell the service manager."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+import signal
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from typing import Final
+
+from aiohttp import web
+
+from crawler.app import Life, living
+from crawler.clock import RealClock
+from crawler.config import Config, ConfigError, seeds_of
+from crawler.config.levels import LogLevel
+from crawler.config.model import DaemonConfig
+from crawler.daemon import local
+from crawler.daemon.answers import Answers
+from crawler.daemon.http import HttpSettings, build
+from crawler.daemon.log import Log, LogFile, OutcomeLog
+from crawler.daemon.notify import Notify
+from crawler.daemon.problem import Problem
+from crawler.daemon.pulse import Pulse
+from crawler.daemon.service import answering
+from crawler.daemon.stream import Stream
+
+DRAIN_MORE_S: Final = 5.0  # after the longest fetch: its commit, and hosts given back
+SHUTDOWN_S: Final = 2.0  # for answers under way when the crawl is over
+LIBRARIES: Final = ("aiohttp", "asyncio", "courtly")  # whose own logs go into ours
+
+
+class ListenError(Exception):
+    """The address of the page cannot be listened on; the sentence says why."""
+
+
+async def run(
+    config: Config,
+    *,
+    reread: Callable[[], Config],
+    told: Callable[[str], None],
+    environment_notify: Notify | None = None,
+) -> bool:
+    """Live until SIGTERM or SIGINT; True if the end was clean, False if a second one cut it short.
+
+    `told` is given sentences for who started it. Raises ConfigError, StoreRefused, ListenError and
+    OSError (the log) before anything is contacted, and StoreError.
+    """
+    daemon = Daemon(config, told=told, notify=environment_notify or Notify())
+    try:
+        with _library_logs(daemon.log.handler()):
+            return await daemon.run(reread)
+    finally:
+        daemon.log.file.close()
+
+
+class Daemon:
+    """One life."""
+
+    def __init__(self, config: Config, *, told: Callable[[str], None], notify: Notify) -> None:
+        self.config = config
+        self.log = Log(_log_file(config), config.daemon.log_level)
+        self._told = told
+        self._notify = notify
+        self._stopping = False
+        self._left = False
+        self._reload = asyncio.Event()
+
+    async def run(self, reread: Callable[[], Config]) -> bool:
+        clock = RealClock()
+        stream, pulse = Stream(clock), Pulse(clock)
+        observers = (stream, pulse, OutcomeLog(self.log))
+        async with (
+            living(
+                self.config,
+                seeds=seeds_of(self.config),
+                forever=True,
+                observers=observers,
+                reread=reread,
+            ) as life,
+            answering(life, stream) as answers,
+            self._served(life, answers) as address,
+            local.serving(
+                build(answers, HttpSettings(local=True), clock=clock),
+                self.config.storage.path,
+                self._warn,
+            ),
+        ):
+            self._told(f"{address} shows the crawl; its database is {self.config.storage.path}")
+            beside: list[Coroutine[None, None, None]] = [self._reload_when_told(answers)]
+            if self._notify.watchdog_s is not None:
+                every_s = self._notify.watchdog_s
+                beside.append(pulse.keep_telling(life.control, self._notify.alive, every_s))
+            await self._live(life, beside, address)
+        self._event("stopped", clean=not self._left)
+        return not self._left
+
+    async def _live(
+        self, life: Life, beside: list[Coroutine[None, None, None]], address: str
+    ) -> None:
+        """The crawl, to its end, and what goes on beside it."""
+        async with asyncio.TaskGroup() as group:
+            crawl = group.create_task(life.run())
+            tasks = [group.create_task(each) for each in beside]
+            with self._signals(life, crawl):
+                self._event("started", address=address)
+                self._notify.ready()
+                await asyncio.wait([crawl])
+            for task in tasks:
+                task.cancel()
+
+    # ------------------------------------------------------------ signals
+
+    @contextlib.contextmanager
+    def _signals(self, life: Life, crawl: asyncio.Task[None]) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        stop = functools.partial(self._stop, life, crawl)
+        actions: dict[signal.Signals, Callable[[], None]] = {
+            signal.SIGTERM: stop,
+            signal.SIGINT: stop,
+            signal.SIGHUP: self._reload.set,
+        }
+        for number, action in actions.items():
+            loop.add_signal_handler(number, action)
+        try:
+            yield
+        finally:
+            for number in actions:
+                loop.remove_signal_handler(number)
+
+    def _stop(self, life: Life, crawl: asyncio.Task[None]) -> None:
+        """First: what is in flight ends. Second, or when that takes too long: at once."""
+        if self._stopping:
+            self._leave(crawl, "told twice")
+            return
+        self._stopping = True
+        self._event("stopping", in_flight=life.control.status().in_flight)
+        self._told("stopping after what is in flight; a second signal leaves at once")
+        self._notify.stopping()
+        life.control.stop()
+        config = life.control.config
+        longest_s = max(
+            [
+                config.fetch.timeout_s,
+                *(config.site(name).fetch.timeout_s for name in _named(config)),
+            ]
+        )
+        asyncio.get_running_loop().call_later(
+            longest_s + DRAIN_MORE_S, self._leave, crawl, "it took too long"
+        )
+
+    def _leave(self, crawl: asyncio.Task[None], why: str) -> None:
+        if not crawl.done():
+            self._left = True
+            self._event("leaving", level=LogLevel.WARNING, why=why)
+            crawl.cancel()
+
+    async def _reload_when_told(self, answers: Answers) -> None:
+        while True:
+            await self._reload.wait()
+            self._reload.clear()
+            self._notify.reloading()
+            await self._reload_once(answers)
+            self._notify.ready()
+
+    async def _reload_once(self, answers: Answers) -> None:
+        try:
+            self.log.file.reopen()  # who rotates logs sends the same signal
+        except OSError as error:
+            self._warn(f"the log cannot be opened anew: {error.strerror}")
+        try:
+            done = await answers.reload()
+        except Problem as problem:
+            self._event(
+                "reload_refused",
+                level=LogLevel.ERROR,
+                problems=list(problem.problems or (problem.detail,)),
+            )
+            return
+        self._event("reloaded", changes=done["changes"], restart=done["restart"])
+
+    # ------------------------------------------------------------ serving
+
+    @contextlib.asynccontextmanager
+    async def _served(self, life: Life, answers: Answers) -> AsyncIterator[str]:
+        """The page and the API on the address of the config; gives its URL."""
+        section = self.config.daemon
+        app = build(answers, settings_of(section), clock=life.clock)
+        runner = web.AppRunner(
+            app, access_log=None, handle_signals=False, shutdown_timeout=SHUTDOWN_S
+        )
+        await runner.setup()
+        host, port = section.listens_on
+        try:
+            try:
+                await web.TCPSite(runner, host, port).start()
+            except OSError as error:
+                why = (error.strerror or str(error)).lower()
+                raise ListenError(
+                    f"cannot listen on {section.listen} (daemon.listen): {why}"
+                ) from None
+            bound = runner.addresses[0]
+            shown = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
+            yield f"http://{shown}:{bound[1]}/"
+        finally:
+            answers.stream.close()
+            await runner.cleanup()
+
+    # ------------------------------------------------------------ saying
+
+    def _event(self, name: str, *, level: LogLevel = LogLevel.INFO, **values: object) -> None:
+        self.log.event(level, name, **values)
+
+    def _warn(self, sentence: str) -> None:
+        self._event("warning", level=LogLevel.WARNING, message=sentence)
+
+
+def _log_file(config: Config) -> LogFile:
+    try:
+        return LogFile(config.daemon.log)
+    except OSError as error:
+        place = config.given.places.get("daemon.log", "config")
+        why = f"{config.daemon.log} cannot be written: {error.strerror}"
+        raise ConfigError(f"{place}: daemon.log: {why}") from None
+
+
+def settings_of(section: DaemonConfig) -> HttpSettings:
+    """Who is let in by the config."""
+    return HttpSettings(token=section.token, hosts=section.hosts, listen=section.listens_on[0])
+
+
+def _named(config: Config) -> list[str]:
+    """A host of every [site] table."""
+    return [pattern.removeprefix("*.") for pattern in config.sites]
+
+
+@contextlib.contextmanager
+def _library_logs(handler: logging.Handler) -> Iterator[None]:
+    loggers = [logging.getLogger(name) for name in LIBRARIES]
+    for logger in loggers:
+        logger.addHandler(handler)
+        logger.propagate = False
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeHandler(handler)
+            logger.propagate = True

@@ -1,0 +1,56 @@
+"""What a service manager is told (sd_notify): ready, reloading, stopping, and that all is well."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import time
+from collections.abc import Mapping
+
+
+class Notify:
+    """Speaks to the socket that NOTIFY_SOCKET names; says nothing where there is none.
+
+    `watchdog_s`: how often it has to hear that all is well, else it starts us anew; None: never.
+    """
+
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        given = os.environ if environment is None else environment
+        name = given.get("NOTIFY_SOCKET", "")
+        self._address = f"\0{name[1:]}" if name.startswith("@") else name
+        self.watchdog_s = _watchdog_s(given)
+
+    def ready(self) -> None:
+        self._tell("READY=1")
+
+    def reloading(self) -> None:
+        micros = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
+        self._tell(f"RELOADING=1\nMONOTONIC_USEC={micros}")
+
+    def stopping(self) -> None:
+        self._tell("STOPPING=1")
+
+    def status(self, text: str) -> None:
+        """One line, for `systemctl status`."""
+        self._tell(f"STATUS={text}")
+
+    def alive(self) -> None:
+        self._tell("WATCHDOG=1")
+
+    def _tell(self, message: str) -> None:
+        if not self._address:
+            return
+        with (
+            contextlib.suppress(OSError),  # a manager that does not listen does not stop the crawl
+            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as made,
+        ):
+            made.settimeout(1.0)
+            made.sendto(message.encode(), self._address)
+
+
+def _watchdog_s(given: Mapping[str, str]) -> float | None:
+    micros, pid = given.get("WATCHDOG_USEC", ""), given.get("WATCHDOG_PID", "")
+    if not micros.isdecimal() or int(micros) <= 0 or (pid and pid != str(os.getpid())):
+        return None
+    return int(micros) / 1e6

@@ -1,0 +1,48 @@
+"""Whether the crawl is alive: its loop turns, its store answers, what is recorded is committed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from crawler.clock import Clock
+from crawler.control import Control
+from crawler.observer import Contacted
+from storage.base import Outcome, StoreError
+
+
+class Pulse:
+    """An `Observer` that knows when something was committed last."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._committed_s = clock.monotonic()
+
+    def contacted(self, seen: Contacted) -> None: ...
+
+    def settled(self, url: str, outcome: Outcome) -> None: ...
+
+    def gave_up(self, slot: str, origin: str, error: str, count: int) -> None: ...
+
+    def committed(self, elapsed_s: float, outcomes: int, links: int) -> None:
+        self._committed_s = self._clock.monotonic()
+
+    async def beats(self, control: Control, within_s: float) -> bool:
+        """False if the store does not answer in that time, or has been given outcomes and has
+        committed none for so long."""
+        try:
+            async with asyncio.timeout(within_s):
+                await control.stats()
+        except (TimeoutError, StoreError):
+            return False
+        waits = control.status().uncommitted > 0
+        return not waits or self._clock.monotonic() - self._committed_s < within_s
+
+    async def keep_telling(
+        self, control: Control, alive: Callable[[], None], every_s: float
+    ) -> None:
+        """Tell that all is well, twice as often as is asked for, for as long as it is."""
+        while True:
+            if await self.beats(control, every_s / 2):
+                alive()
+            await self._clock.sleep_until(self._clock.monotonic() + every_s / 2)

@@ -1,0 +1,404 @@
+"""`courtly run` and the commands that steer it, as processes: signals, reloads, kills, logs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import stat
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from crawler.daemon.local import socket_path
+from crawler.testing import LocalWeb, Reply, html, text
+
+LIMIT_S = 20.0
+
+
+def toml(sections: Mapping[str, Mapping[str, object]]) -> str:
+    lines = []
+    for section, keys in sections.items():
+        lines.append(f"[{section}]")
+        for key, value in keys.items():
+            if isinstance(value, Mapping):
+                inner = ", ".join(f"{json.dumps(k)} = {json.dumps(v)}" for k, v in value.items())
+                lines.append(f"{key} = {{ {inner} }}")
+            else:
+                lines.append(f"{key} = {json.dumps(value)}")
+    return "\n".join(lines) + "\n"
+
+
+class Place:
+    """A folder with a config and a database, and commands run in it."""
+
+    def __init__(self, folder: Path, web: LocalWeb) -> None:
+        self.folder = folder
+        self.web = web
+        self.config = folder / "courtly.toml"
+        self.database = folder / "crawl.db"
+        self.log = folder / "courtly.log"
+
+    def write(self, **sections: Mapping[str, object]) -> None:
+        given = self.web.config(
+            politeness={"delay": 0.02, "latency_factor": 0},
+            storage={"url": "sqlite:crawl.db"},
+            daemon={"listen": "127.0.0.1:0", "log": "courtly.log"},
+        )
+        for name, keys in sections.items():
+            given[name] = {**given.get(name, {}), **keys}
+        self.config.write_text(toml(given), encoding="utf-8")
+
+    async def spawn(self, *arguments: str, **environment: str) -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "crawler.cli", *arguments),
+            cwd=self.folder,
+            env={**os.environ, **environment},
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+
+    async def courtly(self, *arguments: str) -> tuple[int, str, str]:
+        """Exit code, standard output and error of a command."""
+        process = await self.spawn(*arguments)
+        async with asyncio.timeout(LIMIT_S):
+            out, err = await process.communicate()
+        assert process.returncode is not None
+        return process.returncode, out.decode(), err.decode()
+
+    def events(self) -> list[dict[str, Any]]:
+        if not self.log.exists():
+            return []
+        return [json.loads(line) for line in self.log.read_text(encoding="utf-8").splitlines()]
+
+    def named(self, name: str) -> list[dict[str, Any]]:
+        return [one for one in self.events() if one["event"] == name]
+
+    async def event(self, name: str, count: int = 1) -> dict[str, Any]:
+        """The count-th event of that name, once it is there."""
+        async with asyncio.timeout(LIMIT_S):
+            while len(found := self.named(name)) < count:  # noqa: ASYNC110 - another process
+                await asyncio.sleep(0.02)
+            return found[count - 1]
+
+    @contextlib.asynccontextmanager
+    async def running(self, **environment: str) -> AsyncIterator[Running]:
+        process = await self.spawn("run", str(self.config), **environment)
+        try:
+            assert process.stdout is not None
+            async with asyncio.timeout(LIMIT_S):
+                line = (await process.stdout.readline()).decode()
+            if not line:
+                _, err = await process.communicate()
+                raise AssertionError(err.decode())
+            async with aiohttp.ClientSession() as session:
+                yield Running(process, line.split()[0].rstrip("/"), session)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.communicate()
+
+
+class Running:
+    def __init__(
+        self, process: asyncio.subprocess.Process, base: str, session: aiohttp.ClientSession
+    ) -> None:
+        self.process = process
+        self.base = base
+        self.session = session
+
+    async def get(self, path: str) -> Any:
+        async with self.session.get(self.base + path) as response:
+            return await response.json()
+
+    async def post(self, path: str, body: object = None) -> tuple[int, Any]:
+        async with self.session.post(self.base + path, json=body or {}) as response:
+            return response.status, await response.json(content_type=None)
+
+    async def until(self, true: Callable[[Any], bool], path: str = "/api/status") -> Any:
+        async with asyncio.timeout(LIMIT_S):
+            while not true(found := await self.get(path)):  # noqa: ASYNC110 - another process
+                await asyncio.sleep(0.05)
+            return found
+
+    async def end(self, number: int = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        async with asyncio.timeout(LIMIT_S):
+            return await self.process.wait()
+
+
+@pytest.fixture
+async def web() -> AsyncIterator[LocalWeb]:
+    pages = {f"/{number}": html(str(number)) for number in range(30)}
+    slow = {"/robots.txt": text(""), "/": Reply(delay_s=1.0), "/hang": Reply(delay_s=60.0)}
+    home = html("Home", *pages, "/private")
+    robots = text("User-agent: *\nDisallow: /private\n")
+    async with LocalWeb(
+        {"a.test": {"/robots.txt": robots, "/": home, **pages}, "slow.test": slow}
+    ) as made:
+        yield made
+
+
+@pytest.fixture
+def place(tmp_path: Path, web: LocalWeb) -> Place:
+    made = Place(tmp_path, web)
+    made.write()
+    return made
+
+
+async def test_it_starts_without_a_seed_takes_seeds_and_stops_cleanly(
+    place: Place, web: LocalWeb
+) -> None:
+    async with place.running() as daemon:
+        assert (await daemon.until(lambda s: s["state"] == "idle"))["visited"] == 0
+        assert await daemon.post("/api/seeds", {"urls": [web.url("a.test")]}) == (
+            200, {"added": 1, "known": 0, "refused": []},
+        )  # fmt: skip
+        await daemon.until(lambda s: s["visited"] == 31 and s["state"] == "idle")
+        assert await daemon.end() == 0
+    started, *outcomes, _stopping, stopped = place.events()
+    assert (started["event"], stopped["event"], stopped["clean"]) == ("started", "stopped", True)
+    names = [one["event"] for one in outcomes]
+    assert names.count("visited") == 31
+    (blocked,) = [one for one in outcomes if one["event"] == "blocked"]
+    assert (blocked["rule"], blocked["line"], blocked["level"]) == ("Disallow: /private", 2, "info")
+    assert not socket_path(place.database).exists()
+    assert not list(place.folder.glob("*.lock"))
+
+
+async def test_sigterm_lets_what_is_in_flight_end(place: Place, web: LocalWeb) -> None:
+    place.write(crawl={"seeds": [web.url("slow.test")]})
+    async with place.running() as daemon:
+        await daemon.until(
+            lambda s: any(
+                "slow" in one["url"] and one["url"].endswith("/") for one in s["fetching"]
+            )
+        )
+        assert await daemon.end() == 0
+    assert [one["url"] for one in place.events() if one["event"] == "visited"] == [
+        web.url("slow.test")
+    ]
+
+
+async def test_a_second_signal_leaves_at_once(place: Place, web: LocalWeb) -> None:
+    place.write(crawl={"seeds": [web.url("slow.test", "/hang")]})
+    async with place.running() as daemon:
+        await daemon.until(lambda s: any(one["url"].endswith("hang") for one in s["fetching"]))
+        daemon.process.send_signal(signal.SIGTERM)
+        assert (await daemon.until(lambda s: s["state"] == "stopping"))["in_flight"] == 1
+        assert await daemon.end() == 130
+
+
+async def test_sighup_reloads_and_a_bad_file_changes_nothing(place: Place, web: LocalWeb) -> None:
+    async with place.running() as daemon:
+        place.write(politeness={"delay": 3})
+        daemon.process.send_signal(signal.SIGHUP)
+        reloaded = await place.event("reloaded")
+        assert any("delay" in change for change in reloaded["changes"])
+        place.config.write_text("[politeness]\ndelay = -1\n")
+        daemon.process.send_signal(signal.SIGHUP)
+        refused = await place.event("reload_refused")
+        assert "courtly.toml:2: politeness.delay" in refused["problems"][0]
+        settings = {one["key"]: one for one in (await daemon.get("/api/config"))["settings"]}
+        assert settings["politeness.delay"]["value"] == 3
+        status, problem = await daemon.post("/api/reload")
+        assert status == 422
+        assert str(place.folder) not in json.dumps(problem)
+        place.write(politeness={"delay": 4})
+        status, dry = await daemon.post("/api/reload?dry_run=1")
+        assert (status, dry["dry_run"]) == (200, True)
+        assert dry["changes"]
+        settings = {one["key"]: one for one in (await daemon.get("/api/config"))["settings"]}
+        assert settings["politeness.delay"]["value"] == 3
+        assert await daemon.end() == 0
+
+
+async def test_kill_9_keeps_hosts_pauses_and_contacts(place: Place, web: LocalWeb) -> None:
+    place.write(crawl={"seeds": [web.url("a.test")]})
+    async with place.running() as daemon:
+        await daemon.until(lambda s: s["visited"] >= 5)
+        await daemon.post("/api/hosts/slow", {"host": "a.test", "delay_s": 9})
+        await daemon.post("/api/hosts/pause", {"host": "a.test"})
+        before = await daemon.until(lambda h: h["now"]["in_flight"] == 0, "/api/host?host=a.test")
+        await asyncio.sleep(0.3)  # for the commit of the last contact
+        before = await daemon.get("/api/host?host=a.test")
+        daemon.process.kill()
+        await daemon.process.wait()
+    assert socket_path(place.database).exists()  # it was left behind
+    async with place.running() as daemon:
+        after = await daemon.get("/api/host?host=a.test")
+        for key in ("paused", "slow_s", "visited", "queued", "recent_contacts"):
+            assert after[key] == before[key], key
+        assert "paused by hand" in after["wait_reason"]
+        assert await daemon.end() == 0
+
+
+async def test_the_commands_steer_a_daemon(place: Place, web: LocalWeb) -> None:
+    async with place.running() as daemon:
+        code, out, _ = await place.courtly("seeds", "add", web.url("a.test"), "--priority", "2")
+        assert (code, out) == (0, "1 new seed queued\n")
+        await daemon.until(lambda s: s["visited"] == 31)
+        assert (await place.courtly("host", "pause", "A.test:80"))[0] == 0
+        assert (await daemon.get("/api/host?host=a.test"))["paused"]
+        assert (await place.courtly("host", "slow", "a.test", "--delay", "1m"))[0] == 0
+        assert (await daemon.get("/api/host?host=a.test"))["slow_s"] == 60
+        code, out, _ = await place.courtly("why", "a.test")
+        assert code == 0
+        assert "in the crawl that runs now" in out or "paused by hand" in out
+        assert (await place.courtly("host", "resume", "a.test"))[0] == 0
+        host = await daemon.get("/api/host?host=a.test")
+        assert (host["paused"], host["slow_s"]) == (False, None)
+        code, out, _ = await place.courtly("status", "--json")
+        assert (code, json.loads(out)["visited"]) == (0, 31)
+        code, out, _ = await place.courtly("status", "--config", "courtly.toml")
+        assert "31 visited" in out
+        code, _, err = await place.courtly("host", "pause", "nobody.test")
+        assert code == 2
+        assert "nobody.test" in err
+
+
+async def test_the_commands_work_where_no_crawl_runs(place: Place, web: LocalWeb) -> None:
+    code, out, _ = await place.courtly("seeds", "add", web.url("a.test"))
+    assert (code, out) == (0, "1 new seed queued\n")
+    assert (await place.courtly("host", "pause", "a.test"))[0] == 0
+    code, out, _ = await place.courtly("show", "hosts", "--format", "jsonl")
+    assert json.loads(out)["paused"] == 1
+    assert (await place.courtly("host", "slow", "a.test", "--delay", "2.5"))[0] == 0
+    assert (await place.courtly("host", "resume", "a.test"))[0] == 0
+    code, out, _ = await place.courtly("show", "hosts", "--format", "jsonl")
+    row = json.loads(out)
+    assert (row["paused"], row["slow_s"]) == (0, None)
+    code, out, _ = await place.courtly("status", "--json")
+    assert (json.loads(out)["state"], json.loads(out)["queued"]) == ("stopped", 1)
+    code, out, _ = await place.courtly("status")
+    assert "no crawl runs" in out
+    for wrong in (
+        ("host", "pause", "nobody.test"),
+        ("host", "slow", "a.test", "--delay", "-1"),
+        ("host", "slow", "a.test", "--delay", "nan"),
+        ("host", "slow", "a.test"),
+        ("host", "pause", "a/b"),
+        ("seeds", "add", "a.test"),
+        ("seeds", "add"),
+        ("status", "--db", "nowhere.db"),
+    ):
+        code, out, err = await place.courtly(*wrong)
+        assert (code, out) == (2, ""), wrong
+        assert err, wrong
+
+
+async def test_a_plain_crawl_listens_on_its_socket(place: Place, web: LocalWeb) -> None:
+    process = await place.spawn(
+        "crawl", web.url("slow.test"), web.url("slow.test", "/hang"), "--config", "courtly.toml",
+        "--quiet",
+    )  # fmt: skip
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            while "running for" not in (await place.courtly("status"))[1]:
+                pass
+        assert stat.S_IMODE(socket_path(place.database).stat().st_mode) == 0o600
+        assert (await place.courtly("host", "pause", "slow.test"))[0] == 0
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGINT)
+        await process.communicate()
+    assert not socket_path(place.database).exists()
+
+
+async def test_a_path_too_long_for_a_socket_is_a_warning(place: Place, web: LocalWeb) -> None:
+    deep = place.folder / ("x" * 100)
+    deep.mkdir()
+    place.write(storage={"url": f"sqlite:{deep}/crawl.db"})
+    async with place.running() as daemon:
+        warning = await place.event("warning")
+        assert "longer than" in warning["message"]
+        assert await daemon.end() == 0
+
+
+async def test_an_address_in_use_is_a_sentence(place: Place) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        place.write(daemon={"listen": f"127.0.0.1:{taken.getsockname()[1]}"})
+        code, _, err = await place.courtly("run", "courtly.toml")
+    assert code == 1
+    assert "cannot listen on 127.0.0.1:" in err
+    assert "address already in use" in err
+    assert "Traceback" not in err
+
+
+async def test_a_database_in_use_is_a_sentence(place: Place) -> None:
+    async with place.running():
+        code, _, err = await place.courtly("run", "courtly.toml")
+        assert code == 2
+        assert "in use by process" in err
+
+
+async def test_beyond_loopback_a_token_is_required(place: Place) -> None:
+    for listen in ("0.0.0.0:0", "[::]:0", "192.0.2.1:0"):
+        for token in ("", "   "):
+            place.write(daemon={"listen": listen, "token": token})
+            code, _, err = await place.courtly("run", "courtly.toml")
+            assert code == 2
+            assert "daemon.token: must be set" in err
+
+
+async def test_what_is_wrong_at_start_is_a_sentence(place: Place, web: LocalWeb) -> None:
+    for sections, said in (
+        ({"daemon": {"log": "nowhere/x.log"}}, "daemon.log"),
+        ({"daemon": {"log_level": "loud"}}, "daemon.log_level"),
+        ({"crawl": {"seeds": ["http://example.com/"]}}, "--user-agent"),
+    ):
+        place.write(**sections)  # type: ignore[arg-type]
+        code, _, err = await place.courtly("run", "courtly.toml")
+        assert (code, said in err) == (2, True), err
+        assert "Traceback" not in err
+    code, _, err = await place.courtly("run", "nowhere.toml")
+    assert (code, "there is no such file" in err) == (2, True)
+
+
+async def test_logs_rotate_under_its_hands(place: Place, web: LocalWeb) -> None:
+    async with place.running() as daemon:
+        await place.event("started")
+        moved = place.folder / "courtly.log.1"
+        place.log.rename(moved)
+        await daemon.post("/api/seeds", {"urls": [web.url("a.test", "/1")]})
+        await place.event("visited")
+        assert "visited" not in moved.read_text()
+        place.log.unlink()
+        daemon.process.send_signal(signal.SIGHUP)
+        await place.event("reloaded")
+        assert await daemon.end() == 0
+
+
+async def test_the_service_manager_is_told(place: Place, web: LocalWeb) -> None:
+    name = str(place.folder / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(name)
+        manager.setblocking(False)
+        loop = asyncio.get_running_loop()
+
+        async def told(wanted: str) -> None:
+            async with asyncio.timeout(LIMIT_S):
+                while wanted not in (await loop.sock_recv(manager, 4096)).decode().split("\n"):
+                    pass
+
+        async with place.running(NOTIFY_SOCKET=name, WATCHDOG_USEC="400000") as daemon:
+            await told("READY=1")
+            await told("WATCHDOG=1")
+            await told("WATCHDOG=1")
+            daemon.process.send_signal(signal.SIGHUP)
+            await told("RELOADING=1")
+            await told("READY=1")
+            daemon.process.send_signal(signal.SIGTERM)
+            await told("STOPPING=1")
+            async with asyncio.timeout(LIMIT_S):
+                assert await daemon.process.wait() == 0
