@@ -101,6 +101,7 @@ async def explain_host(
     (counts,) = [each async for each in reader.iterate("hosts", host=slot)]
     told = [*reasons.of_host(row, now_s)]
     if waits:
+        told = [each for each in told if not each.startswith("it may be contacted")]
         told.append(f"in the crawl that runs now: {waits}")
     told += reasons.contacts(counts, row["contacts"])  # the view's are their number
     if not files and reasons.out_of_reach(row):

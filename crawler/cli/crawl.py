@@ -169,18 +169,18 @@ def run(
     from crawler.cli import summary as words
     from crawler.cli.progress import display
     from crawler.clock import RealClock
-    from crawler.daemon.service import local_socket
-    from crawler.daemon.stream import Stream
+    from crawler.daemon.service import Watchers, local_socket
 
-    def beside(life: app.Life) -> AbstractAsyncContextManager[None]:
-        return local_socket(life, stream, lambda sentence: shown.say(f"warning: {sentence}"))
-
-    stream = Stream(RealClock())
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     with display(quiet=quiet) as shown:
 
         async def work() -> Summary:
             stop, leave = asyncio.Event(), asyncio.Event()
+            watchers = Watchers(RealClock())
+
+            def beside(life: app.Life) -> AbstractAsyncContextManager[None]:
+                return local_socket(life, watchers, lambda text: shown.say(f"warning: {text}"))
+
             with Signals(stop, leave, shown.say):
                 return await app.crawl(
                     config,
@@ -189,7 +189,7 @@ def run(
                     stop=stop,
                     leave=leave,
                     reread=reread,
-                    observers=(stream,),
+                    observers=watchers.observers,
                     beside=beside,
                 )
 

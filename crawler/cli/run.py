@@ -26,11 +26,9 @@ def run(config_file: Path) -> None:
     The page and the API are on [daemon] listen; docs/daemon.md describes them. The log is JSON
     lines on standard error, or in the file that [daemon] log names.
     """
-    from crawler.config import ConfigError, check_identity, load, seeds_of, unsupported
+    from crawler.config import check_identity, load, seeds_of
 
     config = load(config_file)
-    if problems := unsupported(config):
-        raise ConfigError(*problems)
     check_identity(config, seeds_of(config))
     for warning in config.warnings:
         say(f"warning: {warning}", err=True)

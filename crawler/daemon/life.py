@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import logging
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
@@ -19,13 +18,12 @@ from crawler.config.levels import LogLevel
 from crawler.config.model import DaemonConfig
 from crawler.daemon import local
 from crawler.daemon.answers import Answers
-from crawler.daemon.http import HttpSettings, build
+from crawler.daemon.http import HttpSettings
 from crawler.daemon.log import Log, LogFile, OutcomeLog
 from crawler.daemon.notify import Notify
 from crawler.daemon.problem import Problem
 from crawler.daemon.pulse import Pulse
-from crawler.daemon.service import answering
-from crawler.daemon.stream import Stream
+from crawler.daemon.service import Watchers, answering, application
 
 DRAIN_MORE_S: Final = 5.0  # after the longest fetch: its commit, and hosts given back
 SHUTDOWN_S: Final = 2.0  # for answers under way when the crawl is over
@@ -64,62 +62,59 @@ class Daemon:
         self.log = Log(_log_file(config), config.daemon.log_level)
         self._told = told
         self._notify = notify
-        self._stopping = False
         self._left = False
-        self._reload = asyncio.Event()
+        self._stop, self._leave, self._reload = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def run(self, reread: Callable[[], Config]) -> bool:
         clock = RealClock()
-        stream, pulse = Stream(clock), Pulse(clock)
-        observers = (stream, pulse, OutcomeLog(self.log))
-        async with (
-            living(
-                self.config,
-                seeds=seeds_of(self.config),
-                forever=True,
-                observers=observers,
-                reread=reread,
-            ) as life,
-            answering(life, stream) as answers,
-            self._served(life, answers) as address,
-            local.serving(
-                build(answers, HttpSettings(local=True), clock=clock),
-                self.config.storage.path,
-                self._warn,
-            ),
-        ):
-            self._told(f"{address} shows the crawl; its database is {self.config.storage.path}")
-            beside: list[Coroutine[None, None, None]] = [self._reload_when_told(answers)]
-            if self._notify.watchdog_s is not None:
-                every_s = self._notify.watchdog_s
-                beside.append(pulse.keep_telling(life.control, self._notify.alive, every_s))
-            await self._live(life, beside, address)
+        watchers, pulse = Watchers(clock), Pulse(clock)
+        with self._signals():
+            async with (
+                living(
+                    self.config,
+                    seeds=seeds_of(self.config),
+                    forever=True,
+                    observers=(*watchers.observers, pulse, OutcomeLog(self.log)),
+                    reread=reread,
+                ) as life,
+                answering(life, watchers) as answers,
+                self._served(answers, watchers) as address,
+                local.serving(
+                    application(answers, HttpSettings(local=True), watchers),
+                    self.config.storage.path,
+                    self._warn,
+                ),
+            ):
+                beside: list[Coroutine[None, None, None]] = [self._reload_when_told(answers)]
+                if self._notify.watchdog_s is not None:
+                    every_s = self._notify.watchdog_s
+                    beside.append(pulse.keep_telling(life.control, self._notify.alive, every_s))
+                self._told(f"{address} shows the crawl; its database is {self.config.storage.path}")
+                self._event("started", address=address)
+                self._notify.ready()
+                await self._live(life, beside)
         self._event("stopped", clean=not self._left)
         return not self._left
 
-    async def _live(
-        self, life: Life, beside: list[Coroutine[None, None, None]], address: str
-    ) -> None:
+    async def _live(self, life: Life, beside: list[Coroutine[None, None, None]]) -> None:
         """The crawl, to its end, and what goes on beside it."""
         async with asyncio.TaskGroup() as group:
             crawl = group.create_task(life.run())
             tasks = [group.create_task(each) for each in beside]
-            with self._signals(life, crawl):
-                self._event("started", address=address)
-                self._notify.ready()
-                await asyncio.wait([crawl])
+            tasks.append(group.create_task(self._stop_when_told(life, crawl)))
+            await asyncio.wait([crawl])
             for task in tasks:
                 task.cancel()
 
     # ------------------------------------------------------------ signals
 
     @contextlib.contextmanager
-    def _signals(self, life: Life, crawl: asyncio.Task[None]) -> Iterator[None]:
+    def _signals(self) -> Iterator[None]:
+        """From the start: one that comes before the crawl has begun is obeyed when it has."""
         loop = asyncio.get_running_loop()
-        stop = functools.partial(self._stop, life, crawl)
         actions: dict[signal.Signals, Callable[[], None]] = {
-            signal.SIGTERM: stop,
-            signal.SIGINT: stop,
+            signal.SIGTERM: self._told_to_stop,
+            signal.SIGINT: self._told_to_stop,
             signal.SIGHUP: self._reload.set,
         }
         for number, action in actions.items():
@@ -130,32 +125,27 @@ class Daemon:
             for number in actions:
                 loop.remove_signal_handler(number)
 
-    def _stop(self, life: Life, crawl: asyncio.Task[None]) -> None:
+    def _told_to_stop(self) -> None:
+        (self._leave if self._stop.is_set() else self._stop).set()
+
+    async def _stop_when_told(self, life: Life, crawl: asyncio.Task[None]) -> None:
         """First: what is in flight ends. Second, or when that takes too long: at once."""
-        if self._stopping:
-            self._leave(crawl, "told twice")
-            return
-        self._stopping = True
+        await self._stop.wait()
         self._event("stopping", in_flight=life.control.status().in_flight)
         self._told("stopping after what is in flight; a second signal leaves at once")
         self._notify.stopping()
         life.control.stop()
         config = life.control.config
-        longest_s = max(
-            [
-                config.fetch.timeout_s,
-                *(config.site(name).fetch.timeout_s for name in _named(config)),
-            ]
-        )
-        asyncio.get_running_loop().call_later(
-            longest_s + DRAIN_MORE_S, self._leave, crawl, "it took too long"
-        )
-
-    def _leave(self, crawl: asyncio.Task[None], why: str) -> None:
-        if not crawl.done():
-            self._left = True
-            self._event("leaving", level=LogLevel.WARNING, why=why)
-            crawl.cancel()
+        longest_s = max(config.site(name).fetch.timeout_s for name in ("", *_named(config)))
+        why = "told twice"
+        try:
+            async with asyncio.timeout(longest_s + DRAIN_MORE_S):
+                await self._leave.wait()
+        except TimeoutError:
+            why = "what was in flight took too long"
+        self._left = True
+        self._event("leaving", level=LogLevel.WARNING, why=why)
+        crawl.cancel()
 
     async def _reload_when_told(self, answers: Answers) -> None:
         while True:
@@ -184,10 +174,10 @@ class Daemon:
     # ------------------------------------------------------------ serving
 
     @contextlib.asynccontextmanager
-    async def _served(self, life: Life, answers: Answers) -> AsyncIterator[str]:
+    async def _served(self, answers: Answers, watchers: Watchers) -> AsyncIterator[str]:
         """The page and the API on the address of the config; gives its URL."""
         section = self.config.daemon
-        app = build(answers, settings_of(section), clock=life.clock)
+        app = application(answers, settings_of(section), watchers)
         runner = web.AppRunner(
             app, access_log=None, handle_signals=False, shutdown_timeout=SHUTDOWN_S
         )

@@ -19,9 +19,8 @@ from crawler.clock import RealClock
 from crawler.config import from_dict
 from crawler.daemon import local
 from crawler.daemon.answers import Answers
-from crawler.daemon.http import HttpSettings, build
-from crawler.daemon.service import answering
-from crawler.daemon.stream import Stream
+from crawler.daemon.http import HttpSettings
+from crawler.daemon.service import Watchers, answering, application
 from crawler.testing import LocalWeb, Reply, html, text
 
 ROBOTS = text("User-agent: *\nDisallow: /private/\nCrawl-delay: 0.05\n")
@@ -102,18 +101,20 @@ async def daemon_of(
 ) -> AsyncIterator[Daemon]:
     database = folder / "crawl.db"
     config = from_dict({**made, "storage": {"url": f"sqlite:{database}"}})
-    stream = Stream(RealClock())
+    watchers = Watchers(RealClock())
     async with (
-        living(config, seeds=seeds, forever=True, observers=(stream,), **living_options) as life,
-        answering(life, stream) as answers,
+        living(
+            config, seeds=seeds, forever=True, observers=watchers.observers, **living_options
+        ) as life,
+        answering(life, watchers) as answers,
     ):
-        app = build(answers, settings or HttpSettings(), clock=life.clock)
+        app = application(answers, settings or HttpSettings(), watchers)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await runner.setup()
         tcp = web.TCPSite(runner, "127.0.0.1", 0)
         await tcp.start()
         port = runner.addresses[0][1]
-        own = build(answers, HttpSettings(local=True), clock=life.clock)
+        own = application(answers, HttpSettings(local=True), watchers)
         warnings: list[str] = []
         async with (
             local.serving(own, database, warnings.append),
@@ -136,7 +137,7 @@ async def daemon_of(
                     app,
                 )
             finally:
-                stream.close()
+                watchers.stream.close()
                 life.control.stop()
                 await asyncio.wait([run], timeout=5)
                 run.cancel()
