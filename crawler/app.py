@@ -97,10 +97,12 @@ async def add_seeds(config: Config, urls: Sequence[str], priority: float = 0.0) 
     """Queue seeds, canonical URLs, in a database that nobody holds; give how many were new. Whether
     they may be contacted is judged by the crawl that will. Raises StoreRefused and StoreError."""
     limit = config.scope.max_queries_per_path
-    store = open_store(config.storage.path, RealClock(), queries_per_path_max=limit)
+    clock = RealClock()
+    store = open_store(config.storage.path, clock, queries_per_path_max=limit)
     session = await store.open_session("seeds")
     try:
-        links = [replace(_seed(config, url), priority=priority) for url in urls]
+        again_before = clock.wall() - READ_AGAIN_S
+        links = [replace(_seed(config, url, again_before), priority=priority) for url in urls]
         return sum((await store.add(links)).added.values())
     finally:
         await store.close(session)
