@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from crawler.clock import Clock
 from crawler.daemon.answers import Answers
 from crawler.daemon.series import Track
 from crawler.daemon.shapes import Status
@@ -17,6 +20,7 @@ SPANS: Final = (("10m", "10 min"), ("1h", "1 h"), ("24h", "24 h"))
 _SECONDS: Final = {"10m": 600.0, "1h": 3_600.0, "24h": 86_400.0}
 SPAN_DEFAULT: Final = "10m"
 FETCHING_SHOWN: Final = 8
+LOOK_KEPT_S: Final = 4.0
 _LOOK_OF_EACH: Final = 4  # hosts of each kind of trouble
 _LOOK_AT: Final = ("backing-off", "paused", "slowed", "failing")
 _FAILING_SHARE: Final = 0.3  # of contacts without an answer, from which on something is wrong…
@@ -63,25 +67,44 @@ class Look:
     why: str
 
 
-async def overview(
-    answers: Answers, watch: Watch, status: Status, *, span: str, now_s: float
-) -> dict[str, object]:
-    """The values of overview.html."""
-    span = span if span in _SECONDS else SPAN_DEFAULT
-    outcomes = _outcomes(watch.metrics.by_outcome())
-    held = {name.replace(" ", "_"): number for name, number in status["hosts_by_state"].items()}
-    return {
-        "headline": headline(status, outcomes),
-        "spans": SPANS,
-        "span": span,
-        "plots": plots(watch, now_s=now_s, span_s=_SECONDS[span]),
-        "look": await _look(answers, now_s),
-        "fetching": status["fetching"][:FETCHING_SHOWN],
-        "nothing_now": _nothing_now(status),
-        "url_parts": charts.parts({name: _count(status, name) for name in URL_LABELS}, URL_LABELS),
-        "outcome_parts": charts.parts(outcomes, OUTCOME_LABELS),
-        "host_parts": charts.parts(held, HELD_LABELS),
-    }
+class Overview:
+    """Makes the values of overview.html. What is worth a look is looked up every few seconds at
+    most, whoever asks: it goes over all hosts, of which there may be 100,000."""
+
+    def __init__(self, answers: Answers, watch: Watch, clock: Clock) -> None:
+        self._answers = answers
+        self._watch = watch
+        self._clock = clock
+        self._look: list[Look] = []
+        self._look_at_s = -math.inf
+        self._looking = asyncio.Lock()
+
+    async def values(self, status: Status, *, span: str) -> dict[str, object]:
+        now_s = self._clock.wall()
+        span = span if span in _SECONDS else SPAN_DEFAULT
+        outcomes = _outcomes(self._watch.metrics.by_outcome())
+        held = {name.replace(" ", "_"): number for name, number in status["hosts_by_state"].items()}
+        return {
+            "headline": headline(status, outcomes),
+            "spans": SPANS,
+            "span": span,
+            "plots": plots(self._watch, now_s=now_s, span_s=_SECONDS[span]),
+            "look": await self._looked(now_s),
+            "fetching": status["fetching"][:FETCHING_SHOWN],
+            "nothing_now": _nothing_now(status),
+            "url_parts": charts.parts(
+                {name: _count(status, name) for name in URL_LABELS}, URL_LABELS
+            ),
+            "outcome_parts": charts.parts(outcomes, OUTCOME_LABELS),
+            "host_parts": charts.parts(held, HELD_LABELS),
+        }
+
+    async def _looked(self, now_s: float) -> list[Look]:
+        async with self._looking:
+            if self._clock.monotonic() - self._look_at_s >= LOOK_KEPT_S:
+                self._look = await _look(self._answers, now_s)
+                self._look_at_s = self._clock.monotonic()
+            return self._look
 
 
 def headline(status: Status, outcomes: Mapping[str, int]) -> Headline:

@@ -18,13 +18,13 @@ from crawler.daemon.shapes import HostRow, RobotsRow, Setting, UrlAnswer
 from crawler.daemon.watch import Watch
 from crawler.daemon.web import words
 from crawler.daemon.web.host_words import mood, next_turn, waits_for
-from crawler.daemon.web.overview import SPAN_DEFAULT, overview
+from crawler.daemon.web.overview import SPAN_DEFAULT, Overview
 from crawler.daemon.web.render import NAV, Renderer
 from crawler.daemon.web.sheet import Mark, sheet
 from crawler.daemon.web.timeline import timeline
 
 HOSTS_PER_PAGE: Final = 50
-BLOCKED_PER_PAGE: Final = 100
+BLOCKED_PER_PAGE: Final = 50
 BLOCKED_OF_HOST: Final = 10
 COPIES_SHOWN: Final = 8  # origins of one host whose robots.txt is shown
 
@@ -93,6 +93,7 @@ class Pages:
         logout: bool = False,
     ) -> None:
         self._logout = logout
+        self._overview = Overview(answers, watch, clock)
         self._answers = answers
         self._watch = watch
         self._clock = clock
@@ -115,12 +116,8 @@ class Pages:
 
     async def overview(self, request: web.Request) -> web.Response:
         values = await self.base(request, "overview")
-        values |= await overview(
-            self._answers,
-            self._watch,
-            await self._answers.status(),
-            span=request.query.get("span", SPAN_DEFAULT),
-            now_s=self._clock.wall(),
+        values |= await self._overview.values(
+            await self._answers.status(), span=request.query.get("span", SPAN_DEFAULT)
         )
         return self._renderer.response("overview.html", values)
 

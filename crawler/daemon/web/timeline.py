@@ -26,7 +26,7 @@ STRIP_CONTACTS_MAX: Final = 24  # more would be hairlines
 _COLUMNS_MIN: Final = 24  # room for so many rests, or few of them would look like walls
 _LULL_TIMES: Final = 20  # a gap so many times the usual one begins a new strip…
 _LULL_S: Final = 60.0  # …if it is as long as this at least
-_BAR_WIDTH_MIN: Final = 4.0  # a contact of a millisecond can still be seen
+_BAR_WIDTH_MIN: Final = 6.0  # a contact of a millisecond can still be seen
 _ROUNDING_S: Final = 0.002  # of two clocks
 _NEXT_SHARE: Final = 0.3  # of the strip, at most, for the rest that is not over
 
