@@ -141,10 +141,32 @@ def test_two_of_them_share_nothing() -> None:
     assert samples(other)["courtly_fetches_total{kind=page,outcome=2xx}"] == 0
 
 
-@pytest.mark.parametrize("file", ["alerts.yml"])
-def test_every_name_in_the_sample_alerts_exists(file: str) -> None:
-    rules = (Path(__file__).parents[3] / "docs" / file).read_text()
-    named = set(re.findall(r"\bcourtly_[a-z_]+", rules))
-    there = {name.partition("{")[0] for name in samples(Metrics())}
-    assert len(named) > 5
-    assert named <= there
+DOCS = Path(__file__).parents[3] / "docs"
+
+
+def names() -> set[str]:
+    """Of all series, and of the histograms that they are parts of."""
+    series = {name.partition("{")[0] for name in samples(Metrics())}
+    return series | {name.removesuffix("_bucket") for name in series}
+
+
+@pytest.mark.parametrize(("file", "least"), [("alerts.yml", 7), ("daemon.md", 15)])
+def test_every_name_in_the_docs_and_in_the_sample_alerts_exists(file: str, least: int) -> None:
+    named = set(re.findall(r"\bcourtly_[a-z_]+", (DOCS / file).read_text()))
+    assert len(named) > least
+    assert named <= names()
+
+
+def test_every_sample_alert_is_explained() -> None:
+    alerts = set(re.findall(r"alert: (\w+)", (DOCS / "alerts.yml").read_text()))
+    explained = set(
+        re.findall(r"^\| `(Courtly\w+)`", (DOCS / "daemon.md").read_text(), re.MULTILINE)
+    )
+    assert alerts
+    assert alerts == explained
+
+
+def test_every_metric_is_in_the_docs() -> None:
+    told = set(re.findall(r"\bcourtly_[a-z_]+", (DOCS / "daemon.md").read_text()))
+    parts = re.compile(r"_(bucket|count|sum)$")
+    assert {parts.sub("", name) for name in names()} <= told
