@@ -454,7 +454,7 @@ class Engine:
             if host.out_of_reach.get(origin) is lost:
                 self._reopen(host, origin)
 
-        self._clock.call_at(lost.until_s, reopen)
+        host.set_timer(origin, self._clock.call_at(lost.until_s, reopen))
         if isinstance(fate, GiveUp):
             lost.given_up = True
             self._spawn(self._fail_origin(host, origin, failure.error, fate.attempts))

@@ -22,6 +22,7 @@ from storage.base import Hand, HostUpdate, Lease, Store
 HOSTS_HELD_MAX = 4_096  # hosts in memory; all others are on disk (law 7)
 WAITING_NOTED = 1_000  # hosts that have had their pages; a summary shows a hundred
 CLAIM_HOSTS = 256  # leased in one transaction
+DUE = "its next URL falls due"  # names a timer; the others are named by their origins
 FULL_KEPT_MAX = 50_000  # hosts that have had their pages: half a kilobyte each
 FULL_AGAIN_S = 3_600.0  # when those beyond it are looked at again
 RELEASE_WAIT_S = 10.0  # when there is no room: hosts that wait longer make place for others
@@ -201,6 +202,7 @@ class Holdings:
     def plan_due(self, host: Host, hand: Hand) -> None:
         """Wake the host when its next URL falls due (a retry), if it has nothing else by then."""
         host.next_due_s = None
+        host.set_timer(DUE, None)
         if hand.next_due_in_s:
             at_s = self._clock.monotonic() + hand.next_due_in_s
             host.next_due_s = at_s
@@ -210,4 +212,4 @@ class Holdings:
                     host.next_due_s = None
                     self._ledger.want(host)
 
-            self._clock.call_at(at_s, due)
+            host.set_timer(DUE, self._clock.call_at(at_s, due))

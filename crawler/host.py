@@ -30,6 +30,7 @@ from storage.base import Contact, HostClock, HostUpdate, Lease, Queued
 from storage.rows import CLOCKS_APART_S
 
 if TYPE_CHECKING:
+    from crawler.clock import Timer
     from crawler.request import Failure
 
 PREFETCH = 16  # URLs taken from the store at once: memory is hosts held times this
@@ -103,6 +104,7 @@ class Host:
         "slow_s",
         "smallest_rest_s",
         "steered",
+        "timers",
         "unread",
         "visited",
         "waiters",
@@ -129,6 +131,7 @@ class Host:
         self.parked: dict[str, list[Queued]] = {}  # by origin: waiting for its robots.txt
         self.closed: set[str] = set()  # origins whose URLs cannot move now
         self.next_due_s: float | None = None  # when its next URL falls due
+        self.timers: dict[str, Timer] = {}  # by what they wait for: each holds this object
         self.waiters: deque[Future[Turn]] = deque()  # directed turns: robots hops, embedders
         self.busy = 0
         self.unread = 0  # pages fetched whose outcome is not recorded yet
@@ -237,6 +240,22 @@ class Host:
         if waits is None or waits[0] <= now_s + self.rest.delay_s:
             return self.rest.delay_s, self.rest.source
         return waits[0] - now_s, waits[1]
+
+    # ------------------------------------------------------------ waking it
+
+    def set_timer(self, name: str, timer: Timer | None) -> None:
+        """In the place of the one of this name. A timer keeps the host in memory: those of one that
+        is no longer held are cancelled."""
+        before = self.timers.pop(name, None)
+        if before is not None:
+            before.cancel()
+        if timer is not None:
+            self.timers[name] = timer
+
+    def cancel_timers(self) -> None:
+        for timer in self.timers.values():
+            timer.cancel()
+        self.timers.clear()
 
     # ------------------------------------------------------------ steered by hand
 

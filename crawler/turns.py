@@ -66,6 +66,7 @@ class Turns:
     def drop(self, host: Host) -> None:
         """No longer ours (released, or its lease was lost)."""
         host.gone = True
+        host.cancel_timers()
         self._bench.remove(host)
         self._hosts.pop(host.slot, None)
         while host.waiters:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 from typing import TYPE_CHECKING
 
 import pytest
 
 from crawler.control import State
+from crawler.host import Host
 from crawler.request import Request
 from crawler.testing import Answers, Reply, html, not_found, text
 from policies.retry import FailureCode
@@ -161,3 +163,45 @@ async def test_a_retry_falls_due_while_it_is_idle(world: World) -> None:
         answers, "http://a.test/", forever=True, at={DAY_S: stop(world)}, fetch={"max_attempts": 5}
     )
     assert crawled.urls("visited") == ["http://a.test/"]
+
+
+async def test_months_of_hosts_that_come_and_go_leave_nothing_in_memory(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Law 7: dead hosts, retries and hosts given back do not gather, nor do their timers."""
+    monkeypatch.setattr("crawler.holdings.HOSTS_HELD_MAX", 8)
+    monkeypatch.setattr("crawler.holdings.CLAIM_HOSTS", 8)
+    alive: list[int] = []
+    timers: list[int] = []
+
+    def answers(request: Request) -> Reply | FailureCode:
+        number = int(request.url.partition("//h")[2].partition(".")[0])
+        if number % 3 == 0:
+            return FailureCode.CONNECT
+        if request.url.endswith("robots.txt"):
+            return not_found()
+        return Reply(status=500) if number % 3 == 1 else html("Page")
+
+    def look() -> None:
+        gc.collect()
+        alive.append(sum(isinstance(one, Host) for one in gc.get_objects()))
+        timers.append(sum(1 for _, _, timer in world.clock._timers if timer.callback))
+
+    def more(day: int) -> Callable[[], None]:
+        seeds = [f"http://h{day * 20 + n}.test/" for n in range(20)]
+        return lambda: world.do(world.control.add_seeds(seeds))
+
+    days = 4
+    before = sum(isinstance(one, Host) for one in gc.get_objects())
+    await world.crawl(
+        answers,
+        forever=True,
+        crawl={"user_agent": BOT, "concurrency": 4},
+        at={
+            **{day * DAY_S + 10: more(day) for day in range(days)},
+            **{day * DAY_S + DAY_S - 1: look for day in range(days)},
+            days * DAY_S: stop(world),
+        },
+    )
+    assert max(alive) - before <= 8 + 4  # those held, and the last of each worker
+    assert timers == sorted(timers, reverse=True)  # those of this test, which grow fewer
