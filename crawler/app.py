@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from crawler import backoff, often, waits
 from crawler.clock import Clock, RealClock
 from crawler.config import Config, ConfigError, check_identity, has_contact
-from crawler.control import Control, HostState, UnknownHost, host_state
+from crawler.control import Control, HostState, UnknownHost, checked_delay_s, host_state
 from crawler.cookies import Cookies
 from crawler.engine import Engine
 from crawler.events import WAITING_SHOWN, Progress, SlowHost, Summary, Waiting
@@ -80,7 +80,9 @@ async def steer_host(
 ) -> None:
     """Pause (True), let go on (False, which undoes both) or slow a host of a database that nobody
     holds; a crawl that runs is asked through its socket instead. Raises UnknownHost, StoreRefused
-    (somebody holds it) and StoreError."""
+    (somebody holds it), StoreError, and ValueError for a delay that is none."""
+    if slow_s is not None:
+        checked_delay_s(slow_s)
     store = open_store(path, RealClock())
     session = await store.open_session("host")
     try:

@@ -14,8 +14,9 @@ import mmap
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from crawler import waits
 from crawler.clock import Clock
@@ -134,6 +135,9 @@ class HostNow:
 
 FETCHING_SHOWN = 50  # URLs; a page shows some, not thousands
 SLOW_S_MAX = 30 * 86_400.0  # a delay set by hand; longer is a pause
+
+
+_T = TypeVar("_T")
 
 
 class Control:
@@ -257,14 +261,24 @@ class Control:
         daemon restarted on this database is paused, until it is resumed or `courtly crawl` is
         started there. Pausing twice is no error."""
         self._engine.pause()
-        async with self._steering:
-            await self._store.set_paused(self._engine.turns.paused)
+        await self._do(self._remember_pause)
 
     async def resume(self) -> None:
         """Contacts begin again. Hosts paused one by one stay so."""
         self._engine.resume()
-        async with self._steering:
-            await self._store.set_paused(self._engine.turns.paused)
+        await self._do(self._remember_pause)
+
+    async def _remember_pause(self) -> None:
+        await self._store.set_paused(self._engine.turns.paused)
+
+    async def _do(self, work: Callable[[], Coroutine[None, None, _T]]) -> _T:
+        """One thing after the other, in the order they were asked for, and each to its end."""
+
+        async def in_turn() -> _T:
+            async with self._steering:
+                return await work()
+
+        return await self._engine.whole(in_turn)
 
     def stop(self) -> None:
         """What is in flight ends, is committed, hosts are released; the crawl's `run` returns."""
@@ -275,6 +289,7 @@ class Control:
     async def pause_host(self, host: str) -> None:
         """No new contact with this host (`host` of the hosts view), robots.txt and redirect hops
         included. Durable when it returns; obeyed at once. Raises UnknownHost, StoreError."""
+        self._engine.hold_off(host)
         await self._steer(host, paused=True)
 
     async def slow_host(self, host: str, delay_s: float) -> None:
@@ -296,11 +311,11 @@ class Control:
         slow_s: float | None = None,
         clear_slow: bool = False,
     ) -> None:
-        async with self._steering:
-            if not await self._engine.steer(
-                host, paused=paused, slow_s=slow_s, clear_slow=clear_slow
-            ):
-                raise UnknownHost(host)
+        steer = partial(
+            self._engine.steer, host, paused=paused, slow_s=slow_s, clear_slow=clear_slow
+        )
+        if not await self._do(steer):
+            raise UnknownHost(host)
 
     # ------------------------------------------------------------ seeds, config
 
@@ -320,47 +335,49 @@ class Control:
                 refused.append(RefusedSeed(text, str(error)))
                 continue
             links[url] = self._seed(url, priority)
-        added = await self._engine.add(list(links.values())) if links else 0
+        added = await self._do(partial(self._engine.add, list(links.values()))) if links else 0
         return SeedsAdded(added=added, known=len(links) - added, refused=tuple(refused))
 
     async def retry_failed(self, host: str | None = None) -> int:
         """Queue failed URLs again, of one host or of all, with no attempts spent; give how many."""
-        return await self._engine.retry_failed(host)
+        return await self._do(partial(self._engine.retry_failed, host))
 
     async def reload(self, *, dry_run: bool = False) -> Reloaded:
         """Read the config again and let it count at once, also for hosts that rest now; say what
         changes. `dry_run`: only say. Raises ConfigError with all its problems; nothing changed
         then."""
-        async with self._steering:
-            if self._reread is None:
-                raise ConfigError(
-                    "this crawl was not started from a config file: there is none to read again"
-                )
-            old = self._config
-            new, restart = settled(self._reread(), old)
-            known = await self._store.seeds()
-            problems: list[str] = []
-            seeds: list[str] = []
-            exchange: Callable[[], Coroutine[Any, Any, None]] | None = None
-            try:
-                seeds = seeds_of(new)
-                check_identity(new, [*known, *seeds])
-            except ConfigError as error:
-                problems += error.problems
-            try:
-                exchange = self._refit(new) if self._refit else None
-            except ConfigError as error:
-                problems += error.problems
-            if problems:
-                raise ConfigError(*problems)
-            fresh = sorted({*seeds}.difference(known))
-            said = [*changes(old, new, [host.slot for host in self._engine.turns])]
-            if fresh:
-                said.append(f"[crawl] seeds: {len(fresh):,} new")
-            answer = Reloaded(changes=tuple(said), restart=restart, warnings=new.warnings)
-            if not dry_run:
-                await self._apply(new, fresh, exchange)
-            return answer
+        return await self._do(partial(self._reload, dry_run=dry_run))
+
+    async def _reload(self, *, dry_run: bool) -> Reloaded:
+        if self._reread is None:
+            raise ConfigError(
+                "this crawl was not started from a config file: there is none to read again"
+            )
+        old = self._config
+        new, restart = settled(self._reread(), old)
+        known = await self._store.seeds()
+        problems: list[str] = []
+        seeds: list[str] = []
+        exchange: Callable[[], Coroutine[Any, Any, None]] | None = None
+        try:
+            seeds = seeds_of(new)
+            check_identity(new, [*known, *seeds])
+        except ConfigError as error:
+            problems += error.problems
+        try:
+            exchange = self._refit(new) if self._refit else None
+        except ConfigError as error:
+            problems += error.problems
+        if problems:
+            raise ConfigError(*problems)
+        fresh = sorted({*seeds}.difference(known))
+        said = [*changes(old, new, [host.slot for host in self._engine.turns])]
+        if fresh:
+            said.append(f"[crawl] seeds: {len(fresh):,} new")
+        answer = Reloaded(changes=tuple(said), restart=restart, warnings=new.warnings)
+        if not dry_run:
+            await self._apply(new, fresh, exchange)
+        return answer
 
     async def _apply(
         self,

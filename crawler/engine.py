@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from crawler.clock import Clock
-from crawler.config import Config
+from crawler.config import Config, ConfigError
 from crawler.contact import Contacts
 from crawler.course import Course
 from crawler.due import Due
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 LEAVE_S = 2.0  # for the last commit when told to leave at once
 JUDGED_AT_ONCE = 256  # origins to be judged again, looked up at once
+
+_T = TypeVar("_T")
 
 
 class Engine:
@@ -177,7 +179,7 @@ class Engine:
         )
         self._workers_per_turn = 1 if handover else 2
         self._group: asyncio.TaskGroup | None = None
-        self._jobs: set[asyncio.Task[None]] = set()
+        self._jobs: set[asyncio.Task[Any]] = set()
         self._workers: list[asyncio.Task[None]] = []
         self._judging: asyncio.Task[None] | None = None
         self._marked = 0  # how often it was said that there is something to be judged again
@@ -276,6 +278,12 @@ class Engine:
         self.turns.resume()
         self._look_again()
 
+    def hold_off(self, slot: str) -> None:
+        """A held host is paused before anything that takes time; `steer` makes it durable."""
+        if (host := self.turns.get(slot)) is not None:
+            host.steer(paused=True)
+            self.turns.consider(host)
+
     async def steer(
         self,
         slot: str,
@@ -286,9 +294,6 @@ class Engine:
     ) -> bool:
         """Pause, slow or let go on one host: durable, and obeyed by a held host at once. False if
         no such host is known."""
-        if paused and (host := self.turns.get(slot)) is not None:
-            host.steer(paused=True)  # before anything that takes time
-            self.turns.consider(host)
         async with self.holdings.leasing:  # none is taken on by what a lease said before
             known = await self._store.set_control(
                 slot, paused=paused, slow_s=slow_s, clear_slow=clear_slow
@@ -314,6 +319,27 @@ class Engine:
             self.ledger.want(one)
         self._look_again()
         return count
+
+    async def whole(self, work: Callable[[], Coroutine[None, None, _T]]) -> _T:
+        """Do it to its end, also when who asked for it is cancelled: what is in the store and what
+        is obeyed must not part. ConfigError and LookupError are the asker's; any other ends the
+        crawl."""
+        if self._group is None or self.course.stopping:
+            return await work()
+
+        async def told() -> _T | ConfigError | LookupError:
+            try:
+                return await work()
+            except (ConfigError, LookupError) as refusal:
+                return refusal
+
+        task = self._group.create_task(told())
+        self._jobs.add(task)
+        task.add_done_callback(self._on_job)
+        result = await asyncio.shield(task)
+        if isinstance(result, ConfigError | LookupError):
+            raise result
+        return result
 
     def apply(self, config: Config) -> None:
         """From now on by another config, all of it at once, and for the hosts that rest, too: their
@@ -384,7 +410,7 @@ class Engine:
         task.add_done_callback(self._on_job)
         return task
 
-    def _on_job(self, task: asyncio.Task[None]) -> None:
+    def _on_job(self, task: asyncio.Task[Any]) -> None:
         self._jobs.discard(task)
         self.course.stir.set()
 

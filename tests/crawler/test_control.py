@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import itertools
 import math
 from typing import TYPE_CHECKING
@@ -254,6 +256,44 @@ async def test_commands_on_one_host_take_effect_in_the_order_they_were_given(wor
     assert len(crawled.urls("visited")) == 8
     (row,) = crawled.rows["hosts"]
     assert (row["paused"], row["slow_s"]) == (0, 3.0)
+
+
+async def test_a_command_whose_asker_is_gone_is_done_to_its_end(world: World) -> None:
+    """What the store says and what a held host does must not part."""
+
+    async def give_up() -> None:
+        tasks = [
+            asyncio.create_task(world.control.pause_host("a.test")),
+            asyncio.create_task(world.control.slow_host("a.test", 4.0)),
+            asyncio.create_task(world.control.resume_host("a.test")),
+            asyncio.create_task(world.control.slow_host("b.test", 6.0)),
+        ]
+        await asyncio.sleep(0)
+        for task in tasks:
+            task.cancel()
+        assert all(
+            isinstance(one, asyncio.CancelledError)
+            for one in await asyncio.gather(*tasks, return_exceptions=True)
+        )
+
+    world.medium.slow_s = 0.02
+    crawled = await world.crawl(ANSWERS, *A, *B, at={2.0: lambda: world.do(give_up())})
+    assert len(crawled.urls("visited")) == 16
+    rows = {str(row["host"]): row for row in crawled.rows["hosts"]}
+    assert (rows["a.test"]["paused"], rows["a.test"]["slow_s"]) == (0, None)
+    assert rows["b.test"]["slow_s"] == 6.0
+    assert rests(crawled.at("b.test"))[-3:] == pytest.approx([6.0] * 3, abs=0.01)
+
+
+async def test_a_crawl_that_is_left_while_it_is_steered_leaves_nothing_open(world: World) -> None:
+    async def pause() -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            await world.control.pause_host("a.test")
+
+    world.medium.slow_s = 0.5
+    await world.crawl(ANSWERS, *A, at={2.0: lambda: world.do(pause()), 2.1: world.leave})
+    again = await world.crawl(ANSWERS, crawl={"patience": "1m"})
+    assert again.at("a.test") == []
 
 
 # ---------------------------------------------------------------- what it says

@@ -1,0 +1,284 @@
+"""A crawl that lives, on a real server: paused, slowed and reloaded while it works, judged by the
+server's minutes; and what of that outlives `kill -9`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import sys
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from crawler.app import Life, living, steer_host
+from crawler.config import ConfigError, from_dict
+from crawler.control import State, UnknownHost
+from crawler.testing import Handler, LocalWeb, Pages, Reply, html
+from storage.base import StoreRefused
+
+if TYPE_CHECKING:
+    from tests.site.conftest import Courtly
+
+DELAY_S = 0.1
+HOSTS = [f"h{n}.test" for n in range(4)]
+
+
+def site(pages: int = 400) -> Pages:
+    """A long row of pages: there is always a next one."""
+    found: dict[str, Reply | Handler] = {}
+    for n in range(pages):
+        links = [f"/{m}" for m in (n + 1, n + 2) if m < pages]
+        found["/" if n == 0 else f"/{n}"] = html(f"{n}", *links)
+    return found
+
+
+@contextlib.asynccontextmanager
+async def running(life: Life) -> AsyncIterator[asyncio.Task[None]]:
+    """The crawl in a task; stopped at the end."""
+    task = asyncio.create_task(life.run())
+    try:
+        yield task
+    finally:
+        life.control.stop()
+        async with asyncio.timeout(20):
+            await task
+
+
+async def contacts(web: LocalWeb, host: str, more: int) -> None:
+    """Return when so many more requests have come to the host."""
+    goal = len(web.log.requests(host)) + more
+    async with asyncio.timeout(20):
+        while len(web.log.requests(host)) < goal:  # noqa: ASYNC110 - the log has no event
+            await asyncio.sleep(0.02)
+
+
+def gaps(web: LocalWeb, host: str, since_s: float) -> list[float]:
+    """From the end of each contact to the beginning of the next, as the server saw them."""
+    entries = [one for one in web.log.requests(host) if one.start_s >= since_s]
+    return [
+        later.start_s - (earlier.end_s or earlier.start_s)
+        for earlier, later in itertools.pairwise(entries)
+    ]
+
+
+async def test_a_host_is_paused_slowed_and_resumed_while_others_go_on(courtly: Courtly) -> None:
+    async with LocalWeb({host: site() for host in HOSTS}) as web:
+        config = from_dict(courtly.config(web, politeness={"delay": DELAY_S, "latency_factor": 0}))
+        async with (
+            living(config, seeds=[web.url(host) for host in HOSTS], forever=True) as life,
+            running(life),
+        ):
+            await contacts(web, "h0.test", 4)
+            await life.control.pause_host("h0.test")
+            before = len(web.log.requests("h0.test"))
+            await contacts(web, "h1.test", 10)
+            assert len(web.log.requests("h0.test")) <= before + 1  # one was in flight
+            assert life.control.wait_reason("h0.test") == "paused by hand"
+            assert courtly.rows("hosts", "paused", "host = 'h0.test'") == [(1,)]
+
+            await life.control.slow_host("h1.test", 0.5)
+            at_s = web.log.requests("h1.test")[-1].start_s
+            await contacts(web, "h2.test", 12)
+            assert min(gaps(web, "h1.test", at_s)) >= 0.5
+
+            await life.control.resume_host("h0.test")
+            await life.control.resume_host("h1.test")
+            await contacts(web, "h0.test", 3)
+            await contacts(web, "h1.test", 3)
+        assert [row[0] for row in courtly.rows("hosts", "breaches")] == [0] * 4
+
+
+async def test_the_whole_crawl_pauses_and_goes_on(courtly: Courtly) -> None:
+    async with LocalWeb({host: site() for host in HOSTS}) as web:
+        config = from_dict(courtly.config(web))
+        async with (
+            living(config, seeds=[web.url(host) for host in HOSTS], forever=True) as life,
+            running(life),
+        ):
+            await contacts(web, "h0.test", 3)
+            await life.control.pause()
+            await asyncio.sleep(0.3)  # what was in flight ends
+            before = len(web.log.requests())
+            assert life.control.state is State.PAUSED
+            assert life.control.status().in_flight == 0
+            await asyncio.sleep(0.5)
+            assert len(web.log.requests()) == before
+            await life.control.resume()
+            await contacts(web, "h3.test", 3)
+
+
+async def test_a_config_is_reloaded_again_and_again_under_load(courtly: Courtly) -> None:
+    """Law 1 by the server's minutes: with reloads every few moments, a host never rests less than
+    the shortest delay there was, and no longer than the longest."""
+    delays = [0.05, 0.3, 0.1]
+    async with LocalWeb({host: site() for host in HOSTS}) as web:
+        said: list[str] = []
+        sections = courtly.config(web, politeness={"delay": delays[0], "latency_factor": 0})
+        config = from_dict(sections)
+        async with (
+            living(
+                config,
+                seeds=[web.url(host) for host in HOSTS],
+                forever=True,
+                reread=lambda: from_dict(sections),
+            ) as life,
+            running(life),
+        ):
+            await contacts(web, "h0.test", 3)
+            for delay_s in (delays * 2)[1:]:
+                sections["politeness"]["delay"] = delay_s
+                said += (await life.control.reload()).changes
+                at_s = max(one.start_s for one in web.log.requests())
+                await asyncio.sleep(0.7)
+                for host in HOSTS:
+                    late = gaps(web, host, at_s)[1:]
+                    assert min(late, default=delay_s) >= delay_s - 0.001
+            sections["politeness"]["delay"] = -4
+            with pytest.raises(ConfigError, match="delay"):
+                await life.control.reload()
+            assert life.control.config.politeness.delay == delays[-1]
+            await contacts(web, "h0.test", 2)
+        assert said[0] == "4 hosts: delay 0.05 s to 0.3 s"
+        assert [row[0] for row in courtly.rows("hosts", "breaches")] == [0] * 4
+
+
+async def test_another_user_agent_is_sent_from_then_on(courtly: Courtly) -> None:
+    async with LocalWeb({"h0.test": site()}) as web:
+        sections = courtly.config(web, crawl={"user_agent": "onebot/1.0 (+https://a.test/)"})
+        async with (
+            living(
+                from_dict(sections),
+                seeds=[web.url("h0.test")],
+                forever=True,
+                reread=lambda: from_dict(sections),
+            ) as life,
+            running(life),
+        ):
+            await contacts(web, "h0.test", 3)
+            sections["crawl"]["user_agent"] = "otherbot/2.0 (+https://a.test/)"
+            await life.control.reload()
+            await contacts(web, "h0.test", 3)
+        agents = [one.headers["user-agent"] for one in web.log.requests("h0.test")]
+        assert agents[0].startswith("onebot")
+        assert agents[-1].startswith("otherbot")
+
+
+# ---------------------------------------------------------------- what outlives the process
+
+CHILD = """
+import asyncio, json, sys
+from crawler.app import living
+from crawler.config import from_dict
+
+async def main():
+    told = json.loads(sys.argv[1])
+    async with living(from_dict(told["config"]), seeds=told["seeds"], forever=True) as life:
+        task = asyncio.create_task(life.run())
+        await life.control.pause_host("h0.test")
+        await life.control.slow_host("h1.test", 0.6)
+        if told["pause"]:
+            await life.control.pause()
+        print("steered", flush=True)
+        await task
+
+asyncio.run(main())
+"""
+
+
+async def killed(courtly: Courtly, web: LocalWeb, *, pause: bool) -> None:
+    """A process that pauses and slows, and is killed with `kill -9` as soon as it has said so."""
+    told = {
+        "config": courtly.config(web),
+        "seeds": [web.url(host) for host in HOSTS],
+        "pause": pause,
+    }
+    child = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", CHILD, json.dumps(told)), stdout=asyncio.subprocess.PIPE
+    )
+    assert child.stdout
+    async with asyncio.timeout(20):
+        assert await child.stdout.readline() == b"steered\n"
+    child.kill()
+    await child.wait()
+
+
+async def test_kill_9_keeps_pauses_and_paces(courtly: Courtly) -> None:
+    """Issue 7: the restarted crawl shows the same pauses, and keeps them."""
+    async with LocalWeb({host: site() for host in HOSTS}) as web:
+        await killed(courtly, web, pause=False)
+        before = len(web.log.requests("h0.test"))
+        at_s = max((one.start_s for one in web.log.requests()), default=0.0)
+        async with (
+            living(from_dict(courtly.config(web)), forever=True) as life,
+            running(life),
+        ):
+            await contacts(web, "h1.test", 3)
+            await contacts(web, "h2.test", 5)
+            assert len(web.log.requests("h0.test")) == before
+            assert life.control.state is State.RUNNING
+        assert min(gaps(web, "h1.test", at_s + 0.001)) >= 0.6
+        assert courtly.rows("hosts", "host, paused, slow_s", "paused OR slow_s") == [
+            ("h0.test", 1, None),
+            ("h1.test", 0, 0.6),
+        ]
+
+
+async def test_a_paused_crawl_is_paused_after_kill_9_until_it_is_wanted(courtly: Courtly) -> None:
+    async with LocalWeb({host: site(5) for host in HOSTS}) as web:
+        await killed(courtly, web, pause=True)
+        before = len(web.log.requests())
+        config = from_dict(courtly.config(web))
+        async with living(config, forever=True) as life, running(life):
+            await asyncio.sleep(0.5)
+            assert life.control.state is State.PAUSED
+            assert len(web.log.requests()) == before
+        # who starts a plain crawl by hand wants it to run; hosts paused one by one stay so
+        summary = await courtly.crawl(web, crawl={"patience": 0.5})
+        assert summary.visited == 15
+        async with living(config, forever=True) as life:
+            assert life.control.state is not State.PAUSED
+
+
+# ---------------------------------------------------------------- without a crawl
+
+
+async def test_hosts_are_steered_in_a_database_that_nobody_holds(courtly: Courtly) -> None:
+    async with LocalWeb({host: site(3) for host in HOSTS}) as web:
+        config = from_dict(courtly.config(web))
+        async with living(config, seeds=[web.url(host) for host in HOSTS], forever=True):
+            with pytest.raises(StoreRefused):
+                await steer_host(courtly.db, "h0.test", pause=True)
+        await steer_host(courtly.db, "h0.test", pause=True)
+        await steer_host(courtly.db, "h1.test", slow_s=0.25)
+        with pytest.raises(UnknownHost, match=r"nobody\.test"):
+            await steer_host(courtly.db, "nobody.test", pause=True)
+        with pytest.raises(ValueError, match="a delay is"):
+            await steer_host(courtly.db, "h1.test", slow_s=-1.0)
+        summary = await courtly.crawl(web, crawl={"patience": 0.5})
+        assert web.log.requests("h0.test") == []
+        assert [(one.host, one.reason) for one in summary.waiting] == [
+            ("h0.test", "paused by hand")
+        ]
+        assert min(gaps(web, "h1.test", 0.0)) >= 0.25
+        await steer_host(courtly.db, "h0.test", pause=False)
+        await courtly.crawl(web)
+        assert len(courtly.urls("visited")) == 12
+
+
+async def test_a_crawl_that_lives_on_needs_no_seed_to_begin(courtly: Courtly) -> None:
+    async with LocalWeb({"h0.test": site(3)}) as web:
+        config = from_dict(courtly.config(web))
+        with pytest.raises(ConfigError, match="nothing to crawl"):
+            async with living(config):
+                pass
+        async with living(config, forever=True) as life, running(life):
+            await asyncio.sleep(0.2)
+            assert life.control.state is State.IDLE
+            added = await life.control.add_seeds([web.url("h0.test")])
+            assert (added.added, added.known) == (1, 0)
+            async with asyncio.timeout(10):
+                while (await life.control.stats()).visited < 3:  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
