@@ -58,8 +58,10 @@ async def read_body(response: Reply, request: Request, exchange: Exchange) -> tu
     return pieces[0] if len(pieces) == 1 else b"".join(pieces), False
 
 
-async def pour_body(response: Reply, sink: BodySink, exchange: Exchange) -> bool:
-    """Hand the body on in pieces; True: the sink wanted no more. Raises as `read_body`."""
+async def pour_body(response: Reply, sink: BodySink, exchange: Exchange) -> tuple[int, bool]:
+    """Hand the body on in pieces; give how many bytes, and whether the sink wanted no more. Raises
+    as `read_body`."""
+    poured = 0
     headers = response.headers
     decoder: Decoder | None = None
     if "Content-Encoding" in headers:
@@ -70,9 +72,10 @@ async def pour_body(response: Reply, sink: BodySink, exchange: Exchange) -> bool
             raise OversizeError  # a stream that says nothing at length
         piece = data if decoder is None else decoder.feed(data, PIECE_BYTES)
         while piece:
+            poured += len(piece)
             if not await sink.take(piece):
                 await sink.end()
-                return True
+                return poured, True
             if (sink.timeout_s or 0.0) > exchange.limits.timeout_s:
                 exchange.limits = replace(exchange.limits, timeout_s=sink.timeout_s or 0.0)
             if decoder is None or len(piece) < PIECE_BYTES:
@@ -83,7 +86,7 @@ async def pour_body(response: Reply, sink: BodySink, exchange: Exchange) -> bool
     if decoder is not None:
         decoder.finish()
     await sink.end()
-    return False
+    return poured, False
 
 
 async def _decode(decoder: Decoder, data: bytes, pieces: list[bytes], left: int) -> int:

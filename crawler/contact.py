@@ -139,7 +139,7 @@ class Contacts:
             started_at=started_s + wall_s - now_s,
             elapsed_s=(result.ended_s if result else now_s) - started_s,
             latency_s=answer.latency_s if answer else None,
-            body_bytes=len(answer.body) if answer else 0,
+            body_bytes=(answer.poured_bytes or len(answer.body)) if answer else 0,
             wire_bytes=answer.wire_bytes if answer else 0,
             address=answer.address if answer else None,
             late_s=max(0.0, started_s - turn.could_s),

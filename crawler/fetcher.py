@@ -214,7 +214,7 @@ class AiohttpFetcher:
             if terms is not None and terms.cookies and "Set-Cookie" in received:
                 self.cookies.learn(url, received.getall("Set-Cookie"))
             body: bytes | None = b""
-            cut = False
+            poured, cut = 0, False
             if response.status == 101:
                 problem = Trouble(FailureCode.PROTOCOL, "the server switched protocols unasked")
                 return self._failure(url, problem, exchange.started_s, 101)
@@ -227,7 +227,7 @@ class AiohttpFetcher:
                         if sink is None:
                             body, cut = await read_body(response, request, exchange)
                         else:
-                            cut = await pour_body(response, sink, exchange)
+                            poured, cut = await pour_body(response, sink, exchange)
                     except NETWORK_ERRORS as exc:
                         return self._trouble(exc, url, way.host, exchange, response.status)
                 else:
@@ -252,6 +252,7 @@ class AiohttpFetcher:
             body=body or b"",
             body_read=body is not None,
             cut=cut,
+            poured_bytes=poured,
             wire_bytes=exchange.received,
             started_s=exchange.started_s,
             ended_s=self._clock.monotonic(),

@@ -127,6 +127,7 @@ class Answer:
     cut: the body was longer than its bound and is kept up to it; only with `Request.cut_ok`. Or
       the sink it went to wanted no more of it.
     wire_bytes: bytes received: header, framing and body as it came.
+    poured_bytes: of the decompressed body, what went into a sink.
     started_s, ended_s: monotonic. The contact begins with the first packet sent to the host (on a
       connection kept alive with the request) and ends when the body was read or given up.
     address: the peer connected to (behind a proxy, the proxy).
@@ -144,6 +145,7 @@ class Answer:
     ended_s: float
     address: str | None
     latency_s: float = 0.0
+    poured_bytes: int = 0
 
     @property
     def elapsed_s(self) -> float:

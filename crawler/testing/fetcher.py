@@ -86,7 +86,7 @@ class FakeFetcher:
             return _failure(request, entry, FailureCode.TOO_LARGE)
         finally:
             entry.end_s = self._clock.monotonic()
-        return replace(answer, body=b"", ended_s=entry.end_s)
+        return replace(answer, body=b"", poured_bytes=len(answer.body), ended_s=entry.end_s)
 
     def _reply(self, request: Request) -> Reply | FailureCode:
         if callable(self._answers):
