@@ -236,7 +236,7 @@ async def test_a_paused_crawl_is_paused_after_kill_9_until_it_is_wanted(courtly:
             assert life.control.state is State.PAUSED
             assert len(web.log.requests()) == before
         # who starts a plain crawl by hand wants it to run; hosts paused one by one stay so
-        summary = await courtly.crawl(web, crawl={"patience": 0.5})
+        summary = await courtly.crawl(web, crawl={"patience": 2})
         assert summary.visited == 15
         async with living(config, forever=True) as life:
             assert life.control.state is not State.PAUSED
