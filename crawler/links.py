@@ -27,9 +27,6 @@ _UNSEEN: Final = ""  # no canonical URL is empty
 
 # A scheme that is not ours, behind what a URL parser passes over (WHATWG URL, "basic URL parser").
 _SCHEME: Final = re.compile(r"[\x00-\x20]*+(?!https?:)[a-z][a-z0-9+.\t\n\r-]*+:", re.IGNORECASE)
-# One that is so at first sight: most of them, and the parser need not look.
-_FOREIGN: Final = re.compile(r"(?!https?:)[a-z][a-z0-9+.-]*+:", re.IGNORECASE)
-
 _LINK_VALUE: Final = re.compile(
     r"""<([^<>]*+)>((?:\s*+;\s*+[^\s=;,<>]++(?:\s*+=\s*+(?:"(?:[^"\\]|\\.)*+"|[^\s",;]++)?+)?+)*+)""",
     re.DOTALL,
@@ -127,23 +124,23 @@ class Links:
     def add_all(self, hrefs: Sequence[str], nofollow: set[int]) -> None:
         """`add` for all links of a page in their order, those at the places `nofollow` with it.
 
-        48 µs for 52 links of which 46 differ, where `add` for each takes 100.
+        40 µs for 52 links of which 46 differ, where `add` for each takes 100.
         """
-        urls, anchors = self._urls, self._anchors
+        urls = self._urls
         new = [href for href in dict.fromkeys(hrefs) if href not in urls]
-        if new and max(map(len, new)) <= HREF_CHARS_MAX:
-            urls.update(zip(new, canonical_all(new, self._base), strict=True))
-        for href in new:
-            if urls.get(href) is None:  # not one of the simple forms
-                urls[href] = self._resolve(href)
-        if nofollow or len(anchors) + len(new) > LINKS_MAX:
-            for place, href in enumerate(hrefs):
-                self.add(href, nofollow=place in nofollow)
-            return
-        for url in dict.fromkeys(map(urls.__getitem__, hrefs)):
-            if url is not None:
-                anchors.setdefault(url)
-                self._shy.discard(url)
+        usual = len(self._anchors) + len(new) <= LINKS_MAX
+        if usual and new and max(map(len, new)) <= HREF_CHARS_MAX:
+            found = canonical_all(new, self._base)
+            urls.update(zip(new, found, strict=True))
+            if None in found:
+                for href in new:
+                    if urls[href] is None:
+                        self._count(href)
+            if not nofollow and not self._anchors:
+                self._anchors = dict.fromkeys([url for url in found if url is not None])
+                return
+        for place, href in enumerate(hrefs):
+            self.add(href, nofollow=place in nofollow)
 
     def url_of(self, href: str) -> str | None:
         """The URL of an href that was added, if it has one."""
@@ -158,14 +155,15 @@ class Links:
         if len(href) > HREF_CHARS_MAX:
             self.skipped[Skip.MAX_URL_BYTES] += 1
             return None
-        if _FOREIGN.match(href) is not None:
-            self.skipped[Skip.SCHEME] += 1
-            return None
         url = canonical(href, self._base)
         if url is None:
-            ours = _SCHEME.match(href) is None
-            self.skipped[Skip.UNPARSABLE if ours else Skip.SCHEME] += 1
+            self._count(href)
         return url
+
+    def _count(self, href: str) -> None:
+        """One that is no URL of ours."""
+        ours = _SCHEME.match(href) is None
+        self.skipped[Skip.UNPARSABLE if ours else Skip.SCHEME] += 1
 
     def add_link_element(self, href: str | None, rel: str | None) -> None:
         rels = followed_rels(rel)

@@ -100,6 +100,8 @@ def unescaped(text: str) -> str:
 
 def unescaped_value(value: str) -> str:
     """The same for an attribute's value, where "?a=1&copy=2" is no reference."""
+    if value.count("&") == value.count("&amp;"):  # nearly always
+        return value.replace("&amp;", "&")
     return _REFERENCE.sub(_in_value, value)
 
 

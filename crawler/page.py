@@ -153,8 +153,7 @@ class _Reader:
         metas = 0
         based = drawings = False
         for quoted, single, rel, holds, odd, odd_holds, name, raw, frame, title, svg, _ in rows:
-            href = quoted or single
-            if href:
+            if href := quoted or single:
                 if "&" in href:
                     href = markup.unescaped_value(href)
                 if rel and rel_nofollow(rel):
