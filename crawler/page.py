@@ -323,11 +323,15 @@ def _anchors(
     """The anchor texts of `wanted` from what the anchors hold, or all of the page from a tree."""
     texts: dict[str, str | None] = dict.fromkeys(wanted)
     missing = set(texts)
+    blocks: bool | None = None  # not looked yet
     for href, holds in zip(hrefs, held, strict=True):
         if not missing:
             break
         if holds is not None and (target := links.url_of(href)) in missing:
-            text = scan.anchor_text(holds)
+            text = scan.anchor_text(holds, blocks=blocks is True)
+            if text is None and holds and blocks is None:
+                blocks = scan.paragraphs_are_closed(html.decode(errors="replace"))
+                text = scan.anchor_text(holds, blocks=blocks)
             if text is None:
                 reader = _Reader(url, Links(url))
                 reader.read_structure(html)

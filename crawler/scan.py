@@ -5,7 +5,7 @@ A tree costs 240 µs for a page of 23 KB with 52 links (65 to build it, the rest
 `findall` costs 70 µs, because what is of no interest is passed over inside the regular expression.
 It tokenizes as WHATWG HTML, 13.2.5, does. Where the tree could differ from the order of the tags
 it stops and says so, and the page gets its tree: content in a table but outside its cells (which
-moves before the table), framesets, templates, foreign content beyond simple drawings, selects with
+moves before the table), framesets, foreign content beyond simple drawings, selects with
 more than options, raw text that is not closed, upper-case tags, image maps, NUL.
 
 So the tree remains the meaning, and tests/crawler/test_scan.py holds the two together.
@@ -14,6 +14,7 @@ So the tree remains the meaning, and tests/crawler/test_scan.py holds the two to
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from crawler import markup
@@ -67,8 +68,23 @@ _DRAWN: Final = (
     rf"|text|tspan|(?:linear|radial)Gradient|animate(?:Transform)?|filter|fe[A-Z][A-Za-z]*+){_ENDS}"
 )
 _SVG: Final = (
-    rf"svg{_ENDS}{_REST}(?<!/>)(?:[^<]++|</?{_DRAWN}{_REST}"
+    rf"svg{_ENDS}{_REST}(?<!/>)(?:[^<]++|</?{_DRAWN}{_REST}|{_COMMENT}"
     r"|<title>[^<]*+</title>|<desc>[^<]*+</desc>)*+</svg>"
+)
+
+# Elements without rules of their own, and those with no more than that they end a paragraph.
+_PHRASE: Final = (
+    r"(?:abbr|b|bd[io]|big|canvas|cite|code|data|del|dfn|em|font|i|ins|kbd|label|mark|noscript"
+    r"|picture|q|s|samp|small|span|strike|strong|su[bp]|time|tt|u|var|[a-z]++-[a-z-]++)"
+)
+_BLOCK: Final = (
+    r"(?:address|article|aside|blockquote|center|div|fig(?:ure|caption)|footer|h[1-6]|header|li|main"
+    r"|nav|ol|p|section|ul)"
+)
+# A template's content is no part of the page.
+_TEMPLATE: Final = (
+    rf"<template{_ENDS}{_REST}(?:[^<]++|</?(?:{_PHRASE}|{_BLOCK}|a|br|button|img|input){_ENDS}{_REST}"
+    rf"|<{_SVG}|{_COMMENT}|{_SCRIPT}|{_STYLE})*+</template>"
 )
 
 # ---------------------------------------------------------------- the whole
@@ -86,17 +102,22 @@ _USUAL_ANCHOR: Final = (
 # goes on inside.
 _HELD: Final = rf"(?=((?:[^<]++|<(?!/?[aA]{_ENDS}))*+</a>)?+)"
 
-_ROWS: Final = re.compile(
-    rf"(?:[^<]*+(?:{_END}|<{_NAME}{_REST}|{_CELL}|{_BETWEEN}"
-    rf"|{_COMMENT}|{_SCRIPT}|{_STYLE}|{_SELECT}|{_TEXTAREA}|{_BOGUS}|{_NO_TAG}))*+"
-    rf"[^<]*+(?:<(?:{_USUAL_ANCHOR}{_HELD}|a{_ENDS}({_ATTRIBUTES})>{_HELD}"
-    rf"|(base|link|meta){_ENDS}({_ATTRIBUTES})>"
-    rf"|iframe{_ENDS}({_ATTRIBUTES})>(?:[^<]++|<(?!/[iI][fF]))*+</iframe>"
-    rf"|title{_ENDS}{_REST}((?:[^<]++|<(?!/[tT][iI]))*+</title>)"
-    rf"|({_SVG})|(.).*)|\Z)",
-    re.DOTALL,
+# What is passed over.
+_PASSED: Final = (
+    rf"{_END}|<{_NAME}{_REST}|{_CELL}|{_BETWEEN}|{_COMMENT}|{_SCRIPT}|{_STYLE}|{_SELECT}"
+    rf"|{_TEXTAREA}|{_TEMPLATE}|{_BOGUS}|{_NO_TAG}"
 )
 
+_FRAME_REST: Final = r"(?:[^<]++|<(?!/[iI][fF]))*+</iframe>"
+_TITLE_REST: Final = r"(?:[^<]++|<(?!/[tT][iI]))*+</title>"
+
+_ROWS: Final = re.compile(
+    rf"(?:[^<]*+(?:{_PASSED}))*+"
+    rf"[^<]*+(?:<(?:{_USUAL_ANCHOR}{_HELD}|a{_ENDS}({_ATTRIBUTES})>{_HELD}"
+    rf"|(base|link|meta){_ENDS}({_ATTRIBUTES})>|iframe{_ENDS}({_ATTRIBUTES})>{_FRAME_REST}"
+    rf"|title{_ENDS}{_REST}({_TITLE_REST})|({_SVG})|(.).*)|\Z)",
+    re.DOTALL,
+)
 
 # One match of `_ROWS`: the href of a usual anchor in double or single quotes, its rel, what it
 # holds; the attributes of another anchor, what that holds; base, link or meta, and its attributes;
@@ -117,49 +138,74 @@ def rows(html: str) -> list[Row] | None:
 
 # ---------------------------------------------------------------- anchors
 
+# A tag or a comment in an anchor; nothing but "<" where there is none.
 _HELD_TAG: Final = re.compile(
-    rf"<(?:(/?)([a-z][a-z0-9]*+){_ENDS}({_ATTRIBUTES})>|!--(?!-?>)(?:[^-]++|-(?!-!?>))*+--!?>|)"
+    rf"<(?:({_SVG})|(/?)([a-z][a-z0-9-]*+){_ENDS}({_ATTRIBUTES})>|{_COMMENT[1:]}|)"
 )
-_HELD_SVG: Final = re.compile(f"<{_SVG}")
-_TAG: Final = re.compile(r"<[^>]*+>")
-# What may stand in an anchor without an effect on what else does.
-_PHRASES: Final = re.compile(
-    r"abbr|b|bd[io]|big|cite|code|data|dfn|em|font|i|kbd|mark|q|s|samp|small|span|strike|strong"
-    r"|su[bp]|time|tt|u|var"
+_DRAWN_TAG: Final = re.compile(rf"{_COMMENT}|</?[a-zA-Z][^\t\n\f\r />]*+{_REST}")
+# What may stand in an anchor without an effect on what else does, if it is closed there; blocks
+# only where no paragraph is open around it.
+_PHRASES: Final = re.compile(_PHRASE)
+_BLOCKS: Final = re.compile(_BLOCK)
+_VOID: Final = frozenset({"br", "img", "source", "wbr"})
+_HEADING: Final = re.compile("h[1-6]")
+
+# A paragraph of phrases with its end tag, and a document in which all are such.
+_PARAGRAPH: Final = (
+    rf"<p{_ENDS}{_REST}(?:[^<]++|</?(?:a|br|img|source|wbr|{_PHRASE}){_ENDS}{_REST}|{_COMMENT})*+"
+    r"</p>"
 )
-_VOID_PHRASES: Final = frozenset({"br", "img", "wbr"})
+_PARAGRAPHS: Final = re.compile(
+    rf"(?:[^<]*+(?:{_PARAGRAPH}|(?!<p{_ENDS})(?:{_PASSED})|<(?:(?:a|base|link|meta){_ENDS}{_REST}"
+    rf"|iframe{_ENDS}{_REST}{_FRAME_REST}|title{_ENDS}{_REST}{_TITLE_REST}|{_SVG})))*+[^<]*+\Z",
+)
 
 
-def anchor_text(held: str) -> str | None:
+def paragraphs_are_closed(html: str) -> bool:
+    """Whether each paragraph of a document that has rows ends with its end tag and holds nothing
+    but phrases, so that none is open around an anchor with more than those inside."""
+    return _PARAGRAPHS.match(html) is not None
+
+
+def anchor_text(held: str, *, blocks: bool) -> str | None:
     """The text of an anchor that holds this (a field of a row), or its first image's `alt` if there
-    is none; white space as it stands. None: ask a tree."""
+    is none; white space as it stands. None: ask a tree.
+
+    `blocks`: no paragraph is open around it, so it may hold more than phrases.
+    """
     if held.find("<") == len(held) - 4:  # the end tag alone
-        return markup.unescaped(held[:-4]) if "&" in held else held[:-4]
+        return markup.unescaped(held[:-4])
     if not held:
         return None
     text, alt, at = "", None, 0
     open_: list[str] = []
-    if "<svg" in held:
-        held = _HELD_SVG.sub(_svg_text, held)
     for tag in _HELD_TAG.finditer(held, 0, len(held) - 4):
         text += held[at : tag.start()]
         at = tag.end()
-        end, name, attributes = tag.groups()
-        if name is None:
+        drawing, end, name, attributes = tag.groups()
+        if drawing is not None:
+            text += _DRAWN_TAG.sub("", tag[0])
+        elif name is None:
             if at == tag.start() + 1:
                 return None
         elif end:
             if not open_ or open_.pop() != name:
                 return None
-        elif _PHRASES.fullmatch(name):
+        elif name in _VOID:
+            if name == "img" and alt is None:
+                alt = markup.attributes(attributes.encode()).get("alt")
+        elif _PHRASES.fullmatch(name) or (blocks and _may_begin(name, open_)):
             open_.append(name)
-        elif name not in _VOID_PHRASES:
+        else:
             return None
-        elif name == "img" and alt is None:
-            alt = markup.attributes(attributes.encode()).get("alt")
     text = markup.unescaped(text + held[at:-4])
     return text if text.strip() or alt is None else alt
 
 
-def _svg_text(svg: re.Match[str]) -> str:
-    return _TAG.sub("", svg[0])
+def _may_begin(name: str, open_: Sequence[str]) -> bool:
+    """Whether a block ends nothing where it begins, these elements of the anchor being open."""
+    if _BLOCKS.fullmatch(name) is None or "p" in open_:
+        return False
+    if name == "li":
+        return open_[-1:] in (["ul"], ["ol"])
+    return not (open_ and _HEADING.fullmatch(name) and _HEADING.fullmatch(open_[-1]))

@@ -60,6 +60,9 @@ ORDINARY = [
     "<svg viewBox='0 0 1 1'><title>i</title><g><path d='M0'/></g></svg><a href=x>y</a>",
     "<a href=x><svg><title>icon</title><path d=''/></svg></a>",
     "<a href=x><img src=i alt='the picture'></a>",
+    "<svg><!-- <a href=no> --><path/></svg><a href=x><svg><!-- > --><title>b</title></svg></a>",
+    "<a href=x><div><h2>card</h2><p>text</p></div></a><p>a <b>b</b></p>",
+    "<p>open<a href=x><div><h2>card</h2><p>text</p></div></a>",
     "<select name=s><optgroup label=l><option value=1 selected>a<option>b</optgroup></select>",
     "<textarea><a href=no></textarea><iframe src=f><a href=no></iframe>",
     "<!-- <a href=no> --><!--[if IE]><a href=no><![endif]--><a href=x>",
@@ -72,6 +75,7 @@ ORDINARY = [
     '<a HREF="x">y</a><a href="a" href="b">c</a><a href="">d</a><a href>e</a><a>f</a>',
     "<a href='?a=1&b=2&amp;c=3&copy=4&copy'>&notit; &#65; &#0; &#xd800; &eacute;</a>",
     "<p title=x <a href=y><a href=z>",
+    "<template id=t><style></style><div><p><a href=no>no</a><br></div></template><a href=x>",
     "<x-y z><a href=x>custom</a></x-y></x-y>",
 ]  # fmt: skip
 
@@ -99,7 +103,11 @@ def test_an_anchor_is_read_when_it_is_asked_for(html: str) -> None:
         "<table><tr><td>a</td></tr><div><a href=x></div></table>",
         "<table><tr><script></script><a href=x></table>",
         "<table><!-- --><a href=x></table>",
-        "<template><a href=x></template>",
+        "<template><template></template><a href=x></template>",
+        "<template><a href=x>",
+        "<template></body><a href=x></template>",
+        "<template><td><a href=x></template>",
+        "<template><svg><style></template><a href=x></style></svg></template>",
         "<frameset><frame src=x></frameset>",
         "<svg><foreignObject><a href=x></foreignObject></svg>",
         "<svg><a href=x></svg>",
@@ -140,20 +148,44 @@ def test_what_only_a_tree_can_tell_is_left_to_it(html: str) -> None:
 @pytest.mark.parametrize(
     "held",
     [
-        "a<p>b",
-        "a<div>b</div>",
-        "a</b>c",
-        "a<b>c</i>",
-        "<b>a",
-        "<script>x</script>",
-        "a<li>b",
-        "a<b",
+        "a</b>c", "a<b>c</i>", "<script>x</script>", "a<li>b</li>", "a<b", "<p>a<div>b</div></p>",
+        "<h1>a<h2>b</h2></h1>", "<button>a</button>", "a</p>b", "a</div>b", "<ul><li>a<li>b</ul>",
+        "<p>a<p>b</p></p>", "a<table></table>", "a<option>b", "a<x", "<ul><p><li>a</li></p></ul>",
     ],
-)
+)  # fmt: skip
 def test_what_ends_or_moves_in_an_anchor_is_left_to_the_tree(held: str) -> None:
-    if held != "<b>a":  # harmless, though it stays open
-        assert scan.anchor_text(held + "</a>") is None
+    assert scan.anchor_text(held + "</a>", blocks=True) is None
     check(f"<div><b><p><a href=x>{held}</a>d")
+    check(f"<div><b><p></p><a href=x>{held}</a>d")
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        "<div>a</div>b", "<h2><b>a</b></h2><p>b</p>", "<ul><li>a</li><li>b</li></ul>", "<p>a</p>b",
+        "<section><h1>a</h1><div><p>b</p></div></section>", "<div><h1>a</h1></div><h2>b</h2>",
+        "<figure><img src=a alt=b><figcaption>c</figcaption></figure>",
+    ],
+)  # fmt: skip
+def test_blocks_in_an_anchor_need_no_tree_where_no_paragraph_is_open(held: str) -> None:
+    anchor = f"<a href=x>{held}</a>c"
+    assert scan.anchor_text(held + "</a>", blocks=False) is None
+    assert scan.anchor_text(held + "</a>", blocks=True) is not None
+    for before in (
+        "",
+        "<p>d</p>",
+        "<p>d <b>e</b><br></p>",
+        "</p>",
+        "<div><h1>",
+        "<li>",
+        "<b><p></b></p>",
+        "<!-- <p -->",
+    ):
+        assert scan.paragraphs_are_closed(before + anchor)
+        check(before + anchor)
+    for before in ("<p>", "<p>d<p></p>", "<p><button></p></button>", "<p><b>", "<p><div></p>"):
+        assert not scan.paragraphs_are_closed(before + anchor)
+        check(before + anchor)
 
 
 # ---------------------------------------------------------------- properties
@@ -190,7 +222,9 @@ _TAME = [
     "</object>", "<svg><path/></svg>", "<select><option>o</select>", "<title>t</title>", "<nobr>",
     "<form>", "</form>", "<noscript>", "</noscript>", "<script>1</script>", "<dd>", "<caption>",
     "</caption><tr>", "<link rel=next href=n>", "<marquee>", "</marquee>", "</table>", "<body>",
-    "</body>", "<html>", "</html>", "<head>", "</head>", "<ruby>", "<rt>", "<option>", "<hr>",
+    "</body>", "<html>", "</html>", "<ul>", "</ul>", "</li>", "</h2>", "<h3>", "</h3>", "</p>",
+    "</p>", "</div>", "</div>", "</a>", "</a>",
+    "<head>", "</head>", "<template>", "</template>", "<ruby>", "<rt>", "<option>", "<hr>",
 ]  # fmt: skip
 
 
@@ -231,7 +265,8 @@ _UNITS = [
     "<select><option>", "<table>", "<tr> ", "<td>", "</td> ", "<table><!-- -->", "<title>",
     "<textarea>", "<iframe>", "<p a=b", "<p a='b'", '<p a="b" ', "<p a=b ", "=", '"', "<p '", "&",
     "&amp", "<style>", "<p/", "<p / ", "<link rel=next ", "<meta name=robots ", "<?", "<!", "</",
-    "<a href='x'>t<b>", "<base>", "<x =", "</td><!-- --> ", "<col>\n",
+    "<template>", "<template><p>", "<a href='x'>t<b>", "<base>", "<x =", "</td><!-- --> ",
+    "<col>\n",
 ]  # fmt: skip
 
 
@@ -242,5 +277,7 @@ def test_it_is_linear(unit: str) -> None:
     started = time.process_time()
     scan.rows(html)
     scan.rows("<table><tr>" + html + ">")
-    scan.anchor_text(html + "</a>")
+    scan.anchor_text(html + "</a>", blocks=True)
+    scan.paragraphs_are_closed(html)
+    scan.paragraphs_are_closed("<p>" + html)
     assert time.process_time() - started < 2
