@@ -15,6 +15,8 @@ _COMMANDS = {
     "run": ("crawler.cli.run", "run"),
     "fetch": ("crawler.cli.fetch", "fetch"),
     "show": ("crawler.cli.show", "show"),
+    "export": ("crawler.cli.export", "export"),
+    "report": ("crawler.cli.report", "report"),
     "why": ("crawler.cli.why", "why"),
     "retry": ("crawler.cli.retry", "retry"),
     "host": ("crawler.cli.host", "host"),

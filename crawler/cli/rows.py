@@ -16,6 +16,7 @@ import click
 
 from crawler.cli.text import at, plain, width
 from crawler.config.units import say_duration
+from crawler.exports import cell_text
 from policies.scope import SKIP_KEYS
 from storage.base import Row
 
@@ -60,9 +61,6 @@ _NOTHING: Mapping[str, str] = {
     "listings": "no sitemap said more of a URL than its name",
     "links": "no links are kept: that takes `links = true` below [storage] in the config",
 }
-_FORMULA = re.compile(
-    r"[=+\-@\t\r＝＋－＠]"
-)  # what a spreadsheet would compute (OWASP, CSV injection)
 _TERMINAL = re.compile(r"[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
@@ -99,8 +97,7 @@ def _cell(value: object) -> object:
     """A cell that is a text stays one in a spreadsheet."""
     if not isinstance(value, str):
         return value
-    value = plain(value)
-    return f"'{value}" if _FORMULA.match(value.lstrip()) else value
+    return cell_text(plain(value))
 
 
 # ---------------------------------------------------------------- tables

@@ -1,0 +1,85 @@
+"""`courtly export`: a view as a file for other programs, also while a crawl runs."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import aclosing
+from pathlib import Path
+
+import click
+
+from crawler.cli.errors import stdout_needed
+from crawler.cli.options import Choice, config_option, db_option, existing_database, host_name
+
+VIEWS = ("visited", "blocked", "failed", "links")
+
+
+@click.command(short_help="Write what was visited, blocked or failed, or the links, as a file.")
+@click.argument("view", type=Choice(VIEWS), metavar="VIEW")
+@click.option(
+    "--format",
+    "how",
+    type=Choice(["csv", "jsonl", "parquet"]),
+    default="csv",
+    show_default=True,
+    help="In CSV no cell can start a formula; Parquet needs the extra `parquet`.",
+)
+@db_option
+@config_option
+@click.option("--host", metavar="H", help="Only rows of this host; a port does not count.")
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Where to write; it is there once it is whole.  [default: standard output]",
+)
+def export(
+    view: str,
+    how: str,
+    db: str | None,
+    config_file: Path | None,
+    host: str | None,
+    output: Path | None,
+) -> None:
+    """Write all rows of a view of the database, with all columns, in the order in which the URLs
+    were met. A crawl may be writing the database meanwhile: the rows are those of one moment.
+
+    VIEW is one of visited, blocked, failed and links; links are kept where `[storage] links` is
+    true.
+    """
+    if output is None:
+        stdout_needed()
+        if how == "parquet" and sys.stdout.isatty():
+            raise click.UsageError("Parquet is nothing to look at: name a file with --output.")
+    if how == "parquet":
+        _pyarrow_needed()
+    name = None if host is None else host_name(host)
+    path = existing_database(config_file, db)
+
+    async def run() -> None:
+        from crawler import exports
+        from crawler.app import open_reader
+
+        reader = open_reader(path)
+        try:
+            # a generator left half-way must be closed before the connection it reads from
+            async with aclosing(reader.iterate(view, host=name)) as rows:
+                if output is None:
+                    await exports.write(view, rows, how, sys.stdout.buffer)
+                else:
+                    await exports.write_file(view, rows, how, output)
+        finally:
+            await reader.close()
+
+    asyncio.run(run())
+
+
+def _pyarrow_needed() -> None:
+    from importlib.util import find_spec
+
+    if find_spec("pyarrow") is None:
+        raise click.UsageError(
+            "Parquet is written by pyarrow, which is not installed: "
+            "pip install 'courtly[parquet]', or choose csv or jsonl."
+        )

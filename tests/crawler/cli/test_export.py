@@ -1,0 +1,140 @@
+"""`courtly export`: whole views as files."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+import json
+import os
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from crawler.app import open_store
+from crawler.cli import main
+from crawler.clock import RealClock
+from storage.base import Batch, Failed, HostClock, HostUpdate, Link, Outlink, Rel, Store, Visited
+from storage.rows import VIEWS
+
+ROWS = 4_500  # more than is written in one go
+TITLES = ['=cmd|" /C calc"!A0', "+1", "@x", "-2", "  =3", "a, b", 'q"q', "ü"]
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("export") / "crawl.db"
+    asyncio.run(fill(path))
+    return path
+
+
+async def fill(path: Path) -> None:
+    store: Store = open_store(path, RealClock())
+    session = await store.open_session("test")
+    await store.add(
+        [Link(url=f"http://a.test/{n}", slot="a.test", host="a.test", depth=0) for n in range(ROWS)]
+    )
+    (lease,) = await store.claim(session, hosts=1, urls_per_host=ROWS)
+    failed, *pages = lease.hand.urls
+    await store.complete(
+        session,
+        Batch(
+            outcomes=[
+                Failed(id=failed.id, slot="a.test", error="dns: none", attempts=1, last_at=1.5),
+                *(
+                    Visited(
+                        id=one.id,
+                        slot="a.test",
+                        status=200,
+                        fetched_at=1_700_000_000.125,
+                        content_type="text/html",
+                        body_bytes=7,
+                        elapsed_s=0.25,
+                        title=TITLES[n % len(TITLES)],
+                        indexable=n % 2 == 0,
+                        outlinks=[Outlink("http://b.test/", "=1+1", Rel.NOFOLLOW)],
+                    )
+                    for n, one in enumerate(pages)
+                ),
+            ],
+            hosts=[HostUpdate(slot="a.test", epoch=lease.epoch, clock=HostClock())],
+        ),
+    )
+    await store.close(session)
+
+
+def export(database: Path, *args: str) -> Result:
+    return CliRunner().invoke(main, ["export", *args, "--db", str(database)])
+
+
+def test_csv_has_every_row_and_no_formula(database: Path) -> None:
+    result = export(database, "visited")
+    assert result.exit_code == 0, result.output
+    rows = list(csv.DictReader(io.StringIO(result.stdout)))
+    assert len(rows) == ROWS - 1
+    assert tuple(rows[0]) == VIEWS["visited"]
+    assert {row["title"] for row in rows} == {
+        "'=cmd|\" /C calc\"!A0", "'+1", "'@x", "'-2", "'  =3", "a, b", 'q"q', "ü",
+    }  # fmt: skip
+    assert rows[0]["fetched_at"] == "1700000000.125"
+    assert rows[0]["redirect_url"] == ""
+
+
+def test_json_lines_are_as_they_are(database: Path) -> None:
+    result = export(database, "links", "--format", "jsonl", "--host", "a.test")
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert len(rows) == ROWS - 1
+    assert rows[0]["target"] == "http://b.test/"
+    assert (rows[0]["anchor"], rows[0]["rel"]) == ("=1+1", "nofollow")
+    assert export(database, "links", "--format", "jsonl", "--host", "b.test").stdout == ""
+
+
+def test_parquet_has_types(database: Path, tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    file = tmp_path / "visited.parquet"
+    result = export(database, "visited", "--format", "parquet", "--output", str(file))
+    assert result.exit_code == 0, result.output
+    table = parquet.read_table(file)
+    assert table.num_rows == ROWS - 1
+    types = {field.name: str(field.type) for field in table.schema}
+    assert types["status"] == "int64"
+    assert types["fetched_at"] == "double"
+    assert types["indexable"] == "bool"
+    assert types["title"] == "string"
+    assert table.column("indexable")[1].as_py() is False
+    assert [one.name for one in tmp_path.iterdir()] == ["visited.parquet"]
+
+
+def test_without_pyarrow_it_says_what_to_install(
+    database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "pyarrow" else 1)
+    result = export(database, "visited", "--format", "parquet")
+    assert result.exit_code == 2
+    assert "pip install 'courtly[parquet]'" in result.stderr
+
+
+@pytest.mark.parametrize("view", ["blocked", "failed"])
+def test_a_view_without_rows_has_its_columns(database: Path, view: str) -> None:
+    lines = export(database, view).stdout.splitlines()
+    assert lines[0] == ",".join(VIEWS[view])
+    assert len(lines) == (2 if view == "failed" else 1)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")  # noqa: PTH110
+def test_what_is_not_whole_is_not_there(database: Path, tmp_path: Path) -> None:
+    (tmp_path / "out.csv.part").symlink_to("/dev/full")
+    result = export(database, "visited", "--output", str(tmp_path / "out.csv"))
+    assert result.exit_code == 1
+    assert "no room left" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+    nowhere = export(database, "visited", "--output", str(tmp_path / "no" / "out.csv"))
+    assert nowhere.exit_code == 1
+    assert "Traceback" not in nowhere.stderr
+
+
+def test_what_cannot_be_exported(database: Path) -> None:
+    assert 'did you mean "visited"' in export(database, "visitd").stderr
+    assert export(database, "hosts").exit_code == 2
+    assert export(Path("no.db"), "visited").exit_code == 2
