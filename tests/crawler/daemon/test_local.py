@@ -1,0 +1,115 @@
+"""The socket beside a database: whose it is, who may connect, what is in its way."""
+
+from __future__ import annotations
+
+import socket
+import stat
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crawler import Crawler, PoliteSession
+from crawler.daemon import client
+from crawler.daemon.local import PATH_BYTES_MAX, bind, socket_path
+from crawler.daemon.notify import Notify
+from crawler.daemon.problem import Problem
+from crawler.testing import LocalWeb
+
+
+def test_nobody_else_may_connect_from_its_first_moment(tmp_path: Path) -> None:
+    made, place = bind(tmp_path / "crawl.db.sock")
+    made.close()
+    assert stat.S_IMODE(place.st_mode) == 0o600
+
+
+def test_a_socket_that_was_left_behind_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "crawl.db.sock"
+    first, place = bind(path)
+    first.close()
+    second, other = bind(path)
+    second.close()
+    assert place.st_ino != other.st_ino or place.st_ctime_ns != other.st_ctime_ns
+
+
+def test_a_file_that_is_no_socket_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "crawl.db.sock"
+    path.write_text("mine", encoding="utf-8")
+    with pytest.raises(OSError, match="no socket"):
+        bind(path)
+    assert path.read_text(encoding="utf-8") == "mine"
+
+
+def test_a_path_that_is_too_long_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / ("x" * PATH_BYTES_MAX)
+    with pytest.raises(OSError, match="longer than"):
+        bind(path)
+
+
+async def test_it_goes_with_the_crawl(start: Any, tmp_path: Path) -> None:
+    path = socket_path(tmp_path / "crawl.db")
+    async with start("a.test") as daemon:
+        assert path.is_socket()
+        assert (await daemon.local.get("/api/status")).body["state"]
+        assert (await daemon.local.get("/healthz", headers={"Host": "any"})).status == 200
+        page = await daemon.local.get("/", headers={"Accept": "text/html"})
+        assert page.status == 200
+        assert (await daemon.local.get("/metrics")).status == 200
+    assert not path.exists()
+
+
+async def test_embedded_objects_open_none(town: LocalWeb, tmp_path: Path) -> None:
+    database = tmp_path / "embedded.db"
+    config = town.config(politeness={"delay": 0.01})
+    async with Crawler([town.url("c.test")], config=config, db=database) as crawl:
+        async for _ in crawl:
+            assert not socket_path(database).exists()
+    async with PoliteSession(config=config, db=database) as session:
+        await session.get(town.url("c.test"))
+        assert not socket_path(database).exists()
+
+
+def test_asking_nobody(tmp_path: Path) -> None:
+    database = tmp_path / "crawl.db"
+    with pytest.raises(client.NobodyAnswersError):
+        client.ask(database, "GET", "/api/status")
+    left, _ = bind(socket_path(database))
+    left.close()
+    with pytest.raises(client.NobodyAnswersError):
+        client.ask(database, "GET", "/api/status")
+
+
+async def test_asking_a_crawl(daemon: Any) -> None:
+    import asyncio
+
+    def ask(method: str, path: str, **more: Any) -> Any:
+        return asyncio.to_thread(client.ask, daemon.database, method, path, **more)
+
+    assert (await ask("GET", "/api/host", query={"host": "a.test"}))["host"] == "a.test"
+    assert (await ask("POST", "/api/hosts/pause", body={"host": "a.test"}))["paused"]
+    with pytest.raises(Problem, match=r"nobody\.test") as refused:
+        await ask("POST", "/api/hosts/pause", body={"host": "nobody.test"})
+    assert (refused.value.status, refused.value.field) == (404, "host")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names without a file are Linux's")
+def test_a_service_manager_may_have_an_abstract_name() -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind("")  # the system gives it a name
+        name = manager.getsockname().decode()
+        manager.settimeout(5)
+        notify = Notify({"NOTIFY_SOCKET": f"@{name[1:]}", "WATCHDOG_USEC": "3000000"})
+        notify.ready()
+        assert manager.recv(100) == b"READY=1"
+        notify.reloading()
+        assert manager.recv(100).startswith(b"RELOADING=1\nMONOTONIC_USEC=")
+        assert notify.watchdog_s == 3.0
+
+
+def test_without_a_service_manager_nothing_is_said() -> None:
+    for environment in ({}, {"NOTIFY_SOCKET": ""}, {"NOTIFY_SOCKET": "/nowhere/at/all"}):
+        Notify(environment).ready()
+    for wrong in ("x", "0", "-5", ""):
+        assert Notify({"WATCHDOG_USEC": wrong}).watchdog_s is None
+    assert Notify({"WATCHDOG_USEC": "5", "WATCHDOG_PID": "1"}).watchdog_s is None
