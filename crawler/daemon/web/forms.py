@@ -180,7 +180,7 @@ class Forms:
         dialects = list(dict.fromkeys(verdict["dialect"] for verdict in checked["verdicts"]))
         body = checked.get("robots")
         marks = _marks(checked["verdicts"], len(dialects))
-        shown = None if not body else sheet(body, name="tested", marks=marks, agents=agents)
+        shown = None if not body else await sheet(body, name="tested", marks=marks, agents=agents)
         return {
             "results": [
                 {"url": url, "cells": _cells(verdicts), "words": _in_words(verdicts)}

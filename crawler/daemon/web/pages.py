@@ -14,7 +14,7 @@ from crawler.clock import Clock
 from crawler.config.keys import SECTIONS
 from crawler.daemon.answers import Answers
 from crawler.daemon.problem import Problem
-from crawler.daemon.shapes import HostRow, RobotsRow, Setting, UrlAnswer
+from crawler.daemon.shapes import BlockedRow, HostRow, RobotsRow, Setting, UrlAnswer
 from crawler.daemon.watch import Watch
 from crawler.daemon.web import words
 from crawler.daemon.web.host_words import mood, next_turn, waits_for
@@ -26,6 +26,7 @@ from crawler.daemon.web.timeline import timeline
 HOSTS_PER_PAGE: Final = 50
 BLOCKED_PER_PAGE: Final = 50
 BLOCKED_OF_HOST: Final = 10
+LIVE_HEADER: Final = "X-Live"  # of a page that is asked for again, to keep itself up to date
 COPIES_SHOWN: Final = 8  # origins of one host whose robots.txt is shown
 
 STATES: Final = (
@@ -167,8 +168,15 @@ class Pages:
         values = await self.base(request, "hosts")
         host = await self._answers.host(name)
         now_s = self._clock.wall()
-        blocked = await self._answers.blocked(host=host["host"], limit=BLOCKED_OF_HOST + 1)
-        agents, dialect = await self._reads_as(host["host"])
+        again = LIVE_HEADER in request.headers  # only what moves is looked at
+        blocked: Sequence[BlockedRow] = ()
+        copies: list[dict[str, object]] = []
+        if not again:
+            page = await self._answers.blocked(host=host["host"], limit=BLOCKED_OF_HOST + 1)
+            blocked = page["blocked"]
+            agents, dialect = await self._reads_as(host["host"])
+            for at, row in enumerate(host["robots"][:COPIES_SHOWN]):
+                copies.append(await self._copy(row, at, agents, dialect))
         feels = mood(host, now_s)
         values |= {
             "host": host,
@@ -185,12 +193,9 @@ class Pages:
                 delay_s=host["delay_s"],
                 now_s=now_s,
             ),
-            "copies": [
-                await self._copy(row, at, agents, dialect)
-                for at, row in enumerate(host["robots"][:COPIES_SHOWN])
-            ],
-            "blocked": blocked["blocked"][:BLOCKED_OF_HOST],
-            "more_blocked": len(blocked["blocked"]) > BLOCKED_OF_HOST,
+            "copies": copies,
+            "blocked": blocked[:BLOCKED_OF_HOST],
+            "more_blocked": len(blocked) > BLOCKED_OF_HOST,
             "troubles": self._watch.recent.troubles(host["host"]),
             "failed": await self._answers.failed(host["host"]) if host["failed"] else [],
             "unasked": "No connection could be made to ask for it."
@@ -228,7 +233,7 @@ class Pages:
             if line["blocked"]
         }
         body = "\n".join(line["text"] for line in kept["lines"])
-        shown = sheet(body, name=f"copy{at}", marks=marks, agents=agents, dialect=dialect)
+        shown = await sheet(body, name=f"copy{at}", marks=marks, agents=agents, dialect=dialect)
         return copy | {"sheet": shown if shown.rows else None, "findings": shown.findings}
 
     async def _reads_as(self, host: str) -> tuple[Sequence[str], Sequence[str]]:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 from policies import robots
 from policies.robots import Finding
 from policies.robots.syntax import Kind
 
+LINES_READ: Final = 40_000  # of one file: the largest of a public corpus has 31,853
 LINES_WHOLE: Final = 400  # a file of so many lines is shown whole; 96 of 100 real ones are
 _AROUND: Final = 3  # lines before and behind a marked one, in a longer file
 _FIRST: Final = 60  # lines at the head of a longer file
 _LINES_MAX: Final = 1_500  # shown of any file
 _FINDINGS_PER_LINE: Final = 3
+_LINE_END = re.compile(r"\r\n|\n|\r")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,9 +50,10 @@ class Sheet:
     name: str
     rows: Sequence[SheetRow]
     findings: Sequence[Finding] = field(default=())  # on the whole file, and on hidden lines
+    cut: bool = False  # longer than LINES_READ, of which the rest was not looked at
 
 
-def sheet(
+async def sheet(
     body: str,
     *,
     name: str,
@@ -55,7 +61,26 @@ def sheet(
     agents: Sequence[str] = (),
     dialect: Sequence[str] = (),
 ) -> Sheet:
-    """`agents` and `dialect`: whose group is shown as ours; none is if they are not given."""
+    """`agents` and `dialect`: whose group is shown as ours; none is if they are not given.
+
+    In a thread, as a file of 500 KiB takes its time, and remembered for who looks again."""
+    told = tuple((line, tuple(few)) for line, few in sorted(marks.items()))
+    return await asyncio.to_thread(_sheet, body, name, told, tuple(agents), tuple(dialect))
+
+
+@lru_cache(maxsize=16)  # of at most 500 KiB each
+def _sheet(
+    body: str,
+    name: str,
+    told: tuple[tuple[int, tuple[Mark, ...]], ...],
+    agents: tuple[str, ...],
+    dialect: tuple[str, ...],
+) -> Sheet:
+    marks = dict(told)
+    pieces = _LINE_END.split(body, LINES_READ)
+    cut = len(pieces) > LINES_READ
+    if cut:
+        body = "\n".join(pieces[:LINES_READ])
     file = robots.parse(body.encode("utf-8", "surrogateescape"))
     findings: dict[int, list[Finding]] = {}
     whole: list[Finding] = []
@@ -88,7 +113,7 @@ def sheet(
         rows.append(SheetRow(hidden=len(lines) - last))
     shown = set(wanted)
     whole += [each for line, few in findings.items() if line not in shown for each in few]
-    return Sheet(name=name, rows=rows, findings=whole)
+    return Sheet(name=name, rows=rows, findings=whole, cut=cut)
 
 
 def _wanted(count: int, marked: set[int]) -> list[int]:

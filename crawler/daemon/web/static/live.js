@@ -19,7 +19,7 @@
     busy = true;
     last = Date.now();
     try {
-      const answer = await fetch(location.href, { headers: { Accept: "text/html" }, credentials: "same-origin" });
+      const answer = await fetch(location.href, { headers: { Accept: "text/html", "X-Live": "1" }, credentials: "same-origin" });
       if (!answer.ok || answer.redirected) return;
       const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
       for (const part of document.querySelectorAll("[data-live]")) {

@@ -29,10 +29,11 @@ class Site:
         self._client = client
         self._server = server
 
-    async def get(self, path: str, status: int = 200) -> str:
+    async def get(self, path: str, status: int = 200, *, live: bool = False) -> str:
         url = self._server.make_url("/").with_path(path.partition("?")[0])
         url = url.with_query(path.partition("?")[2]) if "?" in path else url
-        async with self._client.get(url) as answer:
+        headers = {"X-Live": "1"} if live else {}
+        async with self._client.get(url, headers=headers) as answer:
             assert answer.status == status
             return await answer.text()
 
@@ -269,6 +270,25 @@ async def test_a_very_long_robots_txt_is_folded_around_what_decided(site: Site) 
     assert 'id="tested-L4002"' in html
     assert 'class="fold"' in html
     assert html.count('class="no"') < 200
+
+
+async def test_a_robots_txt_made_of_line_ends_costs_little_and_is_said_to_be_cut(
+    site: Site,
+) -> None:
+    text = "User-agent: *\nDisallow: /x/\n" + "\n" * 300_000
+    _, html, _ = await site.post("/tester", robots=text, urls="/x/a", agent="examplebot")
+    assert "Only its first 40,000 lines" in html
+    assert 'id="tested-L2"' in html
+    assert len(html) < 700_000  # the pasted text is in its field again
+
+
+async def test_a_page_that_keeps_itself_up_to_date_looks_only_at_what_moves(
+    site: Site, answers: Any
+) -> None:
+    assert "Disallow: /private/" in await site.get("/host?host=a.test")
+    answers.asked.clear()
+    assert "Disallow: /private/" not in await site.get("/host?host=a.test", live=True)
+    assert not answers.asked
 
 
 async def test_hosts_are_asked_for_with_the_words_of_the_form(site: Site, answers: Any) -> None:
