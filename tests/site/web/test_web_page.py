@@ -18,11 +18,8 @@ from aiohttp import web
 from crawler.app import living
 from crawler.clock import RealClock
 from crawler.config import from_dict
-from crawler.daemon.http import HttpSettings, build
-from crawler.daemon.service import answering
-from crawler.daemon.stream import Stream
-from crawler.daemon.watch import Watch
-from crawler.daemon.web import add_pages
+from crawler.daemon.http import HttpSettings
+from crawler.daemon.service import Watchers, answering, application
 from crawler.observer import Contacted
 from crawler.testing import LocalWeb, Reply, html, redirect, text
 from storage.base import Outcome
@@ -115,29 +112,26 @@ async def daemon(folder: Path, token: str = "") -> AsyncIterator[Daemon]:
                 storage={"url": f"sqlite:{db}"},
             )
         )
-        stream, watch, seen = Stream(RealClock()), Watch(), Seen()
+        watchers, seen = Watchers(RealClock()), Seen()
         seeds = [local.url("busy.test")]
-        observers = (stream, seen, *watch.observers)
+        observers = (seen, *watchers.observers)
         async with (
             living(config, seeds=seeds, forever=True, observers=observers) as life,
-            answering(life, stream) as answers,
+            answering(life, watchers) as answers,
             asyncio.TaskGroup() as tasks,
         ):
-            app = build(answers, HttpSettings(token=token), clock=life.clock)
-            add_pages(app, answers, watch, life.clock)
+            app = application(answers, HttpSettings(token=token), watchers)
             runner = web.AppRunner(app, shutdown_timeout=1.0)
             await runner.setup()
             site = web.TCPSite(runner, "127.0.0.1", 0)
             await site.start()
             crawl = tasks.create_task(life.engine.run())
-            sampling = tasks.create_task(watch.sample_for_ever(answers.status, life.clock))
             try:
                 port = runner.addresses[0][1]
                 yield Daemon(f"http://127.0.0.1:{port}", local, db, seen)
             finally:
-                stream.close()
+                watchers.stream.close()
                 await runner.cleanup()
-                sampling.cancel()
                 life.control.stop()
                 await crawl
 
