@@ -60,14 +60,18 @@ class Contacts:
             if isinstance(located, Failure):
                 return located
 
-    async def located(self, turn: Turn, origin: str) -> Failure | Literal["again"] | None:
-        """With `per = "ip"` a turn must know whose clock it counts on.
+    def must_locate(self, turn: Turn) -> bool:
+        """With `per = "ip"` a turn must know whose clock it counts on."""
+        return turn.host.rules.per is Per.IP and turn.address_clock is None
 
-        None: it does. "again": it has just been learned, ask for a turn again. A Failure: the
+    async def located(self, turn: Turn, origin: str) -> Failure | Literal["again"] | None:
+        """See to it that `must_locate` is False.
+
+        None: it was. "again": it has just been learned, ask for a turn again. A Failure: the
         name has no address (the host has been told).
         """
         host = turn.host
-        if host.rules.per is not Per.IP or turn.address_clock is not None:
+        if not self.must_locate(turn):
             return None
         try:
             address = await self._fetcher.address_of(host_of(origin + "/"))
@@ -156,10 +160,13 @@ class Contacts:
             else:
                 self._not_connected(host, origin, result)
             return
-        host.out_of_reach.pop(origin, None)
+        if host.out_of_reach:
+            host.out_of_reach.pop(origin, None)
         if host.address_clock and result.address and result.address != host.address:
             self._turns.set_address(host, result.address)  # the name has moved
-        rest_s = retry_after_s(result.headers.get("Retry-After"), now_s=self._clock.wall())
+        rest_s: float | None = None
+        if (after := result.headers.get("Retry-After")) is not None:
+            rest_s = retry_after_s(after, now_s=self._clock.wall())
         # A 5xx on robots.txt without Retry-After does not back the host off; 429 always does.
         refusal = result.status == 429 or (result.status in REFUSALS and kind != ROBOTS)
         if rest_s is not None and not (refusal or result.status >= 500 or kind == ROBOTS):

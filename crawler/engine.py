@@ -489,8 +489,9 @@ class Engine:
         """A contact is over. If it shows an origin to be in reach after all (on several lanes, one
         that was under way when another could not connect), that one's URLs move again."""
         self.ledger.touch(host)
-        for origin in host.closed - host.out_of_reach.keys():
-            self._reopen(host, origin)
+        if host.closed:
+            for origin in host.closed - host.out_of_reach.keys():
+                self._reopen(host, origin)
 
     def _reopen(self, host: Host, origin: str) -> None:
         known = self.gate.origin(origin)

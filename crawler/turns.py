@@ -100,7 +100,7 @@ class Turns:
             now_s = self._clock.monotonic()  # nobody waits: it is spared the bench
             at_s = self._ready_s(host, now_s)
             if at_s is not None and at_s <= now_s:
-                return self._grant(host, now_s)
+                return self._grant(host, at_s, now_s)
         waiter: Future[Turn] = asyncio.get_running_loop().create_future()
         host.waiters.append(waiter)
         self.directed += 1
@@ -192,7 +192,7 @@ class Turns:
         if clock := turn.address_clock:
             clock.busy = False
             self._free(clock)
-        self.consider(turn.host)
+        self._seat(turn.host)
         self._pump()
 
     def _free(self, clock: AddressClock) -> None:
@@ -229,32 +229,36 @@ class Turns:
 
     def consider(self, host: Host) -> None:
         """Find the host's place after a change. Cheap; safe to call at any time."""
+        ready = self._seat(host)
+        if ready:
+            self._pump()
+        elif ready is False:
+            self._arm()
+
+    def _seat(self, host: Host) -> bool | None:
+        """Is it ready? None: it has no place on the bench, or need not have another."""
         if host.gone or self._closed:
-            return
+            return None
         if not host.wants_turn:
             self._bench.remove(host)
             host.wanted_s = None
-            return
-        if host.wanted_s is None:
-            host.wanted_s = self._clock.monotonic()
-        if host.in_line and not host.waiters:
-            return
+            return None
         now_s = self._clock.monotonic()
+        if host.wanted_s is None:
+            host.wanted_s = now_s
+        if host.in_line and not host.waiters:
+            return None
         at_s = self._ready_s(host, now_s)
         if at_s is None:
             self._bench.remove(host)
-            return
+            return None
         self._bench.put(host, at_s)
-        if at_s <= now_s:
-            self._pump()
-        else:
-            self._arm()
+        return at_s <= now_s
 
     def _ready_s(self, host: Host, now_s: float) -> float | None:
-        waits = host.wait(now_s, self._clock.wall())
-        if waits is None:
+        at_s = host.ready_s(now_s, self._clock.wall)
+        if at_s is None:
             return None
-        at_s = waits[0]
         if (clock := host.address_clock) is not None:
             if clock.busy:
                 clock.queue[host.slot] = host
@@ -262,37 +266,36 @@ class Turns:
             at_s = max(at_s, clock.ready_s)
         return at_s
 
-    def _grant(self, host: Host, now_s: float) -> Turn:
-        at_s = self._ready_s(host, now_s)
+    def _grant(self, host: Host, at_s: float, now_s: float) -> Turn:
         self.in_flight += 1
         clock = host.address_clock
         if clock:
             clock.busy = True
-        turn = Turn(host, host.begin(), at_s if at_s is not None else now_s, now_s, clock)
+        turn = Turn(host, host.begin(), at_s, now_s, clock)
         wanted_s = now_s if host.wanted_s is None else host.wanted_s
         turn.steered = host.steered
         turn.could_s = max(turn.allowed_s, wanted_s, self._resumed_s)
         return turn
 
-    def _is_ready(self, host: Host, now_s: float) -> bool:
-        """Still as the bench believed? If not, it is seated anew."""
+    def _ready_since(self, host: Host, now_s: float) -> float | None:
+        """Still ready, as the bench believed, and since when? If not, it is seated anew."""
         if host.gone or not host.wants_turn:
-            return False
+            return None
         at_s = self._ready_s(host, now_s)
         if at_s is None:
-            return False
+            return None
         if at_s > now_s:
             self._bench.put(host, at_s)
-            return False
-        return True
+            return None
+        return at_s
 
     def _from_line(self) -> Turn | None:
         now_s = self._clock.monotonic()
         while self._line and self.in_flight < self._limit and self.pages_open and not self.paused:
             host = self._line.popleft()
             host.in_line = False
-            if host.hand and self._is_ready(host, now_s):
-                turn = self._grant(host, now_s)
+            if host.hand and (at_s := self._ready_since(host, now_s)) is not None:
+                turn = self._grant(host, at_s, now_s)
                 self._reseat(host, now_s)
                 return turn
             if not host.gone:
@@ -307,13 +310,13 @@ class Turns:
             self._serve(turn)
         now_s = self._clock.monotonic()
         while self.in_flight < self._limit and (host := self._bench.take(now_s)):
-            if not self._is_ready(host, now_s):
+            if (at_s := self._ready_since(host, now_s)) is None:
                 continue
             while host.waiters and host.waiters[0].done():
                 host.waiters.popleft()
             if host.waiters:
                 waiter = host.waiters.popleft()
-                waiter.set_result(self._grant(host, now_s))
+                waiter.set_result(self._grant(host, at_s, now_s))
                 self._reseat(host, now_s)
             elif host.hand and not host.in_line:
                 host.in_line = True

@@ -106,7 +106,7 @@ class Visitor:
     async def spend(self, turn: Turn) -> None:
         """Judge URLs of the host's hand until one was worth the contact, or none is left."""
         host = turn.host
-        if host.hand:
+        if host.hand and self._contacts.must_locate(turn):
             located = await self._contacts.located(turn, origin_of(host.hand[0].url))
             if located is not None:
                 self._turns.give_back(turn)
@@ -253,15 +253,15 @@ class Visitor:
         self, host: Host, queued: Queued, result: Answer | Failure, fetch: FetchConfig
     ) -> Answer | None:
         """The answer, if it is one; else what becomes of the URL without it is recorded."""
+        if isinstance(result, Answer) and result.status < 500 and result.status not in REFUSALS:
+            return result
         rules = RetryRules(max_attempts=fetch.max_attempts)
         if isinstance(result, Failure):
             self._failed(host, queued, result, rules)
         elif result.status in REFUSALS:
             self._refused(host, queued, result)
-        elif result.status >= 500:
-            self._server_error(host, queued, result, rules)
         else:
-            return result
+            self._server_error(host, queued, result, rules)
         return None
 
     async def _take_in(self, host: Host, queued: Queued, answer: Answer, passed: Pass) -> bool:

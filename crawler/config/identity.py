@@ -26,6 +26,7 @@ _COMPATIBLE = re.compile(r"Mozilla/[\d.]+ \((?:compatible; *)([^;/()]+)", re.IGN
 _PRODUCT = re.compile(r"[^\s/()]*")
 
 
+@functools.lru_cache(maxsize=64)  # asked for every page
 def product_token(user_agent: str) -> str:
     """The crawler's name as robots.txt knows it: `examplebot` of `examplebot/1.0 (+https://…)`.
 

@@ -1,0 +1,243 @@
+"""What a turn costs, a verdict of the gate, and a whole visit without network and pages; each
+beside a baseline by name, so that a regression names its stage.
+
+    pytest -m bench -s tests/benchmarks/test_turn_speed.py
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+from multidict import CIMultiDict, CIMultiDictProxy
+
+from crawler.clock import RealClock
+from crawler.config import from_dict
+from crawler.engine import Engine
+from crawler.gate import GOVERNED
+from crawler.host import Host
+from crawler.request import Answer, Failure, Request
+from crawler.turns import Turns
+from policies.access import Access
+from policies.pacing import PacingRules
+from policies.url import path_of
+from storage.base import Hand, HostClock, Lease, Link, Queued
+from storage.memory import MemoryStore
+
+if TYPE_CHECKING:
+    from tests.benchmarks.conftest import Beside
+
+HOSTS = 4_000  # as many as a crawl holds
+PACE_S = 2.0
+TURNS = 40_000
+ROBOTS = b"User-agent: *\nDisallow: /private/\nDisallow: /search\nAllow: /search/about\n"
+
+pytestmark = [pytest.mark.bench, pytest.mark.timeout(300)]
+
+
+class Stepped:
+    """A Clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.now_s = 1_000.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def wall(self) -> float:
+        return self.now_s
+
+    def call_at(self, when_s: float, callback: Callable[[], None]) -> Stepped:
+        return self
+
+    def cancel(self) -> None: ...
+
+    async def sleep_until(self, when_s: float) -> None: ...
+
+
+def queued(number: int, url: str) -> Queued:
+    return Queued(id=number, url=url, depth=0, priority=0, attempts=0, refusals=0, seed=False)
+
+
+def lease(slot: str, pages: int) -> Lease:
+    urls = [queued(n, f"http://{slot}/{n}") for n in range(pages)]
+    return Lease(
+        slot=slot,
+        epoch=1,
+        clean=True,
+        clock=HostClock(),
+        paused=False,
+        slow_s=None,
+        visited=0,
+        robots={},
+        hand=Hand(urls=urls, next_due_in_s=None),
+    )
+
+
+def bare_heap() -> int:
+    """What the schedule of resting hosts cannot do without."""
+    heap = [(n / HOSTS, n, object()) for n in range(HOSTS)]
+    numbers = itertools.count(HOSTS)
+    heapq.heapify(heap)
+    for _ in range(TURNS):
+        at_s, _, host = heapq.heappop(heap)
+        heapq.heappush(heap, (at_s + PACE_S, next(numbers), host))
+    return TURNS
+
+
+def resting_hosts() -> Callable[[], int]:
+    clock = Stepped()
+    turns = Turns(clock, limit=64)
+    rules = PacingRules(delay=PACE_S)  # and the default latency factor
+    for n in range(HOSTS):
+        turns.hold(Host(lease(f"h{n}.test", 2), rules, now_s=clock.now_s + n * PACE_S / HOSTS))
+
+    def work() -> int:
+        for _ in range(TURNS):
+            clock.now_s += 1.001 * PACE_S / HOSTS
+            taking = turns.next()
+            try:
+                taking.send(None)
+            except StopIteration as done:
+                turn = done.value
+            else:
+                raise AssertionError("nobody was ready")
+            turn.host.on_wire()
+            turns.end(
+                turn,
+                started_s=clock.now_s,
+                ended_s=clock.now_s,
+                kind="page",
+                status=200,
+            )
+            turn.host.contacts_new.clear()
+        return TURNS
+
+    return work
+
+
+def test_turn(beside: Beside) -> None:
+    """4,000 hosts at their own pace: one turn given, spent and ended."""
+
+    async def run() -> float:
+        return beside("turn", resting_hosts(), "heapq push and pop", bare_heap)
+
+    assert asyncio.run(run()) < 30
+
+
+class NullFetcher:
+    """Answers at once, with nothing to read."""
+
+    def __init__(self, clock: RealClock) -> None:
+        self._clock = clock
+        self._headers = CIMultiDictProxy(CIMultiDict({"Content-Type": "text/plain"}))
+
+    async def address_of(self, host: str) -> str | Failure:
+        return "127.0.0.1"
+
+    async def fetch(self, request: Request) -> Answer | Failure:
+        started_s = self._clock.monotonic()
+        await asyncio.sleep(0)
+        robots = request.url.endswith("/robots.txt")
+        return Answer(
+            url=request.url,
+            status=200,
+            headers=self._headers,
+            body=ROBOTS if robots else b"",
+            body_read=robots,
+            cut=False,
+            wire_bytes=0,
+            started_s=started_s,
+            ended_s=self._clock.monotonic(),
+            address="127.0.0.1",
+        )
+
+
+async def engine_with(links: list[Link]) -> Engine:
+    clock = RealClock()
+    config = from_dict(
+        {
+            "crawl": {"concurrency": 64},
+            "scope": {"follow": "any"},
+            "politeness": {"delay": 0, "latency_factor": 0},
+        }
+    )
+    store = MemoryStore(clock.wall, monotonic=clock.monotonic)
+    session = await store.open_session("bench")
+    await store.add(links)
+    return Engine(config, store=store, session=session, clock=clock, fetcher=NullFetcher(clock))
+
+
+def test_gate_check(beside: Beside) -> None:
+    """A verdict for a URL: its origin, whether what is known of it is fresh, and the judgement."""
+
+    async def run() -> float:
+        engine = await engine_with([])
+        host = Host(lease("h0.test", 1), PacingRules(), now_s=0.0)
+        now_s = time.time()
+        known = Access(
+            status=200, body=ROBOTS, copy_at=now_s, fetched_at=now_s, expires_at=now_s + 3600
+        )
+        engine.gate.adopt(host, {"http://h0.test": known})
+        origin = engine.gate.origin("http://h0.test")
+        assert origin
+        assert origin.policy
+        judge, check = origin.policy.allowed, engine.gate.check
+        urls = [f"http://h0.test/p/{n}" for n in range(TURNS)]
+        paths = [path_of(url) for url in urls]
+
+        def checked() -> int:
+            for url in urls:
+                if check(host, url) is not GOVERNED:
+                    raise AssertionError(url)
+            return len(urls)
+
+        def judged() -> int:
+            for path in paths:
+                if not judge(path):
+                    raise AssertionError(path)
+            return len(paths)
+
+        return beside("gate check", checked, "the policy's judgement alone", judged)
+
+    assert asyncio.run(run()) < 5
+
+
+def test_visit(beside: Beside) -> None:
+    """A whole visit without network, page and file: turn, scope, gate, outcome, commit."""
+
+    def visits() -> int:
+        async def run() -> int:
+            slots = [f"h{n}.test" for n in range(200)]
+            urls = [(slot, f"http://{slot}/p/{n}") for slot in slots for n in range(50)]
+            engine = await engine_with(
+                [Link(url=url, slot=slot, host=slot, depth=0) for slot, url in urls]
+            )
+            await engine.run()
+            assert engine.pages == len(urls)
+            return engine.pages
+
+        return asyncio.run(run())
+
+    def bare_workers() -> int:
+        async def work(queue: asyncio.Queue[str], fetcher: NullFetcher) -> None:
+            while not queue.empty():
+                url = await queue.get()
+                await fetcher.fetch(Request(url=url))
+
+        async def run() -> int:
+            fetcher = NullFetcher(RealClock())
+            queue: asyncio.Queue[str] = asyncio.Queue()
+            for n in range(10_000):
+                queue.put_nowait(f"http://h0.test/p/{n}")
+            await asyncio.gather(*(work(queue, fetcher) for _ in range(64)))
+            return 10_000
+
+        return asyncio.run(run())
+
+    assert beside("visit", visits, "asyncio.Queue and the same fetch", bare_workers) < 25
