@@ -46,6 +46,7 @@ class Renderer:
             percent=words.percent,
             plain=words.plain,
             rate=words.rate,
+            sentence=words.sentence,
             short=words.short,
             size=words.size,
             when=_when,

@@ -34,6 +34,15 @@ def plain(value: object) -> str:
     return text if len(text) <= _SHOWN_CHARS_MAX else text[:_SHOWN_CHARS_MAX] + "…"
 
 
+def sentence(value: object) -> str:
+    """What a problem says, as a sentence: the API's are phrases, which may be quoted anywhere."""
+    text = plain(value).strip()
+    if not text:
+        return ""
+    text = text[0].upper() + text[1:]
+    return text if text[-1] in ".!?:;…" else f"{text}."
+
+
 def count(value: object) -> str | Markup:
     """1234567 → "1,234,567"."""
     number = _real(value)
