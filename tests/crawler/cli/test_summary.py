@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from crawler import app, often
+from crawler import often, waits
 from crawler.cli.hints import after_failures
 from crawler.cli.summary import as_json, as_text
 from crawler.events import Often, Summary, Waiting
@@ -174,7 +174,7 @@ async def test_why_a_host_waits_that_nobody_held(store: MemoryStore) -> None:
     (row,) = [row async for row in store.iterate("hosts")]
 
     def reason(spent: bool = False, **more: object) -> str:
-        return app._waiting_on_disk({**row, **more}, NOW_S, spent=spent).reason
+        return waits.of_row({**row, **more}, NOW_S, spent=spent).reason
 
     assert reason() == "its turn (Crawl-delay)"
     assert reason(delay_source="") == "its turn"
