@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
-from typing import Final, NamedTuple
+from itertools import islice
+from typing import Final
 
 from policies.scope import Skip
 from storage.base import Link, State
@@ -21,9 +22,14 @@ FETCHED: Final = 2
 TRIED: Final = 4
 REQUISITE: Final = 8
 SITEMAP: Final = 16
+_QUEUED: Final = int(State.QUEUED)
 
 
 _KnownShape = list[tuple[int, int, int]]  # place, id, depth
+# A link that may change something, with the page it was found on. None: only a redirect's target.
+# Plain tuples: there is one for every link, and a named one takes ten times as long to make.
+_Found = tuple[Link | None, int | None]
+_Place = tuple[str, Link | None, int | None, Origin, int]  # URL, link, page, origin, fingerprint
 
 
 class Recent:
@@ -39,29 +45,17 @@ class Recent:
         self.young: dict[str, int] = {}
         self.old: dict[str, int] = {}  # counts for those that are not among the young
 
-    def add(self, url: str, depth: int) -> None:
-        if len(url) <= self._CHARS_MAX:
-            if len(self.young) >= self._GENERATION:
-                self.old, self.young = self.young, {}
-            self.young[url] = depth
+    def add(self, depths: Mapping[str, int]) -> None:
+        """A transaction's worth of them: no more than a generation."""
+        if len(self.young) >= self._GENERATION:
+            self.old, self.young = self.young, {}
+        longest = self._CHARS_MAX
+        some = islice(depths.items(), self._GENERATION)
+        self.young |= {url: depth for url, depth in some if len(url) <= longest}
 
     def discard(self, url: str) -> None:
         self.young.pop(url, None)
         self.old.pop(url, None)
-
-
-class Found(NamedTuple):
-    """A link that may change something, with the page it was found on."""
-
-    url: str
-    link: Link | None  # None: only a redirect's target
-    referrer: int | None
-
-
-class _Place(NamedTuple):
-    found: Found
-    origin: Origin
-    fingerprint: int
 
 
 class Links:
@@ -92,7 +86,7 @@ class Links:
         Targets are URLs that pages redirect to; one that is no link either is noted, out of view.
         """
         young, old = self._recent.young, self._recent.old
-        found: dict[str, Found] = {}
+        found: dict[str, _Found] = {}
         seeds: dict[str, int] = {}
         for referrer, group in links:
             for link in group:
@@ -101,22 +95,20 @@ class Links:
                     seeds[url] = min(seeds.get(url, link.depth), link.depth)
                 elif (depth := young.get(url, old.get(url))) is not None and depth <= link.depth:
                     continue
-                first = found.get(url)
-                if first is None:
-                    found[url] = Found(url, link, referrer)
-                elif first.link is not None and link.depth < first.link.depth:
-                    nearer = replace(first.link, depth=link.depth)
-                    found[url] = Found(url, nearer, first.referrer)
+                first, page = found.get(url, (link, referrer))
+                if first is not None and link.depth < first.depth:
+                    first = replace(first, depth=link.depth)
+                found[url] = (first, page)
         for url, source in targets:
             if url not in found:
-                found[url] = Found(url, None, source)
+                found[url] = (None, source)
         if not found:
             return {}
-        ids = self._place(found.values(), seeds, tally, skipped, now_s)
+        ids = self._place(found, seeds, tally, skipped, now_s)
         if seeds:
             self._make_seeds(seeds, ids)
         # A target whose link was one too many for its path is noted all the same.
-        missing = [Found(url, None, source) for url, source in targets if not ids[url]]
+        missing: dict[str, _Found] = {url: (None, page) for url, page in targets if not ids[url]}
         if missing:
             ids |= self._place(missing, {}, tally, skipped, now_s)
         return {url: ids[url] for url, _ in targets}
@@ -144,41 +136,42 @@ class Links:
 
     def _place(
         self,
-        found: Collection[Found],
+        found: Mapping[str, _Found],
         seeds: Mapping[str, int],
         tally: Tally,
         skipped: Counter[str],
         now_s: float,
     ) -> dict[str, int]:
         """Sort out what is known, and insert the rest; give all ids."""
+        names = [_origin(url) for url in found]
         slots: dict[str, str | None] = {}
-        for one in found:
-            name = _origin(one.url)
+        for name, (link, _) in zip(names, found.values(), strict=True):
             if slots.get(name) is None:
-                slots[name] = None if one.link is None else one.link.slot
+                slots[name] = None if link is None else link.slot
         origins = self._names.origins(slots, now_s)
-        places = [
-            _Place(one, origins[_origin(one.url)], self._fingerprint(one.url)) for one in found
+        places: list[_Place] = [
+            (url, link, page, origins[name], self._fingerprint(url))
+            for name, (url, (link, page)) in zip(names, found.items(), strict=True)
         ]
-        rows: list[Values] = [
-            (n, place.origin.id, place.fingerprint) for n, place in enumerate(places)
-        ]
+        rows: list[Values] = [(n, origin.id, key) for n, (*_, origin, key) in enumerate(places)]
         known = {
             n: (key, deep) for n, key, deep in self._sql.read_many(_KnownShape, "known_ids", rows)
         }
         ids = {}
+        recent: dict[str, int] = {}
         unknown: list[tuple[_Place, int]] = []  # with the id of those that are out of view
         nearer: list[tuple[_Place, Link, int]] = []
         for n, place in enumerate(places):
             key, depth = known.get(n, (0, 0))
-            url, link, _ = place.found
+            url, link, *_ = place
             ids[url] = abs(key)
             if key > 0:
-                self._recent.add(url, depth)
+                recent[url] = depth
                 if link is not None and link.depth < depth:
                     nearer.append((place, link, key))
             elif key == 0 or link is not None:
                 unknown.append((place, -key))
+        self._recent.add(recent)
         if nearer:
             self._lower(nearer)
         if unknown:
@@ -190,11 +183,11 @@ class Links:
         queued = set(self._sql.read_many(list[int], "queued_ids", [(key,) for *_, key in nearer]))
         urls: list[Values] = []
         known: list[Values] = []
-        for place, link, key in nearer:
+        for (*_, origin, digest), link, key in nearer:
             if key in queued:
                 urls.append((key, link.depth))
-                known.append((place.origin.id, place.fingerprint, key, link.depth))
-                self._recent.add(link.url, link.depth)
+                known.append((origin.id, digest, key, link.depth))
+        self._recent.add({link.url: link.depth for _, link, key in nearer if key in queued})
         self._sql.many("lower_depths", urls)
         self._sql.many("known_again", known)
 
@@ -203,20 +196,19 @@ class Links:
         unknown: Sequence[tuple[_Place, int]],
         seeds: Mapping[str, int],
         skipped: Counter[str],
-    ) -> list[tuple[_Place, int]]:
+    ) -> Sequence[tuple[_Place, int]]:
         """Count URLs with a query by path, and leave out those beyond the limit."""
         paths: dict[int, tuple[int, int]] = {}
-        for n, (place, _) in enumerate(unknown):
-            url, link = place.found.url, place.found.link
-            if link is not None and url not in seeds and "?" in url:
+        for n, ((url, link, _, origin, _), _) in enumerate(unknown):
+            if "?" in url and link is not None and url not in seeds:
                 digest = blake2b(url[: url.index("?")].encode(), digest_size=8).digest()
-                paths[n] = (place.origin.id, int.from_bytes(digest, signed=True))
+                paths[n] = (origin.id, int.from_bytes(digest, signed=True))
         if not paths:
-            return list(unknown)
+            return unknown
         shape = list[tuple[int, int, int]]
         counts = {
-            (origin, path): count
-            for origin, path, count in self._sql.read_many(
+            (origin_id, path): count
+            for origin_id, path, count in self._sql.read_many(
                 shape, "query_counts", list(dict.fromkeys(paths.values()))
             )
         }
@@ -233,14 +225,15 @@ class Links:
         self._sql.many("put_query_counts", [(*path, count) for path, count in counts.items()])
         return kept
 
-    def _insert(self, unknown: Iterable[tuple[_Place, int]], tally: Tally) -> dict[str, int]:
+    def _insert(self, unknown: Sequence[tuple[_Place, int]], tally: Tally) -> dict[str, int]:
         ids: dict[str, int] = {}
         urls: list[Values] = []
         known: list[Values] = []
         again: list[Values] = []
         known_again: list[Values] = []
-        for (found, origin, digest), out_id in unknown:
-            url, link, referrer = found
+        depths: dict[str, int] = {}
+        queued: dict[Origin, int] = {}
+        for (url, link, page, origin, digest), out_id in unknown:
             key = out_id
             if not key:
                 self._id += 1
@@ -248,7 +241,7 @@ class Links:
             ids[url] = key
             path = url[url.index("/", 8) :]
             if link is None:
-                urls.append((key, origin.id, path, OUT, 0, 0.0, 0, referrer, None))
+                urls.append((key, origin.id, path, OUT, 0, 0.0, 0, page, None))
                 known.append((origin.id, digest, -key, 0))
                 continue
             flags = (
@@ -256,19 +249,22 @@ class Links:
                 | (REQUISITE if link.requisite else 0)
                 | (SITEMAP if link.sitemap else 0)
             )
+            depth = depths[url] = link.depth
             if out_id:
-                again.append((key, link.depth, link.priority, flags, referrer, link.anchor))
-                known_again.append((origin.id, digest, key, link.depth))
+                again.append((key, depth, link.priority, flags, page, link.anchor))
+                known_again.append((origin.id, digest, key, depth))
             else:
                 urls.append(
                     (
-                        key, origin.id, path, int(State.QUEUED), link.depth, link.priority, flags,
-                        referrer, link.anchor,
+                        key, origin.id, path, _QUEUED, depth, link.priority, flags, page,
+                        link.anchor,
                     )
                 )  # fmt: skip
-                known.append((origin.id, digest, key, link.depth))
-            self._recent.add(url, link.depth)
-            tally.queued(origin.id, origin.slot or 0, origin.slot_name or "")
+                known.append((origin.id, digest, key, depth))
+            queued[origin] = queued.get(origin, 0) + 1
+        for origin, count in queued.items():
+            tally.queued(origin.id, origin.slot or 0, origin.slot_name or "", count)
+        self._recent.add(depths)
         self._sql.many("new_urls", urls)
         self._sql.many("new_known", known)
         self._sql.many("drop_tries", [(row[0],) for row in again])  # they held why it was left out

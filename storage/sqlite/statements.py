@@ -13,6 +13,7 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.resources import files
+from itertools import chain
 from typing import Final, TypeVar
 
 import msgspec
@@ -102,9 +103,7 @@ def _chunks(name: str, rows: Sequence[Values], values: Values) -> Iterable[tuple
     for start in range(0, len(rows), _ROWS_MAX):
         part = rows[start : start + _ROWS_MAX]
         size = _size(len(part))
-        flat: list[Value] = []
-        for row in part:
-            flat += row
+        flat: list[Value] = list(chain.from_iterable(part))
         flat += [None] * ((size - len(part)) * len(part[0]))
         flat += values
         yield for_rows(name, size), flat

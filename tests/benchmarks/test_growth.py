@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.base import Batch, Contact, HostClock, HostUpdate, Link, Visited
+from storage.base import Batch, Contact, HostClock, HostUpdate, Lease, Link, Visited
 from storage.sqlite import SqliteStore, care
 
 URLS = int(os.environ.get("COURTLY_BENCH_URLS", "200000"))
@@ -34,6 +34,7 @@ NEW = 2  # of them never seen; 10 anywhere on their host, the others among its 2
 CYCLES = 4_000  # pages of a measurement
 BATCH = 20
 PORT = 18_999
+RUN_S = 15  # less than its hosts need
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(3600)]
 
@@ -57,25 +58,52 @@ def link(host: int, n: int) -> Link:
 
 
 async def fill(path: Path, urls: int, per_host: int = PER_HOST) -> float:
-    """A database of so many URLs, four fifths of them visited; gives links inserted a second."""
+    """A database of so many URLs, four fifths of them visited; gives links inserted a second.
+
+    Every host has as many pages as there are rounds, each of which shows some of its URLs."""
     store = SqliteStore(path, wall=time.time)
-    await store.open_session("fill")
+    session = await store.open_session("fill")
     hosts, spent_s = max(1, urls // per_host), 0.0
     each = per_host // ROUNDS
+    await store.add([Link(url=url_of(0, 0), slot=name_of(0), host=name_of(0), depth=0, seed=True)])
+    for first in range(0, hosts, 1_000):
+        await store.add([link(host, 0) for host in range(first, min(hosts, first + 1_000))])
     for turn in range(ROUNDS):
         for first in range(0, hosts, 200):
-            links = [
-                link(host, turn * each + n)
-                for host in range(first, min(hosts, first + 200))
-                for n in range(each)
+            leases = await store.claim(session, hosts=200, urls_per_host=1)
+            assert len(leases) == min(200, hosts - first)
+            outcomes = [
+                page(lease, [link(host_of(lease), turn * each + n) for n in range(each)])
+                for lease in leases
             ]
+            batch = Batch(outcomes=outcomes, hosts=[update(lease) for lease in leases])
             start_s = time.perf_counter()
-            await store.add(links)
+            await store.complete(session, batch)
             spent_s += time.perf_counter() - start_s
-    await store.add([Link(url=url_of(0, 0), slot=name_of(0), host=name_of(0), depth=0, seed=True)])
     await store.close()
     visit(path)
     return hosts * per_host / spent_s
+
+
+def host_of(lease: Lease) -> int:
+    return int(lease.slot[9:15])
+
+
+def page(lease: Lease, links: list[Link]) -> Visited:
+    return Visited(
+        id=lease.hand.urls[0].id, slot=lease.slot, status=200, fetched_at=time.time(),
+        content_type="text/html; charset=utf-8", body_bytes=7_000, elapsed_s=0.0625,
+        title="A title of some words", links=links,
+    )  # fmt: skip
+
+
+def update(lease: Lease) -> HostUpdate:
+    """The host after one contact, given back."""
+    clock = HostClock(delay_s=1.0, delay_source="delay", latency_s=0.0625, contacts=9)
+    contact = Contact(start_at=1.0, end_at=1.0625, kind="page", status=200)
+    return HostUpdate(
+        slot=lease.slot, epoch=lease.epoch, clock=clock, contacts=[contact], release=True
+    )
 
 
 def visit(path: Path) -> None:
@@ -83,11 +111,10 @@ def visit(path: Path) -> None:
     db = sqlite3.connect(path, isolation_level=None)
     db.executescript("""
         BEGIN;
-        INSERT INTO texts (id, text) VALUES (1, 'text/html; charset=utf-8');
-        UPDATE urls SET state = 1, referrer = max(1, id - 7) WHERE id % 5;
-        INSERT INTO pages SELECT
+        INSERT OR IGNORE INTO pages SELECT
           id, 200, 1800000000123 + id, 1, 7000, 62500 + id % 9999, 'A title of some words', 7
-        FROM urls WHERE state = 1;
+        FROM urls WHERE id % 5;
+        UPDATE urls SET state = 1 WHERE state = 0 AND id % 5;
         UPDATE origins SET
           queued = u.queued, visited = u.visited, body_bytes = 7000 * u.visited
         FROM (
@@ -103,63 +130,80 @@ def visit(path: Path) -> None:
 
 @dataclass
 class Rates:
+    """The best of some runs; what is counted by CPU seconds does not see who else uses the disk."""
+
     pages_per_s: float
+    pages_per_cpu_s: float
     links_per_s: float
+    links_per_cpu_s: float
     open_s: float
+
+    def best(self, other: Rates) -> Rates:
+        return Rates(
+            max(self.pages_per_s, other.pages_per_s),
+            max(self.pages_per_cpu_s, other.pages_per_cpu_s),
+            max(self.links_per_s, other.links_per_s),
+            max(self.links_per_cpu_s, other.links_per_cpu_s),
+            min(self.open_s, other.open_s),
+        )
+
+
+class Spent:
+    """Seconds, and CPU seconds, of what is done within it."""
+
+    def __init__(self) -> None:
+        self.wall_s = self.cpu_s = 0.0
+
+    def __enter__(self) -> None:
+        self._start = (time.perf_counter(), time.process_time())
+
+    def __exit__(self, *_: object) -> None:
+        self.wall_s += time.perf_counter() - self._start[0]
+        self.cpu_s += time.process_time() - self._start[1]
 
 
 async def cycle(path: Path, hosts: int, per_host: int, number: int) -> Rates:
     """The claim-take-commit cycle with 50 links a page, and inserting pages of 50 links, half of
     which are new, with numbers from `number` on. Every page is of another host: nothing of it is
     in any cache."""
-    start_s = time.perf_counter()
+    cycles, opening, inserts = Spent(), Spent(), Spent()
     store = SqliteStore(path, wall=time.time)
-    session = await store.open_session("bench")
-    leases = list(await store.claim(session, hosts=256, urls_per_host=16))
-    open_s = time.perf_counter() - start_s
+    with opening, cycles:
+        session = await store.open_session("bench")
+        leases = list(await store.claim(session, hosts=256, urls_per_host=16))
     rng = random.Random(len(leases))
-    clock = HostClock(delay_s=1.0, delay_source="delay", latency_s=0.0625, contacts=9)
-    contact = Contact(start_at=1.0, end_at=1.0625, kind="page", status=200)
-    done, spent_s = 0, open_s
+    done = 0
     while done < CYCLES and leases:
-        outcomes, updates = [], []
+        outcomes = []
         for lease in leases[:BATCH]:
-            host = int(lease.slot[9:15])
-            queued = lease.hand.urls[0]
             shown = [rng.randrange(20) for _ in range(LINKS - NEW - 10)]
             shown += [rng.randrange(per_host) for _ in range(10)]
             number += NEW
-            links = [link(host, n) for n in (*shown, *range(number, number + NEW))]
-            outcomes.append(
-                Visited(
-                    id=queued.id, slot=lease.slot, status=200, fetched_at=time.time(),
-                    content_type="text/html; charset=utf-8", body_bytes=7_000, elapsed_s=0.0625,
-                    title="A title of some words", links=links,
-                )
-            )  # fmt: skip
-            updates.append(
-                HostUpdate(
-                    slot=lease.slot, epoch=lease.epoch, clock=clock, contacts=[contact],
-                    release=True,
-                )
-            )  # fmt: skip
+            numbers = (*shown, *range(number, number + NEW))
+            outcomes.append(page(lease, [link(host_of(lease), n) for n in numbers]))
+        updates = [update(lease) for lease in leases[:BATCH]]
         del leases[:BATCH]
-        start_s = time.perf_counter()
-        await store.complete(session, Batch(outcomes=outcomes, hosts=updates))
-        if not leases:
-            leases = list(await store.claim(session, hosts=256, urls_per_host=16))
-        spent_s += time.perf_counter() - start_s
+        with cycles:
+            await store.complete(session, Batch(outcomes=outcomes, hosts=updates))
+            if not leases:
+                leases = list(await store.claim(session, hosts=256, urls_per_host=16))
         done += len(outcomes)
     groups = [
         [link(host, number + 10**6 + n if n % 2 else n % per_host) for n in range(LINKS)]
         for host in rng.sample(range(hosts), min(hosts, 1_000))
     ]
-    start_s = time.perf_counter()
-    for n in range(0, len(groups), BATCH):
-        await store.add([one for group in groups[n : n + BATCH] for one in group])
-    links_per_s = len(groups) * LINKS / (time.perf_counter() - start_s)
+    with inserts:
+        for n in range(0, len(groups), BATCH):
+            await store.add([one for group in groups[n : n + BATCH] for one in group])
     await store.close()
-    return Rates(done / spent_s, links_per_s, open_s)
+    links = len(groups) * LINKS
+    return Rates(
+        pages_per_s=done / cycles.wall_s,
+        pages_per_cpu_s=done / cycles.cpu_s,
+        links_per_s=links / inserts.wall_s,
+        links_per_cpu_s=links / inserts.cpu_s,
+        open_s=opening.wall_s,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -179,23 +223,29 @@ def test_rates_hold_as_the_frontier_grows(filled, tmp_path):
     asyncio.run(fill(small, 100_000, per_host=20))
     big = tmp_path / "big.db"
     shutil.copyfile(filled, big)  # measuring adds to it
+    os.sync()  # else the first checkpoint would wait until the copy is on the disk
     rates: dict[Path, Rates] = {}
     for number in (10**6, 2 * 10**6, 3 * 10**6):
         for path, count, per_host in ((small, 5_000, 20), (big, hosts, PER_HOST)):
             found = asyncio.run(cycle(path, count, per_host, number))
-            best = rates.get(path, found)
-            rates[path] = Rates(
-                max(best.pages_per_s, found.pages_per_s),
-                max(best.links_per_s, found.links_per_s),
-                min(best.open_s, found.open_s),
-            )
+            rates[path] = found.best(rates.get(path, found))
     for path, rate in rates.items():
         say(
             f"\n{care.info(path).urls:,} URLs: {rate.pages_per_s:,.0f} pages/s committed with"
-            f" {LINKS} links each, {rate.links_per_s:,.0f} links/s inserted (half new),"
+            f" {LINKS} links each ({rate.pages_per_cpu_s:,.0f} a CPU second),"
+            f" {rate.links_per_s:,.0f} links/s inserted, half new"
+            f" ({rate.links_per_cpu_s:,.0f} a CPU second),"
             f" first claim {rate.open_s * 1e3:.0f} ms after the opening"
         )
-    assert rates[big].pages_per_s > 0.5 * rates[small].pages_per_s
+    larger, smaller = rates[big], rates[small]
+    pages = larger.pages_per_s / smaller.pages_per_s
+    cpu = larger.pages_per_cpu_s / smaller.pages_per_cpu_s
+    say(
+        f"\nlarger to smaller: {pages:.2f} of the pages ({cpu:.2f} a CPU second),"
+        f" {larger.links_per_s / smaller.links_per_s:.2f} of the links"
+        f" ({larger.links_per_cpu_s / smaller.links_per_cpu_s:.2f} a CPU second)"
+    )
+    assert cpu > 0.5
     assert rates[big].open_s < 1.0
 
 
@@ -258,7 +308,7 @@ def test_memory_and_start_of_a_crawl(filled, tmp_path):
             stderr=subprocess.PIPE,
         )  # fmt: skip
         try:
-            await asyncio.sleep(25)
+            await asyncio.sleep(RUN_S)
             status = Path(f"/proc/{process.pid}/status").read_text()  # noqa: ASYNC240
             peak = int(status.partition("VmHWM:")[2].split()[0])
         finally:
@@ -266,7 +316,7 @@ def test_memory_and_start_of_a_crawl(filled, tmp_path):
             _, errors = await process.communicate()
             server.close()
         assert Site.first_s, errors
-        return peak, Site.first_s - start_s, Site.asked / 25
+        return peak, Site.first_s - start_s, Site.asked / RUN_S
 
     async def empty() -> float:
         start_s = time.monotonic()

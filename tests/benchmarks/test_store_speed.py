@@ -6,11 +6,14 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import random
+import sqlite3
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +24,7 @@ PAGES = int(os.environ.get("COURTLY_BENCH_PAGES", "20000"))
 HOSTS = 200
 LINKS = 50
 BATCH = 20  # pages a commit, one of each host
+ROUNDS = 15  # of which the best counts
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(900)]
 
@@ -132,6 +136,107 @@ async def test_pages_committed_per_second(tmp_path):
         f" {path.stat().st_size / known:.0f} bytes a URL ({stats.visited} visited of {known})"
     )
     assert done / spent_s > 1_000
+
+
+def bare_inserts(path: Path, pages: int) -> float:
+    """CPU seconds a page of the rows alone that a page with one new link is: three `executemany`
+    a batch into tables like ours, in one transaction."""
+    db = sqlite3.connect(path, isolation_level=None)
+    db.executescript("""
+        PRAGMA journal_mode = WAL;
+        PRAGMA synchronous = NORMAL;
+        CREATE TABLE urls (id INTEGER PRIMARY KEY, origin, path, state, depth, referrer);
+        CREATE TABLE pages (id INTEGER PRIMARY KEY, status, fetched_ms, type, bytes, us, title);
+        CREATE TABLE known (origin, fingerprint, id, PRIMARY KEY (origin, fingerprint))
+          WITHOUT ROWID;
+    """)
+    rng = random.Random(1)
+    batches = []
+    for first in range(0, pages, BATCH):
+        keys = range(first, first + BATCH)
+        urls = [(key, key % HOSTS, urls_of(0, 1)[0][40:], 0, 1, key) for key in keys]
+        seen = [(key, 200, 1_800_000_000_250, 1, 7_000, 62_500, "A title of words") for key in keys]
+        known = [(key % HOSTS, rng.getrandbits(63), key) for key in keys]
+        batches.append((urls, seen, known))
+    cpu_s = time.process_time()
+    for urls, seen, known in batches:
+        db.execute("BEGIN IMMEDIATE")
+        db.executemany("INSERT INTO urls VALUES (?, ?, ?, ?, ?, ?)", urls)
+        db.executemany("INSERT INTO pages VALUES (?, ?, ?, ?, ?, ?, ?)", seen)
+        db.executemany("INSERT INTO known VALUES (?, ?, ?)", known)
+        db.execute("COMMIT")
+    cpu_s = time.process_time() - cpu_s
+    db.close()
+    return cpu_s / pages
+
+
+class Stages:
+    """Commits of one kind after the other over one store; CPU seconds a page of each kind."""
+
+    def __init__(self, store: SqliteStore, session: int, leases: list[Lease]) -> None:
+        self.store, self.session, self.leases = store, session, leases
+        self.next = itertools.count(10_000)
+
+    async def cpu_s(
+        self, hands: dict[str, list[int]], *, known: int, new: int, want: bool
+    ) -> float:
+        """A page of every host that has one in hand, with so many known and new links."""
+        clock = HostClock(next_in_s=0.0, delay_s=1.0, delay_source="delay", latency_s=0.06)
+        contact = Contact(start_at=1.0, end_at=1.0625, kind="page", status=200)
+        work = []
+        for n in range(0, len(self.leases), BATCH):
+            outcomes, hosts, wants = [], [], []
+            for lease in self.leases[n : n + BATCH]:
+                host = int(lease.slot.split("-")[1].split(".")[0])
+                urls = urls_of(host, known)
+                urls += [f"{urls[0]}-{next(self.next)}" for _ in range(new)] if new else []
+                if hands:
+                    key = hands[lease.slot].pop()
+                    outcomes.append(page(lease, key, [link(url, host) for url in urls]))
+                update = HostUpdate(
+                    slot=lease.slot, epoch=lease.epoch, clock=clock, contacts=[contact]
+                )
+                hosts.append(update)
+                if want:
+                    wants.append(Want(slot=lease.slot, count=8))
+            work.append(Batch(outcomes=outcomes, hosts=hosts, wants=wants))
+        cpu_s = time.process_time()
+        for batch in work:
+            await self.store.complete(self.session, batch)
+        return (time.process_time() - cpu_s) / len(self.leases)
+
+
+async def test_stages_of_a_commit_against_bare_inserts(tmp_path):
+    """Each stage as CPU time a page, beside inserting as many rows by hand in the same run."""
+    store = SqliteStore(tmp_path / "crawl.db", wall=time.time)
+    session = await store.open_session("bench")
+    for host in range(HOSTS):
+        await store.add([link(url, host) for url in urls_of(host, 100)])
+    leases = list(await store.claim(session, hosts=HOSTS, urls_per_host=100))
+    hands = {lease.slot: [queued.id for queued in lease.hand.urls] for lease in leases}
+    stages = Stages(store, session, leases)
+    kinds = {
+        "clocks of 20 hosts": (False, 0, 0, False),
+        "and their pages": (True, 1, 0, False),
+        "with 50 known links each": (True, 50, 0, False),
+        "and 5 new ones": (True, 50, 5, False),
+        "and the next 8 URLs": (True, 50, 5, True),
+    }
+    best: dict[str, float] = {}
+    floor_s = float("inf")
+    for n in range(ROUNDS):
+        floor_s = min(floor_s, bare_inserts(tmp_path / f"bare-{n}.db", 4_000))
+        for title, (pages, known, new, want) in kinds.items():
+            spent_s = await stages.cpu_s(hands if pages else {}, known=known, new=new, want=want)
+            best[title] = min(best.get(title, spent_s), spent_s)
+    await store.close()
+    say(
+        f"\nbare inserts of three rows: {floor_s * 1e6:.1f} us of CPU a page; a commit of 20 pages:"
+    )
+    for title, spent_s in best.items():
+        say(f"  {title:26} {spent_s * 1e6:6.1f} us a page, {spent_s / floor_s:5.1f} times as much")
+    assert best["and their pages"] < 15 * floor_s
+    assert best["and 5 new ones"] < 30 * floor_s
 
 
 async def test_pages_committed_per_second_beside_a_busy_loop(tmp_path):
