@@ -24,7 +24,17 @@ from prometheus_client import (
 from crawler.config.identity import version
 from crawler.observer import Contacted
 from policies.retry import FailureCode
-from storage.base import Blocked, BlockReason, Dropped, Failed, Moved, Outcome, Retry, Visited
+from storage.base import (
+    Blocked,
+    BlockReason,
+    Dropped,
+    Failed,
+    Moved,
+    Outcome,
+    Retry,
+    SitemapRead,
+    Visited,
+)
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 
@@ -139,7 +149,7 @@ class Metrics:
             self._robots.labels(result)
         for reason in BlockReason:
             self._blocked.labels(reason.value)
-        for outcome in (*FRONTIER_STATES[1:], "retry", "dropped"):
+        for outcome in (*FRONTIER_STATES[1:], "retry", "sitemap", "dropped"):
             self._outcomes.labels(outcome)
 
     # ------------------------------------------------------------ as an observer
@@ -166,6 +176,8 @@ class Metrics:
                 self._outcomes.labels("failed").inc()
             case Retry():
                 self._outcomes.labels("retry").inc()
+            case SitemapRead():
+                self._outcomes.labels("sitemap").inc()
             case Dropped() | Moved():
                 self._outcomes.labels("dropped").inc()
 

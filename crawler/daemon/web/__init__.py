@@ -19,6 +19,8 @@ from crawler.daemon.problem import Problem
 from crawler.daemon.watch import Watch
 from crawler.daemon.web.assets import PREFIX, Assets
 from crawler.daemon.web.forms import Forms
+from crawler.daemon.web.frame import Frame
+from crawler.daemon.web.hosts import HostPages
 from crawler.daemon.web.pages import Pages
 from crawler.daemon.web.render import NAV, Renderer
 
@@ -28,8 +30,10 @@ def add_pages(app: web.Application, answers: Answers, watch: Watch, clock: Clock
     assets = Assets()
     renderer = Renderer(assets)
     sessions = app[GUARDS].sessions is not None
-    pages = Pages(answers, watch, clock, renderer, logout=sessions)
-    forms = Forms(answers, pages, renderer)
+    frame = Frame(answers, clock, logout=sessions)
+    pages = Pages(answers, watch, clock, renderer, frame)
+    hosts = HostPages(answers, watch, clock, renderer, frame)
+    forms = Forms(answers, frame, renderer)
 
     def alone(**more: object) -> Mapping[str, object]:
         """Values of a page that is shown whatever may be wrong, and to whomever."""
@@ -65,8 +69,8 @@ def add_pages(app: web.Application, answers: Answers, watch: Watch, clock: Clock
     app.add_routes(
         [
             web.get("/", pages.overview),
-            web.get("/hosts", pages.hosts),
-            web.get("/host", pages.host),
+            web.get("/hosts", hosts.hosts),
+            web.get("/host", hosts.host),
             web.post("/host/pause", forms.host_pause),
             web.post("/host/resume", forms.host_resume),
             web.post("/host/slow", forms.host_slow),

@@ -13,7 +13,7 @@ from aiohttp import web
 from crawler.daemon.answers import Answers
 from crawler.daemon.problem import Problem
 from crawler.daemon.shapes import CheckedUrl
-from crawler.daemon.web.pages import Pages
+from crawler.daemon.web.frame import Frame
 from crawler.daemon.web.render import Renderer
 from crawler.daemon.web.sheet import Mark, sheet
 
@@ -25,9 +25,9 @@ URLS_MAX: Final = 50  # of one test: times nine dialects that is a table still
 class Forms:
     """Handlers of what is posted, and of the pages that have a form as their subject."""
 
-    def __init__(self, answers: Answers, pages: Pages, renderer: Renderer) -> None:
+    def __init__(self, answers: Answers, frame: Frame, renderer: Renderer) -> None:
         self._answers = answers
-        self._pages = pages
+        self._frame = frame
         self._renderer = renderer
 
     # ------------------------------------------------------------ the crawl, a host
@@ -96,7 +96,7 @@ class Forms:
         result: str = "",
         status: int = 200,
     ) -> web.Response:
-        values = await self._pages.base(request, "seeds")
+        values = await self._frame.values(request, "seeds")
         if not result and request.method == "GET" and "added" in request.query:
             result = _seeds_words(
                 _whole(request.query["added"]), _whole(request.query.get("known", "0"))
@@ -116,7 +116,7 @@ class Forms:
     async def reload(self, request: web.Request) -> web.Response:
         """GET says what would change, POST changes it."""
         done = request.method == "POST"
-        values = await self._pages.base(request, "config")
+        values = await self._frame.values(request, "config")
         status = 200
         values |= {"changes": (), "done": done, "problems": (), "notes": ()}
         try:
@@ -201,7 +201,7 @@ class Forms:
         results: Mapping[str, object] | None = None,
         problem: Problem | None = None,
     ) -> web.Response:
-        values = await self._pages.base(request, "tester")
+        values = await self._frame.values(request, "tester")
         values |= {"asked": asked, "results": (), **(results or {})}
         values["problem"] = None if problem is None else problem.detail
         return self._renderer.response(

@@ -1,256 +1,42 @@
-"""The pages that only look: each a GET that works without JavaScript."""
+"""The pages that only look, hosts apart: each a GET that works without JavaScript."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
 from typing import Final
-from urllib.parse import urlencode
 
 from aiohttp import web
-from markupsafe import Markup
 
 from crawler.clock import Clock
-from crawler.config.keys import SECTIONS
 from crawler.daemon.answers import Answers
 from crawler.daemon.problem import Problem
-from crawler.daemon.shapes import BlockedRow, HostRow, RobotsRow, Setting, UrlAnswer
+from crawler.daemon.shapes import UrlAnswer
 from crawler.daemon.watch import Watch
-from crawler.daemon.web import words
-from crawler.daemon.web.host_words import mood, next_turn, waits_for
+from crawler.daemon.web.facts import facts, sections
+from crawler.daemon.web.frame import Frame, link
 from crawler.daemon.web.overview import SPAN_DEFAULT, Overview
-from crawler.daemon.web.render import NAV, Renderer
-from crawler.daemon.web.sheet import Mark, sheet
-from crawler.daemon.web.timeline import timeline
+from crawler.daemon.web.render import Renderer
 
-HOSTS_PER_PAGE: Final = 50
 BLOCKED_PER_PAGE: Final = 50
-BLOCKED_OF_HOST: Final = 10
-LIVE_HEADER: Final = "X-Live"  # of a page that is asked for again, to keep itself up to date
-COPIES_SHOWN: Final = 8  # origins of one host whose robots.txt is shown
-
-STATES: Final = (
-    ("all", "any"),
-    ("queued", "with URLs queued"),
-    ("waiting", "waiting for their turn"),
-    ("paused", "paused"),
-    ("slowed", "slowed"),
-    ("backing-off", "backing off"),
-    ("failing", "failing"),
-    ("done", "done"),
-)
-SORTS: Final = (
-    ("host", "name"),
-    ("-queued", "most queued"),
-    ("-visited", "most visited"),
-    ("-blocked", "most blocked"),
-    ("-failed", "most failed"),
-    ("next_at", "next turn, soonest"),
-    ("-next_at", "next turn, latest"),
-    ("-delay_s", "longest rest"),
-    ("-latency_s", "slowest answers"),
-    ("-contacts", "most contacts"),
-    ("-body_bytes", "most bytes"),
-)
-# Column, label, whether it is a number, and the way it is sorted at first.
-_COLUMNS: Final = (
-    ("host", "Host", False, "host"),
-    ("mood", "State", False, ""),
-    ("queued", "Queued", True, "-queued"),
-    ("visited", "Visited", True, "-visited"),
-    ("blocked", "Blocked", True, "-blocked"),
-    ("failed", "Failed", True, "-failed"),
-    ("robots", "robots.txt", False, ""),
-    ("delay_s", "Rests", False, "-delay_s"),
-    ("next_at", "Next turn", False, "next_at"),
-    ("wait_reason", "Why it waits", False, ""),
-)
-SAID: Final[Mapping[str, str]] = {
-    "paused": "The crawl is paused: no new contact begins, what is in flight ends.",
-    "resumed": "The crawl goes on.",
-    "host-paused": "Paused: no new contact with {host} begins. This lasts until it is resumed.",
-    "host-resumed": "{host} goes on at its own pace.",
-    "host-slowed": "{host} is slowed: a contact is followed by that rest at least.",
-}
-_ROBOTS_WORDS: Final = {
-    "rules": ("good", "in force", "A copy is in force."),
-    "stale": ("wait", "stale", "The last good copy is in force, as it cannot be had anew."),
-    "unreachable": ("bad", "unreachable", "It cannot be had."),
-    "absent": ("calm", "absent", "There is none."),
-    "unknown": ("calm", "not asked yet", "Not asked for yet."),
-}
 
 
 class Pages:
-    """Handlers of the pages. `base` makes the values that every page has."""
+    """Handlers of the overview, of blocked URLs, of one URL and of the config."""
 
     def __init__(
-        self,
-        answers: Answers,
-        watch: Watch,
-        clock: Clock,
-        renderer: Renderer,
-        *,
-        logout: bool = False,
+        self, answers: Answers, watch: Watch, clock: Clock, renderer: Renderer, frame: Frame
     ) -> None:
-        self._logout = logout
-        self._overview = Overview(answers, watch, clock)
         self._answers = answers
-        self._watch = watch
         self._clock = clock
         self._renderer = renderer
-
-    async def base(self, request: web.Request | None, page: str) -> dict[str, object]:
-        said = SAID.get(request.query.get("said", "")) if request is not None else None
-        if said is not None and request is not None:
-            said = said.format(host=words.plain(request.query.get("host", "the host"))[:300])
-        return {
-            "status": await self._answers.status(),
-            "now_s": self._clock.wall(),
-            "page": page,
-            "nav": NAV,
-            "said": said,
-            "live": True,
-            "logout": self._logout,
-            "problem": None,
-        }
+        self._frame = frame
+        self._overview = Overview(answers, watch, clock)
 
     async def overview(self, request: web.Request) -> web.Response:
-        values = await self.base(request, "overview")
+        values = await self._frame.values(request, "overview")
         values |= await self._overview.values(
             await self._answers.status(), span=request.query.get("span", SPAN_DEFAULT)
         )
         return self._renderer.response("overview.html", values)
-
-    # ------------------------------------------------------------ hosts
-
-    async def hosts(self, request: web.Request) -> web.Response:
-        asked = {
-            "search": request.query.get("search", "").strip(),
-            "state": request.query.get("state", "all"),
-            "sort": request.query.get("sort", "host"),
-            "after": request.query.get("after", ""),
-        }
-        values = await self.base(request, "hosts")
-        found = await self._answers.hosts(**asked, limit=HOSTS_PER_PAGE)
-        robots = await self._answers.robots_states([row["host"] for row in found["hosts"]])
-        now_s = self._clock.wall()
-        words_asked = {key: value for key, value in asked.items() if key != "after"}
-        values |= {
-            "asked": asked,
-            "states": STATES,
-            "sorts": SORTS
-            if asked["sort"] in dict(SORTS)
-            else (*SORTS, (asked["sort"], asked["sort"])),
-            "rows": [
-                _with_mood(row, now_s) | {"robots": _robots_word(robots.get(row["host"]))}
-                for row in found["hosts"]
-            ],
-            "columns": [(name, label, number) for name, label, number, _ in _COLUMNS],
-            "sort_links": {
-                name: _query(
-                    "/hosts", words_asked | {"sort": _turned(asked["sort"], name, at_first)}
-                )
-                for name, _, _, at_first in _COLUMNS
-                if at_first
-            },
-            "sorted_by": {name: _sorted(asked["sort"], name) for name, _, _, _ in _COLUMNS},
-            "filtered": bool(asked["search"] or asked["state"] != "all"),
-            "first": _query("/hosts", words_asked),
-            "next": found["after"] and _query("/hosts", words_asked | {"after": found["after"]}),
-            "limit": HOSTS_PER_PAGE,
-            "here": _query("/hosts", asked),
-        }
-        return self._renderer.response("hosts.html", values)
-
-    async def host(self, request: web.Request) -> web.Response:
-        name = request.query.get("host", "").strip()
-        values = await self.base(request, "hosts")
-        host = await self._answers.host(name)
-        now_s = self._clock.wall()
-        again = LIVE_HEADER in request.headers  # only what moves is looked at
-        blocked: Sequence[BlockedRow] = ()
-        copies: list[dict[str, object]] = []
-        if not again:
-            page = await self._answers.blocked(host=host["host"], limit=BLOCKED_OF_HOST + 1)
-            blocked = page["blocked"]
-            agents, dialect = await self._reads_as(host["host"])
-            for at, row in enumerate(host["robots"][:COPIES_SHOWN]):
-                copies.append(await self._copy(row, at, agents, dialect))
-        feels = mood(host, now_s)
-        values |= {
-            "host": host,
-            "kind": feels.kind,
-            "word": feels.word,
-            "why": waits_for(host) or ("Nothing of it is queued." if not host["queued"] else ""),
-            "here": _query("/host", {"host": host["host"]}),
-            **_pace(host, now_s),
-            "line": timeline(
-                host["recent_contacts"],
-                self._watch.recent.floors(host["host"]),
-                next_at=next_turn(host),
-                breaches=host["breaches"],
-                delay_s=host["delay_s"],
-                now_s=now_s,
-            ),
-            "copies": copies,
-            "blocked": blocked[:BLOCKED_OF_HOST],
-            "more_blocked": len(blocked) > BLOCKED_OF_HOST,
-            "troubles": self._watch.recent.troubles(host["host"]),
-            "failed": await self._answers.failed(host["host"]) if host["failed"] else [],
-            "unasked": "No connection could be made to ask for it."
-            if host["connect_failures"]
-            else "Not asked for yet: it is fetched before the first page of this host.",
-        }
-        return self._renderer.response("host.html", values)
-
-    async def _copy(
-        self, row: RobotsRow, at: int, agents: Sequence[str], dialect: Sequence[str]
-    ) -> dict[str, object]:
-        """One robots.txt, its lines marked with what they blocked."""
-        kind, word, sentence = _ROBOTS_WORDS.get(row["state"], ("calm", row["state"], ""))
-        if row["status"] is not None:
-            sentence += f" Its last answer had the status {row['status']}."
-        if row["error"]:
-            sentence += f" {row['error']}."
-        copy: dict[str, object] = {
-            "origin": row["origin"],
-            "kind": kind,
-            "word": word,
-            "sentence": sentence.strip(),
-            "fetched_at": row["fetched_at"],
-            "again_at": row["retry_at"] or row["expires_at"],
-            "truncated": row["truncated"],
-            "sheet": None,
-            "findings": (),
-        }
-        if row["state"] not in ("rules", "stale"):
-            return copy
-        kept = await self._answers.robots(row["origin"])
-        marks = {
-            line["line"]: (Mark(kind="blocked", words=f"blocked {line['blocked']:,}"),)
-            for line in kept["lines"]
-            if line["blocked"]
-        }
-        body = "\n".join(line["text"] for line in kept["lines"])
-        shown = await sheet(body, name=f"copy{at}", marks=marks, agents=agents, dialect=dialect)
-        return copy | {"sheet": shown if shown.rows else None, "findings": shown.findings}
-
-    async def _reads_as(self, host: str) -> tuple[Sequence[str], Sequence[str]]:
-        """For whom, and in which dialects, robots.txt is read at a host."""
-        from crawler.config.identity import product_token
-
-        found = {
-            each["key"]: each["value"] for each in (await self._answers.config(host))["settings"]
-        }
-        if "crawl.user_agent" not in found:
-            every = (await self._answers.config())["settings"]
-            found = {each["key"]: each["value"] for each in every} | found
-        tokens = _texts(found.get("robots.token"))
-        agent = str(found.get("crawl.user_agent") or "")
-        return tokens or (product_token(agent),), _texts(found.get("robots.dialect"))
-
-    # ------------------------------------------------------------ blocked, one URL, config
 
     async def blocked(self, request: web.Request) -> web.Response:
         asked = {
@@ -258,22 +44,22 @@ class Pages:
             "rule": request.query.get("rule", "").strip(),
             "after": request.query.get("after", ""),
         }
-        values = await self.base(request, "blocked")
+        values = await self._frame.values(request, "blocked")
         found = await self._answers.blocked(**asked, limit=BLOCKED_PER_PAGE)
         words_asked = {key: value for key, value in asked.items() if key != "after"}
         values |= {
             "asked": asked,
             "rows": found["blocked"],
             "filtered": bool(asked["host"] or asked["rule"]),
-            "first": _query("/blocked", words_asked),
-            "next": found["after"] and _query("/blocked", words_asked | {"after": found["after"]}),
+            "first": link("/blocked", words_asked),
+            "next": found["after"] and link("/blocked", words_asked | {"after": found["after"]}),
             "limit": BLOCKED_PER_PAGE,
         }
         return self._renderer.response("blocked.html", values)
 
     async def url(self, request: web.Request) -> web.Response:
         asked = request.query.get("url", "").strip()
-        values = await self.base(request, "url")
+        values = await self._frame.values(request, "url")
         known: UrlAnswer | None = None
         status = 200
         if asked:
@@ -283,165 +69,20 @@ class Pages:
                 if problem.status >= 500:
                     raise
                 values["problem"], status = problem.detail, problem.status
-        facts = [] if known is None else _facts(known["row"], self._clock.wall())
-        values |= {"asked": asked, "known": known, "facts": facts}
+        shown = [] if known is None else facts(known["row"], self._clock.wall())
+        values |= {"asked": asked, "known": known, "facts": shown}
         return self._renderer.response("url.html", values, status=status)
 
     async def config(self, request: web.Request) -> web.Response:
         asked = request.query.get("host", "").strip().lower()
-        values = await self.base(request, "config")
+        values = await self._frame.values(request, "config")
         values |= {"asked": asked, "sections": ()}
         status = 200
         try:
             found = await self._answers.config(asked)
-            values["sections"] = _sections(found["settings"])
+            values["sections"] = sections(found["settings"])
         except Problem as problem:
             if problem.status >= 500:
                 raise
             values["problem"], status = problem.detail, problem.status
         return self._renderer.response("config.html", values, status=status)
-
-
-# ---------------------------------------------------------------- helpers
-
-
-def _with_mood(row: HostRow, now_s: float) -> dict[str, object]:
-    feels = mood(row, now_s)
-    return {
-        **row,
-        "kind": feels.kind,
-        "word": feels.word,
-        "turn_at": next_turn(row),
-        "wait_reason": waits_for(row),
-    }
-
-
-def _robots_word(state: str | None) -> tuple[str, str]:
-    """Kind and word for a cell."""
-    if state is None:
-        return "calm", "not asked yet"
-    kind, word, _ = _ROBOTS_WORDS.get(state, ("calm", state, ""))
-    return kind, word
-
-
-def _pace(host: HostRow, now_s: float) -> dict[str, object]:
-    """How a host is paced, in pieces of sentences: where its rest comes from, its next turn."""
-    source = words.plain(host["delay_source"])
-    rest_from = f", from {source}" if source else ""
-    if host["slow_s"]:
-        by_hand = f"slowed by hand to {words.duration(host['slow_s'])}"
-        rest_from = f", {source}" if "by hand" in source else f"{rest_from}; {by_hand}"
-    turn, turn_at = "", next_turn(host)
-    backoff_until = host["backoff_until"]
-    if host["paused"]:
-        turn = "Paused by hand: no next turn."
-    elif backoff_until is not None and backoff_until > now_s:
-        turn, turn_at = "It is left alone, and may be contacted again", backoff_until
-    elif host["queued"] and turn_at is not None and turn_at > now_s:
-        turn = "Next turn"
-    elif host["queued"]:
-        turn = "Its next turn may come at any moment."
-    least_s = host["smallest_rest_s"]
-    return {
-        "rest_from": rest_from,
-        "turn": turn,
-        "turn_at": turn_at
-        if turn_at is not None and turn_at > now_s and turn[-1:] != "."
-        else None,
-        "least": f" The least rest it ever had: {words.duration(least_s)}." if least_s else "",
-    }
-
-
-def _query(path: str, asked: Mapping[str, str]) -> str:
-    """A link without what says nothing."""
-    plain = {"state": "all", "sort": "host"}
-    said = {key: value for key, value in asked.items() if value and value != plain.get(key)}
-    return f"{path}?{urlencode(said)}" if said else path
-
-
-def _turned(sort: str, column: str, at_first: str) -> str:
-    """Where a click on a column's head leads: sorted by it, or the other way round."""
-    if sort.removeprefix("-") != column:
-        return at_first
-    return column if sort.startswith("-") else f"-{column}"
-
-
-def _sorted(sort: str, column: str) -> str:
-    if sort.removeprefix("-") != column:
-        return ""
-    return "descending" if sort.startswith("-") else "ascending"
-
-
-def _texts(value: object) -> tuple[str, ...]:
-    if isinstance(value, str):
-        return (value,) if value else ()
-    return tuple(str(each) for each in value) if isinstance(value, list | tuple) else ()
-
-
-_TIMES: Final = ("fetched_at", "blocked_at", "last_at", "due_at")
-_URLS: Final = ("url", "referrer", "redirect_url", "robots_url")
-_FLAGS: Final = ("indexable", "followable", "archivable", "withdrawn")
-
-
-def _facts(row: Mapping[str, object], now_s: float) -> list[tuple[str, object]]:
-    """The columns of a row under readable names, each shown as what it is."""
-    found: list[tuple[str, object]] = []
-    for name, value in row.items():
-        if name in ("url", "state", "host") or value is None:
-            continue
-        shown: object
-        if name in _TIMES:
-            shown = words.when(value, now_s) + Markup(" (") + words.clock_of(value) + Markup(")")
-            if not value:
-                continue
-        elif name in _URLS:
-            shown = words.address(value)
-        elif name in _FLAGS:
-            shown = "yes" if value else "no"
-        elif name.endswith("_bytes"):
-            shown = words.size(value)
-        elif name.endswith("_s"):
-            shown = words.duration(value)
-        else:
-            shown = words.plain(value)
-        label = name.removesuffix("_at").removesuffix("_s").replace("_", " ")
-        found.append((label, shown))
-    return found
-
-
-def _toml(value: object) -> str:
-    """A value as the config file would say it; what is not set, and what is kept back, as words."""
-    match value:
-        case None | "":
-            return "not set"
-        case "…":
-            return "set, and not shown"
-        case "inf":
-            return "inf"
-        case float() if value.is_integer():
-            return f"{value:.0f}"
-        case list():
-            return f"[{', '.join(_toml(each) for each in value)}]"
-        case Mapping():
-            pairs = (f"{json.dumps(key)} = {_toml(each)}" for key, each in value.items())
-            return f"{{ {', '.join(pairs)} }}" if value else "{}"
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _sections(settings: Sequence[Setting]) -> list[tuple[str, list[dict[str, object]]]]:
-    """Settings by section, each with what it means."""
-    found: dict[str, list[dict[str, object]]] = {}
-    for each in settings:
-        section, _, key = each["key"].partition(".")
-        known = SECTIONS.get(section, {}).get(key)
-        value = each["value"]
-        found.setdefault(section, []).append(
-            {
-                "key": key,
-                "value": _toml(value),
-                "source": each["source"],
-                "set": each["source"] != "default",
-                "note": "" if known is None else known.note,
-            }
-        )
-    return list(found.items())
