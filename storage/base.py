@@ -419,6 +419,17 @@ class Reader(Protocol):
         many; of its first `limit` blocked URLs."""
         ...
 
+    def report(self, kind: str) -> AsyncGenerator[Row, None]:
+        """What a report is made of, as `storage.rows.REPORTS` has it; who leaves it half-way closes
+        it, as with `iterate`.
+
+        - `broken`: URLs that failed or answered 400 and more, each with the pages that link to it,
+          or to a redirect (`via`) that ends there: all of them where links are kept, else the first
+          known. One that nothing links to has a row of its own. Rows of one URL come together.
+        - `forbidden`: blocked URLs with the pages that link to them, likewise; by host and rule.
+        - `duplicates`: pages (2xx) whose body is that of another; those of one body together."""
+        ...
+
     async def url(self, url: str) -> Row | None:
         """Everything known of one canonical URL: `state` (the view's name), that view's columns,
         `host` (its slot), `origin`, `referrer`, `anchor`; for a queued one the last `error`.

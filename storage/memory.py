@@ -22,7 +22,7 @@ from operator import itemgetter
 from policies.access import Access
 from policies.scope import Skip
 from policies.url import host_of, origin_of
-from storage import paging
+from storage import memory_reports, paging
 from storage.base import (
     Batch,
     Blocked,
@@ -686,6 +686,10 @@ class MemoryStore:
     ) -> AsyncGenerator[Row, None]:
         check_view(view, host)
         for row in islice(self._rows(view, host), limit):
+            yield row
+
+    async def report(self, kind: str) -> AsyncGenerator[Row, None]:
+        for row in memory_reports.rows(self._tables, kind):
             yield row
 
     def _rows(self, view: str, host: str | None) -> Iterator[Row]:

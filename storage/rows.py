@@ -39,6 +39,17 @@ VIEWS: Final[Mapping[str, tuple[str, ...]]] = {
     "listings": ("url", "lastmod_at", "changefreq", "priority"),
 }  # fmt: skip
 
+# What reports are made of: kind -> columns.
+REPORTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "broken": ("url", "status", "error", "source", "via", "anchor"),
+    "forbidden": (
+        "host", "robots_url", "line", "rule", "reason", "url", "withdrawn", "anchor", "referrer",
+    ),
+    "duplicates": (
+        "body_hash", "url", "status", "body_bytes", "content_type", "title", "canonical_url",
+    ),
+}  # fmt: skip
+
 STATE_VIEWS: Final[Mapping[State, str]] = {
     State.VISITED: "visited",
     State.BLOCKED: "blocked",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import zlib
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -14,8 +15,8 @@ from typing import Self, TypeVar
 from policies.access import Access
 from policies.url import origin_of
 from storage.base import Page, Row, State, Stats, StoreError
-from storage.rows import CONTACTS_KEPT, STATE_VIEWS, VIEWS, check_view
-from storage.sqlite import pages
+from storage.rows import CONTACTS_KEPT, REPORTS, STATE_VIEWS, VIEWS, check_view
+from storage.sqlite import pages, reports
 from storage.sqlite.copies import read_copy
 from storage.sqlite.fingerprint import fingerprint
 from storage.sqlite.links import OUT, SITEMAP
@@ -101,9 +102,20 @@ class SqliteReader:
         self, view: str, *, host: str | None = None, limit: int | None = None
     ) -> AsyncGenerator[Row, None]:
         check_view(view, host)
-        wire = await self._connection()
-        columns = VIEWS[view]
         sql, values = _query(view, host, limit)
+        async with aclosing(self._select(sql, values, VIEWS[view])) as rows:
+            async for row in rows:
+                yield row
+
+    async def report(self, kind: str) -> AsyncGenerator[Row, None]:
+        async with aclosing(self._select(reports.QUERIES[kind], [], REPORTS[kind])) as rows:
+            async for row in rows:
+                yield row
+
+    async def _select(
+        self, sql: str, values: list[Value], columns: Sequence[str]
+    ) -> AsyncGenerator[Row, None]:
+        wire = await self._connection()
         try:
             cursor = await wire.execute(sql, values)
             async with cursor:

@@ -1,0 +1,1 @@
+"""What a database says: broken links, what robots.txt forbade, duplicates, politeness."""

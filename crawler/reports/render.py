@@ -1,0 +1,118 @@
+"""A report as text, as one HTML file, or as JSON; written while it is read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import aclosing
+from typing import Final
+
+from crawler.cli.text import plain
+from crawler.reports.base import Report, Section
+
+Out = Callable[[str], object]
+
+_STYLE: Final = """
+body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 72rem; padding: 0 1rem }
+h2 { font-size: 1.1rem; margin: 2rem 0 0; overflow-wrap: anywhere }
+p { margin: .2rem 0 }
+table { border-collapse: collapse; margin: .5rem 0; width: 100% }
+th, td { border-bottom: 1px solid #8884; overflow-wrap: anywhere; padding: .2rem .5rem .2rem 0;
+  text-align: left; vertical-align: top }
+@media (prefers-color-scheme: dark) { body { background: #111; color: #eee } a { color: #9cf } }
+"""
+_HEAD: Final = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>{{ title }}</title>
+<style>{{ style }}</style>
+</head>
+<body>
+<h1>{{ title }}</h1>
+"""
+_SECTION: Final = """
+{%- macro cell(text) -%}
+{% if text.startswith(("http://", "https://")) -%}
+<a href="{{ text }}" rel="noreferrer">{{ text }}</a>{% else %}{{ text }}{% endif %}
+{%- endmacro -%}
+<h2>{{ cell(title) }}</h2>
+{% if note %}<p>{{ note }}</p>{% endif %}
+{% if rows %}<table>
+<thead><tr>{% for name in columns %}<th scope="col">{{ name }}</th>{% endfor %}</tr></thead>
+<tbody>
+{% for row in rows %}<tr>{% for text in row %}<td>{{ cell(text) }}</td>{% endfor %}</tr>
+{% endfor %}</tbody>
+</table>{% endif %}
+{% if more %}<p>and {{ "{:,}".format(more) }} more</p>{% endif %}
+"""
+_FOOT: Final = """
+<p><strong>{{ conclusion }}</strong></p>
+</body>
+</html>
+"""
+
+
+async def write(report: Report, how: str, out: Out) -> None:
+    """In the format `text`, `html` or `json`. Raises what `out` raises."""
+    await _FORMATS[how](report, out)
+
+
+async def _text(report: Report, out: Out) -> None:
+    async with aclosing(report.sections) as sections:
+        async for section in sections:
+            out(_section_text(section))
+    out(f"{report.conclude()}\n")
+
+
+def _section_text(section: Section) -> str:
+    lines = [plain(section.title)]
+    if section.note:
+        lines.append(f"  {plain(section.note)}")
+    filled = [n for n in range(len(section.columns)) if any(row[n] for row in section.rows)]
+    if len(filled) > 1:
+        table = [section.columns, *section.rows]
+        widths = {n: max(len(plain(row[n])) for row in table) for n in filled}
+        for row in table:
+            cells = (plain(row[n]).ljust(widths[n]) for n in filled)
+            lines.append(f"  {'  '.join(cells)}".rstrip())
+    else:
+        lines += [f"  {plain(row[n])}" for row in section.rows for n in filled]
+    if section.more:
+        lines.append(f"  and {section.more:,} more")
+    return "\n".join([*lines, "", ""])
+
+
+async def _html(report: Report, out: Out) -> None:
+    from jinja2 import Environment  # nobody else needs it
+
+    environment = Environment(autoescape=True, trim_blocks=True)
+    section_page = environment.from_string(_SECTION)
+    out(environment.from_string(_HEAD).render(title=report.title, style=_STYLE))
+    async with aclosing(report.sections) as sections:
+        async for one in sections:
+            out(
+                section_page.render(
+                    title=one.title,
+                    note=one.note,
+                    columns=one.columns,
+                    rows=one.rows,
+                    more=one.more,
+                )
+            )
+    out(environment.from_string(_FOOT).render(conclusion=report.conclude()))
+
+
+async def _json(report: Report, out: Out) -> None:
+    out(f'{{"report": {json.dumps(report.name)}, "findings": [')
+    first = True
+    async with aclosing(report.sections) as sections:
+        async for section in sections:
+            out(("" if first else ",") + "\n" + json.dumps(section.data))
+            first = False
+    ending = {"conclusion": report.conclude(), "broken_law": report.broken_law()}
+    out("\n], " + json.dumps(ending)[1:] + "\n")
+
+
+_FORMATS: Final = {"text": _text, "html": _html, "json": _json}

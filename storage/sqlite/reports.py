@@ -1,0 +1,94 @@
+"""What reports ask of a database: each one query, ordered so that what belongs together comes
+together. They read whole tables, and run beside a crawl."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+# The pages that link to a URL: all of them where links are kept, else the first.
+_BROKEN: Final = """
+WITH RECURSIVE
+  broken (id) AS (
+    SELECT id FROM failures UNION ALL SELECT id FROM pages WHERE status >= 400
+  ),
+  reach (target, via, hops) AS (  -- by redirects
+    SELECT id, id, 0 FROM broken
+    UNION
+    SELECT r.target, d.id, r.hops + 1
+    FROM reach AS r JOIN redirects AS d ON d.target = r.via WHERE r.hops < 10
+  ),
+  linking (target, via, source, anchor) AS (
+    SELECT r.target, r.via, e.source, e.anchor
+    FROM reach AS r JOIN edges AS e ON e.target = r.via WHERE e.rel IS NOT 3
+    UNION ALL
+    SELECT r.target, r.via, u.referrer, u.anchor
+    FROM reach AS r JOIN urls AS u ON u.id = r.via
+    WHERE u.referrer IS NOT NULL
+      AND NOT EXISTS (SELECT 1 FROM edges AS e WHERE e.source = u.referrer AND e.target = r.via)
+      AND NOT EXISTS (SELECT 1 FROM redirects AS d WHERE d.id = u.referrer AND d.target = r.via)
+  )
+SELECT
+  o.name || u.path, p.status, t.text, so.name || s.path,
+  iif(l.via = b.id, NULL, vo.name || v.path), l.anchor
+FROM broken AS b
+JOIN urls AS u ON u.id = b.id
+JOIN origins AS o ON o.id = u.origin
+LEFT JOIN pages AS p ON p.id = b.id
+LEFT JOIN failures AS f ON f.id = b.id
+LEFT JOIN texts AS t ON t.id = f.error
+LEFT JOIN linking AS l ON l.target = b.id
+LEFT JOIN urls AS s ON s.id = l.source
+LEFT JOIN origins AS so ON so.id = s.origin
+LEFT JOIN urls AS v ON v.id = l.via
+LEFT JOIN origins AS vo ON vo.id = v.origin
+ORDER BY b.id, l.via <> b.id, l.via, l.source
+"""
+
+_FORBIDDEN: Final = """
+WITH linked (id, source, anchor) AS (
+  SELECT b.id, e.source, e.anchor FROM blocks AS b JOIN edges AS e ON e.target = b.id
+  UNION ALL
+  SELECT b.id, u.referrer, u.anchor FROM blocks AS b JOIN urls AS u ON u.id = b.id
+  WHERE CASE
+    WHEN u.referrer IS NULL THEN NOT EXISTS (SELECT 1 FROM edges AS e WHERE e.target = b.id)
+    ELSE NOT EXISTS (SELECT 1 FROM edges AS e WHERE e.target = b.id AND e.source = u.referrer)
+  END
+)
+SELECT
+  h.name, v.robots_url, v.line, v.rule, v.reason, o.name || u.path, b.withdrawn, l.anchor,
+  ro.name || r.path
+FROM blocks AS b
+JOIN urls AS u ON u.id = b.id
+JOIN origins AS o ON o.id = u.origin
+JOIN slots AS h ON h.id = o.slot
+JOIN verdicts AS v ON v.id = b.verdict
+LEFT JOIN linked AS l ON l.id = b.id
+LEFT JOIN urls AS r ON r.id = l.source
+LEFT JOIN origins AS ro ON ro.id = r.origin
+ORDER BY h.name, v.robots_url, v.line, v.rule, b.id, l.source
+"""
+
+_DUPLICATES: Final = """
+WITH several (hash) AS (
+  SELECT body_hash FROM pages WHERE body_hash IS NOT NULL AND status BETWEEN 200 AND 299
+  GROUP BY body_hash HAVING count(*) > 1
+)
+SELECT
+  printf('%016x', p.body_hash), o.name || u.path, p.status, p.body_bytes, t.text, p.title,
+  co.name || c.path
+FROM pages AS p
+JOIN urls AS u ON u.id = p.id
+JOIN origins AS o ON o.id = u.origin
+LEFT JOIN texts AS t ON t.id = p.content_type
+LEFT JOIN urls AS c ON c.id = p.canonical
+LEFT JOIN origins AS co ON co.id = c.origin
+WHERE p.body_hash IN (SELECT hash FROM several) AND p.status BETWEEN 200 AND 299
+ORDER BY p.body_hash, p.id
+"""
+
+QUERIES: Final[Mapping[str, str]] = {
+    "broken": _BROKEN,
+    "forbidden": _FORBIDDEN,
+    "duplicates": _DUPLICATES,
+}

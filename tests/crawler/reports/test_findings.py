@@ -1,0 +1,64 @@
+"""Reports: bounded sections, soft 404s, contacts inside a Retry-After."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+
+from crawler.reports.base import ROWS_MAX
+from crawler.reports.findings import broken, duplicates
+from crawler.reports.politeness import inside_backoff
+from storage.base import Row
+
+
+class Rows:
+    """Stands in for a reader: gives the rows it was made with."""
+
+    def __init__(self, rows: list[Row]) -> None:
+        self._rows = rows
+
+    async def report(self, _: str) -> AsyncGenerator[Row, None]:
+        for row in self._rows:
+            yield row
+
+
+async def test_a_link_in_every_page_s_foot_does_not_fill_the_report() -> None:
+    link = {"url": "http://a.test/x", "status": 404, "error": None, "via": None, "anchor": "x"}
+    made = broken(Rows([{**link, "source": f"http://a.test/{n}"} for n in range(1_000)]))  # type: ignore[arg-type]
+    (section,) = [one async for one in made.sections]
+    assert (len(section.rows), section.more) == (ROWS_MAX, 1_000 - ROWS_MAX)
+    assert section.data["links_total"] == 1_000
+    assert made.conclude() == "1 URL is broken, linked 1,000 times."
+
+
+def page(url: str, title: str | None, digits: str = "00") -> Row:
+    return {
+        "body_hash": digits, "url": url, "status": 200, "body_bytes": 9, "content_type": None,
+        "title": title, "canonical_url": None,
+    }  # fmt: skip
+
+
+async def test_soft_404s_are_told_by_title_or_by_the_home_page() -> None:
+    home = [page(f"http://a.test/{path}", "Shop", "02") for path in ("", *"abcde")]
+    rows = [
+        page("http://a.test/1", "Seite nicht gefunden", "01"),
+        page("http://a.test/2", "Seite nicht gefunden", "01"),
+        *home,
+        *[page(f"http://a.test/s{n}", "Same", "03") for n in range(2)],
+    ]
+    made = duplicates(Rows(rows))  # type: ignore[arg-type]
+    sections = [one async for one in made.sections]
+    assert [one.data["soft_404"] for one in sections] == [True, True, False]
+    assert made.conclude() == (
+        "10 pages in 3 groups of identical bodies; 2 groups look like errors answered with 200."
+    )
+
+
+def test_contacts_inside_a_retry_after() -> None:
+    def contact(start: float, status: int) -> Row:
+        return {"start_at": start, "end_at": start + 1, "kind": "page", "status": status}
+
+    refused = [contact(0, 200), contact(10, 429)]
+    assert inside_backoff(refused, 100.0) == 0
+    assert inside_backoff([*refused, contact(50, 200), contact(101, 200)], 100.0) == 1
+    assert inside_backoff([contact(0, 200), contact(50, 200)], 100.0) == 0, "nobody refused"
+    assert inside_backoff([*refused, contact(50, 200)], None) == 0
