@@ -87,6 +87,12 @@ class Links:
         """What links these URLs, which are among those found: a mapping that has them all."""
         return self._anchors if self._read is None else self._read(self, urls)
 
+    def read_anchors(self) -> None:
+        """Read all anchor texts now."""
+        texts = self.anchors(self._anchors)
+        self._anchors = {url: texts[url] for url in self._anchors}
+        self._read = None
+
     def read_anchors_by(
         self, read: Callable[[Links, Iterable[str]], Mapping[str, str | None]]
     ) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from crawler import kept, page
 from crawler.clock import Clock
@@ -18,6 +19,7 @@ from crawler.host import APPETITE_MAX, LOW_WATER, PREFETCH, Host, Turn
 from crawler.known import Known
 from crawler.ledger import Ledger
 from crawler.network_first import NetworkFirst
+from crawler.page_reader import PageReader
 from crawler.request import REDIRECT_STATUSES, Answer, Failure, Head, Request, limits_of
 from crawler.sitemaps import TIMEOUT_S, Sitemaps, Sniffing
 from crawler.turns import Turns
@@ -42,6 +44,9 @@ from storage.base import (
 
 if TYPE_CHECKING:
     from crawler.sinks.dispatch import Sinks
+
+# New links judged before others have their turn: 3 ms of them.
+LINKS_AT_ONCE: Final = 1_000
 
 
 @dataclass(slots=True)
@@ -98,6 +103,7 @@ class Visitor:
         self._handover = handover  # to who reads the pages
         self._sinks = sinks
         self._network_first = NetworkFirst()
+        self._reader = PageReader()
         self.unread = 0  # pages fetched whose outcome is not recorded yet
         self._late = late  # a page outlived the verdict it was asked for on: judge it again
 
@@ -273,7 +279,7 @@ class Visitor:
         try:
             if answer.body:
                 await self._network_first.wait()
-            outcome, read, usage = self._read(host, queued, answer, passed)
+            outcome, read, usage = await self._read(host, queued, answer, passed)
             if self._handover is None and self._sinks is None:
                 self._ledger.record(outcome, host, queued.url)
             elif not await self._show(
@@ -369,7 +375,7 @@ class Visitor:
             )
         self._ledger.record(outcome, host, queued.url)
 
-    def _read(
+    async def _read(
         self, host: Host, queued: Queued, answer: Answer, passed: Pass
     ) -> tuple[Visited, page.Page | None, Usage]:
         """A complete answer: what it says of itself, and where it leads."""
@@ -392,11 +398,11 @@ class Visitor:
         elif 200 <= answer.status < 300:
             if not self._scope.wants_type(content_type, host=name):
                 self._ledger.skip(Skip.CONTENT_TYPE)
-            read = page.read(queued.url, answer.headers, answer.body, tokens=tokens)
+            read = await self._reader.read(queued.url, answer.headers, answer.body, tokens=tokens)
             title = read.title
             directives = directives.merge(read.directives)
             if self._follows(queued, name):
-                found = self._follow(queued, read, directives)
+                found = await self._follow(queued, read, directives)
             for reason, count in read.skipped.items():
                 self._ledger.skip(reason, count)
             if self._sinks is not None and answer.body and directives.index and directives.archive:
@@ -465,7 +471,7 @@ class Visitor:
         skip = self._scope.judge(queued.url, host=host, depth=queued.depth, seed=queued.seed)
         return skip is None
 
-    def _follow(self, queued: Queued, read: page.Page, directives: Directives) -> list[Link]:
+    async def _follow(self, queued: Queued, read: page.Page, directives: Directives) -> list[Link]:
         links = read.gathered
         if not directives.follow:
             if links:
@@ -477,8 +483,14 @@ class Visitor:
         depth = queued.depth + 1
         fresh = self._known.fresh(followed, depth)
         anchors = links.anchors(fresh)
-        found = [self._link(url, depth=depth, queued=queued, anchor=anchors[url]) for url in fresh]
-        return [link for link in found if link is not None]
+        found: list[Link] = []
+        for place, url in enumerate(fresh, 1):
+            link = self._link(url, depth=depth, queued=queued, anchor=anchors[url])
+            if link is not None:
+                found.append(link)
+            if not place % LINKS_AT_ONCE:
+                await asyncio.sleep(0)
+        return found
 
     def _link(
         self,
