@@ -104,12 +104,17 @@ def read_body(raw: bytes, kind: type[Kind]) -> Kind:
 
 
 def read_query(items: Iterable[tuple[str, str]], kind: type[Kind]) -> Kind:
-    """The query of a URL. Raises Problem (422), also for a name that comes twice."""
+    """The query of a URL, where `?search=&limit=` is as good as nothing. Raises Problem (422), also
+    for a name that comes twice."""
     values: dict[str, str] = {}
     for name, value in items:
         if name in values:
             raise Problem(422, f"{name}: is given twice", field=name)
         values[name] = value
+    for field in msgspec.structs.fields(kind):
+        # What says yes or no has to say it: `?dry_run=` must not be a reload.
+        if not field.required and field.type is not bool and values.get(field.name) == "":
+            del values[field.name]
     try:
         return msgspec.convert(values, kind, strict=False)
     except msgspec.ValidationError as error:

@@ -204,7 +204,9 @@ async def _login(request: web.Request) -> web.StreamResponse:
     """Takes the token once and gives a session's name in its place."""
     if request.content_type != FORM_TYPE:
         raise Problem(415, f"the form must be {FORM_TYPE}", field="Content-Type")
-    if (request.content_length or 0) > FORM_BYTES_MAX:
+    if request.content_length is None:
+        raise Problem(411, "the form's length is needed", field="Content-Length")
+    if request.content_length > FORM_BYTES_MAX:
         raise Problem(413, f"the form is longer than {FORM_BYTES_MAX:,} bytes", field="body")
     form: Mapping[str, object] = await request.post()
     token, onward = form.get("token"), form.get("next", "/")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Final
@@ -27,6 +28,8 @@ from crawler.daemon.service import Watchers, answering, application
 
 DRAIN_MORE_S: Final = 5.0  # after the longest fetch: its commit, and hosts given back
 SHUTDOWN_S: Final = 2.0  # for answers under way when the crawl is over
+CONNECTIONS_MAX: Final = 256  # open ones; with 64 listeners and pages of some browsers, plenty
+BACKLOG: Final = 128
 LIBRARIES: Final = ("aiohttp", "asyncio", "courtly")  # whose own logs go into ours
 
 
@@ -182,19 +185,23 @@ class Daemon:
             app, access_log=None, handle_signals=False, shutdown_timeout=SHUTDOWN_S
         )
         await runner.setup()
+        assert runner.server is not None
         host, port = section.listens_on
         try:
-            try:
-                await web.TCPSite(runner, host, port).start()
-            except OSError as error:
-                why = (error.strerror or str(error)).lower()
-                raise ListenError(
-                    f"cannot listen on {section.listen} (daemon.listen): {why}"
-                ) from None
-            bound = runner.addresses[0]
+            server = await asyncio.get_running_loop().create_server(
+                bounded(runner.server), host, port, backlog=BACKLOG
+            )
+        except OSError as error:
+            await runner.cleanup()
+            raise ListenError(
+                f"cannot listen on {section.listen} (daemon.listen): {why_not(error)}"
+            ) from None
+        try:
+            bound = server.sockets[0].getsockname()
             shown = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
             yield f"http://{shown}:{bound[1]}/"
         finally:
+            server.close()
             answers.stream.close()
             await runner.cleanup()
 
@@ -205,6 +212,28 @@ class Daemon:
 
     def _warn(self, sentence: str) -> None:
         self._event("warning", level=LogLevel.WARNING, message=sentence)
+
+
+def why_not(error: OSError) -> str:
+    """Asyncio wraps the system's own words into a sentence of its own."""
+    return os.strerror(error.errno).lower() if error.errno else str(error)
+
+
+def bounded(server: web.Server) -> Callable[[], asyncio.BaseProtocol]:
+    """Connections up to CONNECTIONS_MAX; further ones are closed at once: the crawl needs files,
+    too, and whoever opens connections to us must not use them up."""
+
+    def connect() -> asyncio.BaseProtocol:
+        return server() if len(server.connections) < CONNECTIONS_MAX else _Full()
+
+    return connect
+
+
+class _Full(asyncio.Protocol):
+    """Hangs up."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()
 
 
 def _log_file(config: Config) -> LogFile:

@@ -30,6 +30,28 @@ _EVENTS = (
     "for an origin whose queue failed with its connection."
 )
 
+_LOGIN = {
+    "summary": "Begin a session in a browser; only where there is a token.",
+    "operationId": "login",
+    "security": [],
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/x-www-form-urlencoded": {
+                "schema": {
+                    "type": "object",
+                    "properties": {"token": {"type": "string"}, "next": {"type": "string"}},
+                    "required": ["token"],
+                }
+            }
+        },
+    },
+    "responses": {
+        "303": {"description": "A cookie, HttpOnly and SameSite=Strict, and on to `next`."},
+        "401": {"description": "This is not the token."},
+    },
+}
+
 
 @cache
 def description() -> Mapping[str, object]:
@@ -59,6 +81,14 @@ def description() -> Mapping[str, object]:
     paths["/metrics"] = _text(
         "metrics", "Metrics for Prometheus.", "text/plain", "The text format."
     )
+    paths["/login"] = {"post": _LOGIN}
+    paths["/logout"] = {
+        "post": {
+            "summary": "End the session; only where there is a token.",
+            "operationId": "logout",
+            "responses": {"303": {"description": "To the login form."}},
+        }
+    }
     paths["/api/openapi.json"] = {
         "get": {
             "summary": "This description.",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
 
 from aiohttp import hdrs, web
 
@@ -22,16 +21,13 @@ from crawler.daemon.web import add_pages
 from crawler.observer import Observer
 
 
-@dataclass(frozen=True, slots=True)
 class Watchers:
     """All that watches a crawl for those who ask; `observers` are to be the crawl's."""
 
-    clock: Clock
-    stream: Stream = field(init=False)
-    watch: Watch = field(default_factory=Watch)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "stream", Stream(self.clock))
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.stream = Stream(clock)
+        self.watch = Watch()
 
     @property
     def observers(self) -> tuple[Observer, ...]:

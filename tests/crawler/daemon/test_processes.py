@@ -17,6 +17,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from crawler.daemon.life import CONNECTIONS_MAX
 from crawler.daemon.local import socket_path
 from crawler.testing import LocalWeb, Reply, html, text
 
@@ -213,6 +214,7 @@ async def test_sighup_reloads_and_a_bad_file_changes_nothing(place: Place, web: 
         assert status == 422
         assert str(place.folder) not in json.dumps(problem)
         place.write(politeness={"delay": 4})
+        assert (await daemon.post("/api/reload?dry_run="))[0] == 422  # yes, or no?
         status, dry = await daemon.post("/api/reload?dry_run=1")
         assert (status, dry["dry_run"]) == (200, True)
         assert dry["changes"]
@@ -320,6 +322,18 @@ async def test_a_path_too_long_for_a_socket_is_a_warning(place: Place, web: Loca
     async with place.running() as daemon:
         warning = await place.event("warning")
         assert "longer than" in warning["message"]
+        assert await daemon.end() == 0
+
+
+async def test_connections_do_not_use_up_the_crawl_s_files(place: Place) -> None:
+    async with place.running() as daemon:
+        port = int(daemon.base.rpartition(":")[2])
+        opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(CONNECTIONS_MAX)]
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        assert await reader.read() == b""  # hung up
+        for _, one in [*opened, (reader, writer)]:
+            one.close()
+        await daemon.until(lambda s: s["state"] == "idle")
         assert await daemon.end() == 0
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from typing import Any
 
 import msgspec
 import pytest
 
+from crawler.daemon.http import HttpSettings
 from crawler.daemon.routes import ROUTES
 from crawler.testing import LocalWeb, text
 from storage.rows import VIEWS
@@ -48,6 +50,8 @@ async def test_hosts(daemon: Any) -> None:
     )
     assert [row["host"] for row in more.body["hosts"]] == ["c.test"]
     assert more.body["after"] is None
+    empty = await daemon.client.get("/api/hosts?search=&state=&sort=&limit=&after=")
+    assert [row["host"] for row in empty.body["hosts"]] == ["a.test", "b.test", "c.test"]
     found = await daemon.client.get("/api/hosts?search=B.&state=done")
     assert [row["host"] for row in found.body["hosts"]] == ["b.test"]
 
@@ -334,6 +338,7 @@ BAD_QUERIES: list[tuple[str, int, str | None]] = [
     ("/api/robots?origin=nowhere", 422, "origin"),
     ("/api/robots?origin=http://nobody.test", 404, "origin"),
     ("/api/status?x=1", 422, "x"),
+    ("/api/host?host=", 422, "host"),
     ("/api/nothing", 404, None),
 ]
 
@@ -364,8 +369,9 @@ async def test_an_error_of_its_own_tells_nothing(
     assert "/etc/secret/path" in caplog.text
 
 
-async def test_the_description_lists_every_route(daemon: Any) -> None:
-    described = (await daemon.client.get("/api/openapi.json")).body
+async def test_the_description_lists_every_route(start: Any) -> None:
+    async with start(settings=HttpSettings(token="t")) as daemon:
+        described = (await daemon.local.get("/api/openapi.json")).body
     known = {
         (method.upper(), path) for path, methods in described["paths"].items() for method in methods
     }
@@ -373,7 +379,21 @@ async def test_the_description_lists_every_route(daemon: Any) -> None:
         (route.method, route.resource.canonical)
         for route in daemon.app.router.routes()
         if route.method != "HEAD"
-        and route.resource.canonical.startswith(("/api/", "/healthz", "/metrics"))
-    }
+        and route.resource.canonical.startswith(("/api/", "/healthz", "/metrics", "/log"))
+    } - {("GET", "/login")}  # a page
     assert served <= known
     assert known <= served
+
+
+async def test_the_description_is_sound(daemon: Any) -> None:
+    """Every reference leads somewhere, and every operation has a name of its own."""
+    described = (await daemon.client.get("/api/openapi.json")).body
+    text = json.dumps(described)
+    names = re.findall(r'"\$ref": "#/components/schemas/(\w+)"', text)
+    assert set(names) <= set(described["components"]["schemas"])
+    operations = [one for methods in described["paths"].values() for one in methods.values()]
+    ids = [one["operationId"] for one in operations]
+    assert len(ids) == len(set(ids))
+    assert all(one["summary"] for one in operations)
+    (host,) = described["paths"]["/api/host"]["get"]["parameters"]
+    assert (host["name"], host["in"], host["required"]) == ("host", "query", True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -182,6 +183,12 @@ async def test_the_login_takes_a_small_form_alone(guarded: Any) -> None:
     assert (await guarded.client.post("/login", {"token": TOKEN})).status == 415
     assert (await guarded.client.post("/login", data={"token": "x" * 20_000})).status == 413
     assert (await guarded.client.post("/login", data={})).status == 401
+
+    async def endless() -> AsyncIterator[bytes]:
+        yield b"token="
+
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    assert (await guarded.client.post("/login", data=endless(), headers=form)).status == 411
     foreign = await log_in(guarded, Origin="http://evil.test")
     assert foreign.status == 403
     assert "Set-Cookie" not in foreign.headers
