@@ -414,6 +414,12 @@ class Reader(Protocol):
         contain `rule` (case ignored in A to Z). ValueError as `hosts_page`."""
         ...
 
+    async def robots_states(self, hosts: Sequence[str]) -> Mapping[str, str]:
+        """What is known of the robots.txt of each of these hosts (`state` of the view `robots`): of
+        one with several origins something else than "rules", where there is any. Hosts never
+        asked, and not known, are missing."""
+        ...
+
     async def blocked_lines(self, origin: str, *, limit: int = 100_000) -> Mapping[int, int]:
         """By which lines of the robots.txt now kept for an origin its URLs are blocked, and how
         many; of its first `limit` blocked URLs."""

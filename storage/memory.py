@@ -59,6 +59,7 @@ from storage.rows import (
     check_view,
     hostname_of,
     robots_due_at,
+    robots_state,
 )
 from storage.timekeeper import Timekeeper
 
@@ -771,6 +772,15 @@ class MemoryStore:
         found.sort(key=itemgetter(0))
         more = paging.mark("id", (0, found[limit - 1][0])) if len(found) > limit else None
         return Page(rows=[row for _, row in found[:limit]], after=more)
+
+    async def robots_states(self, hosts: Sequence[str]) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for name in hosts:
+            host = self._tables.hosts.get(name)
+            for origin in host.origins if host else ():
+                if origin.robots is not None and found.get(name, "rules") == "rules":
+                    found[name] = robots_state(origin.robots)
+        return found
 
     async def blocked_lines(self, origin: str, *, limit: int = 100_000) -> dict[int, int]:
         counts: Counter[int] = Counter()

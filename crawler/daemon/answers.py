@@ -30,7 +30,6 @@ LIMIT_DEFAULT = 100  # rows of a page
 LIMIT_MAX = paging.ROWS_MAX
 FAILED_SHOWN = 10
 FAILED_OF_MAX = 100_000  # URLs of a host; of more, failed ones are not looked for by the page
-ORIGINS_LOOKED_AT = 8  # of one host, for what its robots.txt is like
 SEEDS_MAX = 10_000  # of one request; more come in several
 SEED_BYTES_MAX = (
     65_536  # no crawl takes such a URL (scope.max_url_bytes), and an error would echo it
@@ -238,15 +237,8 @@ class Answers:
 
     async def robots_states(self, hosts: Sequence[str]) -> dict[str, str]:
         """What is known of the robots.txt of each host (`state` of the view), for a page of hosts;
-        of one with several origins the first that is not "rules". Hosts never asked are missing."""
-        found: dict[str, str] = {}
-        for host in hosts[:LIMIT_DEFAULT]:
-            origins = self._reader.iterate("robots", host=host, limit=ORIGINS_LOOKED_AT)
-            async with aclosing(origins) as rows:
-                async for row in rows:
-                    if found.setdefault(host, str(row["state"])) == "rules":
-                        found[host] = str(row["state"])
-        return found
+        of one with several origins one that is not "rules". Hosts never asked are missing."""
+        return dict(await self._reader.robots_states(hosts[:LIMIT_MAX]))
 
     async def config(self, host: str = "") -> shapes.Settings:
         """The settings that count now, for one host where it is named; secrets are left out."""

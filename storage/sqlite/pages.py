@@ -6,7 +6,9 @@ Hosts by name, and blocked URLs, are read along an index. Other orders look at e
 
 from __future__ import annotations
 
+import json
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from storage.base import Page
@@ -117,6 +119,18 @@ def blocked(*, host: str | None, rule: str, limit: int, after: str) -> BlockedQu
         " ORDER BY b.origin, b.id LIMIT :limit"
     )
     return BlockedQuery(sql=sql, values=values, limit=limit)
+
+
+ROBOTS_STATES = (
+    "SELECT h.value, (SELECT r.state FROM robots AS r WHERE r.host = h.value"
+    " ORDER BY r.state = 'rules', r.id LIMIT 1) FROM json_each(:hosts) AS h"
+)
+
+
+def robots_states(db: sqlite3.Connection, hosts: Sequence[str]) -> dict[str, str]:
+    """All in one query: every further one would have to win the interpreter back from the crawl."""
+    rows = db.execute(ROBOTS_STATES, {"hosts": json.dumps(list(hosts))})
+    return {str(host): str(state) for host, state in rows if state is not None}
 
 
 def blocked_lines(db: sqlite3.Connection, origin: str, limit: int) -> dict[int, int]:

@@ -146,6 +146,9 @@ class SqliteReader:
         query = pages.blocked(host=host, rule=rule, limit=limit, after=after)
         return await self._read(lambda sql: query.read(sql.db))
 
+    async def robots_states(self, hosts: Sequence[str]) -> dict[str, str]:
+        return await self._read(lambda sql: pages.robots_states(sql.db, hosts))
+
     async def blocked_lines(self, origin: str, *, limit: int = 100_000) -> dict[int, int]:
         return await self._read(lambda sql: pages.blocked_lines(sql.db, origin, limit))
 

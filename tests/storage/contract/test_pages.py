@@ -186,3 +186,14 @@ async def test_lines_that_block(forbidden: Any) -> None:
     (lease,) = (await forbidden.store.acquire(forbidden.session, ["b.test"])).values()
     await forbidden.store.robots_put(forbidden.session, lease.slot, "http://b.test", newer)
     assert await forbidden.reader.blocked_lines("http://b.test") == {}
+
+
+async def test_robots_states_of_many_hosts_at_once(forbidden: Any) -> None:
+    await forbidden.add("http://c.test/")
+    states = await forbidden.reader.robots_states(["a.test", "b.test", "c.test", "nobody.test"])
+    assert states == {"a.test": "rules", "b.test": "rules"}
+    gone = Access(failures=1, unreachable_since=1.0, error="timeout")
+    (lease,) = (await forbidden.store.acquire(forbidden.session, ["a.test"])).values()
+    await forbidden.store.robots_put(forbidden.session, lease.slot, "http://a.test:81", gone)
+    assert (await forbidden.reader.robots_states(["a.test"])) == {"a.test": "unreachable"}
+    assert await forbidden.reader.robots_states([]) == {}

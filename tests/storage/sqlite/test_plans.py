@@ -143,3 +143,10 @@ def test_blocked_urls_are_read_along_the_index(db, asked):
 
 def named_plan(db, query):
     return [row[3] for row in db.execute("EXPLAIN QUERY PLAN " + query.sql, query.values)]
+
+
+def test_robots_states_are_found_by_their_hosts(db):
+    steps = [
+        row[3] for row in db.execute("EXPLAIN QUERY PLAN " + pages.ROBOTS_STATES, {"hosts": "[]"})
+    ]
+    assert not [step for step in steps if step.startswith("SCAN") and "VIRTUAL" not in step], steps
