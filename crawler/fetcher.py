@@ -277,6 +277,7 @@ class AiohttpFetcher:
         status: int | None = None,
     ) -> Failure:
         problem = trouble(exc, exchange, exchange.limits, tls=url.startswith("https:"))
+        exc.__traceback__ = None  # its frames hold the body, in a circle
         if problem.code is FailureCode.CONNECT:
             self._names.forget(host)
         return self._failure(url, problem, exchange.started_s, status)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -26,10 +25,6 @@ from crawler.cli.text import say
 if TYPE_CHECKING:
     from crawler.config import Config
     from crawler.events import Summary
-
-# How long the store's thread waits for the interpreter while the event loop is busy, for each of
-# its statements; Python's 5 ms would make commits several times slower.
-SWITCH_INTERVAL_S = 0.0005
 
 
 @click.command(
@@ -166,12 +161,13 @@ def run(
             say(f"warning: {warning}", err=True)
 
     from crawler import app  # after all that can be refused: it is heavy
+    from crawler.cli import interpreter
     from crawler.cli import summary as words
     from crawler.cli.progress import display
     from crawler.clock import RealClock
     from crawler.daemon.service import Watchers, local_socket
 
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    interpreter.settle()
     with display(quiet=quiet) as shown:
 
         async def work() -> Summary:
@@ -193,7 +189,7 @@ def run(
                     beside=beside,
                 )
 
-        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=interpreter.loop_factory()) as runner:
             summary = runner.run(work())
     if as_json:
         if not quiet:
@@ -202,12 +198,3 @@ def run(
     else:
         say(words.as_text(summary, again=again))
     return summary
-
-
-def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop where it is installed (the extra `fast`), else asyncio's own."""
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.new_event_loop

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from pathlib import Path
 
 import click
@@ -33,12 +32,12 @@ def run(config_file: Path) -> None:
     for warning in config.warnings:
         say(f"warning: {warning}", err=True)
 
-    from crawler.cli.crawl import SWITCH_INTERVAL_S, loop_factory
+    from crawler.cli import interpreter
     from crawler.daemon import life  # heavy
 
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    interpreter.settle()
     try:
-        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=interpreter.loop_factory()) as runner:
             clean = runner.run(life.run(config, reread=lambda: load(config_file), told=click.echo))
     except life.ListenError as error:
         raise click.exceptions.ClickException(str(error)) from None

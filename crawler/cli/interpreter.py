@@ -1,0 +1,31 @@
+"""How the interpreter is set for a crawl: threads, garbage, the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+from collections.abc import Callable
+
+# How long the store's thread waits for the interpreter while the event loop is busy, for each of
+# its statements; Python's 5 ms would make commits several times slower.
+SWITCH_INTERVAL_S = 0.0005
+# A crawl makes many objects and hardly any cycles, so the collector looks after each 10,000 made
+# and not after each 700: 19 looks at 18,420 pages instead of 480, 5 µs a page instead of 19.
+GC_THRESHOLDS = (10_000, 20, 50)
+
+
+def settle() -> None:
+    """To be called once, when all is imported: what is there by then is never looked at again."""
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop where it is installed (the extra `fast`), else asyncio's own."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
