@@ -6,17 +6,21 @@ stay legible at any width. Attributes only: the page's policy forbids inline sty
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from crawler.daemon.series import Points
+from crawler.daemon.web.words import iso
 
 WIDTH: Final = 600.0
 HEIGHT: Final = 100.0
 _LEAST: Final = 1e-9  # below it all is nothing, and a scale of it could not be divided by
 _POINTS_MAX: Final = 360  # more than a screen can show; a longer series is thinned to its peaks
+
+READ_MAX: Final = 120  # points that can be read off; finer than a finger or a mouse points
 
 Words = Callable[[object], str]
 
@@ -35,6 +39,7 @@ class Plot:
     start: str
     summary: str
     empty: bool
+    read: str  # JSON, for who points at it: [[x, "16/s", "12:43:05"], …]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +93,13 @@ def line(
         start=f"{_away(span_s)} ago",
         summary=summary,
         empty=len(known) < 2,
+        read=json.dumps(
+            [
+                [round(x), words(value), iso(at_s)[11:19]]
+                for at_s, value, x in _few(pairs, now_s, span_s)
+            ],
+            separators=(",", ":"),
+        ),
     )
 
 
@@ -115,6 +127,18 @@ def parts(counts: Mapping[str, int], labels: Mapping[str, str]) -> list[Part]:
         found.append(Part(name=name, label=label, count=number, at=at, width=width))
         at += width
     return found
+
+
+def _few(
+    pairs: Sequence[tuple[float, float]], now_s: float, span_s: float
+) -> list[tuple[float, float, float]]:
+    """Time, value and place of at most READ_MAX points."""
+    known = [
+        (at_s, value, WIDTH * (1 - (now_s - at_s) / span_s))
+        for at_s, value in pairs
+        if not math.isnan(value)
+    ]
+    return known[:: max(1, math.ceil(len(known) / READ_MAX))]
 
 
 def _path(run: Sequence[tuple[float, float]]) -> str:

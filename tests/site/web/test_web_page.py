@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sqlite3
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -273,6 +274,21 @@ async def test_parts_of_the_page_live_without_a_reload_and_stand_still_when_told
     assert await tab.js("window.neverReloaded")
     await tab.click("#live-switch button", loads=False)
     assert await tab.text("#live-switch") == "Start live updates"
+    assert not tab.errors
+
+
+async def test_a_plot_is_read_off_where_it_is_pointed_at(tab: Any, running: Daemon) -> None:
+    await running.seen.contacts("busy.test")
+    await tab.goto(running.url("/"))
+    await tab.until("JSON.parse(document.querySelector('[data-read]').dataset.read).length > 0")
+    x, y = await tab.js(
+        "(() => { const r = document.querySelector('.plot svg').getBoundingClientRect();"
+        " return [r.right - 5, r.y + 20]; })()"
+    )
+    await tab.send("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+    assert re.search(r"/s at \d\d:\d\d:\d\d$", await tab.text(".plot figcaption strong"))
+    await tab.send("Input.dispatchMouseEvent", type="mouseMoved", x=2, y=2)
+    assert " at " not in await tab.text(".plot figcaption strong")
     assert not tab.errors
 
 

@@ -5,12 +5,13 @@
   const AT_LEAST_MS = 2000;    // between two refreshes, however many events come
   const FEED_ROWS = 12;
 
-  let on = true, busy = false, last = 0, timer = 0, source = null;
+  const KEPT = "courtly-live";  // for this tab: whether updates were stopped
+  let on = sessionStorage.getItem(KEPT) !== "off", busy = false, last = 0, timer = 0, source = null;
 
   const inUse = (part) => {
     const selection = document.getSelection();
     return part.contains(document.activeElement)
-      || part.querySelector("details[open]")
+      || part.querySelector("details[open], .cursor")
       || (selection && !selection.isCollapsed && part.contains(selection.anchorNode));
   };
 
@@ -88,7 +89,7 @@
     button.type = "button";
     button.className = "small";
     const say = () => { button.textContent = on ? "Stop live updates" : "Start live updates"; };
-    button.addEventListener("click", () => { on = !on; say(); if (on) { listen(); refresh(); } else { hush(); } });
+    button.addEventListener("click", () => { on = !on; sessionStorage.setItem(KEPT, on ? "on" : "off"); say(); if (on) { listen(); refresh(); } else { hush(); } });
     say();
     place.append(button);
     place.hidden = false;
@@ -106,10 +107,44 @@
     if (field) { event.preventDefault(); field.focus(); field.select(); }
   });
 
+  // A plot is read off where it is pointed at.
+  const SVG = "http://www.w3.org/2000/svg";
+  let caption = "";
+  const plotOf = (event) => event.target.closest?.("[data-read]");
+  document.addEventListener("pointermove", (event) => {
+    const plot = plotOf(event);
+    if (!plot) return;
+    const points = JSON.parse(plot.dataset.read);
+    if (!points.length) return;
+    const drawing = plot.querySelector("svg");
+    const box = drawing.getBoundingClientRect();
+    const at = (event.clientX - box.left) / box.width * 600;
+    const near = points.reduce((one, other) => (Math.abs(other[0] - at) < Math.abs(one[0] - at) ? other : one));
+    const shown = plot.closest("figure").querySelector("figcaption strong");
+    let cursor = drawing.querySelector(".cursor");
+    if (!cursor) {
+      caption = shown.textContent;
+      cursor = document.createElementNS(SVG, "line");
+      cursor.setAttribute("class", "cursor");
+      cursor.setAttribute("y1", "0");
+      cursor.setAttribute("y2", "100");
+      drawing.append(cursor);
+    }
+    cursor.setAttribute("x1", near[0]);
+    cursor.setAttribute("x2", near[0]);
+    shown.textContent = `${near[1]} at ${near[2]}`;
+  });
+  document.addEventListener("pointerout", (event) => {
+    const plot = plotOf(event);
+    if (!plot || plot.contains(event.relatedTarget)) return;
+    plot.querySelector(".cursor")?.remove();
+    plot.closest("figure").querySelector("figcaption strong").textContent = caption;
+  });
+
   // On a narrow screen the place one is at may be out of sight.
   const here = document.querySelector(".band nav [aria-current]");
   if (here && here.scrollIntoView) here.scrollIntoView({ block: "nearest", inline: "center" });
 
-  const refused = document.querySelector(".refused[role=alert]") || document.getElementById("h-verdicts");
+  const refused = document.querySelector(".refused[role=alert], .said") || document.getElementById("h-verdicts");
   if (refused) { refused.tabIndex = -1; refused.focus({ preventScroll: false }); }
 })();

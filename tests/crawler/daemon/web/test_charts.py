@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import re
 from typing import Any
@@ -37,6 +38,13 @@ def test_a_line_goes_from_the_left_to_now_and_says_itself_in_words() -> None:
     assert drawn.summary == (
         "Pages per second, last 10 min: now 2/s, least 0/s, most 4/s, mean 2/s."
     )
+
+
+def test_points_can_be_read_off_and_are_not_too_many() -> None:
+    times = [NOW_S - 600 + 1.5 * step for step in range(401)]
+    read = json.loads(plot(times, [float(step) for step in range(401)]).read)
+    assert 100 <= len(read) <= charts.READ_MAX
+    assert read[0] == [1, "1/s", "02:36:41"]  # of each few the largest
 
 
 def test_a_gap_is_not_drawn_over() -> None:
