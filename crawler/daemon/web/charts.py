@@ -54,12 +54,20 @@ class Part:
 
 
 def line(
-    points: Points, *, name: str, label: str, words: Words, now_s: float, span_s: float
+    points: Points,
+    *,
+    name: str,
+    label: str,
+    words: Words,
+    now_s: float,
+    span_s: float,
+    least: float = 1.0,
 ) -> Plot:
-    """A plot of `points` over the last `span_s` seconds. `words` says a value, unit included."""
+    """A plot of `points` over the last `span_s` seconds. `words` says a value, unit included; the
+    scale goes up to `least` at least, half of which can still be said in words."""
     pairs = _thinned(list(zip(points.times, points.values, strict=True)))
     known = [value for _, value in pairs if not math.isnan(value)]
-    top = nice(max(known, default=0.0))
+    top = nice(max(least, *known)) if known else least
     runs: list[list[tuple[float, float]]] = [[]]
     for at_s, value in pairs:
         if math.isnan(value):

@@ -122,6 +122,11 @@ def headline(status: Status, outcomes: Mapping[str, int]) -> Headline:
                 title="Stopping",
                 sentence=f"What is in flight ends and is committed. {counts}, {left}.",
             )
+        case "idle" if not status["hosts"]:
+            return Headline(
+                title="Waiting for seeds",
+                sentence="No URL is known yet. Add the first, and the crawl begins at once.",
+            )
         case "idle":
             why = (
                 "nothing is queued: it waits for seeds"
@@ -143,15 +148,22 @@ def headline(status: Status, outcomes: Mapping[str, int]) -> Headline:
 def plots(watch: Watch, *, now_s: float, span_s: float) -> list[charts.Plot]:
     """The four plots."""
 
-    def drawn(track: Track, name: str, label: str, say: charts.Words) -> charts.Plot:
-        points = watch.series.points(track, now_s=now_s, span_s=span_s)
-        return charts.line(points, name=name, label=label, words=say, now_s=now_s, span_s=span_s)
+    def drawn(track: Track, name: str, label: str, say: charts.Words, least: float) -> charts.Plot:
+        return charts.line(
+            watch.series.points(track, now_s=now_s, span_s=span_s),
+            name=name,
+            label=label,
+            words=say,
+            now_s=now_s,
+            span_s=span_s,
+            least=least,
+        )
 
     return [
-        drawn(Track.PAGES_PER_S, "pages", "Pages per second", lambda v: f"{words.rate(v)}/s"),
-        drawn(Track.BYTES_PER_S, "bytes", "Bytes per second", lambda v: f"{words.size(v)}/s"),
-        drawn(Track.QUEUED, "queued", "URLs queued", lambda v: str(words.short(v))),
-        drawn(Track.MEMORY_BYTES, "memory", "Memory", lambda v: str(words.size(v))),
+        drawn(Track.PAGES_PER_S, "pages", "Pages per second", lambda v: f"{words.rate(v)}/s", 1),
+        drawn(Track.BYTES_PER_S, "bytes", "Bytes per second", lambda v: f"{words.size(v)}/s", 1e3),
+        drawn(Track.QUEUED, "queued", "URLs queued", lambda v: str(words.short(v)), 10),
+        drawn(Track.MEMORY_BYTES, "memory", "Memory", lambda v: str(words.size(v)), 1e6),
     ]
 
 
