@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from pathlib import Path
 
 import click
@@ -38,8 +39,14 @@ def run(config_file: Path) -> None:
     interpreter.settle()
     try:
         with asyncio.Runner(loop_factory=interpreter.loop_factory()) as runner:
-            clean = runner.run(life.run(config, reread=lambda: load(config_file), told=click.echo))
+            clean = runner.run(life.run(config, reread=lambda: load(config_file), told=_tell))
     except life.ListenError as error:
         raise click.exceptions.ClickException(str(error)) from None
     if not clean:
         raise SystemExit(INTERRUPTED)
+
+
+def _tell(sentence: str) -> None:
+    """To whoever started it, if that one is still there."""
+    with contextlib.suppress(OSError):
+        click.echo(sentence)

@@ -193,6 +193,13 @@ def listen(value: str) -> str:
     return value
 
 
+def authority(value: str) -> str:
+    """A name or an address as it stands in a Host header, with or without a port."""
+    if not re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+)(:[0-9]{1,5})?", value):
+        raise ValueError(f'must be a name such as "crawl.example.com", not "{value}"')
+    return value
+
+
 def secret(value: str) -> str:
     """One line, without the blanks around it, which no header could carry."""
     return line(value).strip()

@@ -18,7 +18,6 @@ from crawler.config.readers import (
     count,
     duration_s,
     each,
-    line,
     maybe,
     number,
     one_of,
@@ -289,7 +288,7 @@ DAEMON = {
     "token": Key(accepts=str, read=checks.secret, note="required when listening beyond loopback"),
     "hosts": Key(
         accepts=TEXTS,
-        read=each(at_least_one(line)),
+        read=each(checks.authority),
         note="further names accepted in Host and Origin",
     ),
     "log": Key(

@@ -17,6 +17,7 @@ class Pulse:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._committed_s = clock.monotonic()
+        self._waiting_s: float | None = None  # since when something waits to be committed
 
     def contacted(self, seen: Contacted) -> None: ...
 
@@ -35,14 +36,19 @@ class Pulse:
                 await control.stats()
         except (TimeoutError, StoreError):
             return False
-        waits = control.status().uncommitted > 0
-        return not waits or self._clock.monotonic() - self._committed_s < within_s
+        now_s = self._clock.monotonic()
+        if not control.status().uncommitted:
+            self._waiting_s = None
+            return True
+        if self._waiting_s is None:
+            self._waiting_s = now_s
+        return now_s - max(self._waiting_s, self._committed_s) < within_s
 
     async def keep_telling(
         self, control: Control, alive: Callable[[], None], every_s: float
     ) -> None:
-        """Tell that all is well, twice as often as is asked for, for as long as it is."""
+        """Tell that all is well for as long as it is, so often that one time may be missed."""
         while True:
             if await self.beats(control, every_s / 2):
                 alive()
-            await self._clock.sleep_until(self._clock.monotonic() + every_s / 2)
+            await self._clock.sleep_until(self._clock.monotonic() + every_s / 3)

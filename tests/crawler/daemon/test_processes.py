@@ -198,6 +198,15 @@ async def test_a_second_signal_leaves_at_once(place: Place, web: LocalWeb) -> No
         assert await daemon.end() == 130
 
 
+async def test_it_outlives_who_started_it(place: Place) -> None:
+    """Standard output that nobody reads any more is no reason to die."""
+    async with place.running() as daemon:
+        transport = daemon.process._transport  # type: ignore[attr-defined]
+        for number in (1, 2):
+            transport.get_pipe_transport(number).close()
+        assert await daemon.end() == 0
+
+
 async def test_sighup_reloads_and_a_bad_file_changes_nothing(place: Place, web: LocalWeb) -> None:
     async with place.running() as daemon:
         place.write(politeness={"delay": 3})

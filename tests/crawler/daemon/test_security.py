@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from crawler.config import ConfigError, from_dict
 from crawler.daemon.guards import HEADERS, REQUESTS, STREAMS_OF_PEER_MAX
 from crawler.daemon.http import HttpSettings
 from crawler.daemon.sessions import FAILURES, SESSION_S, SESSIONS_MAX, Allowance, Sessions
@@ -288,3 +289,14 @@ def test_an_allowance_comes_back_with_time(hand: Any) -> None:
     assert allowance.wait_s("b") == 0.0
     hand.advance(2.0)
     assert allowance.wait_s("a") == 0.0
+
+
+@pytest.mark.parametrize("name", ["https://x.test", "x.test/", "", "a b", "x.test:port", "*"])
+def test_what_is_no_name_is_refused_in_the_config(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"daemon\.hosts"):
+        from_dict({"daemon": {"hosts": [name]}})
+
+
+def test_names_may_have_a_port() -> None:
+    hosts = ("crawl.example.com", "x.test:8443", "192.0.2.1", "[2001:db8::1]:80")
+    assert from_dict({"daemon": {"hosts": list(hosts)}}).daemon.hosts == hosts
