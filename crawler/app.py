@@ -131,6 +131,7 @@ class Life:
     store: Store
     clock: Clock
     fetcher: Fetcher
+    sinks: Sinks | None = None
 
     async def run(self) -> None:
         """Crawl to the end, or until `control.stop()`. Cancelled, it leaves at once; what is
@@ -221,6 +222,7 @@ async def living(
                 store=store,
                 clock=clock,
                 fetcher=fetcher,
+                sinks=sinks,
             )
     finally:
         await store.close(session)
@@ -259,6 +261,8 @@ async def crawl(
         beside(life) if beside else contextlib.nullcontext(),
     ):
         engine, clock = life.engine, life.clock
+        if life.sinks is not None:
+            life.sinks.leaving = leave
         began_s = clock.monotonic()
         interrupted = await _run(engine, life.store, clock, observe=observe, stop=stop, leave=leave)
         elapsed_s = clock.monotonic() - began_s

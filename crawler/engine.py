@@ -65,6 +65,7 @@ class Engine:
     ) -> None:
         self.effective = Effective(config)
         self._observer = observer
+        self._sinks = sinks
         self._store = store
         self._session = session
         self._clock = clock
@@ -216,6 +217,8 @@ class Engine:
         try:
             await self._run()
         except asyncio.CancelledError:
+            if self._sinks is not None:
+                self._sinks.hurry()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LEAVE_S):
                     await self.ledger.commit()

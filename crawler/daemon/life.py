@@ -101,6 +101,8 @@ class Daemon:
 
     async def _live(self, life: Life, beside: list[Coroutine[None, None, None]]) -> None:
         """The crawl, to its end, and what goes on beside it."""
+        if life.sinks is not None:
+            life.sinks.leaving = self._leave
         async with asyncio.TaskGroup() as group:
             crawl = group.create_task(life.run())
             tasks = [group.create_task(each) for each in beside]

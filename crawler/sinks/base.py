@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -48,4 +49,7 @@ class Sink(Protocol):
         """Return when everything put is on disk: it is committed after this."""
         ...
 
-    def close(self) -> None: ...
+    def close(self, hurried: threading.Event) -> None:
+        """The end. Work that is not needed to be whole is done now, and left as soon as `hurried`
+        is set."""
+        ...

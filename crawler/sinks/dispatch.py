@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -71,6 +72,8 @@ class Sinks:
         self._thread: ThreadPoolExecutor | None = None
         self._writing: asyncio.Future[None] | None = None
         self._lock = asyncio.Lock()
+        self._hurried = threading.Event()
+        self.leaving: asyncio.Event | None = None  # set by who tells the crawl to leave at once
 
     @property
     def any(self) -> bool:
@@ -106,6 +109,10 @@ class Sinks:
             await self.close()
             raise
 
+    def hurry(self) -> None:
+        """Close without finishing what is not needed to be whole."""
+        self._hurried.set()
+
     async def close(self) -> None:
         """What was put and not flushed may be lost: it was not committed."""
         thread, self._thread = self._thread, None
@@ -114,8 +121,14 @@ class Sinks:
         loop = asyncio.get_running_loop()
         closing = loop.run_in_executor(thread, self._close)
         try:
+            if self.leaving is not None:
+                told = asyncio.ensure_future(_until(self.leaving))
+                await asyncio.wait({closing, told}, return_when=asyncio.FIRST_COMPLETED)
+                if not told.cancel():
+                    self.hurry()
             await asyncio.shield(closing)
         except asyncio.CancelledError:
+            self.hurry()
             with contextlib.suppress(Exception):  # told to leave: the cancellation goes on
                 await closing
             raise
@@ -129,7 +142,7 @@ class Sinks:
     def _close(self) -> None:
         with contextlib.ExitStack() as all_of_them:  # also those behind one that cannot be closed
             for route in reversed(self._routes):
-                all_of_them.callback(route.sink.close)
+                all_of_them.callback(route.sink.close, self._hurried)
 
     async def _run(self, work: Callable[[], None]) -> None:
         assert self._thread is not None, "sinks are opened before they are used"
@@ -223,6 +236,10 @@ class Sinks:
             return
         await asyncio.shield(writing)
         self._writing = None  # one that failed stays: nothing is written behind it
+
+
+async def _until(event: asyncio.Event) -> None:
+    await event.wait()
 
 
 def _write(noted: Sequence[tuple[Sink, CrawledPage | Withdrawn]]) -> None:

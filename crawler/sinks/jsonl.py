@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import re
+import threading
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -74,7 +75,8 @@ class JsonLines:
         self._pack()
         self._files.flush()
 
-    def close(self) -> None:
+    def close(self, hurried: threading.Event) -> None:
+        del hurried  # there is nothing to finish
         self._files.close()
 
 

@@ -7,6 +7,7 @@ import fcntl
 import html
 import mimetypes
 import os
+import threading
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -62,14 +63,15 @@ class Mirror:
         except OSError as error:
             raise self._error(error) from error
 
-    def close(self) -> None:
+    def close(self, hurried: threading.Event) -> None:
         lock, self._lock = self._lock, None
         if lock is None:
             return
         try:
-            self._copy_aliases()
-            self._relink()
-            self._write_first_page()
+            if not hurried.is_set():
+                self._copy_aliases(hurried)
+                self._relink(hurried)
+                self._write_first_page()
             self._links.close()
             self._aliases.close()
         except OSError as error:
@@ -181,9 +183,11 @@ class Mirror:
 
     # ------------------------------------------------------------ at the end
 
-    def _copy_aliases(self) -> None:
+    def _copy_aliases(self, hurried: threading.Event) -> None:
         """What is asked for by a URL that redirects, such as an image, gets the target's bytes."""
         for entry in self._aliases.entries():
+            if hurried.is_set():
+                return
             if len(entry) != 2:
                 continue
             url, target = entry
@@ -192,10 +196,13 @@ class Mirror:
                 if not name.endswith(".html") and source.is_file() and not self._is_there(name):
                     self._write(name, source.read_bytes())
 
-    def _relink(self) -> None:
+    def _relink(self, hurried: threading.Event) -> None:
         """Links to files that never came lead to the web again, and those to files that did come
         lead to them; what still leads out is looked at again at the end of the next run."""
         for path, *urls in self._links.entries():
+            if hurried.is_set():
+                self._links.keep([path, *urls])  # for the end of the next run
+                continue
             places = [file_of(url, Role.PAGE) for url in urls]
             there = [self._is_there(place) for place in places]
             file = self._root / path

@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -65,7 +66,8 @@ class Warc:
     def open(self) -> None:
         self._files.open()
 
-    def close(self) -> None:
+    def close(self, hurried: threading.Event) -> None:
+        del hurried  # there is nothing to finish
         self._files.close()
 
     def flush(self) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import suppress
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -29,6 +29,10 @@ from storage.base import (
     StoreError,
     Visited,
 )
+
+if TYPE_CHECKING:
+    from crawler.handover import CrawledPage
+    from crawler.sinks.dispatch import Sinks
 
 FLOAT_S = 1e-6  # the clock counts in floats
 
@@ -58,7 +62,7 @@ class Minutes:
 
 
 class Rig:
-    def __init__(self, clock: JumpClock) -> None:
+    def __init__(self, clock: JumpClock, sinks: Slow | None = None) -> None:
         self.clock = clock
         self.store = Minutes(clock)
         self.turns = Turns(clock, limit=4)
@@ -69,6 +73,7 @@ class Rig:
             clock,
             self.turns,
             committed=lambda outcomes, _: self.told.append(outcomes),
+            sinks=cast("Sinks", sinks) if sinks else None,
         )
         self.runs = asyncio.create_task(self.ledger.run())
 
@@ -340,3 +345,39 @@ async def test_a_store_that_cannot_go_on_ends_it_loudly(rig: Rig) -> None:
         await rig.runs
     assert rig.told == []
     assert not rig.ledger.empty
+
+
+class Slow:
+    """Sinks that take their time; each flush ends when it is let go."""
+
+    def __init__(self) -> None:
+        self.put_pages: list[object] = []
+        self.flushed: list[int] = []
+        self.go = asyncio.Event()
+        self.due = self.full = False
+
+    def put(self, page: object) -> None:
+        self.put_pages.append(page)
+
+    async def flush(self) -> None:
+        upto = len(self.put_pages)
+        await self.go.wait()
+        self.flushed.append(upto)
+
+
+async def test_law_5_a_page_is_with_its_sinks_before_its_outcome_is_committed() -> None:
+    """Also where the commit is cancelled while they write: the next one finishes it."""
+    async with JumpClock() as clock:
+        sinks = Slow()
+        rig = Rig(clock, sinks)
+        rig.ledger.record(visited(1), rig.host(), page=cast("CrawledPage", "the page"))
+        assert await rig.after(10 * COMMIT_AFTER_S) == 0, "nothing before they have it"
+        rig.runs.cancel()
+        with suppress(asyncio.CancelledError):
+            await rig.runs
+        rig.ledger.record(visited(2), rig.host(), page=cast("CrawledPage", "another"))
+        sinks.go.set()
+        await rig.ledger.commit()
+        assert [[one.id for one in batch.outcomes] for batch in rig.store.batches] == [[1], [2]]
+        assert sinks.flushed == [2, 2]
+        assert rig.ledger.empty

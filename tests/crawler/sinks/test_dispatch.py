@@ -25,6 +25,7 @@ class Memory:
         self.go = threading.Event()
         self.go.set()
         self.full = False
+        self.finishes = False  # closing takes long
 
     def open(self) -> None:
         self.calls.append("open")
@@ -42,8 +43,10 @@ class Memory:
     def flush(self) -> None:
         self.calls.append("flush")
 
-    def close(self) -> None:
+    def close(self, hurried: threading.Event) -> None:
         self.calls.append("close")
+        if self.finishes and not hurried.wait(5):
+            self.calls.append("finished")
 
 
 @pytest.mark.parametrize(
@@ -176,3 +179,16 @@ async def test_a_withdrawn_page_is_told_to_sinks_that_want_its_url() -> None:
         await sinks.flush()
     assert "withdraw http://a.test/x" in sink.calls
     assert other.calls == ["open", "close"]
+
+
+async def test_who_is_told_to_leave_finishes_nothing() -> None:
+    sink = Memory()
+    sink.finishes = True
+    sinks = Sinks([Route(sink=sink, wants=Wants())])
+    sinks.leaving = asyncio.Event()
+    await sinks.open()
+    closing = asyncio.create_task(sinks.close())
+    await asyncio.sleep(0)
+    sinks.leaving.set()
+    await closing
+    assert sink.calls == ["open", "close"]

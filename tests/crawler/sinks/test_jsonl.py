@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ def written(path: Path, *pages: CrawledPage | Withdrawn, **keys: object) -> list
     for page in pages:
         sink.withdraw(page) if isinstance(page, Withdrawn) else sink.put(page)
     sink.flush()
-    sink.close()
+    sink.close(threading.Event())
     raw = path.read_bytes()
     return [
         json.loads(line) for line in (gzip.decompress(raw) if sink._packs else raw).splitlines()

@@ -8,6 +8,7 @@ import gzip
 import hashlib
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,7 +69,7 @@ def write(one: Warc, *pages: CrawledPage | Withdrawn) -> None:
     for page in pages:
         one.withdraw(page) if isinstance(page, Withdrawn) else one.put(page)
     one.flush()
-    one.close()
+    one.close(threading.Event())
 
 
 @pytest.mark.parametrize("name", ["a.warc", "a.warc.gz"])
