@@ -19,7 +19,7 @@ from crawler.host import APPETITE_MAX, LOW_WATER, PREFETCH, Host, Turn
 from crawler.known import Known
 from crawler.ledger import Ledger
 from crawler.network_first import NetworkFirst
-from crawler.page_reader import PageReader
+from crawler.page_reader import LARGE_BYTES, PageReader
 from crawler.request import REDIRECT_STATUSES, Answer, Failure, Head, Request, limits_of
 from crawler.sitemaps import TIMEOUT_S, Sitemaps, Sniffing
 from crawler.turns import Turns
@@ -283,7 +283,9 @@ class Visitor:
             if self._handover is None and self._sinks is None:
                 self._ledger.record(outcome, host, queued.url)
             elif not await self._show(
-                host, outcome, _crawled(queued, answer, outcome, read, usage)
+                host,
+                outcome,
+                _crawled(queued, answer, outcome, read, usage, links=self._links_are_read()),
             ):
                 host.held.discard(queued.id)  # it stays queued
                 return False
@@ -296,6 +298,9 @@ class Visitor:
         if passed.ungoverned:
             self._late(origin_of(queued.url))
         return True
+
+    def _links_are_read(self) -> bool:
+        return self._handover is not None or (self._sinks is not None and self._sinks.wants_links)
 
     async def _show(self, host: Host, outcome: Visited, crawled: CrawledPage) -> bool:
         """To who reads the pages, and to sinks: when it is recorded, before it is committed."""
@@ -406,9 +411,7 @@ class Visitor:
             for reason, count in read.skipped.items():
                 self._ledger.skip(reason, count)
             if self._sinks is not None and answer.body and directives.index and directives.archive:
-                needed = self._sinks.requisites(
-                    queued.url, answer.status, content_type, answer.body, requisite=queued.requisite
-                )
+                needed = await self._needed(queued, answer, self._sinks)
                 found += self._requisites(queued, needed)
         usage = NONE
         if read is not None:
@@ -438,6 +441,18 @@ class Visitor:
             ),
         )
         return outcome, read, usage
+
+    async def _needed(self, queued: Queued, answer: Answer, sinks: Sinks) -> Sequence[str]:
+        """The URLs that a mirror needs besides; of a large page, looked for beside the loop."""
+        look = partial(
+            sinks.requisites,
+            queued.url,
+            answer.status,
+            answer.headers.get("Content-Type"),
+            answer.body,
+            requisite=queued.requisite,
+        )
+        return look() if len(answer.body) <= LARGE_BYTES else await asyncio.to_thread(look)
 
     def _requisites(self, queued: Queued, needed: Sequence[str]) -> list[Link]:
         """What a mirror needs besides, to show this page: of the same depth."""
@@ -524,15 +539,22 @@ class Visitor:
 
 
 def _crawled(
-    queued: Queued, answer: Answer, outcome: Visited, read: page.Page | None, usage: Usage
+    queued: Queued,
+    answer: Answer,
+    outcome: Visited,
+    read: page.Page | None,
+    usage: Usage,
+    *,
+    links: bool,
 ) -> CrawledPage:
+    """As sinks and readers get it; `links`: whether anybody looks at its links."""
     return CrawledPage(
         url=queued.url,
         status=answer.status,
         headers=answer.headers,
         body=answer.body,
         title=outcome.title,
-        links=read.links if read else (),
+        links=read.links if read and links else (),
         directives=Directives(
             index=outcome.indexable, follow=outcome.followable, archive=outcome.archivable
         ),

@@ -67,6 +67,10 @@ def _visited(row: Row) -> Iterator[str]:
         yield "it asks that its links be not followed"
     if not row["archivable"]:
         yield "it asks that no copy be kept"
+    if row.get("canonical_url") not in (None, row["url"]):
+        yield f"it calls {_text(row['canonical_url'])} canonical"
+    if row.get("usage"):
+        yield f"of the use of its content it says: {_text(row['usage'])}"
 
 
 def _sitemap(row: Row) -> Iterator[str]:

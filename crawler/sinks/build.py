@@ -38,6 +38,7 @@ def _wants(sink: SinkConfig) -> Wants:
         content_types=sink.content_types,
         noindex=sink.noindex,
         body=sink.body != "none",
+        links=sink.kind == "jsonl" and sink.links,
         requisites=sink.kind == "mirror" and sink.requisites,
         scripts=sink.scripts,
     )

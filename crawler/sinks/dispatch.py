@@ -79,6 +79,11 @@ class Sinks:
     def any(self) -> bool:
         return bool(self._routes or self._called)
 
+    @property
+    def wants_links(self) -> bool:
+        """Does anybody look at the links of pages? Their texts cost a second look at the page."""
+        return bool(self._called) or any(route.wants.links for route in self._routes)
+
     def add(self, called: Called) -> None:
         self._called.append(called)
 

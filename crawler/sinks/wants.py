@@ -14,8 +14,8 @@ _NO_TYPE: Final = "application/octet-stream"  # RFC 9110, 8.3
 class Wants:
     """include, exclude: globs on whole URLs, as in `[scope]`. statuses: 200, and classes as 2 for
     2xx; empty: all. content_types: as `scope.content_types`. noindex: pages that ask not to be
-    indexed, too. body: whether bodies are wanted at all. requisites: what its pages need to be
-    shown, whatever `include` says; scripts: those among it."""
+    indexed, too. body, links: whether those are wanted at all. requisites: what its pages need to
+    be shown, whatever `include` says; scripts: those among it."""
 
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
@@ -23,6 +23,7 @@ class Wants:
     content_types: tuple[str, ...] = ()
     noindex: bool = False
     body: bool = True
+    links: bool = True
     requisites: bool = False
     scripts: bool = False
 

@@ -95,7 +95,6 @@ def test_speed_of_sinks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
         print(f"\n{HOSTS} hosts of {PAGES} pages of 7 KB, the best of {ROUNDS}")  # noqa: T201
         for name, (rate, cpu_s) in best.items():
             share = rate / best["none"][0]
-            print(  # noqa: T201
-                f"  {name:9} {rate:7,.0f} pages/s ({share:4.0%})  {cpu_s:5.2f} CPU s per 1,000 pages"
-            )
+            figures = f"{rate:7,.0f} pages/s ({share:4.0%})  {cpu_s:5.2f} CPU s per 1,000 pages"
+            print(f"  {name:9} {figures}")  # noqa: T201
     assert best["jsonl"][0] > 0.3 * best["none"][0]
