@@ -38,6 +38,17 @@ class Pages:
         )
         return self._renderer.response("overview.html", values)
 
+    async def find(self, request: web.Request) -> web.Response:
+        """Leads to the page of a host or of a URL, or to the hosts whose names are like it."""
+        asked = request.query.get("q", "").strip()
+        if "/" in asked:
+            raise web.HTTPSeeOther(link("/url", {"url": asked}))
+        try:
+            host = await self._answers.host(asked)
+        except Problem:
+            raise web.HTTPSeeOther(link("/hosts", {"search": asked})) from None
+        raise web.HTTPSeeOther(link("/host", {"host": host["host"]}))
+
     async def blocked(self, request: web.Request) -> web.Response:
         asked = {
             "host": request.query.get("host", "").strip(),

@@ -103,7 +103,7 @@
   document.addEventListener("keydown", (event) => {
     if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey) return;
     if (/^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement.tagName)) return;
-    const field = document.querySelector("[data-slash]");
+    const field = document.querySelector("[data-slash]") || document.getElementById("find");
     if (field) { event.preventDefault(); field.focus(); field.select(); }
   });
 

@@ -7,10 +7,12 @@ import re
 from collections.abc import AsyncIterator
 from html.parser import HTMLParser
 from typing import Any
+from urllib.parse import quote
 
 import aiohttp
 import pytest
 from aiohttp.test_utils import TestServer
+from yarl import URL
 
 from crawler.clock import RealClock
 from crawler.daemon.http import HttpSettings, build
@@ -44,8 +46,9 @@ class Site:
         async with self._client.post(url, data=fields, allow_redirects=follow) as answer:
             return answer.status, await answer.text(), answer
 
-    async def head(self, path: str) -> aiohttp.ClientResponse:
-        async with self._client.get(self._server.make_url(path)) as answer:
+    async def head(self, path: str, *, follow: bool = True) -> aiohttp.ClientResponse:
+        url = URL(str(self._server.make_url("/")) + path.lstrip("/"), encoded=True)
+        async with self._client.get(url, allow_redirects=follow) as answer:
             await answer.read()
             return answer
 
@@ -299,6 +302,25 @@ async def test_hosts_are_asked_for_with_the_words_of_the_form(site: Site, answer
     )
     assert 'aria-sort="descending"' in html
     assert "b.test" not in html
+
+
+@pytest.mark.parametrize(
+    ("asked", "path", "query"),
+    [
+        ("a.test", "/host", {"host": "a.test"}),
+        ("like-this", "/hosts", {"search": "like-this"}),
+        ("http://a.test/x?y=1&z", "/url", {"url": "http://a.test/x?y=1&z"}),
+        ("", "/hosts", {}),
+        ("//evil.test/\r\nX: y", "/url", {"url": "//evil.test/\r\nX: y"}),
+    ],
+)
+async def test_one_field_finds_hosts_and_urls(
+    site: Site, asked: str, path: str, query: dict[str, str]
+) -> None:
+    answer = await site.head(f"/find?q={quote(asked)}", follow=False)
+    led_to = URL(answer.headers["Location"])
+    assert (led_to.path, dict(led_to.query)) == (path, query)
+    assert not led_to.absolute
 
 
 async def test_settings_are_shown_without_secrets(site: Site) -> None:
