@@ -206,7 +206,7 @@ async def living(
             if not forever:
                 await store.set_paused(False)  # who starts a crawl by hand wants it to run
             elif await store.paused():
-                engine.pause()
+                engine.steering.pause()
             control = Control(
                 engine,
                 config=config,

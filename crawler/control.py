@@ -260,12 +260,12 @@ class Control:
         """No contact begins from now on, robots.txt included; what is in flight ends. Durable: a
         daemon restarted on this database is paused, until it is resumed or `courtly crawl` is
         started there. Pausing twice is no error."""
-        self._engine.pause()
+        self._engine.steering.pause()
         await self._do(self._remember_pause)
 
     async def resume(self) -> None:
         """Contacts begin again. Hosts paused one by one stay so."""
-        self._engine.resume()
+        self._engine.steering.resume()
         await self._do(self._remember_pause)
 
     async def _remember_pause(self) -> None:
@@ -289,7 +289,7 @@ class Control:
     async def pause_host(self, host: str) -> None:
         """No new contact with this host (`host` of the hosts view), robots.txt and redirect hops
         included. Durable when it returns; obeyed at once. Raises UnknownHost, StoreError."""
-        self._engine.hold_off(host)
+        self._engine.steering.hold_off(host)
         await self._steer(host, paused=True)
 
     async def slow_host(self, host: str, delay_s: float) -> None:
@@ -312,7 +312,7 @@ class Control:
         clear_slow: bool = False,
     ) -> None:
         steer = partial(
-            self._engine.steer, host, paused=paused, slow_s=slow_s, clear_slow=clear_slow
+            self._engine.steering.steer, host, paused=paused, slow_s=slow_s, clear_slow=clear_slow
         )
         if not await self._do(steer):
             raise UnknownHost(host)
@@ -340,7 +340,7 @@ class Control:
 
     async def retry_failed(self, host: str | None = None) -> int:
         """Queue failed URLs again, of one host or of all, with no attempts spent; give how many."""
-        return await self._do(partial(self._engine.retry_failed, host))
+        return await self._do(partial(self._engine.steering.retry_failed, host))
 
     async def reload(self, *, dry_run: bool = False) -> Reloaded:
         """Read the config again and let it count at once, also for hosts that rest now; say what
@@ -388,12 +388,12 @@ class Control:
         old = self._config
         if exchange is not None:
             await exchange()
-        self._engine.apply(new)
+        self._engine.steering.apply(new)
         self._config = new
         if not paces_alike(old, new):
-            await self._engine.rouse()
+            await self._engine.steering.rouse()
         if not reads_robots_alike(old, new):
-            await self._engine.read_robots_anew()
+            await self._engine.steering.read_robots_anew()
         if seeds:
             await self._engine.add([self._seed(url, 0.0) for url in seeds])
 

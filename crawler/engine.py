@@ -23,12 +23,13 @@ from crawler.host import Host
 from crawler.keeper import Keeper
 from crawler.known import Known
 from crawler.ledger import Ledger
+from crawler.marked import Marked
 from crawler.observer import Observer
 from crawler.origin import Origin, changes
 from crawler.rates import Rates
-from crawler.reading import session_name
 from crawler.rejudge import Rejudge
 from crawler.sitemaps import Sitemaps
+from crawler.steering import Steering
 from crawler.turns import Turns
 from crawler.visit import Budget, Visitor
 from policies.access import Access, Closed, RobotsRules
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from crawler.sinks.dispatch import Sinks
 
 LEAVE_S = 2.0  # for the last commit when told to leave at once
-JUDGED_AT_ONCE = 256  # origins to be judged again, looked up at once
 
 _T = TypeVar("_T")
 
@@ -113,7 +113,7 @@ class Engine:
             sitemaps=self._sitemaps.named,
             added=self._on_added,
         )
-        self.rejudge = Rejudge(
+        self._rejudge = Rejudge(
             store=store,
             session=session,
             clock=clock,
@@ -132,7 +132,7 @@ class Engine:
             turns=self.turns,
             gate=self.gate,
             ledger=self.ledger,
-            rejudge=self.rejudge,
+            rejudge=self._rejudge,
             ending=self.ending,
             handover=handover,
         )
@@ -178,12 +178,39 @@ class Engine:
             handover=handover,
             sinks=sinks,
         )
+        self._marked = Marked(
+            store=store,
+            session=session,
+            course=self.course,
+            gate=self.gate,
+            ledger=self.ledger,
+            holdings=self.holdings,
+            rejudge=self._rejudge,
+            spawn=self._spawn,
+        )
+        self.steering = Steering(
+            self.effective,
+            store=store,
+            session=session,
+            clock=clock,
+            course=self.course,
+            turns=self.turns,
+            gate=self.gate,
+            ledger=self.ledger,
+            holdings=self.holdings,
+            keeper=self._keeper,
+            scope=self.scope,
+            budget=self._budget,
+            known=self._known,
+            marked=self._marked,
+            reopen=self._reopen,
+            reread=self._on_reread,
+            staff=self._staff,
+        )
         self._workers_per_turn = 1 if handover else 2
         self._group: asyncio.TaskGroup | None = None
         self._jobs: set[asyncio.Task[Any]] = set()
         self._workers: list[asyncio.Task[None]] = []
-        self._judging: asyncio.Task[None] | None = None
-        self._marked = 0  # how often it was said that there is something to be judged again
         self.pages = 0  # visited in this run
         self.bytes = 0
         self.rates = Rates(clock.monotonic())
@@ -236,10 +263,10 @@ class Engine:
 
     async def _crawl(self, group: asyncio.TaskGroup) -> None:
         committer = group.create_task(self.ledger.run())
-        self._staff(group)
+        self._staff()
         if self._budget.left < 1:  # max_pages = 0
             self.turns.open_pages(open_=False)
-        self.judge_again()
+        self._marked.start()
         await self._keeper.keep()
         self._keeper.note_waiting()
         self._close()
@@ -250,14 +277,16 @@ class Engine:
         await self.holdings.release_all()
         committer.cancel()
 
-    def _staff(self, group: asyncio.TaskGroup) -> None:
+    def _staff(self) -> None:
         """Workers for as many turns as may be in flight; those too many, after a change, find none.
         Half of them may have a page that waits to be read, and still no turn waits for a worker;
         but who reads the pages of a handover is promised `concurrency` of them in memory at most.
         """
+        if self._group is None or self.course.stopping:
+            return
         wanted = self.effective.config.crawl.concurrency * self._workers_per_turn
         for _ in range(wanted - len(self._workers)):
-            self._workers.append(group.create_task(self._work()))
+            self._workers.append(self._group.create_task(self._work()))
 
     def _close(self) -> None:
         """Nothing begins any more; what is in flight runs on."""
@@ -270,58 +299,6 @@ class Engine:
         """Finish what is in flight, commit, release; `run` returns."""
         self.course.stopping = True
         self.course.stir.set()
-
-    def pause(self) -> None:
-        """No contact begins, for pages or robots.txt, until `resume`; what is in flight ends."""
-        self.turns.pause()
-        self.course.stir.set()
-
-    def resume(self) -> None:
-        self.course.moved_s = self._clock.monotonic()  # the patience counts from here
-        self.turns.resume()
-        self._look_again()
-
-    def hold_off(self, slot: str) -> None:
-        """A held host is paused before anything that takes time; `steer` makes it durable."""
-        if (host := self.turns.get(slot)) is not None:
-            host.steer(paused=True)
-            self.turns.consider(host)
-
-    async def steer(
-        self,
-        slot: str,
-        *,
-        paused: bool | None = None,
-        slow_s: float | None = None,
-        clear_slow: bool = False,
-    ) -> bool:
-        """Pause, slow or let go on one host: durable, and obeyed by a held host at once. False if
-        no such host is known."""
-        async with self.holdings.leasing:  # none is taken on by what a lease said before
-            known = await self._store.set_control(
-                slot, paused=paused, slow_s=slow_s, clear_slow=clear_slow
-            )
-            if slow_s is not None or clear_slow:
-                await self._store.rouse(self._session, slot)
-            if (host := self.turns.get(slot)) is not None:
-                host.steer(paused=paused, slow_s=slow_s, clear_slow=clear_slow)
-                self.turns.consider(host)
-                self.ledger.touch(host)  # its rest, and where that comes from, are to be seen
-        self._look_again()
-        return known
-
-    async def retry_failed(self, host: str | None = None) -> int:
-        """Queue failed URLs again, of one host or of all, and try at once what was given up."""
-        count = await self._store.retry_failed(host)
-        held = [one for one in self.turns if host in (None, one.slot)]
-        for one in held:
-            for origin, lost in list(one.out_of_reach.items()):
-                if lost.given_up:
-                    del one.out_of_reach[origin]
-                    self._reopen(one, origin)
-            self.ledger.want(one)
-        self._look_again()
-        return count
 
     async def whole(self, work: Callable[[], Coroutine[None, None, _T]]) -> _T:
         """Do it to its end, also when who asked for it is cancelled: what is in the store and what
@@ -343,43 +320,6 @@ class Engine:
         if isinstance(result, ConfigError | LookupError):
             raise result
         return result
-
-    def apply(self, config: Config) -> None:
-        """From now on by another config, all of it at once, and for the hosts that rest, too: their
-        next times count from the end of their last contact. What is in flight ends as it began."""
-        before, self.effective.config = self.effective.config, config
-        self.scope.judge_by(self._scope_rules, max_depth=config.crawl.max_depth)
-        self._known.clear()  # what was out of scope may now be in it
-        self._keeper.patience_s = config.crawl.patience_s
-        self._budget.limit = config.crawl.max_pages
-        for host in self.turns:
-            host.rule(config.site(host.slot).politeness)
-        for origin in self.gate.reread():
-            if origin.task is None:
-                self._on_settled(origin)
-            if self.rejudge.runs(origin.name):
-                self._spawn(self.rejudge.all(origin.name))
-        self.turns.reckon_addresses()
-        for host in self.turns:
-            self.turns.consider(host)
-            self.ledger.touch(host)  # its rest, and where that comes from, are to be seen
-        self.holdings.bring_back(
-            lambda slot: (
-                before.site(slot).scope.max_pages_per_host
-                != config.site(slot).scope.max_pages_per_host
-            )
-        )
-        self.turns.open_pages(open_=self._budget.left >= 1)
-        self.turns.set_limit(config.crawl.concurrency)
-        if self._group is not None and not self.course.stopping:
-            self._staff(self._group)
-        self.course.idle = False
-        self._look_again()
-
-    def _look_again(self) -> None:
-        """Something was changed from outside: hosts on disk may be claimed, or may move sooner."""
-        self.course.may_claim = True
-        self.course.stir.set()
 
     async def add(self, seeds: Sequence[Link]) -> int:
         """Queue seeds, also while it runs; give how many URLs were new."""
@@ -536,51 +476,20 @@ class Engine:
         self.turns.consider(host)
         self.course.stir.set()
 
+    def _on_reread(self, origin: Origin) -> None:
+        """The config reads an origin's robots.txt otherwise: its URLs may move, or may not."""
+        if origin.task is None:
+            self._on_settled(origin)
+        if self._rejudge.runs(origin.name):
+            self._spawn(self._rejudge.all(origin.name))
+
     def _on_robots(self, origin: Origin, previous: Access) -> None:
         """What is known of an origin's robots.txt is new."""
         if changes(previous, origin.access):
-            self._spawn(self.rejudge.all(origin.name))
+            self._spawn(self._rejudge.all(origin.name))
 
     def _on_ungoverned(self, name: str) -> None:
         """A page was fetched for lack of an answer. Has one come meanwhile?"""
         origin = self.gate.origin(name)
         if origin is not None and origin.answered and origin.task is None:
-            self._spawn(self.rejudge.all(name))
-
-    async def rouse(self) -> None:
-        """Delays are others now: hosts on disk do not wait for the rest they were put down with."""
-        await self._store.rouse(self._session)
-        self._look_again()
-
-    async def read_robots_anew(self) -> None:
-        """What was judged by robots.txt is judged again, because the config reads it otherwise."""
-        await self._store.name_session(self._session, session_name(self.effective.config))
-        await self._store.rejudge_all(self._session)
-        self.judge_again()
-
-    def judge_again(self) -> None:
-        """Judge again what is marked in the store (law 4), beside the crawl, whose first claim does
-        not wait for it (law 5): what a run before had begun, or what a new config reads anew."""
-        self._marked += 1
-        if self._group is not None and (self._judging is None or self._judging.done()):
-            self._judging = self._spawn(self._judge_marked())
-
-    async def _judge_marked(self) -> None:
-        judged: set[str] = set()  # of the last ones looked up: those whose mark cannot be cleared
-        marked = 0
-        while True:
-            if marked != self._marked:
-                marked = self._marked
-                judged.clear()
-            due = await self._store.rejudge_due(self._session, limit=JUDGED_AT_ONCE)
-            if marked == self._marked and all(one.origin in judged for one in due):
-                return
-            for one in due:
-                if self.course.stopping:
-                    return
-                if self.holdings.room <= 0 and self.holdings.make_room():
-                    await self.ledger.flush()
-                if (host := await self.holdings.hold(one.slot)) is not None:
-                    await self.gate.load(one.origin, host)
-                    await self.rejudge.all(one.origin)
-            judged = {one.origin for one in due}
+            self._spawn(self._rejudge.all(name))

@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crawler.config import Config, ConfigError, from_dict
-from crawler.control import Reloaded, State
+from crawler.control import Control, Reloaded, State
+from crawler.engine import Engine
 from crawler.request import Request
-from crawler.testing import Answers, JumpClock, Reply, html, not_found, text
+from crawler.testing import Answers, FakeFetcher, JumpClock, Reply, html, not_found, text
 
 if TYPE_CHECKING:
     from tests.conftest import Crawled, World
@@ -431,6 +432,26 @@ async def test_a_crawl_without_a_file_says_so(world: World) -> None:
 
     await world.crawl({}, "http://a.test/", at={0.5: lambda: world.do(reload())})
     assert "no config file" in refused[0] or "not started from a config" in refused[0]
+
+
+async def test_a_reload_before_the_crawl_has_begun_counts_from_its_beginning(world: World) -> None:
+    file = File(world)
+    session = await world.store.open_session("test")
+    clock = world.clock
+    fetcher = FakeFetcher(clock, pages("a.test", 3))
+    engine = Engine(file.read(), store=world.store, session=session, clock=clock, fetcher=fetcher)
+    control = Control(engine, config=file.read(), store=world.store, clock=clock, reread=file.read)
+    await control.add_seeds([*pages("a.test", 3)])
+    file.sections["politeness"] = {"delay": 5.0}
+    file.sections["robots"] = {"dialect": "bing"}
+    await control.reload()
+    await control.pause_host("a.test")
+    await control.resume_host("a.test")
+    began_s = clock.monotonic()
+    await engine.run()
+    assert [one.start_s - began_s for one in fetcher.log.requests()] == pytest.approx(
+        [0, 5.05, 10.1, 15.15], abs=0.01
+    )
 
 
 async def test_reloads_in_flight_together_are_done_one_after_the_other(world: World) -> None:
