@@ -24,22 +24,41 @@ from crawler.cli.text import counted
 @db_option
 @config_option
 def retry(what: str, host: str | None, db: str | None, config_file: Path | None) -> None:
-    """Queue failed URLs again; the next `courtly crawl` on the database asks for them."""
+    """Queue failed URLs again. A crawl that runs on the database asks for them when their turn
+    comes, else the next one does."""
     del what  # so far there is nothing else to retry
     name = None if host is None else host_name(host)
     path = existing_database(config_file, db)
 
-    count = asyncio.run(_retry(path, name))
+    count, living = _retry(path, name)
     if not count:
         click.echo("no URL has failed" if name is None else f"no URL of {name} has failed")
         return
+    who = "the crawl that runs" if living else f"courtly crawl{as_given(config_file, db)}"
     click.echo(
         f"{counted(count, 'failed URL')} queued again: "
-        f"courtly crawl{as_given(config_file, db)} asks for {'it' if count == 1 else 'them'}"
+        f"{who} asks for {'it' if count == 1 else 'them'}"
     )
 
 
-async def _retry(path: Path, host: str | None) -> int:
+def _retry(path: Path, host: str | None) -> tuple[int, bool]:
+    """How many were queued again, and whether by a crawl that runs. Raises UsageError for a host
+    that the database does not know."""
+    from crawler.cli.host import refused
+    from crawler.daemon import client
+    from crawler.daemon.problem import Problem
+
+    try:
+        body: dict[str, object] = {} if host is None else {"host": host}
+        count = client.ask(path, "POST", "/api/retry", body=body)["retried"]
+    except client.NobodyAnswersError:
+        return asyncio.run(_directly(path, host)), False
+    except Problem as problem:
+        raise refused(problem) from None
+    return (count if isinstance(count, int) else 0), True
+
+
+async def _directly(path: Path, host: str | None) -> int:
     """How many were queued again. Raises UsageError for a host that the database does not know."""
     from crawler.app import open_reader, retry_failed
     from crawler.explain import known_host

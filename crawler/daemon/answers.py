@@ -298,6 +298,13 @@ class Answers:
             "slow_s": float(slow_s) if isinstance(slow_s, int | float) else None,
         }
 
+    async def retry(self, host: str | None = None) -> shapes.Retried:
+        """Queue failed URLs again, of one host or of all."""
+        slot = None if host is None else await self._slot(host)
+        count = await self._control.retry_failed(slot)
+        self.stream.tell("change", {"what": "retry", "retried": count})
+        return {"retried": count}
+
     async def seeds(self, urls: Sequence[str], priority: float = 0.0) -> shapes.SeedsAnswer:
         """Queue seeds; those that are none are named with the reason, the others are queued."""
         if not urls:

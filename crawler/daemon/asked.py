@@ -69,6 +69,10 @@ class SlowBody(Strict, frozen=True, kw_only=True):
     delay_s: float
 
 
+class RetryBody(Strict, frozen=True, kw_only=True):
+    host: Name | None = None
+
+
 class SeedsBody(Strict, frozen=True, kw_only=True):
     urls: list[str]
     priority: float = 0.0

@@ -171,6 +171,13 @@ ROUTES: tuple[Route, ...] = (
         lambda answers, body: answers.seeds(body.urls, body.priority),
     ),
     _post(
+        "/api/retry",
+        "Queue failed URLs again, of one host if it is named.",
+        asked.RetryBody,
+        shapes.Retried,
+        lambda answers, body: answers.retry(body.host),
+    ),
+    _post(
         "/api/pause",
         "No contact begins until the crawl is resumed.",
         Nothing,

@@ -186,6 +186,12 @@ class SeedsAnswer(TypedDict):
     refused: list[RefusedSeed]
 
 
+class Retried(TypedDict):
+    """POST /api/retry: how many failed URLs are queued again."""
+
+    retried: int
+
+
 class StateAnswer(TypedDict):
     """POST /api/pause and resume."""
 

@@ -12,7 +12,7 @@ import pytest
 
 from crawler.daemon.http import HttpSettings
 from crawler.daemon.routes import ROUTES
-from crawler.testing import LocalWeb, text
+from crawler.testing import LocalWeb, hang_up, html, text
 from storage.rows import VIEWS
 
 
@@ -142,6 +142,18 @@ async def test_seeds(daemon: Any, town: LocalWeb) -> None:
     await daemon.until(lambda status: status["visited"] == 7 and status["state"] == "idle")
 
 
+async def test_failed_urls_are_queued_again(start: Any, town: LocalWeb) -> None:
+    town.sites["e.test"] = {"/robots.txt": text(""), "/": hang_up()}
+    async with start("a.test", "e.test", config={"fetch": {"max_attempts": 1}}) as daemon:
+        await daemon.until(lambda status: status["failed"] == 1 and status["state"] == "idle")
+        town.sites["e.test"] = {"/robots.txt": text(""), "/": html("Well again")}
+        none = await daemon.client.post("/api/retry", {"host": "a.test"})
+        assert checked(none.body, "/api/retry", "POST") == {"retried": 0}
+        assert (await daemon.client.post("/api/retry", {"host": "e.test"})).body == {"retried": 1}
+        await daemon.until(lambda status: (status["visited"], status["failed"]) == (4, 0))
+        assert (await daemon.client.post("/api/retry")).body == {"retried": 0}
+
+
 async def test_the_crawl_is_paused_and_resumed(daemon: Any, town: LocalWeb) -> None:
     assert (await daemon.client.post("/api/pause")).body == {"state": "paused"}
     await daemon.client.post("/api/seeds", {"urls": [town.url("b.test", "/later")]})
@@ -241,6 +253,8 @@ MALFORMED: list[tuple[str, object, int, str | None]] = [
     ("/api/seeds", {"urls": ["http://a.test/x"] * 10_001}, 413, "urls"),
     ("/api/seeds", {"urls": ["x" * 5_000_000]}, 413, "body"),
     ("/api/pause", {"now": True}, 422, "now"),
+    ("/api/retry", {"host": "nobody.test"}, 404, "host"),
+    ("/api/retry", {"hots": "a.test"}, 422, "hots"),
     ("/api/robots/check", {"urls": ["/a"]}, 422, "robots"),
     ("/api/robots/check", {"urls": ["/a"], "robots": "", "url": "http://a.test/"}, 422, "robots"),
     ("/api/robots/check", {"urls": [], "robots": ""}, 422, "urls"),
