@@ -11,6 +11,8 @@ import resource
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from crawler import Crawler
 from crawler.handover import CrawledPage
 from crawler.testing import Asked, LocalWeb, Reply, html, redirect, text
@@ -218,3 +220,29 @@ async def test_a_crawler_s_functions_and_sinks_get_its_pages(tmp_path: Path) -> 
                 assert page.url not in seen, "not before it is committed"
         assert sorted(seen) == sorted(read) == sorted(row["url"] for row in lines(path))
         assert good == [web.url("a.test")]
+
+
+async def test_a_function_that_raises_ends_the_crawl_and_its_page_stays(tmp_path: Path) -> None:
+    db = tmp_path / "crawl.db"
+    broken = [True]
+    seen: list[str] = []
+
+    def store(page: CrawledPage) -> None:
+        if broken and page.url.endswith("/b"):
+            raise RuntimeError("my database is away")
+        seen.append(page.url)
+
+    site = {"/": html("Home", "/a", "/b"), "/a": html("A"), "/b": html("B")}
+
+    async def read(*seeds: str) -> None:
+        config = web.config(politeness=POLITE)
+        async with Crawler(seeds, config=config, db=db, sinks=[store]) as crawl:
+            async for _ in crawl:
+                pass
+
+    async with LocalWeb({"a.test": site}) as web:
+        with pytest.raises(RuntimeError, match="my database is away"):
+            await read(web.url("a.test"))
+        broken.clear()
+        await read()
+        assert set(seen) == {web.url("a.test", path) for path in site}
