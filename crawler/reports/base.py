@@ -14,14 +14,18 @@ ROWS_MAX: Final = 100
 
 @dataclass(slots=True, kw_only=True)
 class Section:
-    """One finding: a heading, a sentence about it, and a table. `data`: the same for programs."""
+    """One finding: a heading, a sentence about it, and a table; for programs `facts` and, under the
+    name `of`, `items`, of which there are `items_total`."""
 
     title: str
     note: str = ""
     columns: tuple[str, ...] = ()
     rows: list[tuple[str, ...]] = field(default_factory=list)
     more: int = 0  # rows beyond those
-    data: dict[str, object] = field(default_factory=dict)
+    facts: dict[str, object] = field(default_factory=dict)
+    of: str = "items"
+    items: list[dict[str, object]] = field(default_factory=list)
+    items_total: int = 0
 
     def add(self, *cells: object) -> bool:
         """A row, if there is room; False: it is only counted."""
@@ -30,6 +34,16 @@ class Section:
             return False
         self.rows.append(tuple("" if cell is None else str(cell) for cell in cells))
         return True
+
+    def add_item(self, item: dict[str, object]) -> None:
+        """One more for programs; beyond ROWS_MAX it is only counted."""
+        self.items_total += 1
+        if len(self.items) < ROWS_MAX:
+            self.items.append(item)
+
+    @property
+    def data(self) -> dict[str, object]:
+        return {**self.facts, self.of: self.items, f"{self.of}_total": self.items_total}
 
 
 @dataclass(slots=True, kw_only=True)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Final
 
 from crawler.config.units import say_bytes
-from crawler.reports.base import ROWS_MAX, Report, Section, count, together
-from storage.base import Reader
+from crawler.reports.base import Report, Section, count, together
+from storage.base import Reader, Row
 
 # How an error page that answers 200 is called, in the languages most pages are written in.
 _ERROR_TITLE: Final = re.compile(
@@ -24,47 +25,39 @@ _HOME_COPIES_MIN: Final = 5
 
 def broken(reader: Reader) -> Report:
     """Each broken link, with the pages that link to it."""
-    found = {"targets": 0, "links": 0}
+    targets, links = 0, 0
 
     async def sections() -> AsyncGenerator[Section, None]:
+        nonlocal targets, links
         section: Section | None = None
         async with aclosing(reader.report("broken")) as rows:
             async for row, begins in together(rows, ["url"]):
-                if begins:
+                if section is None or begins:
                     if section is not None:
                         yield section
-                    why = row["error"] or f"status {row['status']}"
+                    targets += 1
                     section = Section(
                         title=str(row["url"]),
-                        note=str(why),
+                        note=str(row["error"] or f"status {row['status']}"),
                         columns=("page", "anchor", "through"),
-                        data={
-                            "url": row["url"], "status": row["status"], "error": row["error"],
-                            "links": [], "links_total": 0,
-                        },
-                    )  # fmt: skip
-                    found["targets"] += 1
-                assert section is not None
+                        facts={"url": row["url"], "status": row["status"], "error": row["error"]},
+                        of="links",
+                    )
                 if row["source"] is None:
                     section.note += "; no page is known to link to it"
                     continue
-                found["links"] += 1
-                links, total = section.data["links"], section.data["links_total"]
-                assert isinstance(links, list)
-                assert isinstance(total, int)
-                section.data["links_total"] = total + 1
-                if section.add(row["source"], row["anchor"], row["via"]):
-                    links.append(
-                        {"page": row["source"], "anchor": row["anchor"], "through": row["via"]}
-                    )
+                links += 1
+                page, anchor, through = row["source"], row["anchor"], row["via"]
+                section.add(page, anchor, through)
+                section.add_item({"page": page, "anchor": anchor, "through": through})
         if section is not None:
             yield section
 
     def conclude() -> str:
-        if not found["targets"]:
+        if not targets:
             return "No broken links."
-        targets = count(found["targets"], "URL is", "URLs are")
-        return f"{targets} broken, linked {count(found['links'], 'time', 'times')}."
+        are = count(targets, "URL is", "URLs are")
+        return f"{are} broken, linked {count(links, 'time', 'times')}."
 
     return Report(name="broken", title="Broken links", sections=sections(), conclude=conclude)
 
@@ -72,140 +65,122 @@ def broken(reader: Reader) -> Report:
 def robots(reader: Reader) -> Report:
     """What robots.txt forbade, by host and rule: URLs with anchors and referrers, which is all that
     is known of them."""
-    found = {"rules": 0, "urls": 0}
+    rules, urls = 0, 0
 
     async def sections() -> AsyncGenerator[Section, None]:
+        nonlocal rules, urls
         section: Section | None = None
-        last: object = None
+        url: object = None
+        links: list[dict[str, object]] = []  # to that URL
         async with aclosing(reader.report("forbidden")) as rows:
             keys = ["host", "robots_url", "line", "rule", "reason"]
             async for row, begins in together(rows, keys):
-                if begins:
+                if section is None or begins:
                     if section is not None:
                         yield section
+                    rules += 1
                     section = _rule_section(row)
-                    found["rules"] += 1
-                assert section is not None
-                known = section.data["urls"]
-                assert isinstance(known, list)
-                if row["url"] != last:
-                    last = row["url"]
-                    found["urls"] += 1
-                    total = section.data["urls_total"]
-                    assert isinstance(total, int)
-                    section.data["urls_total"] = total + 1
-                    if len(known) < ROWS_MAX:
-                        known.append(
-                            {"url": last, "withdrawn": bool(row["withdrawn"]), "links": []}
-                        )
-                if section.add(row["url"], row["anchor"], row["referrer"]) and row["referrer"]:
-                    known[-1]["links"].append(
-                        {"anchor": row["anchor"], "referrer": row["referrer"]}
-                    )
+                if row["url"] != url:
+                    urls += 1
+                    url, links = row["url"], []
+                    withdrawn = bool(row["withdrawn"])
+                    section.add_item({"url": url, "withdrawn": withdrawn, "links": links})
+                if section.add(url, row["anchor"], row["referrer"]) and row["referrer"]:
+                    links.append({"anchor": row["anchor"], "referrer": row["referrer"]})
         if section is not None:
             yield section
 
     def conclude() -> str:
-        if not found["urls"]:
+        if not urls:
             return "robots.txt forbade nothing that was met."
-        urls = count(found["urls"], "URL is", "URLs are")
-        return f"{urls} forbidden, by {count(found['rules'], 'rule', 'rules')}."
+        return f"{count(urls, 'URL is', 'URLs are')} forbidden, by {count(rules, 'rule', 'rules')}."
 
     return Report(
         name="robots", title="What robots.txt forbade", sections=sections(), conclude=conclude
     )
 
 
-def _rule_section(row: object) -> Section:
-    assert hasattr(row, "__getitem__")
-    rule = row["rule"] or "no rule: the state of the file"
+def _rule_section(row: Row) -> Section:
     line = f", line {row['line']}" if row["line"] else ""
-    note = f"{row['robots_url']}{line}"
-    if row["reason"] == "redirect":
-        note += "; these URLs redirect to what it forbids"
+    redirects = "; these URLs redirect to what it forbids" if row["reason"] == "redirect" else ""
     return Section(
-        title=f"{row['host']}: {rule}",
-        note=note,
+        title=f"{row['host']}: {row['rule'] or 'no rule: the state of the file'}",
+        note=f"{row['robots_url']}{line}{redirects}",
         columns=("URL", "anchor", "referrer"),
-        data={
-            "host": row["host"], "robots_url": row["robots_url"], "line": row["line"],
-            "rule": row["rule"], "reason": row["reason"], "urls": [], "urls_total": 0,
-        },
-    )  # fmt: skip
+        facts={name: row[name] for name in ("host", "robots_url", "line", "rule", "reason")},
+        of="urls",
+    )
+
+
+@dataclass(slots=True)
+class _Group:
+    """Pages of one body, as far as they have been seen."""
+
+    section: Section
+    homes: int = 0  # home pages of hosts
+    errors: int = 0  # whose title says that they are errors
+
+    def add(self, row: Row) -> None:
+        url, title, canonical_url = str(row["url"]), row["title"], row["canonical_url"]
+        self.homes += url.endswith("/") and url.count("/") == 3
+        self.errors += bool(_ERROR_TITLE.search(str(title or "")))
+        self.section.add(url, title, canonical_url)
+        self.section.add_item({"url": url, "title": title, "canonical_url": canonical_url})
+
+    def judged(self) -> tuple[Section, bool]:
+        """When all have been seen: and whether they look like errors."""
+        section, why = self.section, ""
+        if self.errors:
+            why = "by its title an error page, answered with 200"
+        elif self.homes == 1 and section.items_total > _HOME_COPIES_MIN:
+            why = "the home page, given for URLs that it is not"
+        section.facts |= {"soft_404": bool(why), "why": why or None}
+        pages = count(section.items_total, "page", "pages")
+        section.note = f"{pages} of {section.note}{'; ' if why else ''}{why}"
+        return section, bool(why)
 
 
 def duplicates(reader: Reader) -> Report:
     """Pages whose bodies are identical, and which of them look like errors answered with 200."""
-    found = {"groups": 0, "pages": 0, "soft": 0}
+    groups, pages, soft = 0, 0, 0
 
     async def sections() -> AsyncGenerator[Section, None]:
-        section: Section | None = None
+        nonlocal groups, pages, soft
+        group: _Group | None = None
         async with aclosing(reader.report("duplicates")) as rows:
             async for row, begins in together(rows, ["body_hash"]):
-                if begins:
-                    if section is not None:
-                        yield _judged(section, found)
-                    section = Section(
-                        title=str(row["title"] or row["content_type"] or "no title"),
-                        note=say_bytes(float(str(row["body_bytes"]))),
-                        columns=("URL", "title", "canonical URL"),
-                        data={
-                            "body_hash": row["body_hash"], "body_bytes": row["body_bytes"],
-                            "pages": [], "pages_total": 0, "homes": 0, "errors": 0,
-                        },
-                    )  # fmt: skip
-                assert section is not None
-                _count_page(section, row)
-        if section is not None:
-            yield _judged(section, found)
+                if group is None or begins:
+                    if group is not None:
+                        section, is_soft = group.judged()
+                        soft += is_soft
+                        yield section
+                    groups += 1
+                    group = _Group(_body_section(row))
+                pages += 1
+                group.add(row)
+        if group is not None:
+            section, is_soft = group.judged()
+            soft += is_soft
+            yield section
 
     def conclude() -> str:
-        if not found["groups"]:
+        if not groups:
             return "No two pages have the same body."
-        pages = count(found["pages"], "page", "pages")
-        groups = count(found["groups"], "group", "groups")
-        soft = (
-            f"; {count(found['soft'], 'group looks', 'groups look')} like errors answered with 200"
-        )
-        return f"{pages} in {groups} of identical bodies{soft if found['soft'] else ''}."
+        said = f"{count(pages, 'page', 'pages')} in {count(groups, 'group', 'groups')}"
+        looks = count(soft, "group looks", "groups look")
+        more = f"; {looks} like errors answered with 200" if soft else ""
+        return f"{said} of identical bodies{more}."
 
     return Report(
         name="duplicates", title="Identical pages", sections=sections(), conclude=conclude
     )
 
 
-def _count_page(section: Section, row: object) -> None:
-    assert hasattr(row, "__getitem__")
-    data = section.data
-    url, title = str(row["url"]), str(row["title"] or "")
-    pages, total, homes, errors = data["pages"], data["pages_total"], data["homes"], data["errors"]
-    assert isinstance(pages, list)
-    assert isinstance(total, int)
-    assert isinstance(homes, int)
-    assert isinstance(errors, int)
-    data["pages_total"] = total + 1
-    data["homes"] = homes + (url.endswith("/") and url.count("/") == 3)
-    data["errors"] = errors + bool(_ERROR_TITLE.search(title))
-    if section.add(url, row["title"], row["canonical_url"]):
-        pages.append({"url": url, "title": row["title"], "canonical_url": row["canonical_url"]})
-
-
-def _judged(section: Section, found: dict[str, int]) -> Section:
-    """A group, when all of it has been seen."""
-    total, homes = section.data["pages_total"], section.data.pop("homes")
-    errors = section.data.pop("errors")
-    assert isinstance(total, int)
-    assert isinstance(homes, int)
-    assert isinstance(errors, int)
-    why = ""
-    if errors:
-        why = "by its title an error page, answered with 200"
-    elif homes == 1 and total > _HOME_COPIES_MIN:
-        why = "the home page, given for URLs that it is not"
-    section.data["soft_404"] = bool(why)
-    section.data["why"] = why or None
-    section.note = f"{count(total, 'page', 'pages')} of {section.note}{'; ' if why else ''}{why}"
-    found["groups"] += 1
-    found["pages"] += total
-    found["soft"] += bool(why)
-    return section
+def _body_section(row: Row) -> Section:
+    return Section(
+        title=str(row["title"] or row["content_type"] or "no title"),
+        note=say_bytes(float(str(row["body_bytes"]))),
+        columns=("URL", "title", "canonical URL"),
+        facts={"body_hash": row["body_hash"], "body_bytes": row["body_bytes"]},
+        of="pages",
+    )

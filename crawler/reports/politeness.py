@@ -59,7 +59,7 @@ def _section(after: int) -> Section:
     return Section(
         title="Hosts" if not after else f"Hosts from the {after + 1:,}th",
         columns=("host", "contacts", "smallest rest", "floor", "at once", "inside Retry-After", ""),
-        data={"hosts": []},
+        of="hosts",
     )
 
 
@@ -80,9 +80,7 @@ def _add(section: Section, facts: dict[str, object], found: dict[str, int]) -> N
         facts["inside_retry_after"],
         "; ".join(map(str, broken)),
     )
-    hosts = section.data["hosts"]
-    assert isinstance(hosts, list)
-    hosts.append(facts)
+    section.add_item(facts)
 
 
 def _audit(row: Row, host: Row | None, config: Config | None) -> dict[str, object]:
