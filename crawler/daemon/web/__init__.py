@@ -74,6 +74,7 @@ def add_pages(app: web.Application, answers: Answers, watch: Watch, clock: Clock
             web.post("/host/pause", forms.host_pause),
             web.post("/host/resume", forms.host_resume),
             web.post("/host/slow", forms.host_slow),
+            web.post("/host/retry", forms.host_retry),
             web.get("/find", pages.find),
             web.get("/blocked", pages.blocked),
             web.get("/url", pages.url),

@@ -58,6 +58,14 @@ class Forms:
         await self._answers.host_slow(host, _number(given, "delay_s"))
         return _back(given, host, "host-slowed")
 
+    async def host_retry(self, request: web.Request) -> web.Response:
+        given = await _form(request)
+        host = given.get("host", "")
+        if not host:  # without one, all hosts would be meant
+            raise Problem(422, "host: must name a host", field="host")
+        await self._answers.retry(host)
+        return _back(given, host, "host-retried")
+
     # ------------------------------------------------------------ seeds
 
     async def seeds(self, request: web.Request) -> web.Response:

@@ -18,6 +18,7 @@ SAID: Final[Mapping[str, str]] = {
     "resumed": "The crawl goes on.",
     "host-paused": "Paused: no new contact with {host} begins. This lasts until it is resumed.",
     "host-resumed": "{host} goes on at its own pace.",
+    "host-retried": "What failed at {host} is queued again.",
     "host-slowed": "{host} is slowed: a contact is followed by that rest at least.",
 }
 

@@ -174,6 +174,9 @@ class FakeAnswers(Answers):
     async def host_slow(self, host: str, delay_s: float) -> Any:
         return await self._did("host_slow", host, delay_s)
 
+    async def retry(self, host: str | None = None) -> Any:
+        return await self._did("retry", host)
+
     async def seeds(self, urls: Sequence[str], priority: float = 0.0) -> Any:
         await self._did("seeds", tuple(urls), priority)
         refused = [url for url in urls if "://" not in url]

@@ -188,6 +188,19 @@ async def test_a_host_is_paused_resumed_and_slowed_by_plain_forms(site: Site, an
     ]
 
 
+async def test_what_failed_at_a_host_is_queued_again_and_never_that_of_all(
+    site: Site, answers: Any
+) -> None:
+    answers.rows["a.test"]["failed"] = 3
+    assert 'action="/host/retry"' in await site.get("/host?host=a.test")
+    _, html, _ = await site.post("/host/retry", host="a.test", back="/host?host=a.test")
+    assert "What failed at a.test is queued again." in html
+    assert ("retry", "a.test") in answers.asked
+    status, _, _ = await site.post("/host/retry", host="")
+    assert status == 422
+    assert ("retry", None) not in answers.asked
+
+
 @pytest.mark.parametrize(
     "back", ["https://evil.test/", "//evil.test/", "/hosts@evil.test", "javascript:alert(1)", ""]
 )
