@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import html
 import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Final
 from urllib.parse import quote
 
@@ -32,6 +34,7 @@ __all__ = [
 ]
 
 BODY_BYTES_MAX = 4_000_000  # a request's: ten thousand seeds, or a robots.txt of 500 KiB in JSON
+BODY_S = 30.0
 FORM_BYTES_MAX = 10_000  # of the login form, which anybody may send
 JSON_TYPE: Final = "application/json"
 FORM_TYPE: Final = "application/x-www-form-urlencoded"
@@ -91,10 +94,22 @@ def _handler(route: Route) -> Handler:
 
 async def _json_body(request: web.Request) -> bytes:
     """The body, if it is said to be JSON: what a form of another site can send is not."""
-    raw = await request.read()
+    async with _in_time():
+        raw = await request.read()
     if raw and request.content_type != JSON_TYPE:
         raise Problem(415, f"the body must be {JSON_TYPE}", field="Content-Type")
     return raw
+
+
+@contextlib.asynccontextmanager
+async def _in_time() -> AsyncIterator[None]:
+    """For a body to come whole: whoever sends it a byte at a time keeps no memory for ever."""
+    try:
+        async with asyncio.timeout(BODY_S):
+            yield
+    except TimeoutError:
+        sentence = f"the body did not come within {BODY_S:.0f} s"
+        raise Problem(408, sentence, field="body") from None
 
 
 def as_json(value: object, *, status: int = 200, content_type: str = JSON_TYPE) -> web.Response:
@@ -208,7 +223,8 @@ async def _login(request: web.Request) -> web.StreamResponse:
         raise Problem(411, "the form's length is needed", field="Content-Length")
     if request.content_length > FORM_BYTES_MAX:
         raise Problem(413, f"the form is longer than {FORM_BYTES_MAX:,} bytes", field="body")
-    form: Mapping[str, object] = await request.post()
+    async with _in_time():
+        form: Mapping[str, object] = await request.post()
     token, onward = form.get("token"), form.get("next", "/")
     onward = _next(onward if isinstance(onward, str) else "/")
     guards = request.app[GUARDS]

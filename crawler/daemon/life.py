@@ -30,6 +30,7 @@ DRAIN_MORE_S: Final = 5.0  # after the longest fetch: its commit, and hosts give
 SHUTDOWN_S: Final = 2.0  # for answers under way when the crawl is over
 CONNECTIONS_MAX: Final = 256  # open ones; with 64 listeners and pages of some browsers, plenty
 BACKLOG: Final = 128
+HEADER_S: Final = 60.0  # for a request's header to come whole; an open connection's next one, too
 LIBRARIES: Final = ("aiohttp", "asyncio", "courtly")  # whose own logs go into ours
 
 
@@ -184,7 +185,11 @@ class Daemon:
         section = self.config.daemon
         app = application(answers, settings_of(section), watchers)
         runner = web.AppRunner(
-            app, access_log=None, handle_signals=False, shutdown_timeout=SHUTDOWN_S
+            app,
+            access_log=None,
+            handle_signals=False,
+            shutdown_timeout=SHUTDOWN_S,
+            keepalive_timeout=HEADER_S,
         )
         await runner.setup()
         assert runner.server is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import re
@@ -411,3 +412,17 @@ async def test_the_description_is_sound(daemon: Any) -> None:
     assert all(one["summary"] for one in operations)
     (host,) = described["paths"]["/api/host"]["get"]["parameters"]
     assert (host["name"], host["in"], host["required"]) == ("host", "query", True)
+
+
+async def test_a_body_that_does_not_come_is_given_up(
+    daemon: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crawler.daemon.http.BODY_S", 0.2)
+    reader, writer = await asyncio.open_connection("127.0.0.1", daemon.port)
+    head = "POST /api/pause HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    writer.write(f"{head}Content-Length: 100\r\n\r\n{{".encode())
+    async with asyncio.timeout(10):
+        assert (await reader.readline()).split()[1] == b"408"
+    writer.close()
+    await writer.wait_closed()
+    assert (await daemon.client.get("/api/status")).body["state"] == "idle"
