@@ -26,8 +26,10 @@ from crawler.ledger import Ledger
 from crawler.marked import Marked
 from crawler.observer import Observer
 from crawler.origin import Origin, changes
+from crawler.plans import Planner
 from crawler.rates import Rates
 from crawler.rejudge import Rejudge
+from crawler.revisits import Revisits
 from crawler.sitemaps import Sitemaps
 from crawler.steering import Steering
 from crawler.turns import Turns
@@ -80,6 +82,7 @@ class Engine:
             committed=self._on_commit,
             observer=observer,
             sinks=sinks,
+            revisits=lambda: self.effective.config.revisits,
         )
         self.contacts = Contacts(
             clock,
@@ -146,6 +149,17 @@ class Engine:
             holdings=self.holdings,
             ending=self.ending,
         )
+        self._planner = Planner(self.effective, clock)
+        self._revisits = Revisits(
+            self.effective,
+            store=store,
+            session=session,
+            clock=clock,
+            course=self.course,
+            holdings=self.holdings,
+            ledger=self.ledger,
+            planner=self._planner,
+        )
         self._keeper = Keeper(
             patience_s=config.crawl.patience_s,
             store=store,
@@ -156,6 +170,7 @@ class Engine:
             ledger=self.ledger,
             holdings=self.holdings,
             due=self._due,
+            revisits=self._revisits,
             ending=self.ending,
             handover=handover,
             jobs=lambda: len(self._jobs) + self._visitor.unread,
@@ -174,6 +189,7 @@ class Engine:
             budget=self._budget,
             known=self._known,
             sitemaps=self._sitemaps,
+            planner=self._planner,
             late=self._on_ungoverned,
             handover=handover,
             sinks=sinks,
@@ -205,7 +221,7 @@ class Engine:
             marked=self._marked,
             reopen=self._reopen,
             reread=self._on_reread,
-            staff=self._staff,
+            staff=self._reloaded,
         )
         self._workers_per_turn = 1 if handover else 2
         self._group: asyncio.TaskGroup | None = None
@@ -267,6 +283,7 @@ class Engine:
         if self._budget.left < 1:  # max_pages = 0
             self.turns.open_pages(open_=False)
         self._marked.start()
+        self._plan_late()
         await self._keeper.keep()
         self._keeper.note_waiting()
         self._close()
@@ -276,6 +293,15 @@ class Engine:
         self._keeper.note_waiting()
         await self.holdings.release_all()
         committer.cancel()
+
+    def _plan_late(self) -> None:
+        """Plan for the pages visited before anybody wanted to come back."""
+        if self._revisits.on and self._group is not None and not self.course.stopping:
+            self._spawn(self._revisits.plan())
+
+    def _reloaded(self) -> None:
+        self._staff()
+        self._plan_late()
 
     def _staff(self) -> None:
         """Workers for as many turns as may be in flight; those too many, after a change, find none.

@@ -22,6 +22,7 @@ from storage.base import Hand, HostUpdate, Lease, Store
 HOSTS_HELD_MAX = 4_096  # hosts in memory; all others are on disk (law 7)
 WAITING_NOTED = 1_000  # hosts that have had their pages; a summary shows a hundred
 CLAIM_HOSTS = 256  # leased in one transaction
+REVISIT = "its next page is due again"  # names a timer
 DUE = "its next URL falls due"  # names a timer; the others are named by their origins
 FULL_KEPT_MAX = 50_000  # hosts that have had their pages: half a kilobyte each
 FULL_AGAIN_S = 3_600.0  # when those beyond it are looked at again
@@ -97,6 +98,18 @@ class Holdings:
         if not host.hand and lease.hand.next_due_in_s is not None:
             self._ledger.want(host)
         return host
+
+    def _plan_revisit(self, host: Host, in_s: float | None) -> None:
+        """Wake the host when the next of its pages is due again. That is no reason to go on: a
+        crawl may end before."""
+        host.set_timer(REVISIT, None)
+        if in_s is not None:
+
+            def due() -> None:
+                if not host.gone and not host.hand:
+                    self._ledger.want(host)
+
+            host.set_timer(REVISIT, self._clock.call_at(self._clock.monotonic() + in_s, due))
 
     def release(self, host: Host) -> None:
         put_off_s = self._ending.only_closed(host)
@@ -203,6 +216,7 @@ class Holdings:
         """Wake the host when its next URL falls due (a retry), if it has nothing else by then."""
         host.next_due_s = None
         host.set_timer(DUE, None)
+        self._plan_revisit(host, hand.next_revisit_in_s)
         if hand.next_due_in_s:
             at_s = self._clock.monotonic() + hand.next_due_in_s
             host.next_due_s = at_s

@@ -12,6 +12,7 @@ from crawler.handover import Handover
 from crawler.holdings import Holdings
 from crawler.host import NEVER
 from crawler.ledger import Ledger
+from crawler.revisits import Revisits
 from crawler.turns import Turns
 from storage.base import Store
 
@@ -41,6 +42,7 @@ class Keeper:
         ledger: Ledger,
         holdings: Holdings,
         due: Due,
+        revisits: Revisits,
         ending: Ending,
         handover: Handover | None,
         jobs: Callable[[], int],
@@ -56,6 +58,7 @@ class Keeper:
         self._ledger = ledger
         self._holdings = holdings
         self._due = due
+        self._revisits = revisits
         self._ending = ending
         self._handover = handover
         self._jobs = jobs
@@ -66,6 +69,7 @@ class Keeper:
     def close(self) -> None:
         self._set_claim_timer(None)
         self._set_due_timer(None)
+        self._revisits.close()
 
     async def keep(self) -> None:
         """Claim what can be claimed, and return when nothing can move within the patience."""
@@ -129,6 +133,7 @@ class Keeper:
                 self._course.stir.set()
             else:
                 self._set_claim_timer(self._clock.monotonic() + in_s)
+        await self._revisits.look(outlook.revisit_in_s)
         if outlook.robots_in_s is not None:
             now_s = self._clock.monotonic()
             if outlook.robots_in_s <= 0 and now_s >= self._due_s:
@@ -162,6 +167,8 @@ class Keeper:
         let_go_s = self._due.rested_s + COMMIT_SLACK_S
         if outlook.robots_in_s is not None and now_s + outlook.robots_in_s <= let_go_s:
             return max(now_s + outlook.robots_in_s, now_s + LOOK_EVERY_S)
+        if outlook.revisit_in_s == 0 and await self._revisits.ask():
+            return now_s + LOOK_EVERY_S
         quiet_s = self._course.moved_s + patience_s
         return quiet_s if paused and now_s < quiet_s else None
 

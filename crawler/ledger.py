@@ -50,6 +50,7 @@ class Ledger:
         committed: Callable[[list[Outcome], Completed], None],
         observer: Observer | None = None,
         sinks: Sinks | None = None,
+        revisits: Callable[[], bool] | None = None,
     ) -> None:
         self._store = store
         self._session = session
@@ -58,6 +59,7 @@ class Ledger:
         self._committed = committed
         self._observer = observer
         self._sinks = sinks
+        self._revisits = revisits  # are visited pages that are due asked for as well?
         self._taken: _Taken | None = None  # and not yet handed to the store
         self._outcomes: list[Outcome] = []
         self._skipped: Counter[str] = Counter()
@@ -229,6 +231,7 @@ class Ledger:
                     count=count,
                     held=tuple(host.held - settled),
                     closed=(*host.closed, *host.parked),
+                    revisits=self._revisits is not None and self._revisits(),
                 )
                 for slot, (host, count) in wants.items()
                 if not host.gone

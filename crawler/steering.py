@@ -26,7 +26,7 @@ from storage.base import Store
 class Steering:
     """What `Control` has done to the parts of a crawl. `reopen(host, origin)` lets an origin's URLs
     move, `reread(origin)` is told of one whose robots.txt is read otherwise now, `staff()` of
-    another number of requests in flight.
+    another number of requests in flight, and of pages that may be wanted again.
     """
 
     def __init__(

@@ -20,6 +20,7 @@ from crawler.known import Known
 from crawler.ledger import Ledger
 from crawler.network_first import NetworkFirst
 from crawler.page_reader import LARGE_BYTES, PageReader
+from crawler.plans import Planner
 from crawler.request import REDIRECT_STATUSES, Answer, Failure, Head, Request, limits_of
 from crawler.sitemaps import TIMEOUT_S, Sitemaps, Sniffing
 from crawler.turns import Turns
@@ -39,6 +40,7 @@ from storage.base import (
     Outcome,
     Queued,
     Retry,
+    Revisited,
     Visited,
 )
 
@@ -86,6 +88,7 @@ class Visitor:
         budget: Budget,
         known: Known,
         sitemaps: Sitemaps,
+        planner: Planner,
         late: Callable[[str], None],
         handover: Handover | None = None,
         sinks: Sinks | None = None,
@@ -100,6 +103,7 @@ class Visitor:
         self._budget = budget
         self._known = known
         self._sitemaps = sitemaps
+        self._planner = planner
         self._handover = handover  # to who reads the pages
         self._sinks = sinks
         self._network_first = NetworkFirst()
@@ -127,12 +131,12 @@ class Visitor:
             if (outcome := self._out_of_scope(host, queued)) is not None:
                 self._ledger.record(outcome, host, queued.url)
                 continue
-            if self._is_full(host):
+            if queued.before is None and self._is_full(host):
                 host.full = True
                 host.hand.appendleft(queued)
                 host.empty_hand()
                 break
-            if self._may_be_full(host):
+            if queued.before is None and self._may_be_full(host):
                 host.hand.appendleft(queued)
                 host.empty_hand()
                 self._turns.give_back(turn)
@@ -181,6 +185,10 @@ class Visitor:
             seed=queued.seed,
             requisite=queued.requisite and self._sinks is not None,
         )
+        if queued.before is not None:
+            # It stays visited, but nobody wants to come back any more.
+            wanted = skip is None and self._planner.rules(queued.url).on
+            return None if wanted else Revisited(id=queued.id, slot=host.slot, plan=None)
         if skip is not None:
             return Dropped(id=queued.id, slot=host.slot, reason=skip)
         return None
@@ -208,13 +216,14 @@ class Visitor:
         fetch = self._effective.config.site(name).fetch
         wants_body = self._wants_requisite if queued.requisite else self._wants_body
         sniffing: Sniffing | None = None
-        if queued.seed and self._sitemaps.wanted(name):
+        if queued.seed and queued.before is None and self._sitemaps.wanted(name):
             sniffing = self._sitemaps.sniffing(
                 queued, wants=wants_body, bytes_max=fetch.max_body_bytes
             )
             wants_body = sniffing.wants_body
         request = Request(
             url=queued.url,
+            headers=self._planner.conditions(queued),
             limits=limits_of(fetch.timeout_s, fetch.max_body_bytes),
             wants_body=wants_body,
             into=sniffing.into if sniffing else None,
@@ -228,6 +237,11 @@ class Visitor:
             if answer is not None and sniffing is not None and sniffing.reading is not None:
                 outcome = self._sitemaps.outcome(queued, host.slot, answer, sniffing.reading)
                 self._ledger.record(outcome, host, queued.url)
+            elif answer is not None and (
+                same := self._planner.unchanged(queued, host.slot, answer)
+            ):
+                self._ledger.record(same, host, queued.url)
+                visited = True
             elif answer is not None:
                 if sniffing is not None:
                     answer = sniffing.as_page(answer)
@@ -272,7 +286,8 @@ class Visitor:
 
     async def _take_in(self, host: Host, queued: Queued, answer: Answer, passed: Pass) -> bool:
         """Record a page; where somebody reads them, once it is read. False: it was not."""
-        host.visited += 1  # already now: its next turn may begin while this page waits to be read
+        new = queued.before is None  # others have been counted
+        host.visited += new  # already now: its next turn may begin while this page waits to be read
         host.unread += 1
         self.unread += 1
         recorded = False
@@ -294,7 +309,7 @@ class Visitor:
             self.unread -= 1
             host.unread -= 1
             if not recorded:
-                host.visited -= 1
+                host.visited -= new
         if passed.ungoverned:
             self._late(origin_of(queued.url))
         return True
@@ -361,7 +376,9 @@ class Visitor:
 
     def _decide(self, host: Host, queued: Queued, fate: Again | GiveUp, error: str) -> None:
         outcome: Outcome
-        if isinstance(fate, GiveUp):
+        if queued.before is not None:
+            outcome = self._planner.failed(queued, host.slot)
+        elif isinstance(fate, GiveUp):
             outcome = Failed(
                 id=queued.id,
                 slot=host.slot,
@@ -431,6 +448,8 @@ class Visitor:
             archivable=directives.archive,
             ungoverned=passed.ungoverned,
             links=found,
+            plan=self._planner.plan(queued, answer),
+            again=queued.before is not None,
             canonical_url=kept.canonical_url(read),
             body_hash=kept.body_hash(answer),
             usage=str(usage) or None,

@@ -66,7 +66,8 @@ class Link:
     sitemap: bool = False
     # If it was last read as a sitemap before this (Unix seconds), it is to be read again.
     again_before: float | None = None
-    # What a sitemap says of it; it replaces what one said before.
+    # What a sitemap says of it; it replaces what one said before. If that knows of a change after
+    # the last visit (and not of one to come), the next visit is due at once.
     listing: Listing | None = None
 
 
@@ -85,6 +86,20 @@ class Outlink(NamedTuple):
     url: str  # canonical
     anchor: str | None
     rel: Rel | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """When a visited URL is to be visited again, and what that visit is compared with."""
+
+    due_in_s: float  # from now
+    interval_s: float  # it waits so long because of what was seen; from visit to visit
+    checked_at: float  # Unix seconds: the last answer, 304 included
+    changed_at: float  # Unix seconds: the last answer that said something new
+    visits: int = 1  # answers so far
+    failures: int = 0  # tries in a row without an answer
+    etag: str | None = None
+    last_modified: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +129,18 @@ class Visited:
     usage: str | None = None  # signals of use, as `policies.usage.Usage` writes them
     # All its links, each URL once, for the view `links`; none if nobody wants them.
     outlinks: Sequence[Outlink] = ()
+    plan: Plan | None = None  # None: it is not to be visited again
+    again: bool = False  # it was visited before, and is so to this moment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revisited:
+    """A visited URL stays as it was: nothing new was to be seen, or nothing at all (then the plan
+    says so); or it is not to be visited again (None)."""
+
+    id: int
+    slot: str
+    plan: Plan | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,7 +219,7 @@ class Moved:
     to_slot: str
 
 
-Outcome = Visited | SitemapRead | Blocked | Failed | Retry | Dropped | Moved
+Outcome = Visited | Revisited | SitemapRead | Blocked | Failed | Retry | Dropped | Moved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,6 +276,9 @@ class Want:
     count: int
     held: Sequence[int] = ()  # ids the worker holds: not to be given, unless this commit ends them
     closed: Sequence[str] = ()  # origins whose URLs cannot move now: not to be given
+    # Also visited URLs whose next visit is due, the longest due first: up to a quarter of `count`,
+    # and in the place of queued ones that there are not.
+    revisits: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,16 +309,30 @@ class Queued:
     seed: bool
     requisite: bool = False  # as its first Link said
     sitemap: bool = False
+    before: Before | None = None  # it is visited, and to be visited again
+    listing: Listing | None = None  # what a sitemap says of it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Before:
+    """What is known of a visited URL from the visits before. `due_in_s` of the plan is 0."""
+
+    plan: Plan
+    status: int
+    redirect_url: str | None
+    body_hash: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hand:
     """What a `Want` got. `next_due_in_s`: when the host's next URL (not given, not held, not of a
     closed origin) falls due, 0.0 if one is due already, None if there is no such URL.
+    `next_revisit_in_s`: the same of visited URLs, if those were wanted.
     """
 
     urls: Sequence[Queued]
     next_due_in_s: float | None
+    next_revisit_in_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -332,6 +376,7 @@ class Outlook:
 
     claimable_in_s: float | None  # the next host with queued URLs that is free
     robots_in_s: float | None  # the next origin whose robots.txt is due and governs something
+    revisit_in_s: float | None = None  # the next visited URL of a free host that is due
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -340,6 +385,17 @@ class Judged:
 
     id: int
     url: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unplanned:
+    """A visited URL that has no plan."""
+
+    id: int
+    url: str
+    status: int
+    fetched_at: float
+    listing: Listing | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -522,6 +578,8 @@ class Store(Protocol):
         - A Visited with `redirect_url` whose target is blocked is stored as blocked, reason
           `redirect`, with the target's dialect, rule, line and robots_url; and when a URL becomes
           blocked, so does every visited URL that leads to it through any chain.
+        - A Visited `again`, a Revisited and a Blocked also count for a URL that is visited (the
+          latter withdraws it); the first two for no other.
         - A Visited of a URL that is a sitemap by now changes nothing: it is to be read as one.
         - The `outlinks` of a visited page are rows of `links` as long as it is visited; their
           targets, and its `canonical_url`, are noted, and become no work.
@@ -554,6 +612,24 @@ class Store(Protocol):
         """Origins not of a held host whose robots.txt is due (retry or expiry passed) and governs
         something: blocked or queued URLs, or pages fetched for lack of an answer. Origins never
         asked, of paused hosts, and of hosts that rest are left alone."""
+        ...
+
+    async def revisits_due(self, session: int, *, limit: int) -> Sequence[str]:
+        """Slots of free hosts, not paused and rested, that have visited URLs whose next visit is
+        due, those first that wait longest. `acquire` them, and want `revisits`."""
+        ...
+
+    async def unplanned(
+        self, session: int, *, after: int, limit: int
+    ) -> tuple[Sequence[Unplanned], int | None]:
+        """Visited URLs without a plan (they were visited before anybody wanted to come back) among
+        the `limit` URLs with ids above `after`; and the `after` of the next ones, None at the
+        end."""
+        ...
+
+    async def plan(self, session: int, plans: Mapping[int, Plan]) -> None:
+        """Give visited URLs their plans, by id; those that are not visited now, or have one, are
+        left alone."""
         ...
 
     async def rejudge_due(self, session: int, *, limit: int) -> Sequence[RobotsDue]:

@@ -40,14 +40,17 @@ from storage.base import (
     Outcome,
     Outlook,
     Page,
+    Plan,
     Queued,
     Retry,
+    Revisited,
     RobotsDue,
     Row,
     SitemapRead,
     State,
     Stats,
     StoreError,
+    Unplanned,
     Visited,
     Want,
 )
@@ -57,9 +60,11 @@ from storage.rows import (
     COPIES_PER_LEASE,
     STATE_VIEWS,
     check_view,
+    counts_for,
     hostname_of,
     robots_due_at,
     robots_state,
+    rooms,
 )
 from storage.timekeeper import Timekeeper
 
@@ -114,14 +119,19 @@ class MemoryStore:
         self._check_open()
         added = self._insert([(referrer, links)])
         for link in links:
-            listed = self._tables.by_url.get(link.url)
-            if link.listing is not None and listed is not None and _is_in_view(listed):
-                listed.listing = link.listing
-        for link in links:
             url = self._tables.by_url.get(link.url)
             if revive and url is not None and url.state is State.FAILED:
                 self._requeue(url, added)
         return Completed(stale=frozenset(), added=added, hands={})
+
+    def _hasten(self, url: Url) -> None:
+        """What a sitemap says has changed since it was visited is due now."""
+        if url.plan is None or url.listing is None or url.listing.lastmod_at is None:
+            return
+        now_s = self._time.now_s()
+        news = url.plan.checked_at < round(url.listing.lastmod_at) <= self._time.wall_s()
+        if news and url.plan_at > now_s:
+            self._tables.replan(url, url.plan, now_s)
 
     def _insert(self, groups: Iterable[tuple[int | None, Sequence[Link]]]) -> Counter[str]:
         """Queue what is new among the links of each page."""
@@ -154,6 +164,11 @@ class MemoryStore:
                 url.anchor, url.referrer, url.sitemap = link.anchor, referrer, link.sitemap
                 url.requisite = link.requisite
             self._requeue(url, added)
+        for _, link in pairs:
+            listed = tables.by_url.get(link.url) if link.listing is not None else None
+            if listed is not None and _is_in_view(listed):
+                listed.listing = link.listing
+                self._hasten(listed)
         if refused:
             self._skip({Skip.MAX_QUERIES_PER_PATH: len(refused)})
         return added
@@ -305,16 +320,30 @@ class MemoryStore:
             for rank in heapq.merge(*(origin.fresh for origin in origins))
             if rank[3] not in held
         )
-        hand: list[Queued] = [url.ask() for url in islice(due, max(0, want.count))]
-        if next(due, None) is not None:
-            return Hand(urls=hand, next_due_in_s=0.0)
+        fresh = list(islice(due, max(0, want.count) + 1))
+        plans = sorted(plan for origin in origins for plan in origin.plans if plan[1] not in held)
+        again = [urls[key] for at, key in plans if at <= now_s] if want.revisits else []
+        waiting = [one for origin in host.origins for one in origin.plans if one[1] not in held]
+        later = min((at for at, _ in waiting if at > now_s), default=None)
+        room = rooms(want.count, queued=len(fresh), due=len(again))
+        hand: list[Queued] = [url.ask() for url in fresh[: room.queued]]
+        hand += [url.ask_again() for url in again[: room.due]]
+        revisit_in_s = None if later is None or not want.revisits else later - now_s
+        if len(again) > room.due:
+            revisit_in_s = 0.0
+        if len(fresh) > room.queued:
+            return Hand(urls=hand, next_due_in_s=0.0, next_revisit_in_s=revisit_in_s)
         waits = [
             due_at
             for origin in origins
             for due_at, url_id in islice(origin.waits, len(held) + 1)
             if url_id not in held
         ]
-        return Hand(urls=hand, next_due_in_s=min(waits) - now_s if waits else None)
+        return Hand(
+            urls=hand,
+            next_due_in_s=min(waits) - now_s if waits else None,
+            next_revisit_in_s=revisit_in_s,
+        )
 
     # ------------------------------------------------------------ commits
 
@@ -360,22 +389,20 @@ class MemoryStore:
                 self._offer(before)
                 self._offer(url.origin.host)
             return
-        # An answer to a URL that failed with its whole host meanwhile still counts.
-        if url.state is State.FAILED and isinstance(
-            outcome, Visited | SitemapRead | Blocked | Failed
-        ):
-            pass
-        elif url.state is not State.QUEUED:
+        if not counts_for(outcome, url.state):
             return
         match outcome:
             case Visited() if url.sitemap:
                 pass  # named as one since it was asked for as a page: it is to be read as one
             case Visited():
                 self._visited(url, outcome)
+            case Revisited(plan=plan):
+                self._plan(url, plan)
             case SitemapRead():
                 tables.read(url, outcome)
             case Blocked():
-                self._blocked(url, outcome, withdrawn=url.fetched)
+                withdrawn = url.fetched or url.state is State.VISITED
+                self._blocked(url, outcome, withdrawn=withdrawn)
             case Failed():
                 tables.failed(url, outcome)
             case Retry():
@@ -401,11 +428,16 @@ class MemoryStore:
                 self._note(noted, url)
         tables.point(url, target)
         tables.visited(url, page)
+        self._plan(url, page.plan)
         origin = url.origin
         if page.ungoverned and origin.robots is not None and not origin.robots.failures:
             tables.to_rejudge.setdefault(origin.name, origin)
         if target is not None and target.state is State.BLOCKED and target.block is not None:
             self._block_chain(target)
+
+    def _plan(self, url: Url, plan: Plan | None) -> None:
+        at = 0.0 if plan is None else self._time.now_s() + max(0.0, plan.due_in_s)
+        self._tables.replan(url, plan, at)
 
     def _note(self, target: str, source: Url) -> Url:
         """Remember a URL that is not wanted, because something refers to it."""
@@ -494,6 +526,44 @@ class MemoryStore:
             if in_s == 0.0
         )
         return list(islice(due, limit))
+
+    def _revisits(self) -> Iterator[tuple[float, float, Host]]:
+        """Free hosts with pages to be visited again: since when, and from when they may be."""
+        for host in self._tables.hosts.values():
+            due = [origin.plans[0][0] for origin in host.origins if origin.plans]
+            if due and host.lease is None and not host.paused:
+                yield min(due), max(min(due), host.free_at()), host
+
+    async def revisits_due(self, session: int, *, limit: int) -> Sequence[str]:
+        self._check_session(session)
+        now_s = self._time.now_s()
+        due = sorted((due_at, host.name) for due_at, at, host in self._revisits() if at <= now_s)
+        return [name for _, name in due[:limit]]
+
+    async def unplanned(
+        self, session: int, *, after: int, limit: int
+    ) -> tuple[Sequence[Unplanned], int | None]:
+        self._check_session(session)
+        urls, last = self._tables.urls, len(self._tables.urls)
+        found = [
+            Unplanned(
+                id=url.id,
+                url=url.url,
+                status=url.page.status,
+                fetched_at=url.page.fetched_at,
+                listing=url.listing,
+            )
+            for key in range(after + 1, min(after + limit, last) + 1)
+            if (url := urls[key]).page is not None and url.plan is None
+        ]
+        return found, after + limit if after + limit < last else None
+
+    async def plan(self, session: int, plans: Mapping[int, Plan]) -> None:
+        self._check_session(session)
+        for key, plan in plans.items():
+            url = self._tables.urls.get(key)
+            if url is not None and url.state is State.VISITED and url.plan is None:
+                self._plan(url, plan)
 
     async def rejudge_due(self, session: int, *, limit: int) -> Sequence[RobotsDue]:
         self._check_session(session)
@@ -669,6 +739,7 @@ class MemoryStore:
         return Outlook(
             claimable_in_s=None if claimable_at == math.inf else max(0.0, claimable_at - now_s),
             robots_in_s=min(robots, default=None),
+            revisit_in_s=min((max(0.0, at - now_s) for _, at, _ in self._revisits()), default=None),
         )
 
     async def stats(self) -> Stats:

@@ -5,17 +5,19 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from policies.access import Access
 from policies.listing import Listing
 from storage.base import (
+    Before,
     Blocked,
     BlockReason,
     Contact,
     Failed,
     HostClock,
     Link,
+    Plan,
     Queued,
     Row,
     SitemapRead,
@@ -116,6 +118,7 @@ class Origin:
     host: Host
     fresh: list[Rank] = field(default_factory=list)  # queued and due, in order
     waits: list[tuple[float, int]] = field(default_factory=list)  # queued, by when they fall due
+    plans: list[tuple[float, int]] = field(default_factory=list)  # visited, by when they are due
     counts: dict[State, int] = field(default_factory=lambda: dict.fromkeys(State, 0))
     body_bytes: int = 0
     judged: list[int] = field(default_factory=list)  # ids blocked by its robots.txt, ascending
@@ -179,6 +182,8 @@ class Url:
     read: SitemapRead | None = None  # the last time, as a sitemap
     is_read: bool = False  # that is where it stands: in no queue, and not to be queued by a link
     listing: Listing | None = None
+    plan: Plan | None = None  # while it is visited: when it is to be visited again
+    plan_at: float = 0.0
 
     def rank(self) -> Rank:
         return (-self.priority, self.turn, self.depth, self.id)
@@ -194,7 +199,20 @@ class Url:
             seed=self.seed,
             requisite=self.requisite,
             sitemap=self.sitemap,
+            listing=self.listing,
         )
+
+    def ask_again(self) -> Queued:
+        """As `ask`, of one that is visited."""
+        assert self.plan is not None
+        assert self.page is not None
+        before = Before(
+            plan=replace(self.plan, due_in_s=0.0),
+            status=self.page.status,
+            redirect_url=self.target.url if self.target else None,
+            body_hash=self.page.body_hash,
+        )
+        return replace(self.ask(), attempts=0, refusals=0, before=before)
 
     def sitemap_row(self, urls: dict[int, Url]) -> Row | None:
         """Its row in `sitemaps`."""
@@ -247,6 +265,10 @@ class Url:
                 "canonical_url": page.canonical_url,
                 "body_hash": page.body_hash,
                 "usage": page.usage,
+                "visits": self.plan.visits if self.plan else 1,
+                "checked_at": self.plan.checked_at if self.plan else page.fetched_at,
+                "changed_at": self.plan.changed_at if self.plan else None,
+                "next_visit_at": self.plan_at - shift_s if self.plan else None,
             }
         if self.state is State.BLOCKED and self.block:
             block = self.block
@@ -346,6 +368,7 @@ class Tables:
         elif url.state is State.VISITED and url.page:
             origin.body_bytes -= url.page.body_bytes
             origin.ungoverned.pop(url.id, None)
+            self.replan(url, None, 0.0)
         elif url.block and url.block.reason is not BlockReason.REDIRECT:
             del origin.judged[bisect_left(origin.judged, url.id)]
         url.state = None
@@ -409,6 +432,15 @@ class Tables:
         url.origin.body_bytes += page.body_bytes
         if page.ungoverned:
             url.origin.ungoverned[url.id] = None
+
+    def replan(self, url: Url, plan: Plan | None, at: float) -> None:
+        """When a visited URL is to be visited again; None: never."""
+        plans = url.origin.plans
+        if url.plan is not None:
+            del plans[bisect_left(plans, (url.plan_at, url.id))]
+        url.plan, url.plan_at = plan, at
+        if plan is not None:
+            insort(plans, (at, url.id))
 
     def read(self, url: Url, read: SitemapRead) -> None:
         self.reset(url)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from policies.access import Access
-from storage.base import State
+from storage.base import Blocked, Failed, Outcome, Revisited, SitemapRead, State, Visited
 
 CONTACTS_KEPT: Final = 50  # per host, for the timeline and the audit
 
@@ -15,6 +15,7 @@ VIEWS: Final[Mapping[str, tuple[str, ...]]] = {
         "url", "status", "fetched_at", "content_type", "body_bytes", "elapsed_s", "depth",
         "referrer", "redirect_url", "title", "indexable", "followable", "archivable",
         "canonical_url", "body_hash", "usage",
+        "visits", "checked_at", "changed_at", "next_visit_at",
     ),
     "blocked": (
         "url", "reason", "dialect", "rule", "line", "robots_url", "blocked_at", "withdrawn",
@@ -88,6 +89,31 @@ def robots_state(access: Access) -> str:
 
 
 CLOCKS_APART_S: Final = 0.001  # two times of a store that are this near to each other are one
+
+
+def counts_for(outcome: Outcome, state: int | None) -> bool:
+    """Whether an outcome still counts for a URL in this state; see `Store.complete`."""
+    if isinstance(outcome, Revisited) or (isinstance(outcome, Visited) and outcome.again):
+        return state == State.VISITED
+    if state == State.FAILED:  # with its whole host, meanwhile: an answer to it counts
+        return isinstance(outcome, Visited | SitemapRead | Blocked | Failed)
+    return state == State.QUEUED or (state == State.VISITED and isinstance(outcome, Blocked))
+
+
+class Rooms(NamedTuple):
+    """Of a hand: how many queued URLs, and how many visited ones that are due again."""
+
+    queued: int
+    due: int
+
+
+def rooms(count: int, *, queued: int, due: int) -> Rooms:
+    """What is new goes first, but for a quarter: a site that grows without end is revisited too."""
+    count = max(0, count)
+    again = min(due, max(count // 4, count - queued))
+    return Rooms(min(queued, count - again), again)
+
+
 COPIES_PER_LEASE = 64  # robots.txt copies given with a lease; each may have 500 KiB
 
 

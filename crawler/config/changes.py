@@ -33,7 +33,17 @@ RESTART: Mapping[str, tuple[str, ...] | None] = {
 }
 _SECRET = frozenset({"headers", "credentials", "proxy", "token"})
 _SECONDS = frozenset(
-    {"patience", "delay", "ip_delay", "timeout", "connect_timeout", "first_byte_timeout"}
+    {
+        "patience",
+        "delay",
+        "ip_delay",
+        "timeout",
+        "connect_timeout",
+        "first_byte_timeout",
+        "interval",
+        "min_interval",
+        "max_interval",
+    }
 )
 _BYTES = frozenset({"max_url_bytes", "max_body", "max_header"})
 

@@ -28,6 +28,7 @@ from crawler.config.readers import (
 )
 from policies.access import Unreachable
 from policies.pacing import Per
+from policies.revisit import Revisit
 from policies.robots import DIALECTS
 from policies.scope import Follow
 
@@ -60,7 +61,7 @@ def _dialects() -> Sequence[str]:
     return tuple(DIALECTS)
 
 
-def _members(of: type[Per | Follow | Unreachable | LogLevel]) -> tuple[str, ...]:
+def _members(of: type[Per | Follow | Revisit | Unreachable | LogLevel]) -> tuple[str, ...]:
     return tuple(member.value for member in of)
 
 
@@ -381,12 +382,39 @@ SINK_KEYS: Mapping[str, Sequence[str]] = {
 }
 SINK_REQUIRED = ("kind", "path")
 
+REVISIT = {
+    "mode": Key(
+        accepts=str,
+        read=one_of(lambda: _members(Revisit), Revisit),
+        note="whether pages are visited again, at a fixed pace or at that of their changes",
+        choices=_members(Revisit),
+    ),
+    "interval": Key(
+        accepts=float | str,
+        read=duration_s(above=True),
+        field="interval_s",
+        note="between visits of a page, seconds; where an adaptive one begins",
+    ),
+    "min_interval": Key(
+        accepts=float | str,
+        read=duration_s(above=True),
+        field="min_interval_s",
+        note="of a page that changes often, seconds",
+    ),
+    "max_interval": Key(
+        accepts=float | str,
+        read=duration_s(above=True),
+        field="max_interval_s",
+        note="of a page that does not change, seconds",
+    ),
+}
 SECTIONS: Mapping[str, Mapping[str, Key]] = {
     "crawl": CRAWL,
     "scope": SCOPE,
     "politeness": POLITENESS,
     "robots": ROBOTS,
     "fetch": FETCH,
+    "revisit": REVISIT,
     "network": NETWORK,
     "storage": STORAGE,
     "daemon": DAEMON,
@@ -394,7 +422,7 @@ SECTIONS: Mapping[str, Mapping[str, Key]] = {
 
 # What a [site."…"] table may hold: key -> its section. The names are flat there, so no two of these
 # sections may have a key of the same name (a test holds them to it).
-SITE_SECTIONS = ("scope", "politeness", "robots", "fetch")
+SITE_SECTIONS = ("scope", "politeness", "robots", "fetch", "revisit")
 SITE_KEYS: Mapping[str, str] = {
     key: section for section in SITE_SECTIONS for key in SECTIONS[section]
 }

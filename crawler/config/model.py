@@ -18,6 +18,7 @@ from crawler.config.loading import read_values
 from policies.access import RobotsRules
 from policies.address import is_loopback
 from policies.pacing import PacingRules, Per
+from policies.revisit import Revisit, RevisitRules
 from policies.scope import ScopeRules
 from policies.url import host_of, slot_of
 
@@ -144,6 +145,7 @@ class Site:
     politeness: PacingRules
     robots: RobotsRules
     fetch: FetchConfig
+    revisit: RevisitRules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +157,7 @@ class Config:
     politeness: PacingRules
     robots: RobotsRules
     fetch: FetchConfig
+    revisit: RevisitRules
     network: NetworkConfig
     storage: StorageConfig
     daemon: DaemonConfig
@@ -196,6 +199,7 @@ class Config:
             politeness=_section(PacingRules, given, "politeness"),
             robots=robots,
             fetch=_section(FetchConfig, given, "fetch"),
+            revisit=_section(RevisitRules, given, "revisit"),
             network=network,
             storage=storage,
             daemon=daemon,
@@ -237,7 +241,15 @@ class Config:
             politeness=dataclasses.replace(self.politeness, **own.get("politeness", {})),
             robots=dataclasses.replace(self.robots, **own.get("robots", {})),
             fetch=dataclasses.replace(self.fetch, **own.get("fetch", {})),
+            revisit=dataclasses.replace(self.revisit, **own.get("revisit", {})),
         )
+
+    @property
+    def revisits(self) -> bool:
+        """Is any page to be visited again, of any host?"""
+        sites = self.given.sites.values()
+        modes = [table.get("revisit", {}).get("mode", Revisit.OFF) for table in sites]
+        return self.revisit.on or any(mode != Revisit.OFF for mode in modes)
 
     @property
     def user_agent_sent(self) -> str:

@@ -18,6 +18,7 @@ from crawler.config.model import (
 )
 from policies.access import RobotsRules
 from policies.pacing import PacingRules
+from policies.revisit import RevisitRules
 from policies.scope import ScopeRules
 
 DEFAULTS: Mapping[str, object] = {
@@ -26,6 +27,7 @@ DEFAULTS: Mapping[str, object] = {
     "politeness": PacingRules(),
     "robots": RobotsRules(),
     "fetch": FetchConfig(),
+    "revisit": RevisitRules(),
     "network": NetworkConfig(),
     "storage": StorageConfig(),
     "daemon": DaemonConfig(),

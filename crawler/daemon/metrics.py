@@ -33,6 +33,7 @@ from storage.base import (
     Moved,
     Outcome,
     Retry,
+    Revisited,
     SitemapRead,
     Visited,
 )
@@ -184,6 +185,8 @@ class Metrics:
                 self._outcomes_of("retry").inc()
             case SitemapRead():
                 self._outcomes_of("sitemap").inc()
+            case Revisited():
+                self._outcomes_of("unchanged").inc()
             case Dropped() | Moved():
                 self._outcomes_of("dropped").inc()
 

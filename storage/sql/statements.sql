@@ -63,7 +63,7 @@ WHERE known.origin = v.origin AND known.fingerprint = v.fingerprint;
 WITH v(id, depth, priority, flags, referrer, anchor) AS (VALUES (?, ?, ?, ?, ?, ?))
 UPDATE urls SET
   state = 0, depth = v.depth, priority = v.priority, turn = 0, due_at = NULL,
-  flags = (urls.flags & 2) | v.flags, referrer = v.referrer, anchor = v.anchor
+  flags = (urls.flags & 34) | v.flags, referrer = v.referrer, anchor = v.anchor
 FROM v WHERE urls.id = v.id;
 
 -- name: queued_ids
@@ -165,6 +165,105 @@ INSERT OR REPLACE INTO readings SELECT v.* FROM v WHERE v.id IS NOT NULL;
 -- name: put_hints
 WITH v(id, lastmod, changefreq, priority) AS (VALUES (?, ?, ?, ?))
 INSERT OR REPLACE INTO hints SELECT v.* FROM v WHERE v.id IS NOT NULL;
+
+-- name: make_listed
+WITH v(id) AS (VALUES (?))
+UPDATE urls SET flags = urls.flags | 32 FROM v WHERE urls.id = v.id AND urls.flags & 32 = 0;
+
+-- name: put_plans
+WITH v(id, slot, due_at, interval_s, checked_ms, changed_ms, visits, failures, etag, last_modified)
+  AS (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?))
+INSERT OR REPLACE INTO plans SELECT v.* FROM v WHERE v.id IS NOT NULL;
+
+-- name: drop_plans
+WITH v(id) AS (VALUES (?)) DELETE FROM plans WHERE id IN (SELECT v.id FROM v);
+
+-- name: settle_revisits
+WITH v(id) AS (VALUES (?))
+UPDATE slots SET revisit_at = (SELECT min(n.due_at) FROM plans AS n WHERE n.slot = slots.id)
+FROM v WHERE slots.id = v.id;
+
+-- name: move_plans
+UPDATE plans SET slot = (SELECT o.slot FROM origins AS o WHERE o.id = ?1)
+WHERE id IN (SELECT k.id FROM known AS k WHERE k.origin = ?1);
+
+-- name: changed_since
+WITH v(id) AS (VALUES (?))
+SELECT json_group_array(DISTINCT n.slot)
+FROM v CROSS JOIN plans AS n ON n.id = v.id CROSS JOIN hints AS h ON h.id = v.id
+WHERE h.lastmod * 1000 > n.checked_ms AND h.lastmod <= ? AND n.due_at > ?;
+
+-- name: hasten_plans
+WITH v(id) AS (VALUES (?))
+UPDATE plans SET due_at = min(plans.due_at, ?) FROM v, hints AS h
+WHERE plans.id = v.id AND h.id = v.id AND h.lastmod * 1000 > plans.checked_ms AND h.lastmod <= ?;
+
+-- name: due_plans
+WITH v(slot) AS (VALUES (?))
+SELECT json_group_array(json_array(
+  v.slot,
+  (
+    SELECT json_group_array(json_array(
+      q.id, q.url, q.depth, q.priority, q.flags, q.status, q.redirect_url, q.body_hash,
+      q.interval_s, q.checked_at, q.changed_at, q.visits, q.failures, q.etag, q.last_modified,
+      json(q.listing)
+    ))
+    FROM (
+      SELECT
+        u.id, o.name || u.path AS url, u.depth, u.priority, u.flags, p.status,
+        xo.name || x.path AS redirect_url,
+        iif(p.body_hash IS NULL, NULL, printf('%016x', p.body_hash)) AS body_hash, n.interval_s,
+        n.checked_ms / 1e3 AS checked_at, n.changed_ms / 1e3 AS changed_at, n.visits, n.failures,
+        n.etag, n.last_modified,
+        iif(u.flags & 32, (
+          SELECT json_array(h.lastmod, h.changefreq, h.priority) FROM hints AS h WHERE h.id = u.id
+        ), NULL) AS listing
+      FROM plans AS n CROSS JOIN urls AS u ON u.id = n.id
+      CROSS JOIN origins AS o ON o.id = u.origin CROSS JOIN pages AS p ON p.id = u.id
+      LEFT JOIN redirects AS d ON d.id = u.id LEFT JOIN urls AS x ON x.id = d.target
+      LEFT JOIN origins AS xo ON xo.id = x.origin
+      WHERE n.slot = v.slot AND n.due_at <= ?
+      AND n.id NOT IN (SELECT value FROM json_each(?))
+      AND o.name NOT IN (SELECT value FROM json_each(?))
+      ORDER BY n.due_at, n.id LIMIT ?
+    ) AS q
+  ),
+  (
+    SELECT min(n.due_at) FROM plans AS n
+    WHERE n.slot = v.slot AND n.due_at > ? AND n.id NOT IN (SELECT value FROM json_each(?))
+  )
+))
+FROM v WHERE v.slot IS NOT NULL;
+
+-- name: revisits_due
+SELECT s.name FROM slots AS s
+WHERE s.revisit_at IS NOT NULL AND s.lease IS NULL AND s.paused = 0 AND s.revisit_at <= ?1
+AND max(s.next_at, coalesce(s.backoff_until, s.next_at)) <= ?1
+ORDER BY s.revisit_at LIMIT ?2;
+
+-- name: next_revisit
+SELECT s.revisit_at, max(s.next_at, coalesce(s.backoff_until, s.next_at)) FROM slots AS s
+WHERE s.revisit_at IS NOT NULL AND s.lease IS NULL AND s.paused = 0
+ORDER BY s.revisit_at;
+
+-- name: unplanned
+SELECT json_group_array(json_array(id, url, status, fetched_at, json(listing))) FROM (
+  SELECT
+    p.id, o.name || u.path AS url, p.status, p.fetched_ms / 1e3 AS fetched_at,
+    iif(u.flags & 32, (
+      SELECT json_array(h.lastmod, h.changefreq, h.priority) FROM hints AS h WHERE h.id = u.id
+    ), NULL) AS listing
+  FROM pages AS p CROSS JOIN urls AS u ON u.id = p.id CROSS JOIN origins AS o ON o.id = u.origin
+  WHERE p.id > ?1 AND p.id <= ?1 + ?2 AND NOT EXISTS (SELECT 1 FROM plans AS n WHERE n.id = p.id)
+  ORDER BY p.id
+);
+
+-- name: slots_unplanned
+WITH v(id) AS (VALUES (?))
+SELECT json_group_array(json_array(u.id, o.slot))
+FROM v CROSS JOIN urls AS u ON u.id = v.id AND u.state = 1
+CROSS JOIN origins AS o ON o.id = u.origin
+WHERE NOT EXISTS (SELECT 1 FROM plans AS n WHERE n.id = v.id);
 
 -- name: drop_pages
 WITH v(id) AS (VALUES (?)) DELETE FROM pages WHERE id IN (SELECT v.id FROM v);
@@ -434,7 +533,10 @@ SELECT json_group_array(json_array(
     SELECT json_group_array(json_array(
       q.id, q.path, q.depth, q.priority, q.turn, q.flags,
       iif(q.flags & 4, (SELECT t.attempts FROM tries AS t WHERE t.id = q.id), 0),
-      iif(q.flags & 4, (SELECT t.refusals FROM tries AS t WHERE t.id = q.id), 0)
+      iif(q.flags & 4, (SELECT t.refusals FROM tries AS t WHERE t.id = q.id), 0),
+      json(iif(q.flags & 32, (
+        SELECT json_array(h.lastmod, h.changefreq, h.priority) FROM hints AS h WHERE h.id = q.id
+      ), NULL))
     ))
     FROM (
       SELECT u.id, u.path, u.depth, u.priority, u.turn, u.flags FROM urls AS u
@@ -585,7 +687,7 @@ INSERT INTO failures (id, error, attempts, last_at)
 SELECT value, ?2, ?3, ?4 FROM json_each(?1);
 
 -- name: fail_some_urls
-UPDATE urls SET state = 3, due_at = NULL, turn = 0, flags = flags & 27
+UPDATE urls SET state = 3, due_at = NULL, turn = 0, flags = flags & 59
 WHERE id IN (SELECT value FROM json_each(?));
 
 -- name: some_failed

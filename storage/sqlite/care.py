@@ -153,6 +153,18 @@ _COUNTS: Final = {
     " WHERE u.id IS NULL": "{} sitemaps that were read belong to no URL",
     "SELECT count(*) FROM hints AS h LEFT JOIN urls AS u ON u.id = h.id"
     " WHERE u.id IS NULL": "{} listings belong to no URL",
+    "SELECT count(*) FROM plans AS n LEFT JOIN urls AS u ON u.id = n.id"
+    " LEFT JOIN origins AS o ON o.id = u.origin WHERE u.state IS NOT 1 OR o.slot <> n.slot": (
+        "{} pages to be visited again are not visited, or not of the host they are kept under"
+    ),
+    "SELECT count(*) FROM slots AS s WHERE s.revisit_at IS NOT"
+    " (SELECT min(n.due_at) FROM plans AS n WHERE n.slot = s.id)": (
+        "{} hosts do not know when their next page is due again"
+    ),
+    "SELECT count(*) FROM urls AS u LEFT JOIN hints AS h ON h.id = u.id"
+    " WHERE (u.flags & 32 <> 0) <> (h.id IS NOT NULL)": (
+        "{} URLs are marked as listed without a listing, or the other way round"
+    ),
     "SELECT count(*) FROM seeds AS s LEFT JOIN urls AS u ON u.id = s.id WHERE u.id IS NULL": (
         "{} seeds are no URLs"
     ),

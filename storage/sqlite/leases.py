@@ -11,10 +11,11 @@ import msgspec
 
 from policies.access import Access
 from storage.base import Hand, HostClock, HostUpdate, Lease, Queued, Want
-from storage.rows import CONTACTS_KEPT, COPIES_PER_LEASE
+from storage.rows import CONTACTS_KEPT, COPIES_PER_LEASE, rooms
 from storage.sqlite.copies import read_copy
 from storage.sqlite.links import REQUISITE, SEED, SITEMAP
 from storage.sqlite.names import Names
+from storage.sqlite.plans import ListingShape, Plans, listing_of
 from storage.sqlite.statements import Statements, Values
 from storage.sqlite.tally import Tally
 
@@ -83,17 +84,17 @@ _SlotShape = list[
     ]
 ]  # fmt: skip
 _Offer = tuple[tuple[float, int, int, int], Queued]
-_HandShape = list[
-    tuple[int, int, str, list[tuple[int, str, int, float, int, int, int, int]], float | None]
-]
+_OfferShape = tuple[int, str, int, float, int, int, int, int, ListingShape | None]
+_HandShape = list[tuple[int, int, str, list[_OfferShape], float | None]]
 
 
 class Leases:
     """The hosts held, and everything written about them. For the store's thread only."""
 
-    def __init__(self, sql: Statements, names: Names) -> None:
+    def __init__(self, sql: Statements, names: Names, plans: Plans) -> None:
         self._sql = sql
         self._names = names
+        self._plans = plans
         self._session = 0
         self._held: dict[str, Held] = {}
         self._tick = 0
@@ -262,9 +263,9 @@ class Leases:
                         id=key, url=origin + path, depth=depth, priority=priority,
                         attempts=attempts, refusals=refusals, seed=bool(flags & SEED),
                         requisite=bool(flags & REQUISITE),
-                        sitemap=bool(flags & SITEMAP),
+                        sitemap=bool(flags & SITEMAP), listing=listing_of(listing),
                     ))
-                    for key, path, depth, priority, turn, flags, attempts, refusals in urls
+                    for key, path, depth, priority, turn, flags, attempts, refusals, listing in urls
                 )  # fmt: skip
                 if due_at is not None:
                     waits.setdefault(slot, []).append(due_at)
@@ -281,17 +282,21 @@ class Leases:
                     wrapped.add(slot)
                     further[slot] = 0
             asking = further
+        again = self._plans.again(slots, taken, now_s)
         hands = {}
         for slot, want in slots.items():
             offered = offers.get(slot, [])
             offered.sort(key=lambda offer: offer[0])
+            due, next_revisit_in_s = again.get(slot, ([], None))
+            room = rooms(want.count, queued=len(offered), due=len(due))
             next_due_in_s: float | None = None
-            if len(offered) > max(0, want.count):
+            if len(offered) > room.queued:
                 next_due_in_s = 0.0
             elif slot in waits:
                 next_due_in_s = max(0.0, min(waits[slot]) - now_s)
             hands[want.slot] = Hand(
-                urls=[queued for _, queued in offered[: max(0, want.count)]],
+                urls=[queued for _, queued in offered[: room.queued]] + due[: room.due],
                 next_due_in_s=next_due_in_s,
+                next_revisit_in_s=0.0 if len(due) > room.due else next_revisit_in_s,
             )
         return hands

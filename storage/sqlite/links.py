@@ -22,6 +22,7 @@ FETCHED: Final = 2
 TRIED: Final = 4
 REQUISITE: Final = 8
 SITEMAP: Final = 16
+LISTED: Final = 32  # a sitemap says something of it
 _QUEUED: Final = int(State.QUEUED)
 
 
@@ -248,6 +249,7 @@ class Links:
                 (SEED if link.seed else 0)
                 | (REQUISITE if link.requisite else 0)
                 | (SITEMAP if link.sitemap else 0)
+                | (LISTED if link.listing is not None else 0)
             )
             depth = depths[url] = link.depth
             if out_id:

@@ -22,9 +22,11 @@ from storage.base import (
     Lease,
     Link,
     Outlook,
+    Plan,
     RobotsDue,
     Stats,
     StoreError,
+    Unplanned,
 )
 from storage.sqlite.lock import FileLock
 from storage.sqlite.schema import check_file, connect_writer, translate
@@ -210,6 +212,17 @@ class SqliteStore:
 
     async def robots_due(self, session: int, *, limit: int) -> Sequence[RobotsDue]:
         return await self._transact_as(session, lambda writer, at: writer.robots_due(limit, at))
+
+    async def revisits_due(self, session: int, *, limit: int) -> Sequence[str]:
+        return await self._transact_as(session, lambda writer, at: writer.revisits_due(limit, at))
+
+    async def unplanned(
+        self, session: int, *, after: int, limit: int
+    ) -> tuple[Sequence[Unplanned], int | None]:
+        return await self._transact_as(session, lambda writer, _: writer.unplanned(after, limit))
+
+    async def plan(self, session: int, plans: Mapping[int, Plan]) -> None:
+        await self._transact_as(session, lambda writer, at: writer.plan(plans, at))
 
     async def rejudge_due(self, session: int, *, limit: int) -> Sequence[RobotsDue]:
         return await self._transact_as(session, lambda writer, _: writer.rejudge_due(limit))

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from storage.base import Blocked, BlockReason, Failed, Rel, Retry, SitemapRead, State, Visited
+from storage.base import Blocked, BlockReason, Failed, Plan, Rel, Retry, SitemapRead, State, Visited
 from storage.sqlite.links import FETCHED, OUT, SITEMAP, TRIED
 from storage.sqlite.names import Names, Verdict
+from storage.sqlite.plans import plan_row
 from storage.sqlite.statements import Statements, Values
 from storage.sqlite.tally import (
     BLOCKED,
@@ -84,13 +85,15 @@ class Changes:
         self._names = names
         self._tally = tally
         self._rows: dict[str, list[Values]] = {}
+        self.replanned: set[int | None] = set()  # hosts of which a plan was made or dropped
         self._texts: list[str] = []
 
     # Drops before inserts: a URL may leave a table and come back to it in one transaction.
     _ORDER = (
-        "drop_tries", "drop_pages", "drop_edges", "drop_ungoverned", "drop_redirects",
+        "drop_tries", "drop_pages", "drop_plans", "drop_edges", "drop_ungoverned", "drop_redirects",
         "drop_blocks", "drop_failures", "move_urls", "put_tries", "new_pages", "new_edges",
         "new_ungoverned", "put_redirects", "new_blocks", "new_failures", "put_readings",
+        "put_plans",
     )  # fmt: skip
 
     def write(self) -> None:
@@ -98,6 +101,10 @@ class Changes:
             rows = self._rows.pop(name, None)
             if rows is not None:
                 self._sql.many(name, rows)
+        if self.replanned:
+            slots: list[Values] = [(slot,) for slot in self.replanned if slot is not None]
+            self._sql.many("settle_revisits", slots)
+            self.replanned.clear()
 
     def _put(self, name: str, *values: str | bytes | float | None) -> None:
         self._rows.setdefault(name, []).append(values)
@@ -121,6 +128,8 @@ class Changes:
             count(row.origin, row.slot, BODY_BYTES, -row.body_bytes)
             self._put("drop_pages", row.id)
             self._put("drop_edges", row.id)
+            self._put("drop_plans", row.id)
+            self.replanned.add(row.slot)
             if row.ungoverned:
                 self.govern(row)
         else:
@@ -162,6 +171,14 @@ class Changes:
             self._tally.count(row.origin, row.slot, UNGOVERNED, 1)
         if page.redirect_url is not None:
             self._put("put_redirects", row.id, ids[page.redirect_url])
+
+    def plan(self, row: UrlRow, plan: Plan | None, now_s: float) -> None:
+        """When it is to be visited again; None: never."""
+        self.replanned.add(row.slot)
+        if plan is None:
+            self._put("drop_plans", row.id)
+        else:
+            self._put("put_plans", *plan_row(row.id, row.slot or 0, plan, now_s))
 
     def read(self, row: UrlRow, read: SitemapRead, texts: Mapping[str, int]) -> None:
         """Out of the queue and in no view of pages; links to it change nothing."""

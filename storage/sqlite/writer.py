@@ -23,17 +23,22 @@ from storage.base import (
     Moved,
     Outcome,
     Outlook,
+    Plan,
     Retry,
+    Revisited,
     RobotsDue,
     SitemapRead,
     State,
     Stats,
+    Unplanned,
     Visited,
 )
+from storage.rows import counts_for
 from storage.sqlite.copies import Copies
 from storage.sqlite.leases import Leases
 from storage.sqlite.links import OUT, SITEMAP, Links
 from storage.sqlite.names import Names
+from storage.sqlite.plans import Plans
 from storage.sqlite.statements import Statements, Values
 from storage.sqlite.tally import FAILED, QUEUED, Tally, Totals
 from storage.sqlite.urls import Changes, UrlRow, url_rows
@@ -57,7 +62,8 @@ class Writer:
         self.sql = Statements(db)
         self._names = Names(self.sql)
         self._links = Links(self.sql, self._names, queries_per_path_max=queries_per_path_max)
-        self._leases = Leases(self.sql, self._names)
+        self._plans = Plans(self.sql)
+        self._leases = Leases(self.sql, self._names, self._plans)
         self._copies = Copies(self.sql, self._names)
         self._totals = Totals(self.sql)
         self._told: tuple[float, float] = (float("-inf"), 0.0)  # time and shift last written
@@ -102,8 +108,7 @@ class Writer:
     ) -> Completed:
         tally, skipped = Tally(), Counter[str]()
         self._links.insert([(referrer, links)], (), tally, skipped, at.now_s)
-        self._note_sitemaps(links, tally)
-        self._note_listings(links)
+        self._note(links, tally, at)
         if revive:
             known = self._links.known([link.url for link in links])
             changes = Changes(self.sql, self._names, tally)
@@ -136,15 +141,14 @@ class Writer:
             skipped,
             at.now_s,
         )
-        self._note_sitemaps(
-            [
-                link
-                for one in batch.outcomes
-                if isinstance(one, Visited | SitemapRead)
-                for link in one.links
-            ],
-            tally,
-        )
+        links = [
+            link
+            for one in batch.outcomes
+            if isinstance(one, Visited | SitemapRead)
+            for link in one.links
+            if link.sitemap or link.again_before is not None or link.listing is not None
+        ]
+        self._note(links, tally, at)
         moves = self._apply(outcomes, targets, tally, skipped, at)
         winding = [(lease, update) for update in batch.hosts if (lease := held[update.slot])]
         # A host's counters are written with its clock, unless they must be right before: what an
@@ -187,11 +191,7 @@ class Writer:
                 if outcome.to_slot != row.slot_name:
                     moves[row.origin] = (row, outcome.to_slot)
                 continue
-            # An answer to a URL that failed with its whole host meanwhile still counts.
-            if row.state != State.QUEUED and (
-                row.state != State.FAILED
-                or not isinstance(outcome, Visited | SitemapRead | Blocked | Failed)
-            ):
+            if not counts_for(outcome, row.state):
                 continue
             del rows[outcome.id]  # a second outcome of one URL comes too late
             match outcome:
@@ -200,14 +200,19 @@ class Writer:
                 case Visited(redirect_url=url):
                     target = None if url is None else targets[url]
                     changes.visited(row, outcome, texts, targets)
+                    if outcome.plan is not None:
+                        changes.plan(row, outcome.plan, at.now_s)
                     if outcome.ungoverned:
                         ungoverned.append(row.origin)
                     if target is not None:
                         roots.append(target)
+                case Revisited(plan=plan):
+                    changes.plan(row, plan, at.now_s)
                 case SitemapRead():
                     changes.read(row, outcome, texts)
                 case Blocked():
-                    changes.blocked(row, outcome, withdrawn=row.fetched)
+                    withdrawn = row.fetched or row.state == State.VISITED
+                    changes.blocked(row, outcome, withdrawn=withdrawn)
                     roots.append(row.id)
                 case Failed():
                     changes.failed(row, outcome, texts)
@@ -227,6 +232,11 @@ class Writer:
             changes.block_chains(roots, at.wall_s)
             changes.write()
         return moves
+
+    def _note(self, links: Sequence[Link], tally: Tally, at: Moment) -> None:
+        """What links say besides, of URLs that are known by now."""
+        self._note_sitemaps(links, tally)
+        self._note_listings(links, at)
 
     def _note_sitemaps(self, links: Sequence[Link], tally: Tally) -> None:
         """What is named as a sitemap is one: a page that is known becomes one, one that was read
@@ -253,7 +263,7 @@ class Writer:
         changes.write()
         self.sql.many("make_sitemaps", new)
 
-    def _note_listings(self, links: Sequence[Link]) -> None:
+    def _note_listings(self, links: Sequence[Link], at: Moment) -> None:
         listed = {link.url: link.listing for link in links if link.listing is not None}
         if not listed:
             return
@@ -263,6 +273,11 @@ class Writer:
             lastmod = None if one.lastmod_at is None else round(one.lastmod_at)
             rows.append((key, lastmod, one.changefreq, one.priority))
         self.sql.many("put_hints", rows)
+        keys: list[Values] = [(row[0],) for row in rows]
+        self.sql.many("make_listed", keys)
+        self._plans.hasten(
+            [int(row[0] or 0) for row in rows if row[1] is not None], at.now_s, at.wall_s
+        )
 
     def _finish(
         self,
@@ -292,6 +307,7 @@ class Writer:
                 moved.append(slots[to_slot])
                 tally.added[to_slot] = tally.added.get(to_slot, 0) + counts[QUEUED]
             shift.write(self.sql)
+            self._plans.moved(moves, moved)
         new_hosts, self._names.new_slots = self._names.new_slots, 0
         self._totals.add(tally, new_hosts)
         return list(dict.fromkeys(moved))
@@ -325,7 +341,19 @@ class Writer:
         return Outlook(
             claimable_in_s=None if claimable_at is None else max(0.0, claimable_at - at.now_s),
             robots_in_s=self._copies.next_due_in_s(at.wall_s, at.now_s),
+            revisit_in_s=self._plans.next_in_s(at.now_s),
         )
+
+    def revisits_due(self, limit: int, at: Moment) -> list[str]:
+        return self._plans.due(at.now_s, limit)
+
+    def unplanned(self, after: int, limit: int) -> tuple[list[Unplanned], int | None]:
+        last = _whole((self.sql.row("newest_ids") or (0,))[0])
+        found = self._plans.unplanned(after, limit)
+        return found, after + limit if after + limit < last else None
+
+    def plan(self, plans: Mapping[int, Plan], at: Moment) -> None:
+        self._plans.plan(plans, at.now_s)
 
     # ------------------------------------------------------------ robots
 
@@ -345,7 +373,7 @@ class Writer:
         tally, skipped = Tally(), Counter[str]()
         if links:
             self._links.insert([(None, links)], (), tally, skipped, at.now_s)
-            self._note_sitemaps(links, tally)
+            self._note(links, tally, at)
         self._finish(tally, skipped)
         if also is not None and (held := self._leases.held(session, also)) is not None:
             self._leases.wind([(held, also)], at.now_s)

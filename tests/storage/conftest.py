@@ -20,9 +20,11 @@ from storage.base import (
     Lease,
     Link,
     Outcome,
+    Plan,
     Queued,
     Reader,
     Retry,
+    Revisited,
     SitemapRead,
     Store,
     Visited,
@@ -106,6 +108,7 @@ class Rig:
         clock: HostClock | None = None,
         release: bool = False,
         want: int | None = None,
+        revisits: bool = False,
         held: Sequence[int] = (),
         closed: Sequence[str] = (),
         **values: Any,
@@ -118,7 +121,9 @@ class Rig:
             **values,
         )
         wants = (
-            [] if want is None else [Want(slot=lease.slot, count=want, held=held, closed=closed)]
+            []
+            if want is None
+            else [Want(slot=lease.slot, count=want, held=held, closed=closed, revisits=revisits)]
         )
         return await self.store.complete(
             self.session, Batch(outcomes=outcomes, hosts=[update], wants=wants)
@@ -140,6 +145,16 @@ class Rig:
     def redirect(self, queued: Queued, to: str, slot: str = "a.test", **values: Any) -> Visited:
         values.setdefault("links", [self.link(to)])
         return self.visited(queued, slot, status=301, redirect_url=to, **values)
+
+    def plan(self, in_s: float, **values: Any) -> Plan:
+        fields: dict[str, Any] = {
+            "interval_s": 100.0, "checked_at": self.wall_s, "changed_at": self.wall_s,
+        }  # fmt: skip
+        return Plan(due_in_s=in_s, **(fields | values))
+
+    def revisited(self, queued: Queued, in_s: float | None, slot: str = "a.test") -> Revisited:
+        """Nothing new was seen; it is not to be visited again if `in_s` is None."""
+        return Revisited(id=queued.id, slot=slot, plan=None if in_s is None else self.plan(in_s))
 
     def read(self, queued: Queued, slot: str = "a.test", **values: Any) -> SitemapRead:
         """A sitemap that was read."""

@@ -9,7 +9,13 @@ from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
 
 from policies.access import Access
 from policies.listing import Listing
@@ -28,8 +34,10 @@ from storage.base import (
     Moved,
     Outcome,
     Outlink,
+    Plan,
     Rel,
     Retry,
+    Revisited,
     SitemapRead,
     Visited,
     Want,
@@ -124,6 +132,7 @@ class Stores(RuleBasedStateMachine):
         self.copies: dict[str, Access] = {}
         self.sitemaps: set[str] = set()
         self.read: dict[str, float] = {}  # sitemaps that were read, and are not queued
+        self.again: set[str] = set()  # in hand because they are to be visited again
         self.marked: set[str] = set()  # origins to be judged again
         self.paused = False
 
@@ -164,8 +173,16 @@ class Stores(RuleBasedStateMachine):
         ]
         assert shown[0] == shown[1]
         assert one.next_due_in_s == other.next_due_in_s
+        assert one.next_revisit_in_s == other.next_revisit_in_s
         for a, b in zip(one.urls, other.urls, strict=True):
-            assert self.state[a.url] == "queued"
+            assert (a.before is None) == (b.before is None)
+            if a.before is not None and b.before is not None:
+                assert a.before == b.before
+                assert self.state[a.url] == "visited"
+                self.again.add(a.url)
+            else:
+                assert self.state[a.url] == "queued"
+                self.again.discard(a.url)
             assert a.sitemap == (a.url in self.sitemaps)
             assert a.url not in self.hand[slot]
             self.hand[slot][a.url] = (a.id, b.id)
@@ -201,6 +218,17 @@ class Stores(RuleBasedStateMachine):
                     again = True
 
     # ------------------------------------------------------------ steps
+
+    @initialize(some=st.sampled_from((0, 0, 3)))
+    def begin(self, some: int) -> None:
+        """With URLs in hand, as a rule: what comes of those is what most steps are about."""
+        if some == 0:
+            for origin in ORIGINS:
+                for path in PATHS[:4]:
+                    url = origin + path
+                    link = Link(url=url, slot=host_of(url), host=host_of(url), depth=0)
+                    self.add([link], revive=False)
+            self.claim(4, 3, [])
 
     @rule(links=links, revive=st.booleans())
     def add(self, links: list[Link], revive: bool) -> None:
@@ -243,12 +271,18 @@ class Stores(RuleBasedStateMachine):
             else st.just([])
         )
         outcomes: tuple[list[Outcome], list[Outcome]] = ([], [])
+        steps: list[tuple[str, str, str, bool]] = []
+        revisits = data.draw(st.booleans())
         for url in ended:
             kind, to, in_s = data.draw(kinds), data.draw(urls), data.draw(quarters)
             for n in (0, 1):
                 key = self.hand[slot][url][n]
                 outcomes[n].append(self.outcome(kind, key, slot, url, to, in_s, links))
-            self.apply(kind, url, to, links, ungoverned=in_s > 5)
+            steps.append((kind, url, to, in_s > 5))
+        if any(kind in ("visited", "redirect", "read") for kind, *_ in steps):
+            self.found(links)
+        for kind, url, to, ungoverned in steps:
+            self.apply(kind, url, to, ungoverned=ungoverned)
         count, shut = data.draw(st.integers(0, 3)), data.draw(closed)
         batches = [
             Batch(
@@ -269,6 +303,7 @@ class Stores(RuleBasedStateMachine):
                         count=count,
                         held=[ids[n] for ids in self.hand[slot].values()],
                         closed=shut,
+                        revisits=revisits,
                     )
                 ],
             )
@@ -291,6 +326,14 @@ class Stores(RuleBasedStateMachine):
     def outcome(
         self, kind: str, key: int, slot: str, url: str, to: str, in_s: float, links: list[Link]
     ) -> Outcome:
+        plan = None
+        if in_s % 2 < 1:
+            plan = Plan(
+                due_in_s=in_s, interval_s=in_s, checked_at=self.wall_s, changed_at=self.wall_s,
+                visits=2, etag='"1"',
+            )  # fmt: skip
+        if kind == "retry" and url in self.again:
+            return Revisited(id=key, slot=slot, plan=plan)
         if kind in ("visited", "redirect"):
             return Visited(
                 id=key,
@@ -302,6 +345,8 @@ class Stores(RuleBasedStateMachine):
                 elapsed_s=0.25,
                 redirect_url=to if kind == "redirect" else None,
                 ungoverned=in_s > 5,
+                plan=plan,
+                again=url in self.again,
                 links=links,
                 canonical_url=to if in_s > 3 else None,
                 body_hash="f00d" * 4 if in_s > 3 else "0" * 16,
@@ -337,25 +382,31 @@ class Stores(RuleBasedStateMachine):
             return Dropped(id=key, slot=slot, reason="max_depth")
         return Moved(id=key, slot=slot, to_slot="test" if in_s > 5 else host_of(url))
 
-    def apply(self, kind: str, url: str, to: str, links: list[Link], *, ungoverned: bool) -> None:
+    def answered(self, kind: str, url: str, to: str, *, ungoverned: bool) -> None:
+        self.state[url] = "visited"
+        self.target.pop(url, None)
+        copy = self.copies.get(origin_of(url))
+        if ungoverned and copy is not None and not copy.failures:
+            self.marked.add(origin_of(url))
+        if kind == "redirect":
+            self.target[url] = to
+
+    def apply(self, kind: str, url: str, to: str, *, ungoverned: bool) -> None:
         state = self.state.get(url)
-        if kind == "read":
-            self.found(links)
+        if url in self.again:
+            if state == "visited" and kind in ("visited", "redirect") and url not in self.sitemaps:
+                self.answered(kind, url, to, ungoverned=ungoverned)
+            elif state == "visited" and kind == "blocked":
+                self.state[url] = "blocked"
+                self.target.pop(url, None)
+        elif kind == "read":
             if self.state.get(url) in ("queued", "failed"):
                 del self.state[url]
                 self.read[url] = self.wall_s
                 self.sitemaps.add(url)
         elif kind in ("visited", "redirect"):
-            self.found(links)
-            if url in self.sitemaps:
-                return
-            if state in ("queued", "failed"):
-                self.state[url] = "visited"
-                copy = self.copies.get(origin_of(url))
-                if ungoverned and copy is not None and not copy.failures:
-                    self.marked.add(origin_of(url))
-                if kind == "redirect":
-                    self.target[url] = to
+            if state in ("queued", "failed") and url not in self.sitemaps:
+                self.answered(kind, url, to, ungoverned=ungoverned)
         elif kind in ("blocked", "failed") and state in ("queued", "failed"):
             self.state[url] = kind
         elif kind == "dropped" and state == "queued":
@@ -529,6 +580,7 @@ class Stores(RuleBasedStateMachine):
                     row.pop("next_at", None)  # differs by what `crash` puts side by side again
                     row.pop("backoff_until", None)
                     row.pop("due_at", None)
+                    row.pop("next_visit_at", None)
             assert one[view] == other[view], view
         states = {
             row["url"]: view
@@ -554,6 +606,11 @@ class Stores(RuleBasedStateMachine):
         assert due[0] <= self.marked
         assert due[0] >= self.marked & judged
         assert self.paused == self.run(self.memory.paused()) == self.run(self.sqlite.paused())
+        again = [
+            self.run(store.revisits_due(self.sessions[n], limit=9))
+            for n, store in enumerate((self.memory, self.sqlite))
+        ]
+        assert set(again[0]) == set(again[1])
         outlook = self.run(self.memory.outlook(self.sessions[0]))
         assert outlook == self.run(self.sqlite.outlook(self.sessions[1]))
 

@@ -1,0 +1,135 @@
+"""Visited pages that are to be visited again: when, and what the visit is compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from policies.listing import Changefreq, Listing
+from storage.base import Before, Plan, Queued, Unplanned, Want
+from storage.sqlite.links import SEED
+from storage.sqlite.statements import Statements, Values
+
+ListingShape = tuple[int | None, str | None, float | None]
+_AgainShape = list[
+    tuple[
+        int,
+        list[
+            tuple[
+                int, str, int, float, int, int, str | None, str | None, float, float, float, int,
+                int, str | None, str | None, ListingShape | None,
+            ]
+        ],
+        float | None,
+    ]
+]  # fmt: skip
+_UnplannedShape = list[tuple[int, str, int, float, ListingShape | None]]
+
+
+def listing_of(row: ListingShape | None) -> Listing | None:
+    if row is None:
+        return None
+    lastmod, changefreq, priority = row
+    return Listing(
+        lastmod_at=None if lastmod is None else float(lastmod),
+        changefreq=None if changefreq is None else Changefreq(changefreq),
+        priority=priority,
+    )
+
+
+def plan_row(key: int, slot: int, plan: Plan, now_s: float) -> Values:
+    """For `put_plans`."""
+    return (
+        key, slot, now_s + max(0.0, plan.due_in_s), plan.interval_s, round(plan.checked_at * 1e3),
+        round(plan.changed_at * 1e3), plan.visits, plan.failures, plan.etag, plan.last_modified,
+    )  # fmt: skip
+
+
+class Plans:
+    """For the store's thread only."""
+
+    def __init__(self, sql: Statements) -> None:
+        self._sql = sql
+
+    def settle(self, slots: Iterable[int | None]) -> None:
+        """Work out anew when the first page of these hosts is due."""
+        keys: list[Values] = [(slot,) for slot in dict.fromkeys(slots) if slot is not None]
+        self._sql.many("settle_revisits", keys)
+
+    def moved(self, origins: Iterable[int], slots: Iterable[int]) -> None:
+        """These origins belong to other hosts now."""
+        for origin in origins:
+            self._sql.run("move_plans", origin)
+        self.settle(slots)
+
+    def hasten(self, ids: Sequence[int], now_s: float, wall_s: float) -> None:
+        """What sitemaps say has changed since is due now; not what is yet to change."""
+        rows: list[Values] = [(key,) for key in ids]
+        slots = self._sql.read_many(list[int], "changed_since", rows, wall_s, now_s)
+        if slots:
+            self._sql.many("hasten_plans", rows, now_s, wall_s)
+            self.settle(slots)
+
+    def again(
+        self, wants: Mapping[int, Want], taken: str, now_s: float
+    ) -> dict[int, tuple[list[Queued], float | None]]:
+        """By host: pages that are due, one more than wanted, and when the next one is."""
+        keys: list[Values] = [(slot,) for slot, want in wants.items() if want.revisits]
+        if not keys:
+            return {}
+        most = max(want.count for want in wants.values()) + 1
+        closed = msgspec.json.encode([n for want in wants.values() for n in want.closed]).decode()
+        found: dict[int, tuple[list[Queued], float | None]] = {}
+        for slot, rows, next_at in self._sql.read_many(
+            _AgainShape, "due_plans", keys, now_s, taken, closed, most, now_s, taken
+        ):
+            urls = [
+                Queued(
+                    id=key, url=url, depth=depth, priority=priority, attempts=0, refusals=0,
+                    seed=bool(flags & SEED), listing=listing_of(listing),
+                    before=Before(
+                        plan=Plan(
+                            due_in_s=0.0, interval_s=interval_s, checked_at=checked_at,
+                            changed_at=changed_at, visits=visits, failures=failures, etag=etag,
+                            last_modified=last_modified,
+                        ),
+                        status=status, redirect_url=redirect_url, body_hash=body_hash,
+                    ),
+                )
+                for (
+                    key, url, depth, priority, flags, status, redirect_url, body_hash, interval_s,
+                    checked_at, changed_at, visits, failures, etag, last_modified, listing,
+                ) in rows
+            ]  # fmt: skip
+            found[slot] = (urls, None if next_at is None else max(0.0, next_at - now_s))
+        return found
+
+    def due(self, now_s: float, limit: int) -> list[str]:
+        """Hosts that may be contacted now and have a page that is due."""
+        return [str(name) for (name,) in self._sql.rows("revisits_due", now_s, limit)]
+
+    def next_in_s(self, now_s: float) -> float | None:
+        best: float | None = None
+        for due_at, free_at in self._sql.rows("next_revisit"):
+            if best is not None and float(due_at or 0.0) >= best:
+                break
+            at = max(float(due_at or 0.0), float(free_at or 0.0))
+            best = at if best is None else min(best, at)
+        return None if best is None else max(0.0, best - now_s)
+
+    def unplanned(self, after: int, limit: int) -> list[Unplanned]:
+        rows = self._sql.read(_UnplannedShape, "unplanned", after, limit)
+        return [
+            Unplanned(
+                id=key, url=url, status=status, fetched_at=fetched_at, listing=listing_of(listing)
+            )
+            for key, url, status, fetched_at, listing in rows
+        ]
+
+    def plan(self, plans: Mapping[int, Plan], now_s: float) -> None:
+        rows: list[Values] = [(key,) for key in plans]
+        slots = dict(self._sql.read_many(list[tuple[int, int]], "slots_unplanned", rows))
+        new = [plan_row(key, slot, plans[key], now_s) for key, slot in slots.items()]
+        self._sql.many("put_plans", new)
+        self.settle(slots.values())

@@ -1,0 +1,148 @@
+"""When pages are visited again: fixed, adaptive, gone, hinted."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policies.listing import Changefreq, Listing
+from policies.revisit import (
+    DAY_S,
+    GONE_MAX_S,
+    Revisit,
+    RevisitRules,
+    Seen,
+    interval_s,
+    is_changed,
+    is_news,
+    retry_in_s,
+)
+
+FIXED = RevisitRules(mode=Revisit.FIXED, interval_s=2 * DAY_S)
+ADAPTIVE = RevisitRules(mode=Revisit.ADAPTIVE)
+HOUR_S = 3600.0
+
+
+def test_off_by_default() -> None:
+    assert not RevisitRules().on
+    assert FIXED.on
+    assert ADAPTIVE.on
+
+
+def test_fixed_is_fixed_whatever_is_seen_or_said() -> None:
+    for seen in Seen:
+        listing = Listing(changefreq=Changefreq.HOURLY)
+        given_s = interval_s(FIXED, status=200, seen=seen, before_s=99.0, listing=listing)
+        assert given_s == 2 * DAY_S
+
+
+@pytest.mark.parametrize("period_s", [6 * HOUR_S, DAY_S, 3 * DAY_S, 9 * DAY_S])
+def test_a_page_that_changes_at_a_steady_pace_is_visited_at_that_pace(period_s: float) -> None:
+    """Over a simulated year, in the last three quarters of it."""
+    now_s, every_s, seen_of = 0.0, None, None
+    intervals = []
+    while now_s < 365 * DAY_S:
+        version = int(now_s // period_s)
+        seen = Seen.FIRST if seen_of is None else (
+            Seen.CHANGED if version != seen_of else Seen.UNCHANGED
+        )  # fmt: skip
+        every_s = interval_s(ADAPTIVE, status=200, seen=seen, before_s=every_s)
+        seen_of = version
+        if now_s > 90 * DAY_S:
+            intervals.append(every_s)
+        now_s += every_s
+    assert all(0.35 * period_s < one < 0.95 * period_s for one in intervals)
+    assert 0.5 * period_s < sum(intervals) / len(intervals) < 0.7 * period_s
+
+
+def test_a_page_that_never_changes_or_always_does_goes_to_its_bound() -> None:
+    for seen, bound_s in (
+        (Seen.UNCHANGED, ADAPTIVE.max_interval_s),
+        (Seen.CHANGED, ADAPTIVE.min_interval_s),
+    ):
+        every_s = interval_s(ADAPTIVE, status=200, seen=Seen.FIRST)
+        assert every_s == ADAPTIVE.interval_s
+        for _ in range(30):
+            every_s = interval_s(ADAPTIVE, status=200, seen=seen, before_s=every_s)
+        assert every_s == bound_s
+
+
+def test_changefreq_is_where_an_adaptive_interval_begins() -> None:
+    def first_s(hint: Changefreq) -> float:
+        listing = Listing(changefreq=hint)
+        return interval_s(ADAPTIVE, status=200, seen=Seen.FIRST, listing=listing)
+
+    assert first_s(Changefreq.DAILY) == DAY_S
+    assert first_s(Changefreq.ALWAYS) == ADAPTIVE.min_interval_s
+    assert first_s(Changefreq.NEVER) == ADAPTIVE.max_interval_s
+    listing = Listing(changefreq=Changefreq.DAILY)
+    after_s = interval_s(ADAPTIVE, status=200, seen=Seen.UNCHANGED, before_s=99e3, listing=listing)
+    assert after_s == 99e3 * 1.5
+
+
+def test_a_lastmod_that_we_have_not_seen_has_it_visited_at_once() -> None:
+    listing = Listing(lastmod_at=200.0)
+    assert is_news(listing, visited_at=100.0, now_s=200.0)
+    assert not is_news(listing, visited_at=200.0, now_s=300.0)
+    assert not is_news(listing, visited_at=100.0, now_s=199.0)
+    assert not is_news(Listing(), visited_at=100.0, now_s=200.0)
+    assert not is_news(None, visited_at=100.0, now_s=200.0)
+
+
+@pytest.mark.parametrize("status", [404, 410])
+@pytest.mark.parametrize("rules", [FIXED, ADAPTIVE])
+def test_what_is_gone_is_asked_for_less_and_less(rules: RevisitRules, status: int) -> None:
+    every_s = interval_s(rules, status=status, seen=Seen.CHANGED, before_s=HOUR_S)
+    assert every_s == rules.interval_s
+    for _ in range(4):
+        longer_s = interval_s(rules, status=status, seen=Seen.UNCHANGED, before_s=every_s)
+        assert longer_s == 2 * every_s
+        every_s = longer_s
+    for _ in range(20):
+        every_s = interval_s(rules, status=status, seen=Seen.UNCHANGED, before_s=every_s)
+    assert every_s == GONE_MAX_S
+    back_s = interval_s(rules, status=200, seen=Seen.CHANGED, before_s=every_s)
+    assert back_s <= max(rules.max_interval_s, rules.interval_s)
+
+
+@given(
+    st.sampled_from([FIXED, ADAPTIVE]),
+    st.sampled_from([200, 301, 404, 410, 500]),
+    st.sampled_from(list(Seen)),
+    st.none() | st.floats(0, 1e9),
+    st.none() | st.sampled_from(list(Changefreq)),
+)
+def test_no_interval_is_below_the_least_or_beyond_a_year(
+    rules: RevisitRules, status: int, seen: Seen, before_s: float | None, hint: Changefreq | None
+) -> None:
+    listing = Listing(changefreq=hint)
+    every_s = interval_s(rules, status=status, seen=seen, before_s=before_s, listing=listing)
+    gone = status in (404, 410)
+    assert every_s <= GONE_MAX_S
+    assert gone or every_s >= min(rules.min_interval_s, rules.interval_s)
+
+
+def test_failures_follow_the_retry_clock() -> None:
+    assert [retry_in_s(ADAPTIVE, n) for n in (1, 2, 3, 4)] == [2, 10, 30, 60]
+    assert retry_in_s(ADAPTIVE, 99) == 6 * HOUR_S
+    assert retry_in_s(RevisitRules(mode=Revisit.FIXED, interval_s=HOUR_S), 99) == HOUR_S
+
+
+def changed(**values: tuple[object, object]) -> bool:
+    same: dict[str, tuple[object, object]] = {
+        "status": (200, 200), "body_hash": (None, None), "etag": (None, None),
+        "last_modified": (None, None),
+    }  # fmt: skip
+    return is_changed(**(same | values))  # type: ignore[arg-type]
+
+
+def test_what_counts_as_a_change() -> None:
+    assert not changed()
+    assert changed(status=(200, 404))
+    assert changed(target=("http://a.test/1", "http://a.test/2"))
+    assert changed(body_hash=("1", "2"))
+    assert not changed(body_hash=("1", "1"), etag=('"1"', '"2"'))  # the body decides
+    assert changed(body_hash=("1", None), etag=('"1"', '"2"'))
+    assert changed(last_modified=("a", "b"))
+    assert not changed(etag=(None, '"1"'))
