@@ -19,8 +19,13 @@ _ROWS_PER_GROUP: Final = 50_000  # of a Parquet file: its readers skip whole gro
 # What a spreadsheet would compute (OWASP, CSV injection), and the same in full width.
 _FORMULA: Final = re.compile(r"[=+\-@\t\r＝＋－＠]")
 _FLAGS: Final = frozenset({"indexable", "followable", "archivable", "withdrawn"})
-_WHOLE: Final = frozenset({"status", "body_bytes", "depth", "line", "attempts"})
-_REAL: Final = frozenset({"fetched_at", "elapsed_s", "blocked_at", "last_at"})
+_WHOLE: Final = frozenset({"status", "body_bytes", "depth", "line", "attempts", "visits"})
+_REAL: Final = frozenset(
+    {
+        "fetched_at", "elapsed_s", "blocked_at", "last_at", "checked_at", "changed_at",
+        "next_visit_at",
+    }
+)  # fmt: skip
 
 
 def cell_text(value: str) -> str:

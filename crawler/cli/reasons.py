@@ -22,7 +22,7 @@ def of_url(row: Row, now_s: float, *, again: str = "") -> Iterator[str]:
     `again`: the options that name the database, for the commands it suggests."""
     state = str(row["state"])
     if state == "visited":
-        yield from _visited(row)
+        yield from _visited(row, now_s)
     elif state == "blocked":
         yield from _blocked(row)
     elif state == "failed":
@@ -50,13 +50,21 @@ def of_url(row: Row, now_s: float, *, again: str = "") -> Iterator[str]:
         yield "no page led to it: it was given as a seed"
 
 
-def _visited(row: Row) -> Iterator[str]:
+def _visited(row: Row, now_s: float) -> Iterator[str]:
     kind = f" {_text(row['content_type'])}" if row["content_type"] else ""
     yield (
         f"visited at {at(row['fetched_at'])}: status {row['status']},{kind} "
         f"{say_bytes(_number(row['body_bytes']))} in {say_duration(_number(row['elapsed_s']))}, "
         f"{_links(row['depth'])}"
     )
+    if isinstance(visits := row.get("visits"), int) and visits > 1:
+        yield (
+            f"visited {_times(visits)}, last at {at(row['checked_at'])}; "
+            f"it last said something new at {at(row['changed_at'])}"
+        )
+    if row.get("next_visit_at"):
+        due_at = _number(row["next_visit_at"])
+        yield f"to be visited again at {at(due_at)}, {_in(due_at, now_s)}"
     if row["title"]:
         yield f"its title: {_text(row['title'])}"
     if row["redirect_url"]:

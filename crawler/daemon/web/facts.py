@@ -12,7 +12,9 @@ from crawler.config.keys import SECTIONS
 from crawler.daemon.shapes import Setting
 from crawler.daemon.web import words
 
-_TIMES: Final = ("fetched_at", "blocked_at", "last_at", "due_at")
+_TIMES: Final = (
+    "fetched_at", "blocked_at", "last_at", "due_at", "checked_at", "changed_at", "next_visit_at",
+)  # fmt: skip
 _URLS: Final = ("url", "referrer", "redirect_url", "robots_url")
 _FLAGS: Final = ("indexable", "followable", "archivable", "withdrawn")
 
@@ -21,7 +23,7 @@ def facts(row: Mapping[str, object], now_s: float) -> list[tuple[str, object]]:
     """The columns of a row under readable names, each shown as what it is."""
     found: list[tuple[str, object]] = []
     for name, value in row.items():
-        if name in ("url", "state", "host") or value is None:
+        if name in ("url", "state", "host", "listing") or value is None:
             continue
         shown: object
         if name in _TIMES:

@@ -11,7 +11,7 @@ from crawler.cli.why import _of_host, _of_url
 from crawler.config import Config, from_dict
 from crawler.explain import Asked
 from policies.access import Access
-from storage.base import Batch, Contact, HostClock, HostUpdate, Link
+from storage.base import Batch, Contact, HostClock, HostUpdate, Link, Plan
 from storage.memory import MemoryStore
 
 NOW_S = 1_800_000_000.0  # the store's, in conftest.py
@@ -245,3 +245,18 @@ async def test_without_a_copy_the_door_is_explained(
     closed = CONFIG.override({"robots": {"unreachable": "closed"}})
     await _of_host(store, closed, "a.test")
     assert "so none of its pages may be asked for: " in capsys.readouterr().out
+
+
+async def test_a_page_that_is_visited_again_says_when(
+    store: MemoryStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = Plan(
+        due_in_s=86_400.0, interval_s=86_400.0, checked_at=NOW_S, changed_at=NOW_S - 3600, visits=3
+    )
+    session = await store.open_session("test")
+    pages, _ = await store.unplanned(session, after=0, limit=9)
+    await store.plan(session, {page.id: plan for page in pages})
+    text = await said(store, "http://a.test/", capsys)
+    assert "visited 3 times, last at 2027-01-15 08:00:00Z" in text
+    assert "it last said something new at 2027-01-15 07:00:00Z" in text
+    assert "to be visited again at 2027-01-16 08:00:00Z" in text

@@ -63,7 +63,8 @@ async def test_a_visited_url_and_its_links(rig):
             "content_type": "text/html", "body_bytes": 100, "elapsed_s": 0.25, "depth": 0,
             "referrer": None, "redirect_url": None, "title": "Home", "indexable": 0,
             "followable": 1, "archivable": 1, "canonical_url": None,
-            "body_hash": None, "usage": None,
+            "body_hash": None, "usage": None, "visits": 1, "checked_at": rig.wall_s,
+                "changed_at": None, "next_visit_at": None,
         }
     ]  # fmt: skip
     about = await rig.reader.url("http://a.test/b")
