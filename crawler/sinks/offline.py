@@ -18,6 +18,7 @@ from crawler.sinks.requisites import (
 )
 from policies.url import canonical, host_of
 
+WEB: Final = "!"  # no URL begins so
 # On a link: where it leads on the web.
 _ORIGIN: Final = "data-courtly-url"
 _HREF: Final = {"a": "href", "area": "href", "iframe": "src", "frame": "src"}
@@ -29,7 +30,7 @@ class Links:
     """What to write in the places of one file's references.
 
     Links within the host are taken to be there one day, others only if they are. `marked` gathers
-    the links whose files are not there yet.
+    the links whose files are not there yet, those that lead to the web with WEB before them.
     """
 
     def __init__(
@@ -46,8 +47,9 @@ class Links:
         place = file_of(url, role)
         if role is Role.PAGE:
             if not self._is_there(place):
-                self.marked[url] = None
-                if host_of(url) != self._host:
+                leads_out = host_of(url) != self._host
+                self.marked[f"{WEB}{url}" if leads_out else url] = None
+                if leads_out:
                     return url + fragment
         elif role is Role.SCRIPT and not self.scripts:
             return "data:,"  # nothing is fetched and nothing runs
