@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import struct
@@ -193,3 +194,36 @@ async def test_a_folder_with_other_things_is_not_touched(courtly: Courtly) -> No
         with pytest.raises(Exception, match="other things in it"):
             await courtly.crawl(web, "a.test", politeness=POLITE)
     assert [one.name for one in folder.iterdir()] == ["letter.txt"]
+
+
+async def test_kill_9_misses_no_page_and_the_next_run_sees_to_the_links(courtly: Courtly) -> None:
+    folder = courtly.sink("mirror", "mirror")
+    count = 120
+    pages = {
+        f"/{n}" if n else "/": html(f"Page {n}", f"/{2 * n + 1}", f"/{2 * n + 2}", "/no")
+        for n in range(count)
+    }
+    contact = asyncio.Event()
+
+    def answer(asked: Asked) -> Reply:
+        contact.set()
+        return pages.get(asked.path, Reply(status=404))
+
+    slowly = {"delay": 0.02, "latency_factor": 0}
+    async with LocalWeb({"a.test": answer}) as web:
+        for wait_s in (0.3, 0.5):
+            contact.clear()
+            async with courtly.process(web, web.url("a.test"), politeness=slowly) as process:
+                async with asyncio.timeout(20):
+                    await contact.wait()
+                await asyncio.sleep(wait_s)
+                process.kill()
+        assert courtly.urls("queued"), "the kills came in the midst of it"
+        await courtly.crawl(web, politeness=POLITE)
+        for path in pages:
+            page = (folder / file_of(web.url("a.test", path), Role.PAGE)).read_text("utf-8-sig")
+            assert f'href="{web.url("a.test", "/no")}"' in page, "it is not there"
+            n = int(path[1:] or 0)
+            for m in (2 * n + 1, 2 * n + 2):
+                there = f'href="{m}~.html"' if m < count else f'href="{web.url("a.test", f"/{m}")}"'
+                assert there in page
