@@ -16,7 +16,7 @@ from crawler.handover import CrawledPage
 from crawler.sinks.base import SinkError, Withdrawn
 from crawler.sinks.journal import Journal
 from crawler.sinks.names import file_of, has_ending, relative
-from crawler.sinks.offline import WEB, Links, offline_page, offline_style, relinked
+from crawler.sinks.offline import WEB, Links, offline_page, offline_style, relinked, stub
 from crawler.sinks.requisites import Role, media_type
 
 MARK: Final = ".courtly"  # the folder by which a mirror is known; it holds what `close` needs
@@ -130,24 +130,43 @@ class Mirror:
             self._write_stub(file_of(url, Role.PAGE), path)
 
     def _put_redirect(self, url: str, target: str) -> None:
-        place = file_of(url, Role.PAGE)
-        if place.endswith(".html") and place != file_of(target, Role.PAGE):
-            self._write_stub(place, file_of(target, Role.PAGE))
+        place, there = file_of(url, Role.PAGE), file_of(target, Role.PAGE)
+        if place.endswith(".html") and place != there:
+            self._write_stub(place, there, url=target)
+            if not self._is_there(there):
+                self._links.add([place, target])
         self._aliases.add([url, target])
 
     def withdraw(self, page: Withdrawn) -> None:
         try:
-            for name in {file_of(page.url, role) for role in Role}:
-                path = self._root / name
-                if not path.exists():
-                    continue
+            for name in self._files_of(page.url):
                 if name.endswith(".html"):
                     self._write(name, _notice(page))
                 else:
-                    path.unlink()
-                    self._known.discard(name)
+                    self._remove(name)
+            for entry in self._aliases.entries():
+                if entry[1:] == [page.url]:  # they may have its bytes
+                    for name in self._files_of(entry[0]):
+                        if not name.endswith(".html"):
+                            self._remove(name)
         except OSError as error:
             raise self._error(error) from error
+
+    def _files_of(self, url: str) -> list[str]:
+        """All files that are there of a URL, whatever ending its types gave them."""
+        path = file_of(url, Role.PAGE)
+        if has_ending(url):
+            return [path] if self._is_there(path) else []
+        folder, _, name = path.rpartition("/")
+        stem = name.removesuffix("html")
+        if not (self._root / folder).is_dir():
+            return []
+        names = [one.name for one in (self._root / folder).iterdir() if one.is_file()]
+        return [f"{folder}/{name}" for name in names if name.startswith(stem)]
+
+    def _remove(self, name: str) -> None:
+        (self._root / name).unlink()
+        self._known.discard(name)
 
     # ------------------------------------------------------------ files
 
@@ -164,14 +183,9 @@ class Mirror:
             self._known.clear()
         self._known.add(name)
 
-    def _write_stub(self, name: str, to: str) -> None:
-        """A page that leads to another file."""
-        href = html.escape(relative(to, name))
-        self._write(
-            name,
-            f'\ufeff<!DOCTYPE html><title>Moved</title><meta http-equiv="refresh" content="0; '
-            f'url={href}"><p><a href="{href}">Moved</a></p>\n'.encode(),
-        )
+    def _write_stub(self, name: str, to: str, *, url: str = "") -> None:
+        """A page that leads to another file, which is that of `url` if one is given."""
+        self._write(name, stub(relative(to, name), url))
 
     def _write(self, name: str, content: bytes) -> None:
         """Whole or not at all: a crash leaves the file that was there."""

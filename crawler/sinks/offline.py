@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from html import escape
 from typing import Final
 
 from selectolax.lexbor import LexborHTMLParser
@@ -21,7 +22,10 @@ from policies.url import canonical, host_of
 WEB: Final = "!"  # no URL begins so
 # On a link: where it leads on the web.
 _ORIGIN: Final = "data-courtly-url"
-_HREF: Final = {"a": "href", "area": "href", "iframe": "src", "frame": "src"}
+_HREF: Final = {
+    "a": "href", "area": "href", "iframe": "src", "frame": "src", "meta": "content",
+}  # fmt: skip
+_REFRESH: Final = "0; url="  # as a stub has it
 # Before all else in a file: whatever it says of its charset, it is UTF-8.
 _UTF8: Final = b"\xef\xbb\xbf"
 
@@ -89,6 +93,16 @@ def _base(tree: LexborHTMLParser, url: str) -> str:
     return url if first is None else canonical(first.attributes.get("href") or "", url) or url
 
 
+def stub(href: str, url: str) -> bytes:
+    """A page that leads on to a file, which is that of `url` if that is not empty."""
+    href, mark = escape(href), f' {_ORIGIN}="{escape(url)}"' if url else ""
+    page = (
+        f'<!DOCTYPE html><title>Moved</title><meta http-equiv="refresh"{mark}'
+        f' content="{_REFRESH}{href}"><p><a href="{href}"{mark}>Moved</a></p>\n'
+    )
+    return _UTF8 + page.encode()
+
+
 def offline_style(body: bytes, content_type: str | None, links: Links) -> bytes:
     text = style_text(content_type, body)
     changed = in_style(text, links.url, links.change)
@@ -104,11 +118,12 @@ def relinked(page: bytes, path: str, is_there: Callable[[str], bool]) -> bytes |
         url, name = node.attributes.get(_ORIGIN), _HREF.get(node.tag or "")
         if not url or name is None:
             continue
-        href = node.attributes.get(name) or ""
+        value = node.attributes.get(name) or ""
+        before, href = ("", value) if name != "content" else (_REFRESH, value[len(_REFRESH) :])
         fragment = "#" + href.partition("#")[2] if "#" in href else ""
         place = file_of(url, Role.PAGE)
-        meant = (relative(place, path) if is_there(place) else url) + fragment
-        if meant != href:
+        meant = before + (relative(place, path) if is_there(place) else url) + fragment
+        if meant != value:
             node.attrs[name] = meant
             changed = True
     return _UTF8 + (tree.html or "").encode("utf-8", "replace") if changed else None

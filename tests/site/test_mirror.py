@@ -53,7 +53,7 @@ def site(other: str) -> dict[str, Any]:
     return {
         "/robots.txt": text("User-agent: *\nDisallow: /private/\n"),
         "/": html(
-            "Home", "/About?x=1", "/about", "/private/x", "/paper", "/old", "/gone", other,
+            "Home", "/About?x=1", "/about", "/private/x", "/paper", "/old", "/gone", "/lost", other,
             head=f'<link rel="stylesheet" href="/styles/main"><base href="/deep/">{PROBE}'
             f'<script src="{other}track.js"></script><link rel="preconnect" href="{other}">',
             body=f'<img src="../a.png"><img srcset="/b.PNG 1x" src="/never.png">'
@@ -73,6 +73,7 @@ def site(other: str) -> dict[str, Any]:
         "/About?x=1": html("About", "/", "#part", body='<p id="part">'),
         "/paper": Reply(body=b"%PDF-1.4", content_type="application/pdf"),
         "/old": redirect("/about"),
+        "/lost": redirect("/gone"),
     }  # fmt: skip
 
 
@@ -130,6 +131,8 @@ async def test_a_mirror_opens_in_a_browser_without_a_network(courtly: Courtly) -
         assert "track.js" not in home
         assert "preconnect" not in home
         assert "url=about~.html" in file("/old").read_text("utf-8-sig")
+        lost = file("/lost").read_text("utf-8-sig")
+        assert f"url={web.url('a.test', '/gone')}" in lost, "it leads to what is not there"
         assert file("/paper", Role.PART).with_suffix(".pdf").read_bytes() == b"%PDF-1.4"
         assert "~.pdf" in file("/paper").read_text("utf-8-sig")
         assert file("/moved.png", Role.PART).read_bytes() == site("")["/a.png"].body
@@ -162,16 +165,24 @@ async def test_what_is_withdrawn_or_not_to_be_kept_is_not_there(courtly: Courtly
     kept = html("Kept", head='<meta name="robots" content="noarchive">', body='<img src="/x.png">')
     hidden = html("H", head='<meta name="robots" content="noindex">')
     pages: dict[str, Any] = {"/robots.txt": robots, "/kept": kept, "/hidden": hidden}
-    pages["/"] = html("Home", "/staff/1", "/staff/p.png", "/kept", "/hidden", *others)
+    pages["/"] = html(
+        "Home", "/staff/1", "/staff/p.png", "/staff/paper", "/kept", "/hidden", *others
+    )  # fmt: skip
+    pages["/staff/paper"] = Reply(body=b"%PDF-1.4", content_type="application/pdf")
     pages |= {path: html(path) for path in ("/staff/1", *others)} | {"/staff/p.png": png(3)}
     async with LocalWeb({"a.test": pages}) as web:
         await courtly.crawl(web, "a.test", politeness={**POLITE, "delay": 0.2})
-        assert len(courtly.urls("blocked", "withdrawn = 1")) == 2
+        assert len(courtly.urls("blocked", "withdrawn = 1")) == 3
         notice = folder / file_of(web.url("a.test", "/staff/1"), Role.PAGE)
         assert "<h1>Withdrawn</h1>" in notice.read_text()
         for path in ("/staff/p.png", "/kept", "/hidden"):
             for role in Role:
                 assert not (folder / file_of(web.url("a.test", path), role)).exists()
+        staff = {
+            one.name
+            for one in (folder / file_of(web.url("a.test"), Role.PAGE)).parent.glob("staff/*")
+        }
+        assert staff == {"1~.html", "paper~.html"}, "notices; the paper itself is gone"
         assert "/x.png" not in web.log.paths("a.test"), "nobody needs it"
 
 
