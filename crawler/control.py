@@ -23,6 +23,7 @@ from crawler.clock import Clock
 from crawler.config import Config, ConfigError, check_identity, seeds_of
 from crawler.config.changes import changes, paces_alike, reads_robots_alike, settled
 from crawler.ending import FULL, SPENT
+from policies.scope import Scope
 from policies.url import SeedError, host_of, parse_seed
 from storage.base import Link, Row, Stats, Store
 
@@ -173,6 +174,11 @@ class Control:
     def config(self) -> Config:
         """The config that counts now."""
         return self._config
+
+    @property
+    def scope(self) -> Scope:
+        """Which URLs the crawl wants; to be asked, not to be changed."""
+        return self._engine.scope
 
     @property
     def state(self) -> State:

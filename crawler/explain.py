@@ -33,6 +33,7 @@ class Asked:
     again: str = ""  # the options that name database and config, for what is suggested
     default: bool = False  # no config was given: the crawl's own may judge otherwise
     named: bool = False  # a user agent was given
+    scope: Scope | None = None  # of the crawl that runs; else it is made of all seeds there are
 
     @property
     def whose(self) -> str:
@@ -65,7 +66,7 @@ async def explain_url(
     url = parse_seed(text)
     row = await reader.url(url)
     if row is None:  # perhaps it is known without the parameters that the config drops
-        shorter = (await _scope(reader, config)).admit(url)
+        shorter = (await _scope(reader, asked)).admit(url)
         if shorter != url and (row := await reader.url(shorter)):
             url = shorter
     told: list[str] = []
@@ -131,8 +132,12 @@ async def known_host(reader: Reader, host: str) -> Row | None:
     return await reader.host(host) or await reader.host(registrable_domain(host))
 
 
-async def _scope(reader: Reader, config: Config) -> Scope:
-    """The scope by this config, around the seeds that the database has and those of the config."""
+async def _scope(reader: Reader, asked: Asked) -> Scope:
+    """The scope of the crawl that runs; else by this config, around the seeds that the database has
+    and those of the config."""
+    if asked.scope is not None:
+        return asked.scope
+    config = asked.config
     scope = Scope(lambda host: config.site(host).scope, max_depth=config.crawl.max_depth)
     seeds = list(await reader.seeds())
     with contextlib.suppress(ConfigError):  # a file of seeds that is gone is no matter here
@@ -145,7 +150,7 @@ async def _scope(reader: Reader, config: Config) -> Scope:
 async def _left_out(reader: Reader, asked: Asked, url: str, row: Row | None) -> list[str]:
     """Whether scope, judged by the config at hand, does not want this URL (queued, or unknown)."""
     depth = row["depth"] if row is not None else 0
-    scope = await _scope(reader, asked.config)
+    scope = await _scope(reader, asked)
     host = host_of(url)
     skip = scope.judge(
         url,

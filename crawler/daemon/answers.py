@@ -157,7 +157,7 @@ class Answers:
 
     async def url(self, url: str) -> shapes.UrlAnswer:
         """All that is known of a URL, as `courtly why` says it."""
-        asked = Asked(config=self._control.config)
+        asked = Asked(config=self._control.config, scope=self._control.scope)
         try:
             told = await explain_url(
                 self._reader, asked, url, now_s=self._clock.wall(), waits=self._waits

@@ -78,6 +78,7 @@ async def test_url(daemon: Any, town: LocalWeb) -> None:
     assert any("line 2" in sentence for sentence in body["why"])
     unknown = await daemon.client.get("/api/url", params={"url": "http://nobody.test/"})
     assert checked(unknown.body, "/api/url")["state"] == "unknown"
+    assert any("scope.follow" in sentence for sentence in unknown.body["why"])
 
 
 async def test_blocked(daemon: Any, town: LocalWeb) -> None:
