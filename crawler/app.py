@@ -90,7 +90,6 @@ async def steer_host(
             host, paused=pause, slow_s=slow_s, clear_slow=pause is False
         ):
             raise UnknownHost(host)
-        await store.rouse(session, host)
     finally:
         await store.close(session)
 

@@ -100,8 +100,6 @@ class Steering:
             known = await self._store.set_control(
                 slot, paused=paused, slow_s=slow_s, clear_slow=clear_slow
             )
-            if slow_s is not None or clear_slow:
-                await self._store.rouse(self._session, slot)
             if (host := self._turns.get(slot)) is not None:
                 host.steer(paused=paused, slow_s=slow_s, clear_slow=clear_slow)
                 self._turns.consider(host)

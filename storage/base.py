@@ -704,13 +704,13 @@ class Store(Protocol):
         clear_slow: bool = False,
     ) -> bool:
         """Pause or slow a host durably, whoever holds it; a lease that is out does not notice.
-        `slow_s` None leaves the pace as it is, unless `clear_slow`. False if the host is unknown.
-        """
+        `slow_s` None leaves the pace as it is, unless `clear_slow`; a changed pace rouses the host,
+        if it is free (see `rouse`). False if the host is unknown."""
         ...
 
-    async def rouse(self, session: int, slot: str | None = None) -> None:
-        """Delays may be shorter now: let free hosts (or this one) that only rest from their last
-        contact be claimed at once. Who leases one knows by `rested_s` what is left of its rest.
+    async def rouse(self, session: int) -> None:
+        """Delays may be shorter now: let free hosts that only rest from their last contact be
+        claimed at once. Who leases one knows by `rested_s` what is left of its rest.
         Those that wait for anything else, and those of which a lease does not bring all robots
         copies, are left alone."""
         ...

@@ -691,23 +691,26 @@ class MemoryStore:
             host.paused = paused
         if slow_s is not None or clear_slow:
             host.slow_s = slow_s
+            self._rouse(host)
         self._offer(host)
         return True
 
-    async def rouse(self, session: int, slot: str | None = None) -> None:
+    async def rouse(self, session: int) -> None:
         self._check_session(session)
-        now_s = self._time.now_s()
         for host in self._tables.hosts.values():
-            if (
-                slot in (None, host.name)
-                and host.lease is None
-                and host.ended_at is not None
-                and host.next_at > max(now_s, host.ended_at)
-                and host.next_at <= host.ended_at + host.clock.delay_s + CLOCKS_APART_S
-                and len(host.origins) <= COPIES_PER_LEASE
-            ):
-                host.next_at = host.ended_at
-                self._offer(host)
+            self._rouse(host)
+
+    def _rouse(self, host: Host) -> None:
+        """A free host that rests from its last contact alone, and could be reckoned anew."""
+        if (
+            host.lease is None
+            and host.ended_at is not None
+            and host.next_at > max(self._time.now_s(), host.ended_at)
+            and host.next_at <= host.ended_at + host.clock.delay_s + CLOCKS_APART_S
+            and len(host.origins) <= COPIES_PER_LEASE
+        ):
+            host.next_at = host.ended_at
+            self._offer(host)
 
     async def set_paused(self, paused: bool) -> None:
         self._check_open()

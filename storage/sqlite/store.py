@@ -309,11 +309,11 @@ class SqliteStore:
         clear_slow: bool = False,
     ) -> bool:
         return await self._transact(
-            lambda writer, _: writer.set_control(slot, paused, slow_s, clear_slow=clear_slow)
+            lambda writer, at: writer.set_control(slot, paused, slow_s, at, clear_slow=clear_slow)
         )
 
-    async def rouse(self, session: int, slot: str | None = None) -> None:
-        await self._transact_as(session, lambda writer, at: writer.rouse(slot, at))
+    async def rouse(self, session: int) -> None:
+        await self._transact_as(session, lambda writer, at: writer.rouse(at))
 
     async def set_paused(self, paused: bool) -> None:
         await self._transact(lambda writer, _: writer.set_paused(paused=paused))

@@ -485,13 +485,16 @@ class Writer:
         return len(some), some[-1][0]
 
     def set_control(
-        self, slot: str, paused: bool | None, slow_s: float | None, *, clear_slow: bool
+        self, slot: str, paused: bool | None, slow_s: float | None, at: Moment, *, clear_slow: bool
     ) -> bool:
         change_slow = slow_s is not None or clear_slow
-        return self.sql.row("control", paused, change_slow, slow_s, slot) is not None
+        known = self.sql.row("control", paused, change_slow, slow_s, slot) is not None
+        if change_slow:
+            self._leases.rouse(slot, at.now_s)
+        return known
 
-    def rouse(self, slot: str | None, at: Moment) -> None:
-        self._leases.rouse(slot, at.now_s)
+    def rouse(self, at: Moment) -> None:
+        self._leases.rouse(None, at.now_s)
 
     def set_paused(self, *, paused: bool) -> None:
         self.sql.run("put_paused", paused)

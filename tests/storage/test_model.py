@@ -495,10 +495,18 @@ class Stores(RuleBasedStateMachine):
             self.run(store.rejudge_done(self.sessions[n], origin))
         self.marked.discard(origin)
 
-    @rule(slot=st.sampled_from(SLOTS), paused=st.sampled_from((None, False, True)))
-    def control(self, slot: str, paused: bool | None) -> None:
-        one = self.run(self.memory.set_control(slot, paused=paused, slow_s=2.0))
-        assert one == self.run(self.sqlite.set_control(slot, paused=paused, slow_s=2.0))
+    @rule(
+        slot=st.sampled_from(SLOTS),
+        paused=st.sampled_from((None, False, True)),
+        slow_s=st.sampled_from((None, 2.0)),
+        clear=st.booleans(),
+    )
+    def control(self, slot: str, paused: bool | None, slow_s: float | None, clear: bool) -> None:
+        one, other = (
+            self.run(store.set_control(slot, paused=paused, slow_s=slow_s, clear_slow=clear))
+            for store in (self.memory, self.sqlite)
+        )
+        assert one == other
 
     @rule(paused=st.booleans())
     def pause(self, paused: bool) -> None:
@@ -506,10 +514,10 @@ class Stores(RuleBasedStateMachine):
             self.run(store.set_paused(paused))
         self.paused = paused
 
-    @rule(slot=st.sampled_from((None, *SLOTS)))
-    def rouse(self, slot: str | None) -> None:
+    @rule()
+    def rouse(self) -> None:
         for n, store in enumerate((self.memory, self.sqlite)):
-            self.run(store.rouse(self.sessions[n], slot))
+            self.run(store.rouse(self.sessions[n]))
 
     @rule()
     def rejudge_all(self) -> None:

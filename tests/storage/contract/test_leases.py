@@ -379,11 +379,13 @@ async def test_hosts_that_only_rest_can_be_roused(rig):
     assert [lease.slot for lease in await rig.claim()] == ["b.test"]
 
 
-async def test_one_host_can_be_roused_alone(rig):
+async def test_a_host_whose_pace_is_changed_by_hand_is_roused(rig):
     await rig.add("http://a.test/", "http://b.test/")
     for lease in await rig.claim():
         clock = HostClock(next_in_s=100.0, rested_s=0.0, delay_s=100.0)
         await rig.commit(lease, clock=clock, release=True)
-    await rig.store.rouse(rig.session, "b.test")
-    await rig.store.rouse(rig.session, "nobody.test")
+    await rig.store.set_control("a.test", paused=True)
+    await rig.store.set_control("a.test", paused=False)  # is no change of pace
+    await rig.store.set_control("b.test", slow_s=2.0)
+    await rig.store.set_control("nobody.test", slow_s=2.0)
     assert [lease.slot for lease in await rig.claim()] == ["b.test"]
