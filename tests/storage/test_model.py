@@ -380,7 +380,8 @@ class Stores(RuleBasedStateMachine):
             )
         if kind == "dropped":
             return Dropped(id=key, slot=slot, reason="max_depth")
-        return Moved(id=key, slot=slot, to_slot="test" if in_s > 5 else host_of(url))
+        by_domain = int(self.wall_s) % 2 == 1  # a config has one slot for a host, at any moment
+        return Moved(id=key, slot=slot, to_slot="test" if by_domain else host_of(url))
 
     def answered(self, kind: str, url: str, to: str, *, ungoverned: bool) -> None:
         self.state[url] = "visited"
