@@ -278,6 +278,8 @@ def _section(kind: type[_Section], given: Given, name: str) -> _Section:
 def _sink(values: Mapping[str, Any]) -> SinkConfig:
     if values["kind"] == "warc":
         values = {"max_file_bytes": WARC_FILE_BYTES, **values}
+    if values["kind"] == "mirror":
+        values = {"fsync": False, **values}  # it would wait for the medium once for each page
     return SinkConfig(**values)
 
 
