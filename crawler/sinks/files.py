@@ -118,6 +118,8 @@ class Files:
         self._bytes = size
         self._head_bytes = 0
         self._began_at = self._wall()
+        if not size and self._fsync:
+            sync_folder(path.parent)  # its name, too, outlives a power cut
         if not size and (head := self._head(path)):
             self._head_bytes = len(head)
             self._buffer += head
@@ -185,6 +187,15 @@ class Files:
             f"the sink {self.path} cannot be written: {why}; what it does not have was not "
             "committed, and the next run fetches it again"
         )
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the names in a folder on the medium. Raises OSError."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def numbered(path: Path, number: int) -> Path:

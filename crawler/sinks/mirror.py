@@ -14,6 +14,7 @@ from typing import BinaryIO, Final
 from crawler.config import SinkConfig
 from crawler.handover import CrawledPage
 from crawler.sinks.base import SinkError, Withdrawn
+from crawler.sinks.files import sync_folder
 from crawler.sinks.journal import Journal
 from crawler.sinks.names import file_of, has_ending, relative
 from crawler.sinks.offline import WEB, Links, offline_page, offline_style, relinked, stub
@@ -87,7 +88,7 @@ class Mirror:
             self._aliases.flush()
             if self._fsync:
                 for folder in self._folders:
-                    _sync_folder(folder)
+                    sync_folder(folder)
             self._folders.clear()
         except OSError as error:
             raise self._error(error) from error
@@ -267,11 +268,3 @@ def _notice(page: Withdrawn) -> bytes:
         "\ufeff<!DOCTYPE html><title>Withdrawn</title><h1>Withdrawn</h1>\n"
         f"<p>{html.escape(page.robots_url)} asks not to fetch {html.escape(page.url)}.</p>\n"
     ).encode()
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
