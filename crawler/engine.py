@@ -367,7 +367,8 @@ class Engine:
     async def _work(self) -> None:
         while turn := await self.turns.next():
             await self._visitor.spend(turn)
-            if turn.host.full and not (turn.host.busy or turn.host.unread):
+            full = turn.host.full and not (turn.host.busy or turn.host.unread)
+            if full and not self.effective.config.revisits:
                 self.holdings.put_away(turn.host)
             if not self.turns.in_flight:
                 self.course.stir.set()

@@ -202,7 +202,10 @@ class Holdings:
             if len(spare) == CLAIM_HOSTS:
                 break
         for host in spare:
-            self.release(host)
+            if host.full:
+                self.put_away(host)  # who leases it again finds out the same
+            else:
+                self.release(host)
         return bool(spare)
 
     def is_judged(self, host: Host) -> bool:

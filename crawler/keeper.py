@@ -7,7 +7,7 @@ from collections.abc import Callable
 from crawler.clock import Clock, Timer
 from crawler.course import Course
 from crawler.due import Due
-from crawler.ending import PAUSED, SPENT, Ending
+from crawler.ending import FULL, PAUSED, SPENT, Ending
 from crawler.handover import Handover
 from crawler.holdings import Holdings
 from crawler.host import NEVER
@@ -198,6 +198,8 @@ class Keeper:
         for host in self._turns:
             if not self._ending.has_work(host, set()):
                 self._course.waiting.pop(host.slot, None)
+                if host.full:
+                    self._course.waiting[host.slot] = (None, FULL)
                 continue
             if host.busy or host.slot in self._course.waiting:
                 continue

@@ -108,7 +108,7 @@ class Ledger:
     def want(self, host: Host) -> None:
         """Ask for more URLs of a host: at once if it has nothing else to do, else with what is
         committed next."""
-        if host.gone or host.full:
+        if host.gone or (host.full and not self._wants_revisits()):
             return
         if host.wanting:
             if not host.hand and host.slot in self._wants:
@@ -119,6 +119,9 @@ class Ledger:
         self._touch()
         if not host.hand:
             self._start.set()
+
+    def _wants_revisits(self) -> bool:
+        return self._revisits is not None and self._revisits()
 
     def release(self, host: Host, *, put_off_s: float = NEVER) -> None:
         """Give the host back in the next commit; the caller has dropped it from `Turns`.
@@ -231,7 +234,8 @@ class Ledger:
                     count=count,
                     held=tuple(host.held - settled),
                     closed=(*host.closed, *host.parked),
-                    revisits=self._revisits is not None and self._revisits(),
+                    queued=not host.full,
+                    revisits=self._wants_revisits(),
                 )
                 for slot, (host, count) in wants.items()
                 if not host.gone

@@ -165,7 +165,7 @@ class Visitor:
         await self._ledger.room()
 
     def _refill(self, host: Host) -> None:
-        if len(host.hand) <= LOW_WATER and not host.full:
+        if len(host.hand) <= LOW_WATER:
             self._ledger.want(host)
 
     def _out_of_scope(self, host: Host, queued: Queued) -> Outcome | None:

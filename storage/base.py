@@ -276,6 +276,7 @@ class Want:
     count: int
     held: Sequence[int] = ()  # ids the worker holds: not to be given, unless this commit ends them
     closed: Sequence[str] = ()  # origins whose URLs cannot move now: not to be given
+    queued: bool = True  # False: of queued ones none
     # Also visited URLs whose next visit is due, the longest due first: up to a quarter of `count`,
     # and in the place of queued ones that there are not.
     revisits: bool = False

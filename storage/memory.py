@@ -320,7 +320,7 @@ class MemoryStore:
             for rank in heapq.merge(*(origin.fresh for origin in origins))
             if rank[3] not in held
         )
-        fresh = list(islice(due, max(0, want.count) + 1))
+        fresh = list(islice(due, max(0, want.count) + 1)) if want.queued else []
         plans = sorted(plan for origin in origins for plan in origin.plans if plan[1] not in held)
         again = [urls[key] for at, key in plans if at <= now_s] if want.revisits else []
         waiting = [one for origin in host.origins for one in origin.plans if one[1] not in held]
@@ -335,7 +335,7 @@ class MemoryStore:
             return Hand(urls=hand, next_due_in_s=0.0, next_revisit_in_s=revisit_in_s)
         waits = [
             due_at
-            for origin in origins
+            for origin in (origins if want.queued else ())
             for due_at, url_id in islice(origin.waits, len(held) + 1)
             if url_id not in held
         ]

@@ -247,7 +247,7 @@ class Leases:
         offers: dict[int, list[_Offer]] = {}
         waits: dict[int, list[float]] = {}
         # Of a host with very many origins, some at a time, each time others.
-        start = {key: self._held[want.slot].after for key, want in slots.items()}
+        start = {k: self._held[want.slot].after for k, want in slots.items() if want.queued}
         asking = dict(start)
         wrapped: set[int] = set()
         while asking:

@@ -242,6 +242,17 @@ async def test_sitemap_hints_count(world: Any) -> None:
     assert len(crawled.at(path="/n")) >= 2  # its lastmod is news, before its week is over
 
 
+async def test_a_host_that_has_had_its_pages_is_visited_again_all_the_same(world: Any) -> None:
+    answers = {f"http://a.test/{n}": html("A") for n in range(5)}
+    answers["http://a.test/"] = html("Home", *(f"/{n}" for n in range(5)))
+    crawled = await live(
+        world, answers, "http://a.test/", days=2.5, revisit=FIXED, scope={"max_pages_per_host": 3}
+    )
+    assert [row["visits"] for row in crawled.rows["visited"]] == [3, 3, 3]
+    assert len(crawled.rows["queued"]) == 3
+    assert crawled.waiting["a.test"][1] == "scope.max_pages_per_host is reached"
+
+
 async def test_new_urls_and_old_ones_share_a_host(world: Any) -> None:
     """A site that grows without end is revisited as well."""
 

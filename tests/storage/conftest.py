@@ -109,6 +109,7 @@ class Rig:
         release: bool = False,
         want: int | None = None,
         revisits: bool = False,
+        queued: bool = True,
         held: Sequence[int] = (),
         closed: Sequence[str] = (),
         **values: Any,
@@ -123,7 +124,16 @@ class Rig:
         wants = (
             []
             if want is None
-            else [Want(slot=lease.slot, count=want, held=held, closed=closed, revisits=revisits)]
+            else [
+                Want(
+                    slot=lease.slot,
+                    count=want,
+                    held=held,
+                    closed=closed,
+                    revisits=revisits,
+                    queued=queued,
+                )
+            ]
         )
         return await self.store.complete(
             self.session, Batch(outcomes=outcomes, hosts=[update], wants=wants)

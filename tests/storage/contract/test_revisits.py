@@ -91,6 +91,15 @@ async def test_new_urls_go_first_but_for_a_quarter(rig: Any) -> None:
     assert (hand.next_due_in_s, hand.next_revisit_in_s) == (0.0, 0.0)
 
 
+async def test_only_revisits_may_be_wanted(rig: Any) -> None:
+    await planned(rig)
+    await rig.add("http://a.test/new")
+    rig.wall_s += 2 * HOUR_S
+    _, hand = await due(rig, queued=False)
+    assert [queued.url for queued in hand.urls] == [PAGE]
+    assert hand.next_due_in_s is None
+
+
 async def test_nothing_new_moves_its_next_visit_alone(rig: Any) -> None:
     await planned(rig)
     (before,) = await rig.rows("visited")
