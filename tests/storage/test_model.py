@@ -273,8 +273,10 @@ class Stores(RuleBasedStateMachine):
         outcomes: tuple[list[Outcome], list[Outcome]] = ([], [])
         steps: list[tuple[str, str, str, bool]] = []
         revisits = data.draw(st.booleans())
+        together = data.draw(quarters)  # one config says where all the origins of a batch belong
         for url in ended:
             kind, to, in_s = data.draw(kinds), data.draw(urls), data.draw(quarters)
+            in_s = together if kind == "moved" else in_s
             for n in (0, 1):
                 key = self.hand[slot][url][n]
                 outcomes[n].append(self.outcome(kind, key, slot, url, to, in_s, links))
