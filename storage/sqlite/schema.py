@@ -21,6 +21,7 @@ _BUSY_TIMEOUT_S: Final = 5.0
 _CACHE_KIB: Final = 65_536  # the most the writer keeps in memory, whatever the file's size
 _READER_CACHE_KIB: Final = 16_384
 _WAL_BYTES_KEPT: Final = 64_000_000
+_CHECKPOINT_PAGES: Final = 4_000  # 16 MB: each time the disk is waited for, some 0.1 s
 _STATEMENTS_KEPT: Final = 512  # some 70 names, those run for many rows in up to 20 sizes
 
 _CAUSES: Final = {
@@ -133,6 +134,7 @@ def connect_writer(path: Path) -> sqlite3.Connection:
         migrate(db)
         db.execute("PRAGMA journal_mode = WAL").fetchall()
         db.execute("PRAGMA synchronous = NORMAL")
+        db.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}").fetchall()
         db.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES_KEPT}")
     except BaseException:
         db.close()

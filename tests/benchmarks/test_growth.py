@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,10 @@ async def fill(path: Path, urls: int, per_host: int = PER_HOST) -> float:
     for first in range(0, hosts, 1_000):
         await store.add([link(host, 0) for host in range(first, min(hosts, first + 1_000))])
     for turn in range(ROUNDS):
+        if turn:
+            await store.close()
+            visit(path)
+            session = await store.open_session("fill")
         for first in range(0, hosts, 200):
             leases = await store.claim(session, hosts=200, urls_per_host=1)
             assert len(leases) == min(200, hosts - first)
@@ -94,6 +99,7 @@ def page(lease: Lease, links: list[Link]) -> Visited:
         id=lease.hand.urls[0].id, slot=lease.slot, status=200, fetched_at=time.time(),
         content_type="text/html; charset=utf-8", body_bytes=7_000, elapsed_s=0.0625,
         title="A title of some words", links=links,
+        body_hash=blake2b(lease.slot.encode(), digest_size=8).hexdigest(),
     )  # fmt: skip
 
 
@@ -107,13 +113,16 @@ def update(lease: Lease) -> HostUpdate:
 
 
 def visit(path: Path) -> None:
-    """Four fifths of the URLs become visited, by hand: crawling them would take ten minutes."""
+    """Four fifths of the URLs become visited, by hand: crawling them would take long."""
     db = sqlite3.connect(path, isolation_level=None)
     db.executescript("""
         BEGIN;
-        INSERT OR IGNORE INTO pages SELECT
-          id, 200, 1800000000123 + id, 1, 7000, 62500 + id % 9999, 'A title of some words', 7
-        FROM urls WHERE id % 5;
+        INSERT INTO pages (
+          id, status, fetched_ms, content_type, body_bytes, elapsed_us, title, directives, body_hash
+        ) SELECT
+          id, 200, 1800000000123 + id, 1, 7000, 62500 + id % 9999, 'A title of some words', 7,
+          random()
+        FROM urls WHERE state = 0 AND id % 5;
         UPDATE urls SET state = 1 WHERE state = 0 AND id % 5;
         UPDATE origins SET
           queued = u.queued, visited = u.visited, body_bytes = 7000 * u.visited
