@@ -552,9 +552,7 @@ class Store(Protocol):
         """All URLs marked as seed, given or reached by redirects: scope is relative to them."""
         ...
 
-    async def claim(
-        self, session: int, *, hosts: int, urls_per_host: int, exclude_origins: Sequence[str] = ()
-    ) -> Sequence[Lease]:
+    async def claim(self, session: int, *, hosts: int, urls_per_host: int) -> Sequence[Lease]:
         """Lease up to `hosts` free hosts that have queued URLs due, those that may be contacted
         soonest first, among equals the one served longest ago first. Paused hosts, and hosts whose
         next contact lies in the future, are left alone. Committed when this returns."""
@@ -729,8 +727,8 @@ class Store(Protocol):
         """Give this session another name: it does otherwise now than when it was opened."""
         ...
 
-    async def outlook(self, session: int, *, exclude_origins: Sequence[str] = ()) -> Outlook:
-        """When work not held falls due; URLs of `exclude_origins` do not count as work."""
+    async def outlook(self, session: int) -> Outlook:
+        """When work not held falls due."""
         ...
 
     async def stats(self) -> Stats: ...

@@ -224,11 +224,9 @@ class MemoryStore:
             if entry[3] == entry[4].stamp:
                 yield entry
 
-    async def claim(
-        self, session: int, *, hosts: int, urls_per_host: int, exclude_origins: Sequence[str] = ()
-    ) -> Sequence[Lease]:
+    async def claim(self, session: int, *, hosts: int, urls_per_host: int) -> Sequence[Lease]:
         self._check_session(session)
-        now_s, excluded = self._time.now_s(), frozenset(exclude_origins)
+        now_s = self._time.now_s()
         leases: list[Lease] = []
         left = []
         for entry in self._offered() if hosts > 0 else ():
@@ -236,11 +234,11 @@ class MemoryStore:
                 left.append(entry)
                 break
             host = entry[4]
-            ready_at = host.ready_at(excluded)
+            ready_at = host.ready_at()
             if ready_at is None or ready_at > now_s:
                 left.append(entry)
                 continue
-            want = Want(slot=host.name, count=urls_per_host, closed=exclude_origins)
+            want = Want(slot=host.name, count=urls_per_host)
             leases.append(self._lease(host, want))
             if len(leases) >= hosts:
                 break
@@ -726,15 +724,15 @@ class MemoryStore:
 
     # ------------------------------------------------------------ what is there
 
-    async def outlook(self, session: int, *, exclude_origins: Sequence[str] = ()) -> Outlook:
+    async def outlook(self, session: int) -> Outlook:
         self._check_session(session)
-        now_s, excluded = self._time.now_s(), frozenset(exclude_origins)
+        now_s = self._time.now_s()
         claimable_at, looked = math.inf, []
         for entry in self._offered():
             looked.append(entry)
             if entry[0] >= claimable_at:
                 break
-            ready_at = entry[4].ready_at(excluded)
+            ready_at = entry[4].ready_at()
             claimable_at = min(claimable_at, math.inf if ready_at is None else ready_at)
         for entry in looked:
             heapq.heappush(self._order, entry)

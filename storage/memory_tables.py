@@ -57,13 +57,9 @@ class Host:
     def free_at(self) -> float:
         return max(self.next_at, self.backoff_until or self.next_at)
 
-    def ready_at(self, excluded: frozenset[str] = frozenset()) -> float | None:
+    def ready_at(self) -> float | None:
         """When a URL of it can move; None: it has none."""
-        dues = [
-            due
-            for origin in self.origins
-            if origin.name not in excluded and (due := origin.due_at()) is not None
-        ]
+        dues = [due for origin in self.origins if (due := origin.due_at()) is not None]
         return max(self.free_at(), min(dues)) if dues else None
 
     def clock_now(self, now_s: float) -> HostClock:

@@ -484,23 +484,6 @@ SELECT json_group_array(id) FROM (
   ORDER BY s.ready_at, s.served LIMIT ?
 );
 
--- name: claimable_except
-SELECT json_group_array(id) FROM (
-  SELECT s.id FROM slots AS s
-  WHERE s.pending = 1 AND s.lease IS NULL AND s.paused = 0 AND s.ready_at <= ?1
-  AND EXISTS (
-    SELECT 1 FROM origins AS o
-    WHERE o.slot = s.id AND o.pending = 1 AND o.name NOT IN (SELECT value FROM json_each(?3))
-    AND (
-      EXISTS (SELECT 1 FROM urls AS u WHERE u.origin = o.id AND u.state = 0 AND u.due_at IS NULL)
-      OR EXISTS (
-        SELECT 1 FROM urls AS u WHERE u.origin = o.id AND u.state = 0 AND u.due_at <= ?1
-      )
-    )
-  )
-  ORDER BY s.ready_at, s.served LIMIT ?2
-);
-
 -- name: lease
 WITH v(id, served) AS (VALUES (?, ?))
 UPDATE slots SET lease = ?, epoch = epoch + 1, clean = 0, served = v.served
@@ -557,19 +540,6 @@ FROM v CROSS JOIN origins AS o ON o.id IN (
 
 -- name: next_claim
 SELECT min(ready_at) FROM slots WHERE pending = 1 AND lease IS NULL AND paused = 0;
-
--- In order, as `next_robots`: a host's own time is never later than what its open origins allow.
--- name: next_claim_except
-SELECT s.ready_at, max(s.next_at, coalesce(s.backoff_until, s.next_at), (
-  SELECT min(coalesce(
-    (SELECT 0.0 FROM urls AS u WHERE u.origin = o.id AND u.state = 0 AND u.due_at IS NULL LIMIT 1),
-    (SELECT min(u.due_at) FROM urls AS u WHERE u.origin = o.id AND u.state = 0 AND u.due_at IS NOT NULL)
-  ))
-  FROM origins AS o
-  WHERE o.slot = s.id AND o.pending = 1 AND o.name NOT IN (SELECT value FROM json_each(?))
-))
-FROM slots AS s WHERE s.pending = 1 AND s.lease IS NULL AND s.paused = 0
-ORDER BY s.ready_at;
 
 -- ---------------------------------------------------------------- robots.txt
 

@@ -124,26 +124,18 @@ class Leases:
 
     # ------------------------------------------------------------ leases
 
-    def claim(
-        self, *, hosts: int, urls_per_host: int, closed: Sequence[str], now_s: float
-    ) -> list[Lease]:
+    def claim(self, *, hosts: int, urls_per_host: int, now_s: float) -> list[Lease]:
         if hosts <= 0:
             return []
-        if closed:
-            text = msgspec.json.encode(closed).decode()
-            ids = self._sql.read(list[int], "claimable_except", now_s, hosts, text)
-        else:
-            ids = self._sql.read(list[int], "claimable", now_s, hosts)
-        return self._lease(ids, urls_per_host, closed, now_s)
+        ids = self._sql.read(list[int], "claimable", now_s, hosts)
+        return self._lease(ids, urls_per_host, now_s)
 
     def acquire(self, slots: Sequence[str], now_s: float) -> dict[str, Lease]:
         ids = self._names.slots(slots, now_s)
         free = [ids[name] for name in dict.fromkeys(slots) if name not in self._held]
-        return {lease.slot: lease for lease in self._lease(free, None, (), now_s)}
+        return {lease.slot: lease for lease in self._lease(free, None, now_s)}
 
-    def _lease(
-        self, ids: Sequence[int], urls: int | None, closed: Sequence[str], now_s: float
-    ) -> list[Lease]:
+    def _lease(self, ids: Sequence[int], urls: int | None, now_s: float) -> list[Lease]:
         if not ids:
             return []
         keys: list[Values] = [(key,) for key in ids]
@@ -154,7 +146,7 @@ class Leases:
             self._held[row.name] = Held(row.id, row.epoch + 1, row.ring)
         hands: Mapping[str, Hand] = {}
         if urls is not None:
-            wants = [Want(slot=row.name, count=urls, closed=closed) for row in rows]
+            wants = [Want(slot=row.name, count=urls) for row in rows]
             hands = self.hands(wants, now_s)
         copies = self._copies(keys)
         return [

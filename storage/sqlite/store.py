@@ -170,23 +170,17 @@ class SqliteStore:
 
     # ------------------------------------------------------------ leases
 
-    async def claim(
-        self, session: int, *, hosts: int, urls_per_host: int, exclude_origins: Sequence[str] = ()
-    ) -> Sequence[Lease]:
+    async def claim(self, session: int, *, hosts: int, urls_per_host: int) -> Sequence[Lease]:
         return await self._transact_as(
             session,
-            lambda writer, at: writer.claim(
-                hosts=hosts, urls_per_host=urls_per_host, exclude_origins=exclude_origins, at=at
-            ),
+            lambda writer, at: writer.claim(hosts=hosts, urls_per_host=urls_per_host, at=at),
         )
 
     async def acquire(self, session: int, slots: Sequence[str]) -> Mapping[str, Lease]:
         return await self._transact_as(session, lambda writer, at: writer.acquire(slots, at))
 
-    async def outlook(self, session: int, *, exclude_origins: Sequence[str] = ()) -> Outlook:
-        return await self._transact_as(
-            session, lambda writer, at: writer.outlook(exclude_origins, at)
-        )
+    async def outlook(self, session: int) -> Outlook:
+        return await self._transact_as(session, lambda writer, at: writer.outlook(at))
 
     # ------------------------------------------------------------ robots
 

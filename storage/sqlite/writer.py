@@ -314,30 +314,17 @@ class Writer:
 
     # ------------------------------------------------------------ leases
 
-    def claim(
-        self, *, hosts: int, urls_per_host: int, exclude_origins: Sequence[str], at: Moment
-    ) -> list[Lease]:
-        return self._leases.claim(
-            hosts=hosts, urls_per_host=urls_per_host, closed=exclude_origins, now_s=at.now_s
-        )
+    def claim(self, *, hosts: int, urls_per_host: int, at: Moment) -> list[Lease]:
+        return self._leases.claim(hosts=hosts, urls_per_host=urls_per_host, now_s=at.now_s)
 
     def acquire(self, slots: Sequence[str], at: Moment) -> dict[str, Lease]:
         leases = self._leases.acquire(slots, at.now_s)
         self._finish(Tally(), {})
         return leases
 
-    def outlook(self, exclude_origins: Sequence[str], at: Moment) -> Outlook:
-        claimable_at: float | None = None
-        if not exclude_origins:
-            row = self.sql.row("next_claim")
-            claimable_at = None if row is None or row[0] is None else float(row[0])
-        else:
-            excluded = msgspec.json.encode(exclude_origins).decode()
-            for ready_at, open_at in self.sql.rows("next_claim_except", excluded):
-                if claimable_at is not None and float(ready_at or 0.0) >= claimable_at:
-                    break
-                if open_at is not None:
-                    claimable_at = min(claimable_at or float(open_at), float(open_at))
+    def outlook(self, at: Moment) -> Outlook:
+        row = self.sql.row("next_claim")
+        claimable_at = None if row is None or row[0] is None else float(row[0])
         return Outlook(
             claimable_in_s=None if claimable_at is None else max(0.0, claimable_at - at.now_s),
             robots_in_s=self._copies.next_due_in_s(at.wall_s, at.now_s),

@@ -70,7 +70,7 @@ async def fill(path: Path, urls: int, per_host: int = PER_HOST) -> float:
     for first in range(0, hosts, 1_000):
         await store.add([link(host, 0) for host in range(first, min(hosts, first + 1_000))])
     for turn in range(ROUNDS):
-        if turn:
+        if turn and each >= 10:  # of fewer a host might have none left to visit
             await store.close()
             visit(path)
             session = await store.open_session("fill")

@@ -106,52 +106,25 @@ async def test_paused_hosts_are_left_alone(rig):
     assert [row["slow_s"] for row in await rig.rows("hosts")] == [None]
 
 
-async def test_hosts_with_nothing_but_excluded_origins_are_left_alone(rig):
+async def test_a_host_falls_due_with_the_first_of_its_urls(rig):
     await rig.add("http://a.test/1", "https://a.test/2", "http://b.test/3")
-    closed = ["http://a.test", "http://b.test"]
-    (lease,) = await rig.claim(exclude_origins=closed)
-    assert [q.url for q in lease.hand.urls] == ["https://a.test/2"]
-    assert await rig.claim(exclude_origins=closed) == []
-    outlook = await rig.store.outlook(rig.session, exclude_origins=closed)
-    assert outlook.claimable_in_s is None
-    assert (await rig.store.outlook(rig.session)).claimable_in_s == 0.0
-    assert [lease.slot for lease in await rig.claim()] == ["b.test"]
-
-
-async def test_a_host_whose_due_urls_are_all_of_excluded_origins_is_left_alone(rig):
-    """Something of its other origins is queued, but waits for its retry."""
-    await rig.add("http://a.test/1", "http://a.test/2", "https://a.test/3", "http://b.test/4")
     a, b = await rig.claim()
-    late = a.hand.urls[2]
-    assert late.url == "https://a.test/3"
-    await rig.commit(a, rig.retry(late, 10.0), release=True)
+    one, two = sorted(a.hand.urls, key=lambda queued: queued.url)
+    await rig.commit(a, rig.retry(one, 30.0), rig.retry(two, 10.0), release=True)
     await rig.commit(b, rig.retry(b.hand.urls[0], 20.0, "b.test"), release=True)
-    closed = ["http://a.test", "http://elsewhere.test"]
 
-    async def claimable_in_s(*excluded):
-        outlook = await rig.store.outlook(rig.session, exclude_origins=excluded)
-        return outlook.claimable_in_s
+    async def claimable_in_s():
+        return (await rig.store.outlook(rig.session)).claimable_in_s
 
-    assert await rig.claim(exclude_origins=closed) == []
-    assert await claimable_in_s(*closed) == pytest.approx(10.0)
-    assert await claimable_in_s("https://a.test") == 0.0
-    assert await claimable_in_s("http://a.test", "https://a.test") == pytest.approx(20.0)
-    assert await claimable_in_s("http://a.test", "https://a.test", "http://b.test") is None
+    assert await rig.claim() == []
+    assert await claimable_in_s() == pytest.approx(10.0)
     rig.wall_s += 10.0
-    assert await claimable_in_s(*closed) == 0.0
-    (lease,) = await rig.claim(exclude_origins=closed)
-    assert [q.url for q in lease.hand.urls] == [late.url]
-    await rig.commit(lease, rig.visited(late), release=True)  # now nothing of it is open
-    assert await rig.claim(exclude_origins=closed) == []
-    assert await claimable_in_s(*closed) == pytest.approx(10.0)
+    assert await claimable_in_s() == 0.0
     (lease,) = await rig.claim()
-    assert [q.url for q in lease.hand.urls] == ["http://a.test/1", "http://a.test/2"]
-
-
-async def test_an_excluded_host_does_not_hide_those_behind_it(rig):
-    await rig.add(*(f"http://h{n}.test/" for n in range(20)))
-    closed = [f"http://h{n}.test" for n in range(19)]
-    assert [lease.slot for lease in await rig.claim(1, exclude_origins=closed)] == ["h19.test"]
+    assert [q.url for q in lease.hand.urls] == [two.url]
+    await rig.commit(lease, rig.visited(two), release=True)
+    assert await rig.claim() == []
+    assert await claimable_in_s() == pytest.approx(10.0)  # of b.test
 
 
 async def test_a_host_given_back_for_long_is_left_alone_until_then(rig):
