@@ -258,7 +258,7 @@ class Answers:
         return self._changed("resume")
 
     def _changed(self, what: str) -> shapes.StateAnswer:
-        self.stream.tell("change", {"what": what})
+        self.stream.change(what)
         return {"state": self._state()}
 
     async def host_pause(self, host: str) -> shapes.Controlled:
@@ -290,7 +290,7 @@ class Answers:
         except UnknownHost as unknown:
             raise unknown_host(unknown.host) from None
         row = await self._reader.host(slot)
-        self.stream.tell("change", {"what": what, "host": slot})
+        self.stream.change(what, host=slot)
         slow_s = None if row is None else row["slow_s"]
         return {
             "host": slot,
@@ -302,7 +302,7 @@ class Answers:
         """Queue failed URLs again, of one host or of all."""
         slot = None if host is None else await self._slot(host)
         count = await self._control.retry_failed(slot)
-        self.stream.tell("change", {"what": "retry", "retried": count})
+        self.stream.change("retry", host=slot, retried=count)
         return {"retried": count}
 
     async def seeds(self, urls: Sequence[str], priority: float = 0.0) -> shapes.SeedsAnswer:
@@ -321,7 +321,7 @@ class Answers:
         if not math.isfinite(priority):
             raise Problem(422, "priority: must be a finite number", field="priority")
         done = await self._control.add_seeds(urls, priority)
-        self.stream.tell("change", {"what": "seeds", "added": done.added})
+        self.stream.change("seeds", added=done.added, known=done.known, refused=len(done.refused))
         return {
             "added": done.added,
             "known": done.known,
@@ -339,7 +339,7 @@ class Answers:
                 422, "; ".join(problems), title="the config is not valid", problems=problems
             ) from None
         if not dry_run:
-            self.stream.tell("change", {"what": "reload", "changes": list(done.changes)})
+            self.stream.change("reload", changes=list(done.changes))
         return {
             "changes": list(done.changes),
             "restart": list(done.restart),

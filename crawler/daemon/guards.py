@@ -4,6 +4,7 @@ that can be borne, a token."""
 from __future__ import annotations
 
 import ipaddress
+import logging
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
@@ -19,6 +20,8 @@ REQUESTS = 400  # of one peer at once: a page with its parts, some tabs
 REQUESTS_PER_S = 200.0  # and then so many
 STREAMS_MAX = 64  # listeners of /api/events together
 STREAMS_OF_PEER_MAX = 16
+_log = logging.getLogger("courtly.http")
+
 LOCAL_NAMES: Final = ("localhost", "127.0.0.1", "::1")
 SAFE_METHODS: Final = frozenset({hdrs.METH_GET, hdrs.METH_HEAD})
 SAFE_SITES: Final = frozenset({"same-origin", "none"})  # of Sec-Fetch-Site; none: typed by hand
@@ -154,6 +157,7 @@ class Guards:
             raise Problem(429, "too many wrong tokens", field="token", retry_after_s=wait_s)
         if self.sessions is None or not self.sessions.is_token(given):
             self._guesses.spend(peer)
+            _log.warning("a wrong token from %s", peer)
             raise Problem(401, "this is not the token", field="token")
 
     def may_stay(self, request: web.Request) -> bool:

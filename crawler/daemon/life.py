@@ -7,12 +7,12 @@ import contextlib
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from typing import Final
 
 from aiohttp import web
 
-from crawler.app import Life, living
+from crawler.app import Life, living, plainest
 from crawler.clock import RealClock
 from crawler.config import Config, ConfigError, seeds_of
 from crawler.config.levels import LogLevel
@@ -54,6 +54,9 @@ async def run(
     try:
         with _library_logs(daemon.log.handler()):
             return await daemon.run(reread)
+    except Exception as error:
+        daemon.died(error)
+        raise
     finally:
         daemon.log.file.close()
 
@@ -71,7 +74,7 @@ class Daemon:
 
     async def run(self, reread: Callable[[], Config]) -> bool:
         clock = RealClock()
-        watchers, pulse = Watchers(clock), Pulse(clock)
+        watchers, pulse = Watchers(clock, noted=self._steered), Pulse(clock)
         with self._signals():
             async with (
                 living(
@@ -214,8 +217,16 @@ class Daemon:
 
     # ------------------------------------------------------------ saying
 
+    def died(self, error: Exception) -> None:
+        """The last line of the log, where there is no clean end."""
+        plain = plainest(error) if isinstance(error, BaseExceptionGroup) else error
+        self._event("died", level=LogLevel.ERROR, error=type(plain).__name__, message=str(plain))
+
     def _event(self, name: str, *, level: LogLevel = LogLevel.INFO, **values: object) -> None:
         self.log.event(level, name, **values)
+
+    def _steered(self, data: Mapping[str, object]) -> None:
+        self.log.event(LogLevel.INFO, "steered", **data)
 
     def _warn(self, sentence: str) -> None:
         self._event("warning", level=LogLevel.WARNING, message=sentence)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 
 from aiohttp import hdrs, web
 
@@ -22,11 +22,14 @@ from crawler.observer import Observer
 
 
 class Watchers:
-    """All that watches a crawl for those who ask; `observers` are to be the crawl's."""
+    """All that watches a crawl for those who ask; `observers` are to be the crawl's, `noted` as
+    in `Stream`."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(
+        self, clock: Clock, *, noted: Callable[[Mapping[str, object]], None] | None = None
+    ) -> None:
         self.clock = clock
-        self.stream = Stream(clock)
+        self.stream = Stream(clock, noted=noted)
         self.watch = Watch()
 
     @property

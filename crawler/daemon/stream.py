@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -62,10 +62,14 @@ class Listener:
 
 class Stream:
     """An `Observer` that passes some of what it sees on to listeners; costs next to nothing while
-    there are none."""
+    there are none. `noted` is given what somebody asked of the crawl, whether anybody listens or
+    not."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(
+        self, clock: Clock, *, noted: Callable[[Mapping[str, object]], None] | None = None
+    ) -> None:
         self._clock = clock
+        self._noted = noted
         self._listeners: set[Listener] = set()
         self._second = 0
         self._told = 0
@@ -85,6 +89,13 @@ class Stream:
             yield listener
         finally:
             self._listeners.discard(listener)
+
+    def change(self, what: str, **values: object) -> None:
+        """Somebody has steered the crawl: told to all who listen, and to the log."""
+        data = {"what": what, **values}
+        if self._noted is not None:
+            self._noted(data)
+        self.tell("change", data)
 
     def tell(self, kind: str, data: Mapping[str, object]) -> None:
         """To all who listen now."""

@@ -10,9 +10,22 @@ from typing import Any
 
 import pytest
 
+from crawler.config import from_dict
 from crawler.config.levels import LogLevel
+from crawler.daemon.life import Daemon
 from crawler.daemon.log import Log, LogFile, OutcomeLog
-from storage.base import Blocked, BlockReason, Dropped, Failed, Moved, Outcome, Retry, Visited
+from crawler.daemon.notify import Notify
+from storage.base import (
+    Blocked,
+    BlockReason,
+    Dropped,
+    Failed,
+    Moved,
+    Outcome,
+    Retry,
+    StoreError,
+    Visited,
+)
 
 VISITED = Visited(
     id=1, slot="a.test", status=200, fetched_at=1.0, content_type="text/html", body_bytes=5,
@@ -141,3 +154,13 @@ def test_what_libraries_log_is_in_it_with_its_traceback(path: Path) -> None:
     (line,) = lines(path)
     assert (line["level"], line["message"]) == ("error", "a request failed: GET")
     assert "ValueError" in json.dumps(line["exception"])
+
+
+async def test_what_it_died_of_is_its_last_line(path: Path) -> None:
+    config = from_dict({"daemon": {"log": str(path)}})
+    daemon = Daemon(config, told=print, notify=Notify({}))
+    daemon.died(ExceptionGroup("two", [OSError("odd"), StoreError("there is no room left")]))
+    daemon.log.file.close()
+    (line,) = lines(path)
+    assert (line["event"], line["level"]) == ("died", "error")
+    assert (line["error"], line["message"]) == ("StoreError", "there is no room left")

@@ -167,6 +167,8 @@ async def test_it_starts_without_a_seed_takes_seeds_and_stops_cleanly(
         assert await daemon.end() == 0
     started, *outcomes, _stopping, stopped = place.events()
     assert (started["event"], stopped["event"], stopped["clean"]) == ("started", "stopped", True)
+    (steered,) = place.named("steered")
+    assert (steered["what"], steered["added"]) == ("seeds", 1)
     names = [one["event"] for one in outcomes]
     assert names.count("visited") == 31
     (blocked,) = [one for one in outcomes if one["event"] == "blocked"]
