@@ -42,6 +42,7 @@ from storage.base import Completed, Link, Outcome, Retry, Store, Visited
 if TYPE_CHECKING:
     from crawler.sinks.dispatch import Sinks
 
+WAITING_PAGES_MAX = 2_048  # pages that wait to be read while others are fetched
 LEAVE_S = 2.0  # for the last commit when told to leave at once
 
 _T = TypeVar("_T")
@@ -191,6 +192,7 @@ class Engine:
             sitemaps=self._sitemaps,
             planner=self._planner,
             late=self._on_ungoverned,
+            waits=self._staff,
             handover=handover,
             sinks=sinks,
         )
@@ -223,7 +225,7 @@ class Engine:
             reread=self._on_reread,
             staff=self._reloaded,
         )
-        self._workers_per_turn = 1 if handover else 2
+        self._beside_max = 0 if handover else WAITING_PAGES_MAX
         self._group: asyncio.TaskGroup | None = None
         self._jobs: set[asyncio.Task[Any]] = set()
         self._workers: list[asyncio.Task[None]] = []
@@ -304,13 +306,14 @@ class Engine:
         self._plan_late()
 
     def _staff(self) -> None:
-        """Workers for as many turns as may be in flight; those too many, after a change, find none.
-        Half of them may have a page that waits to be read, and still no turn waits for a worker;
-        but who reads the pages of a handover is promised `concurrency` of them in memory at most.
+        """Workers for as many turns as may be in flight, beside those whose page waits to be read;
+        those too many find no turns. Who reads the pages of a handover is promised `concurrency` of
+        them in memory at most.
         """
-        if self._group is None or self.course.stopping:
+        beside = min(self._visitor.unread, self._beside_max)
+        wanted = self.effective.config.crawl.concurrency + beside
+        if len(self._workers) >= wanted or self._group is None or self.course.stopping:
             return
-        wanted = self.effective.config.crawl.concurrency * self._workers_per_turn
         for _ in range(wanted - len(self._workers)):
             self._workers.append(self._group.create_task(self._work()))
 

@@ -14,6 +14,8 @@ from collections import deque
 
 PASS_S = 0.001  # what is computed in one pass of the loop: the network waits no longer
 AT_ONCE_MAX = 16
+# What may wait: what 2,000 hosts bring at once goes on time, and is read while they rest.
+WAITING_BYTES_MAX = 32_000_000
 
 
 class NetworkFirst:
@@ -27,8 +29,30 @@ class NetworkFirst:
         self._at_once = 1
         self._passing = False
         self._passed_s = 0.0
+        self._bytes = 0
+        self._outside: list[Future[None]] = []  # those that wait for room
 
-    async def wait(self) -> None:
+    async def wait(self, size_bytes: int) -> None:
+        """`size_bytes`: of what is to be read."""
+        self._bytes += size_bytes
+        try:
+            await self._turn()
+        finally:
+            self._bytes -= size_bytes
+            if self._outside and self._bytes <= WAITING_BYTES_MAX:
+                outside, self._outside = self._outside, []
+                for one in outside:
+                    if not one.done():
+                        one.set_result(None)
+
+    async def room(self) -> None:
+        """Wait while more than WAITING_BYTES_MAX wait: nothing more should be fetched."""
+        while self._bytes > WAITING_BYTES_MAX:
+            one: Future[None] = self._loop.create_future()
+            self._outside.append(one)
+            await one
+
+    async def _turn(self) -> None:
         mine: Future[None] = self._loop.create_future()
         self._waiting.append(mine)
         if not self._passing:

@@ -90,6 +90,7 @@ class Visitor:
         sitemaps: Sitemaps,
         planner: Planner,
         late: Callable[[str], None],
+        waits: Callable[[], None],
         handover: Handover | None = None,
         sinks: Sinks | None = None,
     ) -> None:
@@ -109,6 +110,7 @@ class Visitor:
         self._network_first = NetworkFirst()
         self._reader = PageReader()
         self.unread = 0  # pages fetched whose outcome is not recorded yet
+        self._waits = waits  # a worker is about to wait with its page
         self._late = late  # a page outlived the verdict it was asked for on: judge it again
 
     # ------------------------------------------------------------ the turn
@@ -163,6 +165,7 @@ class Visitor:
         self._turns.give_back(turn)  # if it is not over, no contact was worth making
         self._refill(host)
         await self._ledger.room()
+        await self._network_first.room()
 
     def _refill(self, host: Host) -> None:
         if len(host.hand) <= LOW_WATER:
@@ -293,7 +296,8 @@ class Visitor:
         recorded = False
         try:
             if answer.body:
-                await self._network_first.wait()
+                self._waits()
+                await self._network_first.wait(len(answer.body))
             outcome, read, usage = await self._read(host, queued, answer, passed)
             if self._handover is None and self._sinks is None:
                 self._ledger.record(outcome, host, queued.url)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from crawler.network_first import AT_ONCE_MAX, NetworkFirst
+from crawler.network_first import AT_ONCE_MAX, WAITING_BYTES_MAX, NetworkFirst
 from crawler.testing import Reply, html
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ async def test_what_is_ready_to_run_runs_before() -> None:
     done: list[str] = []
 
     async def compute(name: str) -> None:
-        await first.wait()
+        await first.wait(1)
         done.append(name)
 
     async with asyncio.TaskGroup() as group:
@@ -52,7 +52,7 @@ async def test_all_go_in_order_and_few_in_one_pass() -> None:
     went: list[tuple[int, int]] = []
 
     async def compute(number: int) -> None:
-        await first.wait()
+        await first.wait(1)
         went.append((number, passes.number))
 
     async with asyncio.TaskGroup() as group:
@@ -66,13 +66,28 @@ async def test_all_go_in_order_and_few_in_one_pass() -> None:
 
 async def test_one_that_is_cancelled_holds_nobody_up() -> None:
     first = NetworkFirst()
-    waiting = [asyncio.create_task(first.wait()) for _ in range(4)]
+    waiting = [asyncio.create_task(first.wait(1)) for _ in range(4)]
     await asyncio.sleep(0)
     waiting[0].cancel()
     waiting[2].cancel()
     await asyncio.wait(waiting)
     assert [task.cancelled() for task in waiting] == [True, False, True, False]
-    await first.wait()
+    await first.wait(1)
+
+
+async def test_too_much_to_be_read_is_waited_for() -> None:
+    first = NetworkFirst()
+    half = WAITING_BYTES_MAX // 2 + 1
+    await asyncio.wait_for(first.room(), 1)
+    pages = [asyncio.create_task(first.wait(half)) for _ in range(2)]
+    await asyncio.sleep(0)
+    outside = [asyncio.create_task(first.room()) for _ in range(2)]
+    await asyncio.sleep(0)
+    assert not any(task.done() for task in outside)
+    outside[0].cancel()
+    await asyncio.gather(*pages)
+    await asyncio.wait_for(outside[1], 1)
+    await asyncio.wait_for(first.room(), 1)
 
 
 class Order:
