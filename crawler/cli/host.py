@@ -28,7 +28,8 @@ def host() -> None:
 def pause(name: str, db: str | None, config_file: Path | None) -> None:
     """Make no contact with HOST until it is resumed. What is being fetched ends; its URLs stay
     queued."""
-    known = steer(existing_database(config_file, db), host_name(name), "pause")
+    wanted = host_name(name)
+    known = steer(existing_database(config_file, db), wanted, "pause")
     say(f"{known} is paused; `courtly host resume {known}` lets it go on")
 
 
@@ -38,7 +39,8 @@ def pause(name: str, db: str | None, config_file: Path | None) -> None:
 @config_option
 def resume(name: str, db: str | None, config_file: Path | None) -> None:
     """Undo both pause and slow of HOST."""
-    known = steer(existing_database(config_file, db), host_name(name), "resume")
+    wanted = host_name(name)
+    known = steer(existing_database(config_file, db), wanted, "resume")
     say(f"{known} goes on at its own pace")
 
 
@@ -58,7 +60,8 @@ def slow(name: str, delay: str, db: str | None, config_file: Path | None) -> Non
     from crawler.config.units import say_duration
 
     delay_s = seconds(delay)
-    known = steer(existing_database(config_file, db), host_name(name), "slow", delay_s)
+    wanted = host_name(name)
+    known = steer(existing_database(config_file, db), wanted, "slow", delay_s)
     say(f"{known} rests at least {say_duration(delay_s)} after each contact")
 
 

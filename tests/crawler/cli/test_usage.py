@@ -39,7 +39,11 @@ def refused(*args: str) -> str:
 def test_help_lists_the_commands() -> None:
     result = courtly("--help")
     assert result.exit_code == 0
-    for command in ("crawl", "show", "why", "retry", "db", "config", "demo"):
+    commands = (
+        *("crawl", "run", "show", "why", "retry", "host", "seeds", "status"),
+        *("db", "config", "demo"),
+    )
+    for command in commands:
         assert f"\n  {command} " in result.stdout
         assert courtly(command, "--help").exit_code == 0
 
@@ -97,10 +101,34 @@ def test_crawl_refuses(args: tuple[str, ...], words: str) -> None:
         ("db", "info"),
         ("db", "check"),
         ("db", "vacuum"),
+        ("status",),
+        ("host", "pause", "a.test"),
+        ("host", "slow", "a.test", "--delay", "1"),
     ],
 )
 def test_looking_into_no_database_makes_none(args: tuple[str, ...]) -> None:
     assert "there is no database" in refused(*args)
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("run",), "missing argument 'CONFIG'"),
+        (("run", "none.toml"), "none.toml: there is no such file"),
+        (("host", "pause"), "missing argument 'HOST'"),
+        (("host", "pause", "a/b"), '"a/b" is not a host'),
+        (("host", "stop", "a.test"), "no such command"),
+        (("host", "slow", "a.test", "--delay", "soon"), "--delay: a duration is"),
+        (("seeds", "add"), "missing argument 'URL...'"),
+        (("seeds", "add", "a.test"), "the seed 'a.test' is not an absolute URL"),
+        (("seeds", "add", "http://a.test/", "--priority", "inf"), "must be a finite number"),
+        (("seeds", "add", "@none.txt"), "none.txt: there is no such file of seeds"),
+    ],
+)
+def test_steering_refuses(args: tuple[str, ...], words: str) -> None:
+    text = refused(*args)
+    assert words in text
+    assert "Traceback" not in text
 
 
 def test_show_refuses_what_it_does_not_know() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -427,3 +428,17 @@ async def test_a_body_that_does_not_come_is_given_up(
     writer.close()
     await writer.wait_closed()
     assert (await daemon.client.get("/api/status")).body["state"] == "idle"
+
+
+def test_the_docs_have_every_route_and_no_other() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "daemon.md").read_text(encoding="utf-8")
+    table = re.findall(r"^\| (`(?:GET|POST) .*?) \|", text, re.MULTILINE)
+    told = {
+        path.partition("?")[0]
+        for row in table
+        for path in re.findall(r"`(?:GET |POST )?([a-z][a-z/]*[a-z](?:\?[^`]*)?)`", row)
+    }
+    served = {route.path.removeprefix("/api/") for route in ROUTES} | {"events"}
+    assert told - {"host", "delay_s"} | {"host"} == served
+    for query in re.findall(r"\$api/([a-z/]+)", text):
+        assert query in served
