@@ -1,4 +1,4 @@
-"""How the interpreter is set for a crawl: threads, garbage, the event loop."""
+"""How the interpreter is set for a crawl: threads, garbage, memory, the event loop."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import asyncio
 import gc
 import sys
 from collections.abc import Callable
+
+from crawler.allocator import keep_freed_memory
 
 # How long the store's thread waits for the interpreter while the event loop is busy, for each of
 # its statements; Python's 5 ms would make commits several times slower.
@@ -20,6 +22,7 @@ def settle() -> None:
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
+    keep_freed_memory()
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
