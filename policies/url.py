@@ -35,7 +35,7 @@ class SeedError(ValueError):
 # Every repetition is possessive: a hostile href costs one pass.
 _HOST = r"(?:[a-z0-9]++(?:-[a-z0-9]++)*+\.)*+"
 _BYTE = r"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
-_HOST_NAME = rf"(?:{_HOST}[a-z][a-z0-9]*+(?:-[a-z0-9]++)*+|{_BYTE}(?:\.{_BYTE}){{3}}+)"
+_HOST_NAME = rf"(?:{_BYTE}(?:\.{_BYTE}){{3}}+(?=[:/])|{_HOST}[a-z][a-z0-9]*+(?:-[a-z0-9]++)*+)"
 _AUTHORITY = rf"{_HOST_NAME}(?::(?!80/|443/)[1-9][0-9]{{0,3}}+)?"
 _ORIGIN = rf"https?://{_AUTHORITY}"
 _ESCAPE = r"%(?:[0189A-F][0-9A-F]|2[0-9A-CF]|3[A-F]|40|5[B-E]|60|7[B-DF])"
@@ -54,12 +54,13 @@ _SIMPLE: Final = re.compile(
 
 # The same for all hrefs of a page at once, one a line: what a match costs is mostly the call. The
 # groups: what is whole as it stands; else what the rest is relative to (nothing, "/", "//" or
-# steps up), and the rest. All are empty where the parser has to look.
-_TAIL = rf"(?:[{_PATH}:]++|(?<!/)\.|{_ESCAPE}|/)*+(?:\?(?:[{_QUERY}]++|{_ESCAPE})++)?"
-_FIRST = rf"(?:[{_PATH}]|{_ESCAPE})(?:[{_PATH}]++|(?<!/)\.|{_ESCAPE}|/)*+"
+# steps up), and the rest. All are empty where the parser has to look. Dots are looked for later.
+_TAIL = rf"(?:[{_PATH}:./]++|{_ESCAPE})*+"
+_FIRST = rf"(?:[{_PATH}]|{_ESCAPE}|\./)(?:[{_PATH}./]++|{_ESCAPE})*+"
 _LINES: Final = re.compile(
-    rf"(?:(?:({_ORIGIN}/{_TAIL})|(/(?!/)|//(?={_AUTHORITY}/)|(?:\.\./)++|)"
-    rf"((?<=/){_TAIL}|{_FIRST}(?:\?(?:[{_QUERY}]++|{_ESCAPE})++)?))"
+    rf"(?:(?:({_ORIGIN}/{_TAIL}(?:\?(?:[{_QUERY}]++|{_ESCAPE})++)?)"
+    rf"|(/(?!/)|//(?={_AUTHORITY}/)|(?:\.\./)++|)"
+    rf"((?:(?<=/){_TAIL}|{_FIRST})(?:\?(?:[{_QUERY}]++|{_ESCAPE})++)?))"
     r"(?:\#[^\n]*+)?(?=\n|\Z)|[^\n]*+)(?:\n|\Z)"
 )
 # A scheme that is not ours, at first sight; the parser need not look.
@@ -116,25 +117,39 @@ def _canonical_some(hrefs: Sequence[str], base: str) -> list[str | None]:
     origin, directory, whole = where
     prefixes = {"": directory, "/": origin + "/", "//": whole[: whole.index("/")] + "//"}
     found: list[str | None] = []
-    for itself, prefix, rest in _LINES.findall(joined):
-        if itself:
-            found.append(itself)
-        elif prefix or rest:
-            before = prefixes.get(prefix)
-            if before is None:
-                before = prefixes[prefix] = _above(directory, len(prefix) // 3)
-            found.append(before + rest)
-        else:
-            found.append(None)
-    del found[len(hrefs) :]  # behind the last line there is another, empty match
-    if None in found:
-        for place, href in enumerate(hrefs):
-            if found[place] is None:
-                if href[:1] == "#":
-                    found[place] = whole
-                elif _FOREIGN.match(href) is None:
-                    found[place] = _canonical_slow(href, base)
+    # (Behind the last line there is another, empty match.)
+    for href, (itself, prefix, rest) in zip(hrefs, _LINES.findall(joined), strict=False):
+        url: str | None = itself
+        if rest or prefix:
+            url = (prefixes.get(prefix) or _above(directory, len(prefix) // 3)) + rest
+        if not url:
+            url = _odd(href, base, whole)
+        elif "/." in url:
+            url = _without_dots(url)
+        found.append(url)
     return found
+
+
+def _without_dots(url: str) -> str:
+    """A URL of nothing but what the parser leaves alone, save for segments "." and ".."."""
+    path_at = url.index("/", 8) + 1
+    path, mark, query = url[path_at:].partition("?")
+    kept: list[str] = []
+    segment = ""
+    for segment in path.split("/"):
+        if segment == "..":
+            del kept[-1:]
+        elif segment != ".":
+            kept.append(segment)
+    if segment in (".", ".."):
+        kept.append("")
+    return url[:path_at] + "/".join(kept) + mark + query
+
+
+def _odd(href: str, base: str, whole: str) -> str | None:
+    if href[:1] == "#":
+        return whole
+    return None if _FOREIGN.match(href) else _canonical_slow(href, base)
 
 
 def _above(directory: str, steps: int) -> str:
