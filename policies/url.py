@@ -165,6 +165,8 @@ def _above(directory: str, steps: int) -> str:
 
 def _canonical_slow(href: str, base: str | None) -> str | None:
     """`canonical` by the parser alone: what the fast path must agree with."""
+    if "#" in href:  # nothing in a fragment matters, but that there is one
+        href = href[: href.index("#") + 1]
     try:
         where = None if base is None else _base_parts(base)
         url = ada_url.normalize_url(href) if where is None else ada_url.join_url(where[2], href)
