@@ -324,6 +324,11 @@ class Engine:
         self.gate.close()
         self._keeper.close()
 
+    @property
+    def under_way(self) -> bool:
+        """Whether something may be begun: it runs, and has not been told to stop."""
+        return self._group is not None and not self.course.stopping
+
     def stop(self) -> None:
         """Finish what is in flight, commit, release; `run` returns."""
         self.course.stopping = True

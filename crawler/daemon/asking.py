@@ -9,6 +9,8 @@ from crawler.clock import Clock
 from crawler.control import Control
 from crawler.daemon.problem import Problem
 from crawler.engine import Engine
+from crawler.host import Host
+from crawler.origin import Origin
 from policies.access import Access, due
 from policies.url import host_of
 from storage.base import Reader
@@ -31,6 +33,8 @@ class RobotsAsker:
         known = await self._reader.robots_copy(origin)
         if known is not None and not due(known, self._clock.wall()):
             return known
+        if not self._engine.under_way:
+            raise Problem(503, "the crawl begins, or ends, at this moment", retry_after_s=1.0)
         if self._asking >= ASKED_AT_ONCE:
             raise Problem(503, "too many robots.txt are being asked for", retry_after_s=5.0)
         self._asking += 1
@@ -40,6 +44,19 @@ class RobotsAsker:
             self._asking -= 1
 
     async def _ask(self, origin: str) -> Access | None:
+        found = await self._engine.whole(lambda: self._begin(origin))
+        if found is None:
+            return None
+        host, held = found
+        if held.task is not None:
+            await asyncio.wait([held.task])  # goes on where nobody waits any more
+        if host.beyond_reach(origin, self._clock.monotonic()) is not None:
+            return held.access if held.access.body is not None else None
+        return held.access
+
+    async def _begin(self, origin: str) -> tuple[Host, Origin] | None:
+        """Have the host held and its robots.txt asked for: to its end, also when who asked has
+        gone, since a host that is leased and not held would wait for the end of the crawl."""
         slot = self._control.config.slot_of(host_of(f"{origin}/"))
         host = await self._engine.holdings.hold(slot)
         if host is None:
@@ -47,8 +64,4 @@ class RobotsAsker:
         held = await self._engine.gate.load(origin, host)
         if due(held.access, self._clock.wall()):
             self._engine.gate.ask(held)
-            if held.task is not None:
-                await asyncio.wait([held.task])  # goes on where nobody waits any more
-        if host.beyond_reach(origin, self._clock.monotonic()) is not None:
-            return held.access if held.access.body is not None else None
-        return held.access
+        return host, held

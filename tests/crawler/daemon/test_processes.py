@@ -333,7 +333,7 @@ async def test_a_path_too_long_for_a_socket_is_a_warning(place: Place, web: Loca
     async with place.running() as daemon:
         warning = await place.event("warning")
         assert "longer than" in warning["message"]
-        assert await daemon.end() == 0
+        assert await daemon.end(signal.SIGINT) == 0
 
 
 async def test_connections_do_not_use_up_the_crawl_s_files(place: Place) -> None:

@@ -217,6 +217,13 @@ async def test_robots_check_of_a_site_that_is_out_of_reach(daemon: Any, town: Lo
     assert is_problem(answer, 502, "url")
 
 
+async def test_robots_check_asks_nobody_once_the_crawl_ends(daemon: Any, town: LocalWeb) -> None:
+    daemon.life.control.stop()
+    body = {"url": town.url("new.test"), "urls": ["/"]}
+    assert is_problem(await daemon.client.post("/api/robots/check", body), 503, None)
+    assert "new.test" not in {exchange.host for exchange in town.log.requests()}
+
+
 async def test_robots_check_reaches_no_private_address(start: Any, town: LocalWeb) -> None:
     """It is no way past the guard: an address the crawl may not connect to is not connected to."""
     network = {"network": {"allow": [], "resolve": {"*.test": "127.0.0.1"}}}
