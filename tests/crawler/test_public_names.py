@@ -28,6 +28,10 @@ def test_neither_database_nor_daemon_are_loaded_before_they_are_needed(name: str
     assert not modules & {"sqlite3", "aiosqlite", "crawler.daemon", "crawler.sinks", "crawler.cli"}
 
 
+def test_a_crawl_loads_no_xml_parser_before_there_is_a_sitemap() -> None:
+    assert "lxml" not in loaded("import crawler.engine")
+
+
 def test_every_public_name_is_there() -> None:
     for name in crawler.__all__:
         assert getattr(crawler, name).__name__ == name

@@ -272,7 +272,7 @@ class Stores(RuleBasedStateMachine):
         )
         outcomes: tuple[list[Outcome], list[Outcome]] = ([], [])
         steps: list[tuple[str, str, str, bool]] = []
-        revisits = data.draw(st.booleans())
+        revisits = data.draw(st.sampled_from((True, True, False)))
         together = data.draw(quarters)  # one config says where all the origins of a batch belong
         for url in ended:
             kind, to, in_s = data.draw(kinds), data.draw(urls), data.draw(quarters)
@@ -331,9 +331,13 @@ class Stores(RuleBasedStateMachine):
         plan = None
         if in_s % 2 < 1:
             plan = Plan(
-                due_in_s=in_s, interval_s=in_s, checked_at=self.wall_s, changed_at=self.wall_s,
-                visits=2, etag='"1"',
-            )  # fmt: skip
+                due_in_s=in_s if in_s > 5 else 0.0,
+                interval_s=in_s,
+                checked_at=self.wall_s,
+                changed_at=self.wall_s,
+                visits=2,
+                etag='"1"',
+            )
         if kind == "retry" and url in self.again:
             return Revisited(id=key, slot=slot, plan=plan)
         if kind in ("visited", "redirect"):
