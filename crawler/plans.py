@@ -64,6 +64,15 @@ class Planner:
         seen = Seen.FIRST if queued.before is None else Seen.CHANGED
         return self._plan(queued, answer, answer.status, seen)
 
+    def sitemap(self, queued: Queued, answer: Answer) -> Plan | None:
+        """A sitemap is read again daily, or as often as pages where that is more."""
+        rules = self.rules(queued.url)
+        if not rules.on or not (200 <= answer.status < 300 or answer.status == 304):
+            return None
+        every_s = min(rules.interval_s, revisit.DAY_S)
+        plan = self._plan(queued, answer, 200, Seen.CHANGED)
+        return None if plan is None else replace(plan, due_in_s=every_s, interval_s=every_s)
+
     def failed(self, queued: Queued, slot: str) -> Revisited:
         """A visit again that had no answer: the page stays as it was, and is tried again."""
         plan = None

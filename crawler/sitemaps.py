@@ -15,7 +15,7 @@ from policies import robots
 from policies.listing import frontier_priority
 from policies.scope import Scope, Skip
 from policies.url import canonical, host_of, robots_url
-from storage.base import Completed, Link, Queued, SitemapRead
+from storage.base import Completed, Link, Plan, Queued, SitemapRead
 
 if TYPE_CHECKING:
     from crawler.sitemap import SitemapParser
@@ -162,7 +162,12 @@ class Sitemaps:
         return Sniffing(self, queued, wants=wants, bytes_max=bytes_max)
 
     def outcome(
-        self, queued: Queued, slot: str, answer: Answer, reading: Reading | None
+        self,
+        queued: Queued,
+        slot: str,
+        answer: Answer,
+        reading: Reading | None,
+        plan: Plan | None = None,
     ) -> SitemapRead:
         """What is recorded of one that was answered."""
         links: list[Link] = []
@@ -188,6 +193,8 @@ class Sitemaps:
             urls=reading.urls if reading is not None else 0,
             error=error,
             links=links,
+            plan=plan,
+            again=queued.before is not None,
         )
 
 

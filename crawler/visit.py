@@ -149,6 +149,10 @@ class Visitor:
             elif isinstance(passed, Shut):
                 host.closed.add(origin_of(queued.url))
                 host.held.discard(queued.id)
+            elif isinstance(passed, Verdict) and queued.sitemap and queued.before is not None:
+                # What was read stays so; named anew, it is blocked.
+                outcome = Revisited(id=queued.id, slot=host.slot, plan=None)
+                self._ledger.record(outcome, host, queued.url)
             elif isinstance(passed, Verdict):
                 self._ledger.record(self._blocked(host, queued, passed), host, queued.url)
             elif isinstance(passed, Pass) and queued.sitemap:
@@ -178,8 +182,12 @@ class Visitor:
         if slot != host.slot:
             return Moved(id=queued.id, slot=host.slot, to_slot=slot)
         if queued.sitemap:
-            if self._sitemaps.wanted(name):
+            if self._sitemaps.wanted(name) and (
+                queued.before is None or self._planner.rules(queued.url).on
+            ):
                 return None  # it may be of any host; what it lists is judged
+            if queued.before is not None:
+                return Revisited(id=queued.id, slot=host.slot, plan=None)
             return Dropped(id=queued.id, slot=host.slot, reason=Skip.SITEMAPS)
         skip = self._scope.judge(
             queued.url,
@@ -238,7 +246,8 @@ class Visitor:
             result = await self._contacts.fetch(turn, request, kind=PAGE)
             answer = self._answered(host, queued, result, fetch)
             if answer is not None and sniffing is not None and sniffing.reading is not None:
-                outcome = self._sitemaps.outcome(queued, host.slot, answer, sniffing.reading)
+                plan = self._planner.sitemap(queued, answer)
+                outcome = self._sitemaps.outcome(queued, host.slot, answer, sniffing.reading, plan)
                 self._ledger.record(outcome, host, queued.url)
             elif answer is not None and (
                 same := self._planner.unchanged(queued, host.slot, answer)
@@ -261,6 +270,7 @@ class Visitor:
         reading = self._sitemaps.reading(queued)
         request = Request(
             url=queued.url,
+            headers=self._planner.conditions(queued),
             limits=limits_of(max(fetch.timeout_s, TIMEOUT_S), fetch.max_body_bytes),
             wants_body=lambda head: 200 <= head.status < 300,
             into=lambda _: reading,
@@ -269,7 +279,10 @@ class Visitor:
         self._refill(host)
         result = await self._contacts.fetch(turn, request, kind=SITEMAP)
         if (answer := self._answered(host, queued, result, fetch)) is not None:
-            outcome = self._sitemaps.outcome(queued, host.slot, answer, reading)
+            plan = self._planner.sitemap(queued, answer)
+            outcome: Outcome = self._sitemaps.outcome(queued, host.slot, answer, reading, plan)
+            if answer.status == 304 and queued.before is not None:
+                outcome = Revisited(id=queued.id, slot=host.slot, plan=plan)
             self._ledger.record(outcome, host, queued.url)
 
     def _answered(

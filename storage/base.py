@@ -135,8 +135,8 @@ class Visited:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revisited:
-    """A visited URL stays as it was: nothing new was to be seen, or nothing at all (then the plan
-    says so); or it is not to be visited again (None)."""
+    """A visited URL, or a sitemap that was read, stays as it was: nothing new was to be seen, or
+    nothing at all (then the plan says so); or it is not to be visited again (None)."""
 
     id: int
     slot: str
@@ -159,6 +159,8 @@ class SitemapRead:
     urls: int = 0  # taken from it, new or not
     error: str | None = None  # what was wrong with it, in words
     links: Sequence[Link] = ()  # where it redirects to
+    plan: Plan | None = None  # None: it is read again only when it is named anew
+    again: bool = False  # it was read before, and has had a plan to this moment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -316,7 +318,8 @@ class Queued:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Before:
-    """What is known of a visited URL from the visits before. `due_in_s` of the plan is 0."""
+    """What is known of a visited URL, or a sitemap that was read, from the visits before.
+    `due_in_s` of the plan is 0."""
 
     plan: Plan
     status: int
@@ -578,7 +581,8 @@ class Store(Protocol):
           `redirect`, with the target's dialect, rule, line and robots_url; and when a URL becomes
           blocked, so does every visited URL that leads to it through any chain.
         - A Visited `again`, a Revisited and a Blocked also count for a URL that is visited (the
-          latter withdraws it); the first two for no other.
+          latter withdraws it); the first two for no other, but a Revisited, and a SitemapRead
+          `again`, for a sitemap that has a plan.
         - A Visited of a URL that is a sitemap by now changes nothing: it is to be read as one.
         - The `outlinks` of a visited page are rows of `links` as long as it is visited; their
           targets, and its `canonical_url`, are noted, and become no work.

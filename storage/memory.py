@@ -387,7 +387,8 @@ class MemoryStore:
                 self._offer(before)
                 self._offer(url.origin.host)
             return
-        if not counts_for(outcome, url.state):
+        planned = url.is_read and url.plan is not None
+        if not counts_for(outcome, url.state, planned=planned):
             return
         match outcome:
             case Visited() if url.sitemap:
@@ -398,6 +399,7 @@ class MemoryStore:
                 self._plan(url, plan)
             case SitemapRead():
                 tables.read(url, outcome)
+                self._plan(url, outcome.plan)
             case Blocked():
                 withdrawn = url.fetched or url.state is State.VISITED
                 self._blocked(url, outcome, withdrawn=withdrawn)

@@ -201,12 +201,13 @@ class Url:
     def ask_again(self) -> Queued:
         """As `ask`, of one that is visited."""
         assert self.plan is not None
-        assert self.page is not None
+        last = self.page or self.read
+        assert last is not None
         before = Before(
             plan=replace(self.plan, due_in_s=0.0),
-            status=self.page.status,
+            status=last.status,
             redirect_url=self.target.url if self.target else None,
-            body_hash=self.page.body_hash,
+            body_hash=self.page.body_hash if self.page else None,
         )
         return replace(self.ask(), attempts=0, refusals=0, before=before)
 
@@ -352,6 +353,8 @@ class Tables:
     def reset(self, url: Url) -> None:
         """Take a URL out of its state: no view shows it, no counter counts it."""
         origin = url.origin
+        if url.is_read:
+            self.replan(url, None, 0.0)
         url.is_read = False
         if url.state is None:
             return

@@ -91,10 +91,13 @@ def robots_state(access: Access) -> str:
 CLOCKS_APART_S: Final = 0.001  # two times of a store that are this near to each other are one
 
 
-def counts_for(outcome: Outcome, state: int | None) -> bool:
-    """Whether an outcome still counts for a URL in this state; see `Store.complete`."""
+def counts_for(outcome: Outcome, state: int | None, *, planned: bool) -> bool:
+    """Whether an outcome still counts for a URL in this state; see `Store.complete`. `planned`: it
+    is a sitemap that was read, and is to be read again."""
+    if isinstance(outcome, SitemapRead) and outcome.again:
+        return planned
     if isinstance(outcome, Revisited) or (isinstance(outcome, Visited) and outcome.again):
-        return state == State.VISITED
+        return state == State.VISITED or (planned and isinstance(outcome, Revisited))
     if state == State.FAILED:  # with its whole host, meanwhile: an answer to it counts
         return isinstance(outcome, Visited | SitemapRead | Blocked | Failed)
     return state == State.QUEUED or (state == State.VISITED and isinstance(outcome, Blocked))

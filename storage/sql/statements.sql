@@ -114,7 +114,8 @@ SELECT json_group_array(
     CASE u.state
       WHEN 2 THEN (SELECT b.withdrawn FROM blocks AS b WHERE b.origin = u.origin AND b.id = u.id)
       ELSE 0
-    END
+    END,
+    u.state = 4 AND EXISTS (SELECT 1 FROM plans AS n WHERE n.id = u.id)
   )
 )
 FROM v CROSS JOIN urls AS u ON u.id = v.id
@@ -210,7 +211,8 @@ SELECT json_group_array(json_array(
     ))
     FROM (
       SELECT
-        u.id, o.name || u.path AS url, u.depth, u.priority, u.flags, p.status,
+        u.id, o.name || u.path AS url, u.depth, u.priority, u.flags,
+        coalesce(p.status, g.status, 0) AS status,
         xo.name || x.path AS redirect_url,
         iif(p.body_hash IS NULL, NULL, printf('%016x', p.body_hash)) AS body_hash, n.interval_s,
         n.checked_ms / 1e3 AS checked_at, n.changed_ms / 1e3 AS changed_at, n.visits, n.failures,
@@ -219,7 +221,8 @@ SELECT json_group_array(json_array(
           SELECT json_array(h.lastmod, h.changefreq, h.priority) FROM hints AS h WHERE h.id = u.id
         ), NULL) AS listing
       FROM plans AS n CROSS JOIN urls AS u ON u.id = n.id
-      CROSS JOIN origins AS o ON o.id = u.origin CROSS JOIN pages AS p ON p.id = u.id
+      CROSS JOIN origins AS o ON o.id = u.origin
+      LEFT JOIN pages AS p ON p.id = u.id LEFT JOIN readings AS g ON g.id = u.id AND u.state = 4
       LEFT JOIN redirects AS d ON d.id = u.id LEFT JOIN urls AS x ON x.id = d.target
       LEFT JOIN origins AS xo ON xo.id = x.origin
       WHERE n.slot = v.slot AND n.due_at <= ?

@@ -154,7 +154,8 @@ _COUNTS: Final = {
     "SELECT count(*) FROM hints AS h LEFT JOIN urls AS u ON u.id = h.id"
     " WHERE u.id IS NULL": "{} listings belong to no URL",
     "SELECT count(*) FROM plans AS n LEFT JOIN urls AS u ON u.id = n.id"
-    " LEFT JOIN origins AS o ON o.id = u.origin WHERE u.state IS NOT 1 OR o.slot <> n.slot": (
+    " LEFT JOIN origins AS o ON o.id = u.origin WHERE u.id IS NULL OR o.slot <> n.slot"
+    " OR NOT (u.state = 1 OR (u.state = 4 AND u.flags & 16 <> 0))": (
         "{} pages to be visited again are not visited, or not of the host they are kept under"
     ),
     "SELECT count(*) FROM slots AS s WHERE s.revisit_at IS NOT"

@@ -35,6 +35,7 @@ class UrlRow(NamedTuple):
     ungoverned: int
     judged: int
     withdrawn: int
+    planned: int  # a sitemap that was read, and is to be read again
 
     @property
     def fetched(self) -> bool:
@@ -73,7 +74,7 @@ def _signed(digits: str) -> int:
 
 def url_rows(sql: Statements, ids: Iterable[int]) -> dict[int, UrlRow]:
     rows: list[Values] = [(key,) for key in dict.fromkeys(ids)]
-    shape = list[tuple[int, int, int | None, str | None, int, int, int, int, int, int]]
+    shape = list[tuple[int, int, int | None, str | None, int, int, int, int, int, int, int]]
     return {row[0]: UrlRow(*row) for row in sql.read_many(shape, "url_states", rows)}
 
 
@@ -112,6 +113,9 @@ class Changes:
     def _leave(self, row: UrlRow, *, keep_redirect: bool = False) -> None:
         """Take a URL out of its state; the caller says what it becomes."""
         if row.state == OUT:
+            if row.planned:
+                self._put("drop_plans", row.id)
+                self.replanned.add(row.slot)
             return
         count = self._tally.count
         count(row.origin, row.slot, _COUNTED[State(row.state)], -1)
@@ -180,9 +184,11 @@ class Changes:
         else:
             self._put("put_plans", *plan_row(row.id, row.slot or 0, plan, now_s))
 
-    def read(self, row: UrlRow, read: SitemapRead, texts: Mapping[str, int]) -> None:
+    def read(self, row: UrlRow, read: SitemapRead, texts: Mapping[str, int], now_s: float) -> None:
         """Out of the queue and in no view of pages; links to it change nothing."""
         self._leave(row)
+        if read.plan is not None:
+            self.plan(row, read.plan, now_s)
         self._put("move_urls", row.id, OUT, 0, None, (row.flags & ~TRIED) | SITEMAP)
         self._put(
             "put_readings", row.id, read.kind, read.status, round(read.fetched_at * 1e3),

@@ -191,7 +191,7 @@ class Writer:
                 if outcome.to_slot != row.slot_name:
                     moves[row.origin] = (row, outcome.to_slot)
                 continue
-            if not counts_for(outcome, row.state):
+            if not counts_for(outcome, row.state, planned=bool(row.planned)):
                 continue
             del rows[outcome.id]  # a second outcome of one URL comes too late
             match outcome:
@@ -209,7 +209,7 @@ class Writer:
                 case Revisited(plan=plan):
                     changes.plan(row, plan, at.now_s)
                 case SitemapRead():
-                    changes.read(row, outcome, texts)
+                    changes.read(row, outcome, texts, at.now_s)
                 case Blocked():
                     withdrawn = row.fetched or row.state == State.VISITED
                     changes.blocked(row, outcome, withdrawn=withdrawn)

@@ -253,6 +253,53 @@ async def test_a_host_that_has_had_its_pages_is_visited_again_all_the_same(world
     assert crawled.waiting["a.test"][1] == "scope.max_pages_per_host is reached"
 
 
+async def test_sitemaps_are_read_again_daily_with_validators(world: Any) -> None:
+    began_s = world.clock.monotonic()
+    asked: list[str | None] = []
+
+    def answers(request: Request) -> Reply | FailureCode:
+        day = int((world.clock.monotonic() - began_s) // DAY_S)
+        if request.url.endswith("robots.txt"):
+            return text("Sitemap: http://a.test/map.xml")
+        if request.url.endswith("map.xml"):
+            asked.append(request.headers.get("If-None-Match"))
+            if day == 3:
+                return FailureCode.TIMEOUT
+            if day < 5 and asked[-1] == '"1"':
+                return Reply(status=304)
+            pages = "".join(f"<url><loc>http://a.test/{n}</loc></url>" for n in range(day + 1))
+            return Reply(body=f"<urlset>{pages}</urlset>", headers={"ETag": '"1"'})
+        return html("A")
+
+    crawled = await live(
+        world, answers, "http://a.test/", days=5.5,
+        revisit={"mode": "fixed", "interval": "300d"},
+    )  # fmt: skip
+    assert 6 <= len(asked) < 30
+    assert asked[0] is None
+    assert asked.count('"1"') >= 3  # a robots.txt that names it anew has it read whole
+    assert "http://a.test/5" in crawled.urls("visited")
+    assert crawled.urls("failed") == crawled.urls("queued") == []
+    (row,) = crawled.rows["sitemaps"]
+    assert (row["status"], row["urls"]) == (200, 6)
+
+
+async def test_a_sitemap_that_is_forbidden_by_now_is_not_read_again(world: Any) -> None:
+    began_s = world.clock.monotonic()
+
+    def answers(request: Request) -> Reply:
+        if request.url.endswith("robots.txt"):
+            day = int((world.clock.monotonic() - began_s) // DAY_S)
+            return text("User-agent: *\nDisallow: /map\n" if day else "Sitemap: /map.xml")
+        if request.url.endswith("map.xml"):
+            return Reply(body="<urlset/>")
+        return html("A")
+
+    crawled = await live(world, answers, "http://a.test/", days=3.5, revisit=FIXED)
+    assert len(crawled.at(path="/map.xml")) == 1
+    assert crawled.urls("sitemaps") == ["http://a.test/map.xml"]
+
+
 async def test_new_urls_and_old_ones_share_a_host(world: Any) -> None:
     """A site that grows without end is revisited as well."""
 

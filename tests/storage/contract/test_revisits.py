@@ -295,3 +295,32 @@ async def test_a_page_withdrawn_by_a_late_robots_txt_is_not_visited_again(rig: A
     await rig.store.robots_put(rig.session, "a.test", "http://a.test", Access(status=200, body=b""))
     await rig.store.rejudge(rig.session, kept=[], withdrawn=[rig.blocked(queued)], freed=[])
     assert (await rig.store.outlook(rig.session)).revisit_in_s is None
+
+
+async def test_a_sitemap_is_read_again_when_its_plan_says_so(rig: Any) -> None:
+    await rig.add(PAGE, sitemap=True)
+    lease = await rig.claim_one()
+    read = rig.read(lease.hand.urls[0], plan=rig.plan(HOUR_S, etag='"1"'))
+    await rig.commit(lease, read, release=True)
+    rig.wall_s += HOUR_S
+    assert await rig.store.revisits_due(rig.session, limit=9) == ["a.test"]
+    lease, hand = await due(rig)
+    (queued,) = hand.urls
+    assert (queued.sitemap, queued.before.status, queued.before.plan.etag) == (True, 200, '"1"')
+    again = rig.read(queued, urls=9, again=True, plan=rig.plan(HOUR_S))
+    await rig.commit(lease, again, release=True)
+    assert [row["urls"] for row in await rig.rows("sitemaps")] == [9]
+    rig.wall_s += HOUR_S
+    lease, hand = await due(rig)
+    await rig.commit(lease, rig.revisited(hand.urls[0], 5.0), release=True)
+    assert (await rig.store.outlook(rig.session)).revisit_in_s == 5.0
+    await rig.add(PAGE, sitemap=True, again_before=rig.wall_s + 1)  # named anew, before its time
+    assert (await rig.store.outlook(rig.session)).revisit_in_s is None
+    assert await rig.urls("queued") == [PAGE]
+    lease = await rig.claim_one()
+    (queued,) = lease.hand.urls
+    assert queued.before is None
+    await rig.commit(lease, rig.read(queued, again=True))
+    assert await rig.urls("queued") == [PAGE]
+    await rig.commit(lease, rig.read(queued, plan=rig.plan(3.0)), release=True)
+    assert (await rig.store.outlook(rig.session)).revisit_in_s == 3.0
