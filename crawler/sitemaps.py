@@ -103,6 +103,8 @@ class Sitemaps:
             return None
         now_s = self._clock.wall()
         again = now_s - READ_AGAIN_S if lastmod_at is None else min(lastmod_at, now_s)
+        if self._effective.config.site(host).revisit.on:
+            again = min(again, now_s - 2 * READ_AGAIN_S)  # its plan has it read before that
         slot = self._effective.config.slot_of(host)
         return Link(url=url, slot=slot, host=host, depth=depth, sitemap=True, again_before=again)
 
