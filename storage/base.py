@@ -64,7 +64,8 @@ class Link:
     requisite: bool = False  # what a page needs to be shown: scope was widened for it
     # A sitemap or feed, and no page: see `SitemapRead`. One that is known as a page becomes one.
     sitemap: bool = False
-    # If it was last read as a sitemap before this (Unix seconds), it is to be read again.
+    # If it was last read as a sitemap, or found unchanged, before this (Unix seconds), it is to be
+    # read again.
     again_before: float | None = None
     # What a sitemap says of it; it replaces what one said before. If that knows of a change after
     # the last visit (and not of one to come), the next visit is due at once.

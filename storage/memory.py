@@ -185,7 +185,8 @@ class MemoryStore:
             url.is_read
             and url.read is not None
             and link.again_before is not None
-            and url.read.fetched_at < link.again_before
+            and max(url.read.fetched_at, url.plan.checked_at if url.plan else 0.0)
+            < link.again_before
         ):
             self._requeue(url, added)
 

@@ -156,8 +156,8 @@ FROM v WHERE urls.id = v.id;
 
 -- name: read_at
 WITH v(id) AS (VALUES (?))
-SELECT json_group_array(json_array(g.id, g.fetched_ms / 1e3))
-FROM v CROSS JOIN readings AS g ON g.id = v.id;
+SELECT json_group_array(json_array(g.id, max(g.fetched_ms, coalesce(n.checked_ms, 0)) / 1e3))
+FROM v CROSS JOIN readings AS g ON g.id = v.id LEFT JOIN plans AS n ON n.id = v.id;
 
 -- name: put_readings
 WITH v(id, kind, status, fetched_ms, body_bytes, urls, error) AS (VALUES (?, ?, ?, ?, ?, ?, ?))
