@@ -23,13 +23,14 @@ from crawler.host import BACKING_OFF
 from crawler.network import Network
 from crawler.observer import Observer, all_of
 from crawler.reading import reads_otherwise, session_name
+from crawler.roots import check_roots
 from crawler.sitemaps import READ_AGAIN_S
 from crawler.terms import terms_of
 from policies.address import AddressRules
 from policies.pacing import Per
 from policies.scope import Skip
 from policies.url import host_of
-from storage.base import Link, Reader, Stats, Store, StoreError
+from storage.base import SEEDS_AT_ONCE, Link, Reader, Stats, Store, StoreError
 from storage.sqlite import SqliteReader, SqliteStore, care
 
 if TYPE_CHECKING:
@@ -103,8 +104,12 @@ async def add_seeds(config: Config, urls: Sequence[str], priority: float = 0.0) 
     session = await store.open_session("seeds")
     try:
         again_before = clock.wall() - READ_AGAIN_S
-        links = [replace(_seed(config, url, again_before), priority=priority) for url in urls]
-        return sum((await store.add(links)).added.values())
+        added = 0
+        for start in range(0, len(urls), SEEDS_AT_ONCE):
+            some = urls[start : start + SEEDS_AT_ONCE]
+            links = [replace(_seed(config, url, again_before), priority=priority) for url in some]
+            added += sum((await store.add(links)).added.values())
+        return added
     finally:
         await store.close(session)
 
@@ -183,13 +188,13 @@ async def living(
     try:
         if seeds:
             again_before = clock.wall() - READ_AGAIN_S
-            await store.add([_seed(config, url, again_before) for url in seeds])
-        known = await store.seeds()
-        if not known and not forever:
+            for start in range(0, len(seeds), SEEDS_AT_ONCE):
+                some = seeds[start : start + SEEDS_AT_ONCE]
+                await store.add([_seed(config, url, again_before) for url in some])
+        if not await check_roots(config, store) and not forever:
             raise ConfigError(
                 "there is nothing to crawl: give a seed URL, or set crawl.seeds in the config"
             )
-        check_identity(config, known)
         await _judge_anew(config, store, session)
         async with network as fetcher, opened_sinks(config) as sinks:
             engine = Engine(

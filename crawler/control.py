@@ -13,6 +13,7 @@ import math
 import mmap
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -361,13 +362,16 @@ class Control:
             )
         old = self._config
         new, restart = settled(self._reread(), old)
-        known = await self._store.seeds()
         problems: list[str] = []
-        seeds: list[str] = []
+        fresh: set[str] = set()
         exchange: Callable[[], Coroutine[Any, Any, None]] | None = None
         try:
-            seeds = seeds_of(new)
-            check_identity(new, [*known, *seeds])
+            fresh.update(seeds_of(new))
+            check_identity(new, [*fresh])
+            async with aclosing(self._store.seeds()) as pieces:
+                async for known in pieces:
+                    check_identity(new, known)
+                    fresh.difference_update(known)
         except ConfigError as error:
             problems += error.problems
         try:
@@ -376,13 +380,12 @@ class Control:
             problems += error.problems
         if problems:
             raise ConfigError(*problems)
-        fresh = sorted({*seeds}.difference(known))
         said = [*changes(old, new, [host.slot for host in self._engine.turns])]
         if fresh:
             said.append(f"[crawl] seeds: {len(fresh):,} new")
         answer = Reloaded(changes=tuple(said), restart=restart, warnings=new.warnings)
         if not dry_run:
-            await self._apply(new, fresh, exchange)
+            await self._apply(new, sorted(fresh), exchange)
         return answer
 
     async def _apply(

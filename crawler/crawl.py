@@ -13,6 +13,7 @@ from crawler.config import Config, check_identity, seeds_of
 from crawler.errors import SessionClosed
 from crawler.fetcher import Fetcher
 from crawler.handover import CrawledPage
+from crawler.roots import check_roots
 from crawler.settings import Given, settings
 from policies.url import host_of
 from storage.base import Link
@@ -145,7 +146,8 @@ class Crawler:
         of them. Raises ConfigError."""
         running = self._opened()
         seeds = seeds_of(self._seedless, urls)
-        check_identity(self._config, [*seeds, *await running.store.seeds()])
+        check_identity(self._config, seeds)
+        await check_roots(self._config, running.store)
         return await running.add([self._link(url) for url in seeds])
 
     def add_sink(

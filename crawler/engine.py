@@ -270,8 +270,9 @@ class Engine:
             raise
 
     async def _run(self) -> None:
-        for url in await self._store.seeds():
-            self.scope.add_root(url)
+        async for urls in self._store.seeds():
+            for url in urls:
+                self.scope.add_root(url)
         async with asyncio.TaskGroup() as group:
             self._group = group
             try:

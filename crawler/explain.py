@@ -139,7 +139,7 @@ async def _scope(reader: Reader, asked: Asked) -> Scope:
         return asked.scope
     config = asked.config
     scope = Scope(lambda host: config.site(host).scope, max_depth=config.crawl.max_depth)
-    seeds = list(await reader.seeds())
+    seeds = [url async for urls in reader.seeds() for url in urls]
     with contextlib.suppress(ConfigError):  # a file of seeds that is gone is no matter here
         seeds += seeds_of(config)
     for seed in seeds:

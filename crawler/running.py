@@ -15,6 +15,7 @@ from crawler.engine import Engine
 from crawler.events import Summary
 from crawler.fetcher import Fetcher
 from crawler.handover import CrawledPage, Handover
+from crawler.roots import check_roots
 from crawler.sinks.build import sinks_of
 from crawler.sinks.dispatch import Called, Sinks
 from storage.base import Link
@@ -51,7 +52,7 @@ class Running:
     async def next(self) -> CrawledPage | None:
         """The next page; None at the end. Raises what ended the crawl."""
         if self._task is None:
-            if not await self._kept.store.seeds():
+            if not await check_roots(self._config, self._kept.store):
                 raise ConfigError(
                     "there is nothing to crawl: give a seed URL, or set crawl.seeds in the config"
                 )

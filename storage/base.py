@@ -18,6 +18,8 @@ from typing import NamedTuple, Protocol
 from policies.access import Access
 from policies.listing import Listing
 
+SEEDS_AT_ONCE = 5_000  # URLs of a piece of `seeds`: a million is 200 MB
+
 
 class StoreError(Exception):
     """The store cannot go on (disk full, file damaged, a foreign lock). Nothing committed is lost.
@@ -429,7 +431,7 @@ class Reader(Protocol):
 
     async def stats(self) -> Stats: ...
 
-    async def seeds(self) -> Sequence[str]:
+    def seeds(self) -> AsyncGenerator[Sequence[str], None]:
         """All URLs marked as seed, as `Store.seeds`."""
         ...
 
@@ -552,8 +554,11 @@ class Store(Protocol):
         as a page, or read before `again_before`."""
         ...
 
-    async def seeds(self) -> Sequence[str]:
-        """All URLs marked as seed, given or reached by redirects: scope is relative to them."""
+    def seeds(self) -> AsyncGenerator[Sequence[str], None]:
+        """All URLs marked as seed, given or reached by redirects: scope is relative to them. In
+        pieces of at most SEEDS_AT_ONCE, oldest first, none of them empty; each is a transaction.
+
+        Who leaves it half-way closes it (`contextlib.aclosing`)."""
         ...
 
     async def claim(self, session: int, *, hosts: int, urls_per_host: int) -> Sequence[Lease]:

@@ -24,6 +24,7 @@ from policies.scope import Skip
 from policies.url import host_of, origin_of
 from storage import memory_reports, paging
 from storage.base import (
+    SEEDS_AT_ONCE,
     Batch,
     Blocked,
     BlockReason,
@@ -203,8 +204,10 @@ class MemoryStore:
     async def sessions(self) -> Sequence[str]:
         return self._names
 
-    async def seeds(self) -> Sequence[str]:
-        return [url.url for url in self._tables.urls.values() if url.seed]
+    async def seeds(self) -> AsyncGenerator[Sequence[str], None]:
+        seeds = [url.url for url in self._tables.urls.values() if url.seed]
+        for start in range(0, len(seeds), SEEDS_AT_ONCE):
+            yield seeds[start : start + SEEDS_AT_ONCE]
 
     # ------------------------------------------------------------ leases
 

@@ -6,7 +6,15 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,6 +76,12 @@ class Medium:
     async def settle(self) -> None:
         """Wait for what nobody waits for any more."""
         await asyncio.gather(*self._under_way, return_exceptions=True)
+
+    async def seeds(self) -> AsyncGenerator[Sequence[str], None]:
+        await self._pass()
+        async for urls in self._inner.seeds():
+            yield urls
+            await self._pass()
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
         method = getattr(self._inner, name)

@@ -87,8 +87,11 @@ INSERT OR IGNORE INTO seeds (id) SELECT v.id FROM v WHERE v.id IS NOT NULL;
 SELECT json_group_array(name) FROM (SELECT name FROM sessions ORDER BY id DESC LIMIT 20);
 
 -- name: seed_urls
-SELECT json_group_array(o.name || u.path) FROM seeds AS s
-CROSS JOIN urls AS u ON u.id = s.id CROSS JOIN origins AS o ON o.id = u.origin;
+SELECT json_group_array(json_array(id, url)) FROM (
+  SELECT s.id, o.name || u.path AS url FROM seeds AS s
+  CROSS JOIN urls AS u ON u.id = s.id CROSS JOIN origins AS o ON o.id = u.origin
+  WHERE s.id > ? ORDER BY s.id LIMIT ?
+);
 
 -- name: query_counts
 WITH v(origin, path) AS (VALUES (?, ?))

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Final
 
 from policies.scope import Skip
-from storage.base import Link, State
+from storage.base import SEEDS_AT_ONCE, Link, State
 from storage.sqlite.fingerprint import fingerprints
 from storage.sqlite.names import Names, Origin
 from storage.sqlite.statements import Statements, Values
@@ -277,6 +277,11 @@ class Links:
     def _make_seeds(self, seeds: dict[str, int], ids: dict[str, int]) -> None:
         self._sql.many("new_seeds", [(ids[url],) for url in seeds])
         self._sql.many("make_seeds", [(ids[url], depth) for url, depth in seeds.items()])
+
+
+def some_seeds(sql: Statements, after: int) -> list[tuple[int, str]]:
+    """Seeds with ids above `after`, with their ids."""
+    return sql.read(list[tuple[int, str]], "seed_urls", after, SEEDS_AT_ONCE)
 
 
 def _origin(url: str) -> str:

@@ -19,7 +19,7 @@ from storage.rows import CONTACTS_KEPT, REPORTS, STATE_VIEWS, VIEWS, check_view
 from storage.sqlite import pages, reports
 from storage.sqlite.copies import read_copy
 from storage.sqlite.fingerprint import fingerprint
-from storage.sqlite.links import OUT, SITEMAP
+from storage.sqlite.links import OUT, SITEMAP, some_seeds
 from storage.sqlite.schema import connect_reader, translate
 from storage.sqlite.statements import Statements, Value
 from storage.sqlite.wire import Wire, finish
@@ -92,8 +92,11 @@ class SqliteReader:
             body_bytes=body_bytes,
         )
 
-    async def seeds(self) -> list[str]:
-        return await self._read(lambda sql: sql.read(list[str], "seed_urls"))
+    async def seeds(self) -> AsyncGenerator[Sequence[str], None]:
+        after = 0
+        while some := await self._read(partial(some_seeds, after=after)):
+            yield [url for _, url in some]
+            after = some[-1][0]
 
     async def sessions(self) -> list[str]:
         return await self._read(lambda sql: sql.read(list[str], "session_names"))

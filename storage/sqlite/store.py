@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -162,8 +162,11 @@ class SqliteStore:
             lambda writer, at: writer.add(links, revive=revive, referrer=referrer, at=at)
         )
 
-    async def seeds(self) -> Sequence[str]:
-        return await self._transact(lambda writer, _: writer.seeds())
+    async def seeds(self) -> AsyncGenerator[Sequence[str], None]:
+        after = 0
+        while some := await self._transact(_without_time(partial(Writer.seeds, after=after))):
+            yield [url for _, url in some]
+            after = some[-1][0]
 
     async def complete(self, session: int, batch: Batch) -> Completed:
         return await self._transact(lambda writer, at: writer.complete(session, batch, at))

@@ -36,7 +36,7 @@ from storage.base import (
 from storage.rows import counts_for
 from storage.sqlite.copies import Copies
 from storage.sqlite.leases import Leases
-from storage.sqlite.links import OUT, SITEMAP, Links
+from storage.sqlite.links import OUT, SITEMAP, Links, some_seeds
 from storage.sqlite.names import Names
 from storage.sqlite.plans import Plans
 from storage.sqlite.statements import Statements, Values
@@ -492,8 +492,8 @@ class Writer:
 
     # ------------------------------------------------------------ what is there
 
-    def seeds(self) -> list[str]:
-        return self.sql.read(list[str], "seed_urls")
+    def seeds(self, after: int) -> list[tuple[int, str]]:
+        return some_seeds(self.sql, after)
 
     def stats(self) -> Stats:
         return self._totals.stats()

@@ -254,11 +254,22 @@ async def test_a_shorter_way_to_a_url_that_is_not_queued_changes_nothing(rig):
     }  # fmt: skip
 
 
+async def test_seeds_come_in_pieces(rig, monkeypatch):
+    for module in ("storage.memory", "storage.sqlite.links"):
+        monkeypatch.setattr(f"{module}.SEEDS_AT_ONCE", 2)
+    assert [urls async for urls in rig.store.seeds()] == []
+    urls = [f"http://{name}.test/" for name in "abcde"]
+    for url in urls:
+        await rig.add(url, seed=True)
+    for one in (rig.store, rig.reader):
+        assert [some async for some in one.seeds()] == [urls[:2], urls[2:4], urls[4:]]
+
+
 async def test_seeds_are_remembered(rig):
     await rig.add("http://a.test/", seed=True)
     await rig.add("http://a.test/b", depth=4)
     await rig.add("http://a.test/b", seed=True)
-    assert list(await rig.store.seeds()) == ["http://a.test/", "http://a.test/b"]
+    assert [urls async for urls in rig.store.seeds()] == [["http://a.test/", "http://a.test/b"]]
     lease = await rig.claim_one()
     assert [(q.depth, q.seed) for q in lease.hand.urls] == [(0, True), (0, True)]
 

@@ -84,7 +84,7 @@ async def test_a_page_that_turns_out_to_be_a_sitemap_is_read_as_one(rig: Any) ->
     lease = await rig.claim_one()
     await rig.commit(lease, rig.read(lease.hand.urls[0], kind="rss"))
     assert await rig.urls("sitemaps") == [MAP]
-    assert await rig.store.seeds() == [MAP]
+    assert [urls async for urls in rig.store.seeds()] == [[MAP]]
 
 
 async def test_a_seed_that_proved_to_be_one_is_read_again_when_it_is_given_again(rig: Any) -> None:

@@ -14,7 +14,6 @@ from storage.sqlite.statements import for_rows, statements
 
 # What may read a whole table, and why.
 SCANS = {
-    "seed_urls": {"s"},  # seeds are few, and all are wanted
     "crawl": {"crawl"},  # one row
     "secret": {"secret"},
     "new_session": {"crawl"},
