@@ -14,8 +14,9 @@ from collections import deque
 
 PASS_S = 0.001  # what is computed in one pass of the loop: the network waits no longer
 AT_ONCE_MAX = 16
-# What may wait: what 2,000 hosts bring at once goes on time, and is read while they rest.
-WAITING_BYTES_MAX = 32_000_000
+# What may wait, so that a wave of hosts is contacted on time and read while they rest. Where reading
+# is what takes the time, as much waits always: in memory, but still in the processor cache.
+WAITING_BYTES_MAX = 4_000_000
 
 
 class NetworkFirst:
