@@ -14,8 +14,8 @@ from collections import deque
 
 PASS_S = 0.001  # what is computed in one pass of the loop: the network waits no longer
 AT_ONCE_MAX = 16
-# What may wait, so that a wave of hosts is contacted on time and read while they rest. Where reading
-# is what takes the time, as much waits always: in memory, but still in the processor cache.
+# What may wait, so that a wave of hosts is contacted on time and read while they rest. Where it is
+# reading that takes the time, so much waits always, and should still be in the processor's cache.
 WAITING_BYTES_MAX = 4_000_000
 
 
