@@ -30,8 +30,9 @@ def run(config_file: Path) -> None:
 
     config = load(config_file)
     check_identity(config, seeds_of(config))
-    for warning in config.warnings:
-        say(f"warning: {warning}", err=True)
+    if config.daemon.log is not None:  # else standard error is the log, which has them too
+        for warning in config.warnings:
+            say(f"warning: {warning}", err=True)
 
     from crawler.cli import interpreter
     from crawler.daemon import life  # heavy

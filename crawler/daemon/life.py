@@ -15,6 +15,7 @@ from aiohttp import web
 from crawler.app import Life, living, plainest
 from crawler.clock import RealClock
 from crawler.config import Config, ConfigError, seeds_of
+from crawler.config.identity import version
 from crawler.config.levels import LogLevel
 from crawler.config.model import DaemonConfig
 from crawler.daemon import local
@@ -97,7 +98,14 @@ class Daemon:
                     every_s = self._notify.watchdog_s
                     beside.append(pulse.keep_telling(life.control, self._notify.alive, every_s))
                 self._told(f"{address} shows the crawl; its database is {self.config.storage.path}")
-                self._event("started", address=address)
+                self._event(
+                    "started",
+                    address=address,
+                    database=str(self.config.storage.path),
+                    version=version(),
+                )
+                for warning in self.config.warnings:
+                    self._warn(warning)
                 self._notify.ready()
                 await self._live(life, beside)
         self._event("stopped", clean=not self._left)

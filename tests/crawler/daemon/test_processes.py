@@ -177,6 +177,22 @@ async def test_it_starts_without_a_seed_takes_seeds_and_stops_cleanly(
     assert not list(place.folder.glob("*.lock"))
 
 
+async def test_without_a_file_standard_error_is_the_log(place: Place, web: LocalWeb) -> None:
+    """Nothing but JSON lines, whatever there is to say."""
+    place.write(daemon={"log": ""}, crawl={"user_agent": "bot (+https://example.com/bot)"})
+    async with place.running() as daemon:
+        await daemon.post("/api/seeds", {"urls": [web.url("a.test", "/1")]})
+        await daemon.until(lambda s: s["visited"] == 1)
+        assert daemon.process.stderr is not None
+        daemon.process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(LIMIT_S):
+            lines = (await daemon.process.stderr.read()).decode().splitlines()
+    events = [json.loads(line) for line in lines]
+    assert [one["event"] for one in events][:2] == ["started", "warning"]
+    assert "product token" in events[1]["message"] or "bot" in events[1]["message"]
+    assert [one["event"] for one in events][-1] == "stopped"
+
+
 async def test_sigterm_lets_what_is_in_flight_end(place: Place, web: LocalWeb) -> None:
     place.write(crawl={"seeds": [web.url("slow.test")]})
     async with place.running() as daemon:
