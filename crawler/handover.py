@@ -36,6 +36,7 @@ class CrawledPage:
     where it redirects. depth: links from a seed. canonical_url: what the page says is its URL.
     fetched_at: Unix seconds, as in the view `visited`. address: the peer, None if not known.
     body_read: False where nobody wanted the body. requisite: fetched because a mirror needs it.
+    again: it was visited before, and has changed since.
     usage: what header, meta elements and robots.txt say of the use of its content.
     """
 
@@ -54,6 +55,7 @@ class CrawledPage:
     address: str | None = None
     body_read: bool = True
     requisite: bool = False
+    again: bool = False
     usage: Usage = NONE
 
     @property

@@ -102,17 +102,8 @@ class Rejudge:
         """Sinks are told before it is committed: after a crash twice, but never not at all."""
         if self._sinks is None or not urls:
             return
-        from crawler.sinks.base import Withdrawn  # only where there are sinks
-
         for url, block in zip(urls, blocks, strict=True):
-            self._sinks.withdraw(
-                Withdrawn(
-                    url=url,
-                    withdrawn_at=block.blocked_at,
-                    robots_url=block.robots_url,
-                    rule=block.rule,
-                )
-            )
+            self._sinks.forbidden(url, block)
         await self._sinks.flush()
 
     async def _blocked(self, name: str) -> None:

@@ -154,7 +154,10 @@ class Visitor:
                 outcome = Revisited(id=queued.id, slot=host.slot, plan=None)
                 self._ledger.record(outcome, host, queued.url)
             elif isinstance(passed, Verdict):
-                self._ledger.record(self._blocked(host, queued, passed), host, queued.url)
+                blocked = self._blocked(host, queued, passed)
+                if queued.before is not None and self._sinks is not None:
+                    self._sinks.forbidden(queued.url, blocked)
+                self._ledger.record(blocked, host, queued.url)
             elif isinstance(passed, Pass) and queued.sitemap:
                 await self._read_sitemap(turn, queued)
                 break
@@ -601,6 +604,7 @@ def _crawled(
         address=answer.address,
         body_read=answer.body_read,
         requisite=queued.requisite,
+        again=queued.before is not None,
         usage=usage,
         timings=Timings(
             started_at=outcome.fetched_at - outcome.elapsed_s,

@@ -19,12 +19,16 @@ class SinkError(StoreError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Withdrawn:
-    """A page that was given to sinks, and that robots.txt turned out to forbid (law 4)."""
+    """A page that may have been given to sinks, and should not be kept there any more.
+
+    reason: "robots": robots.txt forbids it, as it turned out late (law 4) or when it was to be
+    visited again. "noindex": visited again, it asks not to be indexed."""
 
     url: str
     withdrawn_at: float  # Unix seconds
-    robots_url: str
-    rule: str | None
+    reason: str = "robots"
+    robots_url: str | None = None
+    rule: str | None = None
 
 
 class Sink(Protocol):

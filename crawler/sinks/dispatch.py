@@ -17,6 +17,7 @@ from typing import Final, Self
 from crawler.handover import CrawledPage
 from crawler.sinks.base import Sink, Withdrawn
 from crawler.sinks.wants import Wants
+from storage.base import Blocked
 
 # Put and not written; beyond it pages wait for the disk (law 7). A few of the largest bodies.
 BYTES_MAX: Final = 64_000_000
@@ -192,19 +193,29 @@ class Sinks:
         index, requisite = page.directives.index, page.requisite
         for route in self._routes:
             wants = route.wants
-            if (index or wants.noindex) and wants.answer(
-                url, status, content_type, requisite=requisite
-            ):
+            if not wants.answer(url, status, content_type, requisite=requisite):
+                continue
+            if index or wants.noindex:
                 self._noted.append((route.sink, page))
                 self._bytes += len(page.body) + _PAGE_BYTES
+            elif page.again:
+                gone = Withdrawn(url=url, withdrawn_at=page.fetched_at, reason="noindex")
+                self._noted.append((route.sink, gone))
         for one in self._called:
             if (index or one.wants.noindex) and one.wants.answer(url, status, content_type):
                 one.line.append(page)
                 self._bytes += len(page.body) + _PAGE_BYTES
 
-    def withdraw(self, page: Withdrawn) -> None:
+    def forbidden(self, url: str, block: Blocked) -> None:
+        """A page that had been fetched is blocked: tell those that may have it."""
+        page = Withdrawn(
+            url=url,
+            withdrawn_at=block.blocked_at,
+            robots_url=block.robots_url,
+            rule=block.rule,
+        )
         for route in self._routes:
-            if route.wants.url(page.url, requisite=True):
+            if route.wants.url(url, requisite=True):
                 self._noted.append((route.sink, page))
 
     @property

@@ -52,6 +52,7 @@ class JsonLines:
         row = {
             "withdrawn": page.url,
             "withdrawn_at": page.withdrawn_at,
+            "reason": page.reason,
             "robots_url": page.robots_url,
             "rule": page.rule,
         }

@@ -101,6 +101,9 @@ class Mirror:
                 self._put_redirect(page.url, page.redirect_url)
             elif 200 <= page.status < 300 and page.body_read and page.directives.archive:
                 self._put_body(page)
+            elif page.again and not page.directives.archive:
+                for name in self._files_of(page.url):
+                    self._remove(name)
         except OSError as error:
             raise self._error(error) from error
 
@@ -264,7 +267,8 @@ class Mirror:
 
 
 def _notice(page: Withdrawn) -> bytes:
+    what = f"fetch {page.url}" if page.robots_url else "have it indexed"
+    text = html.escape(f"{page.robots_url or page.url} asks not to {what}.")
     return (
-        "\ufeff<!DOCTYPE html><title>Withdrawn</title><h1>Withdrawn</h1>\n"
-        f"<p>{html.escape(page.robots_url)} asks not to fetch {html.escape(page.url)}.</p>\n"
+        f"\ufeff<!DOCTYPE html><title>Withdrawn</title><h1>Withdrawn</h1>\n<p>{text}</p>\n"
     ).encode()

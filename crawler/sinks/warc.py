@@ -100,7 +100,9 @@ class Warc:
         out = BytesIO()
         writer = WARCWriter(out, gzip=self._packs, warc_version=_VERSION)
         date = _date(page.withdrawn_at)
-        said = {"withdrawn": date, "robots": page.robots_url, "rule": page.rule or ""}
+        said = {"withdrawn": date, "reason": page.reason}
+        if page.robots_url is not None:
+            said |= {"robots": page.robots_url, "rule": page.rule or ""}
         writer.write_record(self._metadata(writer, page.url, said, {"WARC-Date": date}))
         self._files.append(out.getvalue())
         for digest in [d for d, (url, _) in self._payloads.items() if url == page.url]:

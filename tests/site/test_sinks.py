@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import contextlib
 import gzip
 import json
 import random
 import resource
+import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +17,8 @@ import pytest
 
 from crawler import Crawler
 from crawler.handover import CrawledPage
+from crawler.sinks.names import file_of
+from crawler.sinks.requisites import Role
 from crawler.testing import Asked, LocalWeb, Reply, html, redirect, text
 
 if TYPE_CHECKING:
@@ -246,3 +250,40 @@ async def test_a_function_that_raises_ends_the_crawl_and_its_page_stays(tmp_path
         broken.clear()
         await read()
         assert set(seen) == {web.url("a.test", path) for path in site}
+
+
+async def test_pages_visited_again_come_when_they_have_changed(courtly: Courtly) -> None:
+    pages = courtly.sink("jsonl", "p.jsonl")
+    folder = courtly.sink("mirror", "m")
+    noindex = '<meta name="robots" content="noindex">'
+    noarchive = '<meta name="robots" content="noarchive">'
+    site = {path: html(path) for path in ("/same", "/new", "/shy", "/kept", "/staff")}
+    site |= {"/": html("Home", *site), "/robots.txt": text("User-agent: *\nDisallow: /no\n")}
+    async with LocalWeb({"a.test": site}) as web:
+        soon = {"mode": "fixed", "interval": 0.3}
+        await courtly.crawl(web, "a.test", politeness=POLITE, revisit=soon)
+        first = lines(pages)
+        site |= {
+            "/new": html("Changed"),
+            "/shy": html("Shy", head=noindex),
+            "/kept": html("Kept", head=noarchive),
+            "/robots.txt": text("User-agent: *\nDisallow: /staff\n"),
+        }
+        with contextlib.closing(sqlite3.connect(courtly.db)) as db, db:
+            db.execute("UPDATE copies SET expires_at = 0")  # its day is over
+        await asyncio.sleep(0.4)
+        later = {"mode": "fixed", "interval": "1h"}
+        await courtly.crawl(web, "a.test", politeness=POLITE, revisit=later)
+        told = {
+            str(row.get("withdrawn", row.get("url"))).rpartition("/")[2]: row.get("reason", "page")
+            for row in lines(pages)[len(first) :]
+        }
+        assert told == {"new": "page", "kept": "page", "shy": "noindex", "staff": "robots"}
+
+        def file(path: str) -> Path:
+            return folder / file_of(web.url("a.test", path), Role.PAGE)
+
+        assert "Changed" in file("/new").read_text()
+        assert not file("/kept").exists()
+        assert "Withdrawn" in file("/shy").read_text()
+        assert "asks not to fetch" in file("/staff").read_text()

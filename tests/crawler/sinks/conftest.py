@@ -27,6 +27,7 @@ def make_page() -> MakePage:
         index: bool = True,
         body_read: bool = True,
         fetched_at: float = 1_700_000_000.125,
+        again: bool = False,
     ) -> CrawledPage:
         fields = CIMultiDict(headers)
         if content_type is not None:
@@ -45,6 +46,7 @@ def make_page() -> MakePage:
             fetched_at=fetched_at,
             address="127.0.0.1",
             body_read=body_read,
+            again=again,
         )
 
     return make

@@ -12,6 +12,7 @@ from crawler.handover import CrawledPage
 from crawler.sinks.base import SinkError, Withdrawn
 from crawler.sinks.dispatch import PAGES_MAX, Called, Route, Sinks
 from crawler.sinks.wants import Wants
+from storage.base import Blocked, BlockReason
 
 MakePage = Callable[..., CrawledPage]
 
@@ -167,18 +168,42 @@ async def test_pages_wait_when_far_more_is_noted_than_written(make_page: MakePag
         assert sinks.full
 
 
-async def test_a_withdrawn_page_is_told_to_sinks_that_want_its_url() -> None:
+async def test_a_forbidden_page_is_told_to_sinks_that_want_its_url() -> None:
     sink, other = Memory(), Memory()
-    gone = Withdrawn(url="http://a.test/x", withdrawn_at=1.0, robots_url="", rule=None)
+    block = Blocked(
+        id=1,
+        slot="a.test",
+        reason=BlockReason.ROBOTS,
+        dialect="slurp",
+        rule="Disallow: /x",
+        line=2,
+        robots_url="http://a.test/robots.txt",
+        blocked_at=1.0,
+    )
     routes = [
         Route(sink=sink, wants=Wants()),
         Route(sink=other, wants=Wants(exclude=("*/x",))),
     ]
     async with Sinks(routes) as sinks:
-        sinks.withdraw(gone)
+        sinks.forbidden("http://a.test/x", block)
         await sinks.flush()
     assert "withdraw http://a.test/x" in sink.calls
     assert other.calls == ["open", "close"]
+
+
+async def test_a_page_that_asks_not_to_be_indexed_when_it_is_visited_again_is_withdrawn(
+    make_page: MakePage,
+) -> None:
+    sink, curious = Memory(), Memory()
+    routes = [
+        Route(sink=sink, wants=Wants()),
+        Route(sink=curious, wants=Wants(noindex=True)),
+    ]
+    async with Sinks(routes) as sinks:
+        sinks.put(make_page(index=False, again=True))
+        await sinks.flush()
+    assert sink.calls == ["open", "withdraw http://a.test/", "flush", "close"]
+    assert curious.calls == ["open", "http://a.test/", "flush", "close"]
 
 
 async def test_who_is_told_to_leave_finishes_nothing() -> None:

@@ -82,6 +82,7 @@ def test_a_withdrawn_page_is_announced(tmp_path: Path, make_page: MakePage) -> N
     assert written(tmp_path / "a.jsonl", make_page(), gone)[1] == {
         "withdrawn": "http://a.test/",
         "withdrawn_at": 5.0,
+        "reason": "robots",
         "robots_url": "http://a.test/robots.txt",
         "rule": "x",
     }
