@@ -21,7 +21,6 @@ from crawler.daemon.events import events
 from crawler.daemon.guards import HEADERS, Guards, HttpSettings, cookie_name
 from crawler.daemon.problem import Problem
 from crawler.daemon.routes import ROUTES, Route
-from crawler.daemon.sessions import SESSION_S
 
 __all__ = [
     "ANSWERS",
@@ -216,7 +215,8 @@ async def _login_form(request: web.Request) -> web.StreamResponse:
 
 
 async def _login(request: web.Request) -> web.StreamResponse:
-    """Takes the token once and gives a session's name in its place."""
+    """Takes the token once and gives a session's name in its place; the browser forgets that at its
+    end, too."""
     if request.content_type != FORM_TYPE:
         raise Problem(415, f"the form must be {FORM_TYPE}", field="Content-Type")
     if request.content_length is None:
@@ -241,7 +241,6 @@ async def _login(request: web.Request) -> web.StreamResponse:
     response.set_cookie(
         cookie_name(request),
         guards.sessions.open(),
-        max_age=int(SESSION_S),
         path="/",
         httponly=True,
         samesite="Strict",

@@ -133,6 +133,17 @@ async def test_a_host_is_paused_slowed_and_resumed(daemon: Any) -> None:
     assert resumed.body == {"host": "a.test", "paused": False, "slow_s": None}
 
 
+async def test_a_host_is_found_under_its_domain(start: Any, town: LocalWeb) -> None:
+    """With `per = "domain"` the hosts view has the domain, and a host name leads to it."""
+    town.sites["www.shop.test"] = {"/robots.txt": text(""), "/": html("Shop")}
+    async with start("www.shop.test", config={"politeness": {"per": "domain"}}) as daemon:
+        await daemon.idle()
+        answer = await daemon.client.get("/api/host?host=www.shop.test")
+        assert answer.body["host"] == "shop.test"
+        paused = await daemon.client.post("/api/hosts/pause", {"host": "www.shop.test"})
+        assert paused.body == {"host": "shop.test", "paused": True, "slow_s": None}
+
+
 async def test_seeds(daemon: Any, town: LocalWeb) -> None:
     new, known = town.url("a.test", "/new.html"), town.url("a.test")
     answer = await daemon.client.post(

@@ -139,6 +139,8 @@ async def test_a_browser_is_led_to_the_login_and_back(guarded: Any) -> None:
     assert "HttpOnly" in cookie
     assert "SameSite=Strict" in cookie
     assert "Path=/" in cookie
+    assert "Max-Age" not in cookie  # it ends with the browser
+    assert "Expires" not in cookie
     assert TOKEN not in cookie
     answer = await guarded.client.get("/api/status", headers={"Cookie": cookie_of(done)})
     assert answer.status == 200
