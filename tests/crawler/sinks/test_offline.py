@@ -1,0 +1,120 @@
+"""A page as it stands in a mirror: nothing of it asks the network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from selectolax.lexbor import LexborHTMLParser
+
+from crawler.sinks.names import file_of
+from crawler.sinks.offline import Links, offline_page, offline_style, relinked, stub
+from crawler.sinks.requisites import Role
+
+URL = "https://a.test/x/page"
+PATH = file_of(URL, Role.PAGE)
+THERE = {file_of(f"https://{name}", Role.PAGE) for name in ("a.test/x/known", "b.test/known")}
+
+
+def offline(
+    html: str | bytes,
+    content_type: str = "text/html; charset=utf-8",
+    *,
+    scripts: bool = False,
+    there: Callable[[str], bool] = THERE.__contains__,
+) -> str:
+    links = Links(URL, PATH, is_there=there, scripts=scripts)
+    raw = html.encode() if isinstance(html, str) else html
+    page = offline_page(raw, content_type, links)
+    assert page.startswith(b"\xef\xbb\xbf")
+    return page.decode("utf-8-sig")
+
+
+@pytest.mark.parametrize(
+    ("html", "part"),
+    [
+        ('<a href="known#top">', 'href="known~.html#top"'),
+        ('<a href="/x/unknown">', 'href="unknown~.html"'),
+        ('<a href="https://b.test/known">', 'href="../../b.test/known~.html"'),
+        ('<a href="https://b.test/unknown#x">', 'href="https://b.test/unknown#x"'),
+        ('<a href="#part">', '<a href="#part">'),
+        ('<a href="mailto:a@b.test">', 'href="mailto:a@b.test"'),
+        ('<img src="i.png" srcset="/j.png 2x">', 'src="i.png" srcset="../j.png 2x"'),
+        ('<img src="https://b.test/i?x">', 'src="../../b.test/i~'),
+        ('<link rel="stylesheet" href="s" integrity="x" crossorigin>', 'href="s~.css">'),
+        ("<style>p{background:url(/b.png)}</style>", 'url("../b.png")'),
+        ('<form action="/go">', 'action="https://a.test/go"'),
+        ('<meta http-equiv="refresh" content="5; URL=known">', 'content="5; URL=known~.html"'),
+        ('<base href="/other/"><a href="known">', 'href="../other/known~.html"'),
+    ],
+)  # fmt: skip
+def test_references_lead_to_files(html: str, part: str) -> None:
+    page = offline(html)
+    assert part in page
+    for word in ("<base", "integrity", "crossorigin"):
+        assert word not in page
+
+
+def test_scripts_are_there_only_when_they_are_wanted() -> None:
+    html = '<script src="https://b.test/s.js"></script><script>inline()</script>'
+    assert 'src="data:,"' in offline(html)
+    assert "inline()" in offline(html)
+    assert 'src="../../b.test/s.js"' in offline(html, scripts=True)
+
+
+def test_it_is_utf_8_whatever_it_was() -> None:
+    page = offline(b'<meta charset="iso-8859-1"><p>caf\xe9 &lt;b&gt;', "text/html")
+    assert "café &lt;b&gt;" in page
+
+
+def test_links_are_seen_to_again_at_the_end() -> None:
+    html = '<a href="known">1</a><a href="unknown#y">2</a><a href="https://b.test/unknown">3</a>'
+    first = offline(html, there=lambda _: False)
+    came = THERE | {file_of("https://b.test/unknown", Role.PAGE)}
+    second = relinked(first.encode(), PATH, came.__contains__)
+    assert second is not None
+    for part in ("known~.html", "https://a.test/x/unknown#y", "../../b.test/unknown~.html"):
+        assert f'href="{part}"' in second.decode()
+    assert relinked(second, PATH, came.__contains__) is None, "all are right"
+    back = relinked(second, PATH, lambda _: False)
+    assert back is not None
+    assert 'href="https://b.test/unknown"' in back.decode()
+
+
+def test_a_stub_leads_on() -> None:
+    page = stub('a"b.html', "https://a.test/?a&b")
+    assert b'content="0; url=a&quot;b.html"' in page
+    again = relinked(page, "a.test/old~.html", lambda _: False)
+    assert again is not None
+    assert b'content="0; url=https://a.test/?a&amp;b"' in again
+
+
+def test_a_style_keeps_what_it_says() -> None:
+    links = Links(
+        "https://a.test/s/s.css", "a.test/s/s.css", is_there=lambda _: True, scripts=False
+    )
+    css = offline_style(b"@import '../t';p{color:red;background:url(i.png)}", "text/css", links)
+    assert (
+        css.decode("utf-8-sig") == '@import url("../t~.css");p{color:red;background:url("i.png")}'
+    )
+
+
+TAGS = st.sampled_from(
+    ["<a href='", "<img src='", "<img srcset='", "<link rel=stylesheet href='", "<style>", "'>",
+     "</style>", "<base href='", "<script src='", "<iframe src='", "<form action='", "</",
+     "<svg><image href='", "http://b.test/", "//b.test", "url(", ")", "#", "?", "&amp;", "é", "\0",
+     " 1x, ", "<!--", "<template>"]
+)  # fmt: skip
+
+
+@given(st.lists(TAGS, max_size=30).map("".join))
+def test_nothing_but_links_leads_out(html: str) -> None:
+    tree = LexborHTMLParser(offline(html))
+    for node in tree.css("img,link,script,image,embed,audio,video,source,track"):
+        for name in ("src", "href", "srcset", "data", "poster"):
+            value = (node.attributes.get(name) or "").strip()
+            assert not value.startswith(("http:", "https:", "//")), value
+    for style in tree.css("style"):
+        assert "url(http" not in style.text()
