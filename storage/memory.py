@@ -144,8 +144,6 @@ class MemoryStore:
         for referrer, link in pairs:
             url = tables.by_url.get(link.url)
             if url is not None and _is_in_view(url):
-                if link.sitemap or link.again_before is not None:
-                    self._note_sitemap(url, link, added)
                 if link.seed:
                     url.seed = True
                 if link.seed or url.state is State.QUEUED:
@@ -165,6 +163,13 @@ class MemoryStore:
                 url.anchor, url.referrer, url.sitemap = link.anchor, referrer, link.sitemap
                 url.requisite = link.requisite
             self._requeue(url, added)
+        named = {
+            link.url: link for _, link in pairs if link.sitemap or link.again_before is not None
+        }
+        for name, link in named.items():
+            url = tables.by_url.get(name)
+            if url is not None and _is_in_view(url):
+                self._note_sitemap(url, link, added)
         for _, link in pairs:
             listed = tables.by_url.get(link.url) if link.listing is not None else None
             if listed is not None and _is_in_view(listed):

@@ -132,6 +132,7 @@ class Stores(RuleBasedStateMachine):
         self.copies: dict[str, Access] = {}
         self.sitemaps: set[str] = set()
         self.read: dict[str, float] = {}  # sitemaps that were read, and are not queued
+        self.planned: dict[str, float] = {}  # of those: to be read again, and when last looked at
         self.again: set[str] = set()  # in hand because they are to be visited again
         self.marked: set[str] = set()  # origins to be judged again
         self.paused = False
@@ -178,7 +179,7 @@ class Stores(RuleBasedStateMachine):
             assert (a.before is None) == (b.before is None)
             if a.before is not None and b.before is not None:
                 assert a.before == b.before
-                assert self.state[a.url] == "visited"
+                assert self.state.get(a.url) == "visited" or a.url in self.planned
                 self.again.add(a.url)
             else:
                 assert self.state[a.url] == "queued"
@@ -203,7 +204,12 @@ class Stores(RuleBasedStateMachine):
                 if state == "visited" and link.sitemap:
                     self.state[url] = "queued"
                     self.target.pop(url, None)
-                elif state is None and link.again_before and self.read[url] < link.again_before:
+                elif (
+                    state is None
+                    and link.again_before
+                    and max(self.read[url], self.planned.get(url, 0.0)) < link.again_before
+                ):
+                    self.planned.pop(url, None)
                     self.state[url] = "queued"
                     del self.read[url]
 
@@ -271,7 +277,7 @@ class Stores(RuleBasedStateMachine):
             else st.just([])
         )
         outcomes: tuple[list[Outcome], list[Outcome]] = ([], [])
-        steps: list[tuple[str, str, str, bool]] = []
+        steps: list[tuple[str, str, str, float]] = []
         revisits = data.draw(st.sampled_from((True, True, False)))
         together = data.draw(quarters)  # one config says where all the origins of a batch belong
         for url in ended:
@@ -280,11 +286,11 @@ class Stores(RuleBasedStateMachine):
             for n in (0, 1):
                 key = self.hand[slot][url][n]
                 outcomes[n].append(self.outcome(kind, key, slot, url, to, in_s, links))
-            steps.append((kind, url, to, in_s > 5))
+            steps.append((kind, url, to, in_s))
         if any(kind in ("visited", "redirect", "read") for kind, *_ in steps):
             self.found(links)
-        for kind, url, to, ungoverned in steps:
-            self.apply(kind, url, to, ungoverned=ungoverned)
+        for kind, url, to, in_s in steps:
+            self.apply(kind, url, to, ungoverned=in_s > 5, plans=in_s % 2 < 1)
         count, shut = data.draw(st.integers(0, 3)), data.draw(closed)
         batches = [
             Batch(
@@ -365,7 +371,8 @@ class Stores(RuleBasedStateMachine):
         if kind == "read":
             return SitemapRead(
                 id=key, slot=slot, status=200, fetched_at=self.wall_s, kind="rss", urls=2,
-                error="cut" if in_s > 5 else None, links=links,
+                error="cut" if in_s > 5 else None, links=links, plan=plan,
+                again=url in self.again,
             )  # fmt: skip
         if kind == "blocked":
             return Blocked(
@@ -398,9 +405,16 @@ class Stores(RuleBasedStateMachine):
         if kind == "redirect":
             self.target[url] = to
 
-    def apply(self, kind: str, url: str, to: str, *, ungoverned: bool) -> None:
+    def apply(self, kind: str, url: str, to: str, *, ungoverned: bool, plans: bool) -> None:
         state = self.state.get(url)
-        if url in self.again:
+        if url in self.again and url in self.planned:
+            if kind in ("read", "retry"):
+                del self.planned[url]
+                if plans:
+                    self.planned[url] = self.wall_s
+                if kind == "read":
+                    self.read[url] = self.wall_s
+        elif url in self.again:
             if state == "visited" and kind in ("visited", "redirect") and url not in self.sitemaps:
                 self.answered(kind, url, to, ungoverned=ungoverned)
             elif state == "visited" and kind == "blocked":
@@ -411,6 +425,8 @@ class Stores(RuleBasedStateMachine):
                 del self.state[url]
                 self.read[url] = self.wall_s
                 self.sitemaps.add(url)
+                if plans:
+                    self.planned[url] = self.wall_s
         elif kind in ("visited", "redirect"):
             if state in ("queued", "failed") and url not in self.sitemaps:
                 self.answered(kind, url, to, ungoverned=ungoverned)
