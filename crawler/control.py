@@ -78,7 +78,8 @@ class RefusedSeed(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedsAdded:
-    """What became of seeds: `added` are queued now, `known` were met before, and count as seeds."""
+    """What became of each URL given: `added` are queued now, `known` were met before, or earlier
+    in the same list, and count as seeds. With `refused` they are as many as were given."""
 
     added: int
     known: int
@@ -343,7 +344,8 @@ class Control:
                 continue
             links[url] = self._seed(url, priority)
         added = await self._do(partial(self._engine.add, list(links.values()))) if links else 0
-        return SeedsAdded(added=added, known=len(links) - added, refused=tuple(refused))
+        known = len(urls) - len(refused) - added
+        return SeedsAdded(added=added, known=known, refused=tuple(refused))
 
     async def retry_failed(self, host: str | None = None) -> int:
         """Queue failed URLs again, of one host or of all, with no attempts spent; give how many."""

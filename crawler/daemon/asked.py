@@ -14,6 +14,7 @@ from crawler.daemon.problem import Problem
 
 Text = Annotated[str, Meta(max_length=10_000)]
 Name = Annotated[str, Meta(min_length=1, max_length=1_000)]
+Names = Name | Annotated[list[str], Meta(min_length=1)]
 Limit = Annotated[int, Meta(ge=1, le=LIMIT_MAX)]
 
 
@@ -82,8 +83,8 @@ class CheckBody(Strict, frozen=True, kw_only=True):
     urls: list[str]
     robots: str | None = None
     url: str | None = None
-    agent: str | list[str] | None = None
-    dialect: str | list[str] | None = None
+    agent: Names | None = None
+    dialect: Names | None = None
 
 
 Kind = TypeVar("Kind", bound=Strict)

@@ -70,6 +70,7 @@ def build(answers: Answers, settings: HttpSettings, *, clock: Clock) -> web.Appl
     app.on_response_prepare.append(_add_headers)
     app.router.add_get("/healthz", _healthz)
     app.router.add_get("/api/openapi.json", _openapi)
+    app.router.add_get("/openapi.json", _openapi)  # where tools look first
     app.router.add_get("/api/events", events(answers, app[GUARDS], clock), allow_head=False)
     for route in ROUTES:
         if route.method == hdrs.METH_GET:

@@ -282,6 +282,8 @@ MALFORMED: list[tuple[str, object, int, str | None]] = [
     ("/api/robots/check", {"urls": ["a"], "robots": ""}, 422, "urls[0]"),
     ("/api/robots/check", {"urls": ["/a"], "robots": "", "dialect": "klingon"}, 422, "dialect"),
     ("/api/robots/check", {"urls": ["/a"], "robots": "", "dialect": 5}, 422, "dialect"),
+    ("/api/robots/check", {"urls": ["/a"], "robots": "", "dialect": []}, 422, "dialect"),
+    ("/api/robots/check", {"urls": ["/a"], "robots": "", "dialect": ""}, 422, "dialect"),
     ("/api/robots/check", {"urls": ["/a"], "robots": "", "agent": [""]}, 422, "agent"),
     ("/api/robots/check", {"urls": ["/a"], "robots": "x" * 600_000}, 413, "robots"),
     ("/api/robots/check", {"urls": ["/a"] * 2000, "robots": "", "dialect": "all"}, 413, "urls"),
@@ -460,3 +462,8 @@ def test_the_docs_have_every_route_and_no_other() -> None:
     assert told - {"host", "delay_s"} | {"host"} == served
     for query in re.findall(r"\$api/([a-z/]+)", text):
         assert query in served
+
+
+async def test_the_description_is_found_where_tools_look_for_it(daemon: Any) -> None:
+    usual = await daemon.client.get("/openapi.json")
+    assert usual.body == (await daemon.client.get("/api/openapi.json")).body
