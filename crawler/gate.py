@@ -186,7 +186,7 @@ class Gate:
             rules, tokens = self._rules_of(host_of(origin.name + "/"))
             if (rules, tokens) != (origin.rules, origin.tokens):
                 origin.rules, origin.tokens = rules, tokens
-                self._stand(origin, origin.access)
+                self._stand(origin, origin.stands_on)
                 changed.append(origin)
         for origin in changed:
             if origin.task is None:
@@ -226,6 +226,7 @@ class Gate:
     def _stand(self, origin: Origin, known: Access) -> None:
         """Work out what governs the origin by what is known, and what it asks of our pace."""
         now_s = self._clock.wall()
+        origin.stands_on = known
         origin.standing = access.standing(known, now_s=now_s, rules=origin.rules)
         origin.policy = None
         if isinstance(origin.standing, access.Rules):

@@ -23,6 +23,7 @@ class Origin:
         "rules",
         "seat",
         "standing",
+        "stands_on",
         "task",
         "tokens",
         "waits_at",
@@ -40,6 +41,7 @@ class Origin:
         self.tokens = tokens
         self.seat = 0
         self.standing: Standing = access.Unknown()
+        self.stands_on = known  # newer than `access` while that is being committed
         self.policy: Policy | None = None
         self.task: asyncio.Task[None] | None = None  # its robots.txt is being asked for
         self.waits_at: Host | None = None  # the host whose turn that task waits for

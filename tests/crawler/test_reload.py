@@ -311,6 +311,42 @@ async def test_what_is_on_disk_is_judged_again_too(
     assert crawled.urls("visited") == sorted(seeds)
 
 
+async def test_a_file_that_is_being_committed_counts_for_a_config_read_meanwhile(
+    world: World,
+) -> None:
+    """Law 2: what it forbids, and the delay it asks for, and not those of the copy before."""
+    bodies = ["", "User-agent: *\nCrawl-delay: 7\nDisallow: /secret\n"]
+
+    def answers(request: Request) -> Reply:
+        if request.url.endswith("robots.txt"):
+            return text(bodies.pop(0))
+        return html("Page")
+
+    async def seed() -> None:
+        await world.control.add_seeds(["http://a.test/secret", "http://a.test/2", "http://a.test/3"])
+
+    file = File(world, robots={"dialect": "slurp"})
+
+    async def reload_meanwhile(*_: object, **__: object) -> None:
+        if not bodies:
+            file.write(robots={"dialect": "rfc9309"})()
+            await world.wait(1.0)
+
+    world.medium.before["robots_put"] = reload_meanwhile
+    day_s = 86_400.0
+    crawled = await file.crawl(
+        answers,
+        "http://a.test/1",
+        forever=True,
+        at={day_s + 60: lambda: world.do(seed()), day_s + 200: stop(world)},
+    )
+    assert file.answers
+    assert crawled.urls("blocked") == ["http://a.test/secret"]
+    assert not crawled.at("a.test", "/secret")
+    second, third = crawled.at("a.test", "/2") + crawled.at("a.test", "/3")
+    assert third - second >= 7.0
+
+
 async def test_a_site_of_ones_own_need_not_be_obeyed_any_more(world: World) -> None:
     def answers(request: Request) -> Reply:
         if request.url.endswith("robots.txt"):
