@@ -95,6 +95,8 @@ class Ledger:
         self._touch()
         if self._links >= LINKS_PER_COMMIT:
             self._start.set()
+        if self._is_full():
+            self._turns.crowd(self, crowded=True)
 
     def touch(self, host: Host) -> None:
         """The host's clock moved without an outcome."""
@@ -171,8 +173,11 @@ class Ledger:
 
     async def room(self) -> None:
         """Backpressure: wait while far more is recorded than the store has taken."""
-        if self._links > LINKS_MAX or (self._sinks is not None and self._sinks.full):
+        if self._is_full():
             await self.flush()
+
+    def _is_full(self) -> bool:
+        return self._links > LINKS_MAX or (self._sinks is not None and self._sinks.full)
 
     async def run(self) -> None:
         """Commit for ever; ends by cancellation, or loudly by StoreError."""
@@ -202,6 +207,7 @@ class Ledger:
             self._observer.committed(elapsed_s, len(taken.outcomes), links)
         self._durable = taken.upto
         self._leaving = ()
+        self._turns.crowd(self, crowded=self._is_full())
         async with self._progress:
             self._progress.notify_all()
 

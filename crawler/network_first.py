@@ -11,6 +11,8 @@ import asyncio
 import time
 from asyncio import Future
 from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 PASS_S = 0.001  # what is computed in one pass of the loop: the network waits no longer
 AT_ONCE_MAX = 16
@@ -20,38 +22,38 @@ WAITING_BYTES_MAX = 4_000_000
 
 
 class NetworkFirst:
-    """`await wait()` before computing for long. Those who wait go in order, each after a whole pass
-    of the event loop, in which contacts that can begin do; in one pass as many as PASS_S is thought
-    to be enough for, since looking at the network costs about 5 µs, too."""
+    """`async with reading(size)` around what computes for long. Those who come go in order, each
+    after a whole pass of the event loop, in which contacts that can begin do; in one pass as many
+    as PASS_S is thought to be enough for, since looking at the network costs about 5 µs, too.
 
-    def __init__(self) -> None:
+    `crowd(too_much)` is told when more than WAITING_BYTES_MAX are to be read, and when they are not
+    any more: nothing more should be fetched meanwhile. Bytes count until they are read, because a
+    large page may wait longer for others that are being read than for the network.
+    """
+
+    def __init__(self, crowd: Callable[[bool], None]) -> None:
+        self._crowd = crowd
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[Future[None]] = deque()
         self._at_once = 1
         self._passing = False
         self._passed_s = 0.0
         self._bytes = 0
-        self._outside: list[Future[None]] = []  # those that wait for room
 
-    async def wait(self, size_bytes: int) -> None:
+    @asynccontextmanager
+    async def reading(self, size_bytes: int) -> AsyncIterator[None]:
         """`size_bytes`: of what is to be read."""
-        self._bytes += size_bytes
+        self._count(size_bytes)
         try:
             await self._turn()
+            yield
         finally:
-            self._bytes -= size_bytes
-            if self._outside and self._bytes <= WAITING_BYTES_MAX:
-                outside, self._outside = self._outside, []
-                for one in outside:
-                    if not one.done():
-                        one.set_result(None)
+            self._count(-size_bytes)
 
-    async def room(self) -> None:
-        """Wait while more than WAITING_BYTES_MAX wait: nothing more should be fetched."""
-        while self._bytes > WAITING_BYTES_MAX:
-            one: Future[None] = self._loop.create_future()
-            self._outside.append(one)
-            await one
+    def _count(self, size_bytes: int) -> None:
+        before, self._bytes = self._bytes, self._bytes + size_bytes
+        if (before > WAITING_BYTES_MAX) != (self._bytes > WAITING_BYTES_MAX):
+            self._crowd(self._bytes > WAITING_BYTES_MAX)
 
     async def _turn(self) -> None:
         mine: Future[None] = self._loop.create_future()

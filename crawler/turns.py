@@ -45,6 +45,7 @@ class Turns:
         self.paused = False  # the whole crawl, by hand
         self._resumed_s = NEVER
         self.pages_open = True  # False while a budget is used up: no pages, but robots.txt
+        self._crowded: set[object] = set()  # who has more than it can take: no pages, either
         self.in_flight = 0
         self.directed = 0  # those who wait for a turn at one host
 
@@ -291,7 +292,9 @@ class Turns:
 
     def _from_line(self) -> Turn | None:
         now_s = self._clock.monotonic()
-        while self._line and self.in_flight < self._limit and self.pages_open and not self.paused:
+        if not self.pages_open or self.paused or self._crowded:
+            return None
+        while self._line and self.in_flight < self._limit:
             host = self._line.popleft()
             host.in_line = False
             if host.hand and (at_s := self._ready_since(host, now_s)) is not None:
@@ -342,6 +345,15 @@ class Turns:
         """Stop or resume giving turns for pages (a budget); robots.txt goes on."""
         self.pages_open = open_
         if open_:
+            self._pump()
+
+    def crowd(self, who: object, *, crowded: bool) -> None:
+        """Give no turns for pages while somebody has more of them than it can take. It is for those
+        who give turns to see to that: there may be far more workers than pages that fit."""
+        if crowded:
+            self._crowded.add(who)
+        elif who in self._crowded:
+            self._crowded.discard(who)
             self._pump()
 
     def _arm(self) -> None:

@@ -107,7 +107,7 @@ class Visitor:
         self._planner = planner
         self._handover = handover  # to who reads the pages
         self._sinks = sinks
-        self._network_first = NetworkFirst()
+        self._network_first = NetworkFirst(lambda much: turns.crowd(self, crowded=much))
         self._reader = PageReader()
         self.unread = 0  # pages fetched whose outcome is not recorded yet
         self._waits = waits  # a worker is about to wait with its page
@@ -172,7 +172,6 @@ class Visitor:
         self._turns.give_back(turn)  # if it is not over, no contact was worth making
         self._refill(host)
         await self._ledger.room()
-        await self._network_first.room()
 
     def _refill(self, host: Host) -> None:
         if len(host.hand) <= LOW_WATER:
@@ -313,8 +312,10 @@ class Visitor:
         try:
             if answer.body:
                 self._waits()
-                await self._network_first.wait(len(answer.body))
-            outcome, read, usage = await self._read(host, queued, answer, passed)
+                async with self._network_first.reading(len(answer.body)):
+                    outcome, read, usage = await self._read(host, queued, answer, passed)
+            else:
+                outcome, read, usage = await self._read(host, queued, answer, passed)
             if self._handover is None and self._sinks is None:
                 self._ledger.record(outcome, host, queued.url)
             elif not await self._show(

@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from crawler import page
 from crawler.network_first import AT_ONCE_MAX, WAITING_BYTES_MAX, NetworkFirst
-from crawler.testing import Reply, html
+from crawler.page_reader import PageReader
+from crawler.testing import Reply, html, not_found
 
 if TYPE_CHECKING:
-    from crawler.request import Request
+    import pytest
+
+    from crawler.request import Headers, Request
     from storage.base import Outcome
     from tests.conftest import World
 
@@ -32,12 +36,12 @@ class Passes:
 
 
 async def test_what_is_ready_to_run_runs_before() -> None:
-    first = NetworkFirst()
+    first = NetworkFirst(lambda _: None)
     done: list[str] = []
 
     async def compute(name: str) -> None:
-        await first.wait(1)
-        done.append(name)
+        async with first.reading(1):
+            done.append(name)
 
     async with asyncio.TaskGroup() as group:
         for name in ("a", "b"):
@@ -48,12 +52,12 @@ async def test_what_is_ready_to_run_runs_before() -> None:
 
 
 async def test_all_go_in_order_and_few_in_one_pass() -> None:
-    first, passes = NetworkFirst(), Passes()
+    first, passes = NetworkFirst(lambda _: None), Passes()
     went: list[tuple[int, int]] = []
 
     async def compute(number: int) -> None:
-        await first.wait(1)
-        went.append((number, passes.number))
+        async with first.reading(1):
+            went.append((number, passes.number))
 
     async with asyncio.TaskGroup() as group:
         for number in range(200):
@@ -64,30 +68,60 @@ async def test_all_go_in_order_and_few_in_one_pass() -> None:
     assert max(in_one) <= AT_ONCE_MAX
 
 
+async def read(first: NetworkFirst, size_bytes: int) -> None:
+    async with first.reading(size_bytes):
+        pass
+
+
 async def test_one_that_is_cancelled_holds_nobody_up() -> None:
-    first = NetworkFirst()
-    waiting = [asyncio.create_task(first.wait(1)) for _ in range(4)]
+    first = NetworkFirst(lambda _: None)
+    waiting = [asyncio.create_task(read(first, 1)) for _ in range(4)]
     await asyncio.sleep(0)
     waiting[0].cancel()
     waiting[2].cancel()
     await asyncio.wait(waiting)
     assert [task.cancelled() for task in waiting] == [True, False, True, False]
-    await first.wait(1)
+    await read(first, 1)
 
 
-async def test_too_much_to_be_read_is_waited_for() -> None:
-    first = NetworkFirst()
+async def test_who_fetches_is_told_when_too_much_is_to_be_read() -> None:
+    told: list[bool] = []
+    first = NetworkFirst(told.append)
     half = WAITING_BYTES_MAX // 2 + 1
-    await asyncio.wait_for(first.room(), 1)
-    pages = [asyncio.create_task(first.wait(half)) for _ in range(2)]
+    pages = [asyncio.create_task(read(first, half)) for _ in range(2)]
     await asyncio.sleep(0)
-    outside = [asyncio.create_task(first.room()) for _ in range(2)]
-    await asyncio.sleep(0)
-    assert not any(task.done() for task in outside)
-    outside[0].cancel()
+    assert told == [True]
     await asyncio.gather(*pages)
-    await asyncio.wait_for(outside[1], 1)
-    await asyncio.wait_for(first.room(), 1)
+    assert told == [True, False]
+
+
+async def test_law_7_what_is_being_read_counts_until_it_is(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Large pages are read one at a time: many hosts that send nothing else fill no memory."""
+    concurrency, size_bytes, fit = 10, 10_000, 5
+    monkeypatch.setattr("crawler.network_first.WAITING_BYTES_MAX", fit * size_bytes)
+    one = asyncio.Lock()
+    in_memory: list[int] = []
+
+    async def slowly(
+        _: PageReader, url: str, headers: Headers, body: bytes, *, tokens: tuple[str, ...]
+    ) -> page.Page:
+        assert world.engine
+        in_memory.append(world.engine._visitor.unread)
+        async with one:
+            await world.wait(0.1)
+        return page.read(url, headers, body, tokens=tokens)
+
+    monkeypatch.setattr(PageReader, "read", slowly)
+    seeds = [f"http://h{n}.test/" for n in range(100)]
+
+    def answers(request: Request) -> Reply:
+        return not_found() if "robots" in request.url else html("x" * size_bytes)
+
+    crawled = await world.crawl(answers, *seeds, crawl={"concurrency": concurrency})
+    assert len(crawled.urls("visited")) == 100
+    assert max(in_memory) <= fit + concurrency  # those on the wire had begun before
 
 
 class Order:

@@ -323,7 +323,9 @@ async def test_a_file_that_is_being_committed_counts_for_a_config_read_meanwhile
         return html("Page")
 
     async def seed() -> None:
-        await world.control.add_seeds(["http://a.test/secret", "http://a.test/2", "http://a.test/3"])
+        await world.control.add_seeds(
+            ["http://a.test/secret", "http://a.test/2", "http://a.test/3"]
+        )
 
     file = File(world, robots={"dialect": "slurp"})
 
