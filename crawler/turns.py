@@ -367,6 +367,10 @@ class Turns:
         self._timer_s = at_s
         self._timer = self._clock.call_at(at_s, self._ring)
 
+    def next_at(self) -> float | None:
+        """When the first of the hosts that rest and have something to do may be contacted."""
+        return self._bench.next_at()
+
     def _ring(self) -> None:
         self._timer = None
         self._pump()
