@@ -25,6 +25,7 @@ _ORIGIN: Final = "data-courtly-url"
 _HREF: Final = {
     "a": "href", "area": "href", "iframe": "src", "frame": "src", "meta": "content",
 }  # fmt: skip
+_BLANK: Final = "about:blank"
 _REFRESH: Final = "0; url="  # as a stub has it
 # Before all else in a file: whatever it says of its charset, it is UTF-8.
 _UTF8: Final = b"\xef\xbb\xbf"
@@ -72,6 +73,9 @@ def offline_page(body: bytes, content_type: str | None, links: Links) -> bytes:
         if url is not None:
             node.attrs[_ORIGIN] = url
     in_tree(tree, links.url, links.change)
+    for node in tree.css("iframe[src],frame[src]"):
+        if (node.attributes.get("src") or "").startswith(("http:", "https:")):
+            node.attrs["src"] = _BLANK  # it would be loaded without being asked for
     for node in tree.css("form[action]"):
         action = canonical(node.attributes.get("action") or "", base)
         if action is not None:
@@ -122,7 +126,8 @@ def relinked(page: bytes, path: str, is_there: Callable[[str], bool]) -> bytes |
         before, href = ("", value) if name != "content" else (_REFRESH, value[len(_REFRESH) :])
         fragment = "#" + href.partition("#")[2] if "#" in href else ""
         place = file_of(url, Role.PAGE)
-        meant = before + (relative(place, path) if is_there(place) else url) + fragment
+        away = _BLANK if name == "src" else url + fragment
+        meant = before + (relative(place, path) + fragment if is_there(place) else away)
         if meant != value:
             node.attrs[name] = meant
             changed = True

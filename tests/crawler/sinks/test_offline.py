@@ -44,6 +44,8 @@ def offline(
         ('<img src="i.png" srcset="/j.png 2x">', 'src="i.png" srcset="../j.png 2x"'),
         ('<img src="https://b.test/i?x">', 'src="../../b.test/i~'),
         ('<link rel="stylesheet" href="s" integrity="x" crossorigin>', 'href="s~.css">'),
+        ('<iframe src="https://b.test/unknown">', 'src="about:blank"'),
+        ('<iframe src="known">', 'src="known~.html"'),
         ("<style>p{background:url(/b.png)}</style>", 'url("../b.png")'),
         ('<form action="/go">', 'action="https://a.test/go"'),
         ('<meta http-equiv="refresh" content="5; URL=known">', 'content="5; URL=known~.html"'),
@@ -78,6 +80,13 @@ def test_links_are_seen_to_again_at_the_end() -> None:
     for part in ("known~.html", "https://a.test/x/unknown#y", "../../b.test/unknown~.html"):
         assert f'href="{part}"' in second.decode()
     assert relinked(second, PATH, came.__contains__) is None, "all are right"
+    frame = offline('<iframe src="unknown"></iframe>')
+    blank = relinked(frame.encode(), PATH, lambda _: False)
+    assert blank is not None
+    assert 'src="about:blank"' in blank.decode()
+    filled = relinked(blank, PATH, lambda _: True)
+    assert filled is not None
+    assert 'src="unknown~.html"' in filled.decode()
     back = relinked(second, PATH, lambda _: False)
     assert back is not None
     assert 'href="https://b.test/unknown"' in back.decode()
@@ -112,7 +121,7 @@ TAGS = st.sampled_from(
 @given(st.lists(TAGS, max_size=30).map("".join))
 def test_nothing_but_links_leads_out(html: str) -> None:
     tree = LexborHTMLParser(offline(html))
-    for node in tree.css("img,link,script,image,embed,audio,video,source,track"):
+    for node in tree.css("img,link,script,iframe,frame,image,embed,audio,video,source,track"):
         for name in ("src", "href", "srcset", "data", "poster"):
             value = (node.attributes.get(name) or "").strip()
             assert not value.startswith(("http:", "https:", "//")), value
