@@ -68,8 +68,11 @@ _ICONS: Final = frozenset({"icon", "apple-touch-icon", "mask-icon"})
 _CSS: Final = re.compile(
     r"/\*.*?(?:\*/|\Z)"
     r"|(?P<import>@import\s++)?(?:"
-    r"url\(\s*+(?:\"(?P<a>(?:[^\"\\]|\\.)*+)\"|'(?P<b>(?:[^'\\]|\\.)*+)'|(?P<c>[^\s\"'()]*+))\s*+\)"
-    r"|\"(?P<d>(?:[^\"\\\n]|\\.)*+)\"|'(?P<e>(?:[^'\\\n]|\\.)*+)')",
+    r"url\(\s*+(?:\"(?P<a>(?:[^\"\\]|\\.)*+)(?:\"|\Z)|'(?P<b>(?:[^'\\]|\\.)*+)(?:'|\Z)"
+    r"|(?P<c>[^\s\"'()]*+))\s*+(?:\)|\Z)"  # the end closes what is open
+    r"|\"(?P<d>(?:[^\"\\\n]|\\.)*+)\"|'(?P<e>(?:[^'\\\n]|\\.)*+)'"
+    # One that is not closed is passed over whole: the quotes inside of it begin no other.
+    r"|\"(?:[^\"\\\n]|\\.)*+|'(?:[^'\\\n]|\\.)*+)",
     re.IGNORECASE | re.DOTALL,
 )
 _CSS_ESCAPE: Final = re.compile(r"\\(?:([0-9a-fA-F]{1,6})\s?|(.))", re.DOTALL)

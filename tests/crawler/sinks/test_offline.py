@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
 
@@ -119,7 +120,12 @@ TAGS = st.sampled_from(
 )  # fmt: skip
 
 
+# Of a style; what stands in a text that is not closed is no address.
+ADDRESS_OR_TEXT = re.compile(r"""url\([^)"']*|"[^"\n]*"?|'[^'\n]*'?""")
+
+
 @given(st.lists(TAGS, max_size=30).map("".join))
+@example("<style>url(http://b.test/")
 def test_nothing_but_links_leads_out(html: str) -> None:
     tree = LexborHTMLParser(offline(html))
     for node in tree.css("img,link,script,iframe,frame,image,embed,audio,video,source,track"):
@@ -128,4 +134,4 @@ def test_nothing_but_links_leads_out(html: str) -> None:
             leads_out = value.startswith(("http:", "https:", "//"))
             assert not leads_out or canonical(value, URL) is None, "what is no URL leads nowhere"
     for style in tree.css("style"):
-        assert "url(http" not in style.text()
+        assert not [url for url in ADDRESS_OR_TEXT.findall(style.text()) if url[:8] == "url(http"]
