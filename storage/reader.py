@@ -1,0 +1,109 @@
+"""The `Reader` protocol: looking at a store beside a crawl, or after it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Protocol
+
+from policies.access import Access
+from storage.records import Page, Row, Stats
+
+
+class Reader(Protocol):
+    """Looks without touching; works beside a crawl that holds the store.
+
+    Columns are those of `storage.rows.VIEWS` (design section 6 and a few more)."""
+
+    async def close(self) -> None: ...
+
+    async def stats(self) -> Stats: ...
+
+    def seeds(self) -> AsyncGenerator[Sequence[str], None]:
+        """All URLs marked as seed, as `Store.seeds`."""
+        ...
+
+    async def sessions(self) -> Sequence[str]:
+        """Names of the latest sessions as `Store.open_session` was given them: the newest first, at
+        most 20."""
+        ...
+
+    def iterate(
+        self, view: str, *, host: str | None = None, limit: int | None = None
+    ) -> AsyncGenerator[Row, None]:
+        """Rows of a view (`visited blocked failed queued links hosts robots skipped`), in a stable
+        order.
+
+        `host` keeps the rows of one host, of `links` those of its pages (ValueError for `skipped`,
+        which has none). Who leaves it
+        half-way closes it (`contextlib.aclosing`), before the reader.
+        """
+        ...
+
+    async def hosts_page(
+        self,
+        *,
+        search: str = "",
+        state: str = "all",
+        sort: str = "host",
+        limit: int = 100,
+        after: str = "",
+        now_s: float = 0.0,
+    ) -> Page:
+        """Some rows of `hosts`: those whose name contains `search` (case ignored) and that are in
+        `state` (`storage.paging.HostFilter`) at `now_s` (Unix seconds), by `sort` (one of
+        HOST_SORTS; "-" before it descends), equal ones by name; at most `limit`, beginning behind
+        the page that gave `after`. Raises ValueError for what is none of these.
+
+        A host that moves in the order between two pages may come twice, or not at all."""
+        ...
+
+    async def blocked_page(
+        self, *, host: str | None = None, rule: str = "", limit: int = 100, after: str = ""
+    ) -> Page:
+        """Some rows of `blocked`, in a stable order: of one host (as in `iterate`), by rules that
+        contain `rule` (case ignored in A to Z). ValueError as `hosts_page`."""
+        ...
+
+    async def robots_states(self, hosts: Sequence[str]) -> Mapping[str, str]:
+        """What is known of the robots.txt of each of these hosts (`state` of the view `robots`): of
+        one with several origins something else than "rules", where there is any. Hosts never
+        asked, and not known, are missing."""
+        ...
+
+    async def blocked_lines(self, origin: str, *, limit: int = 100_000) -> Mapping[int, int]:
+        """By which lines of the robots.txt now kept for an origin its URLs are blocked, and how
+        many; of its first `limit` blocked URLs."""
+        ...
+
+    def report(self, kind: str) -> AsyncGenerator[Row, None]:
+        """What a report is made of, as `storage.rows.REPORTS` has it; who leaves it half-way closes
+        it, as with `iterate`.
+
+        - `broken`: URLs that failed or answered 400 and more, each with the pages that link to it,
+          or to a redirect (`via`) that ends there: all of them where links are kept, else the first
+          known. One that nothing links to has a row of its own. Rows of one URL come together.
+        - `forbidden`: blocked URLs with the pages that link to them, likewise; by host and rule.
+        - `duplicates`: pages (2xx) whose body is that of another; those of one body together."""
+        ...
+
+    async def url(self, url: str) -> Row | None:
+        """Everything known of one canonical URL: `state` (the view's name), that view's columns,
+        `host` (its slot), `origin`, `referrer`, `anchor`; for a queued one the last `error`.
+
+        One that is in no queue because scope no longer wants it, or because only a redirect named
+        it, has the state `skipped` and a `reason` (None for the latter). A sitemap that was read
+        has the state `sitemaps`; `sitemap` says of any URL whether it is one, `listing` what a
+        sitemap said of it (a row of `listings`, or None)."""
+        ...
+
+    async def host(self, host: str) -> Row | None:
+        """The row of `hosts`, with `contacts` (the ring, oldest first) and `robots` (its rows)."""
+        ...
+
+    async def robots_copy(self, origin: str) -> Access | None:
+        """The robots copy now kept for an origin, body included."""
+        ...
+
+    async def robots_body(self, url: str) -> bytes | None:
+        """The robots.txt a blocked URL was judged by, also when it has been replaced since."""
+        ...
