@@ -14,6 +14,7 @@ So the tree remains the meaning, and tests/crawler/test_scan.py holds the two to
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
 from typing import Final, cast
 
@@ -127,12 +128,16 @@ _ROWS: Final = re.compile(
 Row = tuple[str, str, str, str, str, str, str, str, str, str, str, str]
 
 
+# Before 3.11.5 Python lost its place in possessive repetitions with alternatives inside (gh-106052).
+_SOUND: Final = sys.version_info >= (3, 11, 5)
+
+
 def rows(html: str) -> list[Row] | None:
     """What a document has of links, base, meta and titles, in order; None: ask a tree.
 
     Linear. Rows with nothing in them are to be passed over.
     """
-    if "\x00" in html:
+    if "\x00" in html or not _SOUND:
         return None
     found = [cast("Row", row.groups("")) for row in _ROWS.finditer(html)]
     return None if found[-1][-1] or (len(found) > 1 and found[-2][-1]) else found

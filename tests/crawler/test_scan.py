@@ -16,6 +16,8 @@ from crawler import markup, page, scan
 from crawler.links import Links
 from policies.indexing import from_meta
 
+pytestmark = pytest.mark.skipif(not scan._SOUND, reason="every page gets a tree")
+
 URL = "http://a.test/dir/page.html"
 HEADERS = CIMultiDictProxy(CIMultiDict([("Content-Type", "text/html; charset=utf-8")]))
 TOKENS = ("examplebot",)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+import sys
 
 import pytest
 import yarl
@@ -163,6 +164,7 @@ def test_hrefs_together_are_what_each_is_alone(hrefs: list[str], base: str) -> N
     assert canonical_all(hrefs, base) == [urls._canonical_slow(href, base) for href in hrefs]
 
 
+@pytest.mark.skipif(sys.version_info < (3, 11, 5), reason="possessive repetitions miss some")
 @pytest.mark.parametrize(
     "href",
     [
