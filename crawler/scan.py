@@ -128,7 +128,7 @@ _ROWS: Final = re.compile(
 Row = tuple[str, str, str, str, str, str, str, str, str, str, str, str]
 
 
-# Before 3.11.5 Python lost its place in possessive repetitions with alternatives inside (gh-106052).
+# Before 3.11.5 Python lost its place in possessive repetitions that backtrack (gh-106052).
 _SOUND: Final = sys.version_info >= (3, 11, 5)
 
 
