@@ -7,9 +7,9 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from crawler.cli import reasons
-from crawler.cli.text import counted
+from crawler import reasons
 from crawler.config import Config, ConfigError, seeds_of
+from crawler.words import counted
 from policies import robots
 from policies.access import Rules, standing
 from policies.scope import Scope, Skip

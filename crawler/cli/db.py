@@ -42,8 +42,8 @@ def info(db: str | None, config_file: Path | None, as_json: bool) -> None:
 
 
 def _account(found: Info) -> list[tuple[str, str]]:
-    from crawler.cli.text import at, plain
     from crawler.config.units import say_bytes
+    from crawler.words import at, plain
 
     size = say_bytes(found.file_bytes)
     if found.bytes_per_url is not None:

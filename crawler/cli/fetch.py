@@ -12,7 +12,7 @@ import click
 
 from crawler.cli.errors import FAILED, stdout_needed, tell
 from crawler.cli.options import config_option, configured, user_agent_option
-from crawler.cli.text import plain
+from crawler.words import plain
 
 if TYPE_CHECKING:
     from crawler.config import Config

@@ -16,9 +16,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from crawler.cli.text import plain
 from crawler.config.units import say_bytes, say_duration
 from crawler.events import Progress
+from crawler.words import plain
 
 FIRST_LINE_S = 1.0  # off a terminal
 LINE_EVERY_S = 5.0

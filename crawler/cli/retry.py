@@ -15,7 +15,7 @@ from crawler.cli.options import (
     existing_database,
     host_name,
 )
-from crawler.cli.text import counted
+from crawler.words import counted
 
 
 @click.command(short_help="Queue failed URLs again.")

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import click
 
 from crawler.cli.errors import FAILED, tell
-from crawler.cli.robots_files import Known, read
-from crawler.cli.robots_judge import Judge, Judgement, as_json
-from crawler.cli.text import plain
+from crawler.cli.robots_files import read
+from crawler.cli.robots_json import as_json
 from crawler.config import Config
+from crawler.tester import Judge, Judgement, Known
+from crawler.words import plain
 from policies import robots
 from policies.url import host_of
 

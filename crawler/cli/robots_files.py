@@ -2,38 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
-from policies import access
-from policies.access import Access, RobotsRules, Standing
+from crawler.tester import Known
+from policies.access import Access
 
 FILE_BYTES_MAX = 16_000_000  # more is cut, as most of this is: 500 KiB of a robots.txt are used
 STDIN = "-"
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """What is known of one robots.txt."""
-
-    where: str  # a path, "-" or the URL of the robots.txt
-    access: Access
-    now_s: float  # when: Unix seconds
-    fetched: bool
-    error: str = ""  # why its host could not be asked
-
-    def standing(self, dialects: tuple[str, ...], rules: RobotsRules) -> Standing:
-        """What it means for pages under these dialects; a file given by hand is simply there."""
-        if self.fetched:
-            rules = dataclasses.replace(rules, dialect=dialects)
-        else:
-            rules = RobotsRules(dialect=dialects)
-        return access.standing(self.access, now_s=self.now_s, rules=rules)
 
 
 def read(file: str) -> Known:

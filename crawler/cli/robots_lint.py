@@ -10,9 +10,10 @@ from rich.console import Console
 from rich.text import Text
 
 from crawler.cli.errors import FAILED, tell
-from crawler.cli.robots_files import Known, read
-from crawler.cli.text import plain
+from crawler.cli.robots_files import read
 from crawler.config import Config
+from crawler.tester import Known
+from crawler.words import plain
 from policies import robots
 from policies.robots import Finding, RobotsFile, Severity
 from policies.robots.lint import FINDINGS_MAX

@@ -8,9 +8,9 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from crawler.cli.robots_judge import Judge, Judgement
-from crawler.cli.text import plain
 from crawler.config.units import say_duration
+from crawler.tester import Judge, Judgement
+from crawler.words import plain
 from policies import robots
 from policies.robots import RobotsFile
 

@@ -14,9 +14,10 @@ from itertools import zip_longest
 
 import click
 
-from crawler.cli.text import at, plain, width
+from crawler.cli.text import width
 from crawler.config.units import say_duration
 from crawler.exports import cell_text
+from crawler.words import at, plain
 from policies.scope import SKIP_KEYS
 from storage.base import Row
 

@@ -12,7 +12,8 @@ import click
 
 from crawler.cli.errors import MISUSED, tell
 from crawler.cli.options import config_option, configured, db_option
-from crawler.cli.text import counted, plain, say
+from crawler.cli.text import say
+from crawler.words import counted, plain
 
 if TYPE_CHECKING:
     from crawler.config import Config

@@ -11,7 +11,8 @@ import click
 
 from crawler.cli.errors import stdout_needed
 from crawler.cli.options import config_option, db_option, existing_database
-from crawler.cli.text import counted, plain, say
+from crawler.cli.text import say
+from crawler.words import counted, plain
 
 FETCHING_SHOWN = 5
 STOPPED = "stopped"  # the state where no crawl runs

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from contextlib import aclosing
 from typing import Final
 
-from crawler.cli.text import plain
 from crawler.reports.base import Report, Section
+from crawler.words import plain
 
 Out = Callable[[str], object]
 

@@ -14,9 +14,8 @@ from click.testing import CliRunner, Result
 from rich.console import Console
 
 from crawler.cli import main
-from crawler.cli.robots_files import Known
-from crawler.cli.robots_judge import Judge
 from crawler.cli.robots_view import View
+from crawler.tester import Judge, Known
 from crawler.testing import LocalWeb, redirect, text
 from policies import robots
 from policies.access import Access, RobotsRules

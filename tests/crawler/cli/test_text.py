@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from crawler.cli.text import counted, wrapped
+from crawler.cli.text import wrapped
+from crawler.words import counted
 
 
 def test_a_sentence_is_folded_between_words_and_hangs() -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from crawler import backoff
-from crawler.cli import reasons
+from crawler import backoff, reasons
 from crawler.cli.why import _of_host, _of_url
 from crawler.config import Config, from_dict
 from crawler.explain import Asked

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from crawler import backoff
-from crawler.cli.text import at, counted, plain
 from crawler.config.units import say_bytes, say_duration
+from crawler.words import at, counted, plain
 from policies.access import Closed, Open, Standing
 from policies.robots import RobotsFile
 from policies.scope import SKIP_KEYS, SKIP_WORDS

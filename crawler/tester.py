@@ -1,14 +1,32 @@
-"""Verdicts on URLs by what is known of a robots.txt, be it a file or the lack of one."""
+"""The robots tester: verdicts on URLs by what is known of one robots.txt, or of the lack of one."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
 from dataclasses import dataclass
 
-from crawler.cli.robots_files import Known
-from policies import robots
-from policies.access import Open, RobotsRules, Rules, Unknown
+from policies import access, robots
+from policies.access import Access, Open, RobotsRules, Rules, Standing, Unknown
 from policies.robots import RobotsFile, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of one robots.txt."""
+
+    where: str  # a path, "-" or the URL of the robots.txt
+    access: Access
+    now_s: float  # when: Unix seconds
+    fetched: bool
+    error: str = ""  # why its host could not be asked
+
+    def standing(self, dialects: tuple[str, ...], rules: RobotsRules) -> Standing:
+        """What it means for pages under these dialects; a file given by hand is simply there."""
+        if self.fetched:
+            rules = dataclasses.replace(rules, dialect=dialects)
+        else:
+            rules = RobotsRules(dialect=dialects)
+        return access.standing(self.access, now_s=self.now_s, rules=rules)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,40 +100,3 @@ class Judge:
         """By each dialect alone."""
         found = {name: self.judge(url, (name,)) for name in robots.DIALECTS}
         return {name: judgement for name, judgement in found.items() if judgement is not None}
-
-
-def as_json(
-    url: str, judge: Judge, judgement: Judgement, every: Mapping[str, Judgement]
-) -> dict[str, object]:
-    """What `courtly robots check --json` prints for a URL (docs/robots.md has the words)."""
-    verdict = judgement.verdict
-    deciding = verdict.deciding if verdict else None
-    return {
-        "url": url,
-        "allowed": judgement.allowed,
-        "rule": judgement.rule,
-        "line": judgement.line,
-        "dialect": judgement.dialect,
-        "agent": list(judge.agents),
-        "reason": judgement.reason,
-        "robots": judge.known.where,
-        "state": judgement.state,
-        "status": judge.known.access.status if judge.known.fetched else None,
-        "group": verdict.group if verdict else None,
-        "group_lines": list(verdict.group_lines) if verdict else [],
-        "span": list(verdict.span) if verdict and verdict.span else None,
-        "length": deciding.octets if deciding else None,
-        "compared": verdict.compared if verdict else None,
-        "noindex": bool(verdict and verdict.noindex),
-        "losers": [
-            {"rule": rule.quote, "line": rule.line, "length": rule.octets}
-            for rule in (verdict.losers if verdict else ())
-        ],
-        "crawl_delay_s": verdict.reading.crawl_delay_s if verdict else None,
-        "relied_on": list(verdict.relied_on) if verdict else [],
-        "ours": list(verdict.ours) if verdict else [],
-        "dialects": {
-            name: {"allowed": each.allowed, "rule": each.rule, "line": each.line}
-            for name, each in every.items()
-        },
-    }
