@@ -56,7 +56,10 @@ async def run(
         with _library_logs(daemon.log.handler()):
             return await daemon.run(reread)
     except Exception as error:
-        daemon.died(error)
+        plain = plainest(error) if isinstance(error, BaseExceptionGroup) else error
+        daemon.died(plain)
+        if isinstance(plain, ListenError):  # the crawl's tasks have wrapped it in a group
+            raise plain from None
         raise
     finally:
         daemon.log.file.close()
@@ -227,8 +230,7 @@ class Daemon:
 
     def died(self, error: Exception) -> None:
         """The last line of the log, where there is no clean end."""
-        plain = plainest(error) if isinstance(error, BaseExceptionGroup) else error
-        self._event("died", level=LogLevel.ERROR, error=type(plain).__name__, message=str(plain))
+        self._event("died", level=LogLevel.ERROR, error=type(error).__name__, message=str(error))
 
     def _event(self, name: str, *, level: LogLevel = LogLevel.INFO, **values: object) -> None:
         self.log.event(level, name, **values)
