@@ -228,7 +228,7 @@ class Daemon:
 
     # ------------------------------------------------------------ saying
 
-    def died(self, error: Exception) -> None:
+    def died(self, error: BaseException) -> None:
         """The last line of the log, where there is no clean end."""
         self._event("died", level=LogLevel.ERROR, error=type(error).__name__, message=str(error))
 
