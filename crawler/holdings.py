@@ -111,8 +111,10 @@ class Holdings:
 
             host.set_timer(REVISIT, self._clock.call_at(self._clock.monotonic() + in_s, due))
 
-    def release(self, host: Host) -> None:
-        put_off_s = self._ending.only_closed(host)
+    def release(self, host: Host, *, put_off_s: float | None = None) -> None:
+        """`put_off_s`: there is nothing to do at it until then, as who calls knows."""
+        if put_off_s is None:
+            put_off_s = self._ending.only_closed(host)
         host.empty_hand()
         self._turns.drop(host)
         self._gate.forget(host)
@@ -202,10 +204,12 @@ class Holdings:
             if len(spare) == CLAIM_HOSTS:
                 break
         for host in spare:
-            if host.full:
-                self.put_away(host)  # who leases it again finds out the same
-            else:
+            if not host.full:
                 self.release(host)
+            elif not self._effective.config.revisits:
+                self.put_away(host)  # who leases it again finds out the same
+            else:  # its pages are to be visited again, and hosts put away are nobody's to take up
+                self.release(host, put_off_s=now_s + FULL_AGAIN_S)
         return bool(spare)
 
     def is_judged(self, host: Host) -> bool:

@@ -138,9 +138,11 @@ class Steering:
         for host in self._turns:
             self._turns.consider(host)
             self._ledger.touch(host)  # its rest, and where that comes from, are to be seen
+        revisits_begin = config.revisits and not before.revisits
         self._holdings.bring_back(
             lambda slot: (
-                before.site(slot).scope.max_pages_per_host
+                revisits_begin
+                or before.site(slot).scope.max_pages_per_host
                 != config.site(slot).scope.max_pages_per_host
             )
         )

@@ -253,6 +253,19 @@ async def test_a_host_that_has_had_its_pages_is_visited_again_all_the_same(world
     assert crawled.waiting["a.test"][1] == "scope.max_pages_per_host is reached"
 
 
+async def test_more_such_hosts_than_fit_are_visited_again_too(
+    world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crawler.holdings.HOSTS_HELD_MAX", 3)
+    monkeypatch.setattr("crawler.holdings.CLAIM_HOSTS", 3)
+    seeds = [f"http://h{n}.test/" for n in range(8)]
+    answers = {seed: html("Home", "/more") for seed in seeds}
+    crawled = await live(
+        world, answers, *seeds, days=2.5, revisit=FIXED, scope={"max_pages_per_host": 1}
+    )
+    assert [row["visits"] for row in crawled.rows["visited"]] == 8 * [3]
+
+
 async def test_sitemaps_are_read_again_daily_with_validators(world: Any) -> None:
     began_s = world.clock.monotonic()
     asked: list[str | None] = []

@@ -233,6 +233,24 @@ async def test_more_pages_are_allowed_to_a_crawl_and_to_a_host_that_had_theirs(
     assert set(file.answers[0].changes) >= {"[crawl] max_pages: 3 to 8"}
 
 
+async def test_hosts_that_had_their_pages_are_visited_again_when_that_is_wanted(
+    world: World,
+) -> None:
+    day_s = 86_400.0
+    file = File(world, scope={"max_pages_per_host": 1})
+    crawled = await file.crawl(
+        pages("a.test", 2),
+        "http://a.test/000",
+        "http://a.test/001",
+        forever=True,
+        at={
+            60.0: file.write(revisit={"mode": "fixed", "interval": "1d"}),
+            2.5 * day_s: stop(world),
+        },
+    )
+    assert [row["visits"] for row in crawled.rows["visited"]] == [3]
+
+
 async def test_concurrency_is_raised_and_lowered(world: World) -> None:
     answers = {url: Reply(delay_s=10) for n in range(8) for url in pages(f"h{n}.test", 3)}
     file = File(world, crawl={"concurrency": 1}, robots={})
