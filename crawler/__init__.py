@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from crawler.config import ConfigError
     from crawler.crawl import Crawler
+    from crawler.crawled import CrawledPage, Timings
     from crawler.errors import (
         CourtlyError,
         FetchFailed,
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
         SessionClosed,
         TooManyRedirects,
     )
-    from crawler.handover import CrawledPage, Timings
     from crawler.middleware import Politeness, guarded_connector
     from crawler.response import Response
     from crawler.session import PoliteSession
@@ -55,7 +55,7 @@ __all__ = [
 _HOMES = {
     "ConfigError": "crawler.config",
     "CourtlyError": "crawler.errors",
-    "CrawledPage": "crawler.handover",
+    "CrawledPage": "crawler.crawled",
     "Crawler": "crawler.crawl",
     "FetchFailed": "crawler.errors",
     "InvalidURL": "crawler.errors",
@@ -69,7 +69,7 @@ _HOMES = {
     "SessionClosed": "crawler.errors",
     "StoreError": "storage.base",
     "StoreRefused": "storage.base",
-    "Timings": "crawler.handover",
+    "Timings": "crawler.crawled",
     "TooManyRedirects": "crawler.errors",
     "guarded_connector": "crawler.middleware",
 }

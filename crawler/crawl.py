@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from crawler.clock import Clock
 from crawler.config import Config, check_identity, seeds_of
+from crawler.crawled import CrawledPage
 from crawler.errors import SessionClosed
 from crawler.fetcher import Fetcher
-from crawler.handover import CrawledPage
 from crawler.roots import check_roots
 from crawler.settings import Given, settings
 from policies.url import host_of

@@ -9,63 +9,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from crawler.charset import to_utf8
-from crawler.page import PageLink
-from crawler.request import Headers
-from policies.indexing import Directives
-from policies.usage import NONE, Usage
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timings:
-    """Of one visit. started_at: Unix seconds. latency_s: to the end of the answer's header;
-    elapsed_s: to the end of its body, both from the first packet."""
-
-    started_at: float
-    latency_s: float
-    elapsed_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CrawledPage:
-    """A page as the crawl visited it: a complete answer of any status but 429 and 5xx.
-
-    url: canonical. body: decompressed; b"" unless the status is 2xx and `scope.content_types` lets
-    its type in. title, links: of HTML; `links` in the page's order, with those that scope, depth or
-    rel=nofollow leave out. directives: of meta elements and headers, the strictest. redirect_url:
-    where it redirects. depth: links from a seed. canonical_url: what the page says is its URL.
-    fetched_at: Unix seconds, as in the view `visited`. address: the peer, None if not known.
-    body_read: False where nobody wanted the body. requisite: fetched because a mirror needs it.
-    again: it was visited before, and has changed since.
-    usage: what header, meta elements and robots.txt say of the use of its content.
-    """
-
-    url: str
-    status: int
-    headers: Headers
-    body: bytes
-    title: str | None
-    links: tuple[PageLink, ...]
-    directives: Directives
-    redirect_url: str | None
-    depth: int
-    timings: Timings
-    canonical_url: str | None = None
-    fetched_at: float = 0.0
-    address: str | None = None
-    body_read: bool = True
-    requisite: bool = False
-    again: bool = False
-    usage: Usage = NONE
-
-    @property
-    def content_type(self) -> str | None:
-        return self.headers.get("Content-Type")
-
-    @property
-    def text(self) -> str:
-        """The body as text: by BOM, header, meta, and only then by guessing."""
-        return to_utf8(self.body, self.content_type)[0].decode("utf-8", "replace")
+from crawler.crawled import CrawledPage
 
 
 @dataclass(slots=True, eq=False)

@@ -15,7 +15,7 @@ from crawler.turns import Turns
 from storage.base import Batch, Completed, HostUpdate, Outcome, Store, Visited, Want
 
 if TYPE_CHECKING:
-    from crawler.handover import CrawledPage
+    from crawler.crawled import CrawledPage
     from crawler.sinks.dispatch import Sinks
 
 LINKS_PER_COMMIT = 1_000

@@ -10,7 +10,7 @@ from crawler.clock import Clock
 from crawler.gate import Gate
 from crawler.ledger import Ledger
 from crawler.origin import Origin
-from crawler.visit import blocked_by
+from crawler.outcomes import blocked_by
 from policies.access import Rules
 from policies.robots import Verdict
 from policies.url import path_of

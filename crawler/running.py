@@ -10,11 +10,12 @@ from pathlib import Path
 from crawler.app import plainest, summarise
 from crawler.clock import Clock, RealClock
 from crawler.config import Config, ConfigError
+from crawler.crawled import CrawledPage
 from crawler.embed import State, network, state
 from crawler.engine import Engine
 from crawler.events import Summary
 from crawler.fetcher import Fetcher
-from crawler.handover import CrawledPage, Handover
+from crawler.handover import Handover
 from crawler.roots import check_roots
 from crawler.sinks.build import sinks_of
 from crawler.sinks.dispatch import Called, Sinks

@@ -13,7 +13,7 @@ import msgspec
 
 from crawler.charset import to_utf8
 from crawler.config import SinkConfig
-from crawler.handover import CrawledPage
+from crawler.crawled import CrawledPage
 from crawler.sinks.base import SinkError, Withdrawn
 from crawler.sinks.files import Files
 from crawler.sinks.members import whole_members

@@ -31,7 +31,7 @@ from storage.base import (
 )
 
 if TYPE_CHECKING:
-    from crawler.handover import CrawledPage
+    from crawler.crawled import CrawledPage
     from crawler.sinks.dispatch import Sinks
 
 FLOAT_S = 1e-6  # the clock counts in floats

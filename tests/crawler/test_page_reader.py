@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from crawler import page, page_reader, visit
+from crawler import answer_reader, page, page_reader
 from crawler.page_reader import LARGE_BYTES, PageReader
 from crawler.request import Headers
 from crawler.testing import html, not_found
@@ -109,7 +109,7 @@ async def test_a_crawl_follows_what_a_large_page_links(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(page_reader, "LARGE_BYTES", 1_000)
-    monkeypatch.setattr(visit, "LINKS_AT_ONCE", 7)
+    monkeypatch.setattr(answer_reader, "LINKS_AT_ONCE", 7)
     spy = Spy(monkeypatch)
     paths = [f"/{n}" for n in range(40)]
     crawled = await world.crawl(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from crawler.handover import CrawledPage, Timings
+from crawler.crawled import CrawledPage, Timings
 from crawler.page import PageLink
 from policies.indexing import Directives
 
