@@ -7,133 +7,40 @@ in the crawl's own event loop.
 from __future__ import annotations
 
 import asyncio
-import enum
 import itertools
 import math
-import mmap
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from crawler import waits
 from crawler.clock import Clock
 from crawler.config import Config, ConfigError, check_identity, seeds_of
 from crawler.config.changes import changes, paces_alike, reads_robots_alike, settled
 from crawler.ending import FULL, SPENT
+from crawler.roots import seed_link
+from crawler.status import (
+    Fetching,
+    HostNow,
+    HostState,
+    RefusedSeed,
+    Reloaded,
+    SeedsAdded,
+    State,
+    Status,
+    UnknownHost,
+    host_state,
+    resident_bytes,
+)
 from policies.scope import Scope
-from policies.url import SeedError, host_of, parse_seed
+from policies.url import SeedError, parse_seed
 from storage.base import Link, Row, Stats, Store
 
 if TYPE_CHECKING:
     from crawler.engine import Engine
     from crawler.host import Host
-
-
-class State(enum.StrEnum):
-    """What a crawl as a whole is doing."""
-
-    RUNNING = "running"  # URLs move, or wait for their hosts
-    PAUSED = "paused"  # by hand: no contact begins
-    IDLE = "idle"  # nothing is queued that could move; it waits for seeds, retries, robots.txt
-    STOPPING = "stopping"  # what is in flight ends, nothing begins
-
-
-class HostState(enum.StrEnum):
-    """What a held host is doing."""
-
-    IN_FLIGHT = "in flight"
-    READY = "ready"  # it may be contacted now, and waits for `crawl.concurrency`
-    WAITING = "waiting"  # it rests; it has URLs in hand
-    ROBOTS = "robots"  # its URLs wait for a robots.txt
-    CLOSED = "closed"  # what it has is of origins closed or out of reach
-    PAUSED = "paused"  # by hand
-    IDLE = "idle"  # it has nothing to do now
-
-
-class UnknownHost(LookupError):  # noqa: N818 - named for what happened, like the others
-    """No URL of this host was ever met."""
-
-    def __init__(self, host: str) -> None:
-        super().__init__(f"the crawl knows no host {host}: it has met no URL of it")
-        self.host = host
-
-
-class Fetching(NamedTuple):
-    """A request on the wire."""
-
-    url: str
-    since_s: float  # how long it has been under way
-
-
-class RefusedSeed(NamedTuple):
-    """What was given as a seed and is none."""
-
-    url: str  # as it was given
-    reason: str  # one sentence
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeedsAdded:
-    """What became of each URL given: `added` are queued now, `known` were met before, or earlier
-    in the same list, and count as seeds. With `refused` they are as many as were given."""
-
-    added: int
-    known: int
-    refused: tuple[RefusedSeed, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reloaded:
-    """What a new config changes, in words for an operator, one change each; empty: nothing.
-
-    restart: what stands differently in the file but counts only after a restart.
-    warnings: what is allowed, but probably not meant.
-    """
-
-    changes: tuple[str, ...]
-    restart: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
-    """A crawl at this moment. Rates are over the last few seconds; counts are of this run."""
-
-    state: State
-    uptime_s: float
-    pages: int  # visited and committed
-    body_bytes: int
-    pages_per_s: float
-    bytes_per_s: float  # of bodies
-    in_flight: int  # requests on the wire, robots.txt included
-    hosts_held: int
-    hosts_by_state: Mapping[HostState, int]  # the held ones; a state nobody is in has no entry
-    fetching: tuple[Fetching, ...]  # the longest under way first, at most FETCHING_SHOWN
-    uncommitted: int  # outcomes recorded and not committed yet
-    memory_bytes: int | None  # resident; None where the system does not say
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostNow:
-    """A held host at this moment."""
-
-    slot: str
-    state: HostState
-    next_at: (
-        float | None
-    )  # Unix seconds: when it may be contacted; None: until someone acts, or all
-    # its lanes are in use
-    reason: str  # in words, why it waits; "ready" if it does not
-    in_flight: int
-    in_hand: int  # URLs in memory that could be asked for
-    delay_s: float
-    delay_source: str
-    paused: bool
-    slow_s: float | None
 
 
 FETCHING_SHOWN = 50  # URLs; a page shows some, not thousands
@@ -342,7 +249,7 @@ class Control:
             except (SeedError, ConfigError) as error:
                 refused.append(RefusedSeed(text, str(error)))
                 continue
-            links[url] = self._seed(url, priority)
+            links[url] = seed_link(self._config, url, priority=priority)
         added = await self._do(partial(self._engine.add, list(links.values()))) if links else 0
         known = len(urls) - len(refused) - added
         return SeedsAdded(added=added, known=known, refused=tuple(refused))
@@ -406,31 +313,7 @@ class Control:
         if not reads_robots_alike(old, new):
             await self._engine.steering.read_robots_anew()
         if seeds:
-            await self._engine.add([self._seed(url, 0.0) for url in seeds])
-
-    def _seed(self, url: str, priority: float) -> Link:
-        host = host_of(url)
-        return Link(
-            url=url,
-            slot=self._config.slot_of(host),
-            host=host,
-            depth=0,
-            priority=priority,
-            seed=True,
-        )
-
-
-def host_state(host: Host, wait_s: float) -> HostState:
-    """`wait_s` as `Turns.why` gives it."""
-    if host.busy:
-        return HostState.IN_FLIGHT
-    if host.paused:
-        return HostState.PAUSED
-    if host.waiters or host.parked:
-        return HostState.ROBOTS
-    if host.hand:
-        return HostState.WAITING if wait_s else HostState.READY
-    return HostState.CLOSED if host.closed else HostState.IDLE
+            await self._engine.add([seed_link(new, url) for url in seeds])
 
 
 def checked_delay_s(delay_s: float) -> float:
@@ -438,15 +321,6 @@ def checked_delay_s(delay_s: float) -> float:
     if not 0 <= delay_s <= SLOW_S_MAX:  # false for NaN, too
         raise ValueError(f"a delay is from 0 to {SLOW_S_MAX:,.0f} seconds, not {delay_s:g}")
     return delay_s
-
-
-def resident_bytes() -> int | None:
-    """The memory this process has in use; None where the system does not say."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
-    except (OSError, ValueError, IndexError):
-        return None
-    return pages * mmap.PAGESIZE
 
 
 def _wall(clock: Clock, wait_s: float, host: Host) -> float | None:

@@ -13,10 +13,8 @@ from crawler.config import Config, check_identity, seeds_of
 from crawler.crawled import CrawledPage
 from crawler.errors import SessionClosed
 from crawler.fetcher import Fetcher
-from crawler.roots import check_roots
+from crawler.roots import check_roots, seed_link
 from crawler.settings import Given, settings
-from policies.url import host_of
-from storage.base import Link
 
 if TYPE_CHECKING:
     from crawler.events import Summary
@@ -148,7 +146,7 @@ class Crawler:
         seeds = seeds_of(self._seedless, urls)
         check_identity(self._config, seeds)
         await check_roots(self._config, running.store)
-        return await running.add([self._link(url) for url in seeds])
+        return await running.add([seed_link(self._config, url) for url in seeds])
 
     def add_sink(
         self,
@@ -182,10 +180,6 @@ class Crawler:
             self._called.append((call, wants))
         else:
             self._running.sinks.add(one)
-
-    def _link(self, url: str) -> Link:
-        host = host_of(url)
-        return Link(url=url, slot=self._config.slot_of(host), host=host, depth=0, seed=True)
 
     async def summary(self) -> Summary:
         """What the crawl has come to so far: counts, limits that left URLs out, hosts that wait."""

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
-from crawler.app import plainest, summarise
+from crawler.app import plainest
 from crawler.clock import Clock, RealClock
 from crawler.config import Config, ConfigError
 from crawler.crawled import CrawledPage
@@ -19,6 +19,7 @@ from crawler.handover import Handover
 from crawler.roots import check_roots
 from crawler.sinks.build import sinks_of
 from crawler.sinks.dispatch import Called, Sinks
+from crawler.summary import summarise
 from storage.base import Link
 
 

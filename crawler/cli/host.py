@@ -99,7 +99,8 @@ def steer(database: Path, name: str, what: str, delay_s: float | None = None) ->
 
 
 async def _directly(database: Path, name: str, what: str, delay_s: float | None) -> str:
-    from crawler.app import open_reader, steer_host
+    from crawler.app import open_reader
+    from crawler.by_hand import steer_host
     from crawler.explain import known_host
 
     reader = open_reader(database)

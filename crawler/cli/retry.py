@@ -60,7 +60,8 @@ def _retry(path: Path, host: str | None) -> tuple[int, bool]:
 
 async def _directly(path: Path, host: str | None) -> int:
     """How many were queued again. Raises UsageError for a host that the database does not know."""
-    from crawler.app import open_reader, retry_failed
+    from crawler.app import open_reader
+    from crawler.by_hand import retry_failed
     from crawler.explain import known_host
 
     if host is not None:

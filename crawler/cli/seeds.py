@@ -70,7 +70,7 @@ def give(config: Config, urls: Sequence[str], priority: float) -> tuple[int, int
         try:
             answer = client.ask(database, "POST", "/api/seeds", body=body)
         except client.NobodyAnswersError:
-            from crawler.app import add_seeds
+            from crawler.by_hand import add_seeds
 
             new = asyncio.run(add_seeds(config, part, priority))
             added, known = added + new, known + len(part) - new

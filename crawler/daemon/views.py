@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import cast
 
 from crawler.config.identity import version
-from crawler.control import HostNow, Status
 from crawler.daemon import shapes
+from crawler.status import HostNow, Status
 from storage.base import Row, Stats
 from storage.rows import VIEWS
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crawler.control import SLOW_S_MAX, HostState, State, UnknownHost
+from crawler.control import SLOW_S_MAX
 from crawler.ending import FULL, PAUSED
 from crawler.request import Request
+from crawler.status import HostState, State, UnknownHost
 from crawler.testing import Answers, Reply, html, not_found, redirect, text
 from storage.base import Link
 

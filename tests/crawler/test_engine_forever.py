@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crawler.control import State
 from crawler.host import Host
 from crawler.request import Request
+from crawler.status import State
 from crawler.testing import Answers, Reply, html, not_found, text
 from policies.retry import FailureCode
 

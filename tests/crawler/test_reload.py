@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crawler.config import Config, ConfigError, from_dict
-from crawler.control import Control, Reloaded, State
+from crawler.control import Control
 from crawler.engine import Engine
 from crawler.request import Request
+from crawler.status import Reloaded, State
 from crawler.testing import Answers, FakeFetcher, JumpClock, Reply, html, not_found, text
 
 if TYPE_CHECKING:

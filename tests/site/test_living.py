@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crawler.app import Life, living, steer_host
+from crawler.app import Life, living
+from crawler.by_hand import steer_host
 from crawler.config import ConfigError, from_dict
-from crawler.control import State, UnknownHost
+from crawler.status import State, UnknownHost
 from crawler.testing import Handler, LocalWeb, Pages, Reply, html
 from storage.base import StoreRefused
 
