@@ -23,13 +23,20 @@ from crawler import markup
 _SPACE: Final = r"[\t\n\f\r ]"
 _ENDS: Final = r"(?=[\t\n\f\r />])"  # behind a tag's name
 
+# Other threads wait while one match is made, whatever is in it. So it passes over so many tags, and
+# each of these over so many attributes, pieces or hyphens; a page with more of them gets its tree,
+# which is built without the interpreter's lock. Of what people write nothing comes near.
+_PASSED_MAX: Final = 200
+_ATTRIBUTES_MAX: Final = 1_000  # with the white space between them
+_PIECES_MAX: Final = 5_000
+
 # ---------------------------------------------------------------- tags
 
 _VALUE: Final = r"""(?:"[^"]*+"|'[^']*+'|[^\t\n\f\r >"'][^\t\n\f\r >]*+|(?=>))"""
 _ATTRIBUTE: Final = (
     rf"[^\t\n\f\r />][^\t\n\f\r />=]*+(?:{_SPACE}*+={_SPACE}*+{_VALUE}|(?!{_SPACE}*+=))"
 )
-_ATTRIBUTES: Final = rf"(?:[\t\n\f\r /]++|{_ATTRIBUTE})*+"
+_ATTRIBUTES: Final = rf"(?:[\t\n\f\r /]++|{_ATTRIBUTE}){{0,{_ATTRIBUTES_MAX}}}+"
 # Most attributes are written so; the general form costs three times as much.
 _PLAIN_ATTRIBUTE: Final = r"""[ \n][a-z][a-z0-9_-]*+=(?:"[^"]*+"|'[^']*+')"""
 _REST: Final = rf"(?:>|(?:{_PLAIN_ATTRIBUTE})*+(?:>|{_ATTRIBUTES}>))"
@@ -41,7 +48,7 @@ _NAME: Final = (
     r"|a(?!rea|[\t\n\f\r />])|m(?!ath|eta)|t(?!able|body|d|emplate|extarea|foot|h|itle|r)"
     r"|f(?!rame)|n(?!oembed|oframes)|c(?!aption|ol)|x(?!mp))[^\t\n\f\r />]*+"
 )
-_COMMENT: Final = r"<!--(?!-?>)(?:[^-]++|-(?!-!?>))*+--!?>"
+_COMMENT: Final = rf"<!--(?!-?>)(?:[^-]++|-(?!-!?>)){{0,{_PIECES_MAX}}}+--!?>"
 _BOGUS: Final = r"<(?:!(?!--)|\?)[^>]*+>"  # doctypes as well
 _NO_TAG: Final = r"<(?![A-Za-z/!?])"
 # Any end tag but those of tables.
@@ -59,10 +66,17 @@ _BETWEEN: Final = rf"</?{_TABLE}{_REST}{_NEXT}"
 # ---------------------------------------------------------------- elements passed over whole
 
 # Raw text, none of it with anything in it that could be read in another way.
-_SCRIPT: Final = rf"<script{_ENDS}{_REST}(?:[^<]++|<(?!/?[sS][cC][rR]))*+</script>"
-_STYLE: Final = rf"<style{_ENDS}{_REST}(?:[^<]++|<(?!/[sS][tT]))*+</style>"
-_TEXTAREA: Final = rf"<textarea{_ENDS}{_REST}(?:[^<]++|<(?!/[tT][eE]))*+</textarea>"
-_SELECT: Final = rf"<select{_ENDS}{_REST}(?:[^<]++|</?opt(?:ion|group){_ENDS}{_REST})*+</select>"
+_SCRIPT: Final = (
+    rf"<script{_ENDS}{_REST}(?:[^<]++|<(?!/?[sS][cC][rR])){{0,{_PIECES_MAX}}}+</script>"
+)
+_STYLE: Final = rf"<style{_ENDS}{_REST}(?:[^<]++|<(?!/[sS][tT])){{0,{_PIECES_MAX}}}+</style>"
+_TEXTAREA: Final = (
+    rf"<textarea{_ENDS}{_REST}(?:[^<]++|<(?!/[tT][eE])){{0,{_PIECES_MAX}}}+</textarea>"
+)
+_SELECT: Final = (
+    rf"<select{_ENDS}{_REST}(?:[^<]++|</?opt(?:ion|group){_ENDS}{_REST}){{0,{_PIECES_MAX}}}+"
+    r"</select>"
+)
 # Names that are nothing else in HTML, do not end the drawing, and have no HTML inside.
 _DRAWN: Final = (
     r"(?:path|g|circle|ellipse|rect|line|poly(?:line|gon)|use|defs|symbol|clipPath|mask|stop"
@@ -70,7 +84,7 @@ _DRAWN: Final = (
 )
 _SVG: Final = (
     rf"svg{_ENDS}{_REST}(?<!/>)(?:[^<]++|</?{_DRAWN}{_REST}|{_COMMENT}"
-    r"|<title>[^<]*+</title>|<desc>[^<]*+</desc>)*+</svg>"
+    rf"|<title>[^<]*+</title>|<desc>[^<]*+</desc>){{0,{_PIECES_MAX}}}+</svg>"
 )
 
 # Elements without rules of their own, and those with no more than that they end a paragraph.
@@ -85,7 +99,7 @@ _BLOCK: Final = (
 # A template's content is no part of the page.
 _TEMPLATE: Final = (
     rf"<template{_ENDS}{_REST}(?:[^<]++|</?(?:{_PHRASE}|{_BLOCK}|a|br|button|img|input){_ENDS}{_REST}"
-    rf"|<{_SVG}|{_COMMENT}|{_SCRIPT}|{_STYLE})*+</template>"
+    rf"|<{_SVG}|{_COMMENT}|{_SCRIPT}|{_STYLE}){{0,{_PASSED_MAX}}}+</template>"
 )
 
 # ---------------------------------------------------------------- the whole
@@ -101,7 +115,7 @@ _USUAL_ANCHOR: Final = (
 )
 # What an anchor holds, with its end tag; empty if another anchor or the end comes first. The walk
 # goes on inside.
-_HELD: Final = rf"(?=((?:[^<]++|<(?!/?[aA]{_ENDS}))*+</a>)?+)"
+_HELD: Final = rf"(?=((?:[^<]++|<(?!/?[aA]{_ENDS})){{0,{_PIECES_MAX}}}+</a>)?+)"
 
 # What is passed over.
 _PASSED: Final = (
@@ -109,11 +123,9 @@ _PASSED: Final = (
     rf"|{_TEXTAREA}|{_TEMPLATE}|{_BOGUS}|{_NO_TAG}"
 )
 
-_FRAME_REST: Final = r"(?:[^<]++|<(?!/[iI][fF]))*+</iframe>"
-_TITLE_REST: Final = r"(?:[^<]++|<(?!/[tT][iI]))*+</title>"
+_FRAME_REST: Final = rf"(?:[^<]++|<(?!/[iI][fF])){{0,{_PIECES_MAX}}}+</iframe>"
+_TITLE_REST: Final = rf"(?:[^<]++|<(?!/[tT][iI])){{0,{_PIECES_MAX}}}+</title>"
 
-# A match passes over so many tags at most, 0.3 ms of them: other threads wait while one is made.
-_PASSED_MAX: Final = 2_000
 _ROWS: Final = re.compile(
     rf"(?:[^<]*+(?:{_PASSED})){{0,{_PASSED_MAX}}}+"
     rf"[^<]*+(?:<(?:{_USUAL_ANCHOR}{_HELD}|a{_ENDS}({_ATTRIBUTES})>{_HELD}"
@@ -159,19 +171,24 @@ _HEADING: Final = re.compile("h[1-6]")
 
 # A paragraph of phrases with its end tag, and a document in which all are such.
 _PARAGRAPH: Final = (
-    rf"<p{_ENDS}{_REST}(?:[^<]++|</?(?:a|br|img|source|wbr|{_PHRASE}){_ENDS}{_REST}|{_COMMENT})*+"
-    r"</p>"
+    rf"<p{_ENDS}{_REST}(?:[^<]++|</?(?:a|br|img|source|wbr|{_PHRASE}){_ENDS}{_REST}|{_COMMENT})"
+    rf"{{0,{_PIECES_MAX}}}+</p>"
 )
 _PARAGRAPHS: Final = re.compile(
     rf"(?:[^<]*+(?:{_PARAGRAPH}|(?!<p{_ENDS})(?:{_PASSED})|<(?:(?:a|base|link|meta){_ENDS}{_REST}"
-    rf"|iframe{_ENDS}{_REST}{_FRAME_REST}|title{_ENDS}{_REST}{_TITLE_REST}|{_SVG})))*+[^<]*+\Z",
+    rf"|iframe{_ENDS}{_REST}{_FRAME_REST}|title{_ENDS}{_REST}{_TITLE_REST}|{_SVG}))){{0,{_PASSED_MAX}}}+([^<]*+\Z)?+",
 )
 
 
 def paragraphs_are_closed(html: str) -> bool:
     """Whether each paragraph of a document that has rows ends with its end tag and holds nothing
     but phrases, so that none is open around an anchor with more than those inside."""
-    return _PARAGRAPHS.match(html) is not None
+    at = 0
+    while (some := _PARAGRAPHS.match(html, at)) is not None and some[1] is None:
+        if some.end() == at:
+            return False
+        at = some.end()
+    return True
 
 
 def anchor_text(held: str, *, blocks: bool) -> str | None:
