@@ -39,6 +39,7 @@ LOW_WATER = (
 )
 APPETITE_MAX = 256  # while a host's URLs cost no contact (all blocked): 10 ms of the loop's time
 BACKING_OFF = "it asked us to come back later, or refused us"
+RESTARTED = "a full rest, because the last crawl ended without a farewell"
 FORGOTTEN = ""  # stands for the origins that are no longer in memory
 NEVER = -math.inf  # the end of a contact that has not been
 
@@ -169,17 +170,23 @@ class Host:
         self.visited = lease.visited
         self.address: str | None = None
         self.address_clock: AddressClock | None = None
-        self._rested_after_crash(now_s, clock.delay_s)
+        self._rested_after_crash(clock.delay_s)
 
     # ------------------------------------------------------------ what it waits for
 
-    def _rested_after_crash(self, now_s: float, delay_s: float) -> None:
+    def _rested_after_crash(self, delay_s: float) -> None:
         """Hosts not released cleanly wait their full delay from the restart (law 6)."""
         if self.delay_at_restart is not None:
             at_s = self.delay_at_restart + max(delay_s, self.rest.delay_s)
             if at_s > self.not_before_s:
                 self.not_before_s = at_s
-                self.not_before_why = "a full rest, because the last crawl ended without a farewell"
+                self.not_before_why = RESTARTED
+
+    @property
+    def _restarted_s(self) -> float:
+        """The same by the rules of now, which may be others than those it was leased under."""
+        restart_s = self.delay_at_restart
+        return NEVER if restart_s is None else restart_s + self.rest.delay_s
 
     def reckon(self) -> None:
         """Take a changed ask, latency or control into account."""
@@ -194,7 +201,7 @@ class Host:
         if strictest != self.ask:
             self.ask = strictest
             self.reckon()
-            self._rested_after_crash(now_s, self.rest.delay_s)
+            self._rested_after_crash(self.rest.delay_s)
 
     def forget_asks(self, origins: Iterable[str]) -> None:
         """They leave memory. What they ask of the pace counts on, but for a doubling."""
@@ -230,6 +237,8 @@ class Host:
             rested_s = self.ends[lane] + self.rest.delay_s
             at_s = max(at_s, rested_s)
         at_s = max(at_s, self.backoff_until_s)
+        if self.delay_at_restart is not None:
+            at_s = max(at_s, self._restarted_s)
         if self.rules.visit_window or self.ask.windows:
             start_s = max(at_s, now_s)
             closed_s = window_wait_s(self.rules, self.ask, wall() + start_s - now_s)
@@ -249,6 +258,8 @@ class Host:
             return at_s, f"a rest of {self.rest.delay_s:.3g} s ({self.rest.source})"
         if at_s == self.backoff_until_s:
             return at_s, self.backoff_why
+        if at_s == self._restarted_s:
+            return at_s, RESTARTED
         return at_s, "its visit window"
 
     def next_turn(self, now_s: float, wall_s: float) -> tuple[float, str]:
@@ -398,6 +409,7 @@ class Host:
         """
         last_s = self.ends[-1] if self.ends else NEVER
         next_s = max(self.not_before_s, self.backoff_until_s, last_s + self.rest.delay_s, put_off_s)
+        next_s = max(next_s, self._restarted_s)
         contacts, self.contacts_new = self.contacts_new, []
         self.dirty = False
         return HostUpdate(

@@ -91,6 +91,33 @@ async def test_a_longer_delay_counts_from_the_contact_before_at_once(world: Worl
     assert file.answers[0].changes == ("1 host: delay 1 s to 10 s",)
 
 
+async def test_law_6_a_longer_delay_counts_from_the_restart_after_a_crash(world: World) -> None:
+    """Of the last contact before it nothing was committed."""
+    file = File(world)
+    answers = pages("a.test", 9)
+    before = await world.crawl(
+        answers, *answers, latency_s=0.5, at={4.9: world.kill}, crawl={"user_agent": BOT}
+    )
+    killed_s = before.start_s + 4.9
+    assert before.entries()[-1].start_s + 0.5 > killed_s - 0.5
+    crawled = await file.crawl(answers, at={0.2: file.write(politeness={"delay": 60.0})})
+    assert crawled.entries()[0].start_s >= killed_s + 60
+
+
+async def test_law_6_a_delay_by_hand_that_is_taken_back_leaves_no_longer_rest(world: World) -> None:
+    file = File(world)
+    answers = pages("a.test", 9)
+    await world.crawl(answers, *answers, at={2.2: world.kill}, crawl={"user_agent": BOT})
+    crawled = await file.crawl(
+        answers,
+        at={
+            0.2: lambda: world.do(world.control.slow_host("a.test", 300.0)),
+            30.0: lambda: world.do(world.control.resume_host("a.test")),
+        },
+    )
+    assert crawled.at()[0] == pytest.approx(30.0, abs=0.1)
+
+
 async def test_a_shorter_delay_counts_from_the_contact_before_at_once(world: World) -> None:
     file = File(world, politeness={"delay": 100.0})
     answers = pages("a.test", 3)
