@@ -37,7 +37,7 @@ from crawler.visit import Budget, Visitor
 from policies.access import Access, Closed, RobotsRules
 from policies.retry import GiveUp, RetryRules, after_no_connection
 from policies.scope import Scope, ScopeRules
-from storage.base import Completed, Link, Outcome, Retry, Store, Visited
+from storage.base import Completed, Link, Outcome, Retry, Revisited, Store, Visited
 
 if TYPE_CHECKING:
     from crawler.sinks.dispatch import Sinks
@@ -407,6 +407,8 @@ class Engine:
             if isinstance(outcome, Visited):
                 pages += 1
                 body_bytes += outcome.body_bytes
+            elif isinstance(outcome, Revisited) and outcome.plan and not outcome.plan.failures:
+                pages += 1  # it was answered, and said nothing new: what it cost counts as well
         if pages:
             self.pages += pages
             self.bytes += body_bytes

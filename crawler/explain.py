@@ -77,6 +77,8 @@ async def explain_url(
     else:
         told += reasons.of_url(row, now_s, again=asked.again)
         host = await reader.host(str(row["host"]))
+        if row["state"] == "skipped" and row.get("reason") is None:
+            told += await _left_out(reader, asked, url, None)
         if row["state"] == "queued" and host is not None:
             held = await _left_out(reader, asked, url, row) or _full(asked, host)
             told += held

@@ -33,8 +33,10 @@ def of_url(row: Row, now_s: float, *, again: str = "") -> Iterator[str]:
         yield from _queued(row, now_s)
     elif state == "sitemaps":
         yield from _sitemap(row)
+    elif row.get("reason") is None:  # kept for the view `links` alone
+        yield "not queued: known only as the target of a link, which was left out when it was found"
     else:
-        reason = str(row.get("reason"))
+        reason = str(row["reason"])
         key = SKIP_KEYS.get(reason)
         yield f"left out: {SKIP_WORDS.get(reason, reason)}{f' ({key})' if key else ''}"
     if row.get("sitemap") and state != "sitemaps":

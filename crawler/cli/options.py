@@ -52,6 +52,9 @@ class Choice(click.Choice[str]):
         return f'"{value}" is not one of {", ".join(known)}{hint}'
 
     def get_missing_message(self, param: click.Parameter, ctx: click.Context | None) -> str:
+        command = ctx.command_path if ctx is not None else "it"
+        if len(self.choices) == 1:
+            return f"Write `{command} {self.choices[0]}`"
         return f"It is one of {', '.join(map(str, self.choices))}"
 
 

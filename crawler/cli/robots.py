@@ -19,7 +19,7 @@ ALL = "all"
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
 
-@click.group()
+@click.group(short_help="Judge URLs by robots.txt files, or look for faults in one.")
 def robots() -> None:
     """Judge URLs by robots.txt files, one or thousands, or look for faults in such a file."""
 

@@ -40,7 +40,8 @@ def seeds() -> None:
 @config_option
 def add(urls: tuple[str, ...], priority: float, db: str | None, config_file: Path | None) -> None:
     """Queue URLs, absolute ones or @FILE with one a line, as seeds. A crawl that runs on the
-    database takes them up at once; scope is relative to them, too."""
+    database takes them up at once; scope is relative to them, too. If one of them is no
+    URL, none is queued."""
     from crawler.config import from_dict, seeds_of
 
     config = configured(config_file, db)

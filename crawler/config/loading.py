@@ -191,10 +191,19 @@ class _Reading:
             if not isinstance(table, Mapping):
                 self._wrong(path, f'must be a table: write [site."{name}"] and its keys below it')
                 continue
-            if any(
-                isinstance(value, Mapping) and key not in ("headers", "credentials")
+            tables_in = [
+                str(key)
                 for key, value in table.items()
-            ):
+                if isinstance(value, Mapping) and key not in ("headers", "credentials")
+            ]
+            if sections := [key for key in tables_in if key in SECTIONS]:
+                for key in sections:
+                    told = (
+                        f'write its keys below [site."{name}"] itself: they need no section there'
+                    )
+                    self._wrong((*path, key), told)
+                continue
+            if tables_in:
                 # [site.example.org] without quotes is a table "org" in a table "example"
                 self._wrong(path, f'holds a table: a site\'s name has quotes, [site."{name}.…"]')
                 continue

@@ -9,6 +9,7 @@ from typing import Annotated, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
+from crawler.config.readers import did_you_mean
 from crawler.daemon.answers import LIMIT_DEFAULT, LIMIT_MAX
 from crawler.daemon.problem import Problem
 
@@ -102,7 +103,7 @@ def read_body(raw: bytes, kind: type[Kind]) -> Kind:
     try:
         return msgspec.json.decode(raw or b"{}", type=kind)
     except msgspec.ValidationError as error:
-        raise _problem(str(error)) from None
+        raise _problem(str(error), kind) from None
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
         why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise Problem(400, f"the body is not JSON: {why}") from None
@@ -123,18 +124,18 @@ def read_query(items: Iterable[tuple[str, str]], kind: type[Kind]) -> Kind:
     try:
         return msgspec.convert(values, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise _problem(str(error)) from None
+        raise _problem(str(error), kind) from None
 
 
-def _problem(message: str) -> Problem:
+def _problem(message: str, kind: type[Strict]) -> Problem:
     """msgspec's "Expected `str`, got `int` - at `$.host`" as a sentence about the field."""
     if found := re.match(r"Object (missing required|contains unknown) field `([^`]*)`", message):
-        missing = found[1].startswith("missing")
-        return Problem(
-            422,
-            f"{found[2]}: {'is missing' if missing else 'there is no such field'}",
-            field=found[2],
-        )
+        if found[1].startswith("missing"):
+            told = "is missing"
+        else:
+            hint = did_you_mean(found[2], kind.__struct_fields__)
+            told = f"there is no such field{hint}"
+        return Problem(422, f"{found[2]}: {told}", field=found[2])
     place = _FIELD.search(message)
     field = place[1].replace("[...]", "") if place else ""
     sentence = _FIELD.sub("", message)

@@ -14,7 +14,7 @@ import structlog
 
 from crawler.config.levels import LogLevel
 from crawler.observer import Contacted
-from storage.base import Blocked, Dropped, Failed, Moved, Outcome, Retry, Visited
+from storage.base import Blocked, Dropped, Failed, Moved, Outcome, Retry, Revisited, Visited
 
 LEVELS: Final[Mapping[LogLevel, int]] = {
     LogLevel.DEBUG: logging.DEBUG,
@@ -206,6 +206,14 @@ class OutcomeLog:
                     attempts=outcome.attempts,
                     due_in_s=round(outcome.due_in_s, 3),
                 )
+            case Revisited(plan=None):
+                pass  # nothing was asked: the config wants no visits of it any more
+            case Revisited(plan=plan) if plan is not None:
+                event, level = "unchanged", LogLevel.DEBUG
+                if plan.failures:
+                    event, level = "not_checked", info
+                due_in_s = round(plan.due_in_s, 3)
+                log(level, event, url=url, host=outcome.slot, due_in_s=due_in_s)
             case Dropped():
                 log(info, "dropped", url=url, host=outcome.slot, reason=outcome.reason)
             case Moved():

@@ -118,6 +118,12 @@ def test_a_name_without_quotes_is_explained() -> None:
         from_dict({"site": {"example": {"org": {"delay": 5}}}})
 
 
+@pytest.mark.parametrize("section", ["revisit", "politeness", "fetch"])
+def test_a_section_inside_a_site_is_explained(section: str) -> None:
+    with pytest.raises(ConfigError, match="they need no section there"):
+        from_dict({"site": {"a.test": {section: {"delay": 5}}}})
+
+
 def test_the_token_of_a_host() -> None:
     config = from_dict(
         {

@@ -10,7 +10,16 @@ from crawler.cli.why import _of_host, _of_url
 from crawler.config import Config, from_dict
 from crawler.explain import Asked
 from policies.access import Access
-from storage.base import Batch, Contact, HostClock, HostUpdate, Link, Plan
+from storage.base import (
+    Batch,
+    Contact,
+    HostClock,
+    HostUpdate,
+    Link,
+    Outlink,
+    Plan,
+    Visited,
+)
 from storage.memory import MemoryStore
 
 NOW_S = 1_800_000_000.0  # the store's, in conftest.py
@@ -52,6 +61,27 @@ async def test_a_visited_url_says_what_was_asked_of_us(
     assert "its links be not followed" in text
     assert "no page led to it" in text
     assert "\x1b" not in text
+
+
+async def test_the_target_of_a_link_that_was_left_out_says_why(
+    store: MemoryStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session = await store.open_session("test")
+    await store.add([link("http://c.test/", host="c.test")])
+    (lease,) = await store.claim(session, hosts=1, urls_per_host=9)
+    assert lease.slot == "c.test"
+    page = Visited(
+        id=lease.hand.urls[0].id, slot="c.test", status=200, fetched_at=NOW_S,
+        content_type="text/html", body_bytes=1, elapsed_s=0.5,
+        outlinks=[Outlink("http://b.test/", "b", None)],
+    )  # fmt: skip
+    clock = HostClock(next_in_s=1.0, delay_s=1.0, delay_source="politeness.delay")
+    update = HostUpdate(slot="c.test", epoch=lease.epoch, clock=clock)
+    await store.complete(session, Batch(outcomes=[page], hosts=[update]))
+    text = await said(store, "http://b.test/", capsys)
+    assert "known only as the target of a link" in text
+    assert "leaves it out: on a host that the seeds do not lead to (scope.follow)" in text
+    assert "None" not in text
 
 
 async def test_a_failed_url_says_how_to_retry_it(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,9 @@ from storage.base import (
     Failed,
     Moved,
     Outcome,
+    Plan,
     Retry,
+    Revisited,
     StoreError,
     Visited,
 )
@@ -39,7 +42,13 @@ FAILED = Failed(id=3, slot="a.test", error="timeout: no answer", attempts=3, las
 RETRY = Retry(id=4, slot="a.test", due_in_s=2.0, attempts=1, refusals=0, error="timeout: no answer")
 DROPPED = Dropped(id=5, slot="a.test", reason="scope.follow")
 MOVED = Moved(id=6, slot="a.test", to_slot="b.test")
-OUTCOMES: list[Outcome] = [VISITED, BLOCKED, FAILED, RETRY, DROPPED, MOVED]
+PLAN = Plan(due_in_s=60.0, interval_s=60.0, checked_at=1.0, changed_at=1.0)
+UNCHANGED = Revisited(id=7, slot="a.test", plan=PLAN)
+NOT_CHECKED = Revisited(id=8, slot="a.test", plan=replace(PLAN, failures=1))
+UNPLANNED = Revisited(id=9, slot="a.test", plan=None)  # nothing was asked: no event
+OUTCOMES: list[Outcome] = [
+    VISITED, BLOCKED, FAILED, RETRY, DROPPED, MOVED, UNCHANGED, NOT_CHECKED, UNPLANNED,
+]  # fmt: skip
 
 
 @pytest.fixture
@@ -69,11 +78,22 @@ def told(path: Path, level: LogLevel) -> list[str]:
         (LogLevel.WARNING, ["failed", "gave_up"]),
         (
             LogLevel.INFO,
-            ["visited", "blocked", "failed", "retry", "dropped", "moved", "gave_up"],
+            ["visited", "blocked", "failed", "retry", "dropped", "moved", "not_checked", "gave_up"],
         ),
         (
             LogLevel.DEBUG,
-            ["visited", "blocked", "failed", "retry", "dropped", "moved", "gave_up", "committed"],
+            [
+                "visited",
+                "blocked",
+                "failed",
+                "retry",
+                "dropped",
+                "moved",
+                "unchanged",
+                "not_checked",
+                "gave_up",
+                "committed",
+            ],
         ),
     ],
 )

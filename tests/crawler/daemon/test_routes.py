@@ -292,6 +292,12 @@ MALFORMED: list[tuple[str, object, int, str | None]] = [
 ]  # fmt: skip
 
 
+async def test_a_misspelt_field_is_asked_back(daemon: Any) -> None:
+    answer = await daemon.client.post("/api/hosts/slow", {"host": "a.test", "delay": 1})
+    assert answer.body["detail"] == 'delay: there is no such field; did you mean "delay_s"?'
+    assert answer.status == 422
+
+
 def is_problem(answer: Any, status: int, field: str | None) -> bool:
     assert answer.status == status, answer.body
     assert answer.headers["Content-Type"].startswith("application/problem+json")
