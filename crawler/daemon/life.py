@@ -57,7 +57,7 @@ async def run(
             return await daemon.run(reread)
     except Exception as error:
         plain = plainest(error) if isinstance(error, BaseExceptionGroup) else error
-        daemon.died(plain)
+        daemon.died(error)
         if isinstance(plain, ListenError):  # the crawl's tasks have wrapped it in a group
             raise plain from None
         raise
@@ -230,7 +230,8 @@ class Daemon:
 
     def died(self, error: BaseException) -> None:
         """The last line of the log, where there is no clean end."""
-        self._event("died", level=LogLevel.ERROR, error=type(error).__name__, message=str(error))
+        plain = plainest(error) if isinstance(error, BaseExceptionGroup) else error
+        self._event("died", level=LogLevel.ERROR, error=type(plain).__name__, message=str(plain))
 
     def _event(self, name: str, *, level: LogLevel = LogLevel.INFO, **values: object) -> None:
         self.log.event(level, name, **values)
