@@ -32,6 +32,14 @@ SELECT json_group_array(json_array(t.text, t.id)) FROM v CROSS JOIN texts AS t O
 WITH v(id, text) AS (VALUES (?, ?))
 INSERT INTO texts (id, text) SELECT v.id, v.text FROM v WHERE v.id IS NOT NULL;
 
+-- name: kind_id
+SELECT id FROM kinds
+WHERE status = ? AND directives = ? AND coalesce(content_type, 0) = coalesce(?, 0)
+AND coalesce(usage, 0) = coalesce(?, 0);
+
+-- name: new_kind
+INSERT INTO kinds (status, directives, content_type, usage) VALUES (?, ?, ?, ?) RETURNING id;
+
 -- ---------------------------------------------------------------- URLs
 
 -- name: secret
@@ -136,13 +144,9 @@ UPDATE urls SET state = v.state, turn = v.turn, due_at = v.due_at, flags = v.fla
 FROM v WHERE urls.id = v.id;
 
 -- name: new_pages
-WITH v(id, status, fetched_ms, content_type, body_bytes, elapsed_us, title, directives, canonical,
-       body_hash, usage)
-  AS (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?))
-INSERT INTO pages (
-  id, status, fetched_ms, content_type, body_bytes, elapsed_us, title, directives, canonical,
-  body_hash, usage
-)
+WITH v(id, kind, fetched_ms, body_bytes, elapsed_us, title, canonical, body_hash)
+  AS (VALUES (?, ?, ?, ?, ?, ?, ?, ?))
+INSERT INTO pages (id, kind, fetched_ms, body_bytes, elapsed_us, title, canonical, body_hash)
 SELECT v.* FROM v WHERE v.id IS NOT NULL;
 
 -- name: new_edges
@@ -215,7 +219,7 @@ SELECT json_group_array(json_array(
     FROM (
       SELECT
         u.id, o.name || u.path AS url, u.depth, u.priority, u.flags,
-        coalesce(p.status, g.status, 0) AS status,
+        coalesce(k.status, g.status, 0) AS status,
         xo.name || x.path AS redirect_url,
         iif(p.body_hash IS NULL, NULL, printf('%016x', p.body_hash)) AS body_hash, n.interval_s,
         n.checked_ms / 1e3 AS checked_at, n.changed_ms / 1e3 AS changed_at, n.visits, n.failures,
@@ -225,7 +229,8 @@ SELECT json_group_array(json_array(
         ), NULL) AS listing
       FROM plans AS n CROSS JOIN urls AS u ON u.id = n.id
       CROSS JOIN origins AS o ON o.id = u.origin
-      LEFT JOIN pages AS p ON p.id = u.id LEFT JOIN readings AS g ON g.id = u.id AND u.state = 4
+      LEFT JOIN pages AS p ON p.id = u.id LEFT JOIN kinds AS k ON k.id = p.kind
+      LEFT JOIN readings AS g ON g.id = u.id AND u.state = 4
       LEFT JOIN redirects AS d ON d.id = u.id LEFT JOIN urls AS x ON x.id = d.target
       LEFT JOIN origins AS xo ON xo.id = x.origin
       WHERE n.slot = v.slot AND n.due_at <= ?
@@ -255,11 +260,12 @@ ORDER BY s.revisit_at;
 -- name: unplanned
 SELECT json_group_array(json_array(id, url, status, fetched_at, json(listing))) FROM (
   SELECT
-    p.id, o.name || u.path AS url, p.status, p.fetched_ms / 1e3 AS fetched_at,
+    p.id, o.name || u.path AS url, k.status, p.fetched_ms / 1e3 AS fetched_at,
     iif(u.flags & 32, (
       SELECT json_array(h.lastmod, h.changefreq, h.priority) FROM hints AS h WHERE h.id = u.id
     ), NULL) AS listing
-  FROM pages AS p CROSS JOIN urls AS u ON u.id = p.id CROSS JOIN origins AS o ON o.id = u.origin
+  FROM pages AS p CROSS JOIN kinds AS k ON k.id = p.kind CROSS JOIN urls AS u ON u.id = p.id
+  CROSS JOIN origins AS o ON o.id = u.origin
   WHERE p.id > ?1 AND p.id <= ?1 + ?2 AND NOT EXISTS (SELECT 1 FROM plans AS n WHERE n.id = p.id)
   ORDER BY p.id
 );

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from storage.base import Blocked, BlockReason
+from storage.base import Blocked, BlockReason, Visited
 from storage.rows import hostname_of
 from storage.sqlite.statements import Statements
 
@@ -37,6 +37,20 @@ class Verdict(NamedTuple):
         return self._replace(reason=str(BlockReason.REDIRECT))
 
 
+class Kind(NamedTuple):
+    """What pages share."""
+
+    status: int
+    directives: int  # 1 indexable, 2 followable, 4 archivable
+    content_type: str | None
+    usage: str | None
+
+    @classmethod
+    def of(cls, page: Visited) -> Kind:
+        directives = page.indexable + 2 * page.followable + 4 * page.archivable
+        return cls(page.status, directives, page.content_type, page.usage)
+
+
 class Names:
     """Looks names up, makes those that are new, and remembers a bounded number of them."""
 
@@ -45,6 +59,7 @@ class Names:
         self._origins: dict[str, Origin] = {}
         self._texts: dict[str, int] = {}
         self._verdicts: dict[Verdict, int] = {}
+        self._kinds: dict[Kind, int] = {}
         self._bodies: dict[int, int | None] = {}
         self._slot_id = self._origin_id = self._text_id = 0
         self.new_slots = 0  # made since this was last read
@@ -145,6 +160,25 @@ class Names:
             self._texts.clear()
         self._texts.update(read)
         return found | read
+
+    def kind(self, kind: Kind) -> int:
+        """Id of what a page shares with others."""
+        key = self._kinds.get(kind)
+        if key is not None:
+            return key
+        shared = [text for text in (kind.content_type, kind.usage) if text is not None]
+        texts = self.texts(shared)
+        values = (
+            kind.status, kind.directives, texts.get(kind.content_type or ""),
+            texts.get(kind.usage or ""),
+        )  # fmt: skip
+        row = self._sql.row("kind_id", *values) or self._sql.row("new_kind", *values)
+        assert row is not None
+        if len(self._kinds) >= _KEPT_MAX:
+            self._kinds.clear()
+        key = int(row[0])  # type: ignore[arg-type]
+        self._kinds[kind] = key
+        return key
 
     def body_of(self, origin: int) -> int | None:
         """Id of the robots.txt body now in force at an origin."""

@@ -10,7 +10,9 @@ from typing import Final
 _BROKEN: Final = """
 WITH RECURSIVE
   broken (id) AS (
-    SELECT id FROM failures UNION ALL SELECT id FROM pages WHERE status >= 400
+    SELECT id FROM failures
+    UNION ALL
+    SELECT id FROM pages WHERE kind IN (SELECT id FROM kinds WHERE status >= 400)
   ),
   reach (target, via, hops) AS (  -- by redirects
     SELECT id, id, 0 FROM broken
@@ -29,12 +31,13 @@ WITH RECURSIVE
       AND NOT EXISTS (SELECT 1 FROM redirects AS d WHERE d.id = u.referrer AND d.target = r.via)
   )
 SELECT
-  o.name || u.path, p.status, t.text, so.name || s.path,
+  o.name || u.path, k.status, t.text, so.name || s.path,
   iif(l.via = b.id, NULL, vo.name || v.path), l.anchor
 FROM broken AS b
 JOIN urls AS u ON u.id = b.id
 JOIN origins AS o ON o.id = u.origin
 LEFT JOIN pages AS p ON p.id = b.id
+LEFT JOIN kinds AS k ON k.id = p.kind
 LEFT JOIN failures AS f ON f.id = b.id
 LEFT JOIN texts AS t ON t.id = f.error
 LEFT JOIN linking AS l ON l.target = b.id
@@ -70,20 +73,24 @@ ORDER BY h.name, v.robots_url, v.line, v.rule, b.id, l.source
 """
 
 _DUPLICATES: Final = """
-WITH several (hash) AS (
-  SELECT body_hash FROM pages WHERE body_hash IS NOT NULL AND status BETWEEN 200 AND 299
+WITH
+answered (id) AS (SELECT id FROM kinds WHERE status BETWEEN 200 AND 299),
+several (hash) AS (
+  SELECT body_hash FROM pages
+  WHERE body_hash IS NOT NULL AND kind IN (SELECT id FROM answered)
   GROUP BY body_hash HAVING count(*) > 1
 )
 SELECT
-  printf('%016x', p.body_hash), o.name || u.path, p.status, p.body_bytes, t.text, p.title,
+  printf('%016x', p.body_hash), o.name || u.path, k.status, p.body_bytes, t.text, p.title,
   co.name || c.path
 FROM pages AS p
+CROSS JOIN kinds AS k ON k.id = p.kind
 JOIN urls AS u ON u.id = p.id
 JOIN origins AS o ON o.id = u.origin
-LEFT JOIN texts AS t ON t.id = p.content_type
+LEFT JOIN texts AS t ON t.id = k.content_type
 LEFT JOIN urls AS c ON c.id = p.canonical
 LEFT JOIN origins AS co ON co.id = c.origin
-WHERE p.body_hash IN (SELECT hash FROM several) AND p.status BETWEEN 200 AND 299
+WHERE p.body_hash IN (SELECT hash FROM several) AND k.status BETWEEN 200 AND 299
 ORDER BY p.body_hash, p.id
 """
 

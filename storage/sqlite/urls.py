@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from storage.base import Blocked, BlockReason, Failed, Plan, Rel, Retry, SitemapRead, State, Visited
 from storage.sqlite.links import FETCHED, OUT, SITEMAP, TRIED
-from storage.sqlite.names import Names, Verdict
+from storage.sqlite.names import Kind, Names, Verdict
 from storage.sqlite.plans import plan_row
 from storage.sqlite.statements import Statements, Values
 from storage.sqlite.tally import (
@@ -151,21 +151,16 @@ class Changes:
         self._put("drop_ungoverned", row.origin, row.id)
         self._tally.count(row.origin, row.slot, UNGOVERNED, -1)
 
-    def visited(
-        self, row: UrlRow, page: Visited, texts: Mapping[str, int], ids: Mapping[str, int]
-    ) -> None:
+    def visited(self, row: UrlRow, page: Visited, ids: Mapping[str, int]) -> None:
         """`ids`: of the URLs it redirects to, calls canonical and links."""
         self._leave(row)
         self._enter(row, State.VISITED)
         self._tally.count(row.origin, row.slot, BODY_BYTES, page.body_bytes)
         self._put(
-            "new_pages", row.id, page.status, round(page.fetched_at * 1e3),
-            None if page.content_type is None else texts[page.content_type], page.body_bytes,
-            round(page.elapsed_s * 1e6), page.title,
-            page.indexable + 2 * page.followable + 4 * page.archivable,
+            "new_pages", row.id, self._names.kind(Kind.of(page)), round(page.fetched_at * 1e3),
+            page.body_bytes, round(page.elapsed_s * 1e6), page.title,
             None if page.canonical_url is None else ids[page.canonical_url],
             None if page.body_hash is None else _signed(page.body_hash),
-            None if page.usage is None else texts[page.usage],
         )  # fmt: skip
         for link in page.outlinks:
             rel = None if link.rel is None else _RELS[link.rel]

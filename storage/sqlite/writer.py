@@ -199,7 +199,7 @@ class Writer:
                     pass  # named as one since it was asked for as a page: it is to be read as one
                 case Visited(redirect_url=url):
                     target = None if url is None else targets[url]
-                    changes.visited(row, outcome, texts, targets)
+                    changes.visited(row, outcome, targets)
                     if outcome.plan is not None:
                         changes.plan(row, outcome.plan, at.now_s)
                     if outcome.ungoverned:
@@ -510,12 +510,10 @@ def _pointed_to(page: Visited) -> Iterator[str]:
 
 
 def _texts_of(outcomes: Sequence[Outcome]) -> list[str]:
-    """The sentences and content types that are kept once."""
+    """The sentences that are kept once."""
     texts = []
     for outcome in outcomes:
         match outcome:
-            case Visited(content_type=text, usage=usage):
-                texts += [one for one in (text, usage) if one is not None]
             case Dropped(reason=text):
                 texts.append(text)
             case Failed(error=text) | Retry(error=text) | SitemapRead(error=str(text)):

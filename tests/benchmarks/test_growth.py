@@ -118,10 +118,9 @@ def visit(path: Path) -> None:
     db.executescript("""
         BEGIN;
         INSERT INTO pages (
-          id, status, fetched_ms, content_type, body_bytes, elapsed_us, title, directives, body_hash
+          id, kind, fetched_ms, body_bytes, elapsed_us, title, body_hash
         ) SELECT
-          id, 200, 1800000000123 + id, 1, 7000, 62500 + id % 9999, 'A title of some words', 7,
-          random()
+          id, 1, 1800000000123 + id, 7000, 62500 + id % 9999, 'A title of some words', random()
         FROM urls WHERE state = 0 AND id % 5;
         UPDATE urls SET state = 1 WHERE state = 0 AND id % 5;
         UPDATE origins SET

@@ -71,7 +71,7 @@ async def test_a_new_database_has_nothing_in_it(sqlite_rig):
         ("UPDATE urls SET state = 0 WHERE state = 1", "have a page without being visited"),
         ("DELETE FROM pages", "2 URLs are visited without a page"),
         (
-            "INSERT INTO pages VALUES (99, 200, 0, NULL, 0, 0, NULL, 7, NULL, NULL, NULL)",
+            "INSERT INTO pages VALUES (99, 1, 0, 0, 0, NULL, NULL, NULL)",
             "1 pages belong to no URL",
         ),
         ("DELETE FROM blocks", "2 URLs are blocked without a verdict"),
@@ -88,6 +88,7 @@ async def test_a_new_database_has_nothing_in_it(sqlite_rig):
         ("DELETE FROM known WHERE id = 1", "1 URLs cannot be found by their fingerprint"),
         ("UPDATE known SET id = -id WHERE id = 2", "1 fingerprints lead to the wrong URL"),
         ("UPDATE redirects SET target = 99", "1 redirects lead to no URL"),
+        ("UPDATE pages SET kind = 99", "table pages: row .* refers to a row of kinds"),
         ("UPDATE failures SET error = 99", "table failures: row .* refers to a row of texts"),
         ("UPDATE urls SET referrer = 99 WHERE id = 3", "1 URLs were found on pages that are not"),
         ("INSERT INTO seeds VALUES (99)", "1 seeds are no URLs"),

@@ -83,6 +83,39 @@ def test_old_and_new_end_with_one_schema(old, tmp_path):
     assert tables(old) == tables(tmp_path / "new.db")
 
 
+async def test_what_pages_share_is_kept_once_and_comes_back_as_it_was(old):
+    """Every field may be missing or differ alone."""
+    said = [
+        (200, 1, 7, None), (200, 1, 7, 2), (200, None, 7, None), (404, 1, 7, None),
+        (200, 1, 6, None), (200, None, 7, 2), (200, 2, 7, 1), (200, 1, 7, None),
+    ]  # fmt: skip
+    db = sqlite3.connect(old)
+    db.create_function("fingerprint", 2, schema.fingerprint, deterministic=True)
+    for script in schema.migrations()[1:7]:
+        db.executescript(script)
+    db.execute("INSERT INTO texts VALUES (2, 'ai=n')")
+    for key, (status, kind, directives, usage) in enumerate(said, start=10):
+        row = (key, status, key * 1000, kind, 5, key, f"T{key}", directives, 1, key, usage)
+        db.execute(
+            "INSERT INTO urls VALUES (?, 1, ?, 1, 0, 0, 0, NULL, 0, 1, NULL)", (key, f"/{key}")
+        )
+        db.execute("INSERT INTO known VALUES (1, ?, ?, 0)", (key, key))
+        db.execute(f"INSERT INTO pages VALUES ({', '.join('?' * 11)})", row)
+    db.execute("UPDATE origins SET visited = 9, body_bytes = 49")
+    db.execute("UPDATE slots SET visited = 9, body_bytes = 49")
+    db.execute("PRAGMA user_version = 7")
+    db.commit()
+    before = db.execute("SELECT * FROM visited ORDER BY id").fetchall()
+    db.close()
+    schema.connect_writer(old).close()
+    db = sqlite3.connect(old)
+    assert db.execute("SELECT * FROM visited ORDER BY id").fetchall() == before
+    assert db.execute("SELECT count(*) FROM kinds").fetchone() == (8,)  # that of the home page, too
+    db.close()
+    assert len(before) == 9
+    assert check(old) == []
+
+
 def test_a_migration_that_fails_changes_nothing(old, monkeypatch):
     scripts = (*schema.migrations(), "CREATE TABLE more (id INTEGER);\nCREATE TABLE more (id);\n")
     monkeypatch.setattr(schema, "migrations", lambda: scripts)

@@ -115,6 +115,13 @@ def test_one_row_of_a_view_is_found_by_its_id(db, view):
     assert not [step for step in steps if step.startswith("SCAN") and step != "SCAN crawl"], steps
 
 
+@pytest.mark.parametrize("asked", ["status = 404", "content_type = 'text/html'", "indexable = 0"])
+def test_pages_are_not_looked_for_by_what_they_share(db, asked):
+    """There is no index of pages by kind: it would be made anew, in memory, for every query."""
+    steps = plan(db, f"SELECT * FROM visited WHERE {asked}")
+    assert not [step for step in steps if "AUTOMATIC" in step], steps
+
+
 def test_hosts_by_name_are_read_along_the_index(db):
     """A page costs the same wherever it begins, at any number of hosts."""
     after = paging.mark("host", ("m.test", "m.test"))
