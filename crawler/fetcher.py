@@ -112,15 +112,22 @@ class AiohttpFetcher:
         self._terms = terms
         self.cookies = Cookies(clock.wall) if cookies is None else cookies
         more = {} if system_resolver is None else {"system": system_resolver}
-        self._names = Names(resolve, addresses, clock, pin=pin, **more)
+        self.names = Names(resolve, addresses, clock, pin=pin, **more)
         self._watch = Watch(clock)
         self._session: aiohttp.ClientSession | None = None
         self._direct: Direct | None = None
+        self._locating = 0
+
+    def take_over(self, before: object) -> None:
+        """Go on in the place of another: names keep to the addresses that they had there, whose
+        clocks are known (law 1)."""
+        if isinstance(before, AiohttpFetcher):
+            self.names.pin_as(before.names)
 
     async def __aenter__(self) -> Self:
         connector = Connector(
             addresses=self._addresses,
-            resolver=self._names,
+            resolver=self.names,
             sockets=Sockets(kept_max=_kept_max(self._connections)),
             keepalive_s=self._keepalive_s,
         )
@@ -148,22 +155,25 @@ class AiohttpFetcher:
         if self._session is not None:
             await self._session.close()
             self._session = self._direct = None
-        await self._names.close()
+        await self.names.close()
 
     @property
     def busy(self) -> bool:
-        """Is a request under way?"""
-        return self._watch.busy
+        """Is a request, or the lookup of a name, under way?"""
+        return self._watch.busy or self._locating > 0
 
     async def address_of(self, host: str) -> str | Failure:
         """The address that `host` is connected to with `pin`; a Failure's url is then the host."""
         started_s = self._clock.monotonic()
+        self._locating += 1
         try:
-            return await within(DEFAULT_LIMITS.connect_s, self._names, host)
+            return await within(DEFAULT_LIMITS.connect_s, self.names, host)
         except NameLookupError as exc:
             problem = Trouble(FailureCode.DNS, exc.sentence, exc.permanent)
         except AddressRefusedError as exc:
             problem = Trouble(FailureCode.ADDRESS, exc.sentence, permanent=True)
+        finally:
+            self._locating -= 1
         return self._failure(host, problem, started_s)
 
     async def fetch(self, request: Request) -> Answer | Failure:
@@ -279,7 +289,7 @@ class AiohttpFetcher:
         problem = trouble(exc, exchange, exchange.limits, tls=url.startswith("https:"))
         exc.__traceback__ = None  # its frames hold the body, in a circle
         if problem.code is FailureCode.CONNECT:
-            self._names.forget(host)
+            self.names.forget(host)
         return self._failure(url, problem, exchange.started_s, status)
 
     def _failure(

@@ -29,7 +29,11 @@ class Closable(Fetcher, Protocol):
 
     @property
     def busy(self) -> bool:
-        """Is a request under way?"""
+        """Is a request, or the lookup of a name, under way?"""
+        ...
+
+    def take_over(self, before: object) -> None:
+        """It takes the place of `before`."""
         ...
 
 
@@ -74,6 +78,7 @@ class Network:
             if fetcher is None:
                 return
             await fetcher.__aenter__()
+            fetcher.take_over(self._now)
             before, self._now = self._now, fetcher
             self._before.append(before)
             idle = [one for one in self._before if not one.busy]

@@ -112,6 +112,10 @@ class Names(AbstractResolver):
         self._known.pop(host, None)
         self._pinned.pop(host, None)
 
+    def pin_as(self, other: Names) -> None:
+        """Prefer the addresses that it has chosen, as far as they are permitted here."""
+        self._pinned.update(other._pinned)
+
     async def close(self) -> None:
         if self._system is not None:
             await self._system.close()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import Self
 
 import pytest
+from aiohttp.abc import ResolveResult
 
 from crawler.app import network_of
 from crawler.clock import RealClock
@@ -15,6 +17,25 @@ from crawler.network import Network
 from crawler.request import Answer, Failure, Request
 from crawler.testing import LocalWeb, Reply, html
 from policies.retry import FailureCode
+from tests.crawler.test_fetcher_names import FakeDns, open_fetcher
+
+
+class SlowDns(FakeDns):
+    """Answers when it may."""
+
+    def __init__(self, zone: dict[str, list[str] | Exception]) -> None:
+        super().__init__(zone)
+        self.may = asyncio.Event()
+        self.closed = False
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        await self.may.wait()
+        return await super().resolve(host, port, family)
+
+    async def close(self) -> None:
+        self.closed = True
 
 
 class Line:
@@ -37,6 +58,8 @@ class Line:
 
     async def __aexit__(self, *args: object) -> None:
         self.open = False
+
+    def take_over(self, before: object) -> None: ...
 
     async def address_of(self, host: str) -> str | Failure:
         return self.name
@@ -128,3 +151,27 @@ async def test_secrets_are_read_again_and_missing_ones_change_nothing(
                 network.prepare(config)
             await network.fetch(Request(url=web.url("a.test")))
     assert asked == ["Bearer one", "Bearer two", "Bearer two"]
+
+
+async def test_law_1_names_keep_the_address_whose_clock_counts() -> None:
+    """With `per = "ip"`: a name of several, which DNS gives in another order each time."""
+    dns = FakeDns({"a.test": ["127.0.0.1", "127.0.0.2"]})
+    async with Network(agent("one"), lambda *_: open_fetcher(dns, pin=True)) as network:
+        assert await network.address_of("a.test") == "127.0.0.1"
+        dns.zone["a.test"] = ["127.0.0.2", "127.0.0.1"]
+        await network.prepare(agent("two"))()
+        assert await network.address_of("a.test") == "127.0.0.1"
+        dns.zone["a.test"] = ["127.0.0.2"]  # it has left the DNS
+        await network.prepare(agent("three"))()
+        assert await network.address_of("a.test") == "127.0.0.2"
+
+
+async def test_a_lookup_under_way_ends_where_it_was_begun() -> None:
+    dns = SlowDns({"a.test": ["127.0.0.1"]})
+    async with Network(agent("one"), lambda *_: open_fetcher(dns, pin=True)) as network:
+        looking = asyncio.ensure_future(network.address_of("a.test"))
+        await asyncio.sleep(0)
+        await network.prepare(agent("two"))()
+        assert not dns.closed
+        dns.may.set()
+        assert await looking == "127.0.0.1"
