@@ -138,7 +138,7 @@ async def test_law_6_the_engine_drops_a_host_whose_commit_comes_back_stale(world
     def give_back() -> None:
         host = world.store._tables.hosts["a.test"]
         host.lease = None
-        world.store._offer(host)
+        world.store._leases.offer(host)
 
     links = [f"/{n}" for n in range(40)]
     answers = {

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from storage.base import Rel, Row, State
-from storage.memory_tables import Tables, Url
+from storage.memory.rows import Url
+from storage.memory.tables import Tables
 from storage.rows import REPORTS
 
 _Values = tuple[object, ...]
