@@ -48,6 +48,7 @@ SLOW_S_MAX = 30 * 86_400.0  # a delay set by hand; longer is a pause
 
 
 _T = TypeVar("_T")
+_Exchange = Callable[[Callable[[], None]], Coroutine[Any, Any, None]]
 
 
 class Control:
@@ -66,7 +67,7 @@ class Control:
         store: Store,
         clock: Clock,
         reread: Callable[[], Config] | None = None,
-        refit: Callable[[Config], Callable[[], Coroutine[Any, Any, None]]] | None = None,
+        refit: Callable[[Config], _Exchange] | None = None,
     ) -> None:
         self._engine = engine
         self._config = config
@@ -273,7 +274,7 @@ class Control:
         new, restart = settled(self._reread(), old)
         problems: list[str] = []
         fresh: set[str] = set()
-        exchange: Callable[[], Coroutine[Any, Any, None]] | None = None
+        exchange: _Exchange | None = None
         try:
             fresh.update(seeds_of(new))
             check_identity(new, [*fresh])
@@ -301,13 +302,18 @@ class Control:
         self,
         new: Config,
         seeds: Sequence[str],
-        exchange: Callable[[], Coroutine[Any, Any, None]] | None,
+        exchange: _Exchange | None,
     ) -> None:
         old = self._config
-        if exchange is not None:
-            await exchange()
-        self._engine.steering.apply(new)
-        self._config = new
+
+        def apply() -> None:
+            self._engine.steering.apply(new)
+            self._config = new
+
+        if exchange is None:
+            apply()
+        else:
+            await exchange(apply)
         if not paces_alike(old, new):
             await self._engine.steering.rouse()
         if not reads_robots_alike(old, new):

@@ -67,17 +67,21 @@ class Network:
     def address_of(self, host: str) -> Coroutine[Any, Any, str | Failure]:
         return self._now.address_of(host)
 
-    def prepare(self, config: Config) -> Callable[[], Coroutine[Any, Any, None]]:
+    def prepare(self, config: Config) -> Callable[[Callable[[], None]], Coroutine[Any, Any, None]]:
         """Make what the config asks for, secrets and certificates read again; give what puts it in
-        the place of the one before. Raises ConfigError, and then nothing is changed."""
+        the place of the one before, and calls what it is given in the same moment: no request is
+        made as somebody whom it was not judged for. Raises ConfigError, and then nothing is
+        changed."""
         unchanged = _asks(config) == _asks(self._config) and not _has_secrets(config)
         fetcher = None if unchanged else self._make(config, self._now.cookies)
 
-        async def exchange() -> None:
+        async def exchange(then: Callable[[], None]) -> None:
             self._config = config
             if fetcher is None:
+                then()
                 return
             await fetcher.__aenter__()
+            then()
             fetcher.take_over(self._now)
             before, self._now = self._now, fetcher
             self._before.append(before)

@@ -83,6 +83,37 @@ def agent(name: str, **sections: object) -> Config:
     return from_dict({"crawl": {"user_agent": f"{name}bot/1.0 (+https://a.test/)"}, **sections})
 
 
+def nothing() -> None:
+    """To be done when the network is exchanged."""
+
+
+async def test_what_is_judged_by_is_exchanged_in_the_same_moment() -> None:
+    """Law 2: no request is made as somebody whom robots.txt was not read for."""
+    judged_for = "one"
+    seen: list[tuple[str, str]] = []
+
+    class Slow(Line):
+        async def __aexit__(self, *args: object) -> None:
+            for _ in range(3):
+                await asyncio.sleep(0)
+
+    def judge() -> None:
+        nonlocal judged_for
+        judged_for = "two"
+
+    async def look() -> None:
+        for _ in range(9):
+            await asyncio.sleep(0)
+            seen.append((judged_for, str(await network.address_of("a.test"))))
+
+    async with Network(agent("one"), Slow) as network:
+        looking = asyncio.ensure_future(look())
+        await network.prepare(agent("two"))(judge)
+        await looking
+    assert all(name.startswith(judged) for judged, name in seen)
+    assert seen[-1][0] == "two"
+
+
 async def test_a_request_ends_under_the_config_it_was_begun_under() -> None:
     made: list[Line] = []
 
@@ -95,7 +126,7 @@ async def test_a_request_ends_under_the_config_it_was_begun_under() -> None:
         await asyncio.sleep(0)
         exchange = network.prepare(agent("two"))
         assert await network.address_of("a.test") == made[0].name  # until it is exchanged
-        await exchange()
+        await exchange(nothing)
         assert await network.address_of("a.test") == made[1].name
         second = asyncio.ensure_future(network.fetch(Request(url="http://a.test/")))
         assert made[0].open
@@ -103,7 +134,7 @@ async def test_a_request_ends_under_the_config_it_was_begun_under() -> None:
             one.may.set()
         results = [await first, await second]
         assert [getattr(one, "sentence", "") for one in results] == [made[0].name, made[1].name]
-        await network.prepare(agent("three"))()
+        await network.prepare(agent("three"))(nothing)
         assert [one.open for one in made] == [False, False, True]
         assert made[2].cookies is made[0].cookies
     assert not made[2].open
@@ -117,9 +148,9 @@ async def test_what_does_not_concern_it_leaves_it_as_it_is() -> None:
         return made[-1]
 
     async with Network(agent("one"), make) as network:
-        await network.prepare(agent("one", politeness={"delay": 7}))()
+        await network.prepare(agent("one", politeness={"delay": 7}))(nothing)
         assert len(made) == 1
-        await network.prepare(agent("one", fetch={"headers": {"X-Y": "z"}}))()
+        await network.prepare(agent("one", fetch={"headers": {"X-Y": "z"}}))(nothing)
         assert len(made) == 2
 
 
@@ -144,7 +175,7 @@ async def test_secrets_are_read_again_and_missing_ones_change_nothing(
         async with network_of(config, RealClock()) as network:
             await network.fetch(Request(url=web.url("a.test")))
             monkeypatch.setenv("A_TEST_SECRET", "Bearer two")
-            await network.prepare(config)()
+            await network.prepare(config)(nothing)
             await network.fetch(Request(url=web.url("a.test")))
             monkeypatch.delenv("A_TEST_SECRET")
             with pytest.raises(ConfigError):
@@ -159,10 +190,10 @@ async def test_law_1_names_keep_the_address_whose_clock_counts() -> None:
     async with Network(agent("one"), lambda *_: open_fetcher(dns, pin=True)) as network:
         assert await network.address_of("a.test") == "127.0.0.1"
         dns.zone["a.test"] = ["127.0.0.2", "127.0.0.1"]
-        await network.prepare(agent("two"))()
+        await network.prepare(agent("two"))(nothing)
         assert await network.address_of("a.test") == "127.0.0.1"
         dns.zone["a.test"] = ["127.0.0.2"]  # it has left the DNS
-        await network.prepare(agent("three"))()
+        await network.prepare(agent("three"))(nothing)
         assert await network.address_of("a.test") == "127.0.0.2"
 
 
@@ -171,7 +202,7 @@ async def test_a_lookup_under_way_ends_where_it_was_begun() -> None:
     async with Network(agent("one"), lambda *_: open_fetcher(dns, pin=True)) as network:
         looking = asyncio.ensure_future(network.address_of("a.test"))
         await asyncio.sleep(0)
-        await network.prepare(agent("two"))()
+        await network.prepare(agent("two"))(nothing)
         assert not dns.closed
         dns.may.set()
         assert await looking == "127.0.0.1"
