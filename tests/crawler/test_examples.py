@@ -25,7 +25,7 @@ SITE = {
 
 
 def examples() -> Iterator[tuple[str, str]]:
-    for name in ("docs/embedding.md", "README.md"):
+    for name in ("docs/embedding.md", "docs/sinks.md", "README.md"):
         for n, code in enumerate(BLOCK.findall((ROOT / name).read_text("utf-8"))):
             if "from crawler" in code:
                 yield f"{name}-{n}", code
