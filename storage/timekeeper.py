@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 _SLACK_S = 1.0  # two clocks this close are one: slewing is no reason to correct anything
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The time of one transaction: the store's own, and the wall clock's."""
+
+    now_s: float
+    wall_s: float
+    shift_s: float
 
 
 class Timekeeper:

@@ -31,8 +31,8 @@ from storage.base import (
 from storage.sqlite.lock import FileLock
 from storage.sqlite.schema import check_file, connect_writer, translate
 from storage.sqlite.wire import Wire, finish
-from storage.sqlite.writer import Moment, Writer
-from storage.timekeeper import Timekeeper
+from storage.sqlite.writer import Writer
+from storage.timekeeper import Moment, Timekeeper
 
 T = TypeVar("T")
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Mapping, Sequence
 
 import msgspec
 
@@ -14,18 +13,12 @@ from storage.base import (
     Batch,
     Blocked,
     Completed,
-    Dropped,
-    Failed,
     HostUpdate,
     Judged,
     Lease,
     Link,
-    Moved,
-    Outcome,
     Outlook,
     Plan,
-    Retry,
-    Revisited,
     RobotsDue,
     SitemapRead,
     State,
@@ -33,26 +26,19 @@ from storage.base import (
     Unplanned,
     Visited,
 )
-from storage.rows import counts_for
 from storage.sqlite.copies import Copies
 from storage.sqlite.leases import Leases
-from storage.sqlite.links import OUT, SITEMAP, Links, some_seeds
+from storage.sqlite.links import Links, some_seeds
 from storage.sqlite.names import Names
+from storage.sqlite.noted import Notes
+from storage.sqlite.outcomes import Outcomes, pointed_to
 from storage.sqlite.plans import Plans
-from storage.sqlite.statements import Statements, Values
+from storage.sqlite.statements import Statements
 from storage.sqlite.tally import FAILED, QUEUED, Tally, Totals
 from storage.sqlite.urls import Changes, UrlRow, url_rows
+from storage.timekeeper import Moment
 
 SESSIONS_KEPT = 1_000  # in the diary of who wrote when
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """The time of one transaction: the store's own, and the wall clock's."""
-
-    now_s: float
-    wall_s: float
-    shift_s: float
 
 
 class Writer:
@@ -66,6 +52,8 @@ class Writer:
         self._leases = Leases(self.sql, self._names, self._plans)
         self._copies = Copies(self.sql, self._names)
         self._totals = Totals(self.sql)
+        self._notes = Notes(self.sql, self._names, self._links, self._plans)
+        self._outcomes = Outcomes(self.sql, self._names, self._links, self._leases, self._copies)
         self._told: tuple[float, float] = (float("-inf"), 0.0)  # time and shift last written
 
     # ------------------------------------------------------------ sessions
@@ -108,7 +96,7 @@ class Writer:
     ) -> Completed:
         tally, skipped = Tally(), Counter[str]()
         self._links.insert([(referrer, links)], (), tally, skipped, at.now_s)
-        self._note(links, tally, at)
+        self._notes.note(links, tally, at)
         if revive:
             known = self._links.known([link.url for link in links])
             changes = Changes(self.sql, self._names, tally)
@@ -135,7 +123,7 @@ class Writer:
                 (url, one.id)
                 for one in outcomes
                 if isinstance(one, Visited)
-                for url in _pointed_to(one)
+                for url in pointed_to(one)
             ],
             tally,
             skipped,
@@ -148,8 +136,8 @@ class Writer:
             for link in one.links
             if link.sitemap or link.again_before is not None or link.listing is not None
         ]
-        self._note(links, tally, at)
-        moves = self._apply(outcomes, targets, tally, skipped, at)
+        self._notes.note(links, tally, at)
+        moves = self._outcomes.apply(outcomes, targets, tally, skipped, at)
         winding = [(lease, update) for update in batch.hosts if (lease := held[update.slot])]
         # A host's counters are written with its clock, unless they must be right before: what an
         # origin takes along to another host is taken off them.
@@ -164,120 +152,6 @@ class Writer:
             ended={outcome.id for outcome in outcomes},
         )
         return Completed(stale=frozenset(stale), added=tally.added, hands=hands)
-
-    def _apply(
-        self,
-        outcomes: Sequence[Outcome],
-        targets: Mapping[str, int],
-        tally: Tally,
-        skipped: Counter[str],
-        at: Moment,
-    ) -> dict[int, tuple[UrlRow, str]]:
-        """Move the URLs; give the origins to be moved to other hosts."""
-        if not outcomes:
-            return {}
-        rows = url_rows(self.sql, (outcome.id for outcome in outcomes))
-        texts = self._names.texts(_texts_of(outcomes))
-        changes = Changes(self.sql, self._names, tally)
-        moves: dict[int, tuple[UrlRow, str]] = {}
-        roots: list[int] = []
-        dropped: list[int] = []
-        ungoverned: list[int] = []  # their origins
-        for outcome in outcomes:
-            row = rows.get(outcome.id)
-            if row is None:
-                continue
-            if isinstance(outcome, Moved):
-                if outcome.to_slot != row.slot_name:
-                    moves[row.origin] = (row, outcome.to_slot)
-                continue
-            if not counts_for(outcome, row.state, planned=bool(row.planned)):
-                continue
-            del rows[outcome.id]  # a second outcome of one URL comes too late
-            match outcome:
-                case Visited() if row.flags & SITEMAP:
-                    pass  # named as one since it was asked for as a page: it is to be read as one
-                case Visited(redirect_url=url):
-                    target = None if url is None else targets[url]
-                    changes.visited(row, outcome, targets)
-                    if outcome.plan is not None:
-                        changes.plan(row, outcome.plan, at.now_s)
-                    if outcome.ungoverned:
-                        ungoverned.append(row.origin)
-                    if target is not None:
-                        roots.append(target)
-                case Revisited(plan=plan):
-                    changes.plan(row, plan, at.now_s)
-                case SitemapRead():
-                    changes.read(row, outcome, texts, at.now_s)
-                case Blocked():
-                    withdrawn = row.fetched or row.state == State.VISITED
-                    changes.blocked(row, outcome, withdrawn=withdrawn)
-                    roots.append(row.id)
-                case Failed():
-                    changes.failed(row, outcome, texts)
-                case Retry():
-                    turn = self._leases.tick(at.now_s)
-                    changes.retry(row, outcome, texts, turn=turn, now_s=at.now_s)
-                case Dropped(reason=reason):
-                    changes.dropped(row, texts, reason)
-                    dropped.append(row.id)
-                    skipped[reason] += 1
-        changes.write()
-        self._copies.mark_late(ungoverned, at.now_s)
-        if dropped:
-            names = [(key,) for key in dropped]
-            self._links.forget(self.sql.read_many(list[tuple[int, str]], "url_names", names))
-        if roots:
-            changes.block_chains(roots, at.wall_s)
-            changes.write()
-        return moves
-
-    def _note(self, links: Sequence[Link], tally: Tally, at: Moment) -> None:
-        """What links say besides, of URLs that are known by now."""
-        self._note_sitemaps(links, tally)
-        self._note_listings(links, at)
-
-    def _note_sitemaps(self, links: Sequence[Link], tally: Tally) -> None:
-        """What is named as a sitemap is one: a page that is known becomes one, one that was read
-        too long ago is read again."""
-        named = {link.url: link for link in links if link.sitemap or link.again_before is not None}
-        if not named:
-            return
-        ids = self._links.known(list(named))
-        rows = url_rows(self.sql, ids.values())
-        keys = [(key,) for key in rows]
-        read_at = dict(self.sql.read_many(list[tuple[int, float]], "read_at", keys))
-        changes = Changes(self.sql, self._names, tally)
-        new = []
-        for url, key in ids.items():
-            row, again_before = rows[key], named[url].again_before
-            if row.state == OUT and again_before is not None:
-                again = read_at.get(key, again_before) < again_before
-            else:
-                again = row.state == State.VISITED and named[url].sitemap
-            if again:
-                changes.requeued(row)
-            if named[url].sitemap and not row.flags & SITEMAP:
-                new.append((key, named[url].depth))
-        changes.write()
-        self.sql.many("make_sitemaps", new)
-
-    def _note_listings(self, links: Sequence[Link], at: Moment) -> None:
-        listed = {link.url: link.listing for link in links if link.listing is not None}
-        if not listed:
-            return
-        rows: list[Values] = []
-        for url, key in self._links.known(list(listed)).items():
-            one = listed[url]
-            lastmod = None if one.lastmod_at is None else round(one.lastmod_at)
-            rows.append((key, lastmod, one.changefreq, one.priority))
-        self.sql.many("put_hints", rows)
-        keys: list[Values] = [(row[0],) for row in rows]
-        self.sql.many("make_listed", keys)
-        self._plans.hasten(
-            [int(row[0] or 0) for row in rows if row[1] is not None], at.now_s, at.wall_s
-        )
 
     def _finish(
         self,
@@ -360,7 +234,7 @@ class Writer:
         tally, skipped = Tally(), Counter[str]()
         if links:
             self._links.insert([(None, links)], (), tally, skipped, at.now_s)
-            self._note(links, tally, at)
+            self._notes.note(links, tally, at)
         self._finish(tally, skipped)
         if also is not None and (held := self._leases.held(session, also)) is not None:
             self._leases.wind([(held, also)], at.now_s)
@@ -497,28 +371,6 @@ class Writer:
 
     def stats(self) -> Stats:
         return self._totals.stats()
-
-
-def _pointed_to(page: Visited) -> Iterator[str]:
-    """URLs that a page's row or its links refer to, and that need rows of their own."""
-    if page.redirect_url is not None:
-        yield page.redirect_url
-    if page.canonical_url is not None:
-        yield page.canonical_url
-    for link in page.outlinks:
-        yield link.url
-
-
-def _texts_of(outcomes: Sequence[Outcome]) -> list[str]:
-    """The sentences that are kept once."""
-    texts = []
-    for outcome in outcomes:
-        match outcome:
-            case Dropped(reason=text):
-                texts.append(text)
-            case Failed(error=text) | Retry(error=text) | SitemapRead(error=str(text)):
-                texts.append(text)
-    return texts
 
 
 def _whole(value: object) -> int:

@@ -1,0 +1,131 @@
+"""Outcomes of one commit, applied to the URLs they are of."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from storage.base import (
+    Blocked,
+    Dropped,
+    Failed,
+    Moved,
+    Outcome,
+    Retry,
+    Revisited,
+    SitemapRead,
+    State,
+    Visited,
+)
+from storage.rows import counts_for
+from storage.sqlite.copies import Copies
+from storage.sqlite.leases import Leases
+from storage.sqlite.links import SITEMAP, Links
+from storage.sqlite.names import Names
+from storage.sqlite.statements import Statements
+from storage.sqlite.tally import Tally
+from storage.sqlite.urls import Changes, UrlRow, url_rows
+from storage.timekeeper import Moment
+
+
+class Outcomes:
+    """Applies them, each to a URL for which it still counts."""
+
+    def __init__(
+        self, sql: Statements, names: Names, links: Links, leases: Leases, copies: Copies
+    ) -> None:
+        self._sql = sql
+        self._names = names
+        self._links = links
+        self._leases = leases
+        self._copies = copies
+
+    def apply(
+        self,
+        outcomes: Sequence[Outcome],
+        targets: Mapping[str, int],
+        tally: Tally,
+        skipped: Counter[str],
+        at: Moment,
+    ) -> dict[int, tuple[UrlRow, str]]:
+        """Move the URLs; give the origins to be moved to other hosts."""
+        if not outcomes:
+            return {}
+        rows = url_rows(self._sql, (outcome.id for outcome in outcomes))
+        texts = self._names.texts(_texts_of(outcomes))
+        changes = Changes(self._sql, self._names, tally)
+        moves: dict[int, tuple[UrlRow, str]] = {}
+        roots: list[int] = []
+        dropped: list[int] = []
+        ungoverned: list[int] = []  # their origins
+        for outcome in outcomes:
+            row = rows.get(outcome.id)
+            if row is None:
+                continue
+            if isinstance(outcome, Moved):
+                if outcome.to_slot != row.slot_name:
+                    moves[row.origin] = (row, outcome.to_slot)
+                continue
+            if not counts_for(outcome, row.state, planned=bool(row.planned)):
+                continue
+            del rows[outcome.id]  # a second outcome of one URL comes too late
+            match outcome:
+                case Visited() if row.flags & SITEMAP:
+                    pass  # named as one since it was asked for as a page: it is to be read as one
+                case Visited(redirect_url=url):
+                    target = None if url is None else targets[url]
+                    changes.visited(row, outcome, targets)
+                    if outcome.plan is not None:
+                        changes.plan(row, outcome.plan, at.now_s)
+                    if outcome.ungoverned:
+                        ungoverned.append(row.origin)
+                    if target is not None:
+                        roots.append(target)
+                case Revisited(plan=plan):
+                    changes.plan(row, plan, at.now_s)
+                case SitemapRead():
+                    changes.read(row, outcome, texts, at.now_s)
+                case Blocked():
+                    withdrawn = row.fetched or row.state == State.VISITED
+                    changes.blocked(row, outcome, withdrawn=withdrawn)
+                    roots.append(row.id)
+                case Failed():
+                    changes.failed(row, outcome, texts)
+                case Retry():
+                    turn = self._leases.tick(at.now_s)
+                    changes.retry(row, outcome, texts, turn=turn, now_s=at.now_s)
+                case Dropped(reason=reason):
+                    changes.dropped(row, texts, reason)
+                    dropped.append(row.id)
+                    skipped[reason] += 1
+        changes.write()
+        self._copies.mark_late(ungoverned, at.now_s)
+        if dropped:
+            names = [(key,) for key in dropped]
+            self._links.forget(self._sql.read_many(list[tuple[int, str]], "url_names", names))
+        if roots:
+            changes.block_chains(roots, at.wall_s)
+            changes.write()
+        return moves
+
+
+def pointed_to(page: Visited) -> Iterator[str]:
+    """URLs that a page's row or its links refer to, and that need rows of their own."""
+    if page.redirect_url is not None:
+        yield page.redirect_url
+    if page.canonical_url is not None:
+        yield page.canonical_url
+    for link in page.outlinks:
+        yield link.url
+
+
+def _texts_of(outcomes: Sequence[Outcome]) -> list[str]:
+    """The sentences that are kept once."""
+    texts = []
+    for outcome in outcomes:
+        match outcome:
+            case Dropped(reason=text):
+                texts.append(text)
+            case Failed(error=text) | Retry(error=text) | SitemapRead(error=str(text)):
+                texts.append(text)
+    return texts
