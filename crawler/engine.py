@@ -1,5 +1,4 @@
-"""One crawl, put together: workers spend turns; what commits, contacts and robots.txt bring moves
-the hosts on."""
+"""One crawl, put together, and its life: workers spend turns until nothing can move."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from crawler.course import Course
 from crawler.due import Due
 from crawler.effective import Effective
 from crawler.ending import Ending
-from crawler.fetcher import Failure, Fetcher
+from crawler.fetcher import Fetcher
 from crawler.gate import Gate
 from crawler.handover import Handover
 from crawler.holdings import Holdings
@@ -24,8 +23,8 @@ from crawler.keeper import Keeper
 from crawler.known import Known
 from crawler.ledger import Ledger
 from crawler.marked import Marked
+from crawler.moves import Moves
 from crawler.observer import Observer
-from crawler.origin import Origin, changes
 from crawler.plans import Planner
 from crawler.rates import Rates
 from crawler.rejudge import Rejudge
@@ -34,10 +33,9 @@ from crawler.sitemaps import Sitemaps
 from crawler.steering import Steering
 from crawler.turns import Turns
 from crawler.visit import Budget, Visitor
-from policies.access import Access, Closed, RobotsRules
-from policies.retry import GiveUp, RetryRules, after_no_connection
+from policies.access import RobotsRules
 from policies.scope import Scope, ScopeRules
-from storage.base import Completed, Link, Outcome, Retry, Revisited, Store, Visited
+from storage.base import Completed, Link, Store
 
 if TYPE_CHECKING:
     from crawler.sinks.dispatch import Sinks
@@ -67,7 +65,6 @@ class Engine:
         sinks: Sinks | None = None,
     ) -> None:
         self.effective = Effective(config)
-        self._observer = observer
         self._sinks = sinks
         self._store = store
         self._session = session
@@ -75,12 +72,24 @@ class Engine:
         self.course = Course(moved_s=clock.monotonic())
         self.scope = Scope(self._scope_rules, max_depth=config.crawl.max_depth)
         self.turns = Turns(clock, limit=config.crawl.concurrency)
+        self.rates = Rates(clock.monotonic())
+        moves = self._moves = Moves(
+            self.effective,
+            store=store,
+            session=session,
+            clock=clock,
+            course=self.course,
+            turns=self.turns,
+            rates=self.rates,
+            observer=observer,
+            spawn=self._spawn,
+        )
         self.ledger = Ledger(
             store,
             session,
             clock,
             self.turns,
-            committed=self._on_commit,
+            committed=moves.committed,
             observer=observer,
             sinks=sinks,
             revisits=lambda: self.effective.config.revisits,
@@ -89,9 +98,9 @@ class Engine:
             clock,
             self.turns,
             fetcher,
-            not_connected=self._on_no_connection,
+            not_connected=moves.not_connected,
             backed_off=self.ledger.urgent,
-            contacted=self._on_contact,
+            contacted=moves.contacted,
             observer=observer,
         )
         self._sitemaps = Sitemaps(
@@ -111,11 +120,11 @@ class Engine:
             hold=self._hold,
             rules_of=self._robots_rules,
             slot_of=self._slot_of,
-            lost=self._on_no_connection,
-            changed=self._on_robots,
-            settled=self._on_settled,
+            lost=moves.not_connected,
+            changed=moves.robots_changed,
+            settled=moves.settled,
             sitemaps=self._sitemaps.named,
-            added=self._on_added,
+            added=moves.added,
         )
         self._rejudge = Rejudge(
             store=store,
@@ -123,7 +132,7 @@ class Engine:
             clock=clock,
             ledger=self.ledger,
             gate=self.gate,
-            added=self._on_added,
+            added=moves.added,
             sinks=sinks,
         )
         self.ending = Ending(clock, self.turns, self.gate)
@@ -149,6 +158,13 @@ class Engine:
             gate=self.gate,
             holdings=self.holdings,
             ending=self.ending,
+        )
+        moves.join(
+            ledger=self.ledger,
+            gate=self.gate,
+            holdings=self.holdings,
+            due=self._due,
+            rejudge=self._rejudge,
         )
         self._planner = Planner(self.effective, clock)
         self._revisits = Revisits(
@@ -191,7 +207,7 @@ class Engine:
             known=self._known,
             sitemaps=self._sitemaps,
             planner=self._planner,
-            late=self._on_ungoverned,
+            late=moves.came_late,
             waits=self._staff,
             handover=handover,
             sinks=sinks,
@@ -221,17 +237,24 @@ class Engine:
             budget=self._budget,
             known=self._known,
             marked=self._marked,
-            reopen=self._reopen,
-            reread=self._on_reread,
+            reopen=moves.reopen,
+            reread=moves.reread,
             staff=self._reloaded,
         )
         self._beside_max = 0 if handover else WAITING_PAGES_MAX
         self._group: asyncio.TaskGroup | None = None
         self._jobs: set[asyncio.Task[Any]] = set()
         self._workers: list[asyncio.Task[None]] = []
-        self.pages = 0  # visited in this run
-        self.bytes = 0
-        self.rates = Rates(clock.monotonic())
+
+    @property
+    def pages(self) -> int:
+        """Visited in this run, and committed."""
+        return self.rates.pages
+
+    @property
+    def bytes(self) -> int:
+        """Of their bodies."""
+        return self.rates.bytes
 
     def pages_max(self, host: str) -> float:
         """How many pages of this host may be visited."""
@@ -362,7 +385,7 @@ class Engine:
         for link in seeds:
             self.scope.add_root(link.url)
         self._known.clear()  # what was out of scope may now be in it
-        self._on_added(completed)
+        self._moves.added(completed)
         self.course.moved_s = self._clock.monotonic()
         self.course.idle = False
         return sum(completed.added.values())
@@ -370,7 +393,7 @@ class Engine:
     async def _add_listed(self, links: Sequence[Link], referrer: int) -> Completed:
         """Queue what a sitemap lists; committed when this returns."""
         completed = await self._store.add(links, referrer=referrer)
-        self._on_added(completed)
+        self._moves.added(completed)
         return completed
 
     async def _work(self) -> None:
@@ -392,142 +415,3 @@ class Engine:
     def _on_job(self, task: asyncio.Task[Any]) -> None:
         self._jobs.discard(task)
         self.course.stir.set()
-
-    # ------------------------------------------------------------ what happens
-
-    def _on_commit(self, outcomes: list[Outcome], completed: Completed) -> None:
-        retried: set[Host] = set()
-        pages, body_bytes = 0, 0
-        for outcome in outcomes:
-            host = self.turns.get(outcome.slot)
-            if host is not None:
-                host.held.discard(outcome.id)
-                if isinstance(outcome, Retry) and not host.hand:
-                    retried.add(host)
-            if isinstance(outcome, Visited):
-                pages += 1
-                body_bytes += outcome.body_bytes
-            elif isinstance(outcome, Revisited) and outcome.plan and not outcome.plan.failures:
-                pages += 1  # it was answered, and said nothing new: what it cost counts as well
-        if pages:
-            self.pages += pages
-            self.bytes += body_bytes
-            self.rates.add(self._clock.monotonic(), pages, body_bytes)
-        for slot in completed.stale:
-            if (host := self.turns.get(slot)) is not None:
-                host.empty_hand()
-                self.turns.drop(host)
-                self.gate.forget(host)
-        for slot, hand in completed.hands.items():
-            if (host := self.turns.get(slot)) is not None:
-                host.wanting = False
-                host.hand.extend(hand.urls)
-                host.held.update(queued.id for queued in hand.urls)
-                self.holdings.plan_due(host, hand)
-                self.turns.consider(host)
-        for host in retried:
-            if not host.hand:  # what it wanted before did not know of the retry yet
-                self.ledger.want(host)
-        if outcomes:
-            self.course.moved_s = self._clock.monotonic()
-        self._on_added(completed)
-        if not self.turns.in_flight:
-            self.course.stir.set()
-
-    def _on_added(self, completed: Completed) -> None:
-        """URLs were queued: of held hosts, which may have been idle, or of hosts to be claimed."""
-        for slot in completed.added:
-            host = self.turns.get(slot)
-            if host is None:
-                self.course.may_claim = True
-                self.course.stir.set()
-            elif not host.hand and not host.wanting:
-                self.ledger.want(host)
-
-    def _on_no_connection(
-        self, host: Host, origin: str, failure: Failure, failures: int | None = None
-    ) -> None:
-        """An origin is out of reach: its URLs wait on the retry clock, and fail in bulk at last."""
-        known = host.out_of_reach.get(origin)
-        lost = host.lost(origin, failure, now_s=self._clock.monotonic(), failures=failures)
-        if lost is known:
-            return
-        host.closed.add(origin)
-        self.ledger.urgent(host)
-        rules = RetryRules(max_attempts=self.effective.config.site(host.slot).fetch.max_attempts)
-        fate = after_no_connection(lost.failures - 1, rules, permanent=failure.permanent)
-
-        def reopen() -> None:
-            if host.out_of_reach.get(origin) is lost:
-                self._reopen(host, origin)
-
-        host.set_timer(origin, self._clock.call_at(lost.until_s, reopen))
-        if isinstance(fate, GiveUp):
-            lost.given_up = True
-            self._spawn(self._fail_origin(host, origin, failure.error, fate.attempts))
-
-    def _on_contact(self, host: Host) -> None:
-        """A contact is over. If it shows an origin to be in reach after all (on several lanes, one
-        that was under way when another could not connect), that one's URLs move again."""
-        self.ledger.touch(host)
-        if host.closed:
-            for origin in host.closed - host.out_of_reach.keys():
-                self._reopen(host, origin)
-
-    def _reopen(self, host: Host, origin: str) -> None:
-        known = self.gate.origin(origin)
-        if not host.gone and (known is None or not isinstance(known.standing, Closed)):
-            host.closed.discard(origin)
-            self.ledger.want(host)
-
-    async def _fail_origin(self, host: Host, origin: str, error: str, attempts: int) -> None:
-        """Its queued URLs fail in bulk; new ones will have it tried again, on the retry clock."""
-        await self.ledger.flush()
-        host.let_go(origin)
-        if not host.gone:
-            count = await self._store.fail_host(
-                self._session,
-                host.update(self._clock.monotonic()),
-                error=error,
-                attempts=attempts,
-                last_at=self._clock.wall(),
-                origin=origin,
-            )
-            if self._observer is not None:
-                self._observer.gave_up(host.slot, origin, error, count)
-            host.next_due_s = None
-            self.ledger.want(host)
-
-    def _on_settled(self, origin: Origin) -> None:
-        """A robots fetch has ended: what waited for it moves, or is closed."""
-        host = origin.host
-        self._due.settled(origin)
-        lost = host.beyond_reach(origin.name, self._clock.monotonic())
-        if lost is not None or isinstance(origin.standing, Closed):
-            host.closed.add(origin.name)
-            host.let_go(origin.name)
-        else:
-            host.closed.discard(origin.name)
-            host.hand.extendleft(reversed(host.parked.pop(origin.name, [])))
-        if not host.gone and not host.hand and not self.course.stopping:
-            self.ledger.want(host)
-        self.turns.consider(host)
-        self.course.stir.set()
-
-    def _on_reread(self, origin: Origin) -> None:
-        """The config reads an origin's robots.txt otherwise: its URLs may move, or may not."""
-        if origin.task is None:
-            self._on_settled(origin)
-        if self._rejudge.runs(origin.name):
-            self._spawn(self._rejudge.all(origin.name))
-
-    def _on_robots(self, origin: Origin, previous: Access) -> None:
-        """What is known of an origin's robots.txt is new."""
-        if changes(previous, origin.access):
-            self._spawn(self._rejudge.all(origin.name))
-
-    def _on_ungoverned(self, name: str) -> None:
-        """A page was fetched for lack of an answer. Has one come meanwhile?"""
-        origin = self.gate.origin(name)
-        if origin is not None and origin.answered and origin.task is None:
-            self._spawn(self._rejudge.all(name))

@@ -1,4 +1,4 @@
-"""How much a second, over the last few seconds."""
+"""How much was visited, in all and a second, over the last few seconds."""
 
 from __future__ import annotations
 
@@ -12,10 +12,14 @@ class Rates:
     """Pages and bytes as they are committed, gathered by the second; a dozen numbers at most."""
 
     def __init__(self, now_s: float) -> None:
+        self.pages = 0
+        self.bytes = 0
         self._began_s = now_s
         self._buckets: deque[tuple[float, int, int]] = deque()
 
     def add(self, now_s: float, pages: int, body_bytes: int) -> None:
+        self.pages += pages
+        self.bytes += body_bytes
         if self._buckets and now_s - self._buckets[-1][0] < BUCKET_S:
             began_s, had_pages, had_bytes = self._buckets.pop()
             self._buckets.append((began_s, had_pages + pages, had_bytes + body_bytes))
