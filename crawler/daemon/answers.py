@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import cast
 
 from crawler.clock import Clock
@@ -104,6 +104,9 @@ class Answers:
             sorts = ", ".join(HOST_SORTS)
             raise Problem(422, f'sort: must be one of {sorts}, or one after a "-"', field="sort")
         _check_limit(limit)
+        if not search.isascii():  # hosts have their ASCII names; whole labels can be found
+            with suppress(ValueError):
+                search = host_named(search)
         try:
             page = await self._reader.hosts_page(
                 search=search,

@@ -473,3 +473,10 @@ def test_the_docs_have_every_route_and_no_other() -> None:
 async def test_the_description_is_found_where_tools_look_for_it(daemon: Any) -> None:
     usual = await daemon.client.get("/openapi.json")
     assert usual.body == (await daemon.client.get("/api/openapi.json")).body
+
+
+async def test_a_host_is_found_by_its_name_in_any_script(daemon: Any) -> None:
+    await daemon.client.post("/api/seeds", {"urls": ["http://bücher.test/"]})
+    found = await daemon.client.get("/api/hosts", params={"search": "Bücher"})
+    assert [row["host"] for row in found.body["hosts"]] == ["xn--bcher-kva.test"]
+    assert (await daemon.client.get("/api/hosts", params={"search": "ü b"})).body["hosts"] == []

@@ -11,6 +11,7 @@ import pytest
 from crawler.config import ConfigError, from_dict
 from crawler.daemon.guards import HEADERS, REQUESTS, STREAMS_OF_PEER_MAX
 from crawler.daemon.http import HttpSettings
+from crawler.daemon.routes import ROUTES
 from crawler.daemon.sessions import FAILURES, SESSION_S, SESSIONS_MAX, Allowance, Sessions
 
 TOKEN = "correct horse battery staple"
@@ -302,3 +303,14 @@ def test_what_is_no_name_is_refused_in_the_config(name: str) -> None:
 def test_names_may_have_a_port() -> None:
     hosts = ("crawl.example.com", "x.test:8443", "192.0.2.1", "[2001:db8::1]:80")
     assert from_dict({"daemon": {"hosts": list(hosts)}}).daemon.hosts == hosts
+
+
+async def test_an_old_token_may_be_tried_on_every_route(guarded: Any) -> None:
+    """It is told that the token is wrong, and the right one is not shut out by it."""
+    for route in ROUTES:
+        answer = await guarded.client.ask(
+            route.method, route.path, headers={"Authorization": "Bearer old"}
+        )
+        assert answer.status == 401, route.path
+    right = {"Authorization": f"Bearer {TOKEN}"}
+    assert (await guarded.client.get("/api/status", headers=right)).status == 200
