@@ -169,8 +169,9 @@ class Names:
         shared = [text for text in (kind.content_type, kind.usage) if text is not None]
         texts = self.texts(shared)
         values = (
-            kind.status, kind.directives, texts.get(kind.content_type or ""),
-            texts.get(kind.usage or ""),
+            kind.status, kind.directives,
+            None if kind.content_type is None else texts[kind.content_type],
+            None if kind.usage is None else texts[kind.usage],
         )  # fmt: skip
         row = self._sql.row("kind_id", *values) or self._sql.row("new_kind", *values)
         assert row is not None

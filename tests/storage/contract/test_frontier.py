@@ -77,6 +77,16 @@ async def test_a_visited_url_and_its_links(rig):
     )
 
 
+@pytest.mark.parametrize("said", [None, "", "text/html"])
+@pytest.mark.parametrize("usage", [None, "", "http: tdm-reservation=1"])
+async def test_what_is_empty_is_not_what_is_absent(rig, said, usage):
+    await rig.add("http://a.test/", seed=True)
+    lease = await rig.claim_one()
+    await rig.commit(lease, rig.visited(lease.hand.urls[0], content_type=said, usage=usage))
+    (row,) = await rig.rows("visited")
+    assert (row["content_type"], row["usage"]) == (said, usage)
+
+
 async def test_a_blocked_and_a_failed_url(rig):
     await rig.add("http://a.test/x", "http://a.test/y")
     lease = await rig.claim_one()
