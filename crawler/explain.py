@@ -80,7 +80,9 @@ async def explain_url(
         if row["state"] == "skipped" and row.get("reason") is None:
             told += await _left_out(reader, asked, url, None)
         if row["state"] == "queued" and host is not None:
-            held = await _left_out(reader, asked, url, row) or _full(asked, host)
+            held = await _left_out(reader, asked, url, row) or _full(
+                asked.config, host, it="its host", whose=asked.whose
+            )
             told += held
             if waits is not None and (live := waits(host)):
                 told.append(f"its host, in the crawl that runs now: {live}")
@@ -103,9 +105,10 @@ async def explain_host(
     files = row["robots"] if isinstance(row["robots"], list | tuple) else ()
     (counts,) = [each async for each in reader.iterate("hosts", host=slot)]
     told = [*reasons.of_host(row, now_s)]
-    if waits:
+    held = _full(config, row, it="it", whose="the config") if counts["queued"] and not waits else []
+    if waits or held:
         told = [each for each in told if not each.startswith("it may be contacted")]
-        told.append(f"in the crawl that runs now: {waits}")
+        told += held or [f"in the crawl that runs now: {waits}"]
     told += reasons.contacts(counts, row["contacts"])  # the view's are their number
     if not files and reasons.out_of_reach(row):
         told.append("robots.txt: no connection could be made to ask for it")
@@ -168,14 +171,14 @@ async def _left_out(reader: Reader, asked: Asked, url: str, row: Row | None) -> 
     return [] if row is not None else [f"{asked.whose} lets it in, if a link leads to it"]
 
 
-def _full(asked: Asked, host: Row) -> list[str]:
+def _full(config: Config, host: Row, *, it: str, whose: str) -> list[str]:
     """Whether its host has had all the pages that the config at hand grants it."""
-    most = asked.config.site(str(host["host"])).scope.max_pages_per_host
+    most = config.site(str(host["host"])).scope.max_pages_per_host
     visited = host["visited"]
     if not isinstance(visited, int) or visited < most:
         return []
-    granted = f"{asked.whose} grants it {most:,.0f} (scope.max_pages_per_host)"
-    return [f"held back: its host has had {counted(visited, 'page')}, and {granted}"]
+    granted = f"{whose} grants it {most:,.0f} (scope.max_pages_per_host)"
+    return [f"held back: {it} has had {counted(visited, 'page')}, and {granted}"]
 
 
 async def _verdict(

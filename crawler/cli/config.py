@@ -56,6 +56,9 @@ def _account(read: Config, seeds: int) -> list[tuple[str, str]]:
     ]
     if str(read.scope.follow) == "any":
         lines[1] = ("seeds", f"{seeds:,}, following all links")
+    if read.revisit.on:
+        lines.append(("revisits", f"{read.revisit.mode}, {say_duration(read.revisit.interval_s)}"))
+    lines += (("sink", f"{sink.kind}: {sink.path}") for sink in read.sinks)
     if read.sites:
         lines.append(("sites", ", ".join(read.sites)))
     return lines

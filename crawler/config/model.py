@@ -192,6 +192,7 @@ class Config:
                 f"{place}: daemon.token: must be set when daemon.listen is not a loopback address"
             )
         robots = _section(RobotsRules, given, "robots")
+        revisit = _section(RevisitRules, given, "revisit")
         network = _section(NetworkConfig, given, "network")
         return cls(
             crawl=crawl,
@@ -199,13 +200,13 @@ class Config:
             politeness=_section(PacingRules, given, "politeness"),
             robots=robots,
             fetch=_section(FetchConfig, given, "fetch"),
-            revisit=_section(RevisitRules, given, "revisit"),
+            revisit=revisit,
             network=network,
             storage=storage,
             daemon=daemon,
             sinks=tuple(_sink(sink) for sink in given.sinks or ()),
             sites=tuple(sorted(given.sites, key=names.specificity, reverse=True)),
-            warnings=_warnings(crawl, robots, network, given),
+            warnings=_warnings(crawl, robots, revisit, network, given),
             given=given,
         )
 
@@ -284,7 +285,11 @@ def _sink(values: Mapping[str, Any]) -> SinkConfig:
 
 
 def _warnings(
-    crawl: CrawlConfig, robots: RobotsRules, network: NetworkConfig, given: Given
+    crawl: CrawlConfig,
+    robots: RobotsRules,
+    revisit: RevisitRules,
+    network: NetworkConfig,
+    given: Given,
 ) -> tuple[str, ...]:
     found: list[str] = []
     if crawl.user_agent and not robots.token:
@@ -305,6 +310,11 @@ def _warnings(
             for origin in sources
             if origin.startswith("http:") and not network.leads_to_loopback(host_of(f"{origin}/"))
         ]
+    least, most = revisit.min_interval_s, revisit.max_interval_s
+    if least > most:
+        keys = ("revisit.min_interval", "revisit.max_interval")
+        place = next((given.places[key] for key in keys if key in given.places), "config")
+        found.append(f"{place}: revisit.min_interval: is longer than max_interval, and counts")
     tables = {"robots.token": robots.token}
     for pattern, sections in given.sites.items():
         token = sections.get("robots", {}).get("token", ())

@@ -417,3 +417,9 @@ def test_python_s_richer_types_are_taken() -> None:
     )
     assert config.scope.follow is Follow.ANY
     assert isinstance(config, Config)
+
+
+def test_a_least_interval_beyond_the_largest_is_warned_about() -> None:
+    (warning,) = from_dict({"revisit": {"min_interval": "9d", "max_interval": "1d"}}).warnings
+    assert warning.endswith("revisit.min_interval: is longer than max_interval, and counts")
+    assert from_dict({"revisit": {"min_interval": "1d", "max_interval": "1d"}}).warnings == ()

@@ -157,11 +157,14 @@ def test_a_good_config_is_accounted_for() -> None:
     Path("crawl.toml").write_text(
         '[crawl]\nuser_agent = "mbot/1.0 (+https://example.com/bot)"\n'
         'seeds = ["https://example.com/"]\n[site."*.example.org"]\ndelay = 5\n'
+        '[revisit]\nmode = "fixed"\n[[sink]]\nkind = "warc"\npath = "archive.warc.gz"\n'
     )
     result = courtly("config", "check", "crawl.toml")
     assert result.exit_code == 0
     assert result.stdout.startswith("crawl.toml: ok\n")
     assert "*.example.org" in result.stdout
+    assert "  revisits     fixed, 7 d" in result.stdout
+    assert "  sink         warc: archive.warc.gz" in result.stdout
     assert (
         'warning: crawl.toml:2: crawl.user_agent: the product token "mbot" has under'
         in result.stderr

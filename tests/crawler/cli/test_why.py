@@ -254,6 +254,15 @@ async def test_a_host_tells_its_clock_and_where_its_rest_comes_from(
     assert "http://a.test/robots.txt: a copy of" in text
 
 
+async def test_a_host_that_has_had_its_pages_says_so(
+    store: MemoryStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await _of_host(store, from_dict({"scope": {"max_pages_per_host": 1}}), "a.test")
+    text = capsys.readouterr().out
+    assert "it has had 1 page, and the config grants it 1 (scope.max_pages_per_host)" in text
+    assert "may be contacted" not in text
+
+
 async def test_an_unknown_host_is_unknown(
     store: MemoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
