@@ -37,6 +37,16 @@ def open_reader(path: Path) -> Reader:
     return SqliteReader(path)
 
 
+@contextlib.asynccontextmanager
+async def looking_into(path: Path) -> AsyncIterator[Reader]:
+    """`open_reader`, closed at the end."""
+    reader = open_reader(path)
+    try:
+        yield reader
+    finally:
+        await reader.close()
+
+
 def open_store(path: Path, clock: Clock, *, queries_per_path_max: float = 1000) -> Store:
     """A database to write to; its `open_session` may raise StoreRefused."""
     return SqliteStore(
@@ -171,12 +181,9 @@ async def living(
 
 async def _judge_anew(config: Config, store: Store, session: int) -> None:
     """Where the crawl before read robots.txt otherwise, what it blocked is to be judged again."""
-    reader = open_reader(config.storage.path)
-    try:
+    async with looking_into(config.storage.path) as reader:
         if await reads_otherwise(reader, config):
             await store.rejudge_all(session)
-    finally:
-        await reader.close()
 
 
 async def crawl(
@@ -207,11 +214,8 @@ async def crawl(
         began_s = clock.monotonic()
         interrupted = await _run(engine, life.store, clock, observe=observe, stop=stop, leave=leave)
         elapsed_s = clock.monotonic() - began_s
-    reader = open_reader(config.storage.path)
-    try:
+    async with looking_into(config.storage.path) as reader:
         return await summarise(reader, engine, clock, elapsed_s=elapsed_s, interrupted=interrupted)
-    finally:
-        await reader.close()
 
 
 def network_of(config: Config, clock: Clock) -> Network:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from crawler.app import fetcher_of, open_reader, open_store
+from crawler.app import fetcher_of, looking_into, open_store
 from crawler.clock import Clock, RealClock
 from crawler.config import Config
 from crawler.door import Door
@@ -47,7 +47,7 @@ async def state(
         url = str(db) if str(db).lower().startswith("sqlite:") else f"sqlite:{db}"
         path = config.override({"storage": {"url": url}}, where="db").storage.path
         store = open_store(path, clock, queries_per_path_max=queries_max)
-        reader = partial(_reader, path)
+        reader = partial(looking_into, path)
     session = await store.open_session(name)
     try:
         yield State(store=store, session=session, reader=reader, forget=forget)
@@ -58,15 +58,6 @@ async def state(
 @contextlib.asynccontextmanager
 async def _itself(memory: MemoryStore) -> AsyncIterator[Reader]:
     yield memory
-
-
-@contextlib.asynccontextmanager
-async def _reader(path: Path) -> AsyncIterator[Reader]:
-    reader = open_reader(path)
-    try:
-        yield reader
-    finally:
-        await reader.close()
 
 
 @contextlib.asynccontextmanager

@@ -31,7 +31,7 @@ def demo() -> None:
 async def _demo() -> int:
     from rich.console import Console
 
-    from crawler.app import crawl, open_reader
+    from crawler.app import crawl, looking_into
     from crawler.cli import demo_report, demo_web
     from crawler.cli.progress import display
     from crawler.cli.signals import Signals
@@ -54,11 +54,8 @@ async def _demo() -> int:
                 stop=stop,
                 leave=leave,
             )
-    reader = open_reader(db)
-    try:
+    async with looking_into(db) as reader:
         await demo_report.show(console, reader, summary, db=db)
-    finally:
-        await reader.close()
     return INTERRUPTED if summary.interrupted else 0
 
 

@@ -59,18 +59,17 @@ def export(
 
     async def run() -> None:
         from crawler import exports
-        from crawler.app import open_reader
+        from crawler.app import looking_into
 
-        reader = open_reader(path)
-        try:
-            # a generator left half-way must be closed before the connection it reads from
-            async with aclosing(reader.iterate(view, host=name)) as rows:
-                if output is None:
-                    await exports.write(view, rows, how, sys.stdout.buffer)
-                else:
-                    await exports.write_file(view, rows, how, output)
-        finally:
-            await reader.close()
+        # a generator left half-way must be closed before the connection it reads from
+        async with (
+            looking_into(path) as reader,
+            aclosing(reader.iterate(view, host=name)) as rows,
+        ):
+            if output is None:
+                await exports.write(view, rows, how, sys.stdout.buffer)
+            else:
+                await exports.write_file(view, rows, how, output)
 
     asyncio.run(run())
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from crawler.cli import living
 from crawler.cli.options import config_option, db_option, existing_database, host_name
 from crawler.cli.text import say
-
-if TYPE_CHECKING:
-    from crawler.daemon.problem import Problem
 
 
 @click.group(short_help="Pause, slow or resume one host.")
@@ -83,40 +80,19 @@ def seconds(text: str) -> float:
 def steer(database: Path, name: str, what: str, delay_s: float | None = None) -> str:
     """Ask the crawl that holds the database; where there is none, do it. Gives the host's name in
     the database. Raises UsageError for a host that it does not know, StoreRefused, StoreError."""
-    from crawler.daemon import client
-    from crawler.daemon.problem import Problem
-
     body: dict[str, object] = {"host": name}
     if delay_s is not None:
         body["delay_s"] = delay_s
-    try:
-        answer = client.ask(database, "POST", f"/api/hosts/{what}", body=body)
-    except client.NobodyAnswersError:
+    answer = living.ask(database, "POST", f"/api/hosts/{what}", body=body)
+    if answer is None:
         return asyncio.run(_directly(database, name, what, delay_s))
-    except Problem as problem:
-        raise refused(problem) from None
     return str(answer["host"])
 
 
 async def _directly(database: Path, name: str, what: str, delay_s: float | None) -> str:
-    from crawler.app import open_reader
     from crawler.by_hand import steer_host
-    from crawler.explain import known_host
 
-    reader = open_reader(database)
-    try:
-        row = await known_host(reader, name)
-    finally:
-        await reader.close()
-    if row is None:
-        raise click.UsageError(f"{name} is unknown to {database}: no URL of it was ever queued")
+    known = await living.known_name(database, name)
     pauses: Mapping[str, bool] = {"pause": True, "resume": False}
-    await steer_host(database, str(row["host"]), pause=pauses.get(what), slow_s=delay_s)
-    return str(row["host"])
-
-
-def refused(problem: Problem) -> click.ClickException:
-    """What a crawl that was asked does not do, as bad usage or as a failure."""
-    if problem.status < 500:
-        return click.UsageError(problem.detail)
-    return click.ClickException(problem.detail)
+    await steer_host(database, known, pause=pauses.get(what), slow_s=delay_s)
+    return known

@@ -54,14 +54,13 @@ def report(
     path = database_of(config)
 
     async def run() -> bool:
-        from crawler.app import open_reader
+        from crawler.app import looking_into
         from crawler.reports import findings
         from crawler.reports.base import Report
         from crawler.reports.politeness import politeness
         from crawler.reports.render import write
 
-        reader = open_reader(path)
-        try:
+        async with looking_into(path) as reader:
             made: Report
             if report == "politeness":
                 made = politeness(reader, config if config_file is not None else None)
@@ -80,8 +79,6 @@ def report(
                     draft.unlink(missing_ok=True)
                     raise
             return made.broken_law()
-        finally:
-            await reader.close()
 
     if asyncio.run(run()):
         raise SystemExit(FAILED)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from crawler.cli import living
 from crawler.cli.options import (
     Choice,
     as_given,
@@ -30,11 +31,11 @@ def retry(what: str, host: str | None, db: str | None, config_file: Path | None)
     name = None if host is None else host_name(host)
     path = existing_database(config_file, db)
 
-    count, living = _retry(path, name)
+    count, by_crawl = _retry(path, name)
     if not count:
         click.echo("no URL has failed" if name is None else f"no URL of {name} has failed")
         return
-    who = "the crawl that runs" if living else f"courtly crawl{as_given(config_file, db)}"
+    who = "the crawl that runs" if by_crawl else f"courtly crawl{as_given(config_file, db)}"
     click.echo(
         f"{counted(count, 'failed URL')} queued again: "
         f"{who} asks for {'it' if count == 1 else 'them'}"
@@ -44,31 +45,17 @@ def retry(what: str, host: str | None, db: str | None, config_file: Path | None)
 def _retry(path: Path, host: str | None) -> tuple[int, bool]:
     """How many were queued again, and whether by a crawl that runs. Raises UsageError for a host
     that the database does not know."""
-    from crawler.cli.host import refused
-    from crawler.daemon import client
-    from crawler.daemon.problem import Problem
-
-    try:
-        body: dict[str, object] = {} if host is None else {"host": host}
-        count = client.ask(path, "POST", "/api/retry", body=body)["retried"]
-    except client.NobodyAnswersError:
+    body: dict[str, object] = {} if host is None else {"host": host}
+    answer = living.ask(path, "POST", "/api/retry", body=body)
+    if answer is None:
         return asyncio.run(_directly(path, host)), False
-    except Problem as problem:
-        raise refused(problem) from None
+    count = answer["retried"]
     return (count if isinstance(count, int) else 0), True
 
 
 async def _directly(path: Path, host: str | None) -> int:
-    """How many were queued again. Raises UsageError for a host that the database does not know."""
-    from crawler.app import open_reader
     from crawler.by_hand import retry_failed
-    from crawler.explain import known_host
 
     if host is not None:
-        reader = open_reader(path)
-        try:
-            if await known_host(reader, host) is None:
-                raise click.UsageError(f"{host} is unknown to {path}: no URL of it was ever queued")
-        finally:
-            await reader.close()
+        await living.known_name(path, host)
     return await retry_failed(path, host)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from crawler.cli import living
 from crawler.cli.errors import MISUSED, tell
 from crawler.cli.options import config_option, configured, db_option
 from crawler.cli.text import say
@@ -60,24 +61,17 @@ def add(urls: tuple[str, ...], priority: float, db: str | None, config_file: Pat
 def give(config: Config, urls: Sequence[str], priority: float) -> tuple[int, int, list[str]]:
     """How many are new, how many were known, and why others were refused. UsageError, StoreRefused,
     StoreError."""
-    from crawler.cli.host import refused as as_usage
-    from crawler.daemon import client
-    from crawler.daemon.problem import Problem
-
     database, left = config.storage.path, iter(urls)
     added, known, refused = 0, 0, list[str]()
     while part := list(islice(left, AT_ONCE)):
         body: dict[str, object] = {"urls": part, "priority": priority}
-        try:
-            answer = client.ask(database, "POST", "/api/seeds", body=body)
-        except client.NobodyAnswersError:
+        answer = living.ask(database, "POST", "/api/seeds", body=body)
+        if answer is None:
             from crawler.by_hand import add_seeds
 
             new = asyncio.run(add_seeds(config, part, priority))
             added, known = added + new, known + len(part) - new
             continue
-        except Problem as problem:
-            raise as_usage(problem) from None
         added, known = added + _number(answer["added"]), known + _number(answer["known"])
         told = answer["refused"]
         for one in told if isinstance(told, list) else ():

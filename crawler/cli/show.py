@@ -55,15 +55,14 @@ def show(
     path = existing_database(config_file, db)
 
     async def run() -> None:
-        from crawler.app import open_reader
+        from crawler.app import looking_into
         from crawler.cli.rows import write
 
-        reader = open_reader(path)
-        try:
-            # a generator left half-way must be closed before the connection it reads from
-            async with aclosing(reader.iterate(view, host=name, limit=limit)) as rows:
-                await write(view, rows, how)
-        finally:
-            await reader.close()
+        # a generator left half-way must be closed before the connection it reads from
+        async with (
+            looking_into(path) as reader,
+            aclosing(reader.iterate(view, host=name, limit=limit)) as rows,
+        ):
+            await write(view, rows, how)
 
     asyncio.run(run())

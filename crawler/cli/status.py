@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from crawler.cli import living
 from crawler.cli.errors import stdout_needed
 from crawler.cli.options import config_option, db_option, existing_database
 from crawler.cli.text import say
@@ -37,26 +38,15 @@ def status(db: str | None, config_file: Path | None, as_json: bool) -> None:
 
 def look(database: Path) -> Mapping[str, object]:
     """The status of a crawl that runs; else the counts alone, with the state `stopped`."""
-    from crawler.cli.host import refused
-    from crawler.daemon import client
-    from crawler.daemon.problem import Problem
-
-    try:
-        return client.ask(database, "GET", "/api/status")
-    except client.NobodyAnswersError:
-        return asyncio.run(_left(database))
-    except Problem as problem:
-        raise refused(problem) from None
+    answer = living.ask(database, "GET", "/api/status")
+    return asyncio.run(_left(database)) if answer is None else answer
 
 
 async def _left(database: Path) -> Mapping[str, object]:
-    from crawler.app import open_reader
+    from crawler.app import looking_into
 
-    reader = open_reader(database)
-    try:
+    async with looking_into(database) as reader:
         stats = await reader.stats()
-    finally:
-        await reader.close()
     return {
         "state": STOPPED,
         "visited": stats.visited,

@@ -57,11 +57,10 @@ def why(what: str, db: str | None, config_file: Path | None, user_agent: str | N
 
 
 async def _why(path: Path, asked: Asked, what: str) -> None:
-    from crawler.app import open_reader
+    from crawler.app import looking_into
     from crawler.reading import reading
 
-    reader = open_reader(path)
-    try:
+    async with looking_into(path) as reader:
         if asked.default and (known := await reading(reader)):
             if asked.named:
                 del known["token"]
@@ -71,8 +70,6 @@ async def _why(path: Path, asked: Asked, what: str) -> None:
             await _of_url(reader, asked, what, path)
         else:
             await _of_host(reader, asked.config, what, path)
-    finally:
-        await reader.close()
 
 
 async def _of_url(reader: Reader, asked: Asked, text: str, path: Path | None = None) -> None:
