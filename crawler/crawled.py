@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from crawler.charset import to_utf8
 from crawler.page import Page, PageLink
@@ -39,9 +39,9 @@ class CrawledPage:
     url: str
     status: int
     headers: Headers
-    body: bytes
+    body: bytes = field(repr=False)  # megabytes, in somebody's log; so are links
     title: str | None
-    links: tuple[PageLink, ...]
+    links: tuple[PageLink, ...] = field(repr=False)
     directives: Directives
     redirect_url: str | None
     depth: int

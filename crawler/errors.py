@@ -71,10 +71,11 @@ class FetchFailed(CourtlyError):  # noqa: N818
 
 
 class TooManyRedirects(CourtlyError):  # noqa: N818
-    """More redirects than are followed; `urls` are those asked for, in order."""
+    """More redirects than are followed; `urls` are those asked for, in order, and the one that was
+    not."""
 
     def __init__(self, urls: Sequence[str]) -> None:
-        super().__init__(f"{urls[0]} redirects more than {len(urls) - 1} times, last to {urls[-1]}")
+        super().__init__(f"{urls[0]} redirects more than {len(urls) - 2} times, last to {urls[-1]}")
         self.urls = tuple(urls)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from crawler.charset import to_utf8
 from crawler.request import Headers
@@ -20,7 +20,7 @@ class Response:
     url: str
     status: int
     headers: Headers
-    body: bytes
+    body: bytes = field(repr=False)  # megabytes, in somebody's log
     elapsed_s: float
     redirects: tuple[Response, ...] = ()
 

@@ -321,12 +321,21 @@ async def test_a_redirect_to_what_is_forbidden_raises(clock: JumpClock) -> None:
     assert fake.log.paths("b.test") == ["/robots.txt"]
 
 
+async def test_a_response_shown_is_short(clock: JumpClock) -> None:
+    fake = Fake(clock, {f"{A}/1": text("long" * 1000)})
+    async with fake.session as session:
+        response = await session.get(f"{A}/1")
+    assert "longlong" in response.text
+    assert "longlong" not in repr(response)
+
+
 async def test_redirects_are_bounded(clock: JumpClock) -> None:
     fake = Fake(clock, {f"{A}/loop": redirect("/loop")})
     async with fake.session as session:
         with pytest.raises(TooManyRedirects) as caught:
             await session.get(f"{A}/loop")
     assert len(caught.value.urls) == REDIRECTS_MAX + 2
+    assert f"more than {REDIRECTS_MAX} times" in str(caught.value)
     assert fake.log.paths().count("/loop") == REDIRECTS_MAX + 1
 
 
