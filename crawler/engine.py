@@ -381,9 +381,9 @@ class Engine:
 
     async def add(self, seeds: Sequence[Link]) -> int:
         """Queue seeds, also while it runs; give how many URLs were new."""
-        completed = await self._store.add(seeds)
-        for link in seeds:
+        for link in seeds:  # before they are there to be claimed, and judged
             self.scope.add_root(link.url)
+        completed = await self._store.add(seeds)
         self._known.clear()  # what was out of scope may now be in it
         self._moves.added(completed)
         self.course.moved_s = self._clock.monotonic()

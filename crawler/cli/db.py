@@ -102,7 +102,7 @@ def check(db: str | None, config_file: Path | None) -> None:
 @config_option
 def vacuum(db: str | None, config_file: Path | None) -> None:
     """Write a database anew without the room that is free in it. No crawl may hold it; while it
-    runs it takes as much room again."""
+    runs it takes as much room again, beside it and where temporary files go."""
     path = existing_database(config_file, db)
 
     from crawler.app import vacuum_database

@@ -277,8 +277,9 @@ def _differences(
 def vacuum(path: Path) -> tuple[int, int]:
     """Write the file anew without what is free in it; give its size before and after.
 
-    Takes as much room again while it runs. Raises StoreRefused if a crawl holds the database, and
-    StoreError if the disk is full, which changes nothing.
+    Takes as much room again while it runs, beside it and where temporary files go. Raises
+    StoreRefused if a crawl holds the database, and StoreError if the disk is full, which changes
+    nothing.
     """
     lock = FileLock(path)
     check_file(path, must_exist=True)  # what is not ours gets no lock beside it
@@ -287,6 +288,7 @@ def vacuum(path: Path) -> tuple[int, int]:
         with closing(connect_writer(path)) as db:
             _truncate_wal(db, path)
             before = path.stat().st_size
+            db.execute("PRAGMA temp_store = FILE")  # else the copy would be made in memory
             db.execute("VACUUM")
             _truncate_wal(db, path)
         return before, path.stat().st_size

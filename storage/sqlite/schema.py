@@ -127,11 +127,12 @@ def connect_writer(path: Path) -> sqlite3.Connection:
         db.execute(
             "PRAGMA foreign_keys = OFF"
         )  # ids are ours; checking them twice costs a lookup each
-        db.execute("PRAGMA temp_store = MEMORY")
         db.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
         if exists:
             _check_marks(path, _pragma(db, "application_id"), _pragma(db, "user_version"))
         migrate(db)
+        # Not before: what a migration drops is noted for its undoing, a table's worth of it.
+        db.execute("PRAGMA temp_store = MEMORY")
         db.execute("PRAGMA journal_mode = WAL").fetchall()
         db.execute("PRAGMA synchronous = NORMAL")
         db.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}").fetchall()

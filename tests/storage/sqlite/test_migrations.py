@@ -116,6 +116,32 @@ async def test_what_pages_share_is_kept_once_and_comes_back_as_it_was(old):
     assert check(old) == []
 
 
+def test_what_is_written_anew_is_not_held_in_memory(old, monkeypatch):
+    """The journal of a dropped table is as large as the table, and VACUUM's copy as the file."""
+    held = []
+
+    def temp_store(db):
+        return db.execute("PRAGMA temp_store").fetchone()[0]
+
+    class Watched(sqlite3.Connection):
+        def execute(self, sql, *values):
+            held.extend(
+                (word, temp_store(self)) for word in ("DROP TABLE", "VACUUM") if word in sql
+            )
+            return super().execute(sql, *values)
+
+    real = sqlite3.connect
+    monkeypatch.setattr(
+        sqlite3, "connect", lambda *args, **more: real(*args, factory=Watched, **more)
+    )
+    vacuum(old)
+    assert {what for what, _ in held} == {"DROP TABLE", "VACUUM"}
+    assert all(store in (0, 1) for _, store in held), held  # the default, or a file
+    db = schema.connect_writer(old)
+    assert temp_store(db) == 2  # what a crawl sorts is small
+    db.close()
+
+
 def test_a_migration_that_fails_changes_nothing(old, monkeypatch):
     scripts = (*schema.migrations(), "CREATE TABLE more (id INTEGER);\nCREATE TABLE more (id);\n")
     monkeypatch.setattr(schema, "migrations", lambda: scripts)
