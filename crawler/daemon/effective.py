@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from crawler.config import Config
-from crawler.config.keys import SECTIONS, SITE_SECTIONS
+from crawler.config.keys import SECTIONS, SINK, SITE_SECTIONS
 from crawler.daemon import shapes
 
 HIDDEN: Final = "…"
@@ -31,6 +31,23 @@ def settings(config: Config, host: str | None) -> list[shapes.Setting]:
             value = _secretless(section, name, getattr(values, field))
             place = _place(config, host, section, field)
             found.append({"key": f"{section}.{name}", "value": _json(value), "source": place})
+    return found if site is not None else found + _sinks(config)
+
+
+def _sinks(config: Config) -> list[shapes.Setting]:
+    """Each `[[sink]]` by its place in the config, from 1, with the keys that it sets."""
+    found: list[shapes.Setting] = []
+    for index, sink in enumerate(config.given.sinks or ()):
+        table: dict[str, shapes.Json] = {}
+        for name, key in SINK.items():
+            if (field := key.field or name) in sink:
+                value = _json(sink[field])
+                table[name] = (
+                    without_folder(value, config.given.base) if isinstance(value, str) else value
+                )
+        place = config.given.places.get(f"sink.{index}", DEFAULT)
+        source = without_folder(place, config.given.base)
+        found.append({"key": f"sink.{index + 1}", "value": table, "source": source})
     return found
 
 
