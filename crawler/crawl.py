@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Self
 from crawler.clock import Clock
 from crawler.config import Config, check_identity, seeds_of
 from crawler.crawled import CrawledPage
-from crawler.errors import SessionClosed
 from crawler.fetcher import Fetcher
+from crawler.lasting import Lasting
 from crawler.roots import check_roots, seed_link
 from crawler.settings import Given, settings
 
@@ -82,8 +82,9 @@ class Crawler:
         self._called: list[tuple[Call, Mapping[str, Any]]] = [(call, {}) for call in sinks]
         self._clock = clock
         self._fetcher = fetcher
-        self._stack: contextlib.AsyncExitStack | None = None
-        self._running: Running | None = None
+        self._running: Lasting[Running] = Lasting(
+            "the crawl is not open: it lasts as long as its `async with`"
+        )
 
     @property
     def config(self) -> Config:
@@ -92,23 +93,23 @@ class Crawler:
     # ------------------------------------------------------------ life
 
     async def __aenter__(self) -> Self:
+        await self._running.open(self._begun(seeds_of(self._config, self._seeds)))
+        return self
+
+    @contextlib.asynccontextmanager
+    async def _begun(self, seeds: Sequence[str]) -> AsyncIterator[Running]:
         from crawler.running import running  # loads what the database needs
         from crawler.sinks.build import called
 
-        seeds = seeds_of(self._config, self._seeds)
-        async with contextlib.AsyncExitStack() as stack:
-            self._running = await stack.enter_async_context(
-                running(
-                    self._config,
-                    db=self._db,
-                    clock=self._clock,
-                    fetcher=self._fetcher,
-                    called=[called(call, **wants) for call, wants in self._called],
-                )
-            )
-            await self.add(*seeds)
-            self._stack = stack.pop_all()
-        return self
+        async with running(
+            self._config,
+            db=self._db,
+            clock=self._clock,
+            fetcher=self._fetcher,
+            called=[called(call, **wants) for call, wants in self._called],
+        ) as opened:
+            await self._add(opened, seeds)
+            yield opened
 
     async def __aexit__(
         self,
@@ -116,15 +117,7 @@ class Crawler:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        stack, self._stack = self._stack, None
-        self._running = None
-        if stack is not None:
-            await stack.__aexit__(kind, error, trace)
-
-    def _opened(self) -> Running:
-        if self._running is None:
-            raise SessionClosed("the crawl is not open: it lasts as long as its `async with`")
-        return self._running
+        await self._running.close(kind, error, trace)
 
     # ------------------------------------------------------------ pages
 
@@ -132,7 +125,7 @@ class Crawler:
         return self
 
     async def __anext__(self) -> CrawledPage:
-        running = self._opened()
+        running = self._running.get()
         await running.commit()
         page = await running.next()
         if page is None:
@@ -142,7 +135,9 @@ class Crawler:
     async def add(self, *urls: str) -> int:
         """More seeds, also while pages are read; give how many were new. Scope is relative to all
         of them. Raises ConfigError."""
-        running = self._opened()
+        return await self._add(self._running.get(), urls)
+
+    async def _add(self, running: Running, urls: Sequence[str]) -> int:
         seeds = seeds_of(self._seedless, urls)
         check_identity(self._config, seeds)
         await check_roots(self._config, running.store)
@@ -176,11 +171,12 @@ class Crawler:
             "noindex": noindex,
         }
         one = called(call, **wants)
-        if self._running is None:
+        running = self._running.now
+        if running is None:
             self._called.append((call, wants))
         else:
-            self._running.sinks.add(one)
+            running.sinks.add(one)
 
     async def summary(self) -> Summary:
         """What the crawl has come to so far: counts, limits that left URLs out, hosts that wait."""
-        return await self._opened().summary()
+        return await self._running.get().summary()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -17,10 +16,11 @@ from crawler.client import ClientFetcher, Contact
 from crawler.clock import Clock, RealClock, Timer
 from crawler.config import Config, ConfigError
 from crawler.door import Door
-from crawler.errors import ResponseUnread, SessionClosed
+from crawler.errors import ResponseUnread
 from crawler.fetcher import KEEPALIVE_S
 from crawler.guard import socket_guard
 from crawler.host import Turn
+from crawler.lasting import Lasting
 from crawler.resolver import Names
 from crawler.settings import Given, paces, settings
 from crawler.verdicts import NextTurn, canonical_url
@@ -80,8 +80,9 @@ class Politeness:
         self._db = db
         self._clock = clock
         self._fetcher: ClientFetcher | None = None
-        self._door: Door | None = None
-        self._stack: contextlib.AsyncExitStack | None = None
+        self._door: Lasting[Door] = Lasting(
+            "Politeness is not open: it lasts as long as its `async with`"
+        )
         self._open: dict[str, set[Contact]] = {}  # by slot
 
     async def __aenter__(self) -> Self:
@@ -89,13 +90,9 @@ class Politeness:
 
         clock = self._clock or RealClock()
         self._fetcher = ClientFetcher(clock, headers=_identity(self._config))
-        async with contextlib.AsyncExitStack() as stack:
-            self._door = await stack.enter_async_context(
-                door(
-                    self._config, db=self._db, clock=clock, fetcher=self._fetcher, name="middleware"
-                )
-            )
-            self._stack = stack.pop_all()
+        await self._door.open(
+            door(self._config, db=self._db, clock=clock, fetcher=self._fetcher, name="middleware")
+        )
         return self
 
     async def __aexit__(
@@ -104,15 +101,12 @@ class Politeness:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        stack, self._stack = self._stack, None
-        self._door = None
-        if stack is not None:
-            await stack.__aexit__(kind, error, trace)
+        await self._door.close(kind, error, trace)
 
     def _opened(self) -> tuple[Door, ClientFetcher]:
-        if self._door is None or self._fetcher is None:
-            raise SessionClosed("Politeness is not open: it lasts as long as its `async with`")
-        return self._door, self._fetcher
+        door = self._door.get()
+        assert self._fetcher is not None
+        return door, self._fetcher
 
     # ------------------------------------------------------------ a request
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -12,7 +11,8 @@ from crawler.clock import Clock
 from crawler.config import Config
 from crawler.contact import REFUSALS
 from crawler.door import Door
-from crawler.errors import FetchFailed, SessionClosed, TooManyRedirects
+from crawler.errors import FetchFailed, TooManyRedirects
+from crawler.lasting import Lasting
 from crawler.request import REDIRECT_STATUSES, Answer, Failure, Fetcher, Request, limits_of
 from crawler.response import Response
 from crawler.settings import Given, settings
@@ -72,8 +72,9 @@ class PoliteSession:
         self._db = db
         self._clock = clock
         self._fetcher = fetcher
-        self._door: Door | None = None
-        self._stack: contextlib.AsyncExitStack | None = None
+        self._door: Lasting[Door] = Lasting(
+            "the session is not open: it lasts as long as its `async with`"
+        )
 
     @property
     def config(self) -> Config:
@@ -82,17 +83,15 @@ class PoliteSession:
     async def __aenter__(self) -> Self:
         from crawler.embed import door  # loads what the database needs
 
-        async with contextlib.AsyncExitStack() as stack:
-            self._door = await stack.enter_async_context(
-                door(
-                    self._config,
-                    db=self._db,
-                    clock=self._clock,
-                    fetcher=self._fetcher,
-                    name="session",
-                )
+        await self._door.open(
+            door(
+                self._config,
+                db=self._db,
+                clock=self._clock,
+                fetcher=self._fetcher,
+                name="session",
             )
-            self._stack = stack.pop_all()
+        )
         return self
 
     async def __aexit__(
@@ -101,15 +100,7 @@ class PoliteSession:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        stack, self._stack = self._stack, None
-        self._door = None
-        if stack is not None:
-            await stack.__aexit__(kind, error, trace)
-
-    def _opened(self) -> Door:
-        if self._door is None:
-            raise SessionClosed("the session is not open: it lasts as long as its `async with`")
-        return self._door
+        await self._door.close(kind, error, trace)
 
     # ------------------------------------------------------------ fetching
 
@@ -155,7 +146,7 @@ class PoliteSession:
 
         Raises RobotsDisallowed, RobotsUnreachable, FetchFailed, TooManyRedirects, InvalidURL.
         """
-        door = self._opened()
+        door = self._door.get()
         url = canonical_url(url)
         method = method.upper()
         sent = dict(headers or {})
@@ -188,17 +179,17 @@ class PoliteSession:
     async def may_fetch(self, url: str) -> bool:
         """Does robots.txt let us ask for this URL now? It is fetched if need be, at its host's
         turn. Raises FetchFailed when the host cannot be reached."""
-        return await self._opened().may_fetch(canonical_url(url))
+        return await self._door.get().may_fetch(canonical_url(url))
 
     async def next_turn(self, url: str) -> NextTurn:
         """When the URL's host may be contacted next, and why not before. Makes no contact."""
-        return await self._opened().next_turn(canonical_url(url))
+        return await self._door.get().next_turn(canonical_url(url))
 
     async def robots(self, url: str) -> Access:
         """What is known of the robots.txt of the URL's origin: the copy, its dates, or why there is
         none. Fetched at its host's turn if need be. `policies.access.standing` says what it means.
         Raises FetchFailed when the host cannot be reached."""
-        return await self._opened().robots(canonical_url(url))
+        return await self._door.get().robots(canonical_url(url))
 
 
 async def _ask(

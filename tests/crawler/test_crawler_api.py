@@ -287,7 +287,7 @@ async def test_a_broken_store_ends_the_iteration_loudly(
             async for _ in crawl:
                 seen += 1
                 if seen == 3:
-                    monkeypatch.setattr(crawl._opened().store, "complete", full)
+                    monkeypatch.setattr(crawl._running.get().store, "complete", full)
 
     with pytest.raises(StoreError, match="the disk is full"):
         await read()

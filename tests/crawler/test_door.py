@@ -266,7 +266,7 @@ async def test_a_broken_store_is_told_to_every_caller(clock: JumpClock) -> None:
     async def use() -> None:
         async with session:
             await session.get(f"{A}/1")
-            door = session._opened()
+            door = session._door.get()
             door.gate._store.complete = full  # type: ignore[method-assign]
             await session.get(f"{A}/2")
             found = await asyncio.gather(
