@@ -6,6 +6,7 @@ import base64
 import binascii
 import enum
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -113,12 +114,19 @@ def place_of(after: str, sort: str) -> Sequence[str | float]:
         not isinstance(parts, list)
         or len(parts) != 3
         or not all(isinstance(part, str | float | int) for part in parts)
-        or any(isinstance(part, bool) for part in parts)
+        or not all(map(_is_storable, parts))
     ):
         raise ValueError("after: is not what a page before gave")
     if parts[0] != sort:
         raise ValueError(f"after: belongs to a page sorted by {parts[0]}, not by {sort}")
     return parts[1:]
+
+
+def _is_storable(part: str | float) -> bool:
+    """What a database can compare with: 64 bits, and text that is UTF-8."""
+    if isinstance(part, str):
+        return part.isascii() or not re.search("[\ud800-\udfff]", part)
+    return isinstance(part, float) or (not isinstance(part, bool) and abs(part) < 2**63)
 
 
 def host_place(after: str, sort: str) -> Place:
@@ -133,9 +141,9 @@ def host_place(after: str, sort: str) -> Place:
 def id_place(after: str) -> tuple[int, int]:
     """The place in a page of URLs. Raises ValueError."""
     first, second = place_of(after, "id")
-    if not isinstance(first, int) or not isinstance(second, int) or max(first, second) >= 2**63:
-        raise ValueError("after: is not what a page before gave")
-    return first, second
+    if isinstance(first, int) and isinstance(second, int):
+        return first, second
+    raise ValueError("after: is not what a page before gave")
 
 
 def ascii_lower(text: str) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from policies.access import Access
 from storage.base import HostClock
-from storage.paging import HOST_SORTS, HostFilter
+from storage.paging import HOST_SORTS, HostFilter, mark
 
 
 async def names(rig: Any, **asked: Any) -> list[str]:
@@ -197,3 +197,13 @@ async def test_robots_states_of_many_hosts_at_once(forbidden: Any) -> None:
     await forbidden.store.robots_put(forbidden.session, lease.slot, "http://a.test:81", gone)
     assert (await forbidden.reader.robots_states(["a.test"])) == {"a.test": "unreachable"}
     assert await forbidden.reader.robots_states([]) == {}
+
+
+@pytest.mark.parametrize("first", [-(2**70), 2**63, 10**30, "\ud800", True, [1]])
+async def test_a_place_that_no_page_gave_is_refused(rig, first):
+    with pytest.raises(ValueError, match="after"):
+        await rig.reader.blocked_page(after=mark("id", (first, 1)))
+    with pytest.raises(ValueError, match="after"):
+        await rig.reader.hosts_page(
+            sort="queued", after=mark("queued", (first, "a.test")), now_s=rig.wall_s
+        )
