@@ -126,7 +126,9 @@ def _is_storable(part: str | float) -> bool:
     """What a database can compare with: 64 bits, and text that is UTF-8."""
     if isinstance(part, str):
         return part.isascii() or not re.search("[\ud800-\udfff]", part)
-    return isinstance(part, float) or (not isinstance(part, bool) and abs(part) < 2**63)
+    if isinstance(part, int):
+        return not isinstance(part, bool) and abs(part) < 2**63
+    return True
 
 
 def host_place(after: str, sort: str) -> Place:

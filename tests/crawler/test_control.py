@@ -413,6 +413,23 @@ async def test_seeds_are_added_to_a_living_crawl_and_widen_its_scope(world: Worl
     assert crawled.rows["skipped"] == [{"reason": "outside-scope", "count": 1}]
 
 
+async def test_a_seed_that_is_claimed_before_it_is_said_to_be_there_is_in_scope(
+    world: World,
+) -> None:
+    async def slowly(*_: object, **__: object) -> None:
+        await world.wait(5.0)
+
+    def seed() -> None:
+        world.medium.after["add"] = slowly
+        world.do(world.control.add_seeds(["http://b.test/1"]))
+
+    seeds = [f"http://a.test/{n}" for n in range(20)]
+    answers = {url: html("Page") for url in (*seeds, "http://b.test/1")}
+    crawled = await world.crawl(answers, *seeds, at={2.0: seed}, crawl={"user_agent": BOT})
+    assert "http://b.test/1" in crawled.urls("visited")
+    assert not crawled.rows["skipped"]
+
+
 async def test_a_seed_beyond_loopback_is_refused_without_a_contact(world: World) -> None:
     """Law 10: the other seeds are queued."""
     added = []
