@@ -10,25 +10,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from crawler.bench import Bench
 from crawler.clock import Clock, Timer
-from crawler.contact import ROBOTS, Contacts
-from crawler.host import Host, Turn
-from crawler.news import LIMITS, failure, is_redirect, news_of, validators
+from crawler.contact import Contacts
+from crawler.hops import Hops
+from crawler.host import Host
+from crawler.news import failure, news_of
 from crawler.origin import Origin, changes
-from crawler.request import Answer, Failure, Request
+from crawler.request import Answer, Failure
 from crawler.turns import Turns, TurnsClosedError
 from policies import access, robots
 from policies.access import Access, News, RobotsRules
 from policies.pacing import NO_ASK, Ask
 from policies.robots import Verdict
-from policies.url import canonical, host_of, origin_of, path_of, robots_url
+from policies.url import host_of, origin_of, path_of
 from storage.base import Completed, Link, Store
 
 ORIGINS_PER_HOST_MAX = 64  # in memory, with `per = "domain"`; more are asked of the store again
-REDIRECTS_MAX = 5  # RFC 9309, 2.3.1.2; the sixth counts as absent (design section 5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +47,6 @@ class Pass:
     """The URL may be asked for. `ungoverned`: only for lack of an answer (law 4)."""
 
     ungoverned: bool
-
-
-class Redirect(NamedTuple):
-    """An answer that sends us on; `url` None: nowhere."""
-
-    status: int
-    url: str | None
 
 
 ASKING = Asking()
@@ -95,20 +87,26 @@ class Gate:
         added: Callable[[Completed], None] | None = None,
     ) -> None:
         self._clock = clock
-        self._turns = turns
-        self._contacts = contacts
         self._store = store
         self._session = session
         self._spawn = spawn
-        self._hold = hold
         self._rules_of = rules_of
-        self._slot_of = slot_of
-        self._lost = lost
         self._changed = changed
         self._settled = settled
         self._keep_trying = keep_trying
         self._sitemaps = sitemaps
         self._added = added
+        self._hops = Hops(
+            clock=clock,
+            turns=turns,
+            contacts=contacts,
+            hold=hold,
+            slot_of=slot_of,
+            lost=lost,
+            learn=self._learn,
+            known=self._known,
+            fill=self._fill,
+        )
         self._origins: dict[str, Origin] = {}
         self._retries: Bench[Origin] = Bench()
         self._timer: Timer | None = None
@@ -265,7 +263,7 @@ class Gate:
                 previous = origin.access
                 if not access.due(previous, self._clock.wall()):
                     return
-            learned = await self._fetch(origin)
+            learned = await self._hops.fetch(origin)
             if learned is not None:
                 await self._keep(origin, learned, rejudge=changes(previous, learned))
         except TurnsClosedError:
@@ -277,82 +275,6 @@ class Gate:
             self._settled(origin)
         if learned is not None:
             self._changed(origin, previous)
-
-    async def _fetch(self, origin: Origin) -> Access | None:
-        """Ask for robots.txt, following redirects, each hop at its host's turn.
-
-        None: a host on the way could not be reached. That opens nothing and closes nothing; the
-        origin is tried again on the retry clock like any that cannot be connected to.
-        """
-        url = robots_url(origin.name)
-        last = Redirect(0, None)
-        for _ in range(REDIRECTS_MAX + 1):
-            own = origin_of(url) == origin.name
-            host = origin.host if own else await self._hold(self._slot_of(host_of(url)))
-            if host is None:
-                return self._learn(
-                    origin, failure(url, "its robots.txt leads to a host held by another worker")
-                )
-            hop_origin = origin_of(url)
-            if self._is_lost(origin, host, hop_origin):
-                return None
-            origin.waits_at = host
-            turn = await self._contacts.take(host, hop_origin)
-            origin.waits_at = None
-            if isinstance(turn, Turn) and self._is_lost(origin, host, hop_origin):
-                self._turns.give_back(turn)  # others found out while this one waited
-                return None
-            if isinstance(turn, Turn) and not own and (known := self._known(origin, url)):
-                self._turns.give_back(turn)
-                return known
-            hop = turn if isinstance(turn, Failure) else await self._hop(origin, turn, url)
-            if isinstance(hop, Access):
-                return hop
-            if isinstance(hop, Failure):
-                if not own and (lost := host.out_of_reach.get(hop_origin)):
-                    self._lost(origin.host, origin.name, hop, lost.failures)
-                return None
-            last = hop
-            if last.url is None:
-                break
-            url = last.url
-        overflow = last.url is not None
-        return self._learn(
-            origin,
-            News(status=last.status, body=None, headers={}, url=url, redirect_overflow=overflow),
-        )
-
-    def _is_lost(self, origin: Origin, host: Host, hop_origin: str) -> bool:
-        """Is the origin of this hop out of reach? Then so is the origin that leads there."""
-        lost = host.beyond_reach(hop_origin, self._clock.monotonic())
-        if lost is not None and hop_origin != origin.name:
-            self._lost(origin.host, origin.name, lost.failure, lost.failures)
-        return lost is not None
-
-    async def _hop(self, origin: Origin, turn: Turn, url: str) -> Access | Failure | Redirect:
-        """One request for robots.txt: what is known now, where it leads, or the failure to
-        connect."""
-        learned: Access | None = None
-
-        def before_end(result: Answer | Failure) -> None:
-            nonlocal learned
-            if not is_redirect(result) and not (
-                isinstance(result, Failure) and not result.connected
-            ):
-                learned = self._learn(origin, news_of(result, url))
-
-        request = Request(
-            url=url, headers=validators(origin.access, url), limits=LIMITS, cut_ok=True
-        )
-        result = await self._contacts.fetch(turn, request, kind=ROBOTS, before_end=before_end)
-        if learned is not None:
-            if origin_of(url) != origin.name:
-                await self._fill(url, turn.host, result)
-            return learned
-        if isinstance(result, Failure):
-            return result
-        location = result.headers.get("Location")
-        return Redirect(result.status, canonical(location, url) if location else None)
 
     def _learn(self, origin: Origin, news: News) -> Access:
         """What is known after this news; the pace it asks for counts at once, but pages are judged
@@ -400,7 +322,7 @@ class Gate:
         return replace(
             learned,
             copy_at=known.copy_at if learned.body is not None else learned.copy_at,
-            expires_at=earlier(learned.expires_at, known.expires_at),
+            expires_at=_earlier(learned.expires_at, known.expires_at),
         )
 
     async def _fill(self, url: str, host: Host, result: Answer | Failure) -> None:
@@ -463,5 +385,5 @@ class Gate:
         self._arm()
 
 
-def earlier(a: float | None, b: float | None) -> float | None:
+def _earlier(a: float | None, b: float | None) -> float | None:
     return min((at for at in (a, b) if at is not None), default=None)
