@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
+import sys
 from pathlib import Path
 
 import click
@@ -26,6 +28,7 @@ def run(config_file: Path) -> None:
     The page and the API are on [daemon] listen; docs/daemon.md describes them. The log is JSON
     lines on standard error, or in the file that [daemon] log names.
     """
+    _hear_signals()
     from crawler.config import check_identity, load, seeds_of
 
     config = load(config_file)
@@ -45,6 +48,14 @@ def run(config_file: Path) -> None:
         raise click.exceptions.ClickException(str(error)) from None
     if not clean:
         raise SystemExit(INTERRUPTED)
+
+
+def _hear_signals() -> None:
+    """Until the daemon takes them over: told to end while it is being loaded, it has ended cleanly,
+    and the config that it is told to read again is still to be read."""
+    with contextlib.suppress(ValueError):  # not the main thread: a test's
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
 def _tell(sentence: str) -> None:

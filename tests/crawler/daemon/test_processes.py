@@ -377,6 +377,19 @@ async def test_an_address_in_use_is_a_sentence(place: Place) -> None:
     assert "Traceback" not in err
 
 
+async def test_told_to_end_while_it_is_being_loaded_it_ends_cleanly(place: Place) -> None:
+    slow = place.folder / "slow.toml"  # reading it takes until somebody writes
+    os.mkfifo(slow)
+    process = await place.spawn("run", str(slow))
+    async with asyncio.timeout(LIMIT_S):
+        writer = await asyncio.to_thread(os.open, slow, os.O_WRONLY)  # waits for the reader
+        process.send_signal(signal.SIGHUP)
+        process.send_signal(signal.SIGTERM)
+        _, err = await process.communicate()
+    os.close(writer)
+    assert process.returncode == 0, err.decode()
+
+
 async def test_a_database_in_use_is_a_sentence(place: Place) -> None:
     async with place.running():
         code, _, err = await place.courtly("run", "courtly.toml")
