@@ -40,6 +40,7 @@ class Mirror:
         self._fsync = config.fsync
         self._folders: set[Path] = set()  # in which names are new since the last flush
         self._known: set[str] = set()  # names of files that are there
+        self._withdrawn: set[str] = set()  # since the last flush
         self._lock: BinaryIO | None = None
         self._links = Journal(self._root / MARK / "links.jsonl")
         self._aliases = Journal(self._root / MARK / "aliases.jsonl")
@@ -71,6 +72,7 @@ class Mirror:
         if lock is None:
             return
         try:
+            self._remove_aliases()
             if not hurried.is_set():
                 self._copy_aliases(hurried)
                 self._relink(hurried)
@@ -84,6 +86,7 @@ class Mirror:
 
     def flush(self) -> None:
         try:
+            self._remove_aliases()
             self._links.flush()
             self._aliases.flush()
             if self._fsync:
@@ -97,6 +100,7 @@ class Mirror:
 
     def put(self, page: CrawledPage) -> None:
         try:
+            self._remove_aliases()  # not after it is there
             if page.redirect_url is not None:
                 self._put_redirect(page.url, page.redirect_url)
             elif 200 <= page.status < 300 and page.body_read and page.directives.archive:
@@ -148,13 +152,21 @@ class Mirror:
                     self._write(name, _notice(page))
                 else:
                     self._remove(name)
-            for entry in self._aliases.entries():
-                if entry[1:] == [page.url]:  # they may have its bytes
-                    for name in self._files_of(entry[0]):
-                        if not name.endswith(".html"):
-                            self._remove(name)
+            self._withdrawn.add(page.url)
         except OSError as error:
             raise self._error(error) from error
+
+    def _remove_aliases(self) -> None:
+        """What redirected to pages that were withdrawn may have their bytes. One look at the list
+        for all pages of a flush: it may be as long as they are many."""
+        withdrawn, self._withdrawn = self._withdrawn, set()
+        if not withdrawn:
+            return
+        for entry in self._aliases.entries():
+            if len(entry) == 2 and entry[1] in withdrawn:
+                for name in self._files_of(entry[0]):
+                    if not name.endswith(".html"):
+                        self._remove(name)
 
     def _files_of(self, url: str) -> list[str]:
         """All files that are there of a URL, whatever ending its types gave them."""

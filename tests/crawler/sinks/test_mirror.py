@@ -1,0 +1,60 @@
+"""A mirror's own book-keeping; whole crawls are in tests/site/test_mirror.py."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from crawler.config import from_dict
+from crawler.sinks.base import Withdrawn
+from crawler.sinks.mirror import Mirror
+
+if TYPE_CHECKING:
+    from tests.crawler.sinks.conftest import MakePage
+
+
+def mirror(path: Path) -> Mirror:
+    sink = Mirror(from_dict({"sink": [{"kind": "mirror", "path": str(path)}]}).sinks[0])
+    sink.open()
+    return sink
+
+
+def withdrawn(url: str) -> Withdrawn:
+    return Withdrawn(url=url, withdrawn_at=1.0, robots_url="http://a.test/robots.txt", rule="/")
+
+
+def test_what_redirected_to_a_withdrawn_page_has_its_bytes_no_more(
+    tmp_path: Path, make_page: MakePage
+) -> None:
+    image = make_page("http://a.test/i.png", body=b"png", content_type="image/png")
+    moved = replace(
+        make_page("http://a.test/old.png", body=b"", content_type=None),
+        status=301,
+        redirect_url="http://a.test/i.png",
+    )
+    for run in (0, 1):
+        sink = mirror(tmp_path)
+        if run:
+            sink.withdraw(withdrawn("http://a.test/i.png"))
+        else:
+            sink.put(image)
+            sink.put(moved)
+        sink.flush()
+        sink.close(threading.Event())
+        names = {path.name for path in tmp_path.rglob("*.png")}
+        assert names == (set() if run else {"i.png", "old.png"})
+
+
+def test_many_pages_are_withdrawn_at_once_where_many_redirects_are_known(tmp_path: Path) -> None:
+    sink = mirror(tmp_path)
+    for n in range(20_000):
+        sink._aliases.add([f"http://a.test/{n}", f"https://a.test/{n}"])
+    began_s = time.process_time()
+    for n in range(500):
+        sink.withdraw(withdrawn(f"https://a.test/{n}"))
+    sink.flush()
+    assert time.process_time() - began_s < 1.0
+    sink.close(threading.Event())
