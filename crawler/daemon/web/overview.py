@@ -15,6 +15,7 @@ from crawler.daemon.shapes import Status
 from crawler.daemon.watch import Watch
 from crawler.daemon.web import charts, words
 from crawler.daemon.web.host_words import mood, trouble
+from crawler.words import counted
 
 SPANS: Final = (("10m", "10 min"), ("1h", "1 h"), ("24h", "24 h"))
 _SECONDS: Final = {"10m": 600.0, "1h": 3_600.0, "24h": 86_400.0}
@@ -109,7 +110,7 @@ class Overview:
 
 def headline(status: Status, outcomes: Mapping[str, int]) -> Headline:
     """Is it healthy? One phrase, and the sentence under it."""
-    counts = f"{status['visited']:,} pages visited at {status['hosts']:,} hosts"
+    counts = f"{counted(status['visited'], 'page')} visited at {counted(status['hosts'], 'host')}"
     left = f"{status['queued']:,} queued"
     match status["state"]:
         case "paused":
@@ -129,7 +130,7 @@ def headline(status: Status, outcomes: Mapping[str, int]) -> Headline:
             )
         case "idle":
             why = (
-                "nothing is queued: it waits for seeds"
+                "nothing is queued: it waits for seeds, and for what falls due again"
                 if not status["queued"]
                 else "what is queued waits for its hosts"
             )
