@@ -241,7 +241,7 @@ class Gate:
             windows=policy.visit_windows if policy else (),
             missing=known.unreachable_since is not None,
         )
-        origin.host.set_ask(origin.name, ask, now_s=self._clock.monotonic())
+        origin.host.set_ask(origin.name, ask)
 
     # ------------------------------------------------------------ asking
 

@@ -192,7 +192,7 @@ class Host:
         """Take a changed ask, latency or control into account."""
         self.rest = rest(self.rules, self.ask, latency_s=self.latency_s, slow_s=self.slow_s)
 
-    def set_ask(self, origin: str, ask: Ask, *, now_s: float) -> None:
+    def set_ask(self, origin: str, ask: Ask) -> None:
         """What an origin's robots.txt asks of the pace of the whole host."""
         self.asks[origin] = ask
         strictest = NO_ASK
@@ -467,7 +467,6 @@ class Turn:
     host: Host
     follows_s: float  # end of the contact it follows
     allowed_s: float  # when it was first allowed to begin
-    granted_s: float
     address_clock: AddressClock | None = None  # of the address it may contact, with `per = "ip"`
     over: bool = False
     could_s: float = NEVER  # when it could have begun: allowed, and wanted

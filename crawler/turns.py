@@ -272,7 +272,7 @@ class Turns:
         clock = host.address_clock
         if clock:
             clock.busy = True
-        turn = Turn(host, host.begin(), at_s, now_s, clock)
+        turn = Turn(host, host.begin(), at_s, clock)
         wanted_s = now_s if host.wanted_s is None else host.wanted_s
         turn.steered = host.steered
         turn.could_s = max(turn.allowed_s, wanted_s, self._resumed_s)

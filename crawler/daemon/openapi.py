@@ -75,12 +75,8 @@ def description() -> Mapping[str, object]:
             "responses": {"200": _json("Alive.", schemas[Health])},
         }
     }
-    paths["/api/events"] = _text(
-        "events", "What happens, as it happens.", "text/event-stream", _EVENTS
-    )
-    paths["/metrics"] = _text(
-        "metrics", "Metrics for Prometheus.", "text/plain", "The text format."
-    )
+    paths["/api/events"] = _text("What happens, as it happens.", "text/event-stream", _EVENTS)
+    paths["/metrics"] = _text("Metrics for Prometheus.", "text/plain", "The text format.")
     paths["/login"] = {"post": _LOGIN}
     paths["/logout"] = {
         "post": {
@@ -162,7 +158,7 @@ def _json(told: str, schema: Mapping[str, object]) -> dict[str, object]:
     return {"description": told, "content": {"application/json": {"schema": schema}}}
 
 
-def _text(name: str, summary: str, content_type: str, told: str) -> dict[str, object]:
+def _text(summary: str, content_type: str, told: str) -> dict[str, object]:
     return {
         "get": {
             "summary": summary,

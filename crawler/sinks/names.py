@@ -15,7 +15,7 @@ _NAME_CHARS_MAX: Final = 80
 # A whole path in the mirror: Windows takes 260 characters, the mirror's own folder among them.
 _PATH_CHARS_MAX: Final = 180
 
-_FOLDER: Final = re.compile(r"[a-z0-9_-]{1,80}\Z")
+_FOLDER: Final = re.compile(rf"[a-z0-9_-]{{1,{_NAME_CHARS_MAX}}}\Z")
 _FILE: Final = re.compile(r"[a-z0-9_-](?:[a-z0-9._-]{0,78}[a-z0-9_-])?\Z")
 _HOST: Final = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,78}[a-z0-9])?\Z")
 # Device names of Windows, with any ending.

@@ -175,7 +175,7 @@ async def test_a_crawl_delay_counts_for_the_rest_after_the_contact_that_brought_
         turns.hold(host)
         host.paused = False
         turn = await turns.acquire(host)
-        host.set_ask("http://a.test", Ask(crawl_delay_s=5), now_s=clock.monotonic())
+        host.set_ask("http://a.test", Ask(crawl_delay_s=5))
         await crawlers.contact(turn)
         await crawlers.until_empty()
         assert min(crawlers.gaps("a.test")) >= 5 - 1e-6
