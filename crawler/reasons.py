@@ -181,7 +181,8 @@ def of_host(row: Row, now_s: float) -> Iterator[str]:
         f"{_number(row['queued']):,.0f} queued"
     )
     source = f" ({_text(row['delay_source'])})" if row["delay_source"] else ""
-    yield f"rests {say_duration(_number(row['delay_s']))} after each contact{source}"
+    if row["delay_s"] or row["contacts"]:  # before its first contact nobody has reckoned it
+        yield f"rests {say_duration(_number(row['delay_s']))} after each contact{source}"
     if row.get("slow_s"):
         yield f"slowed by hand to {say_duration(_number(row['slow_s']))}"
     if row.get("latency_s"):

@@ -60,6 +60,7 @@ def export(
     async def run() -> None:
         from crawler import exports
         from crawler.app import looking_into
+        from crawler.cli.rows import nothing_in
 
         # a generator left half-way must be closed before the connection it reads from
         async with (
@@ -67,9 +68,11 @@ def export(
             aclosing(reader.iterate(view, host=name)) as rows,
         ):
             if output is None:
-                await exports.write(view, rows, how, sys.stdout.buffer)
+                count = await exports.write(view, rows, how, sys.stdout.buffer)
             else:
-                await exports.write_file(view, rows, how, output)
+                count = await exports.write_file(view, rows, how, output)
+        if not count:
+            click.echo(nothing_in(view), err=True)
 
     asyncio.run(run())
 

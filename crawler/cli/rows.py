@@ -65,6 +65,11 @@ _NOTHING: Mapping[str, str] = {
 _TERMINAL = re.compile(r"[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
+def nothing_in(view: str) -> str:
+    """What a view without rows means."""
+    return _NOTHING.get(view, f"nothing was {view}")
+
+
 async def write(view: str, rows: AsyncIterator[Row], how: str) -> None:
     """Write every row in the format `table`, `jsonl` or `csv`."""
     if how == "table":
@@ -118,7 +123,7 @@ async def _table(view: str, rows: AsyncIterator[Row]) -> None:
             layout = _begin(columns, sample)
     if layout is None:
         if not sample:
-            click.echo(_NOTHING.get(view, f"nothing was {view}"), err=True)
+            click.echo(nothing_in(view), err=True)
             return
         _begin(columns, sample)
 

@@ -254,6 +254,16 @@ async def test_a_host_tells_its_clock_and_where_its_rest_comes_from(
     assert "http://a.test/robots.txt: a copy of" in text
 
 
+async def test_a_host_never_contacted_has_no_rest_yet(
+    store: MemoryStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await store.add([link("http://new.test/", host="new.test")])
+    await _of_host(store, CONFIG, "new.test")
+    text = capsys.readouterr().out
+    assert "never contacted" in text
+    assert "rests" not in text
+
+
 async def test_a_host_that_has_had_its_pages_says_so(
     store: MemoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
