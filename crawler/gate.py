@@ -199,12 +199,12 @@ class Gate:
         origin = self._origins.get(name)
         if origin is None or origin.host is not host:
             origin = self._add(name, host, access.UNKNOWN)
-        if not origin.rules.obey:
-            return GOVERNED
-        if origin.task is not None:
+        if origin.task is not None and origin.rules.obey:
             return ASKING
         if host.out_of_reach and (lost := host.beyond_reach(name, self._clock.monotonic())):
             return Shut(f"no connection could be made ({lost.failure.error})")
+        if not origin.rules.obey:
+            return GOVERNED
         now_s = self._clock.wall()
         if access.due(origin.access, now_s):
             self.ask(origin)

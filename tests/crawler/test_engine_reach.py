@@ -82,6 +82,24 @@ async def test_a_dead_port_is_tried_on_the_retry_clock_and_given_up(world: World
     assert crawled.elapsed_s < 125
 
 
+async def test_the_retry_clock_holds_where_robots_txt_is_not_obeyed(world: World) -> None:
+    """A blip of five seconds is not three failures, one for each URL in hand."""
+    began_s = world.clock.monotonic()
+
+    def answers(_: Request) -> Reply | FailureCode:
+        return html("Page") if world.clock.monotonic() > began_s + 5 else FailureCode.CONNECT
+
+    seeds = [f"http://a.test/{n}" for n in range(8)]
+    crawled = await world.crawl(
+        answers,
+        *seeds,
+        site={"a.test": {"obey": False}},
+        crawl={"user_agent": "testbot/1.0 (+https://a.test/bot)"},
+    )
+    assert crawled.urls("visited") == seeds
+    assert crawled.at()[:3] == pytest.approx([0.0, 2.05, 12.1], abs=0.1)
+
+
 @pytest.mark.parametrize("latency_s", [0.05, 0.8, 1.5, 1.9])
 async def test_what_one_blip_cuts_off_on_several_lanes_does_not_fail_the_host(
     world: World, latency_s: float
