@@ -222,6 +222,8 @@ def anchor_text(held: str, *, blocks: bool) -> str | None:
             open_.append(name)
         else:
             return None
+    if not all(map(_PHRASES.fullmatch, open_)):
+        return None  # a block that is open takes what follows it out of the anchor
     text = markup.unescaped(text + held[at:-4])
     return text if text.strip() or alt is None else alt
 

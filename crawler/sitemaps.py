@@ -26,8 +26,10 @@ NAMED_MAX: Final = 1_000
 # Below the one that robots.txt names: an index of indexes, and a redirect on the way to each. The
 # protocol knows one level (sitemaps.org: an index may not list indexes).
 NESTING_MAX: Final = 4
-# Queued by indexes of one host in one run: as many as one index may list (sitemaps.org).
+# Queued by indexes of one host in a while: as many as one index may list (sitemaps.org). The while
+# is shorter than what lies between two readings of an index, however long a crawl lives.
 CHILDREN_MAX: Final = 50_000
+CHILDREN_WHILE_S: Final = 43_200.0
 HOSTS_COUNTED: Final = 10_000  # for that; beyond it the count begins anew
 LINKS_PER_ADD: Final = 1_000  # in one transaction
 # A sitemap is read again when it is named anew after so long; a robots.txt is asked for as often.
@@ -55,7 +57,8 @@ class Sitemaps:
         self._effective = effective
         self._clock = clock
         self._scope = scope
-        self._children: dict[str, int] = {}  # by host
+        self._children: dict[str, int] = {}  # by host, in this while
+        self._while_ends_s = 0.0
         self.skip = skip
         self.add = add
 
@@ -126,8 +129,10 @@ class Sitemaps:
         )
         if link is None:
             return None
-        if len(self._children) > HOSTS_COUNTED:
+        now_s = self._clock.monotonic()
+        if len(self._children) > HOSTS_COUNTED or now_s >= self._while_ends_s:
             self._children.clear()
+            self._while_ends_s = now_s + CHILDREN_WHILE_S
         self._children[host] = count = self._children.get(host, 0) + 1
         if count > CHILDREN_MAX:
             self.skip(Skip.MANY_SITEMAPS, 1)

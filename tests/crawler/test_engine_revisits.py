@@ -301,6 +301,31 @@ async def test_sitemaps_are_read_again_daily_with_validators(world: Any) -> None
     assert (row["status"], row["urls"]) == (200, 6)
 
 
+async def test_a_crawl_that_lives_long_reads_what_an_index_lists_to_the_end(
+    world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bound on what indexes list is not used up by reading the same one day after day."""
+    monkeypatch.setattr("crawler.sitemaps.CHILDREN_MAX", 3)
+    began_s = world.clock.monotonic()
+
+    def answers(request: Request) -> Reply:
+        day = int((world.clock.monotonic() - began_s) // DAY_S)
+        if request.url.endswith("robots.txt"):
+            return text("Sitemap: http://a.test/index.xml")
+        if request.url.endswith("index.xml"):
+            maps = "".join(f"<sitemap><loc>/map{n}.xml</loc></sitemap>" for n in range(2))
+            return Reply(body=f"<sitemapindex>{maps}</sitemapindex>")
+        if request.url.endswith(".xml"):
+            return Reply(body=f"<urlset><url><loc>{request.url}/{day}</loc></url></urlset>")
+        return html("A")
+
+    crawled = await live(
+        world, answers, "http://a.test/", days=6.5, revisit={"mode": "fixed", "interval": "300d"}
+    )
+    assert "http://a.test/map1.xml/5" in crawled.urls("visited")
+    assert not crawled.rows["skipped"]
+
+
 async def test_a_sitemap_that_is_forbidden_by_now_is_not_read_again(world: Any) -> None:
     began_s = world.clock.monotonic()
 
