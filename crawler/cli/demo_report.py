@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import shlex
+import shutil
+import sys
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
@@ -76,21 +79,26 @@ def _note(row: Row) -> str:
 def _next(console: Console, db: Path, url: str | None) -> None:
     console.print()
     console.print("What to try next", style="bold")
-    lines = [("the whole list", f"courtly show blocked --db {db}")]
+    courtly = command_here()
+    lines = [("the whole list", f"{courtly} show blocked --db {db}")]
     if url:
-        lines.append(("why one of them is not visited", f"courtly why '{url}' --db {db}"))
-    lines.append(
-        (
-            "a crawl of your own; say who you are",
-            'courtly crawl https://example.com/ --user-agent "mybot/1.0 (+https://example.org/bot)"',
-        )
-    )
+        lines.append(("why one of them is not visited", f"{courtly} why '{url}' --db {db}"))
+    own = 'crawl https://example.com/ --user-agent "mybot/1.0 (+https://example.org/bot)"'
+    lines.append(("a crawl of your own; say who you are", f"{courtly} {own}"))
     for purpose, command in lines:
         console.print(f"  # {purpose}", style="dim")
         # whole on one line of its own, so that it can be copied
         console.print(Text(f"  {command}", style="cyan"), soft_wrap=True)
     console.print()
     console.print(Text(f"The database is kept: {db}"), soft_wrap=True)
+
+
+def command_here() -> str:
+    """How the command is called from where we are: as it was, if its bare name leads nowhere."""
+    called = sys.argv[0]
+    if shutil.which("courtly") or Path(called).name != "courtly":
+        return "courtly"
+    return shlex.quote(called)
 
 
 def _example(rows: Sequence[Row]) -> str | None:
