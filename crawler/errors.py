@@ -63,7 +63,10 @@ class FetchFailed(CourtlyError):  # noqa: N818
     """
 
     def __init__(self, url: str, failure: Failure, *, until: float | None = None) -> None:
-        told = "" if until is None else f" (not tried again before {said(until)})"
+        # trying a refused address, or a name that is none, again would not help: no time is named
+        told = ""
+        if until is not None and not failure.permanent:
+            told = f" (not tried again before {said(until)})"
         super().__init__(f"{url} could not be fetched: {failure.error}{told}")
         self.url = url
         self.failure = failure
