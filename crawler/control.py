@@ -137,7 +137,7 @@ class Control:
                 at_s, why = move.at_s, move.why
                 wait_s = math.inf if at_s is None else max(0.0, at_s - self._clock.monotonic())
             elif state is HostState.IDLE:
-                why = "it has nothing to do"
+                why = FULL if held.full else "it has nothing to do"
         return HostNow(
             slot=held.slot,
             state=state,

@@ -148,6 +148,7 @@ class Engine:
             rejudge=self._rejudge,
             ending=self.ending,
             handover=handover,
+            forever=forever,
         )
         self._due = Due(
             store=store,
@@ -400,7 +401,7 @@ class Engine:
         while turn := await self.turns.next():
             await self._visitor.spend(turn)
             full = turn.host.full and not (turn.host.busy or turn.host.unread)
-            if full and not self.effective.config.revisits:
+            if full and not self.holdings.keeps_full:
                 self.holdings.put_away(turn.host)
             if not self.turns.in_flight:
                 self.course.stir.set()

@@ -46,8 +46,10 @@ class Holdings:
         rejudge: Rejudge,
         ending: Ending,
         handover: Handover | None,
+        forever: bool = False,
     ) -> None:
         self._effective = effective
+        self._forever = forever
         self._store = store
         self._session = session
         self._clock = clock
@@ -138,6 +140,12 @@ class Holdings:
         if len(self._course.waiting) < WAITING_NOTED:
             self._course.waiting[host.slot] = (None, FULL)
 
+    @property
+    def keeps_full(self) -> bool:
+        """Is there more to come where a host has had its pages? They are visited again; and while a
+        crawl lives on, a robots.txt may come late, or change (law 4)."""
+        return self._forever or self._effective.config.revisits
+
     def is_put_away(self, slot: str) -> bool:
         """Has it had its pages?"""
         return slot in self._full
@@ -206,9 +214,9 @@ class Holdings:
         for host in spare:
             if not host.full:
                 self.release(host)
-            elif not self._effective.config.revisits:
+            elif not self.keeps_full:
                 self.put_away(host)  # who leases it again finds out the same
-            else:  # its pages are to be visited again, and hosts put away are nobody's to take up
+            else:  # hosts put away are nobody's to take up
                 self.release(host, put_off_s=now_s + FULL_AGAIN_S)
         return bool(spare)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from crawler.ending import FULL
 from crawler.request import Request
 from crawler.testing import Reply, html, not_found, redirect, text
 
@@ -237,3 +238,32 @@ async def test_a_shared_copy_is_no_newer_than_it_is(world: World) -> None:
     ]
     assert late_secrets == []
     assert "http://a.test/secret11" in crawled.urls("blocked")
+
+
+async def test_a_living_crawl_obeys_a_late_robots_txt_where_a_host_has_had_its_pages(
+    world: World,
+) -> None:
+    """Law 4, for as long as it lives; nothing else is to be done there."""
+    began_s = world.clock.monotonic()
+
+    def answers(request: Request) -> Reply:
+        if not request.url.endswith("robots.txt"):
+            return html("Page", "/more")
+        late = world.clock.monotonic() > began_s + 3 * 86_400
+        return text("User-agent: *\nDisallow: /") if late else Reply(status=503)
+
+    said: list[str] = []
+    crawled = await world.crawl(
+        answers,
+        "http://a.test/",
+        forever=True,
+        at={
+            3_600.0: lambda: said.append(world.control.wait_reason("a.test")),
+            5 * 86_400.0: lambda: world.engine and world.engine.stop(),
+        },
+        robots={"dialect": "slurp"},
+        scope={"max_pages_per_host": 1},
+    )
+    assert crawled.urls("visited") == []
+    assert "http://a.test/" in crawled.urls("blocked")
+    assert said == [FULL]
