@@ -351,6 +351,14 @@ async def test_what_is_no_json_is_refused(daemon: Any) -> None:
         assert answer.headers["Content-Type"].startswith("application/problem+json")
 
 
+async def test_a_program_may_leave_unsaid_that_it_sends_json(daemon: Any) -> None:
+    unsaid = {"data": b'{"host": "a.test"}', "skip_auto_headers": ["Content-Type"]}
+    assert (await daemon.client.post("/api/hosts/pause", **unsaid)).status == 200
+    own = {"origin": str(daemon.client.base)}  # a browser's
+    answer = await daemon.client.post("/api/hosts/resume", **unsaid, headers=own)
+    assert is_problem(answer, 415, "Content-Type")
+
+
 async def test_only_json_is_taken(daemon: Any) -> None:
     """What a form of another site can send, without asking first, is refused."""
     form = "application/x-www-form-urlencoded"
