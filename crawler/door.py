@@ -28,7 +28,7 @@ from crawler.ledger import Ledger
 from crawler.origin import Origin
 from crawler.turns import Turns, TurnsClosedError
 from crawler.verdicts import NextTurn, Verdicts
-from policies.access import Access, RobotsRules, due
+from policies.access import Access, due
 from policies.retry import GiveUp, RetryRules, after_no_connection
 from policies.url import host_of, origin_of
 from storage.base import Completed, Outcome, Store, StoreError
@@ -76,8 +76,8 @@ class Door:
             session=session,
             spawn=self._jobs.spawn,
             hold=self._hold,
-            rules_of=self._robots_rules,
-            slot_of=self.slot_of,
+            rules_of=config.robots_of,
+            slot_of=config.slot_of,
             lost=self._on_no_connection,
             changed=self._on_robots,
             settled=self._on_settled,
@@ -248,9 +248,6 @@ class Door:
         desk.users -= 1
         in_s, reason = self.turns.why(desk.host)
         return NextTurn(in_s=in_s, reason=reason, ahead=len(desk.line))
-
-    def _robots_rules(self, host: str) -> tuple[RobotsRules, tuple[str, ...]]:
-        return self.config.site(host).robots, self.config.token(host)
 
     def slot_of(self, host: str) -> str:
         return self.config.slot_of(host)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from crawler.config import Config
+from policies.access import RobotsRules
+from policies.scope import ScopeRules
 
 
 class Effective:
@@ -14,3 +16,12 @@ class Effective:
 
     def __init__(self, config: Config) -> None:
         self.config = config
+
+    def slot_of(self, host: str) -> str:
+        return self.config.slot_of(host)
+
+    def robots_of(self, host: str) -> tuple[RobotsRules, tuple[str, ...]]:
+        return self.config.robots_of(host)
+
+    def scope_of(self, host: str) -> ScopeRules:
+        return self.config.site(host).scope

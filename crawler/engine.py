@@ -33,8 +33,7 @@ from crawler.sitemaps import Sitemaps
 from crawler.steering import Steering
 from crawler.turns import Turns
 from crawler.visit import Budget, Visitor
-from policies.access import RobotsRules
-from policies.scope import Scope, ScopeRules
+from policies.scope import Scope
 from storage.base import Completed, Link, Store
 
 if TYPE_CHECKING:
@@ -70,7 +69,7 @@ class Engine:
         self._session = session
         self._clock = clock
         self.course = Course(moved_s=clock.monotonic())
-        self.scope = Scope(self._scope_rules, max_depth=config.crawl.max_depth)
+        self.scope = Scope(self.effective.scope_of, max_depth=config.crawl.max_depth)
         self.turns = Turns(clock, limit=config.crawl.concurrency)
         self.rates = Rates(clock.monotonic())
         moves = self._moves = Moves(
@@ -118,8 +117,8 @@ class Engine:
             session=session,
             spawn=self._spawn,
             hold=self._hold,
-            rules_of=self._robots_rules,
-            slot_of=self._slot_of,
+            rules_of=self.effective.robots_of,
+            slot_of=self.effective.slot_of,
             lost=moves.not_connected,
             changed=moves.robots_changed,
             settled=moves.settled,
@@ -259,22 +258,12 @@ class Engine:
 
     def pages_max(self, host: str) -> float:
         """How many pages of this host may be visited."""
-        return self.effective.config.site(host).scope.max_pages_per_host
+        return self.effective.scope_of(host).max_pages_per_host
 
     @property
     def waiting(self) -> Mapping[str, tuple[float | None, str]]:
         """At the end: hosts that still have URLs -> until (Unix seconds, or None), and why."""
         return self.course.waiting
-
-    def _robots_rules(self, host: str) -> tuple[RobotsRules, tuple[str, ...]]:
-        config = self.effective.config
-        return config.site(host).robots, config.token(host)
-
-    def _scope_rules(self, host: str) -> ScopeRules:
-        return self.effective.config.site(host).scope
-
-    def _slot_of(self, host: str) -> str:
-        return self.effective.config.slot_of(host)
 
     async def _hold(self, slot: str) -> Host | None:
         return await self.holdings.hold(slot)

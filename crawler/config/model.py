@@ -265,6 +265,10 @@ class Config:
         """Our names in a host's robots.txt: `robots.token`, else the user agent's product token."""
         return self.site(host).robots.token or (product_token(self.user_agent_sent),)
 
+    def robots_of(self, host: str) -> tuple[RobotsRules, tuple[str, ...]]:
+        """How a host's robots.txt is read, and as whom."""
+        return self.site(host).robots, self.token(host)
+
     @property
     def has_contact(self) -> bool:
         """Does the user agent carry a URL or an e-mail address (law 10)?"""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from crawler.cli.text import wrapped
-from crawler.words import counted
 
 
 def test_a_sentence_is_folded_between_words_and_hangs() -> None:
@@ -21,7 +20,3 @@ def test_urls_and_commands_stay_whole() -> None:
         "    courtly retry failed --db /a/long/path/crawl.db",
     ]
     assert wrapped(text, 80) == text
-
-
-def test_things_are_counted_in_words() -> None:
-    assert [counted(n, "host") for n in (0, 1, 1200)] == ["0 hosts", "1 host", "1,200 hosts"]
