@@ -15,7 +15,7 @@ from yarl import URL
 from crawler.clock import Clock
 from crawler.exchange import Exchange, Phase
 from crawler.header import readable
-from crawler.request import DEFAULT_LIMITS, UNCONNECTED, Answer, Failure, Request
+from crawler.request import DEFAULT_LIMITS, Answer, Failure, Request
 from crawler.trouble import NETWORK_ERRORS, LostError, Trouble, trouble
 from policies.retry import FailureCode
 
@@ -200,13 +200,5 @@ def _trouble(
 def _failure(
     url: str, problem: Trouble, started_s: float, clock: Clock, status: int | None = None
 ) -> Failure:
-    return Failure(
-        url=url,
-        code=problem.code,
-        sentence=problem.sentence,
-        connected=problem.code not in UNCONNECTED,
-        permanent=problem.permanent,
-        started_s=started_s,
-        ended_s=clock.monotonic(),
-        status=status,
-    )
+    ended_s = clock.monotonic()
+    return problem.failure(url, started_s=started_s, ended_s=ended_s, status=status)

@@ -23,7 +23,6 @@ from crawler.guard import AddressRefusedError
 from crawler.header import readable
 from crawler.request import (
     DEFAULT_LIMITS,
-    UNCONNECTED,
     Answer,
     Failure,
     Fetcher,
@@ -295,15 +294,8 @@ class AiohttpFetcher:
     def _failure(
         self, url: str, problem: Trouble, started_s: float, status: int | None = None
     ) -> Failure:
-        return Failure(
-            url=url,
-            code=problem.code,
-            sentence=problem.sentence,
-            connected=problem.code not in UNCONNECTED,
-            permanent=problem.permanent,
-            started_s=started_s,
-            ended_s=self._clock.monotonic(),
-            status=status,
+        return problem.failure(
+            url, started_s=started_s, ended_s=self._clock.monotonic(), status=status
         )
 
 

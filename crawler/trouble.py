@@ -16,7 +16,7 @@ from crawler.body import BrokenOffError
 from crawler.decoding import DecodingError
 from crawler.exchange import UNCONNECTED_PHASES, Bound, Exchange, Phase
 from crawler.guard import AddressRefusedError
-from crawler.request import FetchLimits, OversizeError
+from crawler.request import UNCONNECTED, Failure, FetchLimits, OversizeError
 from crawler.resolver import NameLookupError
 from crawler.wire import (
     FIELD_BYTES_MAX,
@@ -34,6 +34,21 @@ class Trouble:
     code: FailureCode
     sentence: str
     permanent: bool = False
+
+    def failure(
+        self, url: str, *, started_s: float, ended_s: float, status: int | None = None
+    ) -> Failure:
+        """As a fetcher answers it."""
+        return Failure(
+            url=url,
+            code=self.code,
+            sentence=self.sentence,
+            connected=self.code not in UNCONNECTED,
+            permanent=self.permanent,
+            started_s=started_s,
+            ended_s=ended_s,
+            status=status,
+        )
 
 
 class LostError(Exception):

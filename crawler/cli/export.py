@@ -10,7 +10,14 @@ from pathlib import Path
 import click
 
 from crawler.cli.errors import stdout_needed
-from crawler.cli.options import Choice, config_option, db_option, existing_database, host_name
+from crawler.cli.options import (
+    Choice,
+    config_option,
+    db_option,
+    existing_database,
+    host_name,
+    output_option,
+)
 
 VIEWS = ("visited", "blocked", "failed", "links")
 
@@ -28,12 +35,7 @@ VIEWS = ("visited", "blocked", "failed", "links")
 @db_option
 @config_option
 @click.option("--host", metavar="H", help="Only rows of this host; a port does not count.")
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Where to write; it is there once it is whole.  [default: standard output]",
-)
+@output_option
 def export(
     view: str,
     how: str,

@@ -41,6 +41,15 @@ def user_agent_option(command: _Command) -> _Command:
     )(command)
 
 
+def output_option(command: _Command) -> _Command:
+    return click.option(
+        "--output",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        help="Where to write; it is there once it is whole.  [default: standard output]",
+    )(command)
+
+
 class Choice(click.Choice[str]):
     """One of some words; what comes near one of them is asked back."""
 

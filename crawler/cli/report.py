@@ -9,7 +9,14 @@ from pathlib import Path
 import click
 
 from crawler.cli.errors import FAILED, stdout_needed
-from crawler.cli.options import Choice, config_option, configured, database_of, db_option
+from crawler.cli.options import (
+    Choice,
+    config_option,
+    configured,
+    database_of,
+    db_option,
+    output_option,
+)
 
 REPORTS = ("broken", "robots", "duplicates", "politeness")
 
@@ -30,12 +37,7 @@ REPORTS = ("broken", "robots", "duplicates", "politeness")
 )
 @db_option
 @config_option
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Where to write; it is there once it is whole.  [default: standard output]",
-)
+@output_option
 def report(
     report: str, how: str, db: str | None, config_file: Path | None, output: Path | None
 ) -> None:
