@@ -22,7 +22,7 @@ _CACHE_KIB: Final = 65_536  # the most the writer keeps in memory, whatever the 
 _READER_CACHE_KIB: Final = 16_384
 _WAL_BYTES_KEPT: Final = 64_000_000
 # 48 MB: a page that is written again and again goes to its place once. At ten million URLs that
-# takes a twelfth less CPU than with 16 MB. Each time the disk is waited for, some 0.2 s.
+# takes a fifteenth less CPU than with 16 MB. Each time the disk is waited for, some 0.2 s.
 _CHECKPOINT_PAGES: Final = 12_000
 _STATEMENTS_KEPT: Final = 512  # some 70 names, those run for many rows in up to 20 sizes
 
