@@ -252,8 +252,20 @@ def bounded(server: web.Server) -> Callable[[], asyncio.BaseProtocol]:
     """Connections up to CONNECTIONS_MAX; further ones are closed at once: the crawl needs files,
     too, and whoever opens connections to us must not use them up."""
 
+    loop = asyncio.get_running_loop()
+    begun = 0  # accepted, and not yet among the server's: asyncio accepts many in one go
+
+    def counted() -> None:
+        nonlocal begun
+        begun -= 1
+
     def connect() -> asyncio.BaseProtocol:
-        return server() if len(server.connections) < CONNECTIONS_MAX else _Full()
+        nonlocal begun
+        if len(server.connections) + begun >= CONNECTIONS_MAX:
+            return _Full()
+        begun += 1
+        loop.call_soon(counted)  # just before the connection is made, which is scheduled next
+        return server()
 
     return connect
 
