@@ -9,7 +9,7 @@ from typing import Final
 from crawler.decoding import Decoder, decoder_for
 from crawler.direct import Reply
 from crawler.exchange import Exchange
-from crawler.request import BodySink, OversizeError, Request
+from crawler.request import BodySink, Headers, OversizeError, Request
 
 # Decoded in one go, between which other tasks may run.
 STEP_BYTES: Final = 1_000_000
@@ -28,9 +28,7 @@ async def read_body(response: Reply, request: Request, exchange: Exchange) -> tu
     Raises OversizeError, BrokenOffError, DecodingError, and what aiohttp raises.
     """
     headers = response.headers
-    decoder: Decoder | None = None
-    if "Content-Encoding" in headers:
-        decoder = decoder_for(headers.getall("Content-Encoding"))
+    decoder = _decoder(headers)
     bytes_max = exchange.limits.body_bytes_max
     if decoder is None and not request.cut_ok:
         length = headers.get("Content-Length", "0")
@@ -62,10 +60,7 @@ async def pour_body(response: Reply, sink: BodySink, exchange: Exchange) -> tupl
     """Hand the body on in pieces; give how many bytes, and whether the sink wanted no more. Raises
     as `read_body`."""
     poured = 0
-    headers = response.headers
-    decoder: Decoder | None = None
-    if "Content-Encoding" in headers:
-        decoder = decoder_for(headers.getall("Content-Encoding"))
+    decoder = _decoder(response.headers)
     content = response.content
     while data := await content.readany():
         if content.total_bytes > WIRE_BYTES_MAX:
@@ -87,6 +82,12 @@ async def pour_body(response: Reply, sink: BodySink, exchange: Exchange) -> tupl
         decoder.finish()
     await sink.end()
     return poured, False
+
+
+def _decoder(headers: Headers) -> Decoder | None:
+    if "Content-Encoding" not in headers:
+        return None
+    return decoder_for(headers.getall("Content-Encoding"))
 
 
 async def _decode(decoder: Decoder, data: bytes, pieces: list[bytes], left: int) -> int:

@@ -9,14 +9,14 @@ from asyncio import Future
 from typing import Final
 
 import aiohttp
-from aiohttp import ClientHandlerType, ClientRequest, ClientResponse, ClientTimeout
+from aiohttp import ClientResponse, ClientTimeout
 from yarl import URL
 
 from crawler.clock import Clock
 from crawler.exchange import Exchange, Phase
 from crawler.header import readable
 from crawler.request import DEFAULT_LIMITS, Answer, Failure, Request
-from crawler.trouble import NETWORK_ERRORS, LostError, Trouble, trouble
+from crawler.trouble import NETWORK_ERRORS, Trouble, once, trouble
 from policies.retry import FailureCode
 
 _NO_CLIENT: Final = Trouble(FailureCode.CONNECT, "the ClientSession to ask with is closed")
@@ -133,7 +133,7 @@ class ClientFetcher:
                 timeout=ClientTimeout(
                     total=request.limits.timeout_s, connect=request.limits.connect_s
                 ),
-                middlewares=(_once,),
+                middlewares=(once,),  # instead of the session's, this one's owner among them
                 raise_for_status=False,
             ) as response:
                 body, cut = await _read(response, request.limits.body_bytes_max)
@@ -158,17 +158,6 @@ class ClientFetcher:
             ended_s=self._clock.monotonic(),
             address=None,
         )
-
-
-async def _once(request: ClientRequest, handler: ClientHandlerType) -> ClientResponse:
-    """Stands in the place of the ClientSession's middlewares, this one's owner among them, and
-    keeps aiohttp from sending a request again."""
-    try:
-        return await handler(request)
-    except aiohttp.ClientConnectorError:  # never sent again
-        raise
-    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
-        raise LostError from error
 
 
 async def _read(response: ClientResponse, bytes_max: int) -> tuple[bytes, bool]:

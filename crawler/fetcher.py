@@ -9,7 +9,6 @@ from types import TracebackType
 from typing import Final, Self
 
 import aiohttp
-from aiohttp import ClientHandlerType, ClientRequest, ClientResponse
 from aiohttp.abc import AbstractResolver
 from yarl import URL
 
@@ -33,7 +32,7 @@ from crawler.request import (
 )
 from crawler.resolver import NameLookupError, Names, literal_address, within
 from crawler.terms import Terms
-from crawler.trouble import NETWORK_ERRORS, LostError, Trouble, met, trouble
+from crawler.trouble import NETWORK_ERRORS, Trouble, met, once, trouble
 from crawler.wire import FIELD_BYTES_MAX, FIELDS_MAX, Connector, Sockets
 from policies.address import AddressRules
 from policies.retry import FailureCode
@@ -60,16 +59,6 @@ _BODILESS: Final = frozenset({204, 304})
 _UNSENDABLE: Final = Trouble(
     FailureCode.PROTOCOL, "the URL cannot be sent as it is written", permanent=True
 )
-
-
-async def _once(request: ClientRequest, handler: ClientHandlerType) -> ClientResponse:
-    """A middleware that keeps aiohttp from sending a request again after a disconnect."""
-    try:
-        return await handler(request)
-    except aiohttp.ClientConnectorError:  # never sent again
-        raise
-    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as exc:
-        raise LostError from exc
 
 
 class AiohttpFetcher:
@@ -134,7 +123,7 @@ class AiohttpFetcher:
             connector=connector,
             headers=self._headers,
             timeout=NO_TIMEOUT,
-            middlewares=(_once,),
+            middlewares=(once,),
             cookie_jar=aiohttp.DummyCookieJar(),
             trust_env=False,
             auto_decompress=False,

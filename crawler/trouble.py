@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import aiohttp
+from aiohttp import ClientHandlerType, ClientRequest, ClientResponse
 from aiohttp.http_exceptions import ContentLengthError, HttpProcessingError, LineTooLong
 
 from crawler.body import BrokenOffError
@@ -54,6 +55,16 @@ class Trouble:
 class LostError(Exception):
     """The connection ended before an answer. Neither an OSError nor a ClientError, so that aiohttp,
     which would send a GET again after either, does not."""
+
+
+async def once(request: ClientRequest, handler: ClientHandlerType) -> ClientResponse:
+    """A client middleware that keeps aiohttp from sending a request again after a disconnect."""
+    try:
+        return await handler(request)
+    except aiohttp.ClientConnectorError:  # never sent again
+        raise
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        raise LostError from error
 
 
 # All that reading hostile input has been seen or may be thought to raise in aiohttp and yarl. What
