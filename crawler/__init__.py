@@ -12,8 +12,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from crawler.config import ConfigError
-    from crawler.crawl import Crawler
-    from crawler.crawled import CrawledPage, Timings
+    from crawler.documents.crawled import CrawledPage, Timings
+    from crawler.embedding.crawl import Crawler
+    from crawler.embedding.middleware import Politeness, guarded_connector
+    from crawler.embedding.response import Response
+    from crawler.embedding.session import PoliteSession
+    from crawler.embedding.verdicts import NextTurn
     from crawler.errors import (
         CourtlyError,
         FetchFailed,
@@ -24,10 +28,6 @@ if TYPE_CHECKING:
         SessionClosed,
         TooManyRedirects,
     )
-    from crawler.middleware import Politeness, guarded_connector
-    from crawler.response import Response
-    from crawler.session import PoliteSession
-    from crawler.verdicts import NextTurn
     from storage.base import StoreError, StoreRefused
 
 __all__ = [
@@ -55,23 +55,23 @@ __all__ = [
 _HOMES = {
     "ConfigError": "crawler.config",
     "CourtlyError": "crawler.errors",
-    "CrawledPage": "crawler.crawled",
-    "Crawler": "crawler.crawl",
+    "CrawledPage": "crawler.documents.crawled",
+    "Crawler": "crawler.embedding.crawl",
     "FetchFailed": "crawler.errors",
     "InvalidURL": "crawler.errors",
-    "NextTurn": "crawler.verdicts",
-    "PoliteSession": "crawler.session",
-    "Politeness": "crawler.middleware",
-    "Response": "crawler.response",
+    "NextTurn": "crawler.embedding.verdicts",
+    "PoliteSession": "crawler.embedding.session",
+    "Politeness": "crawler.embedding.middleware",
+    "Response": "crawler.embedding.response",
     "ResponseUnread": "crawler.errors",
     "RobotsDisallowed": "crawler.errors",
     "RobotsUnreachable": "crawler.errors",
     "SessionClosed": "crawler.errors",
     "StoreError": "storage.base",
     "StoreRefused": "storage.base",
-    "Timings": "crawler.crawled",
+    "Timings": "crawler.documents.crawled",
     "TooManyRedirects": "crawler.errors",
-    "guarded_connector": "crawler.middleware",
+    "guarded_connector": "crawler.embedding.middleware",
 }
 
 

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 
 from crawler.clock import Clock, RealClock
 from crawler.config import Config, ConfigError, check_identity, has_contact
-from crawler.control import Control
-from crawler.cookies import Cookies
-from crawler.engine import Engine
+from crawler.engine.engine import Engine
+from crawler.engine.roots import check_roots, queue_seeds
 from crawler.events import Progress, Summary
-from crawler.fetcher import AiohttpFetcher, Fetcher
-from crawler.network import Network
+from crawler.fetching.cookies import Cookies
+from crawler.fetching.fetcher import AiohttpFetcher, Fetcher
+from crawler.fetching.network import Network
+from crawler.fetching.terms import terms_of
 from crawler.observer import Observer, all_of
-from crawler.reading import reads_otherwise, session_name
-from crawler.roots import check_roots, queue_seeds
-from crawler.summary import Snapshots, summarise
-from crawler.terms import terms_of
+from crawler.politeness.reading import reads_otherwise, session_name
+from crawler.steering.control import Control
+from crawler.steering.summary import Snapshots, summarise
 from policies.address import AddressRules
 from policies.pacing import Per
 from storage.base import Reader, Store, StoreError
@@ -121,7 +121,7 @@ async def living(
 
     `seeds` are canonical URLs, queued at once. `forever`: `run` does not end when nothing can move;
     it stays up, idle, until it is stopped, and needs no seed to begin. `observers` watch it.
-    `reread` gives the config for `control.reload` (see `crawler.control.Control`).
+    `reread` gives the config for `control.reload` (see `crawler.steering.control.Control`).
 
     Raises ConfigError (no seed, unless it lives for ever; no contact for a seed beyond loopback;
     secrets that cannot be read), StoreRefused (the database is in use, not ours, newer) and

@@ -12,9 +12,9 @@ from pathlib import Path
 from crawler.app import open_store
 from crawler.clock import RealClock
 from crawler.config import Config
-from crawler.control import checked_delay_s
-from crawler.roots import queue_seeds
-from crawler.status import UnknownHost
+from crawler.engine.roots import queue_seeds
+from crawler.steering.control import checked_delay_s
+from crawler.steering.status import UnknownHost
 from storage.base import Store
 
 

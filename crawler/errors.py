@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from crawler.request import Failure
+    from crawler.fetching.request import Failure
     from policies.robots import Verdict
 
 

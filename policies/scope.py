@@ -67,8 +67,8 @@ class Skip(enum.StrEnum):
 
 
 # Reason -> the config key that decides it. SCHEME, UNPARSABLE, NOFOLLOW, MAX_LINKS, MANY_SITEMAPS
-# have none: the first three are the page's doing, the others constants of crawler/page.py and
-# crawler/sitemaps.py.
+# have none: the first three are the page's doing, the others constants of
+# crawler/documents/page.py and crawler/visiting/sitemaps.py.
 SKIP_KEYS: Final[Mapping[str, str]] = MappingProxyType(
     {
         Skip.OUTSIDE: "scope.follow",

@@ -22,10 +22,10 @@ import pytest
 from hypothesis import settings
 
 from crawler.config import Config, from_dict
-from crawler.control import Control
-from crawler.engine import Engine
+from crawler.engine.engine import Engine
+from crawler.fetching.request import Fetcher
 from crawler.observer import Observer
-from crawler.request import Fetcher
+from crawler.steering.control import Control
 from crawler.testing import Answers, Exchange, FakeFetcher, JumpClock, Log
 from policies.url import host_of, slot_of
 from storage.base import Link, Row, StoreError

@@ -31,13 +31,15 @@ def modules() -> Iterator[str]:
 
 
 def rooms() -> set[str]:
-    """The files of the map, each under the package in whose table it stands."""
+    """The files of the map, each under the package, or room of one, in whose table it stands."""
     found = set()
-    for package in PACKAGES:
-        table = section("Map of rooms").partition(f"\n### `{package}`")[2].partition("\n### ")[0]
-        for row in re.findall(r"^\| .*", table, re.MULTILINE):
-            for name in re.findall(r"`([^`]+)`", row.partition(" | ")[0]):
-                found.add(f"{package}/{name}")
+    room = ""
+    for line in section("Map of rooms").splitlines():
+        if heading := re.match(r"####? `([^`]+)`", line):
+            room = heading[1]
+        elif line.startswith("| "):
+            for name in re.findall(r"`([^`]+)`", line.partition(" | ")[0]):
+                found.add(f"{room}/{name}")
     return found
 
 

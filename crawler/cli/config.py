@@ -23,7 +23,7 @@ def config() -> None:
 def check(file: Path) -> None:
     """Check FILE: every problem in it with its line, or a short account of what it says."""
     from crawler.config import ConfigError, check_identity, load, problems_of, seeds_of
-    from crawler.terms import terms_of
+    from crawler.fetching.terms import terms_of
 
     if problems := problems_of(file):
         raise ConfigError(*problems)

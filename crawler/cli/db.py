@@ -43,7 +43,7 @@ def info(db: str | None, config_file: Path | None, as_json: bool) -> None:
 
 def _account(found: Info) -> list[tuple[str, str]]:
     from crawler.config.units import say_bytes
-    from crawler.words import at, plain
+    from crawler.telling.words import at, plain
 
     size = say_bytes(found.file_bytes)
     if found.bytes_per_url is not None:

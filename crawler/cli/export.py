@@ -60,9 +60,9 @@ def export(
     path = existing_database(config_file, db)
 
     async def run() -> None:
-        from crawler import exports
         from crawler.app import looking_into
         from crawler.cli.rows import nothing_in
+        from crawler.reports import exports
 
         # a generator left half-way must be closed before the connection it reads from
         async with (

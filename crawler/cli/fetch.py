@@ -12,11 +12,11 @@ import click
 
 from crawler.cli.errors import FAILED, stdout_needed, tell
 from crawler.cli.options import config_option, configured, user_agent_option
-from crawler.words import plain
+from crawler.telling.words import plain
 
 if TYPE_CHECKING:
     from crawler.config import Config
-    from crawler.session import PoliteSession
+    from crawler.embedding.session import PoliteSession
 
 WAIT_SAID_S = 1.0  # a wait longer than this is told of, with its reason
 
@@ -41,7 +41,7 @@ def fetch(
     """Ask robots.txt, wait for the host's turn, fetch: the bodies go to standard output, one line
     for each URL to standard error. Redirects are followed, each under its own verdict."""
     from crawler.config import ConfigError, check_identity
-    from crawler.settings import settings
+    from crawler.embedding.settings import settings
     from policies.url import SeedError, parse_seed
 
     stdout_needed()
@@ -63,7 +63,7 @@ def fetch(
 
 async def _fetch(config: Config, urls: Sequence[str]) -> bool:
     """True if every URL was answered, and below 400."""
-    from crawler.session import PoliteSession
+    from crawler.embedding.session import PoliteSession
 
     async with PoliteSession(config=config) as session:
         return all([await _one(session, url) for url in urls])

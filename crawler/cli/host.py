@@ -65,7 +65,7 @@ def slow(name: str, delay: str, db: str | None, config_file: Path | None) -> Non
 def seconds(text: str) -> float:
     """A delay of the command line. Raises UsageError."""
     from crawler.config.units import parse_duration_s
-    from crawler.control import checked_delay_s
+    from crawler.steering.control import checked_delay_s
 
     try:
         try:

@@ -7,7 +7,7 @@ import gc
 import sys
 from collections.abc import Callable
 
-from crawler.allocator import keep_freed_memory
+from crawler.cli.allocator import keep_freed_memory
 
 # How long the store's thread waits for the interpreter while the event loop is busy, for each of
 # its statements; Python's 5 ms would make commits several times slower.

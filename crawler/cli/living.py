@@ -29,7 +29,7 @@ def ask(
 async def known_name(database: Path, host: str) -> str:
     """The host as the database names it. Raises UsageError for one it does not know, StoreError."""
     from crawler.app import looking_into
-    from crawler.explain import known_host
+    from crawler.telling.explain import known_host
 
     async with looking_into(database) as reader:
         row = await known_host(reader, host)

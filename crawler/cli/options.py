@@ -90,7 +90,7 @@ def configured(config_file: Path | None, db: str | None) -> Config:
 
 def host_name(text: str) -> str:
     """A host as the store names it: lower case, no port, no brackets. Raises UsageError."""
-    from crawler.explain import host_named
+    from crawler.telling.explain import host_named
 
     try:
         return host_named(text)

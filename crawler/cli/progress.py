@@ -18,7 +18,7 @@ from rich.text import Text
 
 from crawler.config.units import say_bytes, say_duration
 from crawler.events import Progress
-from crawler.words import plain
+from crawler.telling.words import plain
 
 FIRST_LINE_S = 1.0  # off a terminal
 LINE_EVERY_S = 5.0

@@ -16,7 +16,7 @@ from crawler.cli.options import (
     existing_database,
     host_name,
 )
-from crawler.words import counted
+from crawler.telling.words import counted
 
 
 @click.command(short_help="Queue failed URLs again.")

@@ -13,7 +13,7 @@ import msgspec
 from crawler.cli.errors import FAILED, tell
 from crawler.cli.robots_check import no_url
 from crawler.config.readers import did_you_mean
-from crawler.words import counted
+from crawler.telling.words import counted
 from policies import robots
 from policies.robots import RobotsFile
 

@@ -12,8 +12,8 @@ from crawler.cli.errors import FAILED, tell
 from crawler.cli.robots_files import read
 from crawler.cli.robots_json import as_json
 from crawler.config import Config
-from crawler.tester import Judge, Judgement, Known
-from crawler.words import plain
+from crawler.telling.tester import Judge, Judgement, Known
+from crawler.telling.words import plain
 from policies import robots
 from policies.url import host_of
 

@@ -10,9 +10,9 @@ import click
 from rich.console import Console
 
 from crawler.config import Config, check_identity
+from crawler.embedding.session import PoliteSession
 from crawler.errors import FetchFailed
-from crawler.session import PoliteSession
-from crawler.tester import Known
+from crawler.telling.tester import Known
 from policies.access import UNKNOWN
 from policies.url import SeedError, origin_of, parse_seed, robots_url
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from crawler.tester import Known
+from crawler.telling.tester import Known
 from policies.access import Access
 
 FILE_BYTES_MAX = 16_000_000  # more is cut, as most of this is: 500 KiB of a robots.txt are used

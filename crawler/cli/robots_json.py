@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from crawler.tester import Judge, Judgement
+from crawler.telling.tester import Judge, Judgement
 
 
 def as_json(

@@ -12,8 +12,8 @@ from rich.text import Text
 from crawler.cli.errors import FAILED, tell
 from crawler.cli.robots_files import read
 from crawler.config import Config
-from crawler.tester import Known
-from crawler.words import plain
+from crawler.telling.tester import Known
+from crawler.telling.words import plain
 from policies import robots
 from policies.robots import Finding, RobotsFile, Severity
 from policies.robots.lint import FINDINGS_MAX

@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.text import Text
 
 from crawler.config.units import say_duration
-from crawler.tester import Judge, Judgement
-from crawler.words import plain
+from crawler.telling.tester import Judge, Judgement
+from crawler.telling.words import plain
 from policies import robots
 from policies.robots import RobotsFile
 

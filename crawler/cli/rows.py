@@ -16,8 +16,8 @@ import click
 
 from crawler.cli.text import width
 from crawler.config.units import say_duration
-from crawler.exports import cell_text
-from crawler.words import at, plain
+from crawler.reports.exports import cell_text
+from crawler.telling.words import at, plain
 from policies.scope import SKIP_KEYS
 from storage.base import Row
 

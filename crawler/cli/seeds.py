@@ -14,7 +14,7 @@ from crawler.cli import living
 from crawler.cli.errors import MISUSED, tell
 from crawler.cli.options import config_option, configured, db_option
 from crawler.cli.text import say
-from crawler.words import counted, plain
+from crawler.telling.words import counted, plain
 
 if TYPE_CHECKING:
     from crawler.config import Config

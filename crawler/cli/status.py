@@ -13,7 +13,7 @@ from crawler.cli import living
 from crawler.cli.errors import stdout_needed
 from crawler.cli.options import config_option, db_option, existing_database
 from crawler.cli.text import say
-from crawler.words import counted, plain
+from crawler.telling.words import counted, plain
 
 FETCHING_SHOWN = 5
 STOPPED = "stopped"  # the state where no crawl runs

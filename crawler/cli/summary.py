@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from crawler.cli.hints import after_failures
 from crawler.config.units import say_bytes, say_duration
 from crawler.events import LOOKED_AT_MAX, WAITING_SHOWN, Often, Summary, Waiting
-from crawler.words import at, counted, plain
+from crawler.telling.words import at, counted, plain
 from policies.scope import SKIP_KEYS, SKIP_WORDS
 
 SHORT_S = 60.0

@@ -24,7 +24,7 @@ from crawler.cli.text import say
 
 if TYPE_CHECKING:
     from crawler.config import Config
-    from crawler.explain import Asked, Explained
+    from crawler.telling.explain import Asked, Explained
     from storage.base import Reader, Row
 
 
@@ -48,7 +48,7 @@ def why(what: str, db: str | None, config_file: Path | None, user_agent: str | N
     if user_agent is not None:
         config = config.override({"crawl": {"user_agent": user_agent}}, where="--user-agent")
     given = as_given(config_file, db)
-    from crawler.explain import Asked
+    from crawler.telling.explain import Asked
 
     asked = Asked(
         config=config, again=given, default=config_file is None, named=user_agent is not None
@@ -58,7 +58,7 @@ def why(what: str, db: str | None, config_file: Path | None, user_agent: str | N
 
 async def _why(path: Path, asked: Asked, what: str) -> None:
     from crawler.app import looking_into
-    from crawler.reading import reading
+    from crawler.politeness.reading import reading
 
     async with looking_into(path) as reader:
         if asked.default and (known := await reading(reader)):
@@ -73,7 +73,7 @@ async def _why(path: Path, asked: Asked, what: str) -> None:
 
 
 async def _of_url(reader: Reader, asked: Asked, text: str, path: Path | None = None) -> None:
-    from crawler.explain import explain_url
+    from crawler.telling.explain import explain_url
     from policies.url import SeedError
 
     def waits(host: Row) -> str:
@@ -87,7 +87,7 @@ async def _of_url(reader: Reader, asked: Asked, text: str, path: Path | None = N
 
 
 async def _of_host(reader: Reader, config: Config, text: str, path: Path | None = None) -> None:
-    from crawler.explain import explain_host, known_host
+    from crawler.telling.explain import explain_host, known_host
 
     name = host_name(text)
     row = await known_host(reader, name)

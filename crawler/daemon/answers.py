@@ -13,13 +13,13 @@ from typing import cast
 
 from crawler.clock import Clock
 from crawler.config import ConfigError
-from crawler.control import SLOW_S_MAX, Control
 from crawler.daemon import effective, shapes, views
 from crawler.daemon.checking import Checking
 from crawler.daemon.problem import Problem, unknown_host
 from crawler.daemon.stream import Stream
-from crawler.explain import Asked, explain_host, explain_url, host_named, known_host
-from crawler.status import UnknownHost
+from crawler.steering.control import SLOW_S_MAX, Control
+from crawler.steering.status import UnknownHost
+from crawler.telling.explain import Asked, explain_host, explain_url, host_named, known_host
 from policies import robots as robots_txt
 from policies.access import Access
 from policies.url import SeedError, canonical, host_of, origin_of

@@ -6,11 +6,11 @@ from __future__ import annotations
 import asyncio
 
 from crawler.clock import Clock
-from crawler.control import Control
 from crawler.daemon.problem import Problem
-from crawler.engine import Engine
-from crawler.host import Host
-from crawler.origin import Origin
+from crawler.engine.engine import Engine
+from crawler.politeness.host import Host
+from crawler.politeness.origin import Origin
+from crawler.steering.control import Control
 from policies.access import Access, due
 from policies.url import host_of
 from storage.base import Reader

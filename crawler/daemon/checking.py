@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from crawler.clock import Clock
 from crawler.config import ConfigError, check_identity
-from crawler.control import Control
 from crawler.daemon import shapes
 from crawler.daemon.problem import Problem
-from crawler.tester import Judge, Known
+from crawler.steering.control import Control
+from crawler.telling.tester import Judge, Known
 from policies import robots as robots_txt
 from policies.access import Access
 from policies.robots import BYTES_MAX

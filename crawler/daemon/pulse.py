@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 
 from crawler.clock import Clock
-from crawler.control import Control
 from crawler.observer import Contacted
+from crawler.steering.control import Control
 from storage.base import Outcome, StoreError
 
 

@@ -7,7 +7,7 @@ from typing import cast
 
 from crawler.config.identity import version
 from crawler.daemon import shapes
-from crawler.status import HostNow, Status
+from crawler.steering.status import HostNow, Status
 from storage.base import Row, Stats
 from storage.rows import VIEWS
 

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from typing import Final
 
 from crawler.reports.base import Report, Section
-from crawler.words import plain
+from crawler.telling.words import plain
 
 Out = Callable[[str], object]
 

@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass
 from typing import Protocol
 
-from crawler.crawled import CrawledPage
+from crawler.documents.crawled import CrawledPage
 from storage.base import StoreError
 
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from crawler.config import Config, ConfigError, SinkConfig, from_dict
 from crawler.config.identity import version
-from crawler.decoding import ACCEPT_ENCODING
-from crawler.fetcher import ACCEPT
+from crawler.fetching.decoding import ACCEPT_ENCODING
+from crawler.fetching.fetcher import ACCEPT
 from crawler.sinks.base import Sink
 from crawler.sinks.dispatch import Call, Called, Route, Sinks
 from crawler.sinks.wants import Wants

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Self
 
-from crawler.crawled import CrawledPage
+from crawler.documents.crawled import CrawledPage
 from crawler.sinks.base import Sink, Withdrawn
 from crawler.sinks.wants import Wants
 from storage.base import Blocked

@@ -11,9 +11,9 @@ from typing import BinaryIO, Final
 
 import msgspec
 
-from crawler.charset import to_utf8
 from crawler.config import SinkConfig
-from crawler.crawled import CrawledPage
+from crawler.documents.charset import to_utf8
+from crawler.documents.crawled import CrawledPage
 from crawler.sinks.base import SinkError, Withdrawn
 from crawler.sinks.files import Files
 from crawler.sinks.members import whole_members

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from crawler.config import SinkConfig
-from crawler.crawled import CrawledPage
+from crawler.documents.crawled import CrawledPage
 from crawler.sinks.base import SinkError, Withdrawn
 from crawler.sinks.files import sync_folder
 from crawler.sinks.journal import Journal

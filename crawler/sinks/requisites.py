@@ -11,9 +11,9 @@ from typing import Final
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from crawler.charset import to_utf8
-from crawler.nesting import is_tangled
-from crawler.page import MARKUP_BYTES_MAX
+from crawler.documents.charset import to_utf8
+from crawler.documents.nesting import is_tangled
+from crawler.documents.page import MARKUP_BYTES_MAX
 from policies.url import canonical
 
 # Fetched for one page or style sheet: real ones have up to a few hundred.

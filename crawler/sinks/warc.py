@@ -20,7 +20,7 @@ from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
 
 from crawler.config import SinkConfig
-from crawler.crawled import CrawledPage
+from crawler.documents.crawled import CrawledPage
 from crawler.sinks.base import SinkError, Withdrawn
 from crawler.sinks.files import Files
 from crawler.sinks.members import whole_members

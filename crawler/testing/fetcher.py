@@ -8,7 +8,7 @@ from dataclasses import replace
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from crawler.clock import Clock
-from crawler.request import (
+from crawler.fetching.request import (
     UNCONNECTED,
     Answer,
     BodySink,
@@ -44,7 +44,7 @@ class FakeFetcher:
         return "127.0.0.1"
 
     async def fetch(self, request: Request) -> Answer | Failure:
-        """As the contract of `crawler.request.Fetcher` has it."""
+        """As the contract of `crawler.fetching.request.Fetcher` has it."""
         entry = Exchange(
             host=host_of(request.url),
             path=path_of(request.url),

@@ -19,7 +19,7 @@ import aiohttp
 
 from crawler import Politeness, PoliteSession
 from crawler.clock import RealClock
-from crawler.fetcher import AiohttpFetcher, Request
+from crawler.fetching.fetcher import AiohttpFetcher, Request
 from policies.address import AddressRules
 
 Get = Callable[[str], Awaitable[object]]

@@ -13,7 +13,7 @@ import pytest
 
 from crawler.clock import RealClock
 from crawler.config import from_dict
-from crawler.engine import Engine
+from crawler.engine.engine import Engine
 from crawler.testing import FakeFetcher, Reply, html, text
 from policies.url import host_of, path_of
 from storage.base import Link

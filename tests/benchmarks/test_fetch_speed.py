@@ -18,8 +18,8 @@ import aiohttp
 import pytest
 
 from crawler.clock import RealClock
-from crawler.fetcher import AiohttpFetcher
-from crawler.request import Answer, Request
+from crawler.fetching.fetcher import AiohttpFetcher
+from crawler.fetching.request import Answer, Request
 from policies.address import AddressRules
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ import yarl
 from multidict import CIMultiDict, CIMultiDictProxy
 from selectolax.lexbor import LexborHTMLParser
 
-from crawler import markup, page, scan
-from crawler.known import Known
-from crawler.links import Links
+from crawler.documents import markup, page, scan
+from crawler.documents.links import Links
+from crawler.visiting.known import Known
 from policies.scope import Follow, Scope, ScopeRules
 from policies.url import canonical_all, host_of
 

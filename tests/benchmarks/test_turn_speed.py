@@ -18,11 +18,11 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from crawler.clock import RealClock
 from crawler.config import from_dict
-from crawler.engine import Engine
-from crawler.gate import GOVERNED
-from crawler.host import Host
-from crawler.request import Answer, Failure, Request
-from crawler.turns import Turns
+from crawler.engine.engine import Engine
+from crawler.fetching.request import Answer, Failure, Request
+from crawler.politeness.gate import GOVERNED
+from crawler.politeness.host import Host
+from crawler.politeness.turns import Turns
 from policies.access import Access
 from policies.pacing import PacingRules
 from policies.url import path_of

@@ -21,8 +21,8 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from crawler.clock import RealClock
 from crawler.config import from_dict
-from crawler.engine import Engine
-from crawler.request import Answer, Failure, Request
+from crawler.engine.engine import Engine
+from crawler.fetching.request import Answer, Failure, Request
 from storage.base import Link
 from storage.sqlite import SqliteStore
 

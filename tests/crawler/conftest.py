@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from crawler.clock import RealClock
-from crawler.fetcher import AiohttpFetcher
+from crawler.fetching.fetcher import AiohttpFetcher
 from policies.address import AddressRules
 
 

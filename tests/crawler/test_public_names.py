@@ -29,7 +29,7 @@ def test_neither_database_nor_daemon_are_loaded_before_they_are_needed(name: str
 
 
 def test_a_crawl_loads_no_xml_parser_before_there_is_a_sitemap() -> None:
-    assert "lxml" not in loaded("import crawler.engine")
+    assert "lxml" not in loaded("import crawler.engine.engine")
 
 
 def test_every_public_name_is_there() -> None:

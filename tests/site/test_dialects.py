@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from crawler.app import open_reader
 from crawler.cli.why import _why
 from crawler.config import from_dict
-from crawler.explain import Asked
+from crawler.telling.explain import Asked
 from crawler.testing import LocalWeb, Pages, html, text
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
-from crawler.request import Request
+from crawler.fetching.request import Request
 from crawler.testing import Answers, Reply, html, not_found, text
 from policies.retry import FailureCode
 

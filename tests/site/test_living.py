@@ -16,7 +16,7 @@ import pytest
 from crawler.app import Life, living
 from crawler.by_hand import steer_host
 from crawler.config import ConfigError, from_dict
-from crawler.status import State, UnknownHost
+from crawler.steering.status import State, UnknownHost
 from crawler.testing import Handler, LocalWeb, Pages, Reply, html
 from storage.base import StoreRefused
 

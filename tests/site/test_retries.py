@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crawler.request import Request
+from crawler.fetching.request import Request
 from crawler.testing import Reply, html, not_found
 from policies.retry import FailureCode
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from crawler import Crawler
-from crawler.crawled import CrawledPage
+from crawler.documents.crawled import CrawledPage
 from crawler.sinks.names import file_of
 from crawler.sinks.requisites import Role
 from crawler.testing import Asked, LocalWeb, Reply, html, redirect, text

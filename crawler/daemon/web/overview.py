@@ -15,7 +15,7 @@ from crawler.daemon.shapes import Status
 from crawler.daemon.watch import Watch
 from crawler.daemon.web import charts, words
 from crawler.daemon.web.host_words import mood, trouble
-from crawler.words import counted
+from crawler.telling.words import counted
 
 SPANS: Final = (("10m", "10 min"), ("1h", "1 h"), ("24h", "24 h"))
 _SECONDS: Final = {"10m": 600.0, "1h": 3_600.0, "24h": 86_400.0}

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from crawler.cli import main
 from crawler.cli.robots_view import View
-from crawler.tester import Judge, Known
+from crawler.telling.tester import Judge, Known
 from crawler.testing import LocalWeb, redirect, text
 from policies import robots
 from policies.access import Access, RobotsRules

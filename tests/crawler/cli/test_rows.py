@@ -12,7 +12,7 @@ from crawler.cli.rows import TABLE_COLUMNS, Layout, _shown, fold, write
 from crawler.cli.show import VIEWS
 from crawler.cli.why import _of_url
 from crawler.config import from_dict
-from crawler.explain import Asked
+from crawler.telling.explain import Asked
 from policies.listing import Changefreq, Listing
 from storage.base import Batch, HostClock, HostUpdate, Link, SitemapRead, Want
 from storage.memory import MemoryStore

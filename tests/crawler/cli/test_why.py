@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 import pytest
 
-from crawler import backoff, reasons
 from crawler.cli.why import _of_host, _of_url
 from crawler.config import Config, from_dict
-from crawler.explain import Asked
+from crawler.telling import backoff, reasons
+from crawler.telling.explain import Asked
 from policies.access import Access
 from storage.base import (
     Batch,

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from crawler.crawled import CrawledPage, Timings
-from crawler.page import PageLink
+from crawler.documents.crawled import CrawledPage, Timings
+from crawler.documents.page import PageLink
 from policies.indexing import Directives
 
 MakePage = Callable[..., CrawledPage]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from crawler.crawled import CrawledPage
+from crawler.documents.crawled import CrawledPage
 from crawler.sinks.base import SinkError, Withdrawn
 from crawler.sinks.dispatch import PAGES_MAX, Called, Route, Sinks
 from crawler.sinks.wants import Wants

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from crawler.config import SinkConfig
-from crawler.crawled import CrawledPage
+from crawler.documents.crawled import CrawledPage
 from crawler.sinks.base import Withdrawn
 from crawler.sinks.jsonl import JsonLines
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from crawler.config import SinkConfig
-from crawler.crawled import CrawledPage
+from crawler.documents.crawled import CrawledPage
 from crawler.sinks.base import SinkError, Withdrawn
 from crawler.sinks.warc import Warc
 

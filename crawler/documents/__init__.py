@@ -1,0 +1,1 @@
+"""Bytes to what they say: links, titles and directives of pages, entries of sitemaps and feeds."""

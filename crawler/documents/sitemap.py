@@ -1,0 +1,162 @@
+"""Sitemaps and feeds, from bytes as they come to the URLs they list: XML of all kinds, and text.
+
+Nothing is kept that was read, nothing outside is asked for, no entity is ever expanded; of a broken
+document comes what can be had. Formats: sitemaps.org 0.9, RSS 0.9 to 2.0, Atom (RFC 4287).
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from crawler.documents.charset import known_encoding
+from crawler.documents.sitemap_xml import CHARS_MAX, NOTHING, Entry, XmlReader
+from crawler.documents.sniff import GZIP, ROOT, SNIFF_BYTES, URL, Kind, gunzip
+from crawler.fetching.decoding import Decoder, DecodingError
+
+# sitemaps.org: at most 50 MB (52,428,800 bytes) uncompressed. Also our bound, for feeds too.
+SITEMAP_BYTES_MAX: Final = 52_428_800
+STEP_BYTES: Final = 32_768  # parsed in one go: some 3 ms
+
+_WIDE: Final = {
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+    b"<\0": "utf-16-le",
+    b"\0<": "utf-16-be",
+}
+_ENCODING: Final = re.compile(rb"""<\?xml[^>]{0,200}?encoding\s*=\s*["']([\w.:-]{1,40})["']""")
+_WEB: Final = re.compile(r"https?://\S", re.IGNORECASE)
+
+
+class SitemapParser:
+    """`feed` pieces, then `close`; each gives entries, a few hundred at a time.
+
+    kind: None until it is known, and for what is no sitemap. problem: what was wrong with it, in
+    words. cut: it is longer than its bound, and what is beyond is not read. read_bytes:
+    uncompressed. Never raises for what it is fed.
+    """
+
+    def __init__(self, *, bytes_max: int = SITEMAP_BYTES_MAX) -> None:
+        self.kind: Kind | None = None
+        self.problem: str | None = None
+        self.cut = False
+        self.read_bytes = 0
+        self._bytes_max = bytes_max
+        self._first: bytes | None = b""  # too little to tell whether it is gzip
+        self._gzip: Decoder | None = None
+        self._head: bytes | None = b""  # too little to tell what it is
+        self._reader: XmlReader | TextReader | None = None
+
+    @property
+    def wants_more(self) -> bool:
+        """Whether feeding it has a point."""
+        known = self._head is None
+        return not self.cut and self.problem is None and not (known and self._reader is None)
+
+    def feed(self, data: bytes) -> Iterator[list[Entry]]:
+        """Lazy: what is not taken is not parsed."""
+        if self._first is not None:
+            data = self._first + data
+            if len(data) < len(GZIP):
+                self._first = data
+                return
+            self._first = None
+            self._gzip = gunzip() if data.startswith(GZIP) else None
+        for plain in self._plain(data):
+            yield self._take(plain)
+            if not self.wants_more:
+                return
+
+    def close(self) -> Iterator[list[Entry]]:
+        """The document has ended, or no more of it comes."""
+        if self._first:
+            yield self._take(self._first)
+        if self._gzip is not None and self.wants_more:
+            try:
+                self._gzip.finish()
+            except DecodingError as error:
+                self.problem = str(error)
+        if self._head is not None:
+            yield self._begin(self._head)
+        if self._reader is not None:
+            yield self._read(b"", last=True)
+        if self.cut:
+            self.problem = f"longer than {self._bytes_max:,} bytes: what is beyond was not read"
+        elif self.kind is None and self.problem is None:
+            self.problem = "neither a sitemap nor a feed"
+
+    def _plain(self, data: bytes) -> Iterator[bytes]:
+        """Uncompressed, in steps."""
+        if self._gzip is None:
+            for start in range(0, len(data), STEP_BYTES):
+                yield data[start : start + STEP_BYTES]
+            return
+        plain = b"-" * STEP_BYTES
+        while len(plain) >= STEP_BYTES:
+            try:
+                plain = self._gzip.feed(data, STEP_BYTES)
+            except DecodingError as error:
+                self.problem = str(error)
+                return
+            data = b""
+            yield plain
+
+    def _take(self, plain: bytes) -> list[Entry]:
+        if len(plain) > self._bytes_max - self.read_bytes:
+            plain, self.cut = plain[: self._bytes_max - self.read_bytes], True
+        self.read_bytes += len(plain)
+        if self._head is None:
+            return self._read(plain)
+        self._head += plain
+        return self._begin(self._head) if len(self._head) >= SNIFF_BYTES else []
+
+    def _begin(self, head: bytes) -> list[Entry]:
+        """Choose how to read it, now that enough of it is there."""
+        self._head = None
+        wide = next((name for mark, name in _WIDE.items() if head.startswith(mark)), None)
+        narrow = head.lstrip(b"\xef\xbb\xbf \t\r\n") if wide is None else head.replace(b"\0", b"")
+        root = ROOT.search(narrow)
+        if root is not None or narrow.startswith(b"<"):
+            self._reader = XmlReader(wide or _declared(head))
+        elif URL.search(narrow):
+            self._reader = TextReader(wide or "utf-8")
+        else:
+            return []
+        if root is not None and wide is None:
+            head = narrow[root.start() :]  # what stands before it is a declaration, or an accident
+        return self._read(head)
+
+    def _read(self, data: bytes, *, last: bool = False) -> list[Entry]:
+        if self._reader is None:
+            return []
+        entries = self._reader.feed(data, last=last)
+        self.kind = self._reader.kind
+        if self._reader.over:
+            self._reader = None
+        return entries
+
+
+class TextReader:
+    """One URL a line; what is none is passed over."""
+
+    kind = Kind.TEXT
+    over = False
+
+    def __init__(self, encoding: str) -> None:
+        self._decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
+        self._rest = ""
+
+    def feed(self, data: bytes, *, last: bool = False) -> list[Entry]:
+        text = self._rest + self._decoder.decode(data, last)
+        lines = text.replace("\r", "\n").split("\n")
+        self._rest = "" if last else lines.pop()[:CHARS_MAX]
+        return [Entry(url, NOTHING) for line in lines if _WEB.match(url := line.strip("\ufeff \t"))]
+
+
+def _declared(head: bytes) -> str:
+    """The encoding an XML declaration names, if it is one of the web's; else UTF-8."""
+    found = _ENCODING.search(head)
+    name = known_encoding(found[1].decode("ascii", "replace")) if found else None
+    return name or "utf-8"

@@ -1,0 +1,98 @@
+"""Puts embedded objects together: store, fetcher and clock, the ones given or the real ones."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from crawler.app import fetcher_of, looking_into, open_store
+from crawler.clock import Clock, RealClock
+from crawler.config import Config
+from crawler.embedding.door import Door
+from crawler.fetching.fetcher import Fetcher
+from storage.base import Reader, Store
+from storage.memory import MemoryStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """An open store and its session; `forget` only where nothing is kept of a host."""
+
+    store: Store
+    session: int
+    reader: Callable[[], AbstractAsyncContextManager[Reader]]
+    forget: Callable[[str], None] | None
+
+
+@contextlib.asynccontextmanager
+async def state(
+    config: Config, *, db: str | Path | None, clock: Clock, name: str
+) -> AsyncIterator[State]:
+    """The database `db` (a path, or `sqlite:PATH`), or a memory store. Raises StoreRefused."""
+    queries_max = config.scope.max_queries_per_path
+    store: Store
+    reader: Callable[[], AbstractAsyncContextManager[Reader]]
+    forget = None
+    if db is None:
+        memory = MemoryStore(
+            clock.wall, monotonic=clock.monotonic, queries_per_path_max=queries_max
+        )
+        store, forget = memory, memory.forget
+        reader = partial(_itself, memory)
+    else:
+        url = str(db) if str(db).lower().startswith("sqlite:") else f"sqlite:{db}"
+        path = config.override({"storage": {"url": url}}, where="db").storage.path
+        store = open_store(path, clock, queries_per_path_max=queries_max)
+        reader = partial(looking_into, path)
+    session = await store.open_session(name)
+    try:
+        yield State(store=store, session=session, reader=reader, forget=forget)
+    finally:
+        await store.close(session)
+
+
+@contextlib.asynccontextmanager
+async def _itself(memory: MemoryStore) -> AsyncIterator[Reader]:
+    yield memory
+
+
+@contextlib.asynccontextmanager
+async def network(
+    config: Config, *, clock: Clock, fetcher: Fetcher | None
+) -> AsyncIterator[Fetcher]:
+    """The fetcher given, or one of our own for as long as this lasts."""
+    if fetcher is not None:
+        yield fetcher
+        return
+    async with fetcher_of(config, clock) as own:
+        yield own
+
+
+@contextlib.asynccontextmanager
+async def door(
+    config: Config,
+    *,
+    db: str | Path | None,
+    clock: Clock | None,
+    fetcher: Fetcher | None,
+    name: str,
+) -> AsyncIterator[Door]:
+    """A door that is open; `name` is what the database calls the session."""
+    clock = clock or RealClock()
+    async with (
+        state(config, db=db, clock=clock, name=name) as kept,
+        network(config, clock=clock, fetcher=fetcher) as wire,
+        Door(
+            config,
+            store=kept.store,
+            session=kept.session,
+            clock=clock,
+            fetcher=wire,
+            forget=kept.forget,
+        ) as opened,
+    ):
+        yield opened

@@ -1,0 +1,145 @@
+"""A crawl whose pages somebody reads: the engine in a task, begun with the first page."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+from crawler.app import plainest
+from crawler.clock import Clock, RealClock
+from crawler.config import Config, ConfigError
+from crawler.documents.crawled import CrawledPage
+from crawler.embedding.embed import State, network, state
+from crawler.engine.engine import Engine
+from crawler.engine.roots import check_roots
+from crawler.events import Summary
+from crawler.fetching.fetcher import Fetcher
+from crawler.sinks.build import sinks_of
+from crawler.sinks.dispatch import Called, Sinks
+from crawler.steering.summary import summarise
+from crawler.visiting.handover import Handover
+from storage.base import Link
+
+
+class Running:
+    """A crawl whose pages somebody reads. When it has ended and seeds are added, it begins anew."""
+
+    def __init__(
+        self, config: Config, kept: State, clock: Clock, fetcher: Fetcher, sinks: Sinks
+    ) -> None:
+        self.sinks = sinks
+        self.store = kept.store
+        self._config = config
+        self._kept = kept
+        self._clock = clock
+        self._fetcher = fetcher
+        self._began_s = clock.monotonic()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._handover = Handover()
+        self._engine = Engine(
+            self._config,
+            store=self._kept.store,
+            session=self._kept.session,
+            clock=self._clock,
+            fetcher=self._fetcher,
+            handover=self._handover,
+            sinks=self.sinks,
+        )
+        self._task: asyncio.Task[None] | None = None
+
+    async def next(self) -> CrawledPage | None:
+        """The next page; None at the end. Raises what ended the crawl."""
+        if self._task is None:
+            if not await check_roots(self._config, self._kept.store):
+                raise ConfigError(
+                    "there is nothing to crawl: give a seed URL, or set crawl.seeds in the config"
+                )
+            handover = self._handover
+            self._task = asyncio.create_task(self._engine.run())
+            self._task.add_done_callback(lambda _: handover.close())
+        page = await self._handover.next()
+        if page is None:
+            await self._result(self._task)
+        return page
+
+    async def commit(self) -> None:
+        """Commit the page in the reader's hands, if there is one."""
+        if self._task is None or not self._handover.settle():
+            return
+        flush = asyncio.ensure_future(self._engine.ledger.flush())
+        try:
+            await asyncio.wait({flush, self._task}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            flush.cancel()
+
+    async def add(self, seeds: Sequence[Link]) -> int:
+        if self._task is not None and self._task.done():
+            self._begin()
+        return await self._engine.add(seeds)
+
+    async def stop(self, *, at_once: bool) -> None:
+        """Pages not read stay queued. `at_once`: what is in flight is broken off."""
+        task, self._task = self._task, None
+        self._handover.close()
+        if task is None:
+            return
+        self._engine.stop()
+        if at_once:
+            task.cancel()
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.cancel()  # we are told to leave, or the crawl was
+            await asyncio.wait([task])
+            if not at_once:
+                raise
+        except BaseExceptionGroup as group:
+            raise plainest(group) from group
+
+    async def _result(self, task: asyncio.Task[None]) -> None:
+        try:
+            await task
+        except BaseExceptionGroup as group:
+            raise plainest(group) from group
+
+    async def summary(self) -> Summary:
+        elapsed_s = self._clock.monotonic() - self._began_s
+        async with self._kept.reader() as reader:
+            return await summarise(
+                reader, self._engine, self._clock, elapsed_s=elapsed_s, interrupted=False
+            )
+
+
+@contextlib.asynccontextmanager
+async def running(
+    config: Config,
+    *,
+    db: str | Path | None,
+    clock: Clock | None,
+    fetcher: Fetcher | None,
+    called: Sequence[Called] = (),
+) -> AsyncIterator[Running]:
+    """A crawl that begins when its first page is asked for, and is stopped at the end. `called`:
+    functions that get its pages, besides the config's sinks."""
+    clock = clock or RealClock()
+    sinks = sinks_of(config, called)
+    async with (
+        state(config, db=db, clock=clock, name="crawl") as kept,
+        network(config, clock=clock, fetcher=fetcher) as wire,
+        sinks,
+    ):
+        crawl = Running(config, kept, clock, wire, sinks)
+        try:
+            yield crawl
+        except asyncio.CancelledError:
+            await crawl.stop(at_once=True)
+            raise
+        except BaseException:
+            with contextlib.suppress(Exception):  # the reader's error is the one to be told of
+                await crawl.stop(at_once=False)
+            raise
+        await crawl.stop(at_once=False)

@@ -1,0 +1,250 @@
+"""PoliteSession: the fetch layer for programs that bring their own URLs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from crawler.clock import Clock
+from crawler.config import Config
+from crawler.embedding.door import Door
+from crawler.embedding.lasting import Lasting
+from crawler.embedding.response import Response
+from crawler.embedding.settings import Given, settings
+from crawler.embedding.verdicts import NextTurn, canonical_url
+from crawler.errors import FetchFailed, TooManyRedirects
+from crawler.fetching.request import REDIRECT_STATUSES, Answer, Failure, Fetcher, Request, limits_of
+from crawler.politeness.contact import REFUSALS
+from policies.access import Access
+from policies.retry import FailureCode, GiveUp, RetryRules, after_failure, after_refusal
+from policies.url import canonical, host_of, origin_of
+
+REDIRECTS_MAX: Final = 10  # browsers follow 20; who needs more than ten is in a loop
+# Asking again must not do a thing twice (RFC 9110, 9.2.1); of the safe methods, those we know.
+RETRIED: Final = frozenset({"GET", "HEAD"})
+# RFC 9110, 15.4: these turn any other method into a GET, as every browser does for POST.
+BECOMES_GET: Final = frozenset({301, 302, 303})
+# Not for the eyes of another origin than the one they were given for.
+OF_ONE_ORIGIN: Final = frozenset({"authorization", "cookie", "proxy-authorization"})
+OF_A_BODY: Final = frozenset({"content-type", "content-encoding", "content-language"})
+
+
+class PoliteSession:
+    """Fetches politely: robots.txt is asked first, every host is given its rest, and concurrent
+    callers wait for a host in line.
+
+    ```python
+    async with PoliteSession(user_agent="examplebot/1.0 (+https://example.com/bot)") as session:
+        response = await session.get("https://example.com/a")
+        print(response.status, response.text)
+    ```
+
+    user_agent: who asks, with a contact (a URL or an e-mail address); required beyond loopback.
+    config: a path, a dict in the TOML's shape, or a Config; the other arguments win over it.
+    db: a database that keeps hosts' clocks and robots.txt copies, for the next session and after a
+    crash. Without one they last as long as the session.
+    delay: the least rest of a host, in seconds. allow: private ranges that may be connected to.
+    dialect: how robots.txt is read. clock, fetcher: other ones, for tests (`crawler.testing`).
+
+    A wait is as long as politeness asks; `asyncio.timeout` around a call bounds it, and neither
+    that nor any other cancellation leaves a trace. Raises ConfigError; opened, StoreRefused for a
+    database in use by another process. Its methods raise CourtlyError (see `crawler.errors`),
+    ConfigError and StoreError.
+    """
+
+    def __init__(
+        self,
+        *,
+        user_agent: str | None = None,
+        config: Given = None,
+        db: str | Path | None = None,
+        delay: float | None = None,
+        allow: str | tuple[str, ...] | list[str] = (),
+        dialect: str | tuple[str, ...] | list[str] = (),
+        clock: Clock | None = None,
+        fetcher: Fetcher | None = None,
+    ) -> None:
+        self._config = settings(
+            config, user_agent=user_agent, delay=delay, allow=allow, dialect=dialect
+        )
+        self._db = db
+        self._clock = clock
+        self._fetcher = fetcher
+        self._door: Lasting[Door] = Lasting(
+            "the session is not open: it lasts as long as its `async with`"
+        )
+
+    @property
+    def config(self) -> Config:
+        return self._config
+
+    async def __aenter__(self) -> Self:
+        from crawler.embedding.embed import door  # loads what the database needs
+
+        await self._door.open(
+            door(
+                self._config,
+                db=self._db,
+                clock=self._clock,
+                fetcher=self._fetcher,
+                name="session",
+            )
+        )
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._door.close(kind, error, trace)
+
+    # ------------------------------------------------------------ fetching
+
+    async def get(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        follow: bool = True,
+        retry: bool = True,
+    ) -> Response:
+        """The answer to a GET, of any status. See `fetch`."""
+        return await self.fetch(url, headers=headers, follow=follow, retry=retry)
+
+    async def head(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        follow: bool = True,
+        retry: bool = True,
+    ) -> Response:
+        """The answer to a HEAD, of any status. See `fetch`."""
+        return await self.fetch(url, method="HEAD", headers=headers, follow=follow, retry=retry)
+
+    async def fetch(
+        self,
+        url: str,
+        *,
+        method: str = "GET",
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        follow: bool = True,
+        retry: bool = True,
+    ) -> Response:
+        """Ask when the turn comes, and give the answer, whatever its status.
+
+        Every method needs the verdict of robots.txt. `follow`: redirects are followed, at most
+        REDIRECTS_MAX, each under its own verdict and at its own host's turn; headers that name a
+        user are not sent on to another origin. `retry`: GET and HEAD are asked again, through the
+        host's line, after what may pass: failures and 5xx up to `fetch.max_attempts` times, 429 and
+        503 (for which the host rests) five times; then the last answer is given.
+
+        Raises RobotsDisallowed, RobotsUnreachable, FetchFailed, TooManyRedirects, InvalidURL.
+        """
+        door = self._door.get()
+        url = canonical_url(url)
+        method = method.upper()
+        sent = dict(headers or {})
+        seen: list[Response] = []
+        while True:
+            answer = await _ask(door, url, method, body, sent, retry=retry)
+            response = Response(
+                url=url,
+                status=answer.status,
+                headers=answer.headers,
+                body=answer.body,
+                elapsed_s=answer.elapsed_s,
+                redirects=tuple(seen),
+            )
+            target = _target(answer) if follow else None
+            if target is None:
+                return response
+            seen.append(response)
+            if len(seen) > REDIRECTS_MAX:
+                raise TooManyRedirects([*(one.url for one in seen), target])
+            if answer.status in BECOMES_GET and method not in RETRIED:
+                method, body = "GET", None
+                sent = _without(sent, OF_A_BODY)
+            if origin_of(target) != origin_of(url):
+                sent = _without(sent, OF_ONE_ORIGIN)
+            url = target
+
+    # ------------------------------------------------------------ asking first
+
+    async def may_fetch(self, url: str) -> bool:
+        """Does robots.txt let us ask for this URL now? It is fetched if need be, at its host's
+        turn. Raises FetchFailed when the host cannot be reached."""
+        return await self._door.get().may_fetch(canonical_url(url))
+
+    async def next_turn(self, url: str) -> NextTurn:
+        """When the URL's host may be contacted next, and why not before. Makes no contact."""
+        return await self._door.get().next_turn(canonical_url(url))
+
+    async def robots(self, url: str) -> Access:
+        """What is known of the robots.txt of the URL's origin: the copy, its dates, or why there is
+        none. Fetched at its host's turn if need be. `policies.access.standing` says what it means.
+        Raises FetchFailed when the host cannot be reached."""
+        return await self._door.get().robots(canonical_url(url))
+
+
+async def _ask(
+    door: Door,
+    url: str,
+    method: str,
+    body: bytes | None,
+    headers: Mapping[str, str],
+    *,
+    retry: bool,
+) -> Answer:
+    """One hop, asked for again as often as it deserves."""
+    retry = retry and method in RETRIED
+    rules = door.config.site(host_of(url)).fetch
+    request = Request(
+        url=url,
+        method=method,
+        headers=headers,
+        data=body,
+        limits=limits_of(rules.timeout_s, rules.max_body_bytes),
+    )
+    attempts = refusals = 0
+    while True:
+        result = await door.contact(await door.enter(url), request)
+        if isinstance(result, Answer) and result.status < 500 and result.status not in REFUSALS:
+            return result
+        attempts_max = RetryRules(max_attempts=rules.max_attempts)
+        if isinstance(result, Failure):
+            if not result.connected:
+                if not retry:
+                    raise FetchFailed(url, result)
+                continue  # the host's failure: its turn comes on the retry clock, or it is given up
+            fate = after_failure(
+                result.code, attempts, attempts_max, refusals=refusals, permanent=result.permanent
+            )
+        elif result.status in REFUSALS:
+            fate = after_refusal(refusals, attempts=attempts)
+        else:
+            fate = after_failure(FailureCode.HTTP, attempts, attempts_max, refusals=refusals)
+        if not retry or isinstance(fate, GiveUp):
+            if isinstance(result, Failure):
+                raise FetchFailed(url, result)
+            return result
+        attempts, refusals = fate.attempts, fate.refusals
+        if fate.in_s > 0:
+            await door.clock.sleep_until(door.clock.monotonic() + fate.in_s)
+
+
+def _target(answer: Answer) -> str | None:
+    """Where a redirect leads, if it leads anywhere that can be asked."""
+    location = answer.headers.get("Location")
+    if answer.status not in REDIRECT_STATUSES or not location:
+        return None
+    return canonical(location, answer.url)
+
+
+def _without(headers: Mapping[str, str], names: frozenset[str]) -> dict[str, str]:
+    return {name: value for name, value in headers.items() if name.lower() not in names}

@@ -1,0 +1,407 @@
+"""One crawl, put together, and its life: workers spend turns until nothing can move."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from crawler.clock import Clock
+from crawler.config import Config, ConfigError
+from crawler.config.effective import Effective
+from crawler.engine.course import Course
+from crawler.engine.due import Due
+from crawler.engine.holdings import Holdings
+from crawler.engine.keeper import Keeper
+from crawler.engine.marked import Marked
+from crawler.engine.moves import Moves
+from crawler.engine.rates import Rates
+from crawler.engine.rejudge import Rejudge
+from crawler.engine.revisits import Revisits
+from crawler.engine.steering import Steering
+from crawler.fetching.fetcher import Fetcher
+from crawler.observer import Observer
+from crawler.politeness.contact import Contacts
+from crawler.politeness.ending import Ending
+from crawler.politeness.gate import Gate
+from crawler.politeness.host import Host
+from crawler.politeness.turns import Turns
+from crawler.visiting.handover import Handover
+from crawler.visiting.known import Known
+from crawler.visiting.ledger import Ledger
+from crawler.visiting.plans import Planner
+from crawler.visiting.sitemaps import Sitemaps
+from crawler.visiting.visit import Budget, Visitor
+from policies.scope import Scope
+from storage.base import Completed, Link, Store
+
+if TYPE_CHECKING:
+    from crawler.sinks.dispatch import Sinks
+
+WAITING_PAGES_MAX = 2_048  # pages that wait to be read while others are fetched
+LEAVE_S = 2.0  # for the last commit when told to leave at once
+
+_T = TypeVar("_T")
+
+
+class Engine:
+    """One crawl over one store. `run` returns when no URL can move within the patience, when the
+    page budget is spent, or when `stop` is called; with `forever` only for the last of these. All
+    hosts are then released and committed."""
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        store: Store,
+        session: int,
+        clock: Clock,
+        fetcher: Fetcher,
+        handover: Handover | None = None,
+        forever: bool = False,
+        observer: Observer | None = None,
+        sinks: Sinks | None = None,
+    ) -> None:
+        self.effective = Effective(config)
+        self._sinks = sinks
+        self._store = store
+        self._session = session
+        self._clock = clock
+        self.course = Course(moved_s=clock.monotonic())
+        self.scope = Scope(self.effective.scope_of, max_depth=config.crawl.max_depth)
+        self.turns = Turns(clock, limit=config.crawl.concurrency)
+        self.rates = Rates(clock.monotonic())
+        moves = self._moves = Moves(
+            self.effective,
+            store=store,
+            session=session,
+            clock=clock,
+            course=self.course,
+            turns=self.turns,
+            rates=self.rates,
+            observer=observer,
+            spawn=self._spawn,
+        )
+        self.ledger = Ledger(
+            store,
+            session,
+            clock,
+            self.turns,
+            committed=moves.committed,
+            observer=observer,
+            sinks=sinks,
+            revisits=lambda: self.effective.config.revisits,
+        )
+        self.contacts = Contacts(
+            clock,
+            self.turns,
+            fetcher,
+            not_connected=moves.not_connected,
+            backed_off=self.ledger.urgent,
+            contacted=moves.contacted,
+            observer=observer,
+        )
+        self._sitemaps = Sitemaps(
+            self.effective,
+            clock=clock,
+            scope=self.scope,
+            skip=self.ledger.skip,
+            add=self._add_listed,
+        )
+        self.gate = Gate(
+            clock=clock,
+            turns=self.turns,
+            contacts=self.contacts,
+            store=store,
+            session=session,
+            spawn=self._spawn,
+            hold=self._hold,
+            rules_of=self.effective.robots_of,
+            slot_of=self.effective.slot_of,
+            lost=moves.not_connected,
+            changed=moves.robots_changed,
+            settled=moves.settled,
+            sitemaps=self._sitemaps.named,
+            added=moves.added,
+        )
+        self._rejudge = Rejudge(
+            store=store,
+            session=session,
+            clock=clock,
+            ledger=self.ledger,
+            gate=self.gate,
+            added=moves.added,
+            sinks=sinks,
+        )
+        self.ending = Ending(clock, self.turns, self.gate)
+        self.holdings = Holdings(
+            self.effective,
+            store=store,
+            session=session,
+            clock=clock,
+            course=self.course,
+            turns=self.turns,
+            gate=self.gate,
+            ledger=self.ledger,
+            rejudge=self._rejudge,
+            ending=self.ending,
+            handover=handover,
+            forever=forever,
+        )
+        self._due = Due(
+            store=store,
+            session=session,
+            clock=clock,
+            course=self.course,
+            turns=self.turns,
+            gate=self.gate,
+            holdings=self.holdings,
+            ending=self.ending,
+        )
+        moves.join(
+            ledger=self.ledger,
+            gate=self.gate,
+            holdings=self.holdings,
+            due=self._due,
+            rejudge=self._rejudge,
+        )
+        self._planner = Planner(self.effective, clock)
+        self._revisits = Revisits(
+            self.effective,
+            store=store,
+            session=session,
+            clock=clock,
+            course=self.course,
+            holdings=self.holdings,
+            ledger=self.ledger,
+            planner=self._planner,
+        )
+        self._keeper = Keeper(
+            patience_s=config.crawl.patience_s,
+            store=store,
+            session=session,
+            clock=clock,
+            course=self.course,
+            turns=self.turns,
+            ledger=self.ledger,
+            holdings=self.holdings,
+            due=self._due,
+            revisits=self._revisits,
+            ending=self.ending,
+            handover=handover,
+            jobs=lambda: len(self._jobs) + self._visitor.unread,
+            forever=forever,
+        )
+        self._budget = Budget(limit=config.crawl.max_pages)
+        self._known = Known()
+        self._visitor = Visitor(
+            effective=self.effective,
+            clock=clock,
+            turns=self.turns,
+            contacts=self.contacts,
+            gate=self.gate,
+            ledger=self.ledger,
+            scope=self.scope,
+            budget=self._budget,
+            known=self._known,
+            sitemaps=self._sitemaps,
+            planner=self._planner,
+            late=moves.came_late,
+            waits=self._staff,
+            handover=handover,
+            sinks=sinks,
+        )
+        self._marked = Marked(
+            store=store,
+            session=session,
+            course=self.course,
+            gate=self.gate,
+            ledger=self.ledger,
+            holdings=self.holdings,
+            rejudge=self._rejudge,
+            spawn=self._spawn,
+        )
+        self.steering = Steering(
+            self.effective,
+            store=store,
+            session=session,
+            clock=clock,
+            course=self.course,
+            turns=self.turns,
+            gate=self.gate,
+            ledger=self.ledger,
+            holdings=self.holdings,
+            keeper=self._keeper,
+            scope=self.scope,
+            budget=self._budget,
+            known=self._known,
+            marked=self._marked,
+            reopen=moves.reopen,
+            reread=moves.reread,
+            staff=self._reloaded,
+        )
+        self._beside_max = 0 if handover else WAITING_PAGES_MAX
+        self._group: asyncio.TaskGroup | None = None
+        self._jobs: set[asyncio.Task[Any]] = set()
+        self._workers: list[asyncio.Task[None]] = []
+
+    @property
+    def pages(self) -> int:
+        """Visited in this run, and committed."""
+        return self.rates.pages
+
+    @property
+    def bytes(self) -> int:
+        """Of their bodies."""
+        return self.rates.bytes
+
+    def pages_max(self, host: str) -> float:
+        """How many pages of this host may be visited."""
+        return self.effective.scope_of(host).max_pages_per_host
+
+    @property
+    def waiting(self) -> Mapping[str, tuple[float | None, str]]:
+        """At the end: hosts that still have URLs -> until (Unix seconds, or None), and why."""
+        return self.course.waiting
+
+    async def _hold(self, slot: str) -> Host | None:
+        return await self.holdings.hold(slot)
+
+    # ------------------------------------------------------------ life
+
+    async def run(self) -> None:
+        """To the end. Cancelled, it leaves at once; what is recorded is committed all the same."""
+        try:
+            await self._run()
+        except asyncio.CancelledError:
+            if self._sinks is not None:
+                self._sinks.hurry()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LEAVE_S):
+                    await self.ledger.commit()
+            raise
+
+    async def _run(self) -> None:
+        async for urls in self._store.seeds():
+            for url in urls:
+                self.scope.add_root(url)
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            try:
+                await self._crawl(group)
+            finally:
+                self._close()  # before the group waits for its tasks: no timer may add another
+
+    async def _crawl(self, group: asyncio.TaskGroup) -> None:
+        committer = group.create_task(self.ledger.run())
+        self._staff()
+        if self._budget.left < 1:  # max_pages = 0
+            self.turns.open_pages(open_=False)
+        self._marked.start()
+        self._plan_late()
+        await self._keeper.keep()
+        self._keeper.note_waiting()
+        self._close()
+        await asyncio.gather(*self._workers)
+        while self._jobs:
+            await asyncio.wait(self._jobs)
+        self._keeper.note_waiting()
+        await self.holdings.release_all()
+        committer.cancel()
+
+    def _plan_late(self) -> None:
+        """Plan for the pages visited before anybody wanted to come back."""
+        if self._revisits.on and self._group is not None and not self.course.stopping:
+            self._spawn(self._revisits.plan())
+
+    def _reloaded(self) -> None:
+        self._staff()
+        self._plan_late()
+
+    def _staff(self) -> None:
+        """Workers for as many turns as may be in flight, beside those whose page waits to be read;
+        those too many find no turns. Who reads the pages of a handover is promised `concurrency` of
+        them in memory at most.
+        """
+        beside = min(self._visitor.unread, self._beside_max)
+        wanted = self.effective.config.crawl.concurrency + beside
+        if len(self._workers) >= wanted or self._group is None or self.course.stopping:
+            return
+        for _ in range(wanted - len(self._workers)):
+            self._workers.append(self._group.create_task(self._work()))
+
+    def _close(self) -> None:
+        """Nothing begins any more; what is in flight runs on."""
+        self.course.stopping = True
+        self.turns.close()
+        self.gate.close()
+        self._keeper.close()
+
+    @property
+    def under_way(self) -> bool:
+        """Whether something may be begun: it runs, and has not been told to stop."""
+        return self._group is not None and not self.course.stopping
+
+    def stop(self) -> None:
+        """Finish what is in flight, commit, release; `run` returns."""
+        self.course.stopping = True
+        self.course.stir.set()
+
+    async def whole(self, work: Callable[[], Coroutine[None, None, _T]]) -> _T:
+        """Do it to its end, also when who asked for it is cancelled: what is in the store and what
+        is obeyed must not part. ConfigError and LookupError are the asker's; any other ends the
+        crawl."""
+        if self._group is None or self.course.stopping:
+            return await work()
+
+        async def told() -> _T | ConfigError | LookupError:
+            try:
+                return await work()
+            except (ConfigError, LookupError) as refusal:
+                return refusal
+
+        task = self._group.create_task(told())
+        self._jobs.add(task)
+        task.add_done_callback(self._on_job)
+        result = await asyncio.shield(task)
+        if isinstance(result, ConfigError | LookupError):
+            raise result
+        return result
+
+    async def add(self, seeds: Sequence[Link]) -> int:
+        """Queue seeds, also while it runs; give how many URLs were new."""
+        for link in seeds:  # before they are there to be claimed, and judged
+            self.scope.add_root(link.url)
+        completed = await self._store.add(seeds)
+        self._known.clear()  # what was out of scope may now be in it
+        self._moves.added(completed)
+        self.course.moved_s = self._clock.monotonic()
+        self.course.idle = False
+        return sum(completed.added.values())
+
+    async def _add_listed(self, links: Sequence[Link], referrer: int) -> Completed:
+        """Queue what a sitemap lists; committed when this returns."""
+        completed = await self._store.add(links, referrer=referrer)
+        self._moves.added(completed)
+        return completed
+
+    async def _work(self) -> None:
+        while turn := await self.turns.next():
+            await self._visitor.spend(turn)
+            full = turn.host.full and not (turn.host.busy or turn.host.unread)
+            if full and not self.holdings.keeps_full:
+                self.holdings.put_away(turn.host)
+            if not self.turns.in_flight:
+                self.course.stir.set()
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        assert self._group is not None
+        task = self._group.create_task(work)
+        self._jobs.add(task)
+        task.add_done_callback(self._on_job)
+        return task
+
+    def _on_job(self, task: asyncio.Task[Any]) -> None:
+        self._jobs.discard(task)
+        self.course.stir.set()

@@ -1,0 +1,202 @@
+"""What commits, contacts and robots.txt bring moves the hosts of a crawl on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+
+from crawler.clock import Clock
+from crawler.config.effective import Effective
+from crawler.engine.course import Course
+from crawler.engine.due import Due
+from crawler.engine.holdings import Holdings
+from crawler.engine.rates import Rates
+from crawler.engine.rejudge import Rejudge
+from crawler.fetching.request import Failure
+from crawler.observer import Observer
+from crawler.politeness.gate import Gate
+from crawler.politeness.host import Host
+from crawler.politeness.origin import Origin, changes
+from crawler.politeness.turns import Turns
+from crawler.visiting.ledger import Ledger
+from policies.access import Access, Closed
+from policies.retry import GiveUp, RetryRules, after_no_connection
+from storage.base import Completed, Outcome, Retry, Revisited, Store, Visited
+
+
+class Moves:
+    """Is told what happened, by the parts of a crawl that do not know each other. Those that are
+    made with its methods are given to it by `join`, before anything runs."""
+
+    _ledger: Ledger
+    _gate: Gate
+    _holdings: Holdings
+    _due: Due
+    _rejudge: Rejudge
+
+    def __init__(
+        self,
+        effective: Effective,
+        *,
+        store: Store,
+        session: int,
+        clock: Clock,
+        course: Course,
+        turns: Turns,
+        rates: Rates,
+        observer: Observer | None,
+        spawn: Callable[[Coroutine[None, None, None]], object],
+    ) -> None:
+        self._effective = effective
+        self._store = store
+        self._session = session
+        self._clock = clock
+        self._course = course
+        self._turns = turns
+        self._rates = rates
+        self._observer = observer
+        self._spawn = spawn
+
+    def join(
+        self, *, ledger: Ledger, gate: Gate, holdings: Holdings, due: Due, rejudge: Rejudge
+    ) -> None:
+        self._ledger = ledger
+        self._gate = gate
+        self._holdings = holdings
+        self._due = due
+        self._rejudge = rejudge
+
+    def committed(self, outcomes: list[Outcome], completed: Completed) -> None:
+        """What was recorded is in the store; hands that were asked for have come."""
+        retried: set[Host] = set()
+        pages, body_bytes = 0, 0
+        for outcome in outcomes:
+            host = self._turns.get(outcome.slot)
+            if host is not None:
+                host.held.discard(outcome.id)
+                if isinstance(outcome, Retry) and not host.hand:
+                    retried.add(host)
+            if isinstance(outcome, Visited):
+                pages += 1
+                body_bytes += outcome.body_bytes
+            elif isinstance(outcome, Revisited) and outcome.plan and not outcome.plan.failures:
+                pages += 1  # it was answered, and said nothing new: what it cost counts as well
+        if pages:
+            self._rates.add(self._clock.monotonic(), pages, body_bytes)
+        for slot in completed.stale:
+            if (host := self._turns.get(slot)) is not None:
+                host.empty_hand()
+                self._turns.drop(host)
+                self._gate.forget(host)
+        for slot, hand in completed.hands.items():
+            if (host := self._turns.get(slot)) is not None:
+                host.wanting = False
+                host.hand.extend(hand.urls)
+                host.held.update(queued.id for queued in hand.urls)
+                self._holdings.plan_due(host, hand)
+                self._turns.consider(host)
+        for host in retried:
+            if not host.hand:  # what it wanted before did not know of the retry yet
+                self._ledger.want(host)
+        if outcomes:
+            self._course.moved_s = self._clock.monotonic()
+        self.added(completed)
+        if not self._turns.in_flight:
+            self._course.stir.set()
+
+    def added(self, completed: Completed) -> None:
+        """URLs were queued: of held hosts, which may have been idle, or of hosts to be claimed."""
+        for slot in completed.added:
+            host = self._turns.get(slot)
+            if host is None:
+                self._course.may_claim = True
+                self._course.stir.set()
+            elif not host.hand and not host.wanting:
+                self._ledger.want(host)
+
+    def not_connected(
+        self, host: Host, origin: str, failure: Failure, failures: int | None = None
+    ) -> None:
+        """An origin is out of reach: its URLs wait on the retry clock, and fail in bulk at last."""
+        known = host.out_of_reach.get(origin)
+        lost = host.lost(origin, failure, now_s=self._clock.monotonic(), failures=failures)
+        if lost is known:
+            return
+        host.closed.add(origin)
+        self._ledger.urgent(host)
+        rules = RetryRules(max_attempts=self._effective.config.site(host.slot).fetch.max_attempts)
+        fate = after_no_connection(lost.failures - 1, rules, permanent=failure.permanent)
+
+        def reopen() -> None:
+            if host.out_of_reach.get(origin) is lost:
+                self.reopen(host, origin)
+
+        host.set_timer(origin, self._clock.call_at(lost.until_s, reopen))
+        if isinstance(fate, GiveUp):
+            lost.given_up = True
+            self._spawn(self._fail_origin(host, origin, failure.error, fate.attempts))
+
+    def contacted(self, host: Host) -> None:
+        """A contact is over. If it shows an origin to be in reach after all (on several lanes, one
+        that was under way when another could not connect), that one's URLs move again."""
+        self._ledger.touch(host)
+        if host.closed:
+            for origin in host.closed - host.out_of_reach.keys():
+                self.reopen(host, origin)
+
+    def reopen(self, host: Host, origin: str) -> None:
+        known = self._gate.origin(origin)
+        if not host.gone and (known is None or not isinstance(known.standing, Closed)):
+            host.closed.discard(origin)
+            self._ledger.want(host)
+
+    async def _fail_origin(self, host: Host, origin: str, error: str, attempts: int) -> None:
+        """Its queued URLs fail in bulk; new ones will have it tried again, on the retry clock."""
+        await self._ledger.flush()
+        host.let_go(origin)
+        if not host.gone:
+            count = await self._store.fail_host(
+                self._session,
+                host.update(self._clock.monotonic()),
+                error=error,
+                attempts=attempts,
+                last_at=self._clock.wall(),
+                origin=origin,
+            )
+            if self._observer is not None:
+                self._observer.gave_up(host.slot, origin, error, count)
+            host.next_due_s = None
+            self._ledger.want(host)
+
+    def settled(self, origin: Origin) -> None:
+        """A robots fetch has ended: what waited for it moves, or is closed."""
+        host = origin.host
+        self._due.settled(origin)
+        lost = host.beyond_reach(origin.name, self._clock.monotonic())
+        if lost is not None or isinstance(origin.standing, Closed):
+            host.closed.add(origin.name)
+            host.let_go(origin.name)
+        else:
+            host.closed.discard(origin.name)
+            host.hand.extendleft(reversed(host.parked.pop(origin.name, [])))
+        if not host.gone and not host.hand and not self._course.stopping:
+            self._ledger.want(host)
+        self._turns.consider(host)
+        self._course.stir.set()
+
+    def reread(self, origin: Origin) -> None:
+        """The config reads an origin's robots.txt otherwise: its URLs may move, or may not."""
+        if origin.task is None:
+            self.settled(origin)
+        if self._rejudge.runs(origin.name):
+            self._spawn(self._rejudge.all(origin.name))
+
+    def robots_changed(self, origin: Origin, previous: Access) -> None:
+        """What is known of an origin's robots.txt is new."""
+        if changes(previous, origin.access):
+            self._spawn(self._rejudge.all(origin.name))
+
+    def came_late(self, name: str) -> None:
+        """A page was fetched for lack of an answer. Has one come meanwhile?"""
+        origin = self._gate.origin(name)
+        if origin is not None and origin.answered and origin.task is None:
+            self._spawn(self._rejudge.all(name))

@@ -1,0 +1,104 @@
+"""A body read to its end or its bound, decoded on the way, never more of it in memory than that."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Final
+
+from crawler.fetching.decoding import Decoder, decoder_for
+from crawler.fetching.direct import Reply
+from crawler.fetching.exchange import Exchange
+from crawler.fetching.request import BodySink, Headers, OversizeError, Request
+
+# Decoded in one go, between which other tasks may run.
+STEP_BYTES: Final = 1_000_000
+# Received for a sink, whatever it decodes to: more than any sink takes (a sitemap has 52 MB).
+WIRE_BYTES_MAX: Final = 64_000_000
+PIECE_BYTES: Final = 65_536  # the most a sink is handed at once of an encoded body
+
+
+class BrokenOffError(Exception):
+    """The connection broke under a body that would have ended with it."""
+
+
+async def read_body(response: Reply, request: Request, exchange: Exchange) -> tuple[bytes, bool]:
+    """The body, and whether it is cut.
+
+    Raises OversizeError, BrokenOffError, DecodingError, and what aiohttp raises.
+    """
+    headers = response.headers
+    decoder = _decoder(headers)
+    bytes_max = exchange.limits.body_bytes_max
+    if decoder is None and not request.cut_ok:
+        length = headers.get("Content-Length", "0")
+        if length.isdecimal() and int(length[:20]) > bytes_max:
+            raise OversizeError
+    pieces: list[bytes] = []
+    left = bytes_max
+    content = response.content
+    while piece := await content.readany():
+        if decoder is None:
+            pieces.append(piece)
+            left -= len(piece)
+        else:
+            left = await _decode(decoder, piece, pieces, left)
+            if left >= 0 and content.total_bytes > bytes_max + STEP_BYTES:
+                raise OversizeError  # a stream that says nothing at length
+        if left < 0:
+            if not request.cut_ok:
+                raise OversizeError
+            return b"".join(pieces)[:bytes_max], True
+    if exchange.broken:
+        raise BrokenOffError
+    if decoder is not None:
+        decoder.finish()
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces), False
+
+
+async def pour_body(response: Reply, sink: BodySink, exchange: Exchange) -> tuple[int, bool]:
+    """Hand the body on in pieces; give how many bytes, and whether the sink wanted no more. Raises
+    as `read_body`."""
+    poured = 0
+    decoder = _decoder(response.headers)
+    content = response.content
+    while data := await content.readany():
+        if content.total_bytes > WIRE_BYTES_MAX:
+            raise OversizeError  # a stream that says nothing at length
+        piece = data if decoder is None else decoder.feed(data, PIECE_BYTES)
+        while piece:
+            poured += len(piece)
+            if not await sink.take(piece):
+                await sink.end()
+                return poured, True
+            if (sink.timeout_s or 0.0) > exchange.limits.timeout_s:
+                exchange.limits = replace(exchange.limits, timeout_s=sink.timeout_s or 0.0)
+            if decoder is None or len(piece) < PIECE_BYTES:
+                break
+            piece = decoder.feed(b"", PIECE_BYTES)
+    if exchange.broken:
+        raise BrokenOffError
+    if decoder is not None:
+        decoder.finish()
+    await sink.end()
+    return poured, False
+
+
+def _decoder(headers: Headers) -> Decoder | None:
+    if "Content-Encoding" not in headers:
+        return None
+    return decoder_for(headers.getall("Content-Encoding"))
+
+
+async def _decode(decoder: Decoder, data: bytes, pieces: list[bytes], left: int) -> int:
+    """Append what `data` decodes to; what is left of `left`, negative once it is passed."""
+    while True:
+        step = min(left + 1, STEP_BYTES)
+        piece = decoder.feed(data, step)
+        if piece:
+            pieces.append(piece)
+            left -= len(piece)
+        if left < 0 or len(piece) < step:
+            return left
+        data = b""
+        await asyncio.sleep(0)

@@ -1,0 +1,1 @@
+"""Who may contact which host now, why the others wait, and what robots.txt lets through."""

@@ -1,0 +1,175 @@
+"""One contact with a host: fetch on a turn, end the turn, and let the host learn from the answer.
+
+The only way to the network, for pages and robots.txt alike, so that no contact can be made that
+the host's clock does not know of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from crawler.clock import Clock
+from crawler.fetching.fetcher import Answer, Failure, Fetcher, Request
+from crawler.observer import Contacted, Observer
+from crawler.politeness.host import Host, Turn
+from crawler.politeness.turns import Turns
+from policies.pacing import Per
+from policies.retry import retry_after_s
+from policies.url import host_of, origin_of
+
+PAGE = "page"
+ROBOTS = "robots"
+SITEMAP = "sitemap"
+REFUSALS = frozenset({429, 503})
+
+
+class Contacts:
+    """Makes contacts. `not_connected(host, origin, failure)` is called when no connection to an
+    origin could be made, `backed_off(host)` when a host asked for a longer rest, `contacted(host)`
+    after every contact; all are synchronous."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        turns: Turns,
+        fetcher: Fetcher,
+        *,
+        not_connected: Callable[[Host, str, Failure], None],
+        backed_off: Callable[[Host], None],
+        contacted: Callable[[Host], None],
+        observer: Observer | None = None,
+    ) -> None:
+        self._clock = clock
+        self._turns = turns
+        self._fetcher = fetcher
+        self._not_connected = not_connected
+        self._backed_off = backed_off
+        self._contacted = contacted
+        self._observer = observer
+        self.urls: dict[str, float] = {}  # what is being fetched now, and since when
+
+    async def take(self, host: Host, origin: str) -> Turn | Failure:
+        """A turn at this host for that origin, its address known where a clock depends on it."""
+        while True:
+            turn = await self._turns.acquire(host)
+            located = await self.located(turn, origin)
+            if located is None and not self._turns.stayed(turn):
+                return turn
+            self._turns.give_back(turn)
+            if isinstance(located, Failure):
+                return located
+
+    def must_locate(self, turn: Turn) -> bool:
+        """With `per = "ip"` a turn must know whose clock it counts on."""
+        return turn.host.rules.per is Per.IP and turn.address_clock is None
+
+    async def located(self, turn: Turn, origin: str) -> Failure | Literal["again"] | None:
+        """See to it that `must_locate` is False.
+
+        None: it was. "again": it has just been learned, ask for a turn again. A Failure: the
+        name has no address (the host has been told).
+        """
+        host = turn.host
+        if not self.must_locate(turn):
+            return None
+        try:
+            address = await self._fetcher.address_of(host_of(origin + "/"))
+        except BaseException:
+            self._turns.give_back(turn)
+            raise
+        if isinstance(address, Failure):
+            self._not_connected(host, origin, address)
+            return address
+        self._turns.set_address(host, address)
+        return "again"
+
+    async def fetch(
+        self,
+        turn: Turn,
+        request: Request,
+        *,
+        kind: str,
+        before_end: Callable[[Answer | Failure], None] | None = None,
+    ) -> Answer | Failure:
+        """Spend the turn on one request. The turn is over when this returns or raises.
+
+        `before_end` sees the result while the turn is still held, so that what it learns (a
+        Crawl-delay) counts for the rest after this very contact.
+        """
+        began_s = self._clock.monotonic()
+        self.urls[request.url] = began_s
+        turn.host.on_wire()
+        status: int | None = None
+        started_s, ended_s = began_s, None
+        result: Answer | Failure | None = None
+        try:
+            result = await self._fetcher.fetch(request)
+            started_s, ended_s, status = result.started_s, result.ended_s, result.status
+            self._learn(turn.host, result, kind)
+            if before_end:
+                before_end(result)
+            return result
+        finally:
+            self.urls.pop(request.url, None)
+            if not turn.over:
+                self._turns.end(
+                    turn,
+                    started_s=started_s,
+                    ended_s=self._clock.monotonic() if ended_s is None else ended_s,
+                    kind=kind,
+                    status=status,
+                )
+                self._contacted(turn.host)
+                if self._observer is not None:
+                    self._observer.contacted(self._seen(turn, request.url, kind, result, began_s))
+
+    def _seen(
+        self, turn: Turn, url: str, kind: str, result: Answer | Failure | None, began_s: float
+    ) -> Contacted:
+        """The contact that has just ended, for who watches; `result` None: it was broken off."""
+        now_s, wall_s = self._clock.monotonic(), self._clock.wall()
+        started_s = began_s if result is None else result.started_s
+        next_in_s, source = turn.host.next_turn(now_s, wall_s)
+        failure = result if isinstance(result, Failure) else None
+        answer = result if isinstance(result, Answer) else None
+        return Contacted(
+            url=url,
+            slot=turn.host.slot,
+            kind=kind,
+            status=result.status if result else None,
+            error=failure.code if failure else None,
+            sentence=failure.sentence if failure else "",
+            started_at=started_s + wall_s - now_s,
+            elapsed_s=(result.ended_s if result else now_s) - started_s,
+            latency_s=answer.latency_s if answer else None,
+            body_bytes=(answer.poured_bytes or len(answer.body)) if answer else 0,
+            wire_bytes=answer.wire_bytes if answer else 0,
+            address=answer.address if answer else None,
+            late_s=max(0.0, started_s - turn.could_s),
+            next_in_s=next_in_s,
+            rest_source=source,
+        )
+
+    def _learn(self, host: Host, result: Answer | Failure, kind: str) -> None:
+        now_s = self._clock.monotonic()
+        origin = origin_of(result.url)
+        if isinstance(result, Failure):
+            if result.connected:
+                host.out_of_reach.pop(origin, None)
+            else:
+                self._not_connected(host, origin, result)
+            return
+        if host.out_of_reach:
+            host.out_of_reach.pop(origin, None)
+        if host.address_clock and result.address and result.address != host.address:
+            self._turns.set_address(host, result.address)  # the name has moved
+        rest_s: float | None = None
+        if (after := result.headers.get("Retry-After")) is not None:
+            rest_s = retry_after_s(after, now_s=self._clock.wall())
+        # A 5xx on robots.txt without Retry-After does not back the host off; 429 always does.
+        refusal = result.status == 429 or (result.status in REFUSALS and kind != ROBOTS)
+        if rest_s is not None and not (refusal or result.status >= 500 or kind == ROBOTS):
+            rest_s = None  # on a redirect or a success it says nothing about our pace
+        if host.answered(result.status, refusal=refusal, rest_s=rest_s, now_s=now_s):
+            self._backed_off(host)

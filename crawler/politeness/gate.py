@@ -1,0 +1,389 @@
+"""The gate: what each origin's robots.txt says, kept fresh through the host's own turns.
+
+`policies.access` decides what a file, its absence or its silence means and when to ask again; this
+drives it: one robots fetch per origin at a time, each hop a turn of its host, the copy committed
+before the first page it governs is asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass, replace
+
+from crawler.clock import Clock, Timer
+from crawler.fetching.request import Answer, Failure
+from crawler.politeness.bench import Bench
+from crawler.politeness.contact import Contacts
+from crawler.politeness.hops import Hops
+from crawler.politeness.host import Host
+from crawler.politeness.news import failure, news_of
+from crawler.politeness.origin import Origin, changes
+from crawler.politeness.turns import Turns, TurnsClosedError
+from policies import access, robots
+from policies.access import Access, News, RobotsRules
+from policies.pacing import NO_ASK, Ask
+from policies.robots import Verdict
+from policies.url import host_of, origin_of, path_of
+from storage.base import Completed, Link, Store
+
+ORIGINS_PER_HOST_MAX = 64  # in memory, with `per = "domain"`; more are asked of the store again
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """robots.txt must be asked first; it is being asked. The URL waits with its host."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shut:
+    """The origin is closed: no page of it may be asked for now."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """The URL may be asked for. `ungoverned`: only for lack of an answer (law 4)."""
+
+    ungoverned: bool
+
+
+ASKING = Asking()
+GOVERNED = Pass(ungoverned=False)
+UNGOVERNED = Pass(ungoverned=True)
+
+
+class Gate:
+    """Judges URLs and drives the fetching of robots.txt.
+
+    `hold(slot)` gives the held host of a slot, leasing it if need be (None: held elsewhere);
+    `rules_of(host)` the robots rules and product tokens that count there; `lost(host, origin,
+    failure, failures)` is told when an origin's robots.txt leads to where no connection can be
+    made, so many times in a row;
+    `changed(origin, previous)` when an origin's standing is new, `settled(origin)` when its URLs
+    may move again. `sitemaps(origin, body)` gives links to those that a robots.txt names, which are
+    committed with it; `added` is told of what that queued. Without
+    `keep_trying` a file that could not be had is asked for again only when somebody wants in.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        turns: Turns,
+        contacts: Contacts,
+        store: Store,
+        session: int,
+        spawn: Callable[[Coroutine[None, None, None]], asyncio.Task[None]],
+        hold: Callable[[str], Awaitable[Host | None]],
+        rules_of: Callable[[str], tuple[RobotsRules, tuple[str, ...]]],
+        slot_of: Callable[[str], str],
+        lost: Callable[[Host, str, Failure, int], None],
+        changed: Callable[[Origin, Access], None],
+        settled: Callable[[Origin], None],
+        keep_trying: bool = True,
+        sitemaps: Callable[[str, bytes], Sequence[Link]] | None = None,
+        added: Callable[[Completed], None] | None = None,
+    ) -> None:
+        self._clock = clock
+        self._store = store
+        self._session = session
+        self._spawn = spawn
+        self._rules_of = rules_of
+        self._changed = changed
+        self._settled = settled
+        self._keep_trying = keep_trying
+        self._sitemaps = sitemaps
+        self._added = added
+        self._hops = Hops(
+            clock=clock,
+            turns=turns,
+            contacts=contacts,
+            hold=hold,
+            slot_of=slot_of,
+            lost=lost,
+            learn=self._learn,
+            known=self._known,
+            fill=self._fill,
+        )
+        self._origins: dict[str, Origin] = {}
+        self._retries: Bench[Origin] = Bench()
+        self._timer: Timer | None = None
+        self._closed = False
+
+    # ------------------------------------------------------------ origins
+
+    def adopt(self, host: Host, copies: dict[str, Access]) -> None:
+        """Take over what the store knows of a host's origins."""
+        for name, known in copies.items():
+            origin = self._add(name, host, known)
+            self._stand(origin, known)
+            self._schedule(origin)
+
+    def forget(self, host: Host) -> None:
+        """The host is no longer held."""
+        for name in host.asks:
+            origin = self._origins.get(name)
+            if origin and origin.host is host:
+                self._retries.remove(origin)
+                del self._origins[name]
+
+    def origin(self, name: str) -> Origin | None:
+        return self._origins.get(name)
+
+    def _add(self, name: str, host: Host, known: Access) -> Origin:
+        rules, tokens = self._rules_of(host_of(name + "/"))
+        if len(host.asks) > ORIGINS_PER_HOST_MAX:
+            self._make_room(host)
+        origin = self._origins[name] = Origin(name, host, known, rules, tokens)
+        origin.loaded = known is not access.UNKNOWN or host.all_known
+        host.asks.setdefault(name, NO_ASK)
+        return origin
+
+    def _make_room(self, host: Host) -> None:
+        """Forget some of its origins, those met longest ago first, that nothing counts on; the
+        store knows them, and gives them back when one of their URLs comes up."""
+        needed = {origin_of(queued.url) for queued in host.hand} | host.closed | {*host.parked}
+        gone: list[str] = []
+        for origin in self.origins_of(host)[: ORIGINS_PER_HOST_MAX // 2]:
+            if not (
+                origin.task
+                or origin.pinned
+                or origin.name in needed
+                or origin.name in host.out_of_reach
+                or origin.access.retry_at is not None
+            ):
+                gone.append(origin.name)
+                self._retries.remove(origin)
+                del self._origins[origin.name]
+        host.forget_asks(gone)
+
+    async def load(self, name: str, host: Host) -> Origin:
+        """Have an origin in memory, as the store knows it."""
+        origin = self._origins.get(name)
+        if origin is None or origin.host is not host:
+            origin = self._add(name, host, access.UNKNOWN)
+        if not origin.loaded:
+            known = await self._store.robots_get(name)
+            if not origin.loaded:
+                origin.loaded = True
+                if known is not None:
+                    origin.access = known
+                    self._stand(origin, known)
+        return origin
+
+    def origins_of(self, host: Host) -> list[Origin]:
+        return [o for name in host.asks if (o := self._origins.get(name)) and o.host is host]
+
+    def reread(self) -> list[Origin]:
+        """The config may read robots.txt in another way now: give the origins where it does, their
+        files read anew. What they say counts at once."""
+        changed: list[Origin] = []
+        for origin in self._origins.values():
+            rules, tokens = self._rules_of(host_of(origin.name + "/"))
+            if (rules, tokens) != (origin.rules, origin.tokens):
+                origin.rules, origin.tokens = rules, tokens
+                self._stand(origin, origin.stands_on)
+                changed.append(origin)
+        for origin in changed:
+            if origin.task is None:
+                self._schedule(origin)
+        return changed
+
+    # ------------------------------------------------------------ judging
+
+    def check(self, host: Host, url: str) -> Asking | Shut | Pass | Verdict:
+        """May this URL be asked for now? A Verdict means: no, and why. Synchronous and cheap."""
+        name = origin_of(url)
+        origin = self._origins.get(name)
+        if origin is None or origin.host is not host:
+            origin = self._add(name, host, access.UNKNOWN)
+        if origin.task is not None and origin.rules.obey:
+            return ASKING
+        if host.out_of_reach and (lost := host.beyond_reach(name, self._clock.monotonic())):
+            return Shut(f"no connection could be made ({lost.failure.error})")
+        if not origin.rules.obey:
+            return GOVERNED
+        now_s = self._clock.wall()
+        if access.due(origin.access, now_s):
+            self.ask(origin)
+            return ASKING
+        standing = origin.standing
+        if isinstance(standing, access.Rules):
+            assert origin.policy is not None
+            path = path_of(url)
+            return GOVERNED if origin.policy.allowed(path) else origin.policy.verdict(path)
+        if isinstance(standing, access.Open):
+            return GOVERNED if standing.answered else UNGOVERNED
+        if isinstance(standing, access.Closed):
+            return Shut(standing.reason)
+        self.ask(origin)
+        return ASKING
+
+    def _stand(self, origin: Origin, known: Access) -> None:
+        """Work out what governs the origin by what is known, and what it asks of our pace."""
+        now_s = self._clock.wall()
+        origin.stands_on = known
+        origin.standing = access.standing(known, now_s=now_s, rules=origin.rules)
+        origin.policy = None
+        if isinstance(origin.standing, access.Rules):
+            dialects = [robots.DIALECTS[name] for name in origin.rules.dialect]
+            file = robots.parse(origin.standing.body)
+            origin.policy = file.policy(origin.tokens, dialects)
+        self._pace(origin, known)
+
+    def _pace(self, origin: Origin, known: Access) -> None:
+        policy = origin.policy
+        ask = Ask(
+            crawl_delay_s=policy.crawl_delay_s if policy and origin.rules.crawl_delay else None,
+            request_rate_s=policy.request_rate_s if policy and origin.rules.crawl_delay else None,
+            windows=policy.visit_windows if policy else (),
+            missing=known.unreachable_since is not None,
+        )
+        origin.host.set_ask(origin.name, ask)
+
+    # ------------------------------------------------------------ asking
+
+    def ask(self, origin: Origin) -> None:
+        """Fetch its robots.txt, unless that is under way."""
+        if origin.task is None and not self._closed:
+            self._retries.remove(origin)
+            origin.task = self._spawn(self._refresh(origin))
+
+    def ask_by_name(self, name: str, host: Host) -> None:
+        """Fetch the robots.txt of an origin that has no URL in hand (it is due)."""
+        self.ask(self._origins.get(name) or self._add(name, host, access.UNKNOWN))
+
+    async def _refresh(self, origin: Origin) -> None:
+        previous = origin.access
+        try:
+            if not origin.loaded:
+                await self.load(origin.name, origin.host)
+                previous = origin.access
+                if not access.due(previous, self._clock.wall()):
+                    return
+            learned = await self._hops.fetch(origin)
+            if learned is not None:
+                await self._keep(origin, learned, rejudge=changes(previous, learned))
+        except TurnsClosedError:
+            return
+        finally:
+            origin.task = None
+            origin.waits_at = None
+            self._schedule(origin)
+            self._settled(origin)
+        if learned is not None:
+            self._changed(origin, previous)
+
+    def _learn(self, origin: Origin, news: News) -> Access:
+        """What is known after this news; the pace it asks for counts at once, but pages are judged
+        by it only once it is committed (the origin's task is under way until then)."""
+        learned = access.learn(origin.access, news, now_s=self._clock.wall(), rules=origin.rules)
+        self._stand(origin, learned)
+        return learned
+
+    async def _keep(self, origin: Origin, learned: Access, *, rejudge: bool) -> None:
+        host = origin.host
+        links: Sequence[Link] = ()
+        if self._sitemaps is not None and learned.body is not None:
+            links = self._sitemaps(origin.name, learned.body)
+        completed = await self._store.robots_put(
+            self._session,
+            host.slot,
+            origin.name,
+            learned,
+            also=host.update(self._clock.monotonic()),
+            rejudge=rejudge,
+            links=links,
+        )
+        origin.access = learned
+        if self._added is not None and completed.added:
+            self._added(completed)
+
+    def _known(self, origin: Origin, url: str) -> Access | None:
+        """Another origin's robots.txt that is known and fresh needs no second request; what is
+        taken from it is no fresher than it is."""
+        other = self._origins.get(origin_of(url))
+        if path_of(url) != "/robots.txt" or other is None or other.task is not None:
+            return None
+        known = other.access
+        if access.due(known, self._clock.wall()):
+            return None
+        if known.body is not None:
+            news = News(status=200, body=known.body, headers={}, url=url, truncated=known.truncated)
+        elif known.unreachable_since is not None:
+            news = failure(url, "the robots.txt it redirects to cannot be had")
+        else:
+            news = News(status=known.status, body=None, headers={}, url=url)
+        learned = self._learn(origin, news)
+        if known.unreachable_since is not None:
+            return learned
+        return replace(
+            learned,
+            copy_at=known.copy_at if learned.body is not None else learned.copy_at,
+            expires_at=_earlier(learned.expires_at, known.expires_at),
+        )
+
+    async def _fill(self, url: str, host: Host, result: Answer | Failure) -> None:
+        """A hop that ended at another origin's robots.txt fills that origin's copy as well."""
+        name = origin_of(url)
+        if (
+            path_of(url) != "/robots.txt"
+            or isinstance(result, Failure)
+            or not (200 <= result.status < 300)
+        ):
+            return
+        other = self._origins.get(name) or self._add(name, host, access.UNKNOWN)
+        if other.task is not None or not other.loaded:
+            return
+        previous = other.access
+        other.task = asyncio.current_task()  # its pages wait until the copy is committed
+        try:
+            learned = self._learn(other, news_of(result, url))
+            await self._keep(other, learned, rejudge=changes(previous, learned))
+        finally:
+            other.task = None
+        self._schedule(other)
+        self._settled(other)
+        self._changed(other, previous)
+
+    # ------------------------------------------------------------ trying again
+
+    def _schedule(self, origin: Origin) -> None:
+        """Keep trying the ones that could not be had, on their retry clock."""
+        retry_at = origin.access.retry_at
+        if retry_at is None or not self._keep_trying or self._closed or origin.host.gone:
+            self._retries.remove(origin)
+            return
+        now_s = self._clock.monotonic()
+        at_s = now_s + max(0.0, retry_at - self._clock.wall())
+        if lost := origin.host.beyond_reach(origin.name, now_s):
+            at_s = max(at_s, lost.until_s)
+        self._retries.put(origin, at_s)
+        self._arm()
+
+    def _arm(self) -> None:
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
+        at_s = self._retries.next_at()
+        if at_s is not None and not self._closed:
+            self._timer = self._clock.call_at(at_s, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        now_s = self._clock.monotonic()
+        while origin := self._retries.take(now_s):
+            if not origin.host.gone:
+                self.ask(origin)
+        self._arm()
+
+    def close(self) -> None:
+        """No more robots fetches; those on the wire run on."""
+        self._closed = True
+        self._arm()
+
+
+def _earlier(a: float | None, b: float | None) -> float | None:
+    return min((at for at in (a, b) if at is not None), default=None)

@@ -1,0 +1,50 @@
+"""A try at robots.txt, from the words of the fetcher into those of `policies.access`."""
+
+from __future__ import annotations
+
+from crawler.fetching.request import REDIRECT_STATUSES, Answer, Failure, FetchLimits
+from policies.access import Access, News
+
+ROBOTS_BYTES_MAX = 500 * 1024  # RFC 9309, 2.5
+ROBOTS_TIMEOUT_S = 30.0
+LIMITS = FetchLimits(timeout_s=ROBOTS_TIMEOUT_S, body_bytes_max=ROBOTS_BYTES_MAX)
+
+
+def is_redirect(result: Answer | Failure) -> bool:
+    return isinstance(result, Answer) and result.status in REDIRECT_STATUSES
+
+
+def validators(known: Access, url: str) -> dict[str, str]:
+    """Conditional headers, only for the URL that gave the validators (RFC 9110, 13.1)."""
+    headers: dict[str, str] = {}
+    if known.body is not None and known.validators_url == url:
+        if known.etag:
+            headers["If-None-Match"] = known.etag
+        if known.last_modified:
+            headers["If-Modified-Since"] = known.last_modified
+    return headers
+
+
+def failure(url: str, sentence: str) -> News:
+    return News(status=None, body=None, headers={}, url=url, failure=sentence)
+
+
+def news_of(result: Answer | Failure, url: str) -> News:
+    """The fetcher's result in the words of `policies.access`."""
+    if isinstance(result, Failure):
+        return News(
+            status=None,
+            body=None,
+            headers={},
+            url=url,
+            failure=result.sentence,
+            broken_body=result.code == "body",
+        )
+    headers = {name.lower(): value for name, value in result.headers.items()}
+    return News(
+        status=result.status,
+        body=result.body if 200 <= result.status < 300 else None,
+        headers=headers,
+        url=url,
+        truncated=result.cut,
+    )

@@ -1,0 +1,395 @@
+"""The owner of live host state: who may contact which host now, and why the others wait.
+
+Used by the crawl (`next`: any host that is ready and has URLs in hand) and by everything that needs
+one host in particular (`acquire`: robots.txt and its redirect hops, sitemaps, embedded sessions).
+One bench, one timer, no polling; waiting hosts cost one heap entry each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import Future
+from collections import deque
+from collections.abc import Iterator
+from weakref import WeakValueDictionary
+
+from crawler.clock import Clock, Timer
+from crawler.politeness.bench import Bench
+from crawler.politeness.host import NEVER, AddressClock, Host, Turn
+from policies.pacing import address_rest_s
+from storage.base import Contact
+
+
+class TurnsClosedError(Exception):
+    """The crawl is ending: there are no more turns."""
+
+
+class Turns:
+    """Hands out turns, at most `limit` at once over all hosts.
+
+    A host is in one of: on the bench (waiting, or ready and waiting for `limit`), in line for a
+    worker, or away (nothing to do, paused, all lanes in use). `consider` moves it after any change.
+    """
+
+    def __init__(self, clock: Clock, *, limit: int) -> None:
+        self._clock = clock
+        self._limit = limit
+        self._hosts: dict[str, Host] = {}
+        self._bench: Bench[Host] = Bench()
+        self._line: deque[Host] = deque()
+        self._takers: deque[Future[Turn | None]] = deque()
+        self._addresses: WeakValueDictionary[str, AddressClock] = WeakValueDictionary()
+        self._timer: Timer | None = None
+        self._timer_s = NEVER
+        self._closed = False
+        self.paused = False  # the whole crawl, by hand
+        self._resumed_s = NEVER
+        self.pages_open = True  # False while a budget is used up: no pages, but robots.txt
+        self._crowded: set[object] = set()  # who has more than it can take: no pages, either
+        self.in_flight = 0
+        self.directed = 0  # those who wait for a turn at one host
+
+    # ------------------------------------------------------------ hosts
+
+    def __len__(self) -> int:
+        return len(self._hosts)
+
+    def __iter__(self) -> Iterator[Host]:
+        return iter(self._hosts.values())
+
+    def get(self, slot: str) -> Host | None:
+        return self._hosts.get(slot)
+
+    def hold(self, host: Host) -> None:
+        self._hosts[host.slot] = host
+        self.consider(host)
+
+    def drop(self, host: Host) -> None:
+        """No longer ours (released, or its lease was lost)."""
+        host.gone = True
+        host.cancel_timers()
+        self._bench.remove(host)
+        self._hosts.pop(host.slot, None)
+        while host.waiters:
+            waiter = host.waiters.popleft()
+            if not waiter.done():
+                waiter.set_exception(TurnsClosedError(f"{host.slot} is no longer held"))
+
+    # ------------------------------------------------------------ asking
+
+    async def next(self) -> Turn | None:
+        """A turn at any host that has URLs in hand; None when there will be no more."""
+        if self._closed:
+            return None
+        if self._line and (turn := self._from_line()):
+            return turn
+        taker: Future[Turn | None] = asyncio.get_running_loop().create_future()
+        self._takers.append(taker)
+        self._pump()
+        try:
+            return await taker
+        except asyncio.CancelledError:
+            if taker.done() and not taker.cancelled() and (turn := taker.result()):
+                self.give_back(turn)
+            raise
+
+    async def acquire(self, host: Host) -> Turn:
+        """A turn at this host, in order of asking and before its pages. Raises TurnsClosedError."""
+        if self._closed or host.gone:
+            raise TurnsClosedError("the crawl is ending")
+        if not (host.wants_turn or host.paused or self.paused) and self.in_flight < self._limit:
+            now_s = self._clock.monotonic()  # nobody waits: it is spared the bench
+            at_s = self._ready_s(host, now_s)
+            if at_s is not None and at_s <= now_s:
+                return self._grant(host, at_s, now_s)
+        waiter: Future[Turn] = asyncio.get_running_loop().create_future()
+        host.waiters.append(waiter)
+        self.directed += 1
+        self.consider(host)
+        try:
+            return await waiter
+        except asyncio.CancelledError:
+            if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
+                self.give_back(waiter.result())
+            raise
+        finally:
+            self.directed -= 1
+
+    def pause(self) -> None:
+        """No more turns, for pages or robots.txt, until `resume`; those spent already run on."""
+        self.paused = True
+
+    def resume(self) -> None:
+        self.paused = False
+        self._resumed_s = self._clock.monotonic()
+        self._pump()
+
+    def stayed(self, turn: Turn) -> bool:
+        """Was its host, or the whole crawl, paused by hand since the turn was given, or are its
+        rules others now? Then it is given back: no contact begins."""
+        return turn.host.paused or self.paused or turn.steered != turn.host.steered
+
+    def reckon_addresses(self) -> None:
+        """Rules are others now: the rests of addresses count anew from their last contact's end."""
+        rests: dict[AddressClock, float] = {}
+        for host in self._hosts.values():
+            if (clock := host.address_clock) is not None:
+                rest_s = address_rest_s(host.rules, host.ask)
+                rests[clock] = max(rests.get(clock, 0.0), rest_s)
+        for clock, rest_s in rests.items():
+            clock.ready_s = clock.ended_s + rest_s
+
+    def set_limit(self, limit: int) -> None:
+        """At most so many turns at once from now on; those given out run on."""
+        self._limit = limit
+        self._pump()
+
+    def close(self) -> None:
+        """No more turns; those given out run on."""
+        self._closed = True
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
+        while self._takers:
+            taker = self._takers.popleft()
+            if not taker.done():
+                taker.set_result(None)
+        for host in self._hosts.values():
+            while host.waiters:
+                waiter = host.waiters.popleft()
+                if not waiter.done():
+                    waiter.set_exception(TurnsClosedError("the crawl is ending"))
+
+    # ------------------------------------------------------------ ending
+
+    def end(
+        self, turn: Turn, *, started_s: float, ended_s: float, kind: str, status: int | None
+    ) -> None:
+        """The contact is over: its host rests, counted from `ended_s`."""
+        turn.over = True
+        host = turn.host
+        host.end(turn.follows_s, turn.allowed_s, started_s, ended_s)
+        shift_s = self._clock.wall() - self._clock.monotonic()
+        host.contacts_new.append(
+            Contact(
+                start_at=started_s + shift_s, end_at=ended_s + shift_s, kind=kind, status=status
+            )
+        )
+        if turn.address_clock:
+            turn.address_clock.ended_s = ended_s
+            turn.address_clock.ready_s = ended_s + address_rest_s(host.rules, host.ask)
+        self._over(turn)
+
+    def give_back(self, turn: Turn) -> None:
+        """The turn was not used: no contact was made, so nothing needs to rest."""
+        if turn.over:
+            return
+        turn.over = True
+        turn.host.undo(turn.follows_s)
+        self._over(turn)
+
+    def _over(self, turn: Turn) -> None:
+        self.in_flight -= 1
+        if clock := turn.address_clock:
+            clock.busy = False
+            self._free(clock)
+        self._seat(turn.host)
+        self._pump()
+
+    def _free(self, clock: AddressClock) -> None:
+        """The address is free: seat those in its queue, up to the first that waits for it alone,
+        or that takes it at once."""
+        now_s, wall_s = self._clock.monotonic(), self._clock.wall()
+        while clock.queue and not clock.busy:
+            host = clock.queue.pop(next(iter(clock.queue)))
+            self.consider(host)
+            waits = host.wait(now_s, wall_s)
+            if host.wants_turn and waits and waits[0] <= clock.ready_s:
+                return
+
+    def set_address(self, host: Host, address: str) -> None:
+        """With `per = "ip"`: the address this host is contacted at, whose clock counts too.
+
+        One met for the first time rests as if it had just been contacted: it may have been, by the
+        run before or by a host no longer held.
+        """
+        if host.address == address:
+            return
+        if host.address_clock:
+            host.address_clock.queue.pop(host.slot, None)
+        clock = self._addresses.get(address)
+        if clock is None:
+            now_s = self._clock.monotonic()
+            rest_s = address_rest_s(host.rules, host.ask)
+            clock = self._addresses[address] = AddressClock(now_s + rest_s, now_s)
+        host.address = address
+        host.address_clock = clock
+        self.consider(host)
+
+    # ------------------------------------------------------------ the mechanism
+
+    def consider(self, host: Host) -> None:
+        """Find the host's place after a change. Cheap; safe to call at any time."""
+        ready = self._seat(host)
+        if ready:
+            self._pump()
+        elif ready is False:
+            self._arm()
+
+    def _seat(self, host: Host) -> bool | None:
+        """Is it ready? None: it has no place on the bench, or need not have another."""
+        if host.gone or self._closed:
+            return None
+        if not host.wants_turn:
+            self._bench.remove(host)
+            host.wanted_s = None
+            return None
+        now_s = self._clock.monotonic()
+        if host.wanted_s is None:
+            host.wanted_s = now_s
+        if host.in_line and not host.waiters:
+            return None
+        at_s = self._ready_s(host, now_s)
+        if at_s is None:
+            self._bench.remove(host)
+            return None
+        self._bench.put(host, at_s)
+        return at_s <= now_s
+
+    def _ready_s(self, host: Host, now_s: float) -> float | None:
+        at_s = host.ready_s(now_s, self._clock.wall)
+        if at_s is None:
+            return None
+        if (clock := host.address_clock) is not None:
+            if clock.busy:
+                clock.queue[host.slot] = host
+                return None
+            at_s = max(at_s, clock.ready_s)
+        return at_s
+
+    def _grant(self, host: Host, at_s: float, now_s: float) -> Turn:
+        self.in_flight += 1
+        clock = host.address_clock
+        if clock:
+            clock.busy = True
+        turn = Turn(host, host.begin(), at_s, clock)
+        wanted_s = now_s if host.wanted_s is None else host.wanted_s
+        turn.steered = host.steered
+        turn.could_s = max(turn.allowed_s, wanted_s, self._resumed_s)
+        return turn
+
+    def _ready_since(self, host: Host, now_s: float) -> float | None:
+        """Still ready, as the bench believed, and since when? If not, it is seated anew."""
+        if host.gone or not host.wants_turn:
+            return None
+        at_s = self._ready_s(host, now_s)
+        if at_s is None:
+            return None
+        if at_s > now_s:
+            self._bench.put(host, at_s)
+            return None
+        return at_s
+
+    def _from_line(self) -> Turn | None:
+        now_s = self._clock.monotonic()
+        if not self.pages_open or self.paused or self._crowded:
+            return None
+        while self._line and self.in_flight < self._limit:
+            host = self._line.popleft()
+            host.in_line = False
+            if host.hand and (at_s := self._ready_since(host, now_s)) is not None:
+                turn = self._grant(host, at_s, now_s)
+                self._reseat(host, now_s)
+                return turn
+            if not host.gone:
+                self._reseat(host, now_s)
+        return None
+
+    def _pump(self) -> None:
+        """Give turns to those who ask, as far as hosts are ready and the limit allows."""
+        if self._closed or self.paused:
+            return
+        while self._takers and (turn := self._from_line()):
+            self._serve(turn)
+        now_s = self._clock.monotonic()
+        while self.in_flight < self._limit and (host := self._bench.take(now_s)):
+            if (at_s := self._ready_since(host, now_s)) is None:
+                continue
+            while host.waiters and host.waiters[0].done():
+                host.waiters.popleft()
+            if host.waiters:
+                waiter = host.waiters.popleft()
+                waiter.set_result(self._grant(host, at_s, now_s))
+                self._reseat(host, now_s)
+            elif host.hand and not host.in_line:
+                host.in_line = True
+                self._line.append(host)
+                if self._takers and (turn := self._from_line()):
+                    self._serve(turn)
+        self._arm()
+
+    def _reseat(self, host: Host, now_s: float) -> None:
+        """After a grant: the next lane may be ready as well."""
+        if host.wants_turn and (at_s := self._ready_s(host, now_s)) is not None:
+            self._bench.put(host, at_s)
+
+    def _serve(self, turn: Turn) -> None:
+        while self._takers:
+            taker = self._takers.popleft()
+            if not taker.done():
+                taker.set_result(turn)
+                return
+        self.give_back(turn)
+
+    def open_pages(self, *, open_: bool) -> None:
+        """Stop or resume giving turns for pages (a budget); robots.txt goes on."""
+        self.pages_open = open_
+        if open_:
+            self._pump()
+
+    def crowd(self, who: object, *, crowded: bool) -> None:
+        """Give no turns for pages while somebody has more of them than it can take. It is for those
+        who give turns to see to that: there may be far more workers than pages that fit."""
+        if crowded:
+            self._crowded.add(who)
+        elif who in self._crowded:
+            self._crowded.discard(who)
+            self._pump()
+
+    def _arm(self) -> None:
+        at_s = self._bench.next_at()
+        if at_s is None or self.in_flight >= self._limit or self.paused:
+            return  # the next turn to end pumps, or the end of the pause
+        if self._timer is not None:
+            if self._timer_s <= at_s:
+                return
+            self._timer.cancel()
+        self._timer_s = at_s
+        self._timer = self._clock.call_at(at_s, self._ring)
+
+    def next_at(self) -> float | None:
+        """When the first of the hosts that rest and have something to do may be contacted."""
+        return self._bench.next_at()
+
+    def _ring(self) -> None:
+        self._timer = None
+        self._pump()
+
+    # ------------------------------------------------------------ for those who watch
+
+    def why(self, host: Host) -> tuple[float, str]:
+        """How long it still waits (0.0: not), and for what, in words."""
+        if host.paused:
+            return 0.0, "paused by hand"
+        if self.paused:
+            return 0.0, "the whole crawl is paused by hand"
+        now_s = self._clock.monotonic()
+        waits = host.wait(now_s, self._clock.wall())
+        if waits is None:
+            return 0.0, "being asked now"
+        at_s, why = waits
+        if host.address_clock and host.address_clock.ready_s > at_s:
+            at_s, why = host.address_clock.ready_s, f"a rest of its address {host.address}"
+        if at_s <= now_s:
+            return 0.0, "ready"
+        return at_s - now_s, why

@@ -1,0 +1,1 @@
+"""A running crawl from outside: what may be asked of it, what it says of itself, how it ended."""

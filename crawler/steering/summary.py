@@ -1,0 +1,122 @@
+"""Snapshots of a running crawl, and what it came to at its end."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable
+from contextlib import aclosing
+from dataclasses import replace
+
+from crawler.clock import Clock
+from crawler.engine.engine import Engine
+from crawler.events import WAITING_SHOWN, Progress, SlowHost, Summary, Waiting
+from crawler.politeness.host import BACKING_OFF
+from crawler.steering import often, waits
+from crawler.steering.status import HostState, host_state
+from crawler.telling import backoff
+from policies.scope import Skip
+from storage.base import Reader, Stats, Store
+
+OBSERVE_EVERY_S = 0.25
+RATE_OVER_S = 5.0
+SLOW_HOSTS_SHOWN = 5
+FETCHING_SHOWN = 8
+_HELD_UP = (HostState.WAITING, HostState.ROBOTS, HostState.PAUSED, HostState.CLOSED)
+
+
+class Snapshots:
+    """Makes the snapshots of a running crawl."""
+
+    def __init__(self, engine: Engine, store: Store, clock: Clock) -> None:
+        self._engine = engine
+        self._store = store
+        self._clock = clock
+        self._began_s = clock.monotonic()
+        self._history: deque[tuple[float, int]] = deque([(self._began_s, 0)])
+
+    async def report(self, observe: Callable[[Progress], None]) -> None:
+        next_s = self._began_s
+        while True:
+            next_s = max(next_s + OBSERVE_EVERY_S, self._clock.monotonic())
+            await self._clock.sleep_until(next_s)
+            observe(self.snapshot(await self._store.stats()))
+
+    def snapshot(self, stats: Stats) -> Progress:
+        engine, now_s = self._engine, self._clock.monotonic()
+        self._history.append((now_s, engine.pages))
+        while now_s - self._history[0][0] > RATE_OVER_S and len(self._history) > 2:
+            self._history.popleft()
+        since_s, pages = self._history[0]
+        states: dict[str, int] = {}
+        slow: list[SlowHost] = []
+        for host in engine.turns:
+            wait_s, why = engine.turns.why(host)
+            state = host_state(host, wait_s)
+            states[state] = states.get(state, 0) + 1
+            if state in _HELD_UP and (wait_s or why != "ready"):
+                slow.append(SlowHost(host=host.slot, wait_s=wait_s, reason=why))
+        slow.sort(key=lambda one: -one.wait_s)
+        return Progress(
+            elapsed_s=now_s - self._began_s,
+            visited=stats.visited,
+            blocked=stats.blocked,
+            failed=stats.failed,
+            queued=stats.queued,
+            pages_per_s=(engine.pages - pages) / max(now_s - since_s, 0.001),
+            bytes=stats.body_bytes,
+            in_flight=engine.turns.in_flight,
+            hosts_by_state=states,
+            slowest=tuple(slow[:SLOW_HOSTS_SHOWN]),
+            fetching=tuple(list(engine.contacts.urls)[:FETCHING_SHOWN]),
+        )
+
+
+async def summarise(
+    reader: Reader, engine: Engine, clock: Clock, *, elapsed_s: float, interrupted: bool
+) -> Summary:
+    """What the crawl came to, read from the views."""
+    stats = await reader.stats()
+    waiting = [
+        Waiting(host=host, until=until, reason=reason)
+        for host, (until, reason) in engine.waiting.items()
+    ]
+    spent = not engine.turns.pages_open
+    held_back: Counter[str] = Counter()
+    if stats.queued:
+        async with aclosing(reader.iterate("hosts")) as rows:
+            async for row in rows:
+                host, queued = str(row["host"]), int(str(row["queued"]))
+                if not queued:
+                    continue
+                if int(str(row["visited"])) >= engine.pages_max(host):
+                    held_back[Skip.MAX_PAGES_PER_HOST] += queued
+                elif spent:
+                    held_back[Skip.MAX_PAGES] += queued
+                if host not in engine.waiting and len(waiting) < WAITING_SHOWN:
+                    until, reason = waits.of_row(row, clock.wall(), spent=spent)
+                    waiting.append(Waiting(host=host, until=until, reason=reason))
+    return Summary(
+        visited=stats.visited,
+        blocked=stats.blocked,
+        failed=stats.failed,
+        queued=stats.queued,
+        hosts=stats.hosts,
+        bytes=stats.body_bytes,
+        elapsed_s=elapsed_s,
+        waiting=tuple([await _in_words(reader, each) for each in waiting[:WAITING_SHOWN]]),
+        skipped={
+            str(row["reason"]): int(str(row["count"])) async for row in reader.iterate("skipped")
+        },
+        held_back=held_back,
+        interrupted=interrupted,
+        errors=await often.errors(reader) if stats.failed else (),
+        rules=await often.rules(reader) if stats.blocked else (),
+    )
+
+
+async def _in_words(reader: Reader, each: Waiting) -> Waiting:
+    """Why a host backs off, as its latest answers tell."""
+    if each.reason != BACKING_OFF:
+        return each
+    row = await reader.host(each.host)
+    return replace(each, reason=backoff.words(row["contacts"])) if row else each

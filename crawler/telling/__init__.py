@@ -1,0 +1,1 @@
+"""What is known of URLs and hosts, in words."""

@@ -1,0 +1,217 @@
+"""A complete answer, read into the outcome that is recorded: what it says of itself, and where it
+leads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from crawler.clock import Clock
+from crawler.config.effective import Effective
+from crawler.documents.page import Page
+from crawler.documents.page_reader import LARGE_BYTES, PageReader
+from crawler.fetching.request import REDIRECT_STATUSES, Answer
+from crawler.politeness.gate import Gate, Pass
+from crawler.politeness.host import Host
+from crawler.visiting import kept
+from crawler.visiting.known import Known
+from crawler.visiting.ledger import Ledger
+from crawler.visiting.plans import Planner
+from policies.indexing import Directives, from_header
+from policies.scope import Scope, Skip
+from policies.url import canonical, host_of, origin_of
+from policies.usage import NONE, Usage
+from storage.base import Link, Queued, Visited
+
+if TYPE_CHECKING:
+    from crawler.sinks.dispatch import Sinks
+
+# New links judged before others have their turn: 3 ms of them.
+LINKS_AT_ONCE: Final = 1_000
+
+
+class AnswerReader:
+    """Makes a `Visited` of each answer. What scope leaves out of its links, the ledger counts."""
+
+    def __init__(
+        self,
+        *,
+        effective: Effective,
+        clock: Clock,
+        gate: Gate,
+        ledger: Ledger,
+        scope: Scope,
+        known: Known,
+        planner: Planner,
+        sinks: Sinks | None,
+    ) -> None:
+        self._effective = effective
+        self._clock = clock
+        self._gate = gate
+        self._ledger = ledger
+        self._scope = scope
+        self._known = known
+        self._planner = planner
+        self._sinks = sinks
+        self._pages = PageReader()
+
+    async def read(
+        self, host: Host, queued: Queued, answer: Answer, passed: Pass
+    ) -> tuple[Visited, Page | None, Usage]:
+        """A complete answer: what it says of itself, and where it leads."""
+        name = host_of(queued.url)
+        tokens = self._effective.config.token(name)
+        title: str | None = None
+        read: Page | None = None
+        redirect_url: str | None = None
+        found: list[Link] = []
+        needed: Sequence[str] = ()
+        directives = from_header(answer.headers.getall("X-Robots-Tag", ()), tokens)
+        content_type = answer.headers.get("Content-Type")
+        if answer.status in REDIRECT_STATUSES:
+            redirect_url = canonical(answer.headers.get("Location", ""), queued.url)
+            if redirect_url and answer.headers.get("Location"):
+                redirect_url = self._scope.admit(redirect_url, host=host_of(redirect_url))
+                found = self._redirect(queued, redirect_url)
+            else:
+                redirect_url = None
+        elif 200 <= answer.status < 300:
+            if not self._scope.wants_type(content_type, host=name):
+                self._ledger.skip(Skip.CONTENT_TYPE)
+            read = await self._pages.read(queued.url, answer.headers, answer.body, tokens=tokens)
+            title = read.title
+            directives = directives.merge(read.directives)
+            if self._follows(queued, name):
+                found = await self._follow(queued, read, directives)
+            for reason, count in read.skipped.items():
+                self._ledger.skip(reason, count)
+            if self._sinks is not None and answer.body and directives.index and directives.archive:
+                needed = await self._needed(queued, answer, self._sinks)
+                found += self._requisites(queued, needed)
+        usage = NONE
+        if read is not None:
+            usage = kept.usage_of(answer, read, self._gate.origin(origin_of(queued.url)))
+        outcome = Visited(
+            id=queued.id,
+            slot=host.slot,
+            status=answer.status,
+            fetched_at=round(self._clock.wall(), 3),  # as the store keeps it: sinks say the same
+            content_type=content_type,
+            body_bytes=len(answer.body) if answer.body_read else 0,
+            elapsed_s=answer.ended_s - answer.started_s,
+            redirect_url=redirect_url,
+            title=title or None,
+            indexable=directives.index,
+            followable=directives.follow,
+            archivable=directives.archive,
+            ungoverned=passed.ungoverned,
+            links=found,
+            plan=self._planner.plan(queued, answer),
+            again=queued.before is not None,
+            canonical_url=kept.canonical_url(read),
+            body_hash=kept.body_hash(answer),
+            usage=str(usage) or None,
+            outlinks=(
+                kept.all_links(read, redirect_url, needed, self._scope.admit)
+                if self._effective.config.storage.links
+                else ()
+            ),
+        )
+        return outcome, read, usage
+
+    async def _needed(self, queued: Queued, answer: Answer, sinks: Sinks) -> Sequence[str]:
+        """The URLs that a mirror needs besides; of a large page, looked for beside the loop."""
+        look = partial(
+            sinks.requisites,
+            queued.url,
+            answer.status,
+            answer.headers.get("Content-Type"),
+            answer.body,
+            requisite=queued.requisite,
+        )
+        return look() if len(answer.body) <= LARGE_BYTES else await asyncio.to_thread(look)
+
+    def _requisites(self, queued: Queued, needed: Sequence[str]) -> list[Link]:
+        """What a mirror needs besides, to show this page: of the same depth."""
+        found: list[Link] = []
+        for url in needed:
+            # Remembered apart: what scope leaves out as a link may be needed all the same.
+            if self._known.new(f"requisite {url}", queued.depth):
+                link = self._link(url, depth=queued.depth, queued=queued, requisite=True)
+                if link is not None:
+                    found.append(link)
+        return found
+
+    def _redirect(self, queued: Queued, target: str) -> list[Link]:
+        """A redirect is a link of the same depth; where a seed leads, scope follows."""
+        if queued.seed:
+            self._scope.add_root(target)
+            self._known.clear()
+        link = self._link(
+            target,
+            depth=queued.depth,
+            queued=queued,
+            seed=queued.seed,
+            requisite=queued.requisite and self._sinks is not None,
+        )
+        return [link] if link else []
+
+    def _follows(self, queued: Queued, host: str) -> bool:
+        """Links of what was fetched only to show another page lead nowhere."""
+        if not queued.requisite:
+            return True
+        skip = self._scope.judge(queued.url, host=host, depth=queued.depth, seed=queued.seed)
+        return skip is None
+
+    async def _follow(self, queued: Queued, read: Page, directives: Directives) -> list[Link]:
+        links = read.gathered
+        if not directives.follow:
+            if links:
+                self._ledger.skip(Skip.NOFOLLOW, len(links))
+            return []
+        followed = links.followed()
+        if len(followed) < len(links):
+            self._ledger.skip(Skip.NOFOLLOW, len(links) - len(followed))
+        depth = queued.depth + 1
+        fresh = self._known.fresh(followed, depth)
+        anchors = links.anchors(fresh)
+        found: list[Link] = []
+        for place, url in enumerate(fresh, 1):
+            link = self._link(url, depth=depth, queued=queued, anchor=anchors[url])
+            if link is not None:
+                found.append(link)
+            if not place % LINKS_AT_ONCE:
+                await asyncio.sleep(0)
+        return found
+
+    def _link(
+        self,
+        url: str,
+        *,
+        depth: int,
+        queued: Queued,
+        anchor: str | None = None,
+        seed: bool = False,
+        requisite: bool = False,
+    ) -> Link | None:
+        host = host_of(url)
+        if not requisite and (admitted := self._scope.admit(url, host=host)) != url:
+            url = admitted
+            if not self._known.new(url, depth):
+                return None
+        skip = self._scope.judge(url, host=host, depth=depth, seed=seed, requisite=requisite)
+        if skip is not None:
+            self._ledger.skip(skip)
+            return None
+        return Link(
+            url=url,
+            slot=self._effective.config.slot_of(host),
+            host=host,
+            depth=depth,
+            priority=queued.priority if seed else 0.0,
+            seed=seed,
+            anchor=anchor,
+            requisite=requisite,
+        )

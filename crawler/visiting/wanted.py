@@ -1,0 +1,103 @@
+"""What is wanted now: a URL, when its turn has come; a body, when its header is there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from crawler.config.effective import Effective
+from crawler.documents import page
+from crawler.fetching.request import Head
+from crawler.politeness.host import Host
+from crawler.visiting.plans import Planner
+from crawler.visiting.sitemaps import Sitemaps
+from policies.scope import Scope, Skip
+from policies.url import host_of
+from storage.base import Dropped, Moved, Outcome, Queued, Revisited
+
+if TYPE_CHECKING:
+    from crawler.sinks.dispatch import Sinks
+
+
+class Wanted:
+    """Judges by the config that counts now. `hands_over`: somebody reads the pages."""
+
+    def __init__(
+        self,
+        *,
+        effective: Effective,
+        scope: Scope,
+        sitemaps: Sitemaps,
+        planner: Planner,
+        hands_over: bool,
+        sinks: Sinks | None,
+    ) -> None:
+        self._effective = effective
+        self._scope = scope
+        self._sitemaps = sitemaps
+        self._planner = planner
+        self._hands_over = hands_over
+        self._sinks = sinks
+
+    def out_of_scope(self, host: Host, queued: Queued) -> Outcome | None:
+        """Scope is judged again: the config may have changed since the URL was queued."""
+        name = host_of(queued.url)
+        slot = self._effective.config.slot_of(name)
+        if slot != host.slot:
+            return Moved(id=queued.id, slot=host.slot, to_slot=slot)
+        if queued.sitemap:
+            if self._sitemaps.wanted(name) and (
+                queued.before is None or self._planner.rules(queued.url).on
+            ):
+                return None  # it may be of any host; what it lists is judged
+            if queued.before is not None:
+                return Revisited(id=queued.id, slot=host.slot, plan=None)
+            return Dropped(id=queued.id, slot=host.slot, reason=Skip.SITEMAPS)
+        skip = self._scope.judge(
+            queued.url,
+            host=name,
+            depth=queued.depth,
+            seed=queued.seed,
+            requisite=queued.requisite and self._sinks is not None,
+        )
+        if queued.before is not None:
+            # It stays visited, but nobody wants to come back any more.
+            wanted = skip is None and self._planner.rules(queued.url).on
+            return None if wanted else Revisited(id=queued.id, slot=host.slot, plan=None)
+        if skip is not None:
+            return Dropped(id=queued.id, slot=host.slot, reason=skip)
+        return None
+
+    def is_full(self, host: Host) -> bool:
+        return host.visited >= self._effective.config.site(host.slot).scope.max_pages_per_host
+
+    def may_be_full(self, host: Host) -> bool:
+        """With several lanes: what the others fetch may fill it; they ask for more when done."""
+        others = host.busy - 1
+        return (
+            others > 0
+            and host.visited + others
+            >= self._effective.config.site(host.slot).scope.max_pages_per_host
+        )
+
+    def body(self, head: Head) -> bool:
+        """Is there anyone to read it? Links are read from 2xx answers of types that hold them."""
+        content_type = head.headers.get("Content-Type")
+        return (
+            200 <= head.status < 300
+            and (self._hands_over or page.wants_body(content_type) or self._a_sink_wants(head))
+            and self._scope.wants_type(content_type, host=host_of(head.url))
+        )
+
+    def requisite_body(self, head: Head) -> bool:
+        """As `body`, of what a page needs to be shown: whatever types scope wants."""
+        return self._a_sink_wants(head, requisite=True) or self.body(head)
+
+    def links(self) -> bool:
+        """Does anyone look at the links of pages, besides the crawl?"""
+        return self._hands_over or (self._sinks is not None and self._sinks.wants_links)
+
+    def _a_sink_wants(self, head: Head, *, requisite: bool = False) -> bool:
+        content_type = head.headers.get("Content-Type")
+        return self._sinks is not None and self._sinks.wants_body(
+            head.url, head.status, content_type, requisite=requisite
+        )

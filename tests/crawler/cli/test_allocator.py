@@ -1,0 +1,62 @@
+"""The allocator is asked to keep freed memory, where it can be and nobody has said otherwise."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from crawler.cli import allocator
+
+# In a process of its own, since it holds for the whole process: page faults of building a tree.
+SCRIPT = """
+import resource, sys
+from selectolax.lexbor import LexborHTMLParser
+from crawler.cli.allocator import keep_freed_memory
+asked = keep_freed_memory()
+html = b"<ul>" + b"<li class='item'><a href='/x'>item</a> and text</li>" * 500
+def build():
+    for _ in range(300):
+        LexborHTMLParser(html)
+build()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+build()
+print(int(asked), resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def faults(**environment: str) -> tuple[bool, int]:
+    inherited = {name: value for name, value in os.environ.items() if "MALLOC" not in name}
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        env={**inherited, **environment},
+        cwd=Path(__file__).parents[3],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    asked, count = map(int, done.stdout.split())
+    return bool(asked), count
+
+
+@pytest.mark.skipif(
+    "CS_GNU_LIBC_VERSION" not in os.confstr_names, reason="another C library than glibc"
+)
+def test_trees_are_built_in_memory_that_is_there() -> None:
+    asked, kept = faults()
+    assert asked
+    assert kept < 3_000, "less than ten a tree"
+
+
+def test_what_the_environment_says_counts() -> None:
+    asked, _ = faults(MALLOC_ARENA_MAX="2")
+    assert not asked
+
+
+def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "confstr_names", {})
+    monkeypatch.setattr(allocator.ctypes, "CDLL", None)
+    assert not allocator.keep_freed_memory()

@@ -1,0 +1,138 @@
+"""The walk that keeps Lexbor's worst cases from it, held against Lexbor itself."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from selectolax.lexbor import LexborHTMLParser
+
+from crawler.documents import nesting
+from crawler.documents.nesting import is_tangled
+
+PLAIN = "<div class='item'><p>text <a href='/x'>link</a> <b>bold</b> <br> <img src=i></p></div>\n"
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        "",
+        PLAIN * 2000,
+        "<ul>" + "<li>item" * 3000 + "</ul>",
+        "<p>text" * 3000,
+        "<table>" + "<tr><td>a<td>b<th>c" * 2000 + "</table>",
+        "<dl>" + "<dt>a<dd>b" * 2000 + "</dl>",
+        "<select>" + "<option>x" * 3000 + "</select>",
+        "<div>" * 300 + "</div>" * 300 + PLAIN * 200,
+        "<svg><title>i</title><g><path d='M0'/><circle r=1 /></g></svg>" * 1000,
+        "<ul><li>a<li>b</ul><table><tr><td>a<td>b</table>" * 1000,
+        "<script>if (a < b) { x = '<div><div><div>' }</script>" * 1000,
+        "<script><!-- x = '<div>' --></script>" * 1000,
+        "<!-- <div> -->" * 3000,
+        "<i class='icon'></i>" * 3000,
+        "<A HREF=x><B>y</B></A>" * 2000,
+        "<input disabled><hr><meta name=a content=b>" * 2000,
+        "<p title='</p><p>'>x</p>" * 2000,
+    ],
+    ids=lambda html: f"{html[:16]}…",
+)  # fmt: skip
+def test_ordinary_pages_are_not_tangled(html: str) -> None:
+    assert not is_tangled(html.encode())
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "<div>",
+        "<p><span>",
+        "<b id=1>",
+        "<div></x>",
+        "<div><!--</div>-->",
+        "<div><script></div></script>",
+        "<div><script><!--<script></script></div>--></script>",
+        "<div><title></div></title>",
+        "<div title='</div>'>",
+        "<div></div title='</div>'><p><i>",
+        "<span><div></span></div>",
+        "<div><table><td></div>",
+        "<svg><g></svg></g>",
+        "<svg><div/>",
+        "<svg><path d=x/>",
+        "<svg><path d= />",
+        "<select><input><path/>",
+        "<svg><section></section><tr>",
+    ],
+)
+def test_nesting_cannot_be_hidden(unit: str) -> None:
+    assert is_tangled(unit.encode() * 2000)
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        "<p " + " ".join(f"a{n}" for n in range(101)) + ">",
+        "<b " + " ".join(f"a{n}=1" for n in range(101)) + ">",
+        "<!--'--><p x='>' " + " ".join(f"a{n}=1" for n in range(101)) + ">",
+        "<p>" + "".join(f"<font size={n}>" for n in range(400)) + "</p><p>x" * 390,
+        "<p>" + f"<b {'x ' * 90}>" * 300 + "</p><p>x" * 390,
+        "<p>" + "<b>" * 51 + "</p>" + "<p>x</p>" * 500,
+        "<html lang=en>" * 900,
+        "<html lang=en>x</html>" * 900,
+        "<svg><title><g></title>" + "<g>" * 900,
+        "<svg><![CDATA[><!--]]>" + "<g>" * 900,
+        "<select><title><input></title>" + "<i></i>" * 900,
+        "<svg><plaintext>" + "<g>" * 900,
+    ],
+    ids=lambda html: f"{html[:24]}…",
+)  # fmt: skip
+def test_other_worst_cases_are_found(html: str) -> None:
+    assert is_tangled(html.encode())
+
+
+def test_flat_but_huge_is_not_built() -> None:
+    assert is_tangled(b"<i></i>" * 150_001)
+
+
+def _depth(html: bytes) -> int:
+    root = LexborHTMLParser(html).root
+    deepest = 0
+    for node in root.traverse() if root is not None else ():
+        depth, above = 0, node.parent
+        while above is not None:
+            depth, above = depth + 1, above.parent
+        deepest = max(deepest, depth)
+    return deepest
+
+
+_TAGS = """
+    <div> </div> <span> </span> <p> </p> <b> </b> <b~id=1> <i> </i> <a~href=x> </a> <font> </font>
+    <table> </table> <tr> <td> </td> </tr> <caption> <li> </li> <ul> </ul> <dl> <dt> <dd> <svg>
+    </svg> <g> </g> <g/> <path/> <path~d=x/> <path~d="x"/> <title> </title> <style> </style>
+    <script> </script> <!-- --> <!--> <![CDATA[ ]]> x > < " ' <select> </select> <option> <input>
+    <frameset> <frame> <template> </template> <form> </form> <button> </button> <object> </object>
+    <math> <mi> <mtext> </math> <foreignObject> <desc> <textarea> </textarea> <noscript> </noscript>
+    <iframe> </iframe> <xmp> </xmp> <plaintext> <col> <br> </br> <img> <h1> </h1> <h2> </h2> <nobr>
+    <ruby> <rt> <html~a=1> <body~b=1> <head> </body> </html> <section> </section> <label> </label>
+    <a~x="</div>"> <div~x='> <div/> <!x> <?x> </> </x~y=">"> <tbody> <optgroup> </option> </dd>
+    <article> <center> </center> <marquee> <applet> </applet> <embed> <image> <link> <param>
+"""
+_SOUP = st.sampled_from(_TAGS.replace("~", "\t").split(" "))
+
+
+@given(
+    before=st.lists(_SOUP, max_size=4).map("".join),
+    unit=st.lists(_SOUP, min_size=1, max_size=8).map("".join),
+)
+@settings(max_examples=600, deadline=None)
+@example(before="<svg>", unit="<section></section><tr>")
+@example(before="", unit="<span><div></span></div>")
+@example(before="<select><svg>", unit="<input><path/>")
+def test_what_passes_the_walk_is_shallow_in_the_tree(before: str, unit: str) -> None:
+    """However a unit is repeated: at most three of the parser's elements for each of ours (a table
+    implies two), and a few that every document has."""
+    html = (before + unit * 60).encode()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nesting, "NESTING_MAX", 6)
+        patch.setattr(nesting, "TAGS_SAFE", 0)
+        if not is_tangled(html):
+            assert _depth(html) <= 3 * 6 + 4

@@ -1,0 +1,122 @@
+"""Large pages are read beside the event loop, and say the same as read on it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from multidict import CIMultiDict, CIMultiDictProxy
+
+from crawler.documents import page, page_reader
+from crawler.documents.page_reader import LARGE_BYTES, PageReader
+from crawler.fetching.request import Headers
+from crawler.testing import html, not_found
+from crawler.visiting import answer_reader
+
+if TYPE_CHECKING:
+    from tests.conftest import World
+
+URL = "http://a.test/"
+TOKENS = ("examplebot",)
+HEADERS = CIMultiDictProxy(CIMultiDict([("Content-Type", "text/html; charset=utf-8")]))
+ITEM = "<li class='item'><a href='/page-{n}.html' title='t'>item <b>{n}</b></a> some text</li>\n"
+
+
+def page_of(size: int, *, head: str = "<ul>") -> bytes:
+    items = (ITEM.format(n=n) for n in range(size // len(ITEM)))
+    return (head + "".join(items)).encode()
+
+
+class Spy:
+    """Where pages are read, and how many at a time."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.threads: list[int] = []
+        self.at_once = 0
+        self.at_once_max = 0
+        self._read = page.read
+        monkeypatch.setattr(page_reader.page, "read", self.read)
+
+    def read(self, url: str, headers: Headers, body: bytes, *, tokens: tuple[str]) -> page.Page:
+        self.threads.append(threading.get_ident())
+        self.at_once += 1
+        self.at_once_max = max(self.at_once_max, self.at_once)
+        try:
+            return self._read(url, headers, body, tokens=tokens)
+        finally:
+            self.at_once -= 1
+
+
+@pytest.mark.parametrize("head", ["<ul>", "<TABLE><TR>"], ids=["rows", "tree"])
+async def test_a_large_page_says_the_same(head: str) -> None:
+    body = page_of(LARGE_BYTES + 20_000, head=head)
+    read = await PageReader().read(URL, HEADERS, body, tokens=TOKENS)
+    assert len(read.links) > 3_000
+    assert read.links == page.read(URL, HEADERS, body, tokens=TOKENS).links
+
+
+async def test_only_large_pages_leave_the_loop_and_one_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spy = Spy(monkeypatch)
+    reader = PageReader()
+    await reader.read(URL, HEADERS, page_of(LARGE_BYTES // 2), tokens=TOKENS)
+    assert spy.threads == [threading.get_ident()]
+    large = page_of(LARGE_BYTES * 2)
+    await asyncio.gather(*(reader.read(URL, HEADERS, large, tokens=TOKENS) for _ in range(4)))
+    assert threading.get_ident() not in spy.threads[1:]
+    assert spy.at_once_max == 1
+
+
+async def test_a_cancelled_reader_lets_the_next_one_in() -> None:
+    reader = PageReader()
+    large = page_of(LARGE_BYTES * 2)
+    first = asyncio.ensure_future(reader.read(URL, HEADERS, large, tokens=TOKENS))
+    await asyncio.sleep(0)
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    assert (await reader.read(URL, HEADERS, large, tokens=TOKENS)).links
+
+
+async def _latest_s(reader: PageReader, body: bytes) -> float:
+    """The longest that the loop made somebody wait who wanted to run all the time."""
+    reading = asyncio.ensure_future(reader.read(URL, HEADERS, body, tokens=TOKENS))
+    latest_s, before_s = 0.0, time.perf_counter()
+    while not reading.done():
+        await asyncio.sleep(0)
+        now_s = time.perf_counter()
+        latest_s, before_s = max(latest_s, now_s - before_s), now_s
+    await reading
+    return latest_s
+
+
+@pytest.mark.parametrize("head", ["<ul>", "<UL>"], ids=["rows", "tree"])
+async def test_the_loop_is_not_late_for_a_large_page(
+    head: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside the same page read on the loop, the best of a few: the machine may be busy."""
+    body = page_of(2_500_000, head=head)
+    beside_s = [await _latest_s(PageReader(), body) for _ in range(4)]
+    monkeypatch.setattr(page_reader, "LARGE_BYTES", len(body))
+    on_loop_s = [await _latest_s(PageReader(), body) for _ in range(2)]
+    assert min(beside_s) < min(on_loop_s) / 3, (beside_s, on_loop_s)
+
+
+async def test_a_crawl_follows_what_a_large_page_links(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page_reader, "LARGE_BYTES", 1_000)
+    monkeypatch.setattr(answer_reader, "LINKS_AT_ONCE", 7)
+    spy = Spy(monkeypatch)
+    paths = [f"/{n}" for n in range(40)]
+    crawled = await world.crawl(
+        lambda request: not_found() if request.url != URL else html("A" * 1_000, *paths),
+        URL,
+        politeness={"delay": 0.1},
+    )
+    assert crawled.urls("visited") == sorted([URL, *(f"{URL[:-1]}{path}" for path in paths)])
+    assert any(thread != threading.get_ident() for thread in spy.threads)

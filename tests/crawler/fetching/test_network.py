@@ -1,0 +1,208 @@
+"""A fetcher is exchanged while it works: requests under way end where they began."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Self
+
+import pytest
+from aiohttp.abc import ResolveResult
+
+from crawler.app import network_of
+from crawler.clock import RealClock
+from crawler.config import Config, ConfigError, from_dict
+from crawler.fetching.cookies import Cookies
+from crawler.fetching.network import Network
+from crawler.fetching.request import Answer, Failure, Request
+from crawler.testing import LocalWeb, Reply, html
+from policies.retry import FailureCode
+from tests.crawler.fetching.test_fetcher_names import FakeDns, open_fetcher
+
+
+class SlowDns(FakeDns):
+    """Answers when it may."""
+
+    def __init__(self, zone: dict[str, list[str] | Exception]) -> None:
+        super().__init__(zone)
+        self.may = asyncio.Event()
+        self.closed = False
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        await self.may.wait()
+        return await super().resolve(host, port, family)
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+class Line:
+    """A fetcher that answers with the user agent it was made for, when it is told to."""
+
+    def __init__(self, config: Config, cookies: Cookies | None) -> None:
+        self.name = config.user_agent_sent
+        self.cookies = cookies or Cookies(lambda: 0.0)
+        self.may = asyncio.Event()
+        self.under_way = 0
+        self.open = False
+
+    @property
+    def busy(self) -> bool:
+        return bool(self.under_way)
+
+    async def __aenter__(self) -> Self:
+        self.open = True
+        return self
+
+    async def __aexit__(self, *args: object) -> None:
+        self.open = False
+
+    def take_over(self, before: object) -> None: ...
+
+    async def address_of(self, host: str) -> str | Failure:
+        return self.name
+
+    async def fetch(self, request: Request) -> Answer | Failure:
+        self.under_way += 1
+        await self.may.wait()
+        self.under_way -= 1
+        return Failure(
+            url=request.url,
+            code=FailureCode.PROTOCOL,
+            sentence=self.name,
+            connected=True,
+            permanent=False,
+            started_s=0.0,
+            ended_s=0.0,
+        )
+
+
+def agent(name: str, **sections: object) -> Config:
+    return from_dict({"crawl": {"user_agent": f"{name}bot/1.0 (+https://a.test/)"}, **sections})
+
+
+def nothing() -> None:
+    """To be done when the network is exchanged."""
+
+
+async def test_what_is_judged_by_is_exchanged_in_the_same_moment() -> None:
+    """Law 2: no request is made as somebody whom robots.txt was not read for."""
+    judged_for = "one"
+    seen: list[tuple[str, str]] = []
+
+    class Slow(Line):
+        async def __aexit__(self, *args: object) -> None:
+            for _ in range(3):
+                await asyncio.sleep(0)
+
+    def judge() -> None:
+        nonlocal judged_for
+        judged_for = "two"
+
+    async def look() -> None:
+        for _ in range(9):
+            await asyncio.sleep(0)
+            seen.append((judged_for, str(await network.address_of("a.test"))))
+
+    async with Network(agent("one"), Slow) as network:
+        looking = asyncio.ensure_future(look())
+        await network.prepare(agent("two"))(judge)
+        await looking
+    assert all(name.startswith(judged) for judged, name in seen)
+    assert seen[-1][0] == "two"
+
+
+async def test_a_request_ends_under_the_config_it_was_begun_under() -> None:
+    made: list[Line] = []
+
+    def make(config: Config, cookies: Cookies | None) -> Line:
+        made.append(Line(config, cookies))
+        return made[-1]
+
+    async with Network(agent("one"), make) as network:
+        first = asyncio.ensure_future(network.fetch(Request(url="http://a.test/")))
+        await asyncio.sleep(0)
+        exchange = network.prepare(agent("two"))
+        assert await network.address_of("a.test") == made[0].name  # until it is exchanged
+        await exchange(nothing)
+        assert await network.address_of("a.test") == made[1].name
+        second = asyncio.ensure_future(network.fetch(Request(url="http://a.test/")))
+        assert made[0].open
+        for one in made:
+            one.may.set()
+        results = [await first, await second]
+        assert [getattr(one, "sentence", "") for one in results] == [made[0].name, made[1].name]
+        await network.prepare(agent("three"))(nothing)
+        assert [one.open for one in made] == [False, False, True]
+        assert made[2].cookies is made[0].cookies
+    assert not made[2].open
+
+
+async def test_what_does_not_concern_it_leaves_it_as_it_is() -> None:
+    made: list[Line] = []
+
+    def make(config: Config, cookies: Cookies | None) -> Line:
+        made.append(Line(config, cookies))
+        return made[-1]
+
+    async with Network(agent("one"), make) as network:
+        await network.prepare(agent("one", politeness={"delay": 7}))(nothing)
+        assert len(made) == 1
+        await network.prepare(agent("one", fetch={"headers": {"X-Y": "z"}}))(nothing)
+        assert len(made) == 2
+
+
+async def test_secrets_are_read_again_and_missing_ones_change_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str | None] = []
+
+    def page(one: object) -> Reply:
+        headers = getattr(one, "headers", {})
+        asked.append(headers.get("authorization"))
+        return html("Page")
+
+    async with LocalWeb({"a.test": {"/": page}}) as web:
+        config = from_dict(
+            {
+                **web.config(),
+                "fetch": {"credentials": {web.url("a.test")[:-1]: "env:A_TEST_SECRET"}},
+            }
+        )
+        monkeypatch.setenv("A_TEST_SECRET", "Bearer one")
+        async with network_of(config, RealClock()) as network:
+            await network.fetch(Request(url=web.url("a.test")))
+            monkeypatch.setenv("A_TEST_SECRET", "Bearer two")
+            await network.prepare(config)(nothing)
+            await network.fetch(Request(url=web.url("a.test")))
+            monkeypatch.delenv("A_TEST_SECRET")
+            with pytest.raises(ConfigError):
+                network.prepare(config)
+            await network.fetch(Request(url=web.url("a.test")))
+    assert asked == ["Bearer one", "Bearer two", "Bearer two"]
+
+
+async def test_law_1_names_keep_the_address_whose_clock_counts() -> None:
+    """With `per = "ip"`: a name of several, which DNS gives in another order each time."""
+    dns = FakeDns({"a.test": ["127.0.0.1", "127.0.0.2"]})
+    async with Network(agent("one"), lambda *_: open_fetcher(dns, pin=True)) as network:
+        assert await network.address_of("a.test") == "127.0.0.1"
+        dns.zone["a.test"] = ["127.0.0.2", "127.0.0.1"]
+        await network.prepare(agent("two"))(nothing)
+        assert await network.address_of("a.test") == "127.0.0.1"
+        dns.zone["a.test"] = ["127.0.0.2"]  # it has left the DNS
+        await network.prepare(agent("three"))(nothing)
+        assert await network.address_of("a.test") == "127.0.0.2"
+
+
+async def test_a_lookup_under_way_ends_where_it_was_begun() -> None:
+    dns = SlowDns({"a.test": ["127.0.0.1"]})
+    async with Network(agent("one"), lambda *_: open_fetcher(dns, pin=True)) as network:
+        looking = asyncio.ensure_future(network.address_of("a.test"))
+        await asyncio.sleep(0)
+        await network.prepare(agent("two"))(nothing)
+        assert not dns.closed
+        dns.may.set()
+        assert await looking == "127.0.0.1"

@@ -1,0 +1,411 @@
+"""The gate by itself: real turns, contacts and store, on a clock that jumps, with no network."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import cast
+
+import pytest
+
+from crawler.fetching.request import Failure, Request
+from crawler.politeness.contact import Contacts
+from crawler.politeness.gate import ASKING, GOVERNED, UNGOVERNED, Asking, Gate, Pass, Shut
+from crawler.politeness.host import Host
+from crawler.politeness.origin import Origin
+from crawler.politeness.turns import Turns
+from crawler.testing import FakeFetcher, JumpClock, Log, Reply, not_found, redirect, text
+from policies.access import Access, RobotsRules
+from policies.pacing import PacingRules
+from policies.retry import FailureCode
+from policies.robots import Verdict
+from storage.base import Store
+from storage.memory import MemoryStore
+
+HOUR_S = 3600.0
+DAY_S = 24 * HOUR_S
+FLOAT_S = 1e-6  # the clock counts in floats
+Answer = Reply | FailureCode
+
+
+class Rig:
+    """A gate between real neighbours; `judge(url)` asks it as a worker would."""
+
+    def __init__(self, clock: JumpClock) -> None:
+        self.clock = clock
+        self.store = MemoryStore(clock.wall, monotonic=clock.monotonic)
+        self.turns = Turns(clock, limit=8)
+        self.rules = RobotsRules()
+        self.answers: dict[str, Answer | Callable[[Request], Answer]] = {}
+        self.fetcher = FakeFetcher(clock, self.answer)
+        self.held_elsewhere: set[str] = set()
+        self.changed: list[tuple[str, Access]] = []
+        self.settled: list[str] = []
+        self.lost: list[tuple[str, int]] = []
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.session = 0
+        self.keep_trying = True
+
+    def answer(self, request: Request) -> Answer:
+        given = self.answers.get(request.url, not_found())
+        return given(request) if callable(given) else given
+
+    async def open(self) -> None:
+        self.session = await self.store.open_session("test")
+        contacts = Contacts(
+            self.clock,
+            self.turns,
+            self.fetcher,
+            not_connected=self._not_connected,
+            backed_off=lambda host: None,
+            contacted=lambda host: None,
+        )
+        self.gate = Gate(
+            clock=self.clock,
+            turns=self.turns,
+            contacts=contacts,
+            store=cast("Store", self.store),
+            session=self.session,
+            spawn=self._spawn,
+            hold=self.hold,
+            rules_of=lambda host: (self.rules, ("examplebot",)),
+            slot_of=lambda host: host,
+            lost=self._not_connected,
+            changed=lambda origin, previous: self.changed.append((origin.name, previous)),
+            settled=lambda origin: self.settled.append(origin.name),
+            keep_trying=self.keep_trying,
+        )
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+        return task
+
+    def _not_connected(
+        self, host: Host, origin: str, failure: Failure, failures: int | None = None
+    ) -> None:
+        lost = host.lost(origin, failure, now_s=self.clock.monotonic(), failures=failures)
+        self.lost.append((origin, lost.failures))
+
+    async def hold(self, slot: str) -> Host | None:
+        if slot in self.held_elsewhere:
+            return None
+        if (host := self.turns.get(slot)) is not None:
+            return host
+        lease = (await self.store.acquire(self.session, [slot]))[slot]
+        host = Host(lease, PacingRules(delay=1, latency_factor=0), now_s=self.clock.monotonic())
+        self.gate.adopt(host, dict(lease.robots))
+        self.turns.hold(host)
+        return host
+
+    async def judge(self, url: str) -> Pass | Shut | Verdict:
+        """The gate's answer, once robots.txt has been asked for if that is needed."""
+        host = await self.hold(url.split("/")[2].partition(":")[0])
+        assert host is not None
+        for _ in range(3):
+            passed = self.gate.check(host, url)
+            if not isinstance(passed, Asking):
+                return passed
+            await self.asked()
+        raise AssertionError("it asks for ever")
+
+    async def asked(self) -> None:
+        while self.tasks:
+            await asyncio.wait(self.tasks)
+
+    async def wait(self, for_s: float) -> None:
+        await self.clock.sleep_until(self.clock.monotonic() + for_s)
+        await self.asked()
+
+    @property
+    def log(self) -> Log:
+        return self.fetcher.log
+
+    def origin(self, name: str) -> Origin:
+        origin = self.gate.origin(name)
+        assert origin is not None
+        return origin
+
+
+@pytest.fixture
+async def rig() -> AsyncIterator[Rig]:
+    async with JumpClock() as clock:
+        rig = Rig(clock)
+        await rig.open()
+        yield rig
+        rig.turns.close()
+        rig.gate.close()
+        await rig.asked()
+
+
+FORBIDS = text("User-agent: *\nDisallow: /p\n")
+
+
+# ---------------------------------------------------------------- asking
+
+
+async def test_robots_txt_of_an_origin_is_fetched_once_however_many_ask(rig: Rig) -> None:
+    """ "One robots fetch per origin at a time, each hop a turn of its host": law 2, no verdict
+    before it, and each origin of a host for itself, one after the other."""
+    rig.answers["http://a.test/robots.txt"] = FORBIDS
+    host = await rig.hold("a.test")
+    assert host is not None
+    for n in range(20):
+        assert rig.gate.check(host, f"http://a.test/{n}") is ASKING
+        assert rig.gate.check(host, f"http://a.test:8080/{n}") is ASKING
+    await rig.asked()
+    assert rig.log.paths() == ["/robots.txt", "/robots.txt"]
+    assert rig.log.gaps("a.test")[0] >= 1 - FLOAT_S
+    assert sorted(rig.settled) == ["http://a.test", "http://a.test:8080"]
+    verdict = rig.gate.check(host, "http://a.test/p")
+    assert isinstance(verdict, Verdict)
+    assert verdict.rule == "Disallow: /p"
+    assert rig.gate.check(host, "http://a.test/q") is GOVERNED
+    assert rig.gate.check(host, "http://a.test:8080/p") is GOVERNED  # its own file is absent
+
+
+async def test_pages_wait_until_the_copy_is_committed(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Section 3.4: "the copy is committed before the first page it governs is asked for"; what it
+    asks of the pace counts at once."""
+    put = rig.store.robots_put
+
+    async def slow(*args: object, **kwargs: object) -> None:
+        answers.append(rig.gate.check(host, "http://a.test/x"))
+        delays.append(host.rest.delay_s)
+        await rig.clock.sleep_until(rig.clock.monotonic() + 5)
+        answers.append(rig.gate.check(host, "http://a.test/x"))
+        await put(*args, **kwargs)  # type: ignore[arg-type]
+
+    answers: list[object] = []
+    delays: list[float] = []
+    monkeypatch.setattr(rig.store, "robots_put", slow)
+    rig.answers["http://a.test/robots.txt"] = text("User-agent: *\nCrawl-delay: 7\n")
+    host = cast("Host", await rig.hold("a.test"))
+    assert await rig.judge("http://a.test/x") is GOVERNED
+    assert answers == [ASKING, ASKING]
+    assert delays == [7]
+    assert (await rig.store.robots_get("http://a.test")) is not None
+
+
+async def test_validators_are_sent_only_to_the_url_that_gave_them(rig: Rig) -> None:
+    """Section 5: "GET with validators on refresh (sent only to the URL that gave them)"."""
+
+    def file(request: Request) -> Reply:
+        if request.headers.get("If-None-Match") == '"v1"':
+            return Reply(status=304)
+        headers = {"ETag": '"v1"', "Last-Modified": "Tue, 14 Nov 2023 00:00:00 GMT"}
+        return Reply(body=FORBIDS.body, content_type="text/plain", headers=headers)
+
+    rig.answers["http://a.test/robots.txt"] = redirect("http://b.test/shared.txt")
+    rig.answers["http://b.test/shared.txt"] = file
+    assert isinstance(await rig.judge("http://a.test/p"), Verdict)
+    await rig.wait(DAY_S + HOUR_S)
+    assert isinstance(await rig.judge("http://a.test/p"), Verdict)  # 304: the copy still holds
+    await rig.wait(DAY_S + HOUR_S)
+    rig.answers["http://a.test/robots.txt"] = text("")
+    assert await rig.judge("http://a.test/p") is GOVERNED
+    sent = [(entry.host, "if-none-match" in entry.headers) for entry in rig.log]
+    assert sent == [
+        ("a.test", False),
+        ("b.test", False),
+        ("a.test", False),
+        ("b.test", True),
+        ("a.test", False),
+    ]
+    assert rig.log[3].headers["if-modified-since"] == "Tue, 14 Nov 2023 00:00:00 GMT"
+
+
+# ---------------------------------------------------------------- redirects
+
+
+async def test_each_hop_is_made_at_its_hosts_turn_and_the_rules_govern_the_first_origin(
+    rig: Rig,
+) -> None:
+    """Section 5: "at most 5 redirects, across hosts, each hop at its host's turn, the rules
+    governing the *first* origin"."""
+    rig.answers["http://a.test/robots.txt"] = redirect("http://b.test/1")
+    rig.answers["http://b.test/1"] = redirect("http://a.test/2")
+    rig.answers["http://a.test/2"] = redirect("http://b.test/3")
+    rig.answers["http://b.test/3"] = FORBIDS
+    await rig.hold("b.test")
+    assert isinstance(await rig.judge("http://a.test/p"), Verdict)
+    assert rig.log.paths() == ["/robots.txt", "/1", "/2", "/3"]
+    for host in ("a.test", "b.test"):
+        assert min(rig.log.gaps(host)) >= 1 - FLOAT_S
+    assert await rig.judge("http://b.test/p") is GOVERNED  # it was not b's own robots.txt
+
+
+@pytest.mark.parametrize(("hops", "governed"), [(5, True), (6, False), (9, False)])
+async def test_a_sixth_redirect_counts_as_absent(rig: Rig, hops: int, governed: bool) -> None:
+    """Section 5, and RFC 9309, 2.3.1.2: five are followed."""
+    for n in range(hops):
+        path = f"hop{n}" if n else "robots.txt"
+        rig.answers[f"http://a.test/{path}"] = redirect(f"/hop{n + 1}")
+    rig.answers[f"http://a.test/hop{hops}"] = FORBIDS
+    judged = await rig.judge("http://a.test/p")
+    assert isinstance(judged, Verdict) is governed
+    assert judged is GOVERNED or governed  # absent is an answer: nothing is judged again later
+    assert len(rig.log) == 6
+
+
+@pytest.mark.parametrize("location", [None, "", "ftp://a.test/robots.txt", "http://"])
+async def test_a_redirect_that_leads_nowhere_counts_as_absent(
+    rig: Rig, location: str | None
+) -> None:
+    headers = {} if location is None else {"Location": location}
+    rig.answers["http://a.test/robots.txt"] = Reply(status=301, headers=headers)
+    assert await rig.judge("http://a.test/p") is GOVERNED
+
+
+async def test_a_hop_that_ends_at_anothers_robots_txt_fills_that_copy_as_well(rig: Rig) -> None:
+    """Section 5: it "uses and fills that origin's copy": asked once, kept for both."""
+    rig.answers["http://a.test/robots.txt"] = redirect("http://b.test/robots.txt")
+    rig.answers["http://b.test/robots.txt"] = FORBIDS
+    assert isinstance(await rig.judge("http://a.test/p"), Verdict)
+    assert isinstance(await rig.judge("http://b.test/p"), Verdict)
+    assert len(rig.log) == 2
+    for name in ("http://a.test", "http://b.test"):
+        kept = await rig.store.robots_get(name)
+        assert kept is not None
+        assert kept.body == b"User-agent: *\nDisallow: /p\n"
+
+
+async def test_a_copy_that_is_known_is_taken_over_with_its_age(rig: Rig) -> None:
+    """Section 5: kept for 24 h from when it was fetched, by whichever way it came."""
+    rig.answers["http://a.test/robots.txt"] = redirect("http://b.test/robots.txt")
+    rig.answers["http://b.test/robots.txt"] = FORBIDS
+    await rig.judge("http://b.test/p")
+    await rig.wait(23 * HOUR_S)
+    assert isinstance(await rig.judge("http://a.test/p"), Verdict)
+    assert rig.log.paths() == ["/robots.txt", "/robots.txt"]  # b's was not asked again
+    a, b = rig.origin("http://a.test").access, rig.origin("http://b.test").access
+    assert (a.copy_at, a.expires_at) == (b.copy_at, b.expires_at)
+    await rig.wait(HOUR_S)
+    rig.answers["http://b.test/robots.txt"] = text("")
+    assert await rig.judge("http://a.test/p") is GOVERNED
+    assert rig.log.requests("b.test")[1:] != []
+
+
+async def test_no_turn_is_held_while_another_is_awaited(rig: Rig) -> None:
+    """Section 5. Two files that lead to each other's hosts do not wait for each other for ever."""
+    for one, other in (("a", "b"), ("b", "a")):
+        rig.answers[f"http://{one}.test/robots.txt"] = redirect(f"http://{other}.test/shared")
+        rig.answers[f"http://{other}.test/shared"] = FORBIDS
+    hosts = [cast("Host", await rig.hold(f"{name}.test")) for name in "ab"]
+    for host in hosts:
+        assert rig.gate.check(host, f"http://{host.slot}/p") is ASKING
+    await rig.asked()
+    assert rig.clock.elapsed_s < 3
+    for host in hosts:
+        assert isinstance(rig.gate.check(host, f"http://{host.slot}/p"), Verdict)
+    assert rig.turns.in_flight == 0
+
+
+# ---------------------------------------------------------------- trying again
+
+
+async def test_the_retry_clock_while_it_cannot_be_had(rig: Rig) -> None:
+    """Section 5: "2 s, 10 s, 30 s, then 1 min doubling to 6 h, the count persisted"; pages are
+    fetched meanwhile for lack of an answer, and the change is told when one comes."""
+    rig.answers["http://a.test/robots.txt"] = text("", status=500)
+    assert await rig.judge("http://a.test/p") is UNGOVERNED
+    await rig.wait(3 * DAY_S)
+    asked_s = [entry.start_s for entry in rig.log]
+    waits = [after - entry.end_s for entry, after in zip(rig.log, asked_s[1:], strict=False)]
+    clock = [2, 10, 30, *(min(60 * 2**n, 6 * HOUR_S) for n in range(len(waits) - 3))]
+    assert len(waits) > 12
+    assert waits == pytest.approx(clock, abs=0.01)
+    kept = await rig.store.robots_get("http://a.test")
+    assert kept is not None
+    assert kept.failures == len(rig.log)
+    rig.changed.clear()
+    rig.answers["http://a.test/robots.txt"] = FORBIDS
+    await rig.wait(6 * HOUR_S)
+    ((name, previous),) = rig.changed
+    assert (name, previous.body) == ("http://a.test", None)
+    assert isinstance(await rig.judge("http://a.test/p"), Verdict)
+
+
+async def test_never_before_retry_after(rig: Rig) -> None:
+    """Section 5: "never before Retry-After or the host's delay"."""
+    rig.answers["http://a.test/robots.txt"] = Reply(status=503, headers={"Retry-After": "500"})
+    assert await rig.judge("http://a.test/p") is UNGOVERNED
+    await rig.wait(1200)
+    assert len(rig.log) == 3
+    assert min(rig.log.gaps()) >= 500 - FLOAT_S
+
+
+async def test_a_connection_that_cannot_be_made_opens_nothing(rig: Rig) -> None:
+    """Section 5: "DNS and connection failures open nothing, they are the host's failure"."""
+    rig.answers["http://a.test/robots.txt"] = FailureCode.CONNECT
+    judged = await rig.judge("http://a.test/p")
+    assert isinstance(judged, Shut)
+    assert "connect" in judged.reason
+    assert rig.lost == [("http://a.test", 1)]
+    assert await rig.store.robots_get("http://a.test") is None
+    await rig.wait(1.9)
+    assert isinstance(await rig.judge("http://a.test/p"), Shut)
+    assert len(rig.log) == 1
+    await rig.wait(0.2)
+    rig.answers["http://a.test/robots.txt"] = FORBIDS
+    assert isinstance(await rig.judge("http://a.test/p"), Verdict)
+
+
+async def test_a_hop_that_cannot_be_connected_to_opens_nothing_either(rig: Rig) -> None:
+    """And the origin that leads there shares the count of the one that is out of reach."""
+    for name in "abc":
+        rig.answers[f"http://{name}.test/robots.txt"] = redirect("http://dead.test/shared")
+    rig.answers["http://dead.test/shared"] = FailureCode.CONNECT
+    hosts = [cast("Host", await rig.hold(f"{name}.test")) for name in "abc"]
+    for host in hosts:
+        assert rig.gate.check(host, f"http://{host.slot}/p") is ASKING
+    await rig.asked()
+    for host in hosts:
+        assert isinstance(rig.gate.check(host, f"http://{host.slot}/p"), Shut)
+    assert rig.log.paths("dead.test") == ["/shared"]
+    assert set(rig.lost) == {("http://dead.test", 1), *((f"http://{n}.test", 1) for n in "abc")}
+
+
+async def test_a_hop_to_a_host_of_another_worker_is_an_answer_that_cannot_be_had(
+    rig: Rig,
+) -> None:
+    """By the dialect's rule, that is open and asked again, or closed."""
+    rig.answers["http://a.test/robots.txt"] = redirect("http://b.test/shared")
+    rig.answers["http://b.test/shared"] = FORBIDS
+    rig.held_elsewhere.add("b.test")
+    assert await rig.judge("http://a.test/p") is UNGOVERNED
+    rig.held_elsewhere.clear()
+    await rig.wait(10)
+    assert isinstance(await rig.judge("http://a.test/p"), Verdict)
+
+
+async def test_closed_it_asks_no_more(rig: Rig) -> None:
+    """ "No more robots fetches; those on the wire run on", and their answers are kept."""
+    rig.answers["http://a.test/robots.txt"] = Reply(
+        body=FORBIDS.body, content_type="text/plain", delay_s=2
+    )
+    rig.answers["http://b.test/robots.txt"] = text("", status=500)
+    assert await rig.judge("http://b.test/p") is UNGOVERNED
+    a = cast("Host", await rig.hold("a.test"))
+    assert rig.gate.check(a, "http://a.test/p") is ASKING
+    await rig.clock.sleep_until(rig.clock.monotonic() + 1)
+    rig.gate.close()
+    await rig.asked()
+    assert (await rig.store.robots_get("http://a.test")) is not None
+    await rig.wait(DAY_S)
+    assert [entry.host for entry in rig.log] == ["b.test", "a.test"]
+
+
+async def test_a_host_no_longer_held_is_forgotten(rig: Rig) -> None:
+    """Its retry clock does not ring, and whoever leases it anew is given what was kept."""
+    rig.answers["http://a.test/robots.txt"] = text("", status=500)
+    assert await rig.judge("http://a.test/p") is UNGOVERNED
+    host = cast("Host", await rig.hold("a.test"))
+    rig.turns.drop(host)
+    rig.gate.forget(host)
+    await rig.wait(DAY_S)
+    assert rig.gate.origin("http://a.test") is None
+    assert len(rig.log) == 1

@@ -1,0 +1,426 @@
+"""Turns under a jumping clock: law 1 for every host, at any load, through any cancellation."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from contextlib import suppress
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crawler.politeness.host import Host, Turn
+from crawler.politeness.turns import Turns, TurnsClosedError
+from crawler.telling import backoff
+from crawler.testing import JumpClock
+from policies.pacing import Ask, PacingRules, Per, parse_window
+from storage.base import Hand, HostClock, Lease, Queued
+
+ids = itertools.count(1)
+
+
+def queued(host: str, count: int) -> list[Queued]:
+    return [
+        Queued(
+            id=next(ids),
+            url=f"http://{host}/{n}",
+            depth=0,
+            priority=0,
+            attempts=0,
+            refusals=0,
+            seed=False,
+        )
+        for n in range(count)
+    ]
+
+
+def make_host(
+    clock: JumpClock,
+    name: str = "a.test",
+    *,
+    pages: int = 3,
+    rules: PacingRules | None = None,
+    kept: HostClock | None = None,
+    clean: bool = True,
+    paused: bool = False,
+    slow_s: float | None = None,
+) -> Host:
+    lease = Lease(
+        slot=name,
+        epoch=1,
+        clean=clean,
+        clock=kept or HostClock(),
+        paused=paused,
+        slow_s=slow_s,
+        visited=0,
+        robots={},
+        hand=Hand(urls=queued(name, pages), next_due_in_s=None),
+    )
+    return Host(lease, rules or PacingRules(), now_s=clock.monotonic())
+
+
+class Crawlers:
+    """Workers that spend turns on contacts of a given length, and the log of those contacts."""
+
+    def __init__(self, clock: JumpClock, turns: Turns, latency_s: float = 0.05) -> None:
+        self.clock, self.turns, self.latency_s = clock, turns, latency_s
+        self.log: dict[str, list[tuple[float, float]]] = {}
+        self.lateness_s: list[float] = []
+
+    async def contact(self, turn: Turn, status: int | None = 200) -> None:
+        start = self.clock.monotonic()
+        turn.host.on_wire()
+        self.lateness_s.append(start - max(turn.allowed_s, 1000.0))
+        await self.clock.sleep_until(start + self.latency_s)
+        end = self.clock.monotonic()
+        self.log.setdefault(turn.host.slot, []).append((start, end))
+        self.turns.end(turn, started_s=start, ended_s=end, kind="page", status=status)
+
+    async def work(self) -> None:
+        while turn := await self.turns.next():
+            if turn.host.hand:
+                turn.host.hand.popleft()
+                await self.contact(turn)
+            else:  # another lane took the last one
+                self.turns.give_back(turn)
+
+    async def until_empty(self, workers: int = 4, step_s: float = 1) -> None:
+        tasks = [asyncio.create_task(self.work()) for _ in range(workers)]
+        for _ in range(5_000):
+            if not any(host.hand or host.busy for host in self.turns):
+                break
+            await self.clock.sleep_until(self.clock.monotonic() + step_s)
+        else:
+            stuck = [(h.slot, len(h.hand), h.busy, self.turns.why(h)) for h in self.turns]
+            raise AssertionError(f"stuck: {stuck}")
+        self.turns.close()
+        await asyncio.gather(*tasks)
+
+    def gaps(self, host: str) -> list[float]:
+        log = sorted(self.log[host])
+        return [b[0] - a[1] for a, b in itertools.pairwise(log)]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    hosts=st.lists(
+        st.tuples(st.floats(0, 20), st.integers(1, 3), st.integers(0, 6)), min_size=1, max_size=8
+    ),
+    latency=st.floats(0.001, 3),
+    limit=st.integers(1, 6),
+)
+def test_law_1_is_never_broken_at_any_load(
+    hosts: list[tuple[float, int, int]], latency: float, limit: int
+) -> None:
+    """So many lanes, each resting its delay after the end of its contact; never more at once."""
+
+    async def run() -> None:
+        async with JumpClock() as clock:
+            turns = Turns(clock, limit=limit)
+            crawlers = Crawlers(clock, turns, latency)
+            for n, (delay, lanes, pages) in enumerate(hosts):
+                rules = PacingRules(delay=delay, concurrency_per_host=lanes, latency_factor=0)
+                turns.hold(make_host(clock, f"h{n}.test", pages=pages, rules=rules))
+            await crawlers.until_empty(workers=limit + 1)
+            for n, (delay, lanes, pages) in enumerate(hosts):
+                log = sorted(crawlers.log.get(f"h{n}.test", []))
+                assert len(log) == pages
+                for begin, _ in log:
+                    busy = [end for start, end in log if start < begin < end + delay - 1e-6]
+                    same = [1 for start, _ in log if start == begin]
+                    assert len(busy) + len(same) <= lanes
+                host = turns.get(f"h{n}.test")
+                assert host is not None
+                assert host.breaches == 0
+                assert host.peak_concurrency <= min(lanes, limit)
+
+    asyncio.run(run())
+
+
+async def test_an_hour_of_politeness_in_milliseconds() -> None:
+    async with JumpClock() as clock:
+        turns = Turns(clock, limit=10)
+        crawlers = Crawlers(clock, turns)
+        rules = PacingRules(delay=10)
+        for n in range(20):
+            turns.hold(make_host(clock, f"h{n}.test", pages=360, rules=rules))
+        await crawlers.until_empty(workers=10)
+        assert clock.elapsed_s >= 3600
+        for n in range(20):
+            gaps = crawlers.gaps(f"h{n}.test")
+            assert len(gaps) == 359
+            assert min(gaps) >= 10 - 1e-6
+            assert max(gaps) < 10.6  # ten of twenty at once: a host waits for two contacts at most
+        assert max(crawlers.lateness_s) < 0.2
+
+
+async def test_the_head_of_the_heap_wakes_it_up_on_time() -> None:
+    async with JumpClock() as clock:
+        turns = Turns(clock, limit=300)
+        crawlers = Crawlers(clock, turns)
+        for n in range(300):
+            rules = PacingRules(delay=1 + n / 100, latency_factor=0)
+            turns.hold(make_host(clock, f"h{n}.test", pages=5, rules=rules))
+        await crawlers.until_empty(workers=300)
+        assert max(crawlers.lateness_s) < 1e-6
+
+
+async def test_a_crawl_delay_counts_for_the_rest_after_the_contact_that_brought_it() -> None:
+    async with JumpClock() as clock:
+        turns = Turns(clock, limit=4)
+        crawlers = Crawlers(clock, turns)
+        host = make_host(clock, pages=2, rules=PacingRules(concurrency_per_host=3))
+        host.paused = True
+        turns.hold(host)
+        host.paused = False
+        turn = await turns.acquire(host)
+        host.set_ask("http://a.test", Ask(crawl_delay_s=5))
+        await crawlers.contact(turn)
+        await crawlers.until_empty()
+        assert min(crawlers.gaps("a.test")) >= 5 - 1e-6
+        assert host.peak_concurrency == 1
+
+
+async def test_directed_turns_come_before_pages_and_in_order() -> None:
+    async with JumpClock() as clock:
+        turns = Turns(clock, limit=4)
+        crawlers = Crawlers(clock, turns)
+        host = make_host(clock, pages=3)
+        turns.hold(host)
+        order: list[str] = []
+
+        async def directed(name: str) -> None:
+            turn = await turns.acquire(host)
+            order.append(name)
+            await crawlers.contact(turn)
+
+        first = await turns.next()
+        assert first is not None
+        host.hand.popleft()
+        tasks = [asyncio.create_task(directed(name)) for name in "abc"]
+        await asyncio.sleep(0)
+        await crawlers.contact(first)
+        await asyncio.gather(*tasks)
+        assert order == ["a", "b", "c"]
+        assert len(host.hand) == 2
+
+
+async def test_a_turn_given_back_costs_no_rest() -> None:
+    async with JumpClock() as clock:
+        turns = Turns(clock, limit=1)
+        host = make_host(clock, rules=PacingRules(delay=100))
+        turns.hold(host)
+        for _ in range(3):
+            turn = await turns.next()
+            assert turn is not None
+            turns.give_back(turn)
+        assert clock.elapsed_s == 0
+        assert turns.in_flight == 0
+        assert host.contacts == 0
+
+
+@pytest.mark.parametrize("directed", [False, True])
+async def test_cancelled_while_waiting_or_when_just_granted_leaves_no_trace(directed: bool) -> None:
+    async with JumpClock() as clock:
+        turns = Turns(clock, limit=1)
+        crawlers = Crawlers(clock, turns)
+        host = make_host(clock, pages=2)
+        turns.hold(host)
+        turn = await turns.next()
+        assert turn is not None
+        host.hand.popleft()
+
+        def ask() -> asyncio.Task[Turn | None]:
+            if directed:
+                return asyncio.create_task(turns.acquire(host))  # type: ignore[arg-type]
+            return asyncio.create_task(turns.next())
+
+        waiting = ask()
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with suppress(asyncio.CancelledError):
+            await waiting
+        granted = ask()
+        await asyncio.sleep(0)
+        turns.give_back(turn)  # grants it to `granted`, which has not run yet
+        granted.cancel()
+        with suppress(asyncio.CancelledError):
+            await granted
+        assert turns.in_flight == 0
+        assert host.busy == 0
+        await crawlers.until_empty()
+        assert len(crawlers.log["a.test"]) == 1
+
+
+async def test_law_6_a_host_not_released_cleanly_rests_first() -> None:
+    async with JumpClock() as clock:
+        turns = Turns(clock, limit=2)
+        crawlers = Crawlers(clock, turns)
+        kept = HostClock(next_in_s=0.2, delay_s=7, delay_source="Crawl-delay in robots.txt")
+        turns.hold(make_host(clock, "dirty.test", pages=1, kept=kept, clean=False))
+        turns.hold(make_host(clock, "clean.test", pages=1, kept=kept))
+        await crawlers.until_empty()
+        assert crawlers.log["dirty.test"][0][0] - 1000 >= 7
+        assert 0.2 <= crawlers.log["clean.test"][0][0] - 1000 < 0.3
+
+
+async def test_a_paused_host_is_given_no_turn_and_goes_on_when_resumed() -> None:
+    async with JumpClock() as clock:
+        turns = Turns(clock, limit=2)
+        crawlers = Crawlers(clock, turns)
+        host = make_host(clock, paused=True)
+        turns.hold(host)
+        worker = asyncio.create_task(crawlers.work())
+        await clock.sleep_until(clock.monotonic() + 3600)
+        assert not crawlers.log
+        assert turns.why(host) == (0.0, "paused by hand")
+        host.paused = False
+        turns.consider(host)
+        await clock.sleep_until(clock.monotonic() + 60)
+        assert len(crawlers.log["a.test"]) == 3
+        turns.close()
+        await worker
+
+
+async def test_addresses_have_clocks_of_their_own() -> None:
+    """`per = "ip"`: hosts behind one address take turns, each contact resting `ip_delay`."""
+    async with JumpClock() as clock:
+        turns = Turns(clock, limit=8)
+        crawlers = Crawlers(clock, turns)
+        rules = PacingRules(
+            delay=0, latency_factor=0, per=Per.IP, ip_delay=2, concurrency_per_host=3
+        )
+        for n in range(4):
+            host = make_host(clock, f"h{n}.test", rules=rules)
+            turns.hold(host)
+            turns.set_address(host, "192.0.2.1")
+        other = make_host(clock, "other.test", rules=rules)
+        turns.hold(other)
+        turns.set_address(other, "192.0.2.2")
+        await crawlers.until_empty(workers=8)
+        shared = sorted(c for n in range(4) for c in crawlers.log[f"h{n}.test"])
+        gaps = [b[0] - a[1] for a, b in itertools.pairwise(shared)]
+        assert len(shared) == 12
+        assert min(gaps) >= 2 - 1e-6
+        assert 2 <= crawlers.log["other.test"][0][0] - 1000 < 2.1  # met for the first time
+
+
+async def test_a_visit_window_holds_pages_until_it_opens() -> None:
+    async with JumpClock() as clock:  # it starts at 22:13:20 UTC
+        turns = Turns(clock, limit=2)
+        crawlers = Crawlers(clock, turns)
+        host = make_host(clock, rules=PacingRules(visit_window=parse_window("06:00-06:30")))
+        turns.hold(host)
+        wait_s, why = turns.why(host)
+        assert wait_s == pytest.approx(7 * 3600 + 46 * 60 + 40)
+        assert "window" in why
+        await crawlers.until_empty(step_s=60)
+        assert all(
+            21_600 <= start % 86_400 - 1000 + 1_700_000_000 % 86_400 - 86_400 < 23_400
+            for start, _ in crawlers.log["a.test"]
+        )
+
+
+async def test_backing_off_and_being_forgiven() -> None:
+    """60 s doubling, halved by each success; Retry-After as told, at most a day."""
+    async with JumpClock() as clock:
+        host = make_host(clock)
+        now = clock.monotonic()
+        rests = []
+        for _ in range(3):
+            assert host.answered(503, refusal=True, rest_s=None, now_s=now)
+            rests.append(host.backoff_until_s - now)
+            now = host.backoff_until_s
+        assert rests == [60, 120, 240]
+        assert host.lanes() == 1
+        for _ in range(3):
+            assert not host.answered(200, refusal=False, rest_s=None, now_s=now)
+        host.answered(503, refusal=True, rest_s=None, now_s=now)
+        assert host.backoff_until_s - now == 60
+        host.answered(429, refusal=True, rest_s=5000, now_s=now)
+        assert host.backoff_until_s - now == 5000
+        assert host.wait(now, now) == (now + 5000, backoff.of_status(429))
+        host.answered(301, refusal=False, rest_s=6000, now_s=now)
+        assert host.wait(now, now) == (now + 6000, backoff.ASKED)
+
+
+async def test_twenty_denials_in_a_row_rest_the_host_too() -> None:
+    async with JumpClock() as clock:
+        host = make_host(clock)
+        for _ in range(19):
+            assert not host.answered(403, refusal=False, rest_s=None, now_s=1000)
+        assert not host.answered(200, refusal=False, rest_s=None, now_s=1000)
+        for _ in range(19):
+            assert not host.answered(401, refusal=False, rest_s=None, now_s=1000)
+        assert host.answered(403, refusal=False, rest_s=None, now_s=1000)
+        assert host.backoff_until_s == 1060
+        assert host.backoff_why == backoff.of_status(403)
+
+
+async def test_closing_answers_everyone_who_waits() -> None:
+    async with JumpClock() as clock:
+        turns = Turns(clock, limit=1)
+        host = make_host(clock)
+        turns.hold(host)
+        turn = await turns.next()
+        taker = asyncio.create_task(turns.next())
+        directed = asyncio.create_task(turns.acquire(host))
+        await asyncio.sleep(0)
+        turns.close()
+        assert await taker is None
+        with pytest.raises(TurnsClosedError):
+            await directed
+        assert turn is not None
+        turns.give_back(turn)
+        assert await turns.next() is None
+
+
+async def test_a_slow_host_slows_itself() -> None:
+    """Rest at least `latency_factor` times the host's recent response time."""
+    async with JumpClock() as clock:
+        turns = Turns(clock, limit=1)
+        crawlers = Crawlers(clock, turns, latency_s=4)
+        turns.hold(make_host(clock, pages=4, rules=PacingRules(delay=1, latency_factor=2)))
+        await crawlers.until_empty(workers=1)
+        assert min(crawlers.gaps("a.test")) >= 8 - 1e-6
+
+
+@pytest.mark.parametrize(
+    ("delay_s", "starts_in_s"), [(10.0, 7.0), (5.0, 2.0), (3.5, 0.5), (1.0, 0.0)]
+)
+async def test_law_1_the_contact_before_the_lease_counts_by_the_rules_of_now(
+    delay_s: float, starts_in_s: float
+) -> None:
+    """Its last contact ended 3 s ago under a delay of 5 s; the config says something else now."""
+    kept = HostClock(next_in_s=2.0, rested_s=3.0, delay_s=5.0)
+    async with JumpClock() as clock:
+        host = make_host(clock, kept=kept, rules=PacingRules(delay=delay_s))
+        turns = Turns(clock, limit=4)
+        turns.hold(host)
+        began_s = clock.monotonic()
+        turn = await turns.acquire(host)
+        assert clock.monotonic() - began_s == pytest.approx(starts_in_s)
+        turns.give_back(turn)
+
+
+async def test_a_rest_that_is_longer_than_the_delay_stands_in_the_next_lease() -> None:
+    """A rest after a crash (law 6) is handed on when the host is given back in the middle of it."""
+    kept = HostClock(next_in_s=9.0, rested_s=3.0, delay_s=5.0)
+    async with JumpClock() as clock:
+        host = make_host(clock, kept=kept, rules=PacingRules(delay=1.0))
+        assert host.wait(clock.monotonic(), clock.wall())[0] == clock.monotonic() + 9.0
+
+
+async def test_law_1_every_lane_rests_from_the_contact_before_the_lease() -> None:
+    kept = HostClock(next_in_s=2.0, rested_s=3.0, delay_s=5.0)
+    rules = PacingRules(delay=5.0, concurrency_per_host=3)
+    async with JumpClock() as clock:
+        host = make_host(clock, kept=kept, rules=rules)
+        turns = Turns(clock, limit=4)
+        turns.hold(host)
+        began_s = clock.monotonic()
+        for _ in range(3):
+            await turns.acquire(host)
+        assert clock.monotonic() - began_s == pytest.approx(2.0)
+        assert host.update(clock.monotonic()).clock.rested_s is None  # all are under way
