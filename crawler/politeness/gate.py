@@ -11,23 +11,21 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 
-from crawler.clock import Clock, Timer
+from crawler.clock import Clock
 from crawler.fetching.request import Answer, Failure
-from crawler.politeness.bench import Bench
 from crawler.politeness.contact import Contacts
 from crawler.politeness.hops import Hops
 from crawler.politeness.host import Host
 from crawler.politeness.news import failure, news_of
 from crawler.politeness.origin import Origin, changes
+from crawler.politeness.origins import Origins
+from crawler.politeness.retries import Retries
 from crawler.politeness.turns import Turns, TurnsClosedError
-from policies import access, robots
+from policies import access
 from policies.access import Access, News, RobotsRules
-from policies.pacing import NO_ASK, Ask
 from policies.robots import Verdict
-from policies.url import host_of, origin_of, path_of
+from policies.url import origin_of, path_of
 from storage.base import Completed, Link, Store
-
-ORIGINS_PER_HOST_MAX = 64  # in memory, with `per = "domain"`; more are asked of the store again
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +88,8 @@ class Gate:
         self._store = store
         self._session = session
         self._spawn = spawn
-        self._rules_of = rules_of
         self._changed = changed
         self._settled = settled
-        self._keep_trying = keep_trying
         self._sitemaps = sitemaps
         self._added = added
         self._hops = Hops(
@@ -107,98 +103,44 @@ class Gate:
             known=self._known,
             fill=self._fill,
         )
-        self._origins: dict[str, Origin] = {}
-        self._retries: Bench[Origin] = Bench()
-        self._timer: Timer | None = None
+        self._retries = Retries(clock, ask=self.ask, keep_trying=keep_trying)
+        self._origins = Origins(clock=clock, store=store, retries=self._retries, rules_of=rules_of)
+        self._named = self._origins.by_name
         self._closed = False
 
     # ------------------------------------------------------------ origins
 
     def adopt(self, host: Host, copies: dict[str, Access]) -> None:
         """Take over what the store knows of a host's origins."""
-        for name, known in copies.items():
-            origin = self._add(name, host, known)
-            self._stand(origin, known)
-            self._schedule(origin)
+        self._origins.adopt(host, copies)
 
     def forget(self, host: Host) -> None:
         """The host is no longer held."""
-        for name in host.asks:
-            origin = self._origins.get(name)
-            if origin and origin.host is host:
-                self._retries.remove(origin)
-                del self._origins[name]
+        self._origins.forget(host)
 
     def origin(self, name: str) -> Origin | None:
-        return self._origins.get(name)
-
-    def _add(self, name: str, host: Host, known: Access) -> Origin:
-        rules, tokens = self._rules_of(host_of(name + "/"))
-        if len(host.asks) > ORIGINS_PER_HOST_MAX:
-            self._make_room(host)
-        origin = self._origins[name] = Origin(name, host, known, rules, tokens)
-        origin.loaded = known is not access.UNKNOWN or host.all_known
-        host.asks.setdefault(name, NO_ASK)
-        return origin
-
-    def _make_room(self, host: Host) -> None:
-        """Forget some of its origins, those met longest ago first, that nothing counts on; the
-        store knows them, and gives them back when one of their URLs comes up."""
-        needed = {origin_of(queued.url) for queued in host.hand} | host.closed | {*host.parked}
-        gone: list[str] = []
-        for origin in self.origins_of(host)[: ORIGINS_PER_HOST_MAX // 2]:
-            if not (
-                origin.task
-                or origin.pinned
-                or origin.name in needed
-                or origin.name in host.out_of_reach
-                or origin.access.retry_at is not None
-            ):
-                gone.append(origin.name)
-                self._retries.remove(origin)
-                del self._origins[origin.name]
-        host.forget_asks(gone)
+        return self._named.get(name)
 
     async def load(self, name: str, host: Host) -> Origin:
         """Have an origin in memory, as the store knows it."""
-        origin = self._origins.get(name)
-        if origin is None or origin.host is not host:
-            origin = self._add(name, host, access.UNKNOWN)
-        if not origin.loaded:
-            known = await self._store.robots_get(name)
-            if not origin.loaded:
-                origin.loaded = True
-                if known is not None:
-                    origin.access = known
-                    self._stand(origin, known)
-        return origin
+        return await self._origins.load(name, host)
 
     def origins_of(self, host: Host) -> list[Origin]:
-        return [o for name in host.asks if (o := self._origins.get(name)) and o.host is host]
+        return self._origins.of(host)
 
     def reread(self) -> list[Origin]:
         """The config may read robots.txt in another way now: give the origins where it does, their
         files read anew. What they say counts at once."""
-        changed: list[Origin] = []
-        for origin in self._origins.values():
-            rules, tokens = self._rules_of(host_of(origin.name + "/"))
-            if (rules, tokens) != (origin.rules, origin.tokens):
-                origin.rules, origin.tokens = rules, tokens
-                self._stand(origin, origin.stands_on)
-                changed.append(origin)
-        for origin in changed:
-            if origin.task is None:
-                self._schedule(origin)
-        return changed
+        return self._origins.reread()
 
     # ------------------------------------------------------------ judging
 
     def check(self, host: Host, url: str) -> Asking | Shut | Pass | Verdict:
         """May this URL be asked for now? A Verdict means: no, and why. Synchronous and cheap."""
         name = origin_of(url)
-        origin = self._origins.get(name)
+        origin = self._named.get(name)
         if origin is None or origin.host is not host:
-            origin = self._add(name, host, access.UNKNOWN)
+            origin = self._origins.add(name, host)
         if origin.task is not None and origin.rules.obey:
             return ASKING
         if host.out_of_reach and (lost := host.beyond_reach(name, self._clock.monotonic())):
@@ -221,28 +163,6 @@ class Gate:
         self.ask(origin)
         return ASKING
 
-    def _stand(self, origin: Origin, known: Access) -> None:
-        """Work out what governs the origin by what is known, and what it asks of our pace."""
-        now_s = self._clock.wall()
-        origin.stands_on = known
-        origin.standing = access.standing(known, now_s=now_s, rules=origin.rules)
-        origin.policy = None
-        if isinstance(origin.standing, access.Rules):
-            dialects = [robots.DIALECTS[name] for name in origin.rules.dialect]
-            file = robots.parse(origin.standing.body)
-            origin.policy = file.policy(origin.tokens, dialects)
-        self._pace(origin, known)
-
-    def _pace(self, origin: Origin, known: Access) -> None:
-        policy = origin.policy
-        ask = Ask(
-            crawl_delay_s=policy.crawl_delay_s if policy and origin.rules.crawl_delay else None,
-            request_rate_s=policy.request_rate_s if policy and origin.rules.crawl_delay else None,
-            windows=policy.visit_windows if policy else (),
-            missing=known.unreachable_since is not None,
-        )
-        origin.host.set_ask(origin.name, ask)
-
     # ------------------------------------------------------------ asking
 
     def ask(self, origin: Origin) -> None:
@@ -253,7 +173,7 @@ class Gate:
 
     def ask_by_name(self, name: str, host: Host) -> None:
         """Fetch the robots.txt of an origin that has no URL in hand (it is due)."""
-        self.ask(self._origins.get(name) or self._add(name, host, access.UNKNOWN))
+        self.ask(self._named.get(name) or self._origins.add(name, host))
 
     async def _refresh(self, origin: Origin) -> None:
         previous = origin.access
@@ -271,7 +191,7 @@ class Gate:
         finally:
             origin.task = None
             origin.waits_at = None
-            self._schedule(origin)
+            self._retries.schedule(origin)
             self._settled(origin)
         if learned is not None:
             self._changed(origin, previous)
@@ -279,8 +199,9 @@ class Gate:
     def _learn(self, origin: Origin, news: News) -> Access:
         """What is known after this news; the pace it asks for counts at once, but pages are judged
         by it only once it is committed (the origin's task is under way until then)."""
-        learned = access.learn(origin.access, news, now_s=self._clock.wall(), rules=origin.rules)
-        self._stand(origin, learned)
+        now_s = self._clock.wall()
+        learned = access.learn(origin.access, news, now_s=now_s, rules=origin.rules)
+        origin.stand(learned, now_s=now_s)
         return learned
 
     async def _keep(self, origin: Origin, learned: Access, *, rejudge: bool) -> None:
@@ -304,7 +225,7 @@ class Gate:
     def _known(self, origin: Origin, url: str) -> Access | None:
         """Another origin's robots.txt that is known and fresh needs no second request; what is
         taken from it is no fresher than it is."""
-        other = self._origins.get(origin_of(url))
+        other = self._named.get(origin_of(url))
         if path_of(url) != "/robots.txt" or other is None or other.task is not None:
             return None
         known = other.access
@@ -334,7 +255,7 @@ class Gate:
             or not (200 <= result.status < 300)
         ):
             return
-        other = self._origins.get(name) or self._add(name, host, access.UNKNOWN)
+        other = self._named.get(name) or self._origins.add(name, host)
         if other.task is not None or not other.loaded:
             return
         previous = other.access
@@ -344,45 +265,14 @@ class Gate:
             await self._keep(other, learned, rejudge=changes(previous, learned))
         finally:
             other.task = None
-        self._schedule(other)
+        self._retries.schedule(other)
         self._settled(other)
         self._changed(other, previous)
-
-    # ------------------------------------------------------------ trying again
-
-    def _schedule(self, origin: Origin) -> None:
-        """Keep trying the ones that could not be had, on their retry clock."""
-        retry_at = origin.access.retry_at
-        if retry_at is None or not self._keep_trying or self._closed or origin.host.gone:
-            self._retries.remove(origin)
-            return
-        now_s = self._clock.monotonic()
-        at_s = now_s + max(0.0, retry_at - self._clock.wall())
-        if lost := origin.host.beyond_reach(origin.name, now_s):
-            at_s = max(at_s, lost.until_s)
-        self._retries.put(origin, at_s)
-        self._arm()
-
-    def _arm(self) -> None:
-        if self._timer:
-            self._timer.cancel()
-            self._timer = None
-        at_s = self._retries.next_at()
-        if at_s is not None and not self._closed:
-            self._timer = self._clock.call_at(at_s, self._ring)
-
-    def _ring(self) -> None:
-        self._timer = None
-        now_s = self._clock.monotonic()
-        while origin := self._retries.take(now_s):
-            if not origin.host.gone:
-                self.ask(origin)
-        self._arm()
 
     def close(self) -> None:
         """No more robots fetches; those on the wire run on."""
         self._closed = True
-        self._arm()
+        self._retries.close()
 
 
 def _earlier(a: float | None, b: float | None) -> float | None:

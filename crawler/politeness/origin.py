@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from crawler.politeness.host import Host
-from policies import access
+from policies import access, robots
 from policies.access import Access, RobotsRules, Standing
+from policies.pacing import Ask
 from policies.robots import Policy
 
 
@@ -53,6 +54,25 @@ class Origin:
         return isinstance(standing, access.Rules) or (
             isinstance(standing, access.Open) and standing.answered
         )
+
+    def stand(self, known: Access, *, now_s: float) -> None:
+        """Work out what governs the origin by what is known (`now_s`: wall clock), and what it asks
+        of the pace of its host."""
+        self.stands_on = known
+        self.standing = access.standing(known, now_s=now_s, rules=self.rules)
+        self.policy = policy = None
+        if isinstance(self.standing, access.Rules):
+            dialects = [robots.DIALECTS[name] for name in self.rules.dialect]
+            file = robots.parse(self.standing.body)
+            self.policy = policy = file.policy(self.tokens, dialects)
+        paced = policy if self.rules.crawl_delay else None
+        ask = Ask(
+            crawl_delay_s=paced.crawl_delay_s if paced else None,
+            request_rate_s=paced.request_rate_s if paced else None,
+            windows=policy.visit_windows if policy else (),
+            missing=known.unreachable_since is not None,
+        )
+        self.host.set_ask(self.name, ask)
 
 
 def changes(previous: Access, learned: Access) -> bool:

@@ -7,7 +7,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 from crawler.fetching.request import Request
-from crawler.politeness.gate import ORIGINS_PER_HOST_MAX
+from crawler.politeness.origins import ORIGINS_PER_HOST_MAX
 from crawler.testing import Reply, html, text
 
 if TYPE_CHECKING:

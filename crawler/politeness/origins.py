@@ -1,0 +1,112 @@
+"""The origins that are in memory: some of each held host; the store knows them all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from crawler.clock import Clock
+from crawler.politeness.host import Host
+from crawler.politeness.origin import Origin
+from crawler.politeness.retries import Retries
+from policies import access
+from policies.access import Access, RobotsRules
+from policies.pacing import NO_ASK
+from policies.url import host_of, origin_of
+from storage.base import Store
+
+ORIGINS_PER_HOST_MAX = 64  # in memory, with `per = "domain"`; more are asked of the store again
+
+
+class Origins:
+    """Brings origins into memory and lets go of them. `rules_of(host)` gives the robots rules and
+    product tokens that count there. `by_name` is for looking only."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        store: Store,
+        retries: Retries,
+        rules_of: Callable[[str], tuple[RobotsRules, tuple[str, ...]]],
+    ) -> None:
+        self._clock = clock
+        self._store = store
+        self._retries = retries
+        self._rules_of = rules_of
+        self.by_name: dict[str, Origin] = {}
+
+    def of(self, host: Host) -> list[Origin]:
+        return [o for name in host.asks if (o := self.by_name.get(name)) and o.host is host]
+
+    def adopt(self, host: Host, copies: dict[str, Access]) -> None:
+        """Take over what the store knows of a host's origins."""
+        for name, known in copies.items():
+            origin = self.add(name, host, known)
+            origin.stand(known, now_s=self._clock.wall())
+            self._retries.schedule(origin)
+
+    def add(self, name: str, host: Host, known: Access = access.UNKNOWN) -> Origin:
+        rules, tokens = self._rules_of(host_of(name + "/"))
+        if len(host.asks) > ORIGINS_PER_HOST_MAX:
+            self._make_room(host)
+        origin = self.by_name[name] = Origin(name, host, known, rules, tokens)
+        origin.loaded = known is not access.UNKNOWN or host.all_known
+        host.asks.setdefault(name, NO_ASK)
+        return origin
+
+    async def load(self, name: str, host: Host) -> Origin:
+        """Have an origin in memory, as the store knows it."""
+        origin = self.by_name.get(name)
+        if origin is None or origin.host is not host:
+            origin = self.add(name, host)
+        if not origin.loaded:
+            known = await self._store.robots_get(name)
+            if not origin.loaded:
+                origin.loaded = True
+                if known is not None:
+                    origin.access = known
+                    origin.stand(known, now_s=self._clock.wall())
+        return origin
+
+    def reread(self) -> list[Origin]:
+        """The config may read robots.txt in another way now: give the origins where it does, their
+        files read anew. What they say counts at once."""
+        changed: list[Origin] = []
+        for origin in self.by_name.values():
+            rules, tokens = self._rules_of(host_of(origin.name + "/"))
+            if (rules, tokens) != (origin.rules, origin.tokens):
+                origin.rules, origin.tokens = rules, tokens
+                origin.stand(origin.stands_on, now_s=self._clock.wall())
+                changed.append(origin)
+        for origin in changed:
+            if origin.task is None:
+                self._retries.schedule(origin)
+        return changed
+
+    def forget(self, host: Host) -> None:
+        """The host is no longer held."""
+        for name in host.asks:
+            origin = self.by_name.get(name)
+            if origin and origin.host is host:
+                self._let_go(origin)
+
+    def _make_room(self, host: Host) -> None:
+        """Forget some of its origins, those met longest ago first, that nothing counts on; the
+        store knows them, and gives them back when one of their URLs comes up."""
+        needed = {origin_of(queued.url) for queued in host.hand} | host.closed | {*host.parked}
+        gone: list[str] = []
+        for origin in self.of(host)[: ORIGINS_PER_HOST_MAX // 2]:
+            if not (
+                origin.task
+                or origin.pinned
+                or origin.name in needed
+                or origin.name in host.out_of_reach
+                or origin.access.retry_at is not None
+            ):
+                gone.append(origin.name)
+                self._let_go(origin)
+        host.forget_asks(gone)
+
+    def _let_go(self, origin: Origin) -> None:
+        self._retries.remove(origin)
+        del self.by_name[origin.name]
