@@ -11,12 +11,11 @@ import asyncio
 from asyncio import Future
 from collections import deque
 from collections.abc import Iterator
-from weakref import WeakValueDictionary
 
 from crawler.clock import Clock, Timer
+from crawler.politeness.addresses import Addresses
 from crawler.politeness.bench import Bench
 from crawler.politeness.host import NEVER, AddressClock, Host, Turn
-from policies.pacing import address_rest_s
 from storage.base import Contact
 
 
@@ -38,7 +37,7 @@ class Turns:
         self._bench: Bench[Host] = Bench()
         self._line: deque[Host] = deque()
         self._takers: deque[Future[Turn | None]] = deque()
-        self._addresses: WeakValueDictionary[str, AddressClock] = WeakValueDictionary()
+        self._addresses = Addresses()
         self._timer: Timer | None = None
         self._timer_s = NEVER
         self._closed = False
@@ -131,13 +130,7 @@ class Turns:
 
     def reckon_addresses(self) -> None:
         """Rules are others now: the rests of addresses count anew from their last contact's end."""
-        rests: dict[AddressClock, float] = {}
-        for host in self._hosts.values():
-            if (clock := host.address_clock) is not None:
-                rest_s = address_rest_s(host.rules, host.ask)
-                rests[clock] = max(rests.get(clock, 0.0), rest_s)
-        for clock, rest_s in rests.items():
-            clock.ready_s = clock.ended_s + rest_s
+        self._addresses.reckon(self._hosts.values())
 
     def set_limit(self, limit: int) -> None:
         """At most so many turns at once from now on; those given out run on."""
@@ -176,8 +169,7 @@ class Turns:
             )
         )
         if turn.address_clock:
-            turn.address_clock.ended_s = ended_s
-            turn.address_clock.ready_s = ended_s + address_rest_s(host.rules, host.ask)
+            self._addresses.ended(turn.address_clock, host, ended_s)
         self._over(turn)
 
     def give_back(self, turn: Turn) -> None:
@@ -208,22 +200,10 @@ class Turns:
                 return
 
     def set_address(self, host: Host, address: str) -> None:
-        """With `per = "ip"`: the address this host is contacted at, whose clock counts too.
-
-        One met for the first time rests as if it had just been contacted: it may have been, by the
-        run before or by a host no longer held.
-        """
+        """With `per = "ip"`: the address this host is contacted at, whose clock counts too."""
         if host.address == address:
             return
-        if host.address_clock:
-            host.address_clock.queue.pop(host.slot, None)
-        clock = self._addresses.get(address)
-        if clock is None:
-            now_s = self._clock.monotonic()
-            rest_s = address_rest_s(host.rules, host.ask)
-            clock = self._addresses[address] = AddressClock(now_s + rest_s, now_s)
-        host.address = address
-        host.address_clock = clock
+        self._addresses.move(host, address, self._clock.monotonic())
         self.consider(host)
 
     # ------------------------------------------------------------ the mechanism

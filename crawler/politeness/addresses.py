@@ -1,0 +1,46 @@
+"""With `per = "ip"`: the clocks of addresses, which count beside those of the hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from weakref import WeakValueDictionary
+
+from crawler.politeness.host import AddressClock, Host
+from policies.pacing import address_rest_s
+
+
+class Addresses:
+    """Knows the clock of each address that a held host is contacted at, and no others."""
+
+    def __init__(self) -> None:
+        self._clocks: WeakValueDictionary[str, AddressClock] = WeakValueDictionary()
+
+    def move(self, host: Host, address: str, now_s: float) -> None:
+        """This is where the host is contacted now.
+
+        An address met for the first time rests as if it had just been contacted: it may have been,
+        by the run before or by a host no longer held.
+        """
+        if host.address_clock:
+            host.address_clock.queue.pop(host.slot, None)
+        clock = self._clocks.get(address)
+        if clock is None:
+            rest_s = address_rest_s(host.rules, host.ask)
+            clock = self._clocks[address] = AddressClock(now_s + rest_s, now_s)
+        host.address = address
+        host.address_clock = clock
+
+    def ended(self, clock: AddressClock, host: Host, ended_s: float) -> None:
+        """A contact with this host at the address is over."""
+        clock.ended_s = ended_s
+        clock.ready_s = ended_s + address_rest_s(host.rules, host.ask)
+
+    def reckon(self, hosts: Iterable[Host]) -> None:
+        """Rules are others now: the rests of addresses count anew from their last contact's end."""
+        rests: dict[AddressClock, float] = {}
+        for host in hosts:
+            if (clock := host.address_clock) is not None:
+                rest_s = address_rest_s(host.rules, host.ask)
+                rests[clock] = max(rests.get(clock, 0.0), rest_s)
+        for clock, rest_s in rests.items():
+            clock.ready_s = clock.ended_s + rest_s
