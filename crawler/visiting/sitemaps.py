@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from crawler.clock import Clock
 from crawler.config.effective import Effective
-from crawler.documents.sniff import SNIFF_BYTES, Kind, sniff
-from crawler.fetching.request import REDIRECT_STATUSES, Answer, Head, OversizeError
+from crawler.fetching.request import REDIRECT_STATUSES, Answer, Head
+from crawler.visiting.sitemap_body import Reading, Sniffing
 from policies import robots
 from policies.listing import frontier_priority
 from policies.scope import Scope, Skip
@@ -18,7 +16,6 @@ from policies.url import canonical, host_of, robots_url
 from storage.base import Completed, Link, Plan, Queued, SitemapRead
 
 if TYPE_CHECKING:
-    from crawler.documents.sitemap import SitemapParser
     from crawler.documents.sitemap_xml import Entry
 
 # Large sites name some hundreds in their robots.txt; the file itself has room for 20,000.
@@ -31,14 +28,8 @@ NESTING_MAX: Final = 4
 CHILDREN_MAX: Final = 50_000
 CHILDREN_WHILE_S: Final = 43_200.0
 HOSTS_COUNTED: Final = 10_000  # for that; beyond it the count begins anew
-LINKS_PER_ADD: Final = 1_000  # in one transaction
 # A sitemap is read again when it is named anew after so long; a robots.txt is asked for as often.
 READ_AGAIN_S: Final = 86_400.0
-# 50 MB at 175 KB/s, and the time that the store takes for what they list.
-TIMEOUT_S: Final = 300.0
-
-_XML: Final = ("application/xml", "text/xml", "application/gzip", "application/x-gzip")
-_PERHAPS: Final = ("text/plain", "application/octet-stream", "")  # where text may list URLs
 
 
 class Sitemaps:
@@ -203,131 +194,3 @@ class Sitemaps:
             plan=plan,
             again=queued.before is not None,
         )
-
-
-class Reading:
-    """One sitemap as its body comes: a `BodySink` that hands on what it lists."""
-
-    timeout_s: float | None = TIMEOUT_S
-
-    def __init__(self, sitemaps: Sitemaps, queued: Queued) -> None:
-        self._sitemaps = sitemaps
-        self._queued = queued
-        self._links: list[Link] = []
-        self._parser: SitemapParser | None = None
-        self.urls = 0
-
-    def _parsed(self) -> SitemapParser:
-        if self._parser is None:
-            from crawler.documents.sitemap import SitemapParser  # brings lxml
-
-            self._parser = SitemapParser()
-        return self._parser
-
-    @property
-    def kind(self) -> Kind | None:
-        return self._parser.kind if self._parser else None
-
-    @property
-    def problem(self) -> str | None:
-        return self._parser.problem if self._parser else "its body was not read"
-
-    @property
-    def read_bytes(self) -> int:
-        return self._parser.read_bytes if self._parser else 0
-
-    async def take(self, piece: bytes) -> bool:
-        parser = self._parsed()
-        for entries in parser.feed(piece):
-            await self._list(entries)
-        return parser.wants_more
-
-    async def end(self) -> None:
-        for entries in self._parsed().close():
-            await self._list(entries)
-        await self._hand_on()
-
-    async def _list(self, entries: list[Entry]) -> None:
-        for entry in entries:
-            one = self._sitemaps.child if entry.sitemap else self._sitemaps.page
-            if (link := one(entry, self._queued)) is not None:
-                self._links.append(link)
-        if len(self._links) >= LINKS_PER_ADD:
-            await self._hand_on()
-        else:
-            await asyncio.sleep(0)  # others have waited some milliseconds
-
-    async def _hand_on(self) -> None:
-        links, self._links = self._links, []
-        self.urls += len(links)
-        if links:
-            await self._sitemaps.add(links, self._queued.id)
-
-
-class Sniffing:
-    """The body of a seed, which may turn out to be a sitemap or a feed: a `BodySink` that keeps a
-    page's body, up to its bound, and reads a sitemap's."""
-
-    def __init__(
-        self, sitemaps: Sitemaps, queued: Queued, *, wants: Callable[[Head], bool], bytes_max: int
-    ) -> None:
-        self._sitemaps = sitemaps
-        self._queued = queued
-        self._wants = wants  # is there anyone to read it as a page?
-        self._bytes_max = bytes_max
-        self._known = False
-        self._is_page = True
-        self._text = False
-        self._pieces: list[bytes] = []
-        self._size = 0
-        self.reading: Reading | None = None
-
-    def wants_body(self, head: Head) -> bool:
-        """Also of types that only a sitemap may have."""
-        self._is_page = self._wants(head)
-        kind = (head.headers.get("Content-Type") or "").partition(";")[0].strip().lower()
-        self._text = kind in _PERHAPS
-        return self._is_page or (
-            200 <= head.status < 300 and (self._text or kind in _XML or kind.endswith("+xml"))
-        )
-
-    def into(self, head: Head) -> Sniffing | None:
-        return self if 200 <= head.status < 300 else None
-
-    @property
-    def timeout_s(self) -> float | None:
-        return None if self.reading is None else self.reading.timeout_s
-
-    def as_page(self, answer: Answer) -> Answer:
-        """The answer with the body that was kept for it, if it was wanted as a page's."""
-        if not answer.body_read or not self._known:
-            return answer  # of a status or type that never came here
-        body = b"".join(self._pieces) if self._is_page else b""
-        return replace(answer, body=body, body_read=self._is_page)
-
-    async def take(self, piece: bytes) -> bool:
-        if self.reading is not None:
-            return await self.reading.take(piece)
-        self._pieces.append(piece)
-        self._size += len(piece)
-        if not self._known and self._size >= SNIFF_BYTES:
-            return await self._tell()
-        if self._size > self._bytes_max:
-            raise OversizeError
-        return self._is_page or not self._known
-
-    async def end(self) -> None:
-        if not self._known:
-            await self._tell()
-        if self.reading is not None:
-            await self.reading.end()
-
-    async def _tell(self) -> bool:
-        self._known = True
-        data = b"".join(self._pieces)
-        kind = sniff(data[:SNIFF_BYTES])
-        if kind is None or (kind is Kind.TEXT and not self._text):
-            return self._is_page
-        self._pieces = []
-        self.reading = self._sitemaps.reading(self._queued)
-        return await self.reading.take(data)

@@ -23,7 +23,8 @@ from crawler.visiting.ledger import Ledger
 from crawler.visiting.network_first import NetworkFirst
 from crawler.visiting.outcomes import after_try, blocked_by
 from crawler.visiting.plans import Planner
-from crawler.visiting.sitemaps import TIMEOUT_S, Sitemaps, Sniffing
+from crawler.visiting.sitemap_body import TIMEOUT_S, Sniffing
+from crawler.visiting.sitemaps import Sitemaps
 from crawler.visiting.wanted import Wanted
 from policies.robots import Verdict
 from policies.scope import Scope
