@@ -1,4 +1,4 @@
-"""Every key of the config file: its default, its unit, what it accepts and what it means.
+"""Every key of the config file but those of sinks: its unit, what it accepts and what it means.
 
 One table serves the reader, the JSON Schema and the tests that hold config.example.toml to it.
 Defaults stand in the rule types themselves (`policies`) and in `crawler.config.model`.
@@ -6,14 +6,12 @@ Defaults stand in the rule types themselves (`policies`) and in `crawler.config.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 
 from crawler.config import checks, secrets
+from crawler.config.key import NAMED_TEXTS, TEXTS, Key, as_given, whole_path
 from crawler.config.levels import LogLevel
 from crawler.config.readers import (
-    Reader,
     at_least_one,
     count,
     duration_s,
@@ -23,7 +21,6 @@ from crawler.config.readers import (
     one_of,
     one_or_many,
     size_bytes,
-    size_limit,
     whole,
 )
 from policies.access import Unreachable
@@ -31,30 +28,6 @@ from policies.pacing import Per
 from policies.revisit import Revisit
 from policies.robots import DIALECTS
 from policies.scope import Follow
-
-TEXTS = tuple[str, ...]
-NAMED_TEXTS = dict[str, str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Key:
-    """One key. `accepts` is the TOML shape as a msgspec type; `field` its name in the rule type."""
-
-    accepts: object
-    read: Reader
-    note: str
-    field: str = ""  # empty: the key's own name
-    choices: Sequence[str] = ()  # for the JSON Schema
-    only_in_site: bool = False  # other values than the default only in a [site."…"] table
-    rooted: Callable[[object, Path], object] | None = None  # makes paths in it whole
-
-
-def _same(value: object) -> object:
-    return value
-
-
-def _whole_path(value: object, base: Path) -> object:
-    return None if value is None else base / str(value)
 
 
 def _dialects() -> Sequence[str]:
@@ -134,7 +107,7 @@ SCOPE = {
     ),
     "sitemaps": Key(
         accepts=bool,
-        read=_same,
+        read=as_given,
         note="read the sitemaps that robots.txt names, and seeds that are such",
     ),
 }
@@ -189,13 +162,13 @@ ROBOTS = {
     ),
     "crawl_delay": Key(
         accepts=bool,
-        read=_same,
+        read=as_given,
         note="honour Crawl-delay; false only per site, for sites you own",
         only_in_site=True,
     ),
     "obey": Key(
         accepts=bool,
-        read=_same,
+        read=as_given,
         note="obey robots.txt; false only per site, for sites you own",
         only_in_site=True,
     ),
@@ -242,7 +215,9 @@ FETCH = {
         note="an answer's header, bytes",
         field="max_header_bytes",
     ),
-    "cookies": Key(accepts=bool, read=_same, note="keep cookies for this run, each site's apart"),
+    "cookies": Key(
+        accepts=bool, read=as_given, note="keep cookies for this run, each site's apart"
+    ),
     "credentials": Key(
         accepts=NAMED_TEXTS,
         read=secrets.credentials,
@@ -251,7 +226,7 @@ FETCH = {
     ),
     "tls_verify": Key(
         accepts=bool,
-        read=_same,
+        read=as_given,
         note="look at certificates; false only per site, for sites you own",
         only_in_site=True,
     ),
@@ -259,7 +234,7 @@ FETCH = {
         accepts=str,
         read=maybe(checks.path_text),
         note="further authorities to trust, a PEM file; relative to the config file",
-        rooted=_whole_path,
+        rooted=whole_path,
     ),
 }
 NETWORK = {
@@ -281,7 +256,7 @@ STORAGE = {
         note="the database; a relative path is relative to the config file",
     ),
     "links": Key(
-        accepts=bool, read=_same, note="keep every link of every page, with anchor and rel"
+        accepts=bool, read=as_given, note="keep every link of every page, with anchor and rel"
     ),
 }
 DAEMON = {
@@ -296,7 +271,7 @@ DAEMON = {
         accepts=str,
         read=maybe(checks.path_text),
         note="the log, JSON lines; empty: standard error; relative to the config file",
-        rooted=_whole_path,
+        rooted=whole_path,
     ),
     "log_level": Key(
         accepts=str,
@@ -305,83 +280,6 @@ DAEMON = {
         choices=_members(LogLevel),
     ),
 }
-SINK_KINDS = ("jsonl", "warc", "mirror")
-BODIES = ("auto", "base64", "none")
-
-SINK = {
-    "kind": Key(
-        accepts=str,
-        read=one_of(lambda: SINK_KINDS),
-        note="what is written",
-        choices=SINK_KINDS,
-    ),
-    "path": Key(
-        accepts=str,
-        read=checks.path_text,
-        note="where; a relative path is relative to the config file",
-        rooted=_whole_path,
-    ),
-    "include": Key(
-        accepts=TEXTS,
-        read=each(checks.url_pattern),
-        note="glob patterns on whole URLs; empty: all",
-    ),
-    "exclude": Key(
-        accepts=TEXTS, read=each(checks.url_pattern), note="glob patterns on whole URLs"
-    ),
-    "status": Key(
-        accepts=tuple[int | str, ...],
-        read=checks.statuses,
-        note='statuses and classes of them, such as [200, "3xx"]; empty: all',
-    ),
-    "content_types": Key(
-        accepts=TEXTS, read=each(checks.media_type), note='such as "text/html"; empty: all'
-    ),
-    "noindex": Key(accepts=bool, read=_same, note="take pages that ask not to be indexed, too"),
-    "fsync": Key(
-        accepts=bool,
-        read=_same,
-        note="wait for the medium before a page is committed: outlives a power cut",
-    ),
-    "max_file": Key(
-        accepts=float | str,
-        read=size_limit,
-        note="a larger file is followed by another, bytes",
-        field="max_file_bytes",
-    ),
-    "max_age": Key(
-        accepts=float | str,
-        read=duration_s(above=True, inf=True),
-        note="an older file is followed by another, seconds",
-        field="max_age_s",
-    ),
-    "gzip": Key(
-        accepts=bool,
-        read=_same,
-        note='compress; default: by the name\'s ending, a WARC unless it ends in ".warc"',
-    ),
-    "body": Key(
-        accepts=str,
-        read=one_of(lambda: BODIES),
-        note="bodies as text where they are text and else as base64; all as base64; or none",
-        choices=BODIES,
-    ),
-    "links": Key(accepts=bool, read=_same, note="the links of each page"),
-    "requisites": Key(
-        accepts=bool, read=_same, note="fetch what its pages need to be shown, on any host"
-    ),
-    "scripts": Key(accepts=bool, read=_same, note="fetch and keep scripts, too"),
-}
-_OF_FILES = ("max_file", "max_age", "gzip")
-_OF_ALL = ("kind", "path", "include", "exclude", "status", "content_types", "noindex", "fsync")
-# Kind -> the keys that its [[sink]] may have.
-SINK_KEYS: Mapping[str, Sequence[str]] = {
-    "jsonl": (*_OF_ALL, *_OF_FILES, "body", "links"),
-    "warc": (*_OF_ALL, *_OF_FILES),
-    "mirror": (*_OF_ALL, "requisites", "scripts"),
-}
-SINK_REQUIRED = ("kind", "path")
-
 REVISIT = {
     "mode": Key(
         accepts=str,

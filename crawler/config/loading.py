@@ -12,18 +12,11 @@ import msgspec
 
 from crawler.config import names
 from crawler.config.given import ConfigError, Given, Sections, Source, merged
-from crawler.config.keys import (
-    NAMED_TEXTS,
-    SECTIONS,
-    SINK,
-    SINK_KEYS,
-    SINK_REQUIRED,
-    SITE_KEYS,
-    TEXTS,
-    Key,
-)
+from crawler.config.key import NAMED_TEXTS, TEXTS, Key
+from crawler.config.keys import SECTIONS, SITE_KEYS
 from crawler.config.lines import KeyPath, key_lines
 from crawler.config.readers import ProblemsError, did_you_mean
+from crawler.config.sink_keys import SINK, SINK_KEYS, SINK_REQUIRED
 from policies.url import host_of
 
 CONFIG_BYTES_MAX = 10_000_000  # a config is written by hand; a device or a database is none

@@ -105,7 +105,7 @@ class DaemonConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkConfig:
-    """One `[[sink]]`; which keys a kind has stands in `crawler.config.keys.SINK_KEYS`.
+    """One `[[sink]]`; which keys a kind has stands in `crawler.config.sink_keys.SINK_KEYS`.
 
     status: as 200, and classes by their first digit. gzip: None means by the path's ending."""
 

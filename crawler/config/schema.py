@@ -8,7 +8,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from crawler.config.keys import SECTIONS, SINK, SINK_REQUIRED, SITE_SECTIONS, Key
+from crawler.config.key import Key
+from crawler.config.keys import SECTIONS, SITE_SECTIONS
 from crawler.config.model import (
     CrawlConfig,
     DaemonConfig,
@@ -16,6 +17,7 @@ from crawler.config.model import (
     NetworkConfig,
     StorageConfig,
 )
+from crawler.config.sink_keys import SINK, SINK_REQUIRED
 from policies.access import RobotsRules
 from policies.pacing import PacingRules
 from policies.revisit import RevisitRules

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from crawler.config import Config
-from crawler.config.keys import SECTIONS, SINK, SITE_SECTIONS
+from crawler.config.keys import SECTIONS, SITE_SECTIONS
+from crawler.config.sink_keys import SINK
 from crawler.daemon import shapes
 
 HIDDEN: Final = "…"

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from crawler.config import Config, ConfigError, SinkConfig, from_dict, load
-from crawler.config.keys import SECTIONS, SINK, SINK_KEYS, SITE_KEYS, SITE_SECTIONS
+from crawler.config.keys import SECTIONS, SITE_KEYS, SITE_SECTIONS
+from crawler.config.sink_keys import SINK, SINK_KEYS
 from policies.access import RobotsRules, Unreachable
 from policies.pacing import PacingRules, Per, Window
 from policies.scope import Follow, ScopeRules

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 
-from crawler.config.keys import SECTIONS, SINK, SITE_KEYS
+from crawler.config.keys import SECTIONS, SITE_KEYS
 from crawler.config.schema import json_schema
+from crawler.config.sink_keys import SINK
 
 
 def test_every_key_is_described() -> None:
