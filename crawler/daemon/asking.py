@@ -33,7 +33,7 @@ class RobotsAsker:
         known = await self._reader.robots_copy(origin)
         if known is not None and not due(known, self._clock.wall()):
             return known
-        if not self._engine.under_way:
+        if not self._engine.tasks.under_way:
             raise Problem(503, "the crawl begins, or ends, at this moment", retry_after_s=1.0)
         if self._asking >= ASKED_AT_ONCE:
             raise Problem(503, "too many robots.txt are being asked for", retry_after_s=5.0)
@@ -44,7 +44,7 @@ class RobotsAsker:
             self._asking -= 1
 
     async def _ask(self, origin: str) -> Access | None:
-        found = await self._engine.whole(lambda: self._begin(origin))
+        found = await self._engine.tasks.whole(lambda: self._begin(origin))
         if found is None:
             return None
         host, held = found

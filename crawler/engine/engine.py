@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from crawler.clock import Clock
-from crawler.config import Config, ConfigError
+from crawler.config import Config
 from crawler.config.effective import Effective
 from crawler.engine.course import Course
 from crawler.engine.due import Due
@@ -20,6 +20,7 @@ from crawler.engine.rates import Rates
 from crawler.engine.rejudge import Rejudge
 from crawler.engine.revisits import Revisits
 from crawler.engine.steering import Steering
+from crawler.engine.tasks import Tasks
 from crawler.fetching.fetcher import Fetcher
 from crawler.observer import Observer
 from crawler.politeness.contact import Contacts
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
 
 WAITING_PAGES_MAX = 2_048  # pages that wait to be read while others are fetched
 LEAVE_S = 2.0  # for the last commit when told to leave at once
-
-_T = TypeVar("_T")
 
 
 class Engine:
@@ -69,6 +68,7 @@ class Engine:
         self._session = session
         self._clock = clock
         self.course = Course(moved_s=clock.monotonic())
+        self.tasks = Tasks(self.course)
         self.scope = Scope(self.effective.scope_of, max_depth=config.crawl.max_depth)
         self.turns = Turns(clock, limit=config.crawl.concurrency)
         self.rates = Rates(clock.monotonic())
@@ -81,7 +81,7 @@ class Engine:
             turns=self.turns,
             rates=self.rates,
             observer=observer,
-            spawn=self._spawn,
+            spawn=self.tasks.spawn,
         )
         self.ledger = Ledger(
             store,
@@ -115,7 +115,7 @@ class Engine:
             contacts=self.contacts,
             store=store,
             session=session,
-            spawn=self._spawn,
+            spawn=self.tasks.spawn,
             hold=self._hold,
             rules_of=self.effective.robots_of,
             slot_of=self.effective.slot_of,
@@ -190,7 +190,7 @@ class Engine:
             revisits=self._revisits,
             ending=self.ending,
             handover=handover,
-            jobs=lambda: len(self._jobs) + self._visitor.unread,
+            jobs=lambda: len(self.tasks) + self._visitor.unread,
             forever=forever,
         )
         self._budget = Budget(limit=config.crawl.max_pages)
@@ -220,7 +220,7 @@ class Engine:
             ledger=self.ledger,
             holdings=self.holdings,
             rejudge=self._rejudge,
-            spawn=self._spawn,
+            spawn=self.tasks.spawn,
         )
         self.steering = Steering(
             self.effective,
@@ -242,8 +242,6 @@ class Engine:
             staff=self._reloaded,
         )
         self._beside_max = 0 if handover else WAITING_PAGES_MAX
-        self._group: asyncio.TaskGroup | None = None
-        self._jobs: set[asyncio.Task[Any]] = set()
         self._workers: list[asyncio.Task[None]] = []
 
     @property
@@ -287,14 +285,14 @@ class Engine:
             for url in urls:
                 self.scope.add_root(url)
         async with asyncio.TaskGroup() as group:
-            self._group = group
+            self.tasks.join(group)
             try:
-                await self._crawl(group)
+                await self._crawl()
             finally:
                 self._close()  # before the group waits for its tasks: no timer may add another
 
-    async def _crawl(self, group: asyncio.TaskGroup) -> None:
-        committer = group.create_task(self.ledger.run())
+    async def _crawl(self) -> None:
+        committer = self.tasks.begin(self.ledger.run())
         self._staff()
         if self._budget.left < 1:  # max_pages = 0
             self.turns.open_pages(open_=False)
@@ -304,16 +302,15 @@ class Engine:
         self._keeper.note_waiting()
         self._close()
         await asyncio.gather(*self._workers)
-        while self._jobs:
-            await asyncio.wait(self._jobs)
+        await self.tasks.done()
         self._keeper.note_waiting()
         await self.holdings.release_all()
         committer.cancel()
 
     def _plan_late(self) -> None:
         """Plan for the pages visited before anybody wanted to come back."""
-        if self._revisits.on and self._group is not None and not self.course.stopping:
-            self._spawn(self._revisits.plan())
+        if self._revisits.on and self.tasks.under_way:
+            self.tasks.spawn(self._revisits.plan())
 
     def _reloaded(self) -> None:
         self._staff()
@@ -326,10 +323,10 @@ class Engine:
         """
         beside = min(self._visitor.unread, self._beside_max)
         wanted = self.effective.config.crawl.concurrency + beside
-        if len(self._workers) >= wanted or self._group is None or self.course.stopping:
+        if len(self._workers) >= wanted or not self.tasks.under_way:
             return
         for _ in range(wanted - len(self._workers)):
-            self._workers.append(self._group.create_task(self._work()))
+            self._workers.append(self.tasks.begin(self._work()))
 
     def _close(self) -> None:
         """Nothing begins any more; what is in flight runs on."""
@@ -338,36 +335,10 @@ class Engine:
         self.gate.close()
         self._keeper.close()
 
-    @property
-    def under_way(self) -> bool:
-        """Whether something may be begun: it runs, and has not been told to stop."""
-        return self._group is not None and not self.course.stopping
-
     def stop(self) -> None:
         """Finish what is in flight, commit, release; `run` returns."""
         self.course.stopping = True
         self.course.stir.set()
-
-    async def whole(self, work: Callable[[], Coroutine[None, None, _T]]) -> _T:
-        """Do it to its end, also when who asked for it is cancelled: what is in the store and what
-        is obeyed must not part. ConfigError and LookupError are the asker's; any other ends the
-        crawl."""
-        if self._group is None or self.course.stopping:
-            return await work()
-
-        async def told() -> _T | ConfigError | LookupError:
-            try:
-                return await work()
-            except (ConfigError, LookupError) as refusal:
-                return refusal
-
-        task = self._group.create_task(told())
-        self._jobs.add(task)
-        task.add_done_callback(self._on_job)
-        result = await asyncio.shield(task)
-        if isinstance(result, ConfigError | LookupError):
-            raise result
-        return result
 
     async def add(self, seeds: Sequence[Link]) -> int:
         """Queue seeds, also while it runs; give how many URLs were new."""
@@ -394,14 +365,3 @@ class Engine:
                 self.holdings.put_away(turn.host)
             if not self.turns.in_flight:
                 self.course.stir.set()
-
-    def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        assert self._group is not None
-        task = self._group.create_task(work)
-        self._jobs.add(task)
-        task.add_done_callback(self._on_job)
-        return task
-
-    def _on_job(self, task: asyncio.Task[Any]) -> None:
-        self._jobs.discard(task)
-        self.course.stir.set()

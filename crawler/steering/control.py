@@ -194,7 +194,7 @@ class Control:
             async with self._steering:
                 return await work()
 
-        return await self._engine.whole(in_turn)
+        return await self._engine.tasks.whole(in_turn)
 
     def stop(self) -> None:
         """What is in flight ends, is committed, hosts are released; the crawl's `run` returns."""
