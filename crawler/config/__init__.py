@@ -9,14 +9,13 @@ from crawler.config.checks import contact_in as has_contact
 from crawler.config.given import ConfigError, Source
 from crawler.config.identity import product_token
 from crawler.config.loading import read_toml, read_values
-from crawler.config.model import (
-    Config,
+from crawler.config.model import Config, Site
+from crawler.config.sections import (
     CrawlConfig,
     DaemonConfig,
     FetchConfig,
     NetworkConfig,
     SinkConfig,
-    Site,
     StorageConfig,
 )
 from crawler.config.seeds import check_identity, problems_of, seeds_of

@@ -1,7 +1,7 @@
 """Every key of the config file but those of sinks: its unit, what it accepts and what it means.
 
 One table serves the reader, the JSON Schema and the tests that hold config.example.toml to it.
-Defaults stand in the rule types themselves (`policies`) and in `crawler.config.model`.
+Defaults stand in the rule types themselves (`policies`) and in `crawler.config.sections`.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import msgspec
 
 from crawler.config.key import Key
 from crawler.config.keys import SECTIONS, SITE_SECTIONS
-from crawler.config.model import (
+from crawler.config.sections import (
     CrawlConfig,
     DaemonConfig,
     FetchConfig,

@@ -17,7 +17,7 @@ from crawler.clock import RealClock
 from crawler.config import Config, ConfigError, seeds_of
 from crawler.config.identity import version
 from crawler.config.levels import LogLevel
-from crawler.config.model import DaemonConfig
+from crawler.config.sections import DaemonConfig
 from crawler.daemon import local
 from crawler.daemon.answers import Answers
 from crawler.daemon.http import HttpSettings

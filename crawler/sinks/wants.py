@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from policies.scope import Globs, globs
+from policies.globs import Globs, globs
 
 _NO_TYPE: Final = "application/octet-stream"  # RFC 9110, 8.3
 

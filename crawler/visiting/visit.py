@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from crawler.clock import Clock
 from crawler.config.effective import Effective
-from crawler.config.model import FetchConfig
+from crawler.config.sections import FetchConfig
 from crawler.documents.crawled import CrawledPage, crawled
 from crawler.fetching.request import Answer, Failure, Request, limits_of
 from crawler.politeness.contact import PAGE, REFUSALS, SITEMAP, Contacts

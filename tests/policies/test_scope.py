@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 
-from policies.scope import SKIP_KEYS, SKIP_WORDS, Follow, Globs, Scope, ScopeRules, Skip
+from policies.scope import SKIP_KEYS, SKIP_WORDS, Follow, Scope, ScopeRules, Skip
 from policies.url import canonical, host_of
 
 
@@ -151,43 +148,6 @@ def test_a_seed_needs_no_include_pattern_but_heeds_exclude() -> None:
     assert judge(scope, "http://a.test/", 0, seed=True) is None
     assert judge(scope, "http://a.test/", 0) is Skip.NOT_INCLUDED
     assert judge(scope, "http://a.test/private", 0, seed=True) is Skip.EXCLUDED
-
-
-@pytest.mark.parametrize(
-    ("pattern", "text", "fits"),
-    [
-        ("", "", True),
-        ("*", "anything", True),
-        ("a*", "abc", True),
-        ("*c", "abc", True),
-        ("*b*", "abc", True),
-        ("a*c", "abc", True),
-        ("ab*bc", "abc", False),
-        ("a**c", "ac", True),
-        ("a?c", "abc", False),
-        ("a?c", "a?c", True),
-        ("[ab]", "a", False),
-        ("abc", "ABC", False),
-        ("abc", "abcd", False),
-        ("*a*b*c", "xaxbxbc", True),
-    ],
-)
-def test_patterns(pattern: str, text: str, fits: bool) -> None:
-    assert Globs([pattern]).match(text) is fits
-
-
-@given(st.lists(st.text("ab*?.", max_size=8), max_size=3), st.text("ab?.", max_size=12))
-@example(["*ab*ab"], "ab")
-def test_patterns_agree_with_a_naive_matcher(patterns: list[str], text: str) -> None:
-    naive = any(
-        re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), text) for pattern in patterns
-    )
-    assert Globs(patterns).match(text) is naive
-
-
-@pytest.mark.timeout(5)
-def test_a_pattern_full_of_stars_stays_cheap() -> None:
-    assert not Globs(["*a" * 500 + "*b"]).match("a" * 2000)
 
 
 @pytest.mark.parametrize(

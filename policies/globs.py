@@ -1,0 +1,65 @@
+"""The patterns of the config: `*` is any run of characters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+
+class Globs:
+    """Patterns matched against a whole text: `*` is any run of characters, all else is literal.
+
+    `?` and brackets are literal because URLs contain them. Case-sensitive. The pieces between the
+    stars are searched for from left to right, first fit, which is exact for patterns of this kind
+    and costs one pass per pattern where a regex could explode.
+    """
+
+    __slots__ = ("_exact", "_pieces", "_prefixes", "_suffixes")
+
+    def __init__(self, patterns: Sequence[str]) -> None:
+        exact: set[str] = set()
+        prefixes: list[str] = []
+        suffixes: list[str] = []
+        self._pieces: list[tuple[str, tuple[str, ...], str]] = []
+        for pattern in patterns:
+            first, *rest = pattern.split("*")
+            if not rest:
+                exact.add(first)
+                continue
+            *middle, last = rest
+            middle = [piece for piece in middle if piece]
+            if not middle and not last:
+                prefixes.append(first)
+            elif not middle and not first:
+                suffixes.append(last)
+            else:
+                self._pieces.append((first, tuple(middle), last))
+        self._exact = frozenset(exact)
+        self._prefixes = tuple(prefixes)
+        self._suffixes = tuple(suffixes)
+
+    def match(self, text: str) -> bool:
+        """Whether any of the patterns covers the whole of `text`."""
+        if text in self._exact or text.startswith(self._prefixes) or text.endswith(self._suffixes):
+            return True
+        return any(_fits(text, *pieces) for pieces in self._pieces)
+
+
+def _fits(text: str, first: str, middle: tuple[str, ...], last: str) -> bool:
+    if not text.startswith(first) or not text.endswith(last):
+        return False
+    at, end = len(first), len(text) - len(last)
+    if at > end:
+        return False
+    for piece in middle:
+        at = text.find(piece, at, end)
+        if at < 0:
+            return False
+        at += len(piece)
+    return True
+
+
+@lru_cache(maxsize=1024)
+def globs(patterns: tuple[str, ...]) -> Globs | None:
+    """The compiled patterns, shared by all hosts that have the same; None when there are none."""
+    return Globs(patterns) if patterns else None
