@@ -1,7 +1,8 @@
 """What the crawl asks of its durable state: the `Store` protocol, the errors.
 
-The docstrings here are the contract. Every backend passes `tests/storage/contract`. The records
-(`storage.records`) and the other protocol, `Reader` (`storage.reader`), may be imported from here.
+The docstrings here are the contract. Every backend passes `tests/storage/contract`. What crosses it
+(`storage.urls`, `storage.hosts`, `storage.records`) and the other protocol, `Reader`
+(`storage.reader`), may be imported from here.
 
 Two habits run through it. Times that belong to a host's clock cross this seam as *durations*
 (`..._in_s`, from now): the crawl counts on its own monotonic clock, the store on one wall clock
@@ -15,40 +16,29 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Final, Protocol
 
 from policies.access import Access
+from storage.hosts import Contact, Hand, HostClock, HostUpdate, Lease, Outlook, RobotsDue, Want
 from storage.reader import Reader
-from storage.records import (
-    Batch,
+from storage.records import Batch, Completed, Page, Row, Stats
+from storage.urls import (
     Before,
     Blocked,
     BlockReason,
-    Completed,
-    Contact,
     Dropped,
     Failed,
-    Hand,
-    HostClock,
-    HostUpdate,
     Judged,
-    Lease,
     Link,
     Moved,
     Outcome,
     Outlink,
-    Outlook,
-    Page,
     Plan,
     Queued,
     Rel,
     Retry,
     Revisited,
-    RobotsDue,
-    Row,
     SitemapRead,
     State,
-    Stats,
     Unplanned,
     Visited,
-    Want,
 )
 
 __all__ = [

@@ -1,0 +1,115 @@
+"""Hosts as they go into the store and come out of it: clocks, leases, and the URLs they bring.
+
+Times of a host's clock are *durations* (`..._in_s`, from now). Why, stands in `storage.base`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from policies.access import Access
+from storage.urls import Queued
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostClock:
+    """A host's clock and counters as the worker that holds it knows them; durations from now.
+
+    Written whole with every commit that touches the host, so that a crash loses none of it.
+    """
+
+    next_in_s: float = 0.0  # until the host may be contacted again
+    rested_s: float | None = None  # since the end of its last contact; None: as stored before
+    delay_s: float = 0.0  # the rest that now applies
+    delay_source: str = ""  # where it comes from, in words
+    latency_s: float | None = None  # smoothed response time
+    backoff_level: int = 0  # refusals not yet forgiven
+    backoff_in_s: float = 0.0  # until the Retry-After or back-off ends; 0: none
+    denials: int = 0  # 401 and 403 in a row
+    connect_failures: int = 0  # connections in a row that could not be made
+    contacts: int = 0
+    smallest_rest_s: float | None = None  # the least rest ever taken between two contacts
+    peak_concurrency: int = 0
+    breaches: int = 0  # contacts that began before their time (law 1 says: none, ever)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contact:
+    """One contact for the host's ring of recent contacts."""
+
+    start_at: float  # Unix seconds
+    end_at: float
+    kind: str  # "page" | "robots" | "sitemap"
+    status: int | None  # None: no answer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostUpdate:
+    """What a commit says of one held host. `release` gives the lease back in its transaction."""
+
+    slot: str
+    epoch: int
+    clock: HostClock
+    contacts: Sequence[Contact] = ()  # new ones, oldest first
+    release: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Want:
+    """Asks for up to `count` more due URLs of a held host, in the commit's transaction.
+
+    Best first: larger priority, first tries before further ones, smaller depth, older. Of a host of
+    very many origins it may be the best of some of them, each time of others."""
+
+    slot: str
+    count: int
+    held: Sequence[int] = ()  # ids the worker holds: not to be given, unless this commit ends them
+    closed: Sequence[str] = ()  # origins whose URLs cannot move now: not to be given
+    queued: bool = True  # False: of queued ones none
+    # Also visited URLs whose next visit is due, the longest due first: up to a quarter of `count`,
+    # and in the place of queued ones that there are not.
+    revisits: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hand:
+    """What a `Want` got. `next_due_in_s`: when the host's next URL (not given, not held, not of a
+    closed origin) falls due, 0.0 if one is due already, None if there is no such URL.
+    `next_revisit_in_s`: the same of visited URLs, if those were wanted.
+    """
+
+    urls: Sequence[Queued]
+    next_due_in_s: float | None
+    next_revisit_in_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """The right to one host. `clean` is False when its last holder did not release it (law 6)."""
+
+    slot: str
+    epoch: int
+    clean: bool
+    clock: HostClock
+    paused: bool
+    slow_s: float | None  # a delay set by hand
+    visited: int  # for max_pages_per_host
+    robots: Mapping[str, Access]  # by origin; if there are many, of some with queued URLs first
+    hand: Hand
+    robots_all: bool = True  # whether those are all copies the store has for this slot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """When work not held by this session falls due (durations from now; None: there is none)."""
+
+    claimable_in_s: float | None  # the next host with queued URLs that is free
+    robots_in_s: float | None  # the next origin whose robots.txt is due and governs something
+    revisit_in_s: float | None = None  # the next visited URL of a free host that is due
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RobotsDue:
+    slot: str
+    origin: str

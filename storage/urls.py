@@ -1,0 +1,252 @@
+"""URLs as they go into the store and come out of it, and what became of them.
+
+Times that are history (`fetched_at`, `blocked_at`) are Unix seconds; `..._in_s` counts from now.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from policies.listing import Listing
+
+
+class State(enum.IntEnum):
+    """The one state of a URL."""
+
+    QUEUED = 0
+    VISITED = 1
+    BLOCKED = 2
+    FAILED = 3
+
+
+class BlockReason(enum.StrEnum):
+    ROBOTS = "robots"
+    REDIRECT = "redirect"
+    NOINDEX_LINE = "noindex-line"
+
+
+class Rel(enum.StrEnum):
+    """What a link is, besides a plain one. Rows are stored by their place in this order."""
+
+    NOFOLLOW = "nofollow"
+    CANONICAL = "canonical"
+    REDIRECT = "redirect"
+    REQUISITE = "requisite"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """A URL to insert if it is new. `url` is canonical; scope has already passed it."""
+
+    url: str
+    slot: str  # the politeness slot: a host, or a registrable domain
+    host: str
+    depth: int
+    priority: float = 0.0  # larger goes first
+    seed: bool = False  # given by the user, or what a seed redirects to: scope is relative to it
+    anchor: str | None = (
+        None  # text of the first link, white space collapsed, at most 200 characters
+    )
+    requisite: bool = False  # what a page needs to be shown: scope was widened for it
+    # A sitemap or feed, and no page: see `SitemapRead`. One that is known as a page becomes one.
+    sitemap: bool = False
+    # If it was last read as a sitemap, or found unchanged, before this (Unix seconds), it is to be
+    # read again.
+    again_before: float | None = None
+    # What a sitemap says of it; it replaces what one said before. If that knows of a change after
+    # the last visit (and not of one to come), the next visit is due at once.
+    listing: Listing | None = None
+
+
+class Outlink(NamedTuple):
+    """One link of a page, for the view `links`. (A tuple because a page has a hundred of them.)"""
+
+    url: str  # canonical
+    anchor: str | None
+    rel: Rel | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """When a visited URL is to be visited again, and what that visit is compared with."""
+
+    due_in_s: float  # from now
+    interval_s: float  # it waits so long because of what was seen; from visit to visit
+    checked_at: float  # Unix seconds: the last answer, 304 included
+    changed_at: float  # Unix seconds: the last answer that said something new
+    visits: int = 1  # answers so far
+    failures: int = 0  # tries in a row without an answer
+    etag: str | None = None
+    last_modified: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Before:
+    """What is known of a visited URL, or a sitemap that was read, from the visits before.
+    `due_in_s` of the plan is 0."""
+
+    plan: Plan
+    status: int
+    redirect_url: str | None
+    body_hash: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queued:
+    """A URL to visit."""
+
+    id: int
+    url: str
+    depth: int
+    priority: float
+    attempts: int
+    refusals: int
+    seed: bool
+    requisite: bool = False  # as its first Link said
+    sitemap: bool = False
+    before: Before | None = None  # it is visited, and to be visited again
+    listing: Listing | None = None  # what a sitemap says of it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visited:
+    """A complete answer of any status but 429 and 5xx."""
+
+    id: int
+    slot: str
+    status: int
+    fetched_at: float  # Unix seconds
+    content_type: str | None
+    body_bytes: int
+    elapsed_s: float
+    redirect_url: str | None = (
+        None  # canonical target of a redirect; its Link is among `links` if in scope
+    )
+    title: str | None = None
+    indexable: bool = True
+    followable: bool = True
+    archivable: bool = True
+    ungoverned: bool = (
+        False  # fetched while the origin counted as open for lack of an answer (law 4)
+    )
+    links: Sequence[Link] = ()
+    canonical_url: str | None = None  # what the page says its URL is
+    body_hash: str | None = None  # of the body as decoded: 16 hexadecimal digits, lower case
+    usage: str | None = None  # signals of use, as `policies.usage.Usage` writes them
+    # All its links, each URL once, for the view `links`; none if nobody wants them.
+    outlinks: Sequence[Outlink] = ()
+    plan: Plan | None = None  # None: it is not to be visited again
+    again: bool = False  # it was visited before, and is so to this moment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revisited:
+    """A visited URL, or a sitemap that was read, stays as it was: nothing new was to be seen, or
+    nothing at all (then the plan says so); or it is not to be visited again (None)."""
+
+    id: int
+    slot: str
+    plan: Plan | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SitemapRead:
+    """A sitemap or feed was answered (any status but 429 and 5xx), and read if there was one.
+
+    It leaves the queue for `sitemaps`, is in no view of pages and not queued by a link again; what
+    it listed was handed to `add` before."""
+
+    id: int
+    slot: str
+    status: int
+    fetched_at: float  # Unix seconds
+    kind: str | None = None  # "urlset" | "index" | "rss" | "atom" | "text"; None: none of these
+    body_bytes: int = 0  # uncompressed
+    urls: int = 0  # taken from it, new or not
+    error: str | None = None  # what was wrong with it, in words
+    links: Sequence[Link] = ()  # where it redirects to
+    plan: Plan | None = None  # None: it is read again only when it is named anew
+    again: bool = False  # it was read before, and has had a plan to this moment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blocked:
+    id: int
+    slot: str
+    reason: BlockReason
+    dialect: str
+    rule: str | None  # the deciding line without its comment
+    line: int | None  # counted from 1
+    robots_url: str
+    blocked_at: float  # Unix seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    id: int
+    slot: str
+    error: str  # "CODE: sentence"
+    attempts: int
+    last_at: float  # Unix seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """Stays queued, not due before `due_in_s`.
+
+    It goes behind its host's URLs of the same priority that were not tried yet, and behind those
+    that were retried before it, whatever their depth."""
+
+    id: int
+    slot: str
+    due_in_s: float
+    attempts: int  # spent so far
+    refusals: int  # 429 and 503 met so far
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dropped:
+    """Leaves the frontier: scope, judged again at the turn, no longer wants it.
+
+    Counted in `skipped`. A later link to it queues it again."""
+
+    id: int
+    slot: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """Stays queued but belongs to another slot now (`politeness.per` was changed).
+
+    Its whole origin moves with it, in every state: an origin belongs to one slot."""
+
+    id: int
+    slot: str
+    to_slot: str
+
+
+Outcome = Visited | Revisited | SitemapRead | Blocked | Failed | Retry | Dropped | Moved
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """A stored page or blocked URL to be judged again by a newer robots copy."""
+
+    id: int
+    url: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unplanned:
+    """A visited URL that has no plan."""
+
+    id: int
+    url: str
+    status: int
+    fetched_at: float
+    listing: Listing | None
