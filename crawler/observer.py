@@ -7,15 +7,15 @@ and must not raise (what it raises ends the crawl loudly). Where nobody watches,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from policies.retry import FailureCode
 from storage.base import Outcome
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Contacted:
+class Contacted(Struct, frozen=True, kw_only=True):
     """One contact that has ended: a page, or one hop on the way to a robots.txt or a sitemap.
 
     url: what was asked for; canonical. slot: the held host (`host` of the hosts view).

@@ -6,14 +6,14 @@ Times of a host's clock are *durations* (`..._in_s`, from now). Why, stands in `
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from policies.access import Access
 from storage.urls import Queued
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostClock:
+class HostClock(Struct, frozen=True, kw_only=True):
     """A host's clock and counters as the worker that holds it knows them; durations from now.
 
     Written whole with every commit that touches the host, so that a crash loses none of it.
@@ -34,8 +34,7 @@ class HostClock:
     breaches: int = 0  # contacts that began before their time (law 1 says: none, ever)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Contact:
+class Contact(Struct, frozen=True, kw_only=True):
     """One contact for the host's ring of recent contacts."""
 
     start_at: float  # Unix seconds
@@ -44,8 +43,7 @@ class Contact:
     status: int | None  # None: no answer
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostUpdate:
+class HostUpdate(Struct, frozen=True, kw_only=True):
     """What a commit says of one held host. `release` gives the lease back in its transaction."""
 
     slot: str
@@ -55,8 +53,7 @@ class HostUpdate:
     release: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Want:
+class Want(Struct, frozen=True, kw_only=True):
     """Asks for up to `count` more due URLs of a held host, in the commit's transaction.
 
     Best first: larger priority, first tries before further ones, smaller depth, older. Of a host of
@@ -72,8 +69,7 @@ class Want:
     revisits: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hand:
+class Hand(Struct, frozen=True, kw_only=True):
     """What a `Want` got. `next_due_in_s`: when the host's next URL (not given, not held, not of a
     closed origin) falls due, 0.0 if one is due already, None if there is no such URL.
     `next_revisit_in_s`: the same of visited URLs, if those were wanted.
@@ -84,8 +80,7 @@ class Hand:
     next_revisit_in_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lease:
+class Lease(Struct, frozen=True, kw_only=True):
     """The right to one host. `clean` is False when its last holder did not release it (law 6)."""
 
     slot: str
@@ -100,8 +95,7 @@ class Lease:
     robots_all: bool = True  # whether those are all copies the store has for this slot
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outlook:
+class Outlook(Struct, frozen=True, kw_only=True):
     """When work not held by this session falls due (durations from now; None: there is none)."""
 
     claimable_in_s: float | None  # the next host with queued URLs that is free
@@ -109,7 +103,6 @@ class Outlook:
     revisit_in_s: float | None = None  # the next visited URL of a free host that is due
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RobotsDue:
+class RobotsDue(Struct, frozen=True, kw_only=True):
     slot: str
     origin: str

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from storage.hosts import Hand, HostUpdate, Want
 from storage.urls import Outcome
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
+class Batch(Struct, frozen=True, kw_only=True):
     """One commit: all of it or nothing."""
 
     outcomes: Sequence[Outcome] = ()
@@ -21,15 +21,13 @@ class Batch:
     wants: Sequence[Want] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Completed:
+class Completed(Struct, frozen=True, kw_only=True):
     stale: frozenset[str]  # slots whose lease was lost: their outcomes and clocks were not stored
     added: Mapping[str, int]  # slot -> URLs newly queued there (links, and URLs that came back)
     hands: Mapping[str, Hand]  # slot -> what its Want got
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stats:
+class Stats(Struct, frozen=True, kw_only=True):
     """Row counts of the views, and the sum of body bytes."""
 
     visited: int
@@ -43,8 +41,7 @@ class Stats:
 Row = Mapping[str, object]  # one row of a view, by column name
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class Page(Struct, frozen=True, kw_only=True):
     """Some rows of a view. `after` asks for the next; None: these are the last."""
 
     rows: Sequence[Row]

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from policies.listing import Listing
 
@@ -37,8 +38,7 @@ class Rel(enum.StrEnum):
     REQUISITE = "requisite"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Link:
+class Link(Struct, frozen=True, kw_only=True):
     """A URL to insert if it is new. `url` is canonical; scope has already passed it."""
 
     url: str
@@ -69,8 +69,7 @@ class Outlink(NamedTuple):
     rel: Rel | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(Struct, frozen=True, kw_only=True):
     """When a visited URL is to be visited again, and what that visit is compared with."""
 
     due_in_s: float  # from now
@@ -83,8 +82,7 @@ class Plan:
     last_modified: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Before:
+class Before(Struct, frozen=True, kw_only=True):
     """What is known of a visited URL, or a sitemap that was read, from the visits before.
     `due_in_s` of the plan is 0."""
 
@@ -94,8 +92,7 @@ class Before:
     body_hash: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Queued:
+class Queued(Struct, frozen=True, kw_only=True):
     """A URL to visit."""
 
     id: int
@@ -111,8 +108,7 @@ class Queued:
     listing: Listing | None = None  # what a sitemap says of it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Visited:
+class Visited(Struct, frozen=True, kw_only=True):
     """A complete answer of any status but 429 and 5xx."""
 
     id: int
@@ -142,8 +138,7 @@ class Visited:
     again: bool = False  # it was visited before, and is so to this moment
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Revisited:
+class Revisited(Struct, frozen=True, kw_only=True):
     """A visited URL, or a sitemap that was read, stays as it was: nothing new was to be seen, or
     nothing at all (then the plan says so); or it is not to be visited again (None)."""
 
@@ -152,8 +147,7 @@ class Revisited:
     plan: Plan | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SitemapRead:
+class SitemapRead(Struct, frozen=True, kw_only=True):
     """A sitemap or feed was answered (any status but 429 and 5xx), and read if there was one.
 
     It leaves the queue for `sitemaps`, is in no view of pages and not queued by a link again; what
@@ -172,8 +166,7 @@ class SitemapRead:
     again: bool = False  # it was read before, and has had a plan to this moment
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Blocked:
+class Blocked(Struct, frozen=True, kw_only=True):
     id: int
     slot: str
     reason: BlockReason
@@ -184,8 +177,7 @@ class Blocked:
     blocked_at: float  # Unix seconds
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failed:
+class Failed(Struct, frozen=True, kw_only=True):
     id: int
     slot: str
     error: str  # "CODE: sentence"
@@ -193,8 +185,7 @@ class Failed:
     last_at: float  # Unix seconds
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retry:
+class Retry(Struct, frozen=True, kw_only=True):
     """Stays queued, not due before `due_in_s`.
 
     It goes behind its host's URLs of the same priority that were not tried yet, and behind those
@@ -208,8 +199,7 @@ class Retry:
     error: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dropped:
+class Dropped(Struct, frozen=True, kw_only=True):
     """Leaves the frontier: scope, judged again at the turn, no longer wants it.
 
     Counted in `skipped`. A later link to it queues it again."""
@@ -219,8 +209,7 @@ class Dropped:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Moved:
+class Moved(Struct, frozen=True, kw_only=True):
     """Stays queued but belongs to another slot now (`politeness.per` was changed).
 
     Its whole origin moves with it, in every state: an origin belongs to one slot."""
@@ -233,16 +222,14 @@ class Moved:
 Outcome = Visited | Revisited | SitemapRead | Blocked | Failed | Retry | Dropped | Moved
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class Judged(Struct, frozen=True, kw_only=True):
     """A stored page or blocked URL to be judged again by a newer robots copy."""
 
     id: int
     url: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unplanned:
+class Unplanned(Struct, frozen=True, kw_only=True):
     """A visited URL that has no plan."""
 
     id: int

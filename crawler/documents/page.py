@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Final
 
+from msgspec import Struct, field
 from selectolax.lexbor import LexborDocumentOptions, LexborHTMLParser, LexborNode
 
 from crawler.documents import markup, scan
@@ -56,8 +56,7 @@ _ELEMENTS: Final = frozenset({b"a", b"area", b"frame", b"iframe", b"img", b"link
 _BASE: Final = re.compile(rb"<base[\t\n\f\r /]", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class Page(Struct, frozen=True, kw_only=True):
     """What was read. `gathered` has the links; their anchor texts may cost more when asked for."""
 
     title: str | None = None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec import structs
 
 from crawler.clock import Clock
 from crawler.config.effective import Effective
@@ -132,11 +133,11 @@ class Holdings:
         update = host.update(self._clock.monotonic())
         host.contacts_new += update.contacts  # for the commit of its last outcome
         self._ledger.touch(host)
-        self._full[host.slot] = replace(update, contacts=())
+        self._full[host.slot] = structs.replace(update, contacts=())
         if len(self._full) > FULL_KEPT_MAX:
             longest = self._full.pop(next(iter(self._full)))
-            again = replace(longest.clock, next_in_s=FULL_AGAIN_S, rested_s=None)
-            self._ledger.give_back(replace(longest, clock=again))
+            again = structs.replace(longest.clock, next_in_s=FULL_AGAIN_S, rested_s=None)
+            self._ledger.give_back(structs.replace(longest, clock=again))
         if len(self._course.waiting) < WAITING_NOTED:
             self._course.waiting[host.slot] = (None, FULL)
 

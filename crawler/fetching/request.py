@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, Protocol
 
+from msgspec import Struct
 from multidict import CIMultiDictProxy
 
 from policies.retry import FailureCode
@@ -62,8 +63,7 @@ def limits_of(timeout_s: float, body_bytes_max: int) -> FetchLimits:
     return FetchLimits(timeout_s=timeout_s, body_bytes_max=body_bytes_max)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Head:
+class Head(Struct, frozen=True, kw_only=True):
     """Status and header of an answer whose body has not been read yet."""
 
     url: str
@@ -93,8 +93,7 @@ class BodySink(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(Struct, frozen=True, kw_only=True):
     """One request.
 
     url: canonical (`policies.url.canonical`); it goes on the wire as it stands.
@@ -110,17 +109,19 @@ class Request:
 
     url: str
     method: str = "GET"
-    headers: Mapping[str, str] = field(default_factory=lambda: _NO_HEADERS, repr=False)
+    headers: Mapping[str, str] = _NO_HEADERS
     data: bytes | None = None
     limits: FetchLimits = DEFAULT_LIMITS
     wants_body: Callable[[Head], bool] | None = None
     cut_ok: bool = False
     into: Callable[[Head], BodySink | None] | None = None
-    proxy: str | None = field(default=None, repr=False)
+    proxy: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Request(url={self.url!r}, method={self.method!r})"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Answer(Struct, frozen=True, kw_only=True):
     """A complete answer, of any status.
 
     body: decompressed. b"" when there is none, or when it was not wanted (`body_read` False).

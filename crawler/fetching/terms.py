@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from msgspec import structs
 from multidict import CIMultiDict
 
 from crawler.config import Config, ConfigError, FetchConfig
@@ -59,7 +60,7 @@ class Terms:
                 fields.setdefault("Cookie", crumbs)
             fields.update(request.headers)
             headers = fields
-        return replace(
+        return structs.replace(
             request,
             headers=headers,
             limits=_limits(request.limits, self.limits),

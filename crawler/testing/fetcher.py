@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
+from msgspec import structs
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from crawler.clock import Clock
@@ -86,7 +86,7 @@ class FakeFetcher:
             return _failure(request, entry, FailureCode.TOO_LARGE)
         finally:
             entry.end_s = self._clock.monotonic()
-        return replace(answer, body=b"", poured_bytes=len(answer.body), ended_s=entry.end_s)
+        return structs.replace(answer, body=b"", poured_bytes=len(answer.body), ended_s=entry.end_s)
 
     def _reply(self, request: Request) -> Reply | FailureCode:
         if callable(self._answers):

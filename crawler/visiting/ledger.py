@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import structs
 
 from crawler.clock import Clock, Timer
 from crawler.observer import Observer
@@ -134,7 +136,7 @@ class Ledger:
 
     def give_back(self, update: HostUpdate) -> None:
         """Release a host that is leased but no longer held."""
-        self._given_back.append(replace(update, release=True))
+        self._given_back.append(structs.replace(update, release=True))
         self._recorded += 1
         self._start.set()
 

@@ -4,7 +4,8 @@ for and finds."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec import structs
 
 from crawler.clock import Clock
 from crawler.config.effective import Effective
@@ -71,7 +72,7 @@ class Planner:
             return None
         every_s = min(rules.interval_s, revisit.DAY_S)
         plan = self._plan(queued, answer, 200, Seen.CHANGED)
-        return None if plan is None else replace(plan, due_in_s=every_s, interval_s=every_s)
+        return None if plan is None else structs.replace(plan, due_in_s=every_s, interval_s=every_s)
 
     def failed(self, queued: Queued, slot: str) -> Revisited:
         """A visit again that had no answer: the page stays as it was, and is tried again."""
@@ -81,7 +82,7 @@ class Planner:
             before = queued.before.plan
             failures = before.failures + 1
             in_s = revisit.retry_in_s(rules, failures)
-            plan = replace(before, due_in_s=in_s, failures=failures)
+            plan = structs.replace(before, due_in_s=in_s, failures=failures)
         return Revisited(id=queued.id, slot=slot, plan=plan)
 
     def late(self, page: Unplanned) -> Plan | None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Protocol
+
+from msgspec import structs
 
 from crawler.documents.sniff import SNIFF_BYTES, Kind, sniff
 from crawler.fetching.request import Answer, Head, OversizeError
@@ -133,7 +134,7 @@ class Sniffing:
         if not answer.body_read or not self._known:
             return answer  # of a status or type that never came here
         body = b"".join(self._pieces) if self._is_page else b""
-        return replace(answer, body=body, body_read=self._is_page)
+        return structs.replace(answer, body=body, body_read=self._is_page)
 
     async def take(self, piece: bytes) -> bool:
         if self.reading is not None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec import structs
 
 from policies.access import Access
 from policies.listing import Listing
@@ -60,7 +62,7 @@ class Host:
 
     def clock_now(self, now_s: float) -> HostClock:
         """The clock as durations from now."""
-        return replace(
+        return structs.replace(
             self.clock,
             next_in_s=max(0.0, self.next_at - now_s),
             rested_s=None if self.ended_at is None else max(0.0, now_s - self.ended_at),
@@ -190,12 +192,12 @@ class Url:
         last = self.page or self.read
         assert last is not None
         before = Before(
-            plan=replace(self.plan, due_in_s=0.0),
+            plan=structs.replace(self.plan, due_in_s=0.0),
             status=last.status,
             redirect_url=self.target.url if self.target else None,
             body_hash=self.page.body_hash if self.page else None,
         )
-        return replace(self.ask(), attempts=0, refusals=0, before=before)
+        return structs.replace(self.ask(), attempts=0, refusals=0, before=before)
 
     def sitemap_row(self, urls: dict[int, Url]) -> Row | None:
         """Its row in `sitemaps`."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import islice
+
+from msgspec import structs
 
 from policies.access import Access
 from storage.base import (
@@ -322,7 +323,7 @@ class MemoryStore(MemoryReader):
         ]
         for found in {url.origin.host.name: url.origin.host for url in failed}.values():
             clock = found.clock_now(self._time.now_s())
-            found.clock = replace(
+            found.clock = structs.replace(
                 clock, rested_s=None, backoff_level=0, backoff_in_s=0.0, connect_failures=0
             )
             if found.backoff_until is not None or clock.connect_failures:

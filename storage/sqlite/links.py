@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from hashlib import blake2b
 from itertools import islice
 from typing import Final
+
+from msgspec import structs
 
 from policies.scope import Skip
 from storage.base import SEEDS_AT_ONCE, Link, State
@@ -98,7 +99,7 @@ class Links:
                     continue
                 first, page = found.get(url, (link, referrer))
                 if first is not None and link.depth < first.depth:
-                    first = replace(first, depth=link.depth)
+                    first = structs.replace(first, depth=link.depth)
                 found[url] = (first, page)
         for url, source in targets:
             if url not in found:

@@ -7,10 +7,11 @@ import asyncio
 import contextlib
 import sqlite3
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
+
+from msgspec import structs
 
 from policies.access import Access
 from storage.base import (
@@ -272,7 +273,7 @@ class SqliteStore:
             origin=origin,
             limit=BULK_URLS,
         )
-        held = replace(update, release=False)  # until all have failed
+        held = structs.replace(update, release=False)  # until all have failed
         failed = some = await self._transact(
             lambda writer, at: fail(writer, update=held, wind=True, at=at)
         )
@@ -282,7 +283,7 @@ class SqliteStore:
             )
             failed += some
         if update.release:
-            last = replace(update, contacts=())
+            last = structs.replace(update, contacts=())
             failed += await self._transact(
                 lambda writer, at: fail(writer, update=last, wind=True, at=at)
             )

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import logging
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from crawler.config import from_dict
 from crawler.config.levels import LogLevel
@@ -44,7 +44,7 @@ DROPPED = Dropped(id=5, slot="a.test", reason="scope.follow")
 MOVED = Moved(id=6, slot="a.test", to_slot="b.test")
 PLAN = Plan(due_in_s=60.0, interval_s=60.0, checked_at=1.0, changed_at=1.0)
 UNCHANGED = Revisited(id=7, slot="a.test", plan=PLAN)
-NOT_CHECKED = Revisited(id=8, slot="a.test", plan=replace(PLAN, failures=1))
+NOT_CHECKED = Revisited(id=8, slot="a.test", plan=structs.replace(PLAN, failures=1))
 UNPLANNED = Revisited(id=9, slot="a.test", plan=None)  # nothing was asked: no event
 OUTCOMES: list[Outcome] = [
     VISITED, BLOCKED, FAILED, RETRY, DROPPED, MOVED, UNCHANGED, NOT_CHECKED, UNPLANNED,

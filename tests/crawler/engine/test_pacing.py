@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 
 from crawler.fetching.request import Answer, Failure, Request
 from crawler.politeness.host import Host
@@ -94,7 +95,7 @@ class Moving(FakeFetcher):
     async def fetch(self, request: Request) -> Answer | Failure:
         result = await super().fetch(request)
         assert isinstance(result, Answer)
-        return replace(result, address=self.where[host_of(request.url)])
+        return structs.replace(result, address=self.where[host_of(request.url)])
 
 
 async def test_law_1_per_ip_a_name_that_moves_counts_on_the_clock_of_its_new_address(
