@@ -56,6 +56,7 @@ class Exchange:
         "address",
         "broken",
         "due_s",
+        "ended_s",
         "head_s",
         "interims",
         "limits",
@@ -89,6 +90,7 @@ class Exchange:
         self.received = 0
         self.sent_s = 0.0
         self.head_s = 0.0
+        self.ended_s: float | None = None
         self.started_s = now_s = clock.monotonic()
         self.due_s = now_s + limits.soonest_s
 
@@ -122,6 +124,14 @@ class Exchange:
         self._window_bytes = self.received
         self.phase = Phase.READING
         self.payload = payload
+
+    def arrived(self) -> None:
+        """Bytes of the answer have been dealt with. If they were its last, the contact has ended
+        now, and not when the task that waits for it has its turn of the event loop: of two hundred
+        answers that come at once, the last would rest 30 ms longer than it must."""
+        payload = self.payload
+        if payload is not None and self.ended_s is None and payload.is_eof():
+            self.ended_s = self._clock.monotonic()
 
     def unfed_bytes(self, received: int) -> int:
         """Of the body's framing, with those just received, since it last brought any body."""

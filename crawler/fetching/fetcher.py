@@ -254,7 +254,7 @@ class AiohttpFetcher:
             poured_bytes=poured,
             wire_bytes=exchange.received,
             started_s=exchange.started_s,
-            ended_s=self._clock.monotonic(),
+            ended_s=self._clock.monotonic() if exchange.ended_s is None else exchange.ended_s,
             address=exchange.address,
             latency_s=exchange.head_s - exchange.sent_s,
         )

@@ -98,6 +98,7 @@ class Wire(ResponseHandler):
         exchange.received += len(data)
         if exchange.payload is not None:
             super().data_received(data)
+            exchange.arrived()
             if exchange.unfed_bytes(len(data)) > exchange.limits.head_bytes_max:
                 self._lose(TrailerTooLargeError())
             return
@@ -114,8 +115,10 @@ class Wire(ResponseHandler):
             super().data_received(data[:end])
             data = data[end:]
             if not data or self.exception() is not None:
+                exchange.arrived()
                 return
         super().data_received(data)
+        exchange.arrived()
         if len(data) > head_left and exchange.waiting():
             self._lose(HeadTooLargeError())
 

@@ -207,6 +207,56 @@ async def test_unwanted_body_that_is_there_already_keeps_the_connection(serve, f
     assert server.connections == 1
 
 
+class PushedClock(RealClock):
+    """The machine's, ahead by what a test says."""
+
+    ahead_s = 0.0
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.ahead_s
+
+
+async def test_law_1_a_contact_ends_with_its_last_byte(serve):
+    """Not when its task gets round to it, for which many others may have to be dealt with; nor
+    before the end of a body that only the end of the connection tells."""
+    clock = PushedClock()
+    pushed = asyncio.Event()
+
+    def push(_: Head) -> bool:
+        clock.ahead_s += 1000
+        pushed.set()
+        return True
+
+    async def script(connection):
+        await connection.request()
+        await connection.send(HELLO)
+        await connection.request()
+        await connection.send(HELLO[:-1])
+        await pushed.wait()
+        await connection.send(HELLO[-1:])
+        pushed.clear()
+        await connection.request()
+        await connection.send(b"HTTP/1.1 200 OK\r\n\r\nhello")
+        await pushed.wait()
+
+    server = await serve(script)
+    async with AiohttpFetcher(
+        user_agent="x/1",
+        addresses=AddressRules.parse(["127.0.0.0/8"]),
+        resolve={"*.test": "127.0.0.1"},
+        clock=clock,
+        connections=1,
+    ) as fetcher:
+        request = Request(url=server.url(), wants_body=push)
+        at_once = answered(await fetcher.fetch(request))
+        pushed.clear()
+        in_pieces = answered(await fetcher.fetch(request))
+        until_closed = answered(await fetcher.fetch(request))
+    assert at_once.elapsed_s < 500, "all of it was there before anybody looked at it"
+    assert in_pieces.elapsed_s >= 1000
+    assert until_closed.elapsed_s >= 1000
+
+
 async def test_error_in_wants_body_is_the_callers_and_leaves_no_connection(serve, fetcher):
     async def script(connection):
         await connection.request()
