@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from crawler.cli.interpreter import loading
+
 # Command -> module and its click command there. Modules import what is heavy inside the commands:
 # `courtly --help` reads them all.
 _COMMANDS = {
@@ -42,7 +44,8 @@ class _Commands(click.Group):
             hint = did_you_mean(cmd_name, self.list_commands(ctx))
             raise click.UsageError(f'there is no command "{cmd_name}"{hint}')
         module, name = _COMMANDS[cmd_name]
-        command = getattr(importlib.import_module(module), name)
+        with loading():
+            command = getattr(importlib.import_module(module), name)
         assert isinstance(command, click.Command)
         return command
 
@@ -69,9 +72,9 @@ class _Commands(click.Group):
 def _show_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
     if not wanted or ctx.resilient_parsing:
         return
-    import importlib.metadata  # takes longer than all of click
+    from crawler.version import __version__
 
-    click.echo(f"courtly {importlib.metadata.version('courtly')}")
+    click.echo(f"courtly {__version__}")
     ctx.exit()
 
 

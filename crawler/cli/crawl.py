@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from crawler.cli import interpreter
 from crawler.cli.errors import INTERRUPTED
+from crawler.cli.interpreter import loading
 from crawler.cli.options import (
     Choice,
     as_given,
@@ -111,8 +113,10 @@ def crawl(
         return config
 
     again = as_given(config_file, db)
+    with loading():
+        config = read()
     summary = run(
-        read(),
+        config,
         seeds,
         quiet=quiet,
         as_json=as_json,
@@ -160,12 +164,14 @@ def run(
         for warning in config.warnings:
             say(f"warning: {warning}", err=True)
 
-    from crawler import app  # after all that can be refused: it is heavy
-    from crawler.cli import interpreter
-    from crawler.cli import summary as words
-    from crawler.cli.progress import display
-    from crawler.clock import RealClock
-    from crawler.daemon.service import Watchers, local_socket
+    with loading():  # after all that can be refused: it is heavy
+        from crawler import app
+        from crawler.cli import summary as words
+        from crawler.cli.display import display
+        from crawler.clock import RealClock
+        from crawler.daemon.service import Watchers, local_socket
+
+        loop_factory = interpreter.loop_factory()
 
     interpreter.settle()
     with display(quiet=quiet) as shown:
@@ -181,7 +187,7 @@ def run(
                 return await app.crawl(
                     config,
                     seeds=urls,
-                    observe=shown.observe,
+                    observe=None if quiet else shown.observe,
                     stop=stop,
                     leave=leave,
                     reread=reread,
@@ -189,7 +195,7 @@ def run(
                     beside=beside,
                 )
 
-        with asyncio.Runner(loop_factory=interpreter.loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
             summary = runner.run(work())
     if as_json:
         if not quiet:

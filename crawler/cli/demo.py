@@ -33,7 +33,7 @@ async def _demo() -> int:
 
     from crawler.app import crawl, looking_into
     from crawler.cli import demo_report, demo_web
-    from crawler.cli.progress import display
+    from crawler.cli.display import display
     from crawler.cli.signals import Signals
     from crawler.testing import LocalWeb
 

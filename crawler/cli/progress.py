@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol, TextIO
+from typing import TextIO
 
 import click
 from rich.console import Console, Group, RenderableType
@@ -28,20 +27,11 @@ _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _STYLES = {"in flight": "green", "ready": "cyan", "robots": "blue", "paused": "yellow"}
 
 
-class Display(Protocol):
-    def observe(self, progress: Progress) -> None: ...
-
-    def say(self, sentence: str) -> None: ...
-
-
 @contextmanager
-def display(*, quiet: bool = False, stream: TextIO | None = None) -> Iterator[Display]:
-    """The display that fits stderr (or `stream`); gone or finished when the block ends."""
-    out = stream or sys.stderr
+def on(out: TextIO) -> Iterator[_OnTerminal | _Lines]:
+    """The display that fits what is written to; gone or finished when the block ends."""
     console = Console(file=out, highlight=False, soft_wrap=False)
-    if quiet:
-        yield _Quiet()
-    elif console.is_terminal and not console.is_dumb_terminal:
+    if console.is_terminal and not console.is_dumb_terminal:
         with Live(
             console=console, auto_refresh=False, transient=True, redirect_stdout=False,
             redirect_stderr=False, vertical_overflow="crop",
@@ -49,14 +39,6 @@ def display(*, quiet: bool = False, stream: TextIO | None = None) -> Iterator[Di
             yield _OnTerminal(live)
     else:
         yield _Lines(out)
-
-
-class _Quiet:
-    def observe(self, progress: Progress) -> None:
-        pass
-
-    def say(self, sentence: str) -> None:
-        pass
 
 
 class _Lines:

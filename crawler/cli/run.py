@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from crawler.cli import interpreter
 from crawler.cli.errors import INTERRUPTED
 from crawler.cli.text import say
 
@@ -37,8 +38,8 @@ def run(config_file: Path) -> None:
         for warning in config.warnings:
             say(f"warning: {warning}", err=True)
 
-    from crawler.cli import interpreter
-    from crawler.daemon import life  # heavy
+    with interpreter.loading():
+        from crawler.daemon import life  # heavy
 
     interpreter.settle()
     try:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
-import importlib.metadata
 import re
+
+from crawler.version import __version__
 
 OWN_NAME = "courtly"
 TOKEN_LETTERS_MIN = 5  # shorter ones turn up inside other agents' names
@@ -61,7 +62,6 @@ def token_warnings(token: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-@functools.cache
 def version() -> str:
-    """Our version, from the installed distribution."""
-    return importlib.metadata.version("courtly")
+    """Our version."""
+    return __version__

@@ -6,11 +6,9 @@ through untouched.
 
 from __future__ import annotations
 
-import codecs
 from functools import lru_cache
 from typing import Final
 
-from charset_normalizer import from_bytes
 from w3lib.encoding import (
     html_body_declared_encoding,
     http_content_type_encoding,
@@ -27,8 +25,9 @@ _GUESS_BYTES: Final = 16_384
 # A longer Content-Type is not remembered; real ones have under 100 characters.
 _HEADER_CHARS_MAX: Final = 500
 
-# The encodings of the web by Python's names. A page may name any codec of Python's otherwise, and
-# some of those raise, warn or take quadratic time (idna, punycode, unicode_escape, zlib).
+# The encodings of the web by Python's own names (to look those up would load all 48). A page may
+# name any codec of Python's otherwise, and some of those raise, warn or take quadratic time (idna,
+# punycode, unicode_escape, zlib).
 _SINGLE_BYTE: Final = (
     "cp1250 cp1251 cp1252 cp1253 cp1254 cp1255 cp1256 cp1257 cp1258 cp866 cp874 koi8-r koi8-u"
     " mac-roman mac-cyrillic iso8859-1 iso8859-2 iso8859-3 iso8859-4 iso8859-5 iso8859-6 iso8859-7"
@@ -38,13 +37,9 @@ _MULTI_BYTE: Final = "gb18030 gbk gb2312 big5 big5hkscs cp932 cp949 euc_jp euc_k
 _NOT_ASCII: Final = "utf-16 utf-16-le utf-16-be utf-32 utf-32-le utf-32-be iso2022_jp"
 
 
-def _codec_names(words: str) -> frozenset[str]:
-    return frozenset(codecs.lookup(word).name for word in words.split())
-
-
 # In these, bytes that are all ASCII mean what they mean in ASCII.
-_ASCII_BASED: Final = _codec_names(f"ascii utf-8 {_SINGLE_BYTE} {_MULTI_BYTE}")
-_KNOWN: Final = _ASCII_BASED | _codec_names(_NOT_ASCII)
+_ASCII_BASED: Final = frozenset(f"ascii utf-8 {_SINGLE_BYTE} {_MULTI_BYTE}".split())
+_KNOWN: Final = _ASCII_BASED.union(_NOT_ASCII.split())
 _GUESSED: Final = (
     "cp1252 cp1250 cp1251 cp1253 cp1254 cp1255 cp1256 cp866 cp874 koi8_r gb18030 big5hkscs cp932"
     " euc_jp cp949"
@@ -113,6 +108,8 @@ def _is_utf8(body: bytes) -> bool:
 
 
 def _guess(body: bytes) -> str:
+    from charset_normalizer import from_bytes  # 7 ms, and few crawls meet a page that needs it
+
     sample = body[:_GUESS_BYTES]
     if len(body) > _GUESS_BYTES:
         # End at a byte that is no part of a longer character in any of the encodings, if there is.

@@ -9,6 +9,7 @@ to hide or not; markup.py reads them instead, tag by tag.
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Final
 
 from crawler.documents.markup import ATTRIBUTE, RAW_TEXT, raw_text_end
@@ -34,23 +35,6 @@ TREE_TAGS_MAX: Final = 300_000
 _NAME = rb"[A-Za-z][^\t\n\f\r />]*+"
 _ATTRIBUTES = rb"(?:[\t\n\f\r /]*+" + ATTRIBUTE + rb")"
 _SPACE = rb"[\t\n\f\r />]"
-# A tag with too many attributes, or a formatting element's with those it has. The letters are
-# spelled in both cases because ignoring case takes three times as long.
-_SUSPECT: Final = re.compile(
-    rb"<(?:"
-    + _NAME
-    + _ATTRIBUTES
-    + rb"{%d}" % (ATTRIBUTES_MAX + 1)
-    + rb"|(?=[BCEFINSTUbcefinstu][A-Za-z]{0,5}"
-    + _SPACE
-    + rb")(?=((?:[BbIiSsUu]|[Bb][Ii][Gg]"
-    rb"|[Cc][Oo][Dd][Ee]|[Ee][Mm]|[Ff][Oo][Nn][Tt]|[Nn][Oo][Bb][Rr]|[Ss][Mm][Aa][Ll][Ll]"
-    rb"|[Ss][Tt][Rr][Ii][Kk][Ee]|[Ss][Tt][Rr][Oo][Nn][Gg]|[Tt][Tt])(?="
-    + _SPACE
-    + rb")"
-    + _ATTRIBUTES
-    + rb"*+)))"
-)
 _FOREIGN_ROOT: Final = re.compile(rb"<(?:svg|math)(?=[\t\n\f\r />])", re.IGNORECASE)
 _CDATA: Final = b"<![CDATA["
 
@@ -115,6 +99,28 @@ _CLOSERS: Final = _names(
 )
 
 
+@cache
+def _suspect() -> re.Pattern[bytes]:
+    """A tag with too many attributes, or a formatting element's with those it has. Compiled, in
+    3 ms, when a page needs a tree."""
+    # The letters are spelled in both cases because ignoring case takes three times as long.
+    return re.compile(
+        rb"<(?:"
+        + _NAME
+        + _ATTRIBUTES
+        + rb"{%d}" % (ATTRIBUTES_MAX + 1)
+        + rb"|(?=[BCEFINSTUbcefinstu][A-Za-z]{0,5}"
+        + _SPACE
+        + rb")(?=((?:[BbIiSsUu]|[Bb][Ii][Gg]"
+        rb"|[Cc][Oo][Dd][Ee]|[Ee][Mm]|[Ff][Oo][Nn][Tt]|[Nn][Oo][Bb][Rr]|[Ss][Mm][Aa][Ll][Ll]"
+        rb"|[Ss][Tt][Rr][Ii][Kk][Ee]|[Ss][Tt][Rr][Oo][Nn][Gg]|[Tt][Tt])(?="
+        + _SPACE
+        + rb")"
+        + _ATTRIBUTES
+        + rb"*+)))"
+    )
+
+
 def is_tangled(html: bytes) -> bool:
     """Whether a document (UTF-8, or ASCII where it matters) may cost Lexbor more than linear time.
 
@@ -122,7 +128,7 @@ def is_tangled(html: bytes) -> bool:
     """
     tags = html.count(b"<")
     if tags <= TAGS_SAFE and len(html) <= BYTES_SAFE:
-        formatting = _SUSPECT.findall(html)
+        formatting = _suspect().findall(html)
         if b"" in formatting:
             return True
         # No more can be copied than all of them at each tag.

@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
+from functools import cache
 from typing import Final, cast
 
 from crawler.documents import markup
@@ -126,11 +127,15 @@ _PASSED: Final = (
 _FRAME_REST: Final = rf"(?:[^<]++|<(?!/[iI][fF])){{0,{_PIECES_MAX}}}+</iframe>"
 _TITLE_REST: Final = rf"(?:[^<]++|<(?!/[tT][iI])){{0,{_PIECES_MAX}}}+</title>"
 
+# What is passed over stands here once, since it is most of what Python takes 10 ms to compile. So
+# where something has been passed over and nothing of interest follows, be it for the bound or for
+# something doubtful, the row ends there, empty; what is doubtful is told by the next, which must
+# not be empty, as it begins where one has ended.
 _ROWS: Final = re.compile(
     rf"(?:[^<]*+(?:{_PASSED})){{0,{_PASSED_MAX}}}+"
-    rf"[^<]*+(?:<(?:{_USUAL_ANCHOR}{_HELD}|a{_ENDS}({_ATTRIBUTES})>{_HELD}"
+    rf"(?:[^<]*+(?:<(?:{_USUAL_ANCHOR}{_HELD}|a{_ENDS}({_ATTRIBUTES})>{_HELD}"
     rf"|(base|link|meta){_ENDS}({_ATTRIBUTES})>|iframe{_ENDS}({_ATTRIBUTES})>{_FRAME_REST}"
-    rf"|title{_ENDS}{_REST}({_TITLE_REST})|({_SVG}))|\Z|{_PASSED}|<(.).*)",
+    rf"|title{_ENDS}{_REST}({_TITLE_REST})|({_SVG}))|\Z)|(?<=>)|[^<]*+<(.).*)",
     re.DOTALL,
 )
 
@@ -174,17 +179,23 @@ _PARAGRAPH: Final = (
     rf"<p{_ENDS}{_REST}(?:[^<]++|</?(?:a|br|img|source|wbr|{_PHRASE}){_ENDS}{_REST}|{_COMMENT})"
     rf"{{0,{_PIECES_MAX}}}+</p>"
 )
-_PARAGRAPHS: Final = re.compile(
-    rf"(?:[^<]*+(?:{_PARAGRAPH}|(?!<p{_ENDS})(?:{_PASSED})|<(?:(?:a|base|link|meta){_ENDS}{_REST}"
-    rf"|iframe{_ENDS}{_REST}{_FRAME_REST}|title{_ENDS}{_REST}{_TITLE_REST}|{_SVG}))){{0,{_PASSED_MAX}}}+([^<]*+\Z)?+",
-)
+
+
+@cache
+def _paragraphs() -> re.Pattern[str]:
+    """Compiled when a page asks for it: that takes 6 ms."""
+    return re.compile(
+        rf"(?:[^<]*+(?:{_PARAGRAPH}|(?!<p{_ENDS})(?:{_PASSED})|<(?:(?:a|base|link|meta){_ENDS}"
+        rf"{_REST}|iframe{_ENDS}{_REST}{_FRAME_REST}|title{_ENDS}{_REST}{_TITLE_REST}|{_SVG})))"
+        rf"{{0,{_PASSED_MAX}}}+([^<]*+\Z)?+",
+    )
 
 
 def paragraphs_are_closed(html: str) -> bool:
     """Whether each paragraph of a document that has rows ends with its end tag and holds nothing
     but phrases, so that none is open around an anchor with more than those inside."""
-    at = 0
-    while (some := _PARAGRAPHS.match(html, at)) is not None and some[1] is None:
+    at, paragraphs = 0, _paragraphs()
+    while (some := paragraphs.match(html, at)) is not None and some[1] is None:
         if some.end() == at:
             return False
         at = some.end()

@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from crawler.cli.progress import as_line, as_panel, clock, display
+from crawler.cli.display import display
+from crawler.cli.progress import as_line, as_panel, clock
 from crawler.events import Progress, SlowHost
 
 PROGRESS = Progress(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 import subprocess
@@ -49,7 +50,7 @@ def test_help_lists_the_commands() -> None:
 
 
 def test_the_version() -> None:
-    assert courtly("--version").stdout.startswith("courtly ")
+    assert courtly("--version").stdout == f"courtly {importlib.metadata.version('courtly')}\n"
 
 
 def test_help_imports_nothing_heavy() -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from crawler.documents import charset
 from crawler.documents.charset import to_utf8
 
 RUSSIAN = "Привет мир, это обычная страница на русском языке. " * 20
@@ -87,3 +88,7 @@ def test_nothing_raises(body: bytes, content_type: str | None) -> None:
     codecs.lookup(name)
     if name != "utf-8":
         utf8.decode()
+
+
+def test_encodings_go_by_pythons_own_names() -> None:
+    assert all(codecs.lookup(name).name == name for name in charset._KNOWN)
