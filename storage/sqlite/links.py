@@ -40,7 +40,7 @@ class Recent:
     Exact, and bounded by starting a new generation.
     """
 
-    _GENERATION: Final = 50_000
+    _GENERATION: Final = 10_000
     _CHARS_MAX: Final = 200  # longer ones are looked up: what is kept stays within some 30 MB
 
     def __init__(self) -> None:

@@ -8,15 +8,27 @@ from hypothesis import strategies as st
 from crawler.visiting.known import Known
 
 PAGES = st.lists(
-    st.tuples(st.lists(st.sampled_from("abcdefgh"), max_size=6), st.integers(0, 3)), max_size=12
+    st.tuples(st.lists(st.sampled_from("abcdefgh"), max_size=6, unique=True), st.integers(0, 3)), max_size=12
 )
 
 
 @given(PAGES, st.integers(1, 8))
-def test_a_page_at_once_is_as_link_by_link(pages: list[tuple[list[str], int]], kept: int) -> None:
-    one, other = Known(kept), Known(kept)
+def test_nothing_is_called_known_that_was_not_met(
+    pages: list[tuple[list[str], int]], kept: int
+) -> None:
+    known = Known(kept)
+    met: dict[str, int] = {}
     for urls, depth in pages:
-        assert one.fresh(urls, depth) == [url for url in urls if other.new(url, depth)]
+        fresh = list(known.fresh(urls, depth))
+        assert set(fresh) >= {url for url in urls if met.get(url, 99) > depth}
+        met |= {url: min(depth, met.get(url, 99)) for url in urls}
+
+
+@given(PAGES)
+def test_what_fits_is_remembered_exactly(pages: list[tuple[list[str], int]]) -> None:
+    at_once, one_by_one = Known(16), Known(16)  # eight each generation, of eight letters
+    for urls, depth in pages:
+        assert at_once.fresh(urls, depth) == [url for url in urls if one_by_one.new(url, depth)]
 
 
 def test_a_shallower_depth_is_news() -> None:
@@ -35,3 +47,9 @@ def test_what_is_remembered_is_bounded() -> None:
     assert len(known._young) + len(known._old) <= 100
     assert known.fresh(["49/19"], 1) == []
     assert known.fresh(["0/0"], 1) == ["0/0"]
+
+
+def test_what_is_met_again_and_again_is_not_forgotten() -> None:
+    known = Known(100)
+    for page in range(50):
+        assert ("home" in known.fresh(["home", *[f"{page}/{n}" for n in range(20)]], 1)) == (not page)
