@@ -66,7 +66,7 @@ class Door:
             fetcher,
             not_connected=self._on_no_connection,
             backed_off=self.ledger.urgent,
-            contacted=self.ledger.touch,
+            contacted=self.ledger.contacted,
         )
         self.gate = Gate(
             clock=clock,

@@ -138,7 +138,7 @@ class Moves:
     def contacted(self, host: Host) -> None:
         """A contact is over. If it shows an origin to be in reach after all (on several lanes, one
         that was under way when another could not connect), that one's URLs move again."""
-        self._ledger.touch(host)
+        self._ledger.contacted(host)
         if host.closed:
             for origin in host.closed - host.out_of_reach.keys():
                 self.reopen(host, origin)
