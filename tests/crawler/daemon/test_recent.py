@@ -54,6 +54,10 @@ def test_hosts_not_contacted_for_long_are_forgotten() -> None:
     for again in range(2 * CONTACTS_KEPT):
         recent.contacted(contact("h0.test", 2.0 + again))
     recent.contacted(contact("new.test", 500.0))
-    assert len(recent.floors("h0.test")) == CONTACTS_KEPT
+    floors = recent.floors("h0.test")
+    assert [floor.start_at for floor in floors] == [
+        2.0 + again for again in range(CONTACTS_KEPT, 2 * CONTACTS_KEPT)
+    ]
+    assert len({(floor.rest_s, floor.late_s, floor.source) for floor in floors}) == 1
     assert recent.floors("h1.test") == ()
     assert recent.floors("new.test")

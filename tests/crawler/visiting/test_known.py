@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from crawler.visiting.known import Known
 
 PAGES = st.lists(
-    st.tuples(st.lists(st.sampled_from("abcdefgh"), max_size=6, unique=True), st.integers(0, 3)), max_size=12
+    st.tuples(st.lists(st.sampled_from("abcdefgh"), max_size=6, unique=True), st.integers(0, 3)),
+    max_size=12,
 )
 
 
@@ -52,4 +53,6 @@ def test_what_is_remembered_is_bounded() -> None:
 def test_what_is_met_again_and_again_is_not_forgotten() -> None:
     known = Known(100)
     for page in range(50):
-        assert ("home" in known.fresh(["home", *[f"{page}/{n}" for n in range(20)]], 1)) == (not page)
+        assert ("home" in known.fresh(["home", *[f"{page}/{n}" for n in range(20)]], 1)) == (
+            not page
+        )
