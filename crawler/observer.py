@@ -78,14 +78,16 @@ class Fanout:
 
     def __init__(self, observers: Sequence[Observer]) -> None:
         self._observers = tuple(observers)
+        self._contacted = tuple(one.contacted for one in observers)
+        self._settled = tuple(one.settled for one in observers)
 
     def contacted(self, seen: Contacted) -> None:
-        for one in self._observers:
-            one.contacted(seen)
+        for tell in self._contacted:
+            tell(seen)
 
     def settled(self, url: str, outcome: Outcome) -> None:
-        for one in self._observers:
-            one.settled(url, outcome)
+        for tell in self._settled:
+            tell(url, outcome)
 
     def gave_up(self, slot: str, origin: str, error: str, count: int) -> None:
         for one in self._observers:

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from msgspec import Struct
+
 from crawler.observer import Contacted
 from storage.base import Outcome
 from storage.rows import CONTACTS_KEPT
@@ -19,8 +21,7 @@ ERRORS_PER_HOST: Final = 10
 STARTS_ALIKE_S: Final = 0.005  # the store's clock and ours differ by rounding
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Floor:
+class Floor(Struct, frozen=True, kw_only=True):
     """The rest that one contact had to be followed by. Unix seconds, seconds."""
 
     start_at: float

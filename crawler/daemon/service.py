@@ -14,7 +14,6 @@ from crawler.daemon import local
 from crawler.daemon.answers import Answers
 from crawler.daemon.asking import RobotsAsker
 from crawler.daemon.http import HttpSettings, build
-from crawler.daemon.metrics import CONTENT_TYPE
 from crawler.daemon.stream import Stream
 from crawler.daemon.watch import Watch
 from crawler.daemon.web import add_pages
@@ -64,6 +63,8 @@ def application(answers: Answers, settings: HttpSettings, watchers: Watchers) ->
     app = build(answers, settings, clock=watchers.clock)
 
     async def metrics(_request: web.Request) -> web.StreamResponse:
+        from crawler.daemon.exposition import CONTENT_TYPE  # brings prometheus_client
+
         body = watchers.watch.rendered(await answers.status())
         return web.Response(body=body, headers={hdrs.CONTENT_TYPE: CONTENT_TYPE})
 

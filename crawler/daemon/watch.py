@@ -17,7 +17,7 @@ from crawler.observer import Observer
 @dataclass(frozen=True, slots=True)
 class Watch:
     """`observers` belong to the crawl, `sample_for_ever` into a task of the daemon's, `rendered`
-    is the body of an answer to GET /metrics (`crawler.daemon.metrics.CONTENT_TYPE`)."""
+    is the body of an answer to GET /metrics (`crawler.daemon.exposition.CONTENT_TYPE`)."""
 
     metrics: Metrics = field(default_factory=Metrics)
     recent: Recent = field(default_factory=Recent)

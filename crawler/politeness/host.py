@@ -264,10 +264,12 @@ class Host:
 
     def next_turn(self, now_s: float, wall_s: float) -> tuple[float, str]:
         """After a contact: how long until the next one may begin, and what that comes from."""
+        rest = self.rest
+        at_s = self.ready_s(now_s, lambda: wall_s)
+        if at_s is None or at_s <= now_s + rest.delay_s:
+            return rest.delay_s, rest.source
         waits = self.wait(now_s, wall_s)
-        if waits is None or waits[0] <= now_s + self.rest.delay_s:
-            return self.rest.delay_s, self.rest.source
-        return waits[0] - now_s, waits[1]
+        return at_s - now_s, rest.source if waits is None else waits[1]
 
     # ------------------------------------------------------------ waking it
 

@@ -11,8 +11,8 @@ import asyncio
 import time
 from asyncio import Future
 from collections import deque
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from types import TracebackType
 
 PASS_S = 0.001  # what is computed in one pass of the loop: the network waits no longer
 AT_ONCE_MAX = 16
@@ -40,22 +40,17 @@ class NetworkFirst:
         self._passed_s = 0.0
         self._bytes = 0
 
-    @asynccontextmanager
-    async def reading(self, size_bytes: int) -> AsyncIterator[None]:
+    def reading(self, size_bytes: int) -> Reading:
         """`size_bytes`: of what is to be read."""
-        self._count(size_bytes)
-        try:
-            await self._turn()
-            yield
-        finally:
-            self._count(-size_bytes)
+        return Reading(self, size_bytes)
 
-    def _count(self, size_bytes: int) -> None:
+    def count(self, size_bytes: int) -> None:
+        """So much more is to be read; negative: has been."""
         before, self._bytes = self._bytes, self._bytes + size_bytes
         if (before > WAITING_BYTES_MAX) != (self._bytes > WAITING_BYTES_MAX):
             self._crowd(self._bytes > WAITING_BYTES_MAX)
 
-    async def _turn(self) -> None:
+    async def turn(self) -> None:
         mine: Future[None] = self._loop.create_future()
         self._waiting.append(mine)
         if not self._passing:
@@ -81,3 +76,29 @@ class NetworkFirst:
         self._passing = bool(self._waiting)
         if self._passing:
             self._loop.call_soon(self._next)
+
+
+class Reading:
+    """What `NetworkFirst.reading` gives: a class because contextlib's takes 3 µs a page more."""
+
+    __slots__ = ("_first", "_size_bytes")
+
+    def __init__(self, first: NetworkFirst, size_bytes: int) -> None:
+        self._first = first
+        self._size_bytes = size_bytes
+
+    async def __aenter__(self) -> None:
+        self._first.count(self._size_bytes)
+        try:
+            await self._first.turn()
+        except BaseException:
+            self._first.count(-self._size_bytes)
+            raise
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._first.count(-self._size_bytes)
