@@ -23,17 +23,16 @@ from crawler.daemon.metrics import (
     FRONTIER_STATES,
     HOST_STATES,
     Measured,
-    Spread,
-    Tally,
+    Metrics,
 )
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 
 
-def text(tallies: Sequence[Tally], spreads: Sequence[Spread], measured: Measured) -> bytes:
-    """Format 0.0.4."""
+def render(metrics: Metrics, measured: Measured) -> bytes:
+    """The text format, version 0.0.4."""
     registry = CollectorRegistry()
-    registry.register(_Once((*_counted(tallies, spreads), *_measured(measured))))
+    registry.register(_Once((*_counted(metrics), *_measured(measured))))
     return generate_latest(registry)
 
 
@@ -47,18 +46,18 @@ class _Once(Collector):
         return self._families
 
 
-def _counted(tallies: Sequence[Tally], spreads: Sequence[Spread]) -> Iterator[Metric]:
+def _counted(metrics: Metrics) -> Iterator[Metric]:
     build = GaugeMetricFamily(
         "courtly_build_info", "Always 1; the label says which version runs.", labels=("version",)
     )
     build.add_metric((version(),), 1)
     yield build
-    for tally in tallies:
+    for tally in metrics.tallies:
         counter = CounterMetricFamily(tally.name, tally.note, labels=tally.labels)
         for values, count in tally.of.items():
             counter.add_metric(values, count)
         yield counter
-    for spread in spreads:
+    for spread in metrics.spreads:
         bounds = [*map(floatToGoString, spread.bounds), "+Inf"]
         upto = itertools.accumulate(spread.counts)
         buckets = list(zip(bounds, upto, strict=True))

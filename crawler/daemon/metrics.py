@@ -89,7 +89,7 @@ class Spread:
 
 
 class Metrics:
-    """An observer that counts. `render(measured)` is the body of an answer to who asks."""
+    """An observer that counts."""
 
     def __init__(self) -> None:
         self._fetches = Tally(
@@ -195,12 +195,6 @@ class Metrics:
         self._links.of[()] += links
 
     # ------------------------------------------------------------ as an answer
-
-    def render(self, measured: Measured) -> bytes:
-        """The text format, version 0.0.4."""
-        from crawler.daemon.exposition import text  # brings prometheus_client
-
-        return text(self.tallies, self.spreads, measured)
 
     def by_outcome(self) -> dict[str, int]:
         """Contacts of this run by how they ended, robots.txt included: `{"2xx": 12, …}`."""

@@ -52,7 +52,10 @@ class Watch:
         )
 
     def rendered(self, status: shapes.Status) -> bytes:
-        return self.metrics.render(
+        from crawler.daemon.exposition import render  # brings prometheus_client
+
+        return render(
+            self.metrics,
             Measured(
                 state=status["state"],
                 urls={
@@ -66,5 +69,5 @@ class Watch:
                 in_flight=status["in_flight"],
                 memory_bytes=status["memory_bytes"],
                 uptime_s=status["uptime_s"],
-            )
+            ),
         )

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from crawler.daemon.exposition import render
 from crawler.daemon.metrics import Measured, Metrics
 from crawler.observer import Contacted
 from policies.retry import FailureCode
@@ -52,7 +53,7 @@ def contact(
 def samples(metrics: Metrics, measured: Measured = MEASURED) -> dict[str, float]:
     """`name{label=value}` → value, as Prometheus' own parser reads it."""
     found = {}
-    for family in text_string_to_metric_families(metrics.render(measured).decode()):
+    for family in text_string_to_metric_families(render(metrics, measured).decode()):
         for sample in family.samples:
             labels = ",".join(f"{key}={value}" for key, value in sorted(sample.labels.items()))
             found[f"{sample.name}{{{labels}}}"] = sample.value
