@@ -7,8 +7,8 @@ from crawler.engine.course import Course
 from crawler.engine.holdings import Holdings
 from crawler.politeness.ending import Ending
 from crawler.politeness.gate import Gate
-from crawler.politeness.host import NEVER
 from crawler.politeness.origin import Origin
+from crawler.politeness.pace import NEVER
 from crawler.politeness.turns import Turns
 from policies.access import due as is_due
 from storage.base import Store

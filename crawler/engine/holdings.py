@@ -13,7 +13,8 @@ from crawler.engine.course import Course
 from crawler.engine.rejudge import Rejudge
 from crawler.politeness.ending import FULL, Ending
 from crawler.politeness.gate import Gate
-from crawler.politeness.host import NEVER, PREFETCH, Host
+from crawler.politeness.host import PREFETCH, Host
+from crawler.politeness.pace import NEVER
 from crawler.politeness.turns import Turns
 from crawler.visiting.handover import Handover
 from crawler.visiting.ledger import Ledger

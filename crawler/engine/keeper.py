@@ -10,7 +10,7 @@ from crawler.engine.due import Due
 from crawler.engine.holdings import Holdings
 from crawler.engine.revisits import Revisits
 from crawler.politeness.ending import FULL, PAUSED, SPENT, Ending
-from crawler.politeness.host import NEVER
+from crawler.politeness.pace import NEVER
 from crawler.politeness.turns import Turns
 from crawler.visiting.handover import Handover
 from crawler.visiting.ledger import Ledger

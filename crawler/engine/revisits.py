@@ -6,7 +6,7 @@ from crawler.clock import Clock, Timer
 from crawler.config.effective import Effective
 from crawler.engine.course import Course
 from crawler.engine.holdings import Holdings
-from crawler.politeness.host import NEVER
+from crawler.politeness.pace import NEVER
 from crawler.visiting.ledger import Ledger
 from crawler.visiting.plans import Planner
 from storage.base import Store

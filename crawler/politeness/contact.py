@@ -62,7 +62,7 @@ class Contacts:
 
     def must_locate(self, turn: Turn) -> bool:
         """With `per = "ip"` a turn must know whose clock it counts on."""
-        return turn.host.rules.per is Per.IP and turn.address_clock is None
+        return turn.host.pace.rules.per is Per.IP and turn.address_clock is None
 
     async def located(self, turn: Turn, origin: str) -> Failure | Literal["again"] | None:
         """See to it that `must_locate` is False.
@@ -99,7 +99,7 @@ class Contacts:
         """
         began_s = self._clock.monotonic()
         self.urls[request.url] = began_s
-        turn.host.on_wire()
+        turn.host.pace.on_wire()
         status: int | None = None
         started_s, ended_s = began_s, None
         result: Answer | Failure | None = None
@@ -130,7 +130,7 @@ class Contacts:
         """The contact that has just ended, for who watches; `result` None: it was broken off."""
         now_s, wall_s = self._clock.monotonic(), self._clock.wall()
         started_s = began_s if result is None else result.started_s
-        next_in_s, source = turn.host.next_turn(now_s, wall_s)
+        next_in_s, source = turn.host.pace.next_turn(now_s, wall_s)
         failure = result if isinstance(result, Failure) else None
         answer = result if isinstance(result, Answer) else None
         return Contacted(
@@ -171,5 +171,5 @@ class Contacts:
         refusal = result.status == 429 or (result.status in REFUSALS and kind != ROBOTS)
         if rest_s is not None and not (refusal or result.status >= 500 or kind == ROBOTS):
             rest_s = None  # on a redirect or a success it says nothing about our pace
-        if host.answered(result.status, refusal=refusal, rest_s=rest_s, now_s=now_s):
+        if host.pace.answered(result.status, refusal=refusal, rest_s=rest_s, now_s=now_s):
             self._backed_off(host)

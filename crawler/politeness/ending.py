@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from crawler.clock import Clock
 from crawler.politeness.gate import Gate
-from crawler.politeness.host import NEVER, Host
+from crawler.politeness.host import Host
 from crawler.politeness.origin import Origin
+from crawler.politeness.pace import NEVER
 from crawler.politeness.turns import Turns
 from policies.access import Closed
 
@@ -70,7 +71,7 @@ class Ending:
             or host.parked
             or host.closed
             or host.next_due_s is not None
-            or (asked and any(name in asked for name in host.asks))
+            or (asked and any(name in asked for name in host.pace.asks))
         )
 
     def only_closed(self, host: Host) -> float | None:

@@ -72,7 +72,7 @@ class Origin:
             windows=policy.visit_windows if policy else (),
             missing=known.unreachable_since is not None,
         )
-        self.host.set_ask(self.name, ask)
+        self.host.pace.set_ask(self.name, ask)
 
 
 def changes(previous: Access, learned: Access) -> bool:

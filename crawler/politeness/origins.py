@@ -36,7 +36,7 @@ class Origins:
         self.by_name: dict[str, Origin] = {}
 
     def of(self, host: Host) -> list[Origin]:
-        return [o for name in host.asks if (o := self.by_name.get(name)) and o.host is host]
+        return [o for name in host.pace.asks if (o := self.by_name.get(name)) and o.host is host]
 
     def adopt(self, host: Host, copies: dict[str, Access]) -> None:
         """Take over what the store knows of a host's origins."""
@@ -47,11 +47,11 @@ class Origins:
 
     def add(self, name: str, host: Host, known: Access = access.UNKNOWN) -> Origin:
         rules, tokens = self._rules_of(host_of(name + "/"))
-        if len(host.asks) > ORIGINS_PER_HOST_MAX:
+        if len(host.pace.asks) > ORIGINS_PER_HOST_MAX:
             self._make_room(host)
         origin = self.by_name[name] = Origin(name, host, known, rules, tokens)
         origin.loaded = known is not access.UNKNOWN or host.all_known
-        host.asks.setdefault(name, NO_ASK)
+        host.pace.asks.setdefault(name, NO_ASK)
         return origin
 
     async def load(self, name: str, host: Host) -> Origin:
@@ -85,7 +85,7 @@ class Origins:
 
     def forget(self, host: Host) -> None:
         """The host is no longer held."""
-        for name in host.asks:
+        for name in host.pace.asks:
             origin = self.by_name.get(name)
             if origin and origin.host is host:
                 self._let_go(origin)
@@ -105,7 +105,8 @@ class Origins:
             ):
                 gone.append(origin.name)
                 self._let_go(origin)
-        host.forget_asks(gone)
+        host.pace.forget_asks(gone)
+        host.all_known = False
 
     def _let_go(self, origin: Origin) -> None:
         self._retries.remove(origin)

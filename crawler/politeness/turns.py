@@ -15,7 +15,8 @@ from collections.abc import Iterator
 from crawler.clock import Clock, Timer
 from crawler.politeness.addresses import Addresses
 from crawler.politeness.bench import Bench
-from crawler.politeness.host import NEVER, AddressClock, Host, Turn
+from crawler.politeness.host import AddressClock, Host, Turn
+from crawler.politeness.pace import NEVER
 from storage.base import Contact
 
 
@@ -161,7 +162,7 @@ class Turns:
         """The contact is over: its host rests, counted from `ended_s`."""
         turn.over = True
         host = turn.host
-        host.end(turn.follows_s, turn.allowed_s, started_s, ended_s)
+        host.pace.end(turn.follows_s, turn.allowed_s, started_s, ended_s)
         shift_s = self._clock.wall() - self._clock.monotonic()
         host.contacts_new.append(
             Contact(
@@ -177,7 +178,7 @@ class Turns:
         if turn.over:
             return
         turn.over = True
-        turn.host.undo(turn.follows_s)
+        turn.host.pace.undo(turn.follows_s)
         self._over(turn)
 
     def _over(self, turn: Turn) -> None:
@@ -195,7 +196,7 @@ class Turns:
         while clock.queue and not clock.busy:
             host = clock.queue.pop(next(iter(clock.queue)))
             self.consider(host)
-            waits = host.wait(now_s, wall_s)
+            waits = host.pace.wait(now_s, wall_s)
             if host.wants_turn and waits and waits[0] <= clock.ready_s:
                 return
 
@@ -237,7 +238,7 @@ class Turns:
         return at_s <= now_s
 
     def _ready_s(self, host: Host, now_s: float) -> float | None:
-        at_s = host.ready_s(now_s, self._clock.wall)
+        at_s = host.pace.ready_s(now_s, self._clock.wall)
         if at_s is None:
             return None
         if (clock := host.address_clock) is not None:
@@ -252,7 +253,7 @@ class Turns:
         clock = host.address_clock
         if clock:
             clock.busy = True
-        turn = Turn(host, host.begin(), at_s, clock)
+        turn = Turn(host, host.pace.begin(), at_s, clock)
         wanted_s = now_s if host.wanted_s is None else host.wanted_s
         turn.steered = host.steered
         turn.could_s = max(turn.allowed_s, wanted_s, self._resumed_s)
@@ -364,7 +365,7 @@ class Turns:
         if self.paused:
             return 0.0, "the whole crawl is paused by hand"
         now_s = self._clock.monotonic()
-        waits = host.wait(now_s, self._clock.wall())
+        waits = host.pace.wait(now_s, self._clock.wall())
         if waits is None:
             return 0.0, "being asked now"
         at_s, why = waits

@@ -145,10 +145,10 @@ class Control:
             reason=why,
             in_flight=held.busy,
             in_hand=len(held.hand),
-            delay_s=held.rest.delay_s,
-            delay_source=held.rest.source,
+            delay_s=held.pace.rest.delay_s,
+            delay_source=held.pace.rest.source,
             paused=held.paused,
-            slow_s=held.slow_s,
+            slow_s=held.pace.slow_s,
         )
 
     def wait_reason(self, host: str, row: Row | None = None) -> str:

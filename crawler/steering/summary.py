@@ -10,7 +10,7 @@ from dataclasses import replace
 from crawler.clock import Clock
 from crawler.engine.engine import Engine
 from crawler.events import WAITING_SHOWN, Progress, SlowHost, Summary, Waiting
-from crawler.politeness.host import BACKING_OFF
+from crawler.politeness.pace import BACKING_OFF
 from crawler.steering import often, waits
 from crawler.steering.status import HostState, host_state
 from crawler.telling import backoff

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from crawler.politeness.ending import PAUSED, SPENT
-from crawler.politeness.host import BACKING_OFF
+from crawler.politeness.pace import BACKING_OFF
 from storage.base import Row
 
 

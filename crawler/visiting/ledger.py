@@ -12,7 +12,8 @@ from msgspec import structs
 
 from crawler.clock import Clock, Timer
 from crawler.observer import Observer
-from crawler.politeness.host import NEVER, Host
+from crawler.politeness.host import Host
+from crawler.politeness.pace import NEVER
 from crawler.politeness.turns import Turns
 from storage.base import Batch, Completed, HostUpdate, Outcome, Store, Visited, Want
 

@@ -107,7 +107,7 @@ def resting_hosts() -> Callable[[], int]:
                 turn = done.value
             else:
                 raise AssertionError("nobody was ready")
-            turn.host.on_wire()
+            turn.host.pace.on_wire()
             turns.end(
                 turn,
                 started_s=clock.now_s,

@@ -10,7 +10,7 @@ import pytest
 from crawler.cli.hints import after_failures
 from crawler.cli.summary import as_json, as_text
 from crawler.events import Often, Summary, Waiting
-from crawler.politeness.host import BACKING_OFF
+from crawler.politeness.pace import BACKING_OFF
 from crawler.steering import often, waits
 from policies.address import AddressRules
 from policies.scope import SKIP_KEYS, SKIP_WORDS, Skip

@@ -38,7 +38,7 @@ async def test_few_origins_are_in_memory_and_none_is_asked_again(world: World) -
         nonlocal most
         assert world.engine
         for host in world.engine.turns:
-            most = max(most, len(world.engine.gate.origins_of(host)), len(host.asks))
+            most = max(most, len(world.engine.gate.origins_of(host)), len(host.pace.asks))
 
     moments = {float(s): look for s in range(1, 3000, 7)}
     crawled = await world.crawl(site, *seeds(), politeness=PACE, at=moments)

@@ -174,7 +174,7 @@ async def test_pages_wait_until_the_copy_is_committed(
 
     async def slow(*args: object, **kwargs: object) -> None:
         answers.append(rig.gate.check(host, "http://a.test/x"))
-        delays.append(host.rest.delay_s)
+        delays.append(host.pace.rest.delay_s)
         await rig.clock.sleep_until(rig.clock.monotonic() + 5)
         answers.append(rig.gate.check(host, "http://a.test/x"))
         await put(*args, **kwargs)  # type: ignore[arg-type]

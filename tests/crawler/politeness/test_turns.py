@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from crawler.politeness.host import Host, Turn
 from crawler.politeness.turns import Turns, TurnsClosedError
-from crawler.telling import backoff
 from crawler.testing import JumpClock
 from policies.pacing import Ask, PacingRules, Per, parse_window
 from storage.base import Hand, HostClock, Lease, Queued
@@ -70,7 +69,7 @@ class Crawlers:
 
     async def contact(self, turn: Turn, status: int | None = 200) -> None:
         start = self.clock.monotonic()
-        turn.host.on_wire()
+        turn.host.pace.on_wire()
         self.lateness_s.append(start - max(turn.allowed_s, 1000.0))
         await self.clock.sleep_until(start + self.latency_s)
         end = self.clock.monotonic()
@@ -132,8 +131,8 @@ def test_law_1_is_never_broken_at_any_load(
                     assert len(busy) + len(same) <= lanes
                 host = turns.get(f"h{n}.test")
                 assert host is not None
-                assert host.breaches == 0
-                assert host.peak_concurrency <= min(lanes, limit)
+                assert host.pace.breaches == 0
+                assert host.pace.peak_concurrency <= min(lanes, limit)
 
     asyncio.run(run())
 
@@ -175,11 +174,11 @@ async def test_a_crawl_delay_counts_for_the_rest_after_the_contact_that_brought_
         turns.hold(host)
         host.paused = False
         turn = await turns.acquire(host)
-        host.set_ask("http://a.test", Ask(crawl_delay_s=5))
+        host.pace.set_ask("http://a.test", Ask(crawl_delay_s=5))
         await crawlers.contact(turn)
         await crawlers.until_empty()
         assert min(crawlers.gaps("a.test")) >= 5 - 1e-6
-        assert host.peak_concurrency == 1
+        assert host.pace.peak_concurrency == 1
 
 
 async def test_directed_turns_come_before_pages_and_in_order() -> None:
@@ -217,7 +216,7 @@ async def test_a_turn_given_back_costs_no_rest() -> None:
             turns.give_back(turn)
         assert clock.elapsed_s == 0
         assert turns.in_flight == 0
-        assert host.contacts == 0
+        assert host.pace.contacts == 0
 
 
 @pytest.mark.parametrize("directed", [False, True])
@@ -322,42 +321,6 @@ async def test_a_visit_window_holds_pages_until_it_opens() -> None:
         )
 
 
-async def test_backing_off_and_being_forgiven() -> None:
-    """60 s doubling, halved by each success; Retry-After as told, at most a day."""
-    async with JumpClock() as clock:
-        host = make_host(clock)
-        now = clock.monotonic()
-        rests = []
-        for _ in range(3):
-            assert host.answered(503, refusal=True, rest_s=None, now_s=now)
-            rests.append(host.backoff_until_s - now)
-            now = host.backoff_until_s
-        assert rests == [60, 120, 240]
-        assert host.lanes() == 1
-        for _ in range(3):
-            assert not host.answered(200, refusal=False, rest_s=None, now_s=now)
-        host.answered(503, refusal=True, rest_s=None, now_s=now)
-        assert host.backoff_until_s - now == 60
-        host.answered(429, refusal=True, rest_s=5000, now_s=now)
-        assert host.backoff_until_s - now == 5000
-        assert host.wait(now, now) == (now + 5000, backoff.of_status(429))
-        host.answered(301, refusal=False, rest_s=6000, now_s=now)
-        assert host.wait(now, now) == (now + 6000, backoff.ASKED)
-
-
-async def test_twenty_denials_in_a_row_rest_the_host_too() -> None:
-    async with JumpClock() as clock:
-        host = make_host(clock)
-        for _ in range(19):
-            assert not host.answered(403, refusal=False, rest_s=None, now_s=1000)
-        assert not host.answered(200, refusal=False, rest_s=None, now_s=1000)
-        for _ in range(19):
-            assert not host.answered(401, refusal=False, rest_s=None, now_s=1000)
-        assert host.answered(403, refusal=False, rest_s=None, now_s=1000)
-        assert host.backoff_until_s == 1060
-        assert host.backoff_why == backoff.of_status(403)
-
-
 async def test_closing_answers_everyone_who_waits() -> None:
     async with JumpClock() as clock:
         turns = Turns(clock, limit=1)
@@ -409,7 +372,7 @@ async def test_a_rest_that_is_longer_than_the_delay_stands_in_the_next_lease() -
     kept = HostClock(next_in_s=9.0, rested_s=3.0, delay_s=5.0)
     async with JumpClock() as clock:
         host = make_host(clock, kept=kept, rules=PacingRules(delay=1.0))
-        assert host.wait(clock.monotonic(), clock.wall())[0] == clock.monotonic() + 9.0
+        assert host.pace.wait(clock.monotonic(), clock.wall())[0] == clock.monotonic() + 9.0
 
 
 async def test_law_1_every_lane_rests_from_the_contact_before_the_lease() -> None:

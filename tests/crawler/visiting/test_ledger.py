@@ -234,7 +234,7 @@ async def test_a_host_that_is_gone_or_full_wants_nothing(rig: Rig) -> None:
 async def test_law_5_what_is_urgent_is_committed_at_once(rig: Rig) -> None:
     """Retry-After and back-off: with the clock of their host."""
     host = rig.host()
-    host.answered(429, refusal=True, rest_s=500, now_s=rig.clock.monotonic())
+    host.pace.answered(429, refusal=True, rest_s=500, now_s=rig.clock.monotonic())
     rig.ledger.urgent(host)
     assert await rig.after(FLOAT_S) == 1
     ((update,),) = (batch.hosts for batch in rig.store.batches)
@@ -246,7 +246,7 @@ async def test_law_6_a_release_goes_with_the_last_contact_and_at_once(rig: Rig) 
     host = rig.host()
     turn = await rig.turns.acquire(host)
     now_s = rig.clock.monotonic()
-    turn.host.on_wire()
+    turn.host.pace.on_wire()
     rig.turns.end(turn, started_s=now_s, ended_s=now_s, kind="page", status=200)
     rig.ledger.touch(host)
     rig.ledger.record(visited(1), host)

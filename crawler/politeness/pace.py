@@ -1,0 +1,280 @@
+"""The clock of one held host: when it may be contacted next, and why not before. No I/O.
+
+All times are seconds on the crawl's monotonic clock unless a name says otherwise.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from crawler.telling import backoff
+from policies.pacing import (
+    NO_ASK,
+    Ask,
+    PacingRules,
+    Rest,
+    lanes,
+    rest,
+    smoothed,
+    window_wait_s,
+)
+from policies.retry import DENIALS_MAX, backoff_s
+from storage.base import HostClock, Lease
+from storage.rows import CLOCKS_APART_S
+
+BACKING_OFF = "it asked us to come back later, or refused us"
+RESTARTED = "a full rest, because the last crawl ended without a farewell"
+FORGOTTEN = ""  # stands for the origins that are no longer in memory
+NEVER = -math.inf  # the end of a contact that has not been
+
+
+class Pace:
+    """Reckons a host's rests from its rules, from what its robots.txt ask and from the contacts it
+    has had, and audits them (law 1 in figures).
+
+    Invariants: `busy` contacts are open, never more than `lanes()` were allowed when each began;
+    `ends` are the ends, ascending, of the contacts whose lanes are free again.
+    """
+
+    __slots__ = (
+        "ask",
+        "asks",
+        "backoff_level",
+        "backoff_until_s",
+        "backoff_why",
+        "breaches",
+        "busy",
+        "contacts",
+        "contacts_open",
+        "delay_at_restart",
+        "denials",
+        "ends",
+        "latency_s",
+        "not_before_s",
+        "not_before_why",
+        "peak_concurrency",
+        "rest",
+        "rules",
+        "slow_s",
+        "smallest_rest_s",
+    )
+
+    def __init__(self, lease: Lease, rules: PacingRules, *, now_s: float) -> None:
+        clock = lease.clock
+        self.rules = rules
+        self.busy = 0
+        # The end of its last contact, by whomever, counts for every lane.
+        self.ends: list[float] = []
+        if clock.rested_s is not None:
+            self.ends = [now_s - clock.rested_s] * rules.concurrency_per_host
+        self.asks: dict[str, Ask] = {}  # by origin
+        self.ask = NO_ASK
+        self.latency_s = clock.latency_s
+        self.slow_s = lease.slow_s  # a delay set by hand
+        self.rest: Rest = rest(rules, NO_ASK, latency_s=self.latency_s, slow_s=self.slow_s)
+        self.backoff_level = clock.backoff_level
+        self.backoff_until_s = now_s + clock.backoff_in_s if clock.backoff_in_s else NEVER
+        self.backoff_why = BACKING_OFF
+        self.not_before_s = now_s + clock.next_in_s
+        self.not_before_why = clock.delay_source or "its last contact"
+        # What its last contact has it rest is reckoned anew, by the rules of now. Anything longer
+        # (a rest after a crash) stands; so does what files that are not here may have asked for.
+        rested_s = clock.rested_s if lease.robots_all else None
+        if rested_s is not None and clock.next_in_s <= clock.delay_s - rested_s + CLOCKS_APART_S:
+            self.not_before_s = now_s
+        # Law 6: who died holding it may have been in contact a moment ago.
+        self.delay_at_restart = now_s if not lease.clean else None
+        self.denials = clock.denials
+        self.contacts = clock.contacts
+        self.smallest_rest_s = clock.smallest_rest_s
+        self.peak_concurrency = clock.peak_concurrency
+        self.contacts_open = 0
+        self.breaches = clock.breaches
+        self._rested_after_crash(clock.delay_s)
+
+    # ------------------------------------------------------------ what it is reckoned from
+
+    def _rested_after_crash(self, delay_s: float) -> None:
+        """Hosts not released cleanly wait their full delay from the restart (law 6)."""
+        if self.delay_at_restart is not None:
+            at_s = self.delay_at_restart + max(delay_s, self.rest.delay_s)
+            if at_s > self.not_before_s:
+                self.not_before_s = at_s
+                self.not_before_why = RESTARTED
+
+    @property
+    def _restarted_s(self) -> float:
+        """The same by the rules of now, which may be others than those it was leased under."""
+        restart_s = self.delay_at_restart
+        return NEVER if restart_s is None else restart_s + self.rest.delay_s
+
+    def reckon(self) -> None:
+        """Take a changed ask, latency or control into account."""
+        self.rest = rest(self.rules, self.ask, latency_s=self.latency_s, slow_s=self.slow_s)
+
+    def set_ask(self, origin: str, ask: Ask) -> None:
+        """What an origin's robots.txt asks of the pace of the whole host."""
+        self.asks[origin] = ask
+        strictest = NO_ASK
+        for one in self.asks.values():
+            strictest = strictest.strictest(one)
+        if strictest != self.ask:
+            self.ask = strictest
+            self.reckon()
+            self._rested_after_crash(self.rest.delay_s)
+
+    def forget_asks(self, origins: Iterable[str]) -> None:
+        """They leave memory. What they ask of the pace counts on, but for a doubling."""
+        forgotten = self.asks.get(FORGOTTEN, NO_ASK)
+        for origin in origins:
+            forgotten = forgotten.strictest(replace(self.asks.pop(origin, NO_ASK), missing=False))
+        self.asks[FORGOTTEN] = forgotten
+
+    # ------------------------------------------------------------ what it waits for
+
+    def lanes(self) -> int:
+        most = self.rules.concurrency_per_host
+        if most == 1:
+            return 1
+        return lanes(self.rules, self.ask, backing_off=self.backoff_level > 0)
+
+    def _lane(self) -> int:
+        """Index in `ends` of the contact the next one follows; negative: a lane never used."""
+        return len(self.ends) + self.busy - self.lanes()
+
+    def ready_s(self, now_s: float, wall: Callable[[], float]) -> float | None:
+        """When a contact may begin; None: all lanes are in use. Asked several times a contact:
+        0.5 µs, for which it makes no words."""
+        lanes = self.lanes()
+        if self.busy >= lanes:
+            return None
+        at_s = self.not_before_s
+        lane = len(self.ends) + self.busy - lanes
+        if lane >= 0:
+            rested_s = self.ends[lane] + self.rest.delay_s
+            at_s = max(at_s, rested_s)
+        at_s = max(at_s, self.backoff_until_s)
+        if self.delay_at_restart is not None:
+            at_s = max(at_s, self._restarted_s)
+        if self.rules.visit_window or self.ask.windows:
+            start_s = max(at_s, now_s)
+            closed_s = window_wait_s(self.rules, self.ask, wall() + start_s - now_s)
+            if closed_s:
+                at_s = start_s + closed_s
+        return at_s
+
+    def wait(self, now_s: float, wall_s: float) -> tuple[float, str] | None:
+        """`ready_s`, and in words what it waits for."""
+        at_s = self.ready_s(now_s, lambda: wall_s)
+        if at_s is None:
+            return None
+        if at_s == self.not_before_s:
+            return at_s, self.not_before_why
+        lane = self._lane()
+        if lane >= 0 and at_s == self.ends[lane] + self.rest.delay_s:
+            return at_s, f"a rest of {self.rest.delay_s:.3g} s ({self.rest.source})"
+        if at_s == self.backoff_until_s:
+            return at_s, self.backoff_why
+        if at_s == self._restarted_s:
+            return at_s, RESTARTED
+        return at_s, "its visit window"
+
+    def next_turn(self, now_s: float, wall_s: float) -> tuple[float, str]:
+        """After a contact: how long until the next one may begin, and what that comes from."""
+        rest = self.rest
+        at_s = self.ready_s(now_s, lambda: wall_s)
+        if at_s is None or at_s <= now_s + rest.delay_s:
+            return rest.delay_s, rest.source
+        waits = self.wait(now_s, wall_s)
+        return at_s - now_s, rest.source if waits is None else waits[1]
+
+    # ------------------------------------------------------------ a contact
+
+    def begin(self) -> float:
+        """Open a contact; give the end of the contact it follows (NEVER: none)."""
+        lane = self._lane()
+        follows_s = NEVER
+        if lane >= 0:
+            follows_s = self.ends[lane]
+            del self.ends[: lane + 1]
+        self.busy += 1
+        return follows_s
+
+    def on_wire(self) -> None:
+        """The contact of an open turn is being made now; `end` says when it is over."""
+        self.contacts_open += 1
+        self.peak_concurrency = max(self.peak_concurrency, self.contacts_open)
+
+    def undo(self, follows_s: float) -> None:
+        """The turn was not used: no contact was made."""
+        self.busy -= 1
+        if follows_s != NEVER:
+            bisect.insort(self.ends, follows_s)
+
+    def end(self, follows_s: float, allowed_s: float, started_s: float, ended_s: float) -> None:
+        """Close a contact and audit it: law 1 in figures."""
+        self.busy -= 1
+        self.contacts_open -= 1
+        bisect.insort(self.ends, ended_s)
+        self.contacts += 1
+        if started_s < allowed_s:
+            self.breaches += 1
+        if follows_s != NEVER:
+            rested_s = started_s - follows_s
+            if self.smallest_rest_s is None or rested_s < self.smallest_rest_s:
+                self.smallest_rest_s = rested_s
+        self.latency_s = smoothed(self.latency_s, ended_s - started_s)
+        if self.rules.latency_factor:  # else it has no say
+            self.reckon()
+
+    def answered(self, status: int, *, refusal: bool, rest_s: float | None, now_s: float) -> bool:
+        """Learn from an answer; True if the host now backs off (to be committed at once).
+
+        `refusal`: a 429 or 503 to a page. `rest_s`: its Retry-After, if it gave one.
+        """
+        if status in (401, 403):
+            self.denials += 1
+        else:
+            self.denials = 0
+        if rest_s is not None or refusal or self.denials >= DENIALS_MAX:
+            self.backoff_why = backoff.of_status(status)
+        if rest_s is not None:
+            self.backoff_until_s = max(self.backoff_until_s, now_s + rest_s)
+            if refusal:
+                self.backoff_level += 1
+            return True
+        if refusal or self.denials >= DENIALS_MAX:
+            self.backoff_level += 1
+            self.denials = 0
+            self.backoff_until_s = max(self.backoff_until_s, now_s + backoff_s(self.backoff_level))
+            return True
+        if self.backoff_level and status < 500 and status not in (401, 403, 429):
+            self.backoff_level -= 1  # forgiven by a success, which halves the next rest
+        return False
+
+    # ------------------------------------------------------------ for the store
+
+    def clock(self, now_s: float, *, put_off_s: float, connect_failures: int) -> HostClock:
+        """As it is stored. The lease that follows knows of one lane only, so the last end counts
+        for all. `put_off_s`: until then there is nothing to do at this host."""
+        last_s = self.ends[-1] if self.ends else NEVER
+        next_s = max(self.not_before_s, self.backoff_until_s, last_s + self.rest.delay_s, put_off_s)
+        next_s = max(next_s, self._restarted_s)
+        return HostClock(
+            next_in_s=max(0.0, next_s - now_s),
+            rested_s=now_s - last_s if self.ends else None,
+            delay_s=self.rest.delay_s,
+            delay_source=self.rest.source,
+            latency_s=self.latency_s,
+            backoff_level=self.backoff_level,
+            backoff_in_s=max(0.0, self.backoff_until_s - now_s),
+            denials=self.denials,
+            connect_failures=connect_failures,
+            contacts=self.contacts,
+            smallest_rest_s=self.smallest_rest_s,
+            peak_concurrency=self.peak_concurrency,
+            breaches=self.breaches,
+        )
