@@ -169,7 +169,8 @@ def run(
         from crawler.cli import summary as words
         from crawler.cli.display import display
         from crawler.clock import RealClock
-        from crawler.daemon.service import Watchers, local_socket
+        from crawler.daemon.beside import local_socket
+        from crawler.daemon.watch import Watchers
 
         loop_factory = interpreter.loop_factory()
 

@@ -25,7 +25,8 @@ from crawler.daemon.log import Log, LogFile, OutcomeLog
 from crawler.daemon.notify import Notify
 from crawler.daemon.problem import Problem
 from crawler.daemon.pulse import Pulse
-from crawler.daemon.service import Watchers, answering, application
+from crawler.daemon.service import answering, application
+from crawler.daemon.watch import Watchers
 
 DRAIN_MORE_S: Final = 5.0  # after the longest fetch: its commit, and hosts given back
 SHUTDOWN_S: Final = 2.0  # for answers under way when the crawl is over
@@ -89,6 +90,7 @@ class Daemon:
                     reread=reread,
                 ) as life,
                 answering(life, watchers) as answers,
+                watchers.sampling(life.control),
                 self._served(answers, watchers) as address,
                 local.serving(
                     application(answers, HttpSettings(local=True), watchers),

@@ -3,17 +3,25 @@ speak to the crawl that holds it. Its mode is its guard."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import logging
 import os
 import socket
 import stat
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from aiohttp import web
+if TYPE_CHECKING:
+    from aiohttp import web
 
 PATH_BYTES_MAX = 107  # what a socket's address has room for on Linux (sun_path, less its NUL)
+_log = logging.getLogger("courtly.http")
+
 SHUTDOWN_S = 2.0  # for answers under way when the crawl is over
+BACKLOG = 128  # connections that wait to be accepted, as aiohttp has it
 
 
 def socket_path(database: Path) -> Path:
@@ -27,13 +35,73 @@ async def serving(
 ) -> AsyncIterator[None]:
     """Serve on the socket. Only for who holds the database: a socket that is there already belongs
     to nobody, and is removed. Where no socket can be made, `warn` is told why, and all goes on."""
+    with _bound(database, warn) as bound:
+        if bound is None:
+            yield
+        else:
+            async with _served(app, bound):
+                yield
+
+
+@contextlib.asynccontextmanager
+async def serving_when_asked(
+    load: Callable[[], AbstractAsyncContextManager[web.Application]],
+    database: Path,
+    warn: Callable[[str], None],
+) -> AsyncIterator[None]:
+    """`serving` of what `load` gives, which is called when the first connection is there: whoever
+    made it waits until it is accepted, and so do others. If that fails, that is logged, nobody is
+    answered, and all goes on."""
+    with _bound(database, warn) as bound:
+        if bound is None:
+            yield
+            return
+        bound.listen(BACKLOG)
+        asked, over = asyncio.Event(), asyncio.Event()
+        loop = asyncio.get_running_loop()
+        loop.add_reader(bound, asked.set)
+
+        async def serve() -> None:
+            await asked.wait()
+            loop.remove_reader(bound)
+            try:
+                async with load() as app, _served(app, bound):
+                    await over.wait()
+            except Exception:  # noqa: BLE001 - a question that fails must not end the crawl
+                _log.exception("other commands get no answer at %s", socket_path(database))
+                bound.close()
+
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(serve())
+            try:
+                yield
+            finally:
+                over.set()
+                if not asked.is_set():
+                    loop.remove_reader(bound)
+                    task.cancel()
+
+
+@contextlib.contextmanager
+def _bound(database: Path, warn: Callable[[str], None]) -> Iterator[socket.socket | None]:
     path = socket_path(database)
     try:
         bound, ours = bind(path)
     except OSError as error:
         warn(f"{path}: no socket for other commands: {error.strerror or error}")
-        yield
+        yield None
         return
+    try:
+        yield bound
+    finally:
+        bound.close()
+        _remove(path, ours)
+
+
+@contextlib.asynccontextmanager
+async def _served(app: web.Application, bound: socket.socket) -> AsyncIterator[None]:
+    from aiohttp import web  # heavy
+
     runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=SHUTDOWN_S)
     try:
         await runner.setup()
@@ -41,8 +109,6 @@ async def serving(
         yield
     finally:
         await runner.cleanup()
-        bound.close()
-        _remove(path, ours)
 
 
 def _remove(path: Path, ours: os.stat_result) -> None:

@@ -20,7 +20,8 @@ from crawler.config import from_dict
 from crawler.daemon import local
 from crawler.daemon.answers import Answers
 from crawler.daemon.http import HttpSettings
-from crawler.daemon.service import Watchers, answering, application
+from crawler.daemon.service import answering, application
+from crawler.daemon.watch import Watchers
 from crawler.testing import LocalWeb, Reply, html, text
 
 ROBOTS = text("User-agent: *\nDisallow: /private/\nCrawl-delay: 0.05\n")
@@ -107,6 +108,7 @@ async def daemon_of(
             config, seeds=seeds, forever=True, observers=watchers.observers, **living_options
         ) as life,
         answering(life, watchers) as answers,
+        watchers.sampling(life.control),
     ):
         app = application(answers, settings or HttpSettings(), watchers)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)

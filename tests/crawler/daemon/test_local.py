@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import socket
 import stat
 import sys
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from crawler import Crawler, PoliteSession
 from crawler.daemon import client
-from crawler.daemon.local import PATH_BYTES_MAX, bind, socket_path
+from crawler.daemon.local import PATH_BYTES_MAX, bind, serving_when_asked, socket_path
 from crawler.daemon.notify import Notify
 from crawler.daemon.problem import Problem
 from crawler.testing import LocalWeb
@@ -59,6 +63,87 @@ async def test_it_goes_with_the_crawl(start: Any, tmp_path: Path) -> None:
     assert not path.exists()
 
 
+class Asked:
+    """What is to be served, and how often it was asked for."""
+
+    def __init__(self, *, loads: bool = True) -> None:
+        self.times = 0
+        self.begun, self.may_go_on = asyncio.Event(), asyncio.Event()
+        self._loads = loads
+
+    @contextlib.asynccontextmanager
+    async def __call__(self) -> AsyncIterator[web.Application]:
+        self.times += 1
+        self.begun.set()
+        await self.may_go_on.wait()
+        if not self._loads:
+            raise ImportError("half of it is gone")
+
+        async def status(_request: web.Request) -> web.StreamResponse:
+            return web.json_response({"state": "running"})
+
+        app = web.Application()
+        app.router.add_get("/api/status", status)
+        yield app
+
+
+def ask(database: Path) -> asyncio.Task[Mapping[str, object]]:
+    return asyncio.create_task(asyncio.to_thread(client.ask, database, "GET", "/api/status"))
+
+
+async def test_what_answers_is_loaded_once_and_for_whoever_asks(tmp_path: Path) -> None:
+    database, load = tmp_path / "crawl.db", Asked()
+    async with serving_when_asked(load, database, pytest.fail):
+        assert socket_path(database).is_socket()
+        assert load.times == 0
+        asking = [ask(database) for _ in range(20)]
+        await load.begun.wait()
+        assert not any(task.done() for task in asking)
+        load.may_go_on.set()
+        assert await asyncio.gather(*asking) == [{"state": "running"}] * 20
+        assert await ask(database) == {"state": "running"}
+    assert load.times == 1
+    assert not socket_path(database).exists()
+
+
+async def test_where_nobody_asks_nothing_is_loaded(tmp_path: Path) -> None:
+    load = Asked()
+    async with serving_when_asked(load, tmp_path / "crawl.db", pytest.fail):
+        pass
+    assert load.times == 0
+
+
+async def test_a_crawl_outlives_what_cannot_answer(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    database, load = tmp_path / "crawl.db", Asked(loads=False)
+    load.may_go_on.set()
+    async with serving_when_asked(load, database, pytest.fail):
+        for _ in range(2):
+            with pytest.raises(client.NobodyAnswersError):
+                await ask(database)
+    assert load.times == 1
+    assert "half of it is gone" in caplog.text
+
+
+async def test_a_crawl_may_end_while_it_is_being_loaded(tmp_path: Path) -> None:
+    database, load = tmp_path / "crawl.db", Asked()
+
+    async def crawl() -> None:
+        async with serving_when_asked(load, database, pytest.fail):
+            await load.begun.wait()
+
+    crawling = asyncio.create_task(crawl())
+    await asyncio.sleep(0)
+    asking = ask(database)
+    await load.begun.wait()
+    load.may_go_on.set()
+    await crawling
+    with contextlib.suppress(client.NobodyAnswersError):  # who asks at that moment may be late
+        assert await asking == {"state": "running"}
+    assert not socket_path(database).exists()
+
+
 async def test_embedded_objects_open_none(town: LocalWeb, tmp_path: Path) -> None:
     database = tmp_path / "embedded.db"
     config = town.config(politeness={"delay": 0.01})
@@ -81,15 +166,13 @@ def test_asking_nobody(tmp_path: Path) -> None:
 
 
 async def test_asking_a_crawl(daemon: Any) -> None:
-    import asyncio
-
-    def ask(method: str, path: str, **more: Any) -> Any:
+    def asked(method: str, path: str, **more: Any) -> Any:
         return asyncio.to_thread(client.ask, daemon.database, method, path, **more)
 
-    assert (await ask("GET", "/api/host", query={"host": "a.test"}))["host"] == "a.test"
-    assert (await ask("POST", "/api/hosts/pause", body={"host": "a.test"}))["paused"]
+    assert (await asked("GET", "/api/host", query={"host": "a.test"}))["host"] == "a.test"
+    assert (await asked("POST", "/api/hosts/pause", body={"host": "a.test"}))["paused"]
     with pytest.raises(Problem, match=r"nobody\.test") as refused:
-        await ask("POST", "/api/hosts/pause", body={"host": "nobody.test"})
+        await asked("POST", "/api/hosts/pause", body={"host": "nobody.test"})
     assert (refused.value.status, refused.value.field) == (404, "host")
 
 

@@ -20,7 +20,8 @@ from crawler.app import living
 from crawler.clock import RealClock
 from crawler.config import from_dict
 from crawler.daemon.http import HttpSettings
-from crawler.daemon.service import Watchers, answering, application
+from crawler.daemon.service import answering, application
+from crawler.daemon.watch import Watchers
 from crawler.observer import Contacted
 from crawler.testing import LocalWeb, Reply, html, redirect, text
 from storage.base import Outcome
@@ -119,6 +120,7 @@ async def daemon(folder: Path, token: str = "") -> AsyncIterator[Daemon]:
         async with (
             living(config, seeds=seeds, forever=True, observers=observers) as life,
             answering(life, watchers) as answers,
+            watchers.sampling(life.control),
             asyncio.TaskGroup() as tasks,
         ):
             app = application(answers, HttpSettings(token=token), watchers)

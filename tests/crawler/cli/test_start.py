@@ -1,0 +1,42 @@
+"""What a command loads: a start is mostly that, and a small crawl is mostly its start."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+from crawler.testing import LocalWeb, html
+
+# What a crawl that nobody watches and nobody asks has no use for.
+LEFT_ALONE = {
+    *("aiohttp.web", "charset_normalizer", "importlib.metadata", "jinja2", "lxml", "pyarrow"),
+    *("prometheus_client", "rich", "structlog", "warcio"),
+    *(
+        "crawler.daemon.answers",
+        "crawler.daemon.http",
+        "crawler.daemon.service",
+        "crawler.daemon.web",
+    ),
+    *("crawler.reports", "crawler.testing", "storage.memory"),
+}
+
+
+async def test_a_crawl_loads_nothing_that_it_has_no_use_for(tmp_path: Path) -> None:
+    code = (
+        "import sys; from crawler.cli import main\n"
+        "try: main(sys.argv[1:])\n"
+        "except SystemExit as left: assert not left.code, left\n"
+        "print(*sys.modules)"
+    )
+    async with LocalWeb({"127.0.0.1": {"/": html("one", "/two"), "/two": html("two")}}) as web:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", code, "crawl", web.url("127.0.0.1"), "--json", "--quiet"),
+            *("--allow", "127.0.0.0/8", "--delay", "0"),
+            cwd=tmp_path,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        out, _ = await process.communicate()
+    summary, modules = out.decode().splitlines()
+    assert '"visited": 2' in summary
+    assert LEFT_ALONE.isdisjoint(modules.split())
