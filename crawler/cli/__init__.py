@@ -26,8 +26,8 @@ _COMMANDS = {
     "status": ("crawler.cli.status", "status"),
     "db": ("crawler.cli.db", "db"),
     "config": ("crawler.cli.config", "config"),
-    "robots": ("crawler.cli.robots", "robots"),
-    "demo": ("crawler.cli.demo", "demo"),
+    "robots": ("crawler.cli.robots.command", "robots"),
+    "demo": ("crawler.cli.demo.command", "demo"),
 }
 
 

@@ -170,7 +170,7 @@ def run(
         from crawler.cli.display import display
         from crawler.clock import RealClock
         from crawler.daemon.beside import local_socket
-        from crawler.daemon.watch import Watchers
+        from crawler.daemon.watching.watch import Watchers
 
         loop_factory = interpreter.loop_factory()
 

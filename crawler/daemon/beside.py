@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING
 
 from crawler.daemon.local import serving_when_asked
-from crawler.daemon.watch import Watchers
+from crawler.daemon.watching.watch import Watchers
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -29,7 +29,7 @@ async def local_socket(
         # In a thread: it takes 0.1 s, for which the crawl would stand still.
         await asyncio.to_thread(importlib.import_module, "crawler.daemon.service")
         from crawler.daemon import service
-        from crawler.daemon.guards import HttpSettings
+        from crawler.daemon.serving.guards import HttpSettings
 
         async with service.answering(life, watchers) as answers:
             yield service.application(answers, HttpSettings(local=True), watchers)

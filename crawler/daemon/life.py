@@ -19,14 +19,14 @@ from crawler.config.identity import version
 from crawler.config.levels import LogLevel
 from crawler.config.sections import DaemonConfig
 from crawler.daemon import local
-from crawler.daemon.answers import Answers
-from crawler.daemon.http import HttpSettings
-from crawler.daemon.log import Log, LogFile, OutcomeLog
+from crawler.daemon.answering.answers import Answers
 from crawler.daemon.notify import Notify
 from crawler.daemon.problem import Problem
-from crawler.daemon.pulse import Pulse
 from crawler.daemon.service import answering, application
-from crawler.daemon.watch import Watchers
+from crawler.daemon.serving.http import HttpSettings
+from crawler.daemon.watching.log import Log, LogFile, OutcomeLog
+from crawler.daemon.watching.pulse import Pulse
+from crawler.daemon.watching.watch import Watchers
 
 DRAIN_MORE_S: Final = 5.0  # after the longest fetch: its commit, and hosts given back
 SHUTDOWN_S: Final = 2.0  # for answers under way when the crawl is over

@@ -11,11 +11,11 @@ from collections.abc import AsyncIterator
 from aiohttp import hdrs, web
 
 from crawler.app import Life, open_reader
-from crawler.daemon.answers import Answers
-from crawler.daemon.asking import RobotsAsker
-from crawler.daemon.exposition import CONTENT_TYPE
-from crawler.daemon.http import HttpSettings, build
-from crawler.daemon.watch import Watchers
+from crawler.daemon.answering.answers import Answers
+from crawler.daemon.answering.asking import RobotsAsker
+from crawler.daemon.serving.http import HttpSettings, build
+from crawler.daemon.watching.exposition import CONTENT_TYPE
+from crawler.daemon.watching.watch import Watchers
 from crawler.daemon.web import add_pages
 
 

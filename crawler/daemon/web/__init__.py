@@ -1,7 +1,7 @@
 """The daemon's web page: rendered by the server, without a build step and without foreign hosts.
 
-`add_pages(app, answers, watch, clock)` adds all of it to what `crawler.daemon.http.build` gives,
-which guards every request, tells problems by the pages set here and adds the headers.
+`add_pages(app, answers, watch, clock)` adds all of it to what `crawler.daemon.serving.http.build`
+gives, which guards every request, tells problems by the pages set here and adds the headers.
 `watch.observers` are to be among the crawl's, and `watch.sample_for_ever` runs in a task of the
 daemon's.
 """
@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from aiohttp import web
 
 from crawler.clock import Clock
-from crawler.daemon.answers import Answers
-from crawler.daemon.http import GUARDS, LOGIN_PAGE, PROBLEM_PAGE
+from crawler.daemon.answering.answers import Answers
 from crawler.daemon.problem import Problem
-from crawler.daemon.watch import Watch
+from crawler.daemon.serving.http import GUARDS, LOGIN_PAGE, PROBLEM_PAGE
+from crawler.daemon.watching.watch import Watch
 from crawler.daemon.web.assets import PREFIX, Assets
 from crawler.daemon.web.forms import Forms
 from crawler.daemon.web.frame import Frame

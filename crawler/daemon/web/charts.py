@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from crawler.daemon.series import Points
+from crawler.daemon.watching.series import Points
 from crawler.daemon.web.words import iso
 
 WIDTH: Final = 600.0

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from aiohttp import web
 
-from crawler.daemon.answers import Answers
+from crawler.daemon.answering.answers import Answers
 from crawler.daemon.problem import Problem
 from crawler.daemon.shapes import CheckedUrl
 from crawler.daemon.web.frame import Frame

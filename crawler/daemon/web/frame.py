@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 from aiohttp import web
 
 from crawler.clock import Clock
-from crawler.daemon.answers import Answers
+from crawler.daemon.answering.answers import Answers
 from crawler.daemon.web import words
 from crawler.daemon.web.render import NAV
 

@@ -9,9 +9,9 @@ from aiohttp import web
 
 from crawler.clock import Clock
 from crawler.config.identity import product_token
-from crawler.daemon.answers import Answers
+from crawler.daemon.answering.answers import Answers
 from crawler.daemon.shapes import BlockedRow, HostRow, RobotsRow
-from crawler.daemon.watch import Watch
+from crawler.daemon.watching.watch import Watch
 from crawler.daemon.web import words
 from crawler.daemon.web.frame import Frame, link
 from crawler.daemon.web.host_words import mood, next_turn, waits_for

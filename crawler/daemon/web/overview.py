@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from crawler.clock import Clock
-from crawler.daemon.answers import Answers
-from crawler.daemon.series import Track
+from crawler.daemon.answering.answers import Answers
 from crawler.daemon.shapes import Status
-from crawler.daemon.watch import Watch
+from crawler.daemon.watching.series import Track
+from crawler.daemon.watching.watch import Watch
 from crawler.daemon.web import charts, words
 from crawler.daemon.web.host_words import mood, trouble
 from crawler.telling.words import counted

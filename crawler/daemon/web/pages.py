@@ -7,10 +7,10 @@ from typing import Final
 from aiohttp import web
 
 from crawler.clock import Clock
-from crawler.daemon.answers import Answers
+from crawler.daemon.answering.answers import Answers
 from crawler.daemon.problem import Problem
 from crawler.daemon.shapes import UrlAnswer
-from crawler.daemon.watch import Watch
+from crawler.daemon.watching.watch import Watch
 from crawler.daemon.web.facts import facts, sections
 from crawler.daemon.web.frame import Frame, link
 from crawler.daemon.web.overview import SPAN_DEFAULT, Overview

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from crawler.config.units import say_duration
-from crawler.daemon.recent import STARTS_ALIKE_S, Floor
 from crawler.daemon.shapes import ContactRow
+from crawler.daemon.watching.recent import STARTS_ALIKE_S, Floor
 from crawler.daemon.web.charts import nice
 from crawler.daemon.web.words import iso
 

@@ -13,8 +13,8 @@ LEFT_ALONE = {
     *("aiohttp.web", "charset_normalizer", "importlib.metadata", "jinja2", "lxml", "pyarrow"),
     *("prometheus_client", "rich", "structlog", "warcio"),
     *(
-        "crawler.daemon.answers",
-        "crawler.daemon.http",
+        "crawler.daemon.answering.answers",
+        "crawler.daemon.serving.http",
         "crawler.daemon.service",
         "crawler.daemon.web",
     ),

@@ -18,10 +18,10 @@ from crawler.app import Life, living
 from crawler.clock import RealClock
 from crawler.config import from_dict
 from crawler.daemon import local
-from crawler.daemon.answers import Answers
-from crawler.daemon.http import HttpSettings
+from crawler.daemon.answering.answers import Answers
 from crawler.daemon.service import answering, application
-from crawler.daemon.watch import Watchers
+from crawler.daemon.serving.http import HttpSettings
+from crawler.daemon.watching.watch import Watchers
 from crawler.testing import LocalWeb, Reply, html, text
 
 ROBOTS = text("User-agent: *\nDisallow: /private/\nCrawl-delay: 0.05\n")

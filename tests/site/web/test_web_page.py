@@ -19,9 +19,9 @@ from aiohttp import web
 from crawler.app import living
 from crawler.clock import RealClock
 from crawler.config import from_dict
-from crawler.daemon.http import HttpSettings
 from crawler.daemon.service import answering, application
-from crawler.daemon.watch import Watchers
+from crawler.daemon.serving.http import HttpSettings
+from crawler.daemon.watching.watch import Watchers
 from crawler.observer import Contacted
 from crawler.testing import LocalWeb, Reply, html, redirect, text
 from storage.base import Outcome

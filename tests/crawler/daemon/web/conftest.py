@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from crawler.daemon.answers import Answers
+from crawler.daemon.answering.answers import Answers
 from crawler.daemon.problem import Problem
 from crawler.testing import JumpClock
 from policies import robots

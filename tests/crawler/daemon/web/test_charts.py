@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler.daemon.recent import Floor
-from crawler.daemon.series import Points
+from crawler.daemon.watching.recent import Floor
+from crawler.daemon.watching.series import Points
 from crawler.daemon.web import charts
 from crawler.daemon.web.timeline import STRIP_WIDTH, Timeline, timeline
 

@@ -15,9 +15,9 @@ from aiohttp.test_utils import TestServer
 from yarl import URL
 
 from crawler.clock import RealClock
-from crawler.daemon.http import HttpSettings, build
 from crawler.daemon.problem import Problem
-from crawler.daemon.watch import Watch
+from crawler.daemon.serving.http import HttpSettings, build
+from crawler.daemon.watching.watch import Watch
 from crawler.daemon.web import add_pages
 
 HOSTILE = '"><img src=x onerror=alert(1)><script>alert(2)</script>'

@@ -1,0 +1,1 @@
+"""What the daemon answers and what it may be asked to do, as JSON-ready values."""

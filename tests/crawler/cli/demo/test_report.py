@@ -1,0 +1,24 @@
+"""What the demo suggests can be copied and run."""
+
+from __future__ import annotations
+
+import pytest
+
+from crawler.cli.demo.report import command_here
+
+
+@pytest.mark.parametrize(
+    ("called", "found", "shown"),
+    [
+        (".venv/bin/courtly", None, ".venv/bin/courtly"),
+        ("my env/bin/courtly", None, "'my env/bin/courtly'"),
+        (".venv/bin/courtly", "/usr/bin/courtly", "courtly"),
+        ("crawler/cli/__main__.py", None, "courtly"),
+    ],
+)
+def test_the_command_is_named_so_that_it_is_found(
+    called: str, found: str | None, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", [called, "demo"])
+    monkeypatch.setattr("shutil.which", lambda name: found)
+    assert command_here() == shown

@@ -1,0 +1,210 @@
+"""`courtly robots batch`: a line for a line, in order, and fast."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crawler.cli import main
+from crawler.cli.robots import batch as robots_batch
+from crawler.cli.robots.batch import Answers, Files, lines_of
+from policies import robots
+
+FILE = (
+    "User-agent: *\nDisallow: /a # no\n\nUser-agent: examplebot\nDisallow: /b\nAllow: /b/*.html$\n"
+)
+
+
+def run(stdin: str | bytes, *args: str) -> Result:
+    result = CliRunner().invoke(main, ["robots", "batch", *args], input=stdin)
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.output
+    return result
+
+
+def answers(*asked: object, args: tuple[str, ...] = ()) -> list[dict[str, Any]]:
+    lines = [one if isinstance(one, str) else json.dumps(one) for one in asked]
+    return [json.loads(line) for line in run("\n".join(lines), *args).stdout.splitlines()]
+
+
+def test_lines_are_answered_in_order() -> None:
+    b64 = base64.b64encode(FILE.encode("utf-16")).decode()
+    asked: list[dict[str, object]] = [
+        {"robots": FILE, "agent": "otherbot", "url": "https://h/a"},
+        {"robots_b64": b64, "agent": "examplebot", "url": "https://h/b/x.html"},
+        {"robots": FILE, "agent": ["nobot", "examplebot"], "url": "/b/", "dialect": "rfc9309"},
+        {
+            "robots": FILE,
+            "agent": "examplebot",
+            "url": "/b/x.html",
+            "dialect": ["slurp", "res1996"],
+        },
+        {"robots": "", "agent": "examplebot", "url": "/"},
+    ]
+    assert answers(*asked) == [
+        {"allowed": False, "rule": "Disallow: /a", "line": 2},
+        {"allowed": True, "rule": "Allow: /b/*.html$", "line": 6},
+        {"allowed": False, "rule": "Disallow: /b", "line": 5},
+        {"allowed": False, "rule": "Disallow: /b", "line": 5},
+        {"allowed": True, "rule": None, "line": None},
+    ]
+
+
+def test_options_count_for_lines_that_do_not_say() -> None:
+    line = {"robots": FILE, "url": "/b/x.html"}
+    assert answers(line)[0]["line"] is None
+    args = ("--agent", "examplebot", "--dialect", "res1996")
+    assert answers(line, {**line, "dialect": "slurp"}, args=args) == [
+        {"allowed": False, "rule": "Disallow: /b", "line": 5},
+        {"allowed": True, "rule": "Allow: /b/*.html$", "line": 6},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("nonsense", "this line is not JSON: "),
+        ('"text"', "this line does not fit: Expected `object`"),
+        ('{"robots": "", "agent": "a"}', "missing required field `url`"),
+        ('{"agent": "a", "url": "/"}', 'one of "robots" and "robots_b64" is needed'),
+        ('{"robots": "", "robots_b64": "", "agent": "a", "url": "/"}', "cannot both be given"),
+        ('{"robots": "", "agnet": "a", "url": "/"}', 'no key "agnet"; did you mean "agent"?'),
+        ('{"robots": "", "note": "", "url": "/"}', 'there is no key "note"'),
+        ('{"robots": "", "url": "a/b"}', '"a/b" is neither a URL such as https://example.com/a'),
+        ('{"robots": "", "url": ""}', '"" is neither a URL'),
+        ('{"robots": "", "agent": "a", "url": 5}', "`$.url`"),
+        ('{"robots": "", "agent": [], "url": "/"}', '"agent" must name a crawler'),
+        ('{"robots": "", "agent": "", "url": "/"}', '"agent" must name a crawler'),
+        ('{"robots_b64": "%", "agent": "a", "url": "/"}', "base64"),
+        ('{"robots": "", "url": "/", "dialect": "gogle"}', "did you mean 'google'?"),
+        ('{"robots": "", "url": "/", "dialect": []}', "a dialect is needed"),
+        ('{"robots": "\\ud800", "url": "/"}', "this line is not JSON"),
+        ('{"robots": "", "url": "/", "agent": ' + "[" * 100_000 + "}", "this line "),
+    ],
+)
+def test_a_bad_line_is_answered_in_its_place(line: str, words: str) -> None:
+    good = json.dumps({"robots": FILE, "agent": "otherbot", "url": "/a"})
+    result = run(f"{good}\n{line}\n\n{good}\n")
+    assert result.exit_code == 1
+    first, bad, last = [json.loads(each) for each in result.stdout.splitlines()]
+    assert first == last == {"allowed": False, "rule": "Disallow: /a", "line": 2}
+    assert set(bad) == {"error"}
+    assert words in bad["error"]
+    assert "1 of 3 lines could not be answered" in result.stderr
+
+
+def test_bytes_that_are_no_utf_8_are_a_bad_line() -> None:
+    result = run(b'{"robots": "\xff", "url": "/"}\n')
+    assert (result.exit_code, set(json.loads(result.stdout))) == (1, {"error"})
+
+
+def test_bad_usage() -> None:
+    for args, words in (
+        (("--dialect", "gogle"), "did you mean 'google'?"),
+        (("--dialect", "all"), 'a batch takes names, not "all"'),
+        (("extra",), "unexpected extra argument"),
+    ):
+        result = run("", *args)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert words in result.stderr
+    assert (run("").exit_code, run("").stdout) == (0, "")
+
+
+def test_ten_thousand_mixed_lines_in_seconds() -> None:
+    rng = random.Random(1)
+    files = [
+        "User-agent: *\n"
+        + "".join(
+            f"{rng.choice(['Allow', 'Disallow'])}: /{rng.choice('abc')}{rng.randrange(99)}"
+            f"{rng.choice(['', '/', '*x', '*.php$'])}\n"
+            for _ in range(rng.choice([5, 20, 60, 300]))
+        )
+        for _ in range(200)
+    ]
+    dialects = [*robots.DIALECTS, ["slurp", "res1994"]]
+    lines = [
+        json.dumps(
+            {
+                "robots": rng.choice(files),
+                "agent": rng.choice(["examplebot", ["a", "b"]]),
+                "url": f"https://h/{rng.choice('abc')}{rng.randrange(99)}/x.php",
+                "dialect": rng.choice(dialects),
+            }
+        ).encode()
+        for _ in range(10_000)
+    ]
+    answerer = Answers(agents=("courtly",), dialects=("slurp",))
+    start_s = time.perf_counter()
+    found = [answerer.answer(line) for line in lines]
+    assert time.perf_counter() - start_s < 15, "about two seconds on a machine of its own"
+    assert not answerer.errors
+    assert {json.loads(each)["allowed"] for each in found} == {True, False}
+
+
+def test_an_answer_comes_before_the_next_line_is_asked() -> None:
+    """A program may hold both ends, and ask one by one."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "crawler.cli", "robots", "batch"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=os.environ,
+    ) as process:
+        assert process.stdin
+        assert process.stdout
+        for path, line in (("/a", 2), ("/c", None)):
+            asked = json.dumps({"robots": FILE, "agent": "otherbot", "url": path})
+            process.stdin.write(f"{asked}\n".encode())
+            process.stdin.flush()
+            assert json.loads(process.stdout.readline())["line"] == line
+        process.stdin.close()
+        assert process.wait() == 0
+
+
+@given(
+    data=st.binary(max_size=40).map(lambda b: b.replace(b"\0", b"\n")),
+    sizes=st.lists(st.integers(1, 7), min_size=1),
+)
+def test_lines_are_found_whatever_the_pieces(data: bytes, sizes: list[int]) -> None:
+    class Pieces(io.BytesIO):
+        def read1(self, _size: int | None = -1, /) -> bytes:
+            sizes.append(sizes.pop(0))
+            return super().read(sizes[0])
+
+    found = [line for lines in lines_of(Pieces(data)) for line in lines]
+    expected = data.split(b"\n")
+    assert found == (expected[:-1] if not expected[-1] else expected)
+
+
+def test_a_line_without_end_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(robots_batch, "LINE_BYTES_MAX", 100_000)
+    good = json.dumps({"robots": FILE, "agent": "otherbot", "url": "/a"})
+    result = run(f"{good}\n{'x' * 900_000}\n{good}\n{'y' * 900_000}")
+    found = [json.loads(each) for each in result.stdout.splitlines()]
+    assert ["error" in each for each in found] == [False, True, False, True]
+    assert found[1] == {"error": "this line has more than 100,000 bytes"}
+    assert result.exit_code == 1
+
+
+def test_files_are_parsed_once_and_forgotten_in_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = Files()
+    assert files.parsed("a") is files.parsed("a")
+    monkeypatch.setattr(robots_batch, "FILES_MAX", 2)
+    first = files.parsed("a")
+    files.parsed(b"b")
+    assert files.parsed("a") is first
+    files.parsed("c")
+    assert files.parsed("a") is first, "used last"
+    monkeypatch.setattr(robots_batch, "FILES_BYTES_MAX", 10)
+    assert files.parsed("x" * 50).source.body == b"x" * 50
+    assert files.parsed("a") is not first

@@ -1,0 +1,186 @@
+"""The log: JSON lines, one event for every outcome, in a file that may be taken away."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from crawler.config import from_dict
+from crawler.config.levels import LogLevel
+from crawler.daemon.life import Daemon
+from crawler.daemon.notify import Notify
+from crawler.daemon.watching.log import Log, LogFile, OutcomeLog
+from storage.base import (
+    Blocked,
+    BlockReason,
+    Dropped,
+    Failed,
+    Moved,
+    Outcome,
+    Plan,
+    Retry,
+    Revisited,
+    StoreError,
+    Visited,
+)
+
+VISITED = Visited(
+    id=1, slot="a.test", status=200, fetched_at=1.0, content_type="text/html", body_bytes=5,
+    elapsed_s=0.1234567891,
+)  # fmt: skip
+BLOCKED = Blocked(
+    id=2, slot="a.test", reason=BlockReason.ROBOTS, dialect="slurp", rule="Disallow: /x", line=2,
+    robots_url="http://a.test/robots.txt", blocked_at=1.0,
+)  # fmt: skip
+FAILED = Failed(id=3, slot="a.test", error="timeout: no answer", attempts=3, last_at=1.0)
+RETRY = Retry(id=4, slot="a.test", due_in_s=2.0, attempts=1, refusals=0, error="timeout: no answer")
+DROPPED = Dropped(id=5, slot="a.test", reason="scope.follow")
+MOVED = Moved(id=6, slot="a.test", to_slot="b.test")
+PLAN = Plan(due_in_s=60.0, interval_s=60.0, checked_at=1.0, changed_at=1.0)
+UNCHANGED = Revisited(id=7, slot="a.test", plan=PLAN)
+NOT_CHECKED = Revisited(id=8, slot="a.test", plan=structs.replace(PLAN, failures=1))
+UNPLANNED = Revisited(id=9, slot="a.test", plan=None)  # nothing was asked: no event
+OUTCOMES: list[Outcome] = [
+    VISITED, BLOCKED, FAILED, RETRY, DROPPED, MOVED, UNCHANGED, NOT_CHECKED, UNPLANNED,
+]  # fmt: skip
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "courtly.log"
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def told(path: Path, level: LogLevel) -> list[str]:
+    file = LogFile(path)
+    log = OutcomeLog(Log(file, level))
+    for outcome in OUTCOMES:
+        log.settled("http://a.test/x", outcome)
+    log.gave_up("a.test", "http://a.test", "dns: no such name", 7)
+    log.committed(0.1, 1, 2)
+    file.close()
+    return [line["event"] for line in lines(path)]
+
+
+@pytest.mark.parametrize(
+    ("level", "events"),
+    [
+        (LogLevel.ERROR, []),
+        (LogLevel.WARNING, ["failed", "gave_up"]),
+        (
+            LogLevel.INFO,
+            ["visited", "blocked", "failed", "retry", "dropped", "moved", "not_checked", "gave_up"],
+        ),
+        (
+            LogLevel.DEBUG,
+            [
+                "visited",
+                "blocked",
+                "failed",
+                "retry",
+                "dropped",
+                "moved",
+                "unchanged",
+                "not_checked",
+                "gave_up",
+                "committed",
+            ],
+        ),
+    ],
+)
+def test_every_outcome_is_one_event_at_its_level(
+    path: Path, level: LogLevel, events: list[str]
+) -> None:
+    assert told(path, level) == events
+
+
+def test_an_event_says_when_how_grave_and_what_first(path: Path) -> None:
+    told(path, LogLevel.INFO)
+    first = lines(path)[0]
+    assert list(first)[:4] == ["at", "level", "event", "url"]
+    assert first["at"].endswith("Z")
+    assert (first["status"], first["elapsed_s"]) == (200, 0.123457)
+
+
+def test_what_the_web_says_stays_on_its_line(path: Path) -> None:
+    file = LogFile(path)
+    OutcomeLog(Log(file, LogLevel.INFO)).settled('http://a.test/\n"},{\ud800\u2028', VISITED)
+    file.close()
+    (line,) = path.read_bytes().splitlines()
+    assert json.loads(line)["event"] == "visited"
+
+
+def test_a_file_that_was_moved_away_is_opened_anew(path: Path) -> None:
+    file = LogFile(path)
+    file.write("{}")
+    path.rename(path.with_suffix(".1"))
+    file.write('{"event": 2}')
+    assert lines(path) == [{"event": 2}]
+    assert lines(path.with_suffix(".1")) == [{}]
+    path.unlink()
+    file.write('{"event": 3}')
+    assert lines(path) == [{"event": 3}]
+    file.reopen()
+    file.write('{"event": 4}')
+    file.close()
+    assert [line["event"] for line in lines(path)] == [3, 4]
+
+
+def test_lines_that_cannot_be_written_are_counted(path: Path) -> None:
+    """A full disk ends no crawl."""
+    file = LogFile(path)
+    full = os.open("/dev/full", os.O_WRONLY)
+    held = os.dup(file._fd)
+    os.dup2(full, file._fd)
+    for _ in range(3):
+        file.write("{}")
+    assert file.lost == 3
+    os.dup2(held, file._fd)
+    file.write('{"event": "next"}')
+    for fd in (full, held):
+        os.close(fd)
+    file.close()
+    assert [(line["event"], line.get("count")) for line in lines(path)] == [
+        ("log_lines_lost", 3),
+        ("next", None),
+    ]
+
+
+def test_a_folder_that_is_not_there_is_told_at_start(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        LogFile(tmp_path / "nowhere" / "x.log")
+
+
+def test_what_libraries_log_is_in_it_with_its_traceback(path: Path) -> None:
+    file = LogFile(path)
+    logger = logging.getLogger("courtly.test")
+    handler = Log(file, LogLevel.INFO).handler()
+    logger.addHandler(handler)
+    try:
+        raise ValueError("odd")  # noqa: TRY301
+    except ValueError:
+        logger.exception("a request failed: %s", "GET")
+    logger.removeHandler(handler)
+    file.close()
+    (line,) = lines(path)
+    assert (line["level"], line["message"]) == ("error", "a request failed: GET")
+    assert "ValueError" in json.dumps(line["exception"])
+
+
+async def test_what_it_died_of_is_its_last_line(path: Path) -> None:
+    config = from_dict({"daemon": {"log": str(path)}})
+    daemon = Daemon(config, told=print, notify=Notify({}))
+    daemon.died(ExceptionGroup("two", [OSError("odd"), StoreError("there is no room left")]))
+    daemon.log.file.close()
+    (line,) = lines(path)
+    assert (line["event"], line["level"]) == ("died", "error")
+    assert (line["error"], line["message"]) == ("StoreError", "there is no room left")
