@@ -50,6 +50,14 @@ def test_every_file_has_its_place_in_the_map_and_every_place_its_file() -> None:
     assert [name for name in known if not (ROOT / name).exists()] == []
 
 
+def test_the_tests_stand_in_rooms_as_what_they_test_does() -> None:
+    for package in PACKAGES:
+        for file in (ROOT / "tests" / package).rglob("test_*.py"):
+            room = file.parent.relative_to(ROOT / "tests")
+            # What every store must pass has a room of its own.
+            assert (ROOT / room).is_dir() or room == Path("storage/contract"), file
+
+
 def test_the_tests_that_hold_the_laws_are_there() -> None:
     tests = ROOT / "tests"
     defined = {

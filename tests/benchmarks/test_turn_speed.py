@@ -240,4 +240,6 @@ def test_visit(beside: Beside) -> None:
 
         return asyncio.run(run())
 
-    assert beside("visit", visits, "asyncio.Queue and the same fetch", bare_workers) < 25
+    # 15 times until requests and answers became structs: a visit takes 56 µs and not 67 since, but
+    # the baseline, which makes little else, 2.0 and not 4.4.
+    assert beside("visit", visits, "asyncio.Queue and the same fetch", bare_workers) < 45
