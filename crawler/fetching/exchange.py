@@ -112,6 +112,7 @@ class Exchange:
             self._contacted = True
             self.started_s = now_s
         self.phase = Phase.WAITING
+        self.payload = self.ended_s = None  # those of the answer that opened a tunnel
         self._wire = wire
         self.address = wire.address
 

@@ -120,6 +120,10 @@ class Request(Struct, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         return f"Request(url={self.url!r}, method={self.method!r})"
 
+    def __rich_repr__(self) -> list[tuple[str, object]]:
+        """What rich shows of it, in tracebacks as well: a Struct's own would show everything."""
+        return [("url", self.url), ("method", self.method)]
+
 
 class Answer(Struct, frozen=True, kw_only=True):
     """A complete answer, of any status.
@@ -130,7 +134,8 @@ class Answer(Struct, frozen=True, kw_only=True):
     wire_bytes: bytes received: header, framing and body as it came.
     poured_bytes: of the decompressed body, what went into a sink.
     started_s, ended_s: monotonic. The contact begins with the first packet sent to the host (on a
-      connection kept alive with the request) and ends when the body was read or given up.
+      connection kept alive with the request) and ends with the last byte of the answer; with one
+      that its framing does not tell, when the body was read; or when it was given up.
     address: the peer connected to (behind a proxy, the proxy).
     latency_s: from the request handed to an open connection to the end of the answer's header.
     """

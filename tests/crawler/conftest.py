@@ -122,6 +122,20 @@ async def serve() -> AsyncIterator[Serve]:
     await asyncio.sleep(0)
 
 
+class PushedClock(RealClock):
+    """The machine's, ahead by what a test says."""
+
+    ahead_s = 0.0
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.ahead_s
+
+
+@pytest.fixture
+async def pushed_clock() -> PushedClock:
+    return PushedClock()
+
+
 LOOPBACK = AddressRules.parse(["127.0.0.0/8", "::1/128"])
 
 

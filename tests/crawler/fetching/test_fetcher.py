@@ -207,19 +207,10 @@ async def test_unwanted_body_that_is_there_already_keeps_the_connection(serve, f
     assert server.connections == 1
 
 
-class PushedClock(RealClock):
-    """The machine's, ahead by what a test says."""
-
-    ahead_s = 0.0
-
-    def monotonic(self) -> float:
-        return super().monotonic() + self.ahead_s
-
-
-async def test_law_1_a_contact_ends_with_its_last_byte(serve):
+async def test_law_1_a_contact_ends_with_its_last_byte(serve, pushed_clock):
     """Not when its task gets round to it, for which many others may have to be dealt with; nor
     before the end of a body that only the end of the connection tells."""
-    clock = PushedClock()
+    clock = pushed_clock
     pushed = asyncio.Event()
 
     def push(_: Head) -> bool:

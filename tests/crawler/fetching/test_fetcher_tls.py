@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import ssl
 import subprocess
@@ -185,3 +186,44 @@ def test_a_file_of_authorities_that_cannot_be_had_is_named(tmp_path):
         f"config: fetch.ca_file: {tmp_path / 'missing.pem'}: No such file or directory",
         f'config: site."a.test".ca_file: {tmp_path / "empty.pem"}: holds no certificates',
     )
+
+
+@pytest.mark.parametrize("said", ["", "Content-Length: 0\r\n"])
+async def test_law_1_a_contact_through_a_tunnel_ends_with_its_answer(
+    serve, authority, pushed_clock, said
+):
+    """Not when the proxy said that the tunnel is there: that was a whole answer as well."""
+    clock = pushed_clock
+
+    async def late(connection):
+        await connection.request()
+        clock.ahead_s += 1000
+        await connection.send(HELLO)
+
+    server = await serve(late, tls=authority.server())
+
+    async def pump(reader, writer):
+        while data := await reader.read(65536):
+            writer.write(data)
+        writer.close()
+
+    async def proxy_script(connection):
+        await connection.request()
+        await connection.send(f"HTTP/1.1 200 Connection established\r\n{said}\r\n".encode())
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        await asyncio.gather(pump(connection.reader, writer), pump(reader, connection.writer))
+
+    proxy = await serve(proxy_script)
+    async with AiohttpFetcher(
+        user_agent="x/1",
+        addresses=AddressRules.parse(["127.0.0.0/8"]),
+        resolve={"*.test": "127.0.0.1"},
+        clock=clock,
+        connections=1,
+        terms=terms_of(from_dict({"fetch": {"ca_file": str(authority.file)}})),
+    ) as fetcher:
+        url = server.url(scheme="https")
+        answer = await fetcher.fetch(Request(url=url, proxy=proxy.url(host="127.0.0.1")))
+    assert isinstance(answer, Answer), answer
+    assert answer.body == b"hello"
+    assert answer.elapsed_s >= 1000

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from rich.pretty import pretty_repr
 
 from crawler.cli import main
 from crawler.clock import RealClock
@@ -278,6 +279,7 @@ async def test_nothing_shows_a_secret(serve, tmp_path, monkeypatch, caplog):
         repr(config),
         repr(terms),
         repr(dressed),
+        pretty_repr(dressed),  # what rich shows of it
         repr(failure),
         repr(fetcher),
         checked.output,
