@@ -118,6 +118,7 @@ class _HostScope:
     include: Globs | None
     exclude: Globs | None
     drop_params: Globs | None
+    types: Globs | None
     rules: ScopeRules
 
 
@@ -208,7 +209,7 @@ class Scope:
 
         No declared type counts as `application/octet-stream` (RFC 9110, 8.3).
         """
-        wanted = globs(tuple(map(str.lower, self._host(host).rules.content_types)))
+        wanted = (self._hosts.get(host) or self._host(host)).types
         if wanted is None:
             return True
         declared = (content_type or "").partition(";")[0].strip().lower()
@@ -223,6 +224,7 @@ class Scope:
                 include=globs(rules.include),
                 exclude=globs(rules.exclude),
                 drop_params=globs(rules.drop_params),
+                types=globs(tuple(map(str.lower, rules.content_types))),
                 rules=rules,
             )
             if len(self._hosts) >= self._HOSTS_KEPT:

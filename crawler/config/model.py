@@ -45,6 +45,7 @@ class Site:
     robots: RobotsRules
     fetch: FetchConfig
     revisit: RevisitRules
+    tokens: tuple[str, ...]  # our names in its robots.txt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +64,7 @@ class Config:
     sinks: tuple[SinkConfig, ...]
     sites: tuple[str, ...]  # the patterns, the most specific first
     warnings: tuple[str, ...]  # what is allowed, but probably not meant
+    revisits: bool  # whether any page is to be visited again, of any host
     given: Given = field(repr=False)
     _by_tables: dict[tuple[str, ...], Site] = field(default_factory=dict, repr=False, compare=False)
     _by_host: dict[str, Site] = field(default_factory=dict, repr=False, compare=False)
@@ -106,6 +108,7 @@ class Config:
             sinks=tuple(_sink(sink) for sink in given.sinks or ()),
             sites=tuple(sorted(given.sites, key=names.specificity, reverse=True)),
             warnings=_warnings(crawl, robots, revisit, network, given),
+            revisits=_revisits(revisit, given),
             given=given,
         )
 
@@ -136,20 +139,15 @@ class Config:
         for pattern in reversed(patterns):  # the most specific last: it overwrites
             for section, values in self.given.sites[pattern].items():
                 own.setdefault(section, {}).update(values)
+        robots = dataclasses.replace(self.robots, **own.get("robots", {}))
         return Site(
             scope=dataclasses.replace(self.scope, **own.get("scope", {})),
             politeness=dataclasses.replace(self.politeness, **own.get("politeness", {})),
-            robots=dataclasses.replace(self.robots, **own.get("robots", {})),
+            robots=robots,
             fetch=dataclasses.replace(self.fetch, **own.get("fetch", {})),
             revisit=dataclasses.replace(self.revisit, **own.get("revisit", {})),
+            tokens=robots.token or (product_token(self.user_agent_sent),),
         )
-
-    @property
-    def revisits(self) -> bool:
-        """Is any page to be visited again, of any host?"""
-        sites = self.given.sites.values()
-        modes = [table.get("revisit", {}).get("mode", Revisit.OFF) for table in sites]
-        return self.revisit.on or any(mode != Revisit.OFF for mode in modes)
 
     @property
     def user_agent_sent(self) -> str:
@@ -158,11 +156,12 @@ class Config:
 
     def slot_of(self, host: str) -> str:
         """The politeness slot of a host: itself, or its registrable domain (`politeness.per`)."""
-        return slot_of(host, by_domain=self.site(host).politeness.per is Per.DOMAIN)
+        site = self._by_host.get(host) or self.site(host)  # several times a page
+        return slot_of(host, by_domain=site.politeness.per is Per.DOMAIN)
 
     def token(self, host: str) -> tuple[str, ...]:
         """Our names in a host's robots.txt: `robots.token`, else the user agent's product token."""
-        return self.site(host).robots.token or (product_token(self.user_agent_sent),)
+        return self.site(host).tokens
 
     def robots_of(self, host: str) -> tuple[RobotsRules, tuple[str, ...]]:
         """How a host's robots.txt is read, and as whom."""
@@ -177,6 +176,12 @@ class Config:
 def _section(kind: type[_Section], given: Given, name: str) -> _Section:
     values: Mapping[str, Any] = given.values.get(name, {})
     return kind(**values)
+
+
+def _revisits(rules: RevisitRules, given: Given) -> bool:
+    tables = given.sites.values()
+    modes = [table.get("revisit", {}).get("mode", Revisit.OFF) for table in tables]
+    return rules.on or any(mode != Revisit.OFF for mode in modes)
 
 
 def _sink(values: Mapping[str, Any]) -> SinkConfig:

@@ -89,9 +89,10 @@ def read(url: str, headers: Headers, body: bytes, *, tokens: Sequence[str]) -> P
         directives = from_header(headers.getall("X-Robots-Tag"), tokens)
     reader = _Reader(url, _links_of_headers(url, headers))
     content_type = headers.get("Content-Type")
-    if body and _is_html(content_type, body):
+    media_type = None if content_type is None else _media_type(content_type)
+    if body and _is_html(media_type, body):
         html, charset = to_utf8(body[:MARKUP_BYTES_MAX], content_type)
-        if content_type is not None and _media_type(content_type) == _XHTML:
+        if media_type == _XHTML:
             html = _EMPTY_XML_ELEMENT.sub(rb"<\1\2></\1>", html)
         rows = scan.rows(html.decode(errors="replace"))
         if rows is None or not reader.read_rows(rows, html, _speaking(tuple(tokens))):
@@ -355,9 +356,9 @@ def _media_type(content_type: str) -> str:
     return content_type.partition(";")[0].partition(",")[0].strip().lower()
 
 
-def _is_html(content_type: str | None, body: bytes) -> bool:
-    if content_type is not None:
-        return _media_type(content_type) in _HTML_TYPES
+def _is_html(media_type: str | None, body: bytes) -> bool:
+    if media_type is not None:
+        return media_type in _HTML_TYPES
     head = body[:1024].removeprefix(b"\xef\xbb\xbf").lstrip()
     return head.startswith(b"<") and not head.startswith((b"<?xml", b"<rss", b"<feed", b"<urlset"))
 

@@ -16,6 +16,7 @@ from typing import Final, Protocol
 
 from aiohttp import ClientConnectionResetError, ClientRequest, ClientTimeout
 from aiohttp.client_proto import ResponseHandler
+from aiohttp.client_reqrep import ConnectionKey
 from aiohttp.connector import Connection
 from aiohttp.streams import StreamReader
 from multidict import CIMultiDict
@@ -72,6 +73,19 @@ class DirectReply:
 
     def close(self) -> None:
         self._connection.close()
+
+
+class Asked(ClientRequest):
+    """What the pool goes by: it asks for the key at every request, and is given the same."""
+
+    _key: ConnectionKey | None = None
+
+    @property
+    def connection_key(self) -> ConnectionKey:
+        key = self._key
+        if key is None:
+            key = self._key = super().connection_key
+        return key
 
 
 class Way:
@@ -152,7 +166,7 @@ class Direct:
             host,
             authority,
             terms,
-            ClientRequest("GET", target.origin(), loop=self._loop, ssl=tls),
+            Asked("GET", target.origin(), loop=self._loop, ssl=tls),
             self.head(authority, {} if terms is None else terms.headers),
         )
         self._ways.pop(origin, None)

@@ -54,6 +54,7 @@ class Exchange:
         "_window_bytes",
         "_wire",
         "address",
+        "ascii",
         "broken",
         "due_s",
         "ended_s",
@@ -86,6 +87,7 @@ class Exchange:
         self.address: str | None = None
         self.payload: StreamReader | None = None
         self.broken = False
+        self.ascii = True  # is all of the header, so far?
         self.interims = 0
         self.received = 0
         self.sent_s = 0.0

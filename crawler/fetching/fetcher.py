@@ -209,7 +209,7 @@ class AiohttpFetcher:
                     )
             except NETWORK_ERRORS as exc:
                 return self._trouble(exc, url, way.host, exchange)
-            received = readable(response.headers)
+            received = response.headers if exchange.ascii else readable(response.headers)
             if terms is not None and terms.cookies and "Set-Cookie" in received:
                 self.cookies.learn(url, received.getall("Set-Cookie"))
             body: bytes | None = b""

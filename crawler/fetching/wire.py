@@ -112,15 +112,25 @@ class Wire(ResponseHandler):
             if head_left < 0:
                 self._lose(HeadTooLargeError())
                 return
-            super().data_received(data[:end])
+            head = data[:end]
+            exchange.ascii = exchange.ascii and head.isascii()
+            super().data_received(head)
             data = data[end:]
             if not data or self.exception() is not None:
                 exchange.arrived()
                 return
+        if exchange.waiting():
+            exchange.ascii = exchange.ascii and data.isascii()
         super().data_received(data)
         exchange.arrived()
         if len(data) > head_left and exchange.waiting():
             self._lose(HeadTooLargeError())
+
+    def resume_reading(self, resume_parser: bool = True) -> None:
+        """aiohttp asks for it at every piece that is read and at the end of every body, and has the
+        parser look at no data for it; but what was not held back need not be resumed."""
+        if self._reading_paused or self._buffer_paused:
+            super().resume_reading(resume_parser)
 
     def set_exception(self, exc: BaseException, exc_cause: BaseException | None = None) -> None:
         if exc_cause is not None and exc_cause is not exc:

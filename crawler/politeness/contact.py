@@ -152,16 +152,15 @@ class Contacts:
         )
 
     def _learn(self, host: Host, result: Answer | Failure, kind: str) -> None:
-        now_s = self._clock.monotonic()
-        origin = origin_of(result.url)
         if isinstance(result, Failure):
+            origin = origin_of(result.url)
             if result.connected:
                 host.out_of_reach.pop(origin, None)
             else:
                 self._not_connected(host, origin, result)
             return
         if host.out_of_reach:
-            host.out_of_reach.pop(origin, None)
+            host.out_of_reach.pop(origin_of(result.url), None)
         if host.address_clock and result.address and result.address != host.address:
             self._turns.set_address(host, result.address)  # the name has moved
         rest_s: float | None = None
@@ -171,5 +170,6 @@ class Contacts:
         refusal = result.status == 429 or (result.status in REFUSALS and kind != ROBOTS)
         if rest_s is not None and not (refusal or result.status >= 500 or kind == ROBOTS):
             rest_s = None  # on a redirect or a success it says nothing about our pace
+        now_s = self._clock.monotonic()
         if host.pace.answered(result.status, refusal=refusal, rest_s=rest_s, now_s=now_s):
             self._backed_off(host)

@@ -180,7 +180,9 @@ class Host:
         nothing to do at this host.
         """
         contacts, self.contacts_new = self.contacts_new, []
-        failures = max((lost.failures for lost in self.out_of_reach.values()), default=0)
+        failures = 0
+        if self.out_of_reach:
+            failures = max(lost.failures for lost in self.out_of_reach.values())
         return HostUpdate(
             slot=self.slot,
             epoch=self.epoch,

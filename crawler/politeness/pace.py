@@ -153,10 +153,10 @@ class Pace:
             return None
         at_s = self.not_before_s
         lane = len(self.ends) + self.busy - lanes
-        if lane >= 0:
-            rested_s = self.ends[lane] + self.rest.delay_s
-            at_s = max(at_s, rested_s)
-        at_s = max(at_s, self.backoff_until_s)
+        if lane >= 0 and (rested_s := self.ends[lane] + self.rest.delay_s) > at_s:
+            at_s = rested_s
+        if self.backoff_until_s > at_s:
+            at_s = self.backoff_until_s
         if self.delay_at_restart is not None:
             at_s = max(at_s, self._restarted_s)
         if self.rules.visit_window or self.ask.windows:

@@ -19,7 +19,7 @@ from crawler.visiting import kept
 from crawler.visiting.known import Known
 from crawler.visiting.ledger import Ledger
 from crawler.visiting.plans import Planner
-from policies.indexing import Directives, from_header
+from policies.indexing import UNRESTRICTED, Directives, from_header
 from policies.scope import Scope, Skip
 from policies.url import canonical, host_of, origin_of
 from policies.usage import NONE, Usage
@@ -68,8 +68,11 @@ class AnswerReader:
         redirect_url: str | None = None
         found: list[Link] = []
         needed: Sequence[str] = ()
-        directives = from_header(answer.headers.getall("X-Robots-Tag", ()), tokens)
         content_type = answer.headers.get("Content-Type")
+        if "X-Robots-Tag" in answer.headers:
+            directives = from_header(answer.headers.getall("X-Robots-Tag"), tokens)
+        else:
+            directives = UNRESTRICTED
         if answer.status in REDIRECT_STATUSES:
             redirect_url = canonical(answer.headers.get("Location", ""), queued.url)
             if redirect_url and answer.headers.get("Location"):
@@ -82,7 +85,7 @@ class AnswerReader:
                 self._ledger.skip(Skip.CONTENT_TYPE)
             read = await self._pages.read(queued.url, answer.headers, answer.body, tokens=tokens)
             title = read.title
-            directives = directives.merge(read.directives)
+            directives = read.directives  # of its header, too
             if self._follows(queued, name):
                 found = await self._follow(queued, read, directives)
             for reason, count in read.skipped.items():
@@ -112,7 +115,7 @@ class AnswerReader:
             again=queued.before is not None,
             canonical_url=kept.canonical_url(read),
             body_hash=kept.body_hash(answer),
-            usage=str(usage) or None,
+            usage=None if usage is NONE else str(usage) or None,
             outlinks=(
                 kept.all_links(read, redirect_url, needed, self._scope.admit)
                 if self._effective.config.storage.links

@@ -36,16 +36,18 @@ def body_hash(answer: Answer) -> str | None:
 def usage_of(answer: Answer, read: Page | None, origin: Origin | None) -> Usage:
     """What header, meta elements and the origin's robots.txt say."""
     robots: list[tuple[str, str]] = []
-    if origin is not None and origin.policy is not None:
+    if origin is not None and origin.policy is not None and (lines := origin.policy.usages):
         path = path_of(answer.url)
         robots = [
             (line.field, ", ".join(f"{key}={value}" for key, value in line.values))
-            for line in origin.policy.usages
+            for line in lines
             if path.startswith(line.path)
         ]
-    return usage.usage_of(
-        lambda name: answer.headers.getall(name, ()), read.metas if read else (), robots
-    )
+    metas = read.metas if read else ()
+    headers = answer.headers
+    if not robots and not metas and not any(map(headers.__contains__, usage.NAMES)):
+        return usage.NONE  # as almost all
+    return usage.usage_of(lambda name: headers.getall(name, ()), metas, robots)
 
 
 def all_links(

@@ -103,6 +103,8 @@ class Planner:
         )
 
     def _plan(self, queued: Queued, answer: Answer, status: int, seen: Seen) -> Plan | None:
+        if not self._effective.config.revisits:
+            return None
         rules = self.rules(queued.url)
         if not rules.on:
             return None

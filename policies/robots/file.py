@@ -25,12 +25,13 @@ class Policy:
     `allowed(path_and_query) -> bool` is the hot path; rules are compiled at its first call.
     """
 
-    __slots__ = ("_names", "allowed", "readings")
+    __slots__ = ("_names", "_usages", "allowed", "readings")
 
     allowed: Callable[[str], bool]
 
     def __init__(self, readings: tuple[Reading, ...]) -> None:
         self.readings = readings
+        self._usages: tuple[fields.Usage, ...] | None = None
         self._names = tuple(reading.dialect.name for reading in readings)
         self.allowed = readings[0].allowed if len(readings) == 1 else self._all_allow
 
@@ -74,8 +75,10 @@ class Policy:
     @property
     def usages(self) -> tuple[fields.Usage, ...]:
         """Content-Usage and Content-Signal of the chosen groups: reported, not enforced."""
-        found = (usage for reading in self.readings for usage in reading.usages)
-        return tuple(dict.fromkeys(found))
+        if self._usages is None:  # asked for at every page
+            found = (usage for reading in self.readings for usage in reading.usages)
+            self._usages = tuple(dict.fromkeys(found))
+        return self._usages
 
 
 class RobotsFile:
