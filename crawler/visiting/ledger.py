@@ -177,6 +177,7 @@ class Ledger:
         upto = self._recorded
         if self._durable >= upto:
             return
+        self._dirty |= self._contacted  # no clock waits any longer
         self._start.set()
         async with self._progress:
             await self._progress.wait_for(lambda: self._durable >= upto)
@@ -222,7 +223,7 @@ class Ledger:
             self._progress.notify_all()
 
     def _take(self) -> _Taken | None:
-        """All that is gathered; None if nothing is."""
+        """All that is gathered, but for clocks that wait; None if that is nothing."""
         self._start.clear()
         if self._timer is not None:
             self._timer.cancel()
@@ -244,6 +245,10 @@ class Ledger:
         for slot, host in contacted.items():
             waits = host.unread and slot not in dirty and slot not in releases
             (self._dirty if waits else dirty)[slot] = host
+        if self._dirty:
+            self._touch()
+            if not (outcomes or dirty or skipped or given_back or releases):
+                return None  # `flush` waits for none of those
         batch = Batch(
             outcomes=outcomes,
             hosts=[*self._updates(dirty, releases), *given_back],
@@ -261,8 +266,6 @@ class Ledger:
                 if not host.gone
             ],
         )
-        if self._dirty:
-            self._touch()
         return _Taken(outcomes=outcomes, batch=batch, upto=upto)
 
     def releasing(self, slot: str) -> bool:

@@ -266,7 +266,74 @@ async def test_law_6_a_release_goes_with_the_last_contact_and_at_once(rig: Rig) 
     assert [outcome.id for outcome in batch.outcomes] == [1]
 
 
+async def contact(rig: Rig, host: Host) -> None:
+    """A contact that ends now; the page it brought is then being read."""
+    turn = await rig.turns.acquire(host)
+    now_s = rig.clock.monotonic()
+    turn.host.pace.on_wire()
+    rig.turns.end(turn, started_s=now_s, ended_s=now_s, kind="page", status=200)
+    rig.ledger.contacted(host)
+    host.unread += 1
+
+
+async def test_a_clock_waits_for_one_commit_while_its_page_is_read(rig: Rig) -> None:
+    """Not longer, however long somebody reads; and for its sake alone no commit is made that says
+    nothing."""
+    slow, quick = rig.host("slow.test"), rig.host("quick.test")
+    await contact(rig, slow)
+    await contact(rig, quick)
+    assert await rig.after(0.05) == 0
+    quick.unread -= 1
+    rig.ledger.record(visited(1, host="quick.test"), quick)
+    assert await rig.after(0.1) == 1
+    assert [update.slot for update in rig.store.batches[0].hosts] == ["quick.test"]
+    assert not rig.ledger.empty
+    assert await rig.after(0.1) == 2
+    assert rig.ledger.empty
+    (update,) = rig.store.batches[1].hosts
+    assert update.slot == "slow.test"
+    assert update.clock.contacts == len(update.contacts) == 1
+    await rig.clock.sleep_until(rig.clock.monotonic() + 60)
+    await contact(rig, slow)
+    assert await rig.after(0.19) == 2
+    assert await rig.after(0.02) == 3
+    (update,) = rig.store.batches[2].hosts
+    assert update.clock.contacts == 2
+    assert len(update.contacts) == 1
+    assert rig.ledger.empty
+    assert await rig.after(3600) == 3
+
+
+async def test_a_clock_that_waits_goes_with_its_release(rig: Rig) -> None:
+    """Once, with the contact."""
+    host = rig.host()
+    rig.store.slow_s = 1
+    await contact(rig, host)
+    rig.ledger.skip("max_depth")
+    await rig.after(0.5)  # a commit has begun without it
+    host.unread -= 1
+    rig.turns.drop(host)
+    rig.ledger.release(host)
+    await rig.ledger.flush()
+    first, second = rig.store.batches
+    assert first.hosts == []
+    (update,) = second.hosts
+    assert update.release
+    assert len(update.contacts) == 1
+    assert rig.ledger.empty
+
+
 # ---------------------------------------------------------------- who waits
+
+
+async def test_flush_waits_for_the_clock_of_a_page_that_is_being_read(rig: Rig) -> None:
+    host = rig.host()
+    await contact(rig, host)
+    await rig.ledger.flush()
+    (batch,) = rig.store.batches
+    (update,) = batch.hosts
+    assert len(update.contacts) == 1
+    assert rig.ledger.empty
 
 
 async def test_flush_returns_when_all_recorded_before_it_is_committed(rig: Rig) -> None:
