@@ -8,7 +8,8 @@ dialect's row; `due` says whether to ask again. A body is kept only from a 2xx a
 from __future__ import annotations
 
 import enum
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from policies.access_state import (
     UNKNOWN,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from policies.robots.row import DAY_S
 
@@ -15,8 +16,7 @@ class Unreachable(enum.StrEnum):
     CLOSED = "closed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RobotsRules:
+class RobotsRules(Struct, frozen=True, kw_only=True):
     """The `[robots]` section: how robots.txt is read and obeyed."""
 
     dialect: tuple[str, ...] = ("slurp",)
@@ -26,8 +26,7 @@ class RobotsRules:
     obey: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
+class Access(Struct, frozen=True, kw_only=True):
     """What is known of one origin's robots.txt; kept by the store field by field. Unix seconds."""
 
     status: int | None = None  # of the last answer; None: none yet, or the last try had no answer
@@ -49,8 +48,7 @@ class Access:
 UNKNOWN = Access()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class News:
+class News(Struct, frozen=True, kw_only=True):
     """What one try at robots.txt brought, its redirects followed."""
 
     status: int | None = None  # of the answer at the end of the redirects; None: `failure` says why

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -59,8 +60,7 @@ _NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
 _LOOPBACK_4: Final = ipaddress.IPv4Network("127.0.0.0/8")
 
 
-@dataclass(frozen=True, slots=True)
-class AddressRules:
+class AddressRules(Struct, frozen=True):
     """The address guard: public addresses, and those that `[network] allow` names."""
 
     allow: tuple[Network, ...] = ()

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Directives:
+
+class Directives(Struct, frozen=True, kw_only=True):
     """May the page be indexed (shown to sinks), its links followed, its body archived?"""
 
     index: bool = True

@@ -5,10 +5,11 @@ from __future__ import annotations
 import enum
 import math
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Final
+
+from msgspec import Struct
 
 
 class Changefreq(enum.StrEnum):
@@ -23,8 +24,7 @@ class Changefreq(enum.StrEnum):
     NEVER = "never"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listing:
+class Listing(Struct, frozen=True, kw_only=True):
     """lastmod_at: Unix seconds. priority: 0.0 to 1.0, of this site's URLs against each other."""
 
     lastmod_at: float | None = None

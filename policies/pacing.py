@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import enum
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 
 class Per(enum.StrEnum):
@@ -19,8 +20,7 @@ DAY_S = 86_400
 _WINDOW = re.compile(r"\s*(\d{1,2}):?(\d{2})\s*-\s*(\d{1,2}):?(\d{2})\s*\Z")
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(Struct, frozen=True):
     """A daily window in UTC, in seconds after midnight; may cross midnight. Equal ends: all day."""
 
     start_s: int
@@ -47,8 +47,7 @@ def parse_window(text: str) -> Window:
     return Window((h1 * 3600 + m1 * 60) % DAY_S, (h2 * 3600 + m2 * 60) % DAY_S)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PacingRules:
+class PacingRules(Struct, frozen=True, kw_only=True):
     """The `[politeness]` section. Seconds."""
 
     delay: float = 1.0
@@ -63,8 +62,7 @@ LATENCY_WEIGHT = 0.3  # of the newest response time in the smoothed one
 LATENCY_TERM_MAX_S = 60.0  # a host that hangs must not put itself to sleep for ever
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class Ask(Struct, frozen=True, kw_only=True):
     """What a host's robots.txt files ask of our pace; the strictest of its origins counts."""
 
     crawl_delay_s: float | None = None
@@ -95,8 +93,7 @@ def _larger(a: float | None, b: float | None) -> float | None:
     return max(a, b)
 
 
-@dataclass(frozen=True, slots=True)
-class Rest:
+class Rest(Struct, frozen=True):
     """How long a host is left alone after the end of a contact, and where that comes from."""
 
     delay_s: float

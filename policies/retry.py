@@ -10,8 +10,9 @@ from __future__ import annotations
 import calendar
 import enum
 import re
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 
 class FailureCode(enum.StrEnum):
@@ -43,15 +44,13 @@ _BACKOFF_FIRST_S: Final = 60.0
 _DOUBLINGS_MAX: Final = 40  # beyond any cap here, and far from overflow
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetryRules:
+class RetryRules(Struct, frozen=True, kw_only=True):
     """From `[fetch]`: `max_attempts` counts every try, the first included."""
 
     max_attempts: int = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Again:
+class Again(Struct, frozen=True, kw_only=True):
     """Try again, not before `in_s` from now; the counts to keep with the URL."""
 
     in_s: float
@@ -59,8 +58,7 @@ class Again:
     refusals: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GiveUp:
+class GiveUp(Struct, frozen=True, kw_only=True):
     """No further try. `attempts`: all requests made for it, refused ones included."""
 
     attempts: int

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
+
+from msgspec import Struct
 
 from policies.listing import Changefreq, Listing
 from policies.retry import retry_delay_s
@@ -28,8 +29,7 @@ class Revisit(enum.StrEnum):
     ADAPTIVE = "adaptive"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RevisitRules:
+class RevisitRules(Struct, frozen=True, kw_only=True):
     """The `[revisit]` section; of one site. Seconds."""
 
     mode: Revisit = Revisit.OFF

@@ -10,9 +10,10 @@ import enum
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
+
+from msgspec import Struct
 
 from policies.globs import Globs, globs
 from policies.url import host_of, registrable_domain
@@ -26,8 +27,7 @@ class Follow(enum.StrEnum):
     ANY = "any"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScopeRules:
+class ScopeRules(Struct, frozen=True, kw_only=True):
     """The `[scope]` section. A limit may be `math.inf`: none."""
 
     follow: Follow = Follow.HOST
@@ -110,8 +110,7 @@ SKIP_WORDS: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _HostScope:
+class _HostScope(Struct, frozen=True):
     """What is the same for all URLs of a host, worked out once."""
 
     outside: bool

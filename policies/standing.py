@@ -5,7 +5,7 @@ Nothing opens by accident: what holds while there is no copy is a value with its
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from policies.access_state import (
     Access,
@@ -19,8 +19,7 @@ from policies.robots.dialect import dialects
 from policies.robots.row import DAY_S, Aspect, Dialect, Door
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class Rules(Struct, frozen=True, kw_only=True):
     """Pages are judged by this copy."""
 
     body: bytes
@@ -29,24 +28,21 @@ class Rules:
     truncated: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Open:
+class Open(Struct, frozen=True, kw_only=True):
     """All pages may be asked for."""
 
     reason: str
     answered: bool  # False: for lack of an answer; pages fetched now are judged again later (law 4)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Closed:
+class Closed(Struct, frozen=True, kw_only=True):
     """No page may be asked for."""
 
     reason: str
     until_s: float | None  # Unix seconds: when it is asked again, or may open; None: unknown
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unknown:
+class Unknown(Struct, frozen=True, kw_only=True):
     """robots.txt must be asked for first."""
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 NAMES: Final = ("content-usage", "content-signal", "tdm-reservation", "tdm-policy")
 SIGNALS_MAX: Final = 20  # of one page; a page that means it says it once
@@ -23,8 +24,7 @@ class Where(enum.StrEnum):
     ROBOTS = "robots.txt"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Signal:
+class Signal(Struct, frozen=True, kw_only=True):
     """One signal as it was given, white space collapsed. name: one of NAMES."""
 
     where: Where
@@ -35,8 +35,7 @@ class Signal:
         return f"{self.name}: {self.value} ({self.where})"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class Usage(Struct, frozen=True, kw_only=True):
     """All signals of one page, those of its header first."""
 
     signals: tuple[Signal, ...] = ()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 _SLACK_S = 1.0  # two clocks this close are one: slewing is no reason to correct anything
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
+class Moment(Struct, frozen=True):
     """The time of one transaction: the store's own, and the wall clock's."""
 
     now_s: float

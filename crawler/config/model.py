@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+import msgspec
+
 from crawler.config import names
 from crawler.config.checks import contact_in
 from crawler.config.given import ConfigError, Given, Source
@@ -139,13 +141,13 @@ class Config:
         for pattern in reversed(patterns):  # the most specific last: it overwrites
             for section, values in self.given.sites[pattern].items():
                 own.setdefault(section, {}).update(values)
-        robots = dataclasses.replace(self.robots, **own.get("robots", {}))
+        robots = msgspec.structs.replace(self.robots, **own.get("robots", {}))
         return Site(
-            scope=dataclasses.replace(self.scope, **own.get("scope", {})),
-            politeness=dataclasses.replace(self.politeness, **own.get("politeness", {})),
+            scope=msgspec.structs.replace(self.scope, **own.get("scope", {})),
+            politeness=msgspec.structs.replace(self.politeness, **own.get("politeness", {})),
             robots=robots,
             fetch=dataclasses.replace(self.fetch, **own.get("fetch", {})),
-            revisit=dataclasses.replace(self.revisit, **own.get("revisit", {})),
+            revisit=msgspec.structs.replace(self.revisit, **own.get("revisit", {})),
             tokens=robots.token or (product_token(self.user_agent_sent),),
         )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -11,6 +10,7 @@ from typing import Final, Self
 import aiohttp
 from aiohttp import ClientHandlerType, ClientRequest, ClientResponse
 from aiohttp.http import SERVER_SOFTWARE
+from msgspec.structs import replace
 
 from crawler.clock import Clock, RealClock, Timer
 from crawler.config import Config, ConfigError

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 
-@dataclass(slots=True, eq=False)
-class Course:
+class Course(Struct, eq=False):
     """`stir` is set when something happened that may move hosts or end the run."""
 
     moved_s: float  # when something was last committed; monotonic

@@ -7,10 +7,11 @@ cannot be read is left out.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from email.utils import mktime_tz, parsedate_tz
 from itertools import islice
 from typing import Final
+
+from msgspec import Struct
 
 from policies.url import host_of, path_of, registrable_domain
 
@@ -23,8 +24,7 @@ JARS_MAX: Final = 10_000
 _AGE_S_MAX: Final = 400 * 86_400.0  # RFC 6265bis 5.5
 
 
-@dataclass(slots=True, kw_only=True)
-class _Cookie:
+class _Cookie(Struct, kw_only=True):
     value: str
     host_only: bool
     secure: bool

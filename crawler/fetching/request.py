@@ -158,8 +158,7 @@ class Answer(Struct, frozen=True, kw_only=True):
         return self.ended_s - self.started_s
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class Failure(Struct, frozen=True, kw_only=True):
     """No answer, or not a whole one.
 
     sentence: for people; it names the bound that was met.

@@ -6,12 +6,12 @@ from __future__ import annotations
 import errno
 import ssl
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import aiohttp
 from aiohttp import ClientHandlerType, ClientRequest, ClientResponse
 from aiohttp.http_exceptions import ContentLengthError, HttpProcessingError, LineTooLong
+from msgspec import Struct
 
 from crawler.fetching.body import BrokenOffError
 from crawler.fetching.decoding import DecodingError
@@ -30,8 +30,7 @@ from crawler.fetching.wire import (
 from policies.retry import FailureCode
 
 
-@dataclass(frozen=True, slots=True)
-class Trouble:
+class Trouble(Struct, frozen=True):
     code: FailureCode
     sentence: str
     permanent: bool = False

@@ -3,7 +3,7 @@ room, and for those who ask why."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from crawler.clock import Clock
 from crawler.politeness.gate import Gate
@@ -18,8 +18,7 @@ SPENT = "crawl.max_pages is reached"
 PAUSED = "paused by hand"
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(Struct, frozen=True):
     """The next thing that may happen at a host; monotonic seconds, None: when somebody acts."""
 
     at_s: float | None

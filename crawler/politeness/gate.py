@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from crawler.clock import Clock
 from crawler.fetching.request import Answer, Failure
@@ -28,20 +30,17 @@ from policies.url import origin_of, path_of
 from storage.base import Completed, Link, Store
 
 
-@dataclass(frozen=True, slots=True)
-class Asking:
+class Asking(Struct, frozen=True):
     """robots.txt must be asked first; it is being asked. The URL waits with its host."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shut:
+class Shut(Struct, frozen=True):
     """The origin is closed: no page of it may be asked for now."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Pass:
+class Pass(Struct, frozen=True):
     """The URL may be asked for. `ungoverned`: only for lack of an answer (law 4)."""
 
     ungoverned: bool

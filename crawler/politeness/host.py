@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from asyncio import Future
 from collections import deque
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from crawler.politeness.pace import NEVER, Pace
 from policies.pacing import PacingRules
@@ -27,8 +28,7 @@ LOW_WATER = (
 APPETITE_MAX = 256  # while a host's URLs cost no contact (all blocked): 10 ms of the loop's time
 
 
-@dataclass(slots=True, eq=False)
-class OutOfReach:
+class OutOfReach(Struct, eq=False):
     """An origin no connection could be made to. A host may have a dead port beside a healthy one,
     so this is kept for each origin."""
 
@@ -209,8 +209,7 @@ class Host:
             self.hand = deque(q for q in self.hand if q.id in self.held)
 
 
-@dataclass(slots=True, eq=False, weakref_slot=True)
-class AddressClock:
+class AddressClock(Struct, eq=False, weakref=True):
     """The clock of one address, with `per = "ip"`: one contact at a time, each rested."""
 
     ready_s: float
@@ -219,8 +218,7 @@ class AddressClock:
     queue: dict[str, Host] = field(default_factory=dict)  # hosts that wait for it to be free
 
 
-@dataclass(slots=True, eq=False)
-class Turn:
+class Turn(Struct, eq=False):
     """The right to make one contact with one host now; `Turns.end` or `Turns.give_back` ends it."""
 
     host: Host

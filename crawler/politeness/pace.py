@@ -8,7 +8,8 @@ from __future__ import annotations
 import bisect
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from crawler.telling import backoff
 from policies.pacing import (

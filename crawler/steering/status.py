@@ -5,9 +5,10 @@ from __future__ import annotations
 import enum
 import mmap
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from crawler.politeness.host import Host
@@ -56,8 +57,7 @@ class RefusedSeed(NamedTuple):
     reason: str  # one sentence
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeedsAdded:
+class SeedsAdded(Struct, frozen=True, kw_only=True):
     """What became of each URL given: `added` are queued now, `known` were met before, or earlier
     in the same list, and count as seeds. With `refused` they are as many as were given."""
 
@@ -66,8 +66,7 @@ class SeedsAdded:
     refused: tuple[RefusedSeed, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reloaded:
+class Reloaded(Struct, frozen=True, kw_only=True):
     """What a new config changes, in words for an operator, one change each; empty: nothing.
 
     restart: what stands differently in the file but counts only after a restart.
@@ -79,8 +78,7 @@ class Reloaded:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
+class Status(Struct, frozen=True, kw_only=True):
     """A crawl at this moment. Rates are over the last few seconds; counts are of this run."""
 
     state: State
@@ -97,8 +95,7 @@ class Status:
     memory_bytes: int | None  # resident; None where the system does not say
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostNow:
+class HostNow(Struct, frozen=True, kw_only=True):
     """A held host at this moment."""
 
     slot: str

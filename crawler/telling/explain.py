@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
+
+import msgspec
 
 from crawler.config import Config, ConfigError, seeds_of
 from crawler.telling import reasons
@@ -201,7 +202,7 @@ async def _verdict(
     rules = config.site(host).robots
     blocked = row if row is not None and row["state"] == "blocked" else None
     if blocked is not None and str(blocked["dialect"]) in robots.DIALECTS:
-        rules = dataclasses.replace(rules, dialect=(str(blocked["dialect"]),))
+        rules = msgspec.structs.replace(rules, dialect=(str(blocked["dialect"]),))
     tokens = config.token(host)
     whose = f"for the token {', '.join(tokens)}"
     body = None if blocked is None else await reader.robots_body(url)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
+
+import msgspec
 
 from policies import access, robots
 from policies.access import Access, Open, RobotsRules, Rules, Standing, Unknown
@@ -23,7 +24,7 @@ class Known:
     def standing(self, dialects: tuple[str, ...], rules: RobotsRules) -> Standing:
         """What it means for pages under these dialects; a file given by hand is simply there."""
         if self.fetched:
-            rules = dataclasses.replace(rules, dialect=dialects)
+            rules = msgspec.structs.replace(rules, dialect=dialects)
         else:
             rules = RobotsRules(dialect=dialects)
         return access.standing(self.access, now_s=self.now_s, rules=rules)

@@ -7,13 +7,13 @@ import asyncio
 from asyncio import Future
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from crawler.documents.crawled import CrawledPage
 
 
-@dataclass(slots=True, eq=False)
-class _Waiting:
+class _Waiting(Struct, eq=False):
     page: CrawledPage
     record: Callable[[], None]
     taken: Future[bool]

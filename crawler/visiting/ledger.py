@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from crawler.clock import Clock, Timer
 from crawler.observer import Observer
@@ -26,8 +25,7 @@ COMMIT_AFTER_S = 0.1  # the age at which the oldest entry is committed
 LINKS_MAX = 20_000  # uncommitted; beyond it pages wait for the store (law 7)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Taken:
+class _Taken(Struct, frozen=True, kw_only=True):
     """One commit to be."""
 
     outcomes: list[Outcome]

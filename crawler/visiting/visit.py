@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from crawler.clock import Clock
 from crawler.config.effective import Effective
@@ -35,8 +36,7 @@ if TYPE_CHECKING:
     from crawler.sinks.dispatch import Sinks
 
 
-@dataclass(slots=True)
-class Budget:
+class Budget(Struct):
     """Pages this run may still visit; a page is reserved before it is asked for."""
 
     limit: float

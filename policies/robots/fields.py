@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from policies.pacing import Window, parse_window
 
@@ -27,8 +28,7 @@ def number(text: str) -> float | None:
     return found if math.isfinite(found) else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestRate:
+class RequestRate(Struct, frozen=True, kw_only=True):
     """`Request-rate: 1/10m 0600-0845`: so many pages in so many seconds, perhaps at some hours."""
 
     pages: float
@@ -71,8 +71,7 @@ def visit_window(text: str) -> Window | None:
         return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CleanParam:
+class CleanParam(Struct, frozen=True, kw_only=True):
     """`Clean-param: ref&sid /forum/*.php`: parameters that do not change the page, and where."""
 
     params: tuple[str, ...]
@@ -87,8 +86,7 @@ def clean_param(text: str, line: int) -> CleanParam | None:
     return CleanParam(params=names, path=path.strip(), line=line) if names else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class Usage(Struct, frozen=True, kw_only=True):
     """`Content-Usage: /path/ train-ai=n` or `Content-Signal: search=yes, ai-train=no`."""
 
     field: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
+
+from msgspec import Struct
 
 from policies.robots.row import Choice, Dialect
 from policies.robots.syntax import Kind, Source
@@ -13,8 +14,7 @@ _TOKEN = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_-")
 _ACAP_RULES: dict[int, Kind] = {Kind.ACAP_ALLOW: Kind.ALLOW, Kind.ACAP_DISALLOW: Kind.DISALLOW}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class Record(Struct, frozen=True, kw_only=True):
     """A group of the file as one dialect sees it; lines counted from 0, `end` exclusive."""
 
     agent_lines: tuple[int, ...]
@@ -27,8 +27,7 @@ class Record:
         return self.agent_lines[0]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
+class Chosen(Struct, frozen=True, kw_only=True):
     """The records that speak to us, in file order, and those that do not."""
 
     records: tuple[Record, ...]

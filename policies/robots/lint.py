@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from policies.robots import fields
 from policies.robots.dialect import DIALECTS, RFC9309, SLURP
@@ -37,8 +38,7 @@ class Severity(enum.StrEnum):
     NOTE = "note"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(Struct, frozen=True, kw_only=True):
     """One thing to know. `code` is stable; `line` counts from 1, None means the whole file."""
 
     line: int | None

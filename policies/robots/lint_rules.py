@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from policies.robots.dialect import DIALECTS, RFC9309, SLURP
 from policies.robots.groups import records
@@ -35,8 +36,7 @@ def _found(line: int, severity: str, code: str, why: str) -> Found:
     return line, severity, code, why
 
 
-@dataclass(frozen=True, slots=True)
-class _Rule:
+class _Rule(Struct, frozen=True):
     line: int  # from 1
     allow: bool
     path: str  # as RFC 9309 compares it, wildcards and all

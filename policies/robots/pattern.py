@@ -8,7 +8,7 @@ for each piece, whatever the pattern.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from policies.robots.escapes import rule_forms
 from policies.robots.row import Dialect, Dollar, Wildcard
@@ -17,8 +17,7 @@ NONE = 1 << 60
 """The rank of no rule: worse than any."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pattern:
+class Pattern(Struct, frozen=True):
     """What a rule's path matches: `head`, then each of `middle` in turn, then `tail` at the end.
 
     `tail` is None where the end is open. `exact` means the whole path is `head`.
@@ -47,8 +46,7 @@ def _rest_matches(pattern: Pattern, path: str) -> bool:
     return tail is None or (path.endswith(tail) and len(path) - len(tail) >= at)
 
 
-@dataclass(frozen=True, slots=True)
-class Compiled:
+class Compiled(Struct, frozen=True):
     """A rule's path as one dialect compares it."""
 
     patterns: tuple[Pattern, ...]  # any of them matching is the rule matching

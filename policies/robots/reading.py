@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 import string
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
+
+from msgspec import Struct
 
 from policies.pacing import Window
 from policies.robots import fields
@@ -44,8 +45,7 @@ _PLAIN_MAX = 4_096  # octets; longer values take the way that minds the limit on
 _BARE = (string.ascii_letters + string.digits + "-._~/").encode()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class Rule(Struct, frozen=True, kw_only=True):
     """A rule of the chosen records, as one dialect compares it."""
 
     line: int  # from 1

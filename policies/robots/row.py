@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from policies.robots.syntax import KIND_MASK, Kind, Leniency
 
@@ -84,8 +85,7 @@ class Aspect(enum.StrEnum):
     KEPT = "kept for"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Dialect:
+class Dialect(Struct, frozen=True, kw_only=True, eq=False):
     """One reading of robots.txt. Rows are compared by identity: there is one of each."""
 
     name: str

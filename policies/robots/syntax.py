@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
+
+from msgspec import Struct
 
 BYTES_MAX = 500 * 1024
 """How much of a file is used (RFC 9309 section 2.5 asks for at least this much)."""
@@ -171,8 +172,7 @@ def _classify(line: bytes) -> int:
     return Kind.UNKNOWN if colon else Kind.JUNK
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class Line(Struct, frozen=True, kw_only=True):
     """One line, as it stands in the file and as it is read."""
 
     number: int  # from 1

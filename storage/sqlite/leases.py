@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
 
 import msgspec
+from msgspec import Struct
 
 from policies.access import Access
 from storage.base import Hand, HostClock, HostUpdate, Lease, Queued, Want
@@ -23,8 +23,7 @@ ORIGINS_AT_ONCE = 256  # of one host, looked at for a hand: some 3 ms
 _EMPTY = Hand(urls=(), next_due_in_s=None)
 
 
-@dataclass(slots=True)
-class Held:
+class Held(Struct):
     """A host this session holds."""
 
     id: int

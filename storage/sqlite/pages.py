@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from storage.base import Page
 from storage.paging import (
@@ -33,8 +34,7 @@ _ORIGINS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostsQuery:
+class HostsQuery(Struct, frozen=True, kw_only=True):
     """A page of hosts as SQL."""
 
     sql: str
@@ -79,8 +79,7 @@ def hosts(
     return HostsQuery(sql=sql, values=values, sort=sort, limit=limit)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlockedQuery:
+class BlockedQuery(Struct, frozen=True, kw_only=True):
     """A page of blocked URLs as SQL: first their keys, along the index, then their rows."""
 
     sql: str

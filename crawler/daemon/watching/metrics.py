@@ -13,8 +13,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from crawler.observer import Contacted
 from policies.retry import FailureCode
@@ -43,8 +44,7 @@ CRAWL_STATES: Final = ("running", "paused", "idle", "stopping")
 HOST_STATES: Final = ("in flight", "ready", "waiting", "robots", "closed", "paused", "idle")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class Measured(Struct, frozen=True, kw_only=True):
     """What is not counted but looked up when /metrics is asked for: a crawl at this moment.
 
     `urls` by state of the frontier, `hosts_held` by what each held host is doing now.

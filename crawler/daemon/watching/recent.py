@@ -7,7 +7,6 @@ from __future__ import annotations
 from array import array
 from collections import OrderedDict, deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from msgspec import Struct
@@ -30,8 +29,7 @@ class Floor(Struct, frozen=True, kw_only=True):
     late_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
+class Trouble(Struct, frozen=True, kw_only=True):
     """A contact that failed, or was refused."""
 
     at: float

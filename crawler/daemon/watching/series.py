@@ -10,8 +10,9 @@ import enum
 import math
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 FINE_STEP_S: Final = 5.0
 FINE_POINTS: Final = 720  # an hour
@@ -30,8 +31,7 @@ class Track(enum.IntEnum):
     IN_FLIGHT = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
+class Sample(Struct, frozen=True, kw_only=True):
     """The crawl at one moment. NaN for what is not known."""
 
     pages_per_s: float
@@ -51,8 +51,7 @@ class Sample:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Points:
+class Points(Struct, frozen=True, kw_only=True):
     """One track over a span: times in Unix seconds, ascending; NaN where there is a gap."""
 
     times: Sequence[float]

@@ -6,7 +6,8 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from crawler.clock import Clock
 from crawler.observer import Contacted
@@ -17,8 +18,7 @@ QUEUE_MAX = 256  # events that wait for one listener; one that is slower than th
 EVENTS_PER_S_MAX = 50  # contacts told in a second; a page shows some, not hundreds
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class Event(Struct, frozen=True, kw_only=True):
     """`kind` names it: status, contact, change; `data` is its JSON."""
 
     kind: str

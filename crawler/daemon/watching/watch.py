@@ -7,8 +7,9 @@ import asyncio
 import contextlib
 import math
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from crawler.clock import Clock
 from crawler.daemon.watching.metrics import Measured, Metrics
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
     from crawler.daemon import shapes
 
 
-@dataclass(frozen=True, slots=True)
-class Watch:
+class Watch(Struct, frozen=True):
     """`observers` belong to the crawl, `sample_for_ever` into a task of the daemon's, `rendered`
     is the body of an answer to GET /metrics (`crawler.daemon.watching.exposition.CONTENT_TYPE`)."""
 

@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from crawler.fetching.request import Answer, Failure, Request
@@ -26,7 +27,8 @@ class Nameless(FakeFetcher):
     async def fetch(self, request: Request) -> Answer | Failure:
         result = await super().fetch(request)
         if isinstance(result, Failure) and result.code is FailureCode.DNS:
-            return replace(result, permanent=True, sentence="the name does not exist")
+            told = "the name does not exist"
+            return msgspec.structs.replace(result, permanent=True, sentence=told)
         return result
 
 
