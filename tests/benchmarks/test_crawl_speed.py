@@ -13,12 +13,13 @@ import contextlib
 import itertools
 import json
 import os
+import shutil
 import sqlite3
 import statistics
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,7 @@ HERE = Path(__file__).parent
 HOSTS = 200
 PAGES = 50
 CPUS = sorted(os.sched_getaffinity(0))[:2]
+FILLED = os.environ.get("COURTLY_BENCH_DB", "")
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(300)]
 
@@ -146,6 +148,38 @@ def test_speed(tmp_path: Path, capsys: pytest.CaptureFixture[str], latency_s: fl
         assert db.execute("SELECT count(*) FROM visited").fetchone() == (HOSTS * PAGES,)
         assert db.execute("SELECT count(*) FROM queued").fetchone() == (0,)
     assert ours.pages / ours.elapsed_s > 0.1 * raw.pages / raw.elapsed_s
+
+
+@pytest.mark.skipif(not FILLED, reason="COURTLY_BENCH_DB names no file that test_growth.py filled")
+def test_a_crawl_into_a_file_of_millions(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same crawl into an empty file and into one where all other hosts wait, in turns."""
+    copy = tmp_path / "filled.db"
+    shutil.copyfile(FILLED, copy)
+    with contextlib.closing(sqlite3.connect(copy)) as db:
+        (urls,) = db.execute("SELECT count(*) FROM urls").fetchone()
+        db.execute("UPDATE slots SET next_at = next_at + 1e9, ready_at = ready_at + 1e9")
+        db.commit()
+    runs: dict[str, list[Run]] = {"empty": [], "filled": []}
+    for turn in range(2):
+        for name, found in runs.items():
+            folder = tmp_path / f"{name}{turn}"
+            folder.mkdir()
+            if name == "filled":
+                shutil.copyfile(copy, folder / "crawl.db")
+                os.sync()  # else the first checkpoint would wait until the copy is on the disk
+            with serving(folder, HOSTS, PAGES, 0.0) as site:
+                done = crawl(folder, site, hosts=HOSTS, delay_s=0)
+            assert len(site.log) == HOSTS * (PAGES + 1)  # with each robots.txt
+            found.append(replace(done, pages=HOSTS * PAGES))  # it counts what was there, too
+    best = {name: min(run.cpu_s for run in found) for name, found in runs.items()}
+    with capsys.disabled():
+        print(f"\n{HOSTS} hosts of {PAGES} pages, into an empty file and into {urls:,} URLs")  # noqa: T201
+        for name, found in runs.items():
+            print(*(f"  {name:7} {run}" for run in found), sep="\n")  # noqa: T201
+        print(f"  {best['filled'] / best['empty']:.2f} of the CPU")  # noqa: T201
+    assert best["filled"] / best["empty"] < 1.3
 
 
 @pytest.mark.parametrize(
