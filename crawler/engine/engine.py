@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import TYPE_CHECKING
 
 from crawler.clock import Clock
@@ -253,6 +254,13 @@ class Engine:
     def bytes(self) -> int:
         """Of their bodies."""
         return self.rates.bytes
+
+    @property
+    def bounds_pages(self) -> bool:
+        """May it be that a host has URLs, and they are not visited for their number?"""
+        config = self.effective.config
+        bounded = config.scope.max_pages_per_host < inf
+        return bounded or bool(config.sites) or not self.turns.pages_open
 
     def pages_max(self, host: str) -> float:
         """How many pages of this host may be visited."""

@@ -95,6 +95,8 @@ async def summarise(
                 if host not in engine.waiting and len(waiting) < WAITING_SHOWN:
                     until, reason = waits.of_row(row, clock.wall(), spent=spent)
                     waiting.append(Waiting(host=host, until=until, reason=reason))
+                if len(waiting) >= WAITING_SHOWN and not engine.bounds_pages:
+                    break  # there may be a hundred thousand
     return Summary(
         visited=stats.visited,
         blocked=stats.blocked,
