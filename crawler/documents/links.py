@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -65,7 +64,7 @@ class Links:
         self._shy: set[str] = set()  # all links to it so far say nofollow
         self._read: Callable[[Links, Iterable[str]], Mapping[str, str | None]] | None = None
         self.canonical_url: str | None = None  # the first rel=canonical
-        self.skipped: Counter[str] = Counter()  # left out, by reason
+        self.skipped: dict[str, int] = {}  # left out, by reason
 
     def __len__(self) -> int:
         return len(self._anchors)
@@ -117,7 +116,7 @@ class Links:
         anchors = self._anchors
         if url not in anchors:
             if len(anchors) >= LINKS_MAX:
-                self.skipped[Skip.MAX_LINKS] += 1
+                self._skip(Skip.MAX_LINKS)
                 return None
             anchors[url] = None
             if nofollow:
@@ -159,7 +158,7 @@ class Links:
         if href[:1] == "#":
             return self._base
         if len(href) > HREF_CHARS_MAX:
-            self.skipped[Skip.MAX_URL_BYTES] += 1
+            self._skip(Skip.MAX_URL_BYTES)
             return None
         url = canonical(href, self._base)
         if url is None:
@@ -169,7 +168,10 @@ class Links:
     def _count(self, href: str) -> None:
         """One that is no URL of ours."""
         ours = _SCHEME.match(href) is None
-        self.skipped[Skip.UNPARSABLE if ours else Skip.SCHEME] += 1
+        self._skip(Skip.UNPARSABLE if ours else Skip.SCHEME)
+
+    def _skip(self, reason: str) -> None:
+        self.skipped[reason] = self.skipped.get(reason, 0) + 1
 
     def add_link_element(self, href: str | None, rel: str | None) -> None:
         rels = followed_rels(rel)

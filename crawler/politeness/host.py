@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from crawler.politeness.pace import NEVER, Pace
 from policies.pacing import PacingRules
 from policies.retry import retry_delay_s
-from policies.url import origin_of
+from policies.url import host_of, origin_of
 from storage.base import Contact, HostUpdate, Lease, Queued
 
 if TYPE_CHECKING:
@@ -110,6 +110,12 @@ class Host:
     @property
     def wants_turn(self) -> bool:
         return bool(self.waiters or self.hand) and not self.paused
+
+    def name_of(self, url: str) -> str:
+        """The host of a URL of its own: mostly the slot itself, by which others find quickly (a
+        dict need not work out the hash of that string again, nor compare it)."""
+        name = host_of(url)
+        return self.slot if name == self.slot else name
 
     # ------------------------------------------------------------ waking it
 

@@ -58,10 +58,9 @@ class AnswerReader:
         self._pages = PageReader()
 
     async def read(
-        self, host: Host, queued: Queued, answer: Answer, passed: Pass
+        self, host: Host, name: str, queued: Queued, answer: Answer, passed: Pass
     ) -> tuple[Visited, Page | None, Usage]:
-        """A complete answer: what it says of itself, and where it leads."""
-        name = host_of(queued.url)
+        """A complete answer of the host of this name: what it says of itself, where it leads."""
         tokens = self._effective.config.token(name)
         title: str | None = None
         read: Page | None = None

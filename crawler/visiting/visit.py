@@ -29,7 +29,7 @@ from crawler.visiting.sitemaps import Sitemaps
 from crawler.visiting.wanted import Wanted
 from policies.robots import Verdict
 from policies.scope import Scope
-from policies.url import host_of, origin_of
+from policies.url import origin_of
 from storage.base import Outcome, Queued, Revisited, Visited
 
 if TYPE_CHECKING:
@@ -129,7 +129,8 @@ class Visitor:
         host.appetite = min(2 * host.appetite, APPETITE_MAX)
         while host.hand:
             queued = host.hand.popleft()
-            if (outcome := self._wanted.out_of_scope(host, queued)) is not None:
+            name = host.name_of(queued.url)
+            if (outcome := self._wanted.out_of_scope(host, name, queued)) is not None:
                 self._ledger.record(outcome, host, queued.url)
                 continue
             if queued.before is None and self._wanted.is_full(host):
@@ -167,7 +168,7 @@ class Visitor:
                     break
                 if self._budget.left < 1:
                     self._turns.open_pages(open_=False)  # until one of those in flight fails
-                await self._visit(turn, queued, passed)
+                await self._visit(turn, name, queued, passed)
                 break
         self._turns.give_back(turn)  # if it is not over, no contact was worth making
         self._refill(host)
@@ -179,9 +180,8 @@ class Visitor:
 
     # ------------------------------------------------------------ the request
 
-    async def _visit(self, turn: Turn, queued: Queued, passed: Pass) -> None:
+    async def _visit(self, turn: Turn, name: str, queued: Queued, passed: Pass) -> None:
         host = turn.host
-        name = host_of(queued.url)
         fetch = self._effective.config.site(name).fetch
         wants_body = self._wanted.requisite_body if queued.requisite else self._wanted.body
         sniffing: Sniffing | None = None
@@ -215,7 +215,7 @@ class Visitor:
             elif answer is not None:
                 if sniffing is not None:
                     answer = sniffing.as_page(answer)
-                visited = await self._take_in(host, queued, answer, passed)
+                visited = await self._take_in(host, name, queued, answer, passed)
         finally:
             if not visited:
                 self._budget.give_back()
@@ -224,7 +224,7 @@ class Visitor:
     async def _read_sitemap(self, turn: Turn, queued: Queued) -> None:
         """A sitemap is no page: it takes nothing from the budget, and what it lists is queued."""
         host = turn.host
-        fetch = self._effective.config.site(host_of(queued.url)).fetch
+        fetch = self._effective.config.site(host.name_of(queued.url)).fetch
         reading = self._sitemaps.reading(queued)
         request = Request(
             url=queued.url,
@@ -267,7 +267,9 @@ class Visitor:
         self._ledger.record(outcome, host, queued.url)
         return None
 
-    async def _take_in(self, host: Host, queued: Queued, answer: Answer, passed: Pass) -> bool:
+    async def _take_in(
+        self, host: Host, name: str, queued: Queued, answer: Answer, passed: Pass
+    ) -> bool:
         """Record a page; where somebody reads them, once it is read. False: it was not."""
         new = queued.before is None  # others have been counted
         host.visited += new  # already now: its next turn may begin while this page waits to be read
@@ -278,9 +280,11 @@ class Visitor:
             if answer.body:
                 self._waits()
                 async with self._network_first.reading(len(answer.body)):
-                    outcome, read, usage = await self._answers.read(host, queued, answer, passed)
+                    outcome, read, usage = await self._answers.read(
+                        host, name, queued, answer, passed
+                    )
             else:
-                outcome, read, usage = await self._answers.read(host, queued, answer, passed)
+                outcome, read, usage = await self._answers.read(host, name, queued, answer, passed)
             if self._handover is None and self._sinks is None:
                 self._ledger.record(outcome, host, queued.url)
             elif not await self._show(

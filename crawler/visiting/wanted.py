@@ -38,9 +38,9 @@ class Wanted:
         self._hands_over = hands_over
         self._sinks = sinks
 
-    def out_of_scope(self, host: Host, queued: Queued) -> Outcome | None:
-        """Scope is judged again: the config may have changed since the URL was queued."""
-        name = host_of(queued.url)
+    def out_of_scope(self, host: Host, name: str, queued: Queued) -> Outcome | None:
+        """Scope is judged again: the config may have changed since the URL of the host of this name
+        was queued."""
         slot = self._effective.config.slot_of(name)
         if slot != host.slot:
             return Moved(id=queued.id, slot=host.slot, to_slot=slot)
