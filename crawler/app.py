@@ -28,10 +28,13 @@ from crawler.steering.summary import Snapshots, summarise
 from policies.address import AddressRules
 from policies.pacing import Per
 from storage.base import Reader, Store, StoreError
-from storage.sqlite import SqliteReader, SqliteStore, care
+from storage.sqlite import SqliteReader, SqliteStore
 
 if TYPE_CHECKING:
     from crawler.sinks.dispatch import Sinks
+    from storage.sqlite import care
+
+    DatabaseInfo = care.Info
 
 
 def open_reader(path: Path) -> Reader:
@@ -59,21 +62,24 @@ def open_store(path: Path, clock: Clock, *, queries_per_path_max: float = 1000) 
     )
 
 
-DatabaseInfo = care.Info
-
-
 def database_info(path: Path) -> DatabaseInfo:
     """What a database is and how large; beside a crawl, too. Raises StoreError."""
+    from storage.sqlite import care
+
     return care.info(path)
 
 
 def check_database(path: Path) -> list[str]:
     """What is wrong with a database, in sentences; beside a crawl, too. Raises StoreError."""
+    from storage.sqlite import care
+
     return care.check(path)
 
 
 def vacuum_database(path: Path) -> tuple[int, int]:
     """Make a database that nobody holds smaller; its bytes before and after. StoreError."""
+    from storage.sqlite import care
+
     return care.vacuum(path)
 
 

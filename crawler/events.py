@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlowHost:
+
+class SlowHost(Struct, frozen=True, kw_only=True):
     """A host with work, and what keeps it."""
 
     host: str
@@ -15,8 +16,7 @@ class SlowHost:
     reason: str  # in words
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class Progress(Struct, frozen=True, kw_only=True):
     """A snapshot of a running crawl, made about four times a second."""
 
     elapsed_s: float

@@ -9,9 +9,11 @@ import enum
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from crawler.config.keys import SECTIONS, SITE_KEYS
 from crawler.config.model import Config, Site
@@ -115,8 +117,7 @@ def _of(old: Mapping[str, _Place]) -> dict[str, _Place]:
 # ---------------------------------------------------------------- in words
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Change:
+class _Change(Struct, frozen=True, kw_only=True):
     """One key that another config has otherwise; `place`: its table, as it is written."""
 
     place: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from crawler.config.lines import KeyPath
 
@@ -19,8 +20,7 @@ class ConfigError(Exception):
         self.problems = problems
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class Source(Struct, frozen=True, kw_only=True):
     """Where values come from: a file with its lines, or a dict."""
 
     where: str  # the file as it was named, or a word for what is none
@@ -35,8 +35,7 @@ class Source:
         return self.where
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class Given(Struct, frozen=True, kw_only=True):
     """What was given, checked; only that, no defaults. Fields are named as in the rule types."""
 
     base: Path  # where relative paths of defaults start

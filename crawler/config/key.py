@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from crawler.config.readers import Reader
 
@@ -12,8 +13,7 @@ TEXTS = tuple[str, ...]
 NAMED_TEXTS = dict[str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Key:
+class Key(Struct, frozen=True, kw_only=True):
     """One key. `accepts` is the TOML shape as a msgspec type; `field` its name in the rule type."""
 
     accepts: object

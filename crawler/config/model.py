@@ -38,8 +38,7 @@ _Section = TypeVar("_Section")
 WARC_FILE_BYTES = 1_000_000_000  # what ISO 28500, annex C, recommends
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
+class Site(msgspec.Struct, frozen=True, kw_only=True):
     """The rules of one host. Hosts with the same tables share one object."""
 
     scope: ScopeRules
@@ -76,7 +75,7 @@ class Config:
         """The defaults, and what was given over them. Raises ConfigError."""
         crawl = _section(CrawlConfig, given, "crawl")
         seeds_base = given.bases.get("crawl.seeds", given.base)
-        crawl = dataclasses.replace(
+        crawl = msgspec.structs.replace(
             crawl,
             seeds=tuple(
                 f"@{seeds_base / seed[1:].strip()}" if seed.startswith("@") else seed
@@ -85,7 +84,7 @@ class Config:
         )
         storage = _section(StorageConfig, given, "storage")
         path = storage.url.partition(":")[2].removeprefix("//")
-        storage = dataclasses.replace(
+        storage = msgspec.structs.replace(
             storage, path=given.bases.get("storage.url", given.base) / path
         )
         daemon = _section(DaemonConfig, given, "daemon")

@@ -6,7 +6,6 @@ returns the meaning, or raises `ProblemsError` (or ValueError with a sentence).
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -27,6 +26,8 @@ class ProblemsError(ValueError):
 
 def did_you_mean(given: str, known: Iterable[str]) -> str:
     """`; did you mean "x"?`, or nothing when nothing comes near."""
+    import difflib  # for mistakes alone
+
     near = difflib.get_close_matches(given.lower(), list(known), n=1, cutoff=0.6)
     return f'; did you mean "{near[0]}"?' if near else ""
 

@@ -1,4 +1,7 @@
-"""The sections of the config that are ours, frozen; the others are rule types of `policies`."""
+"""The sections of the config that are ours, frozen; the others are rule types of `policies`.
+
+Those with secrets are dataclasses, which can leave a field out of their text.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+from msgspec import Struct
+
 from crawler.config import names
 from crawler.config.levels import LogLevel
 from policies.address import is_loopback
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CrawlConfig:
+class CrawlConfig(Struct, frozen=True, kw_only=True):
     """The `[crawl]` section."""
 
     user_agent: str = ""
@@ -45,12 +50,11 @@ class FetchConfig:
     ca_file: Path | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NetworkConfig:
+class NetworkConfig(Struct, frozen=True, kw_only=True):
     """The `[network]` section."""
 
     allow: tuple[str, ...] = ()  # CIDR ranges
-    resolve: Mapping[str, str] = field(default_factory=dict)  # name or pattern -> address
+    resolve: Mapping[str, str] = msgspec.field(default_factory=dict)  # name or pattern -> address
 
     def static_address(self, host: str) -> str | None:
         """What `resolve` says of a host; the most specific pattern wins."""
@@ -62,8 +66,7 @@ class NetworkConfig:
         return is_loopback(self.static_address(host) or host)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StorageConfig:
+class StorageConfig(Struct, frozen=True, kw_only=True):
     """The `[storage]` section; `path` is the file that `url` names."""
 
     url: str = "sqlite:crawl.db"
@@ -88,8 +91,7 @@ class DaemonConfig:
         return host.removeprefix("[").removesuffix("]"), int(port)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SinkConfig:
+class SinkConfig(Struct, frozen=True, kw_only=True):
     """One `[[sink]]`; which keys a kind has stands in `crawler.config.sink_keys.SINK_KEYS`.
 
     status: as 200, and classes by their first digit. gzip: None means by the path's ending."""

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from crawler.clock import Clock
 from crawler.config import Config, ConfigError, check_identity, seeds_of
-from crawler.config.changes import changes, paces_alike, reads_robots_alike, settled
 from crawler.engine.roots import seed_link
 from crawler.politeness.ending import FULL, SPENT
 from crawler.steering import waits
@@ -270,8 +269,10 @@ class Control:
             raise ConfigError(
                 "this crawl was not started from a config file: there is none to read again"
             )
+        from crawler.config import changes  # few crawls are ever told to
+
         old = self._config
-        new, restart = settled(self._reread(), old)
+        new, restart = changes.settled(self._reread(), old)
         problems: list[str] = []
         fresh: set[str] = set()
         exchange: _Exchange | None = None
@@ -290,7 +291,7 @@ class Control:
             problems += error.problems
         if problems:
             raise ConfigError(*problems)
-        said = [*changes(old, new, [host.slot for host in self._engine.turns])]
+        said = [*changes.changes(old, new, [host.slot for host in self._engine.turns])]
         if fresh:
             said.append(f"[crawl] seeds: {len(fresh):,} new")
         answer = Reloaded(changes=tuple(said), restart=restart, warnings=new.warnings)
@@ -304,6 +305,8 @@ class Control:
         seeds: Sequence[str],
         exchange: _Exchange | None,
     ) -> None:
+        from crawler.config.changes import paces_alike, reads_robots_alike
+
         old = self._config
 
         def apply() -> None:

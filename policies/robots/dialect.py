@@ -7,7 +7,6 @@ verdicts say so.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
@@ -282,6 +281,8 @@ def dialects(names: str | Dialect | Iterable[str | Dialect]) -> tuple[Dialect, .
 def _named(name: str) -> Dialect:
     row = DIALECTS.get(name.lower())
     if row is None:
+        import difflib  # for mistakes alone
+
         near = difflib.get_close_matches(name.lower(), DIALECTS, n=1)
         meant = f"; did you mean {near[0]!r}?" if near else ";"
         raise UnknownDialectError(

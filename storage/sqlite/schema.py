@@ -6,12 +6,12 @@ import re
 import sqlite3
 from collections.abc import Iterator
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
 from storage.base import StoreError, StoreRefused
 from storage.sqlite.fingerprint import fingerprint
+from storage.sqlite.statements import SCRIPTS
 
 APPLICATION_ID: Final = int.from_bytes(b"Crtl")
 _LIBRARY_MIN: Final = (3, 37, 0)  # STRICT tables
@@ -45,7 +45,7 @@ def migrations() -> tuple[str, ...]:
     """The scripts that make the schema; the first makes version 1 of nothing."""
     found = sorted(
         (entry.name, entry)
-        for entry in (files("storage") / "sql").iterdir()
+        for entry in SCRIPTS.iterdir()
         if re.fullmatch(r"\d{4}_\w+\.sql", entry.name)
     )
     return tuple(entry.read_text(encoding="utf-8") for _, entry in found)
