@@ -41,7 +41,7 @@ class Recent:
     """
 
     _GENERATION: Final = 10_000
-    _CHARS_MAX: Final = 200  # longer ones are looked up: what is kept stays within some 30 MB
+    _CHARS_MAX: Final = 200  # longer ones are looked up: what is kept stays within some 15 MB
 
     def __init__(self) -> None:
         self.young: dict[str, int] = {}

@@ -151,7 +151,7 @@ class Metrics:
             self._robots.of[result,] = 0
         for reason in BlockReason:
             self._blocked.of[reason.value,] = 0
-        for outcome in (*FRONTIER_STATES[1:], "retry", "sitemap", "dropped"):
+        for outcome in (*FRONTIER_STATES[1:], "retry", "sitemap", "unchanged", "dropped"):
             self._outcomes.of[outcome,] = 0
         self._gave_up.of[()] = 0
         self._links.of[()] = 0

@@ -12,7 +12,7 @@ from crawler.daemon.watching.exposition import render
 from crawler.daemon.watching.metrics import Measured, Metrics
 from crawler.observer import Contacted
 from policies.retry import FailureCode
-from storage.base import Blocked, BlockReason, Failed, Visited
+from storage.base import Blocked, BlockReason, Dropped, Failed, Revisited, Visited
 
 MEASURED = Measured(
     state="running",
@@ -112,6 +112,15 @@ def test_outcomes_and_commits_are_counted() -> None:
     assert found["courtly_given_up_urls_total{}"] == 40
     assert found["courtly_links_committed_total{}"] == 17
     assert found["courtly_commit_seconds_count{}"] == 1
+
+
+def test_outcomes_are_there_before_the_first() -> None:
+    """A rate over a series that appears late is wrong."""
+    metrics = Metrics()
+    before = samples(metrics).keys()
+    metrics.settled("http://a.test/", Revisited(id=1, slot="a.test", plan=None))
+    metrics.settled("http://a.test/", Dropped(id=2, slot="a.test", reason="max_depth"))
+    assert samples(metrics).keys() == before
 
 
 def test_what_is_measured_is_there_under_names_of_its_unit() -> None:
