@@ -51,6 +51,11 @@ def migrations() -> tuple[str, ...]:
     return tuple(entry.read_text(encoding="utf-8") for _, entry in found)
 
 
+def whole() -> str:
+    """The script that makes of nothing at once what the migrations make one after the other."""
+    return (SCRIPTS / "schema.sql").read_text(encoding="utf-8")
+
+
 def translate(error: sqlite3.Error, path: Path) -> StoreError:
     """A failure of the medium as one sentence that names the file and the cause."""
     name = getattr(error, "sqlite_errorname", None) or ""
@@ -193,7 +198,7 @@ def migrate(db: sqlite3.Connection) -> None:
     db.create_function("fingerprint", 2, fingerprint, deterministic=True)
     db.execute("BEGIN IMMEDIATE")
     try:
-        for script in migrations()[version:]:
+        for script in migrations()[version:] if version else (whole(),):
             for statement in _statements_of(script):
                 db.execute(statement)
         db.execute(f"PRAGMA user_version = {len(migrations())}")

@@ -1,0 +1,413 @@
+-- What the migrations make of nothing, all at once: a fifth of the time, at the start of each crawl
+-- into a new file. Written by tests/storage/sqlite/test_migrations.py, which holds it to them.
+
+CREATE TABLE crawl (  -- one row
+  id INTEGER PRIMARY KEY CHECK (id = 1),
+  session INTEGER NOT NULL,     -- the newest
+  last_at REAL NOT NULL,        -- the store's time, as last told: it never runs backwards
+  shift_s REAL NOT NULL         -- how far it is ahead of the wall clock
+, paused INTEGER NOT NULL DEFAULT 0) STRICT;
+
+CREATE TABLE slots (  -- hosts, as they are leased
+  id INTEGER PRIMARY KEY,
+  name TEXT NOT NULL UNIQUE,
+  queued INTEGER NOT NULL DEFAULT 0 CHECK (queued >= 0),
+  visited INTEGER NOT NULL DEFAULT 0 CHECK (visited >= 0),
+  blocked INTEGER NOT NULL DEFAULT 0 CHECK (blocked >= 0),
+  failed INTEGER NOT NULL DEFAULT 0 CHECK (failed >= 0),
+  body_bytes INTEGER NOT NULL DEFAULT 0 CHECK (body_bytes >= 0),
+  lease INTEGER,                        -- the session that holds it
+  epoch INTEGER NOT NULL DEFAULT 0,
+  clean INTEGER NOT NULL DEFAULT 1,     -- released by its last holder
+  served INTEGER NOT NULL DEFAULT 0,    -- grows with every lease given
+  ready_at REAL NOT NULL,               -- while free: when one of its URLs can move
+  next_at REAL NOT NULL,
+  backoff_until REAL,
+  paused INTEGER NOT NULL DEFAULT 0,
+  slow_s REAL,
+  delay_s REAL NOT NULL DEFAULT 0.0,
+  delay_source TEXT NOT NULL DEFAULT '',
+  latency_s REAL,
+  backoff_level INTEGER NOT NULL DEFAULT 0,
+  denials INTEGER NOT NULL DEFAULT 0,
+  connect_failures INTEGER NOT NULL DEFAULT 0,
+  contacts INTEGER NOT NULL DEFAULT 0,
+  smallest_rest_s REAL,
+  peak_concurrency INTEGER NOT NULL DEFAULT 0,
+  breaches INTEGER NOT NULL DEFAULT 0,
+  ring INTEGER NOT NULL DEFAULT 0       -- contacts ever written to the ring
+, ended_at REAL, pending INTEGER NOT NULL DEFAULT 0, revisit_at REAL) STRICT;
+
+CREATE INDEX slots_leased ON slots (lease) WHERE lease IS NOT NULL;
+
+CREATE TABLE origins (
+  id INTEGER PRIMARY KEY,
+  name TEXT NOT NULL UNIQUE,            -- scheme, host and port
+  hostname TEXT NOT NULL,
+  slot INTEGER REFERENCES slots (id),   -- NULL: met only as the target of a redirect
+  queued INTEGER NOT NULL DEFAULT 0 CHECK (queued >= 0),
+  visited INTEGER NOT NULL DEFAULT 0 CHECK (visited >= 0),
+  blocked INTEGER NOT NULL DEFAULT 0 CHECK (blocked >= 0),
+  failed INTEGER NOT NULL DEFAULT 0 CHECK (failed >= 0),
+  body_bytes INTEGER NOT NULL DEFAULT 0 CHECK (body_bytes >= 0),
+  judged INTEGER NOT NULL DEFAULT 0 CHECK (judged >= 0),          -- blocked by its own robots.txt
+  ungoverned INTEGER NOT NULL DEFAULT 0 CHECK (ungoverned >= 0),  -- fetched for lack of an answer
+  robots_at REAL,                       -- when robots.txt is to be asked for again (wall clock)
+  rejudge_at REAL                       -- since when what was judged is to be judged again
+, pending INTEGER NOT NULL DEFAULT 0, governs INTEGER NOT NULL DEFAULT 0) STRICT;
+
+CREATE INDEX origins_of_slot ON origins (slot);
+
+CREATE INDEX origins_by_hostname ON origins (hostname);
+
+CREATE INDEX origins_to_rejudge ON origins (rejudge_at)
+  WHERE rejudge_at IS NOT NULL AND judged + ungoverned > 0;
+
+CREATE TABLE urls (
+  id INTEGER PRIMARY KEY,
+  origin INTEGER NOT NULL,
+  path TEXT NOT NULL,                   -- path and query
+  state INTEGER NOT NULL CHECK (state BETWEEN 0 AND 4),  -- storage.base.State; 4: in no view
+  depth INTEGER NOT NULL,
+  priority REAL NOT NULL,
+  turn INTEGER NOT NULL,                -- 0 until it is retried, then grows with every retry
+  due_at REAL,                          -- while it waits for its retry
+  flags INTEGER NOT NULL,               -- 1 seed, 2 fetched before, 4 has a row in tries
+  referrer INTEGER,                     -- id of the first page that linked to it
+  anchor TEXT
+) STRICT;
+
+CREATE INDEX urls_queue ON urls (origin, priority DESC, turn, depth)
+  WHERE state = 0 AND due_at IS NULL;
+
+CREATE INDEX urls_waiting ON urls (origin, due_at)
+  WHERE state = 0 AND due_at IS NOT NULL;
+
+CREATE TABLE seeds (id INTEGER PRIMARY KEY) STRICT;
+
+CREATE TABLE texts (  -- content types and error sentences, once each
+  id INTEGER PRIMARY KEY,
+  text TEXT NOT NULL UNIQUE
+) STRICT;
+
+CREATE TABLE tries (  -- of queued URLs that were tried
+  id INTEGER PRIMARY KEY,
+  attempts INTEGER NOT NULL,
+  refusals INTEGER NOT NULL,
+  error INTEGER NOT NULL REFERENCES texts (id)
+) STRICT;
+
+CREATE TABLE ungoverned (  -- visited while the origin counted as open for lack of an answer
+  origin INTEGER NOT NULL,
+  id INTEGER NOT NULL,
+  PRIMARY KEY (origin, id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE redirects (  -- of URLs visited, or blocked because of where they lead
+  id INTEGER PRIMARY KEY,
+  target INTEGER NOT NULL
+) STRICT;
+
+CREATE INDEX redirects_by_target ON redirects (target);
+
+CREATE TABLE failures (
+  id INTEGER PRIMARY KEY,
+  error INTEGER NOT NULL REFERENCES texts (id),
+  attempts INTEGER NOT NULL,
+  last_at REAL NOT NULL
+) STRICT;
+
+CREATE TABLE bodies (  -- of robots.txt, every one that ever counted
+  id INTEGER PRIMARY KEY,
+  hash BLOB NOT NULL UNIQUE,            -- blake2b, 16 bytes
+  size INTEGER NOT NULL,
+  packed BLOB NOT NULL                  -- zlib
+) STRICT;
+
+CREATE TABLE verdicts (
+  id INTEGER PRIMARY KEY,
+  reason TEXT NOT NULL,
+  dialect TEXT NOT NULL,
+  rule TEXT,
+  line INTEGER,
+  robots_url TEXT NOT NULL,
+  body INTEGER REFERENCES bodies (id)   -- the copy it was made by
+) STRICT;
+
+CREATE UNIQUE INDEX verdicts_once ON verdicts (
+  robots_url, reason, dialect, coalesce(rule, ''), coalesce(line, 0), coalesce(body, 0)
+);
+
+CREATE TABLE blocks (
+  origin INTEGER NOT NULL,
+  id INTEGER NOT NULL,
+  verdict INTEGER NOT NULL REFERENCES verdicts (id),
+  judged INTEGER NOT NULL,              -- 1: by its own origin's robots.txt, 0: for its target's sake
+  blocked_at REAL NOT NULL,
+  withdrawn INTEGER NOT NULL,
+  PRIMARY KEY (origin, id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE copies (  -- of robots.txt: policies.access.Access, field by field
+  origin INTEGER PRIMARY KEY,
+  status INTEGER,
+  body INTEGER REFERENCES bodies (id),
+  copy_at REAL,
+  etag TEXT,
+  last_modified TEXT,
+  validators_url TEXT,
+  fetched_at REAL,
+  expires_at REAL,
+  retry_at REAL,
+  failures INTEGER NOT NULL,
+  unreachable_since REAL,
+  gone_since REAL,
+  error TEXT,
+  truncated INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE contacts (  -- the newest of every host
+  slot INTEGER NOT NULL,
+  place INTEGER NOT NULL,               -- in the ring
+  start_at REAL NOT NULL,
+  end_at REAL NOT NULL,
+  kind TEXT NOT NULL,
+  status INTEGER,
+  PRIMARY KEY (slot, place)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE queries (  -- URLs with a query, counted by path
+  origin INTEGER NOT NULL,
+  path INTEGER NOT NULL,                -- 8 bytes of its hash
+  count INTEGER NOT NULL,
+  PRIMARY KEY (origin, path)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE skips (
+  reason TEXT PRIMARY KEY,
+  count INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE VIEW blocked AS
+SELECT
+  o.name || u.path AS url, v.reason, v.dialect, v.rule, v.line, v.robots_url, b.blocked_at,
+  b.withdrawn, u.anchor, ro.name || r.path AS referrer, u.id
+FROM blocks AS b
+JOIN urls AS u ON u.id = b.id AND u.origin = b.origin
+JOIN origins AS o ON o.id = u.origin
+JOIN verdicts AS v ON v.id = b.verdict
+LEFT JOIN urls AS r ON r.id = u.referrer
+LEFT JOIN origins AS ro ON ro.id = r.origin;
+
+CREATE VIEW failed AS
+SELECT o.name || u.path AS url, t.text AS error, f.attempts, f.last_at, u.id
+FROM failures AS f
+JOIN urls AS u ON u.id = f.id
+JOIN origins AS o ON o.id = u.origin
+JOIN texts AS t ON t.id = f.error;
+
+CREATE VIEW queued AS
+SELECT
+  o.name || u.path AS url, u.priority, u.depth,
+  coalesce(u.due_at - (SELECT shift_s FROM crawl), 0.0) AS due_at,
+  coalesce(t.attempts, 0) AS attempts, u.id
+FROM urls AS u
+JOIN origins AS o ON o.id = u.origin
+LEFT JOIN tries AS t ON t.id = u.id
+WHERE u.state = 0;
+
+CREATE VIEW skipped AS SELECT reason, count FROM skips;
+
+CREATE VIEW hosts AS
+SELECT
+  name AS host, queued, visited, blocked, failed, body_bytes, delay_s, delay_source,
+  next_at - (SELECT shift_s FROM crawl) AS next_at, paused,
+  backoff_until - (SELECT shift_s FROM crawl) AS backoff_until,
+  contacts, smallest_rest_s, peak_concurrency, breaches, slow_s, latency_s, connect_failures, id
+FROM slots;
+
+CREATE VIEW robots AS
+SELECT
+  o.name AS origin, s.name AS host,
+  CASE
+    WHEN c.body IS NOT NULL THEN iif(c.failures > 0, 'stale', 'rules')
+    WHEN c.failures > 0 THEN 'unreachable'
+    WHEN c.status IS NULL THEN 'unknown'
+    ELSE 'absent'
+  END AS state,
+  c.status, c.fetched_at, c.expires_at, c.retry_at, b.size AS body_bytes, c.failures, c.error,
+  c.truncated, c.origin AS id
+FROM copies AS c
+JOIN origins AS o ON o.id = c.origin
+JOIN slots AS s ON s.id = o.slot
+LEFT JOIN bodies AS b ON b.id = c.body;
+
+CREATE TABLE sessions (
+  id INTEGER PRIMARY KEY,               -- as in crawl
+  name TEXT NOT NULL,
+  began_at REAL NOT NULL,               -- Unix seconds
+  ended_at REAL                         -- NULL: it goes on, or ended without a farewell
+) STRICT;
+
+CREATE TABLE secret (  -- one row; what URLs are known by is keyed with it
+  id INTEGER PRIMARY KEY CHECK (id = 1),
+  bytes BLOB NOT NULL
+) STRICT;
+
+CREATE TABLE "known" (
+  origin INTEGER NOT NULL,
+  fingerprint INTEGER NOT NULL,         -- 64 bits, see storage/sqlite/fingerprint.py
+  id INTEGER NOT NULL,                  -- of the row in urls; negative while its state is 4
+  depth INTEGER NOT NULL,               -- never less than in urls: what is deeper changes nothing
+  PRIMARY KEY (origin, fingerprint)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX slots_claimable ON slots (ready_at, served)
+  WHERE pending = 1 AND lease IS NULL AND paused = 0;
+
+CREATE INDEX origins_with_work ON origins (slot) WHERE pending = 1;
+
+CREATE INDEX origins_robots_due ON origins (robots_at) WHERE robots_at IS NOT NULL AND governs = 1;
+
+CREATE TRIGGER slots_pending AFTER UPDATE OF queued ON slots
+WHEN new.pending <> (new.queued > 0)
+BEGIN
+  UPDATE slots SET pending = new.queued > 0 WHERE id = new.id;
+END;
+
+CREATE TRIGGER origins_pending AFTER UPDATE OF queued ON origins
+WHEN new.pending <> (new.queued > 0)
+BEGIN
+  UPDATE origins SET pending = new.queued > 0 WHERE id = new.id;
+END;
+
+CREATE TRIGGER origins_governs AFTER UPDATE OF queued, judged, ungoverned ON origins
+WHEN new.governs <> (new.queued + new.judged + new.ungoverned > 0)
+BEGIN
+  UPDATE origins SET governs = new.queued + new.judged + new.ungoverned > 0 WHERE id = new.id;
+END;
+
+CREATE TABLE readings (
+  id INTEGER PRIMARY KEY,
+  kind TEXT,                            -- NULL: neither a sitemap nor a feed
+  status INTEGER NOT NULL,
+  fetched_ms INTEGER NOT NULL,          -- Unix milliseconds
+  body_bytes INTEGER NOT NULL,
+  urls INTEGER NOT NULL,
+  error INTEGER REFERENCES texts (id)
+) STRICT;
+
+CREATE TABLE hints (  -- what sitemaps say of URLs
+  id INTEGER PRIMARY KEY,
+  lastmod INTEGER,                      -- Unix seconds
+  changefreq TEXT,
+  priority REAL
+) STRICT;
+
+CREATE VIEW sitemaps AS
+SELECT
+  o.name || u.path AS url, g.kind, g.status, g.fetched_ms / 1e3 AS fetched_at, g.body_bytes, g.urls,
+  t.text AS error, u.depth, ro.name || r.path AS referrer, u.id
+FROM readings AS g
+JOIN urls AS u ON u.id = g.id
+JOIN origins AS o ON o.id = u.origin
+LEFT JOIN texts AS t ON t.id = g.error
+LEFT JOIN urls AS r ON r.id = u.referrer
+LEFT JOIN origins AS ro ON ro.id = r.origin
+WHERE u.flags & 16;
+
+CREATE VIEW listings AS
+SELECT o.name || u.path AS url, l.lastmod * 1.0 AS lastmod_at, l.changefreq, l.priority, u.id
+FROM hints AS l
+JOIN urls AS u ON u.id = l.id
+JOIN origins AS o ON o.id = u.origin;
+
+CREATE TABLE edges (  -- of visited pages; in place of a target's text its row in urls
+  source INTEGER NOT NULL,
+  target INTEGER NOT NULL,
+  anchor TEXT,
+  rel INTEGER,                          -- a row of storage.base.Rel, by its place from 1
+  PRIMARY KEY (source, target)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX edges_by_target ON edges (target);
+
+CREATE VIEW links AS
+SELECT
+  so.name || s.path AS source, xo.name || x.path AS target, e.anchor,
+  CASE e.rel WHEN 1 THEN 'nofollow' WHEN 2 THEN 'canonical' WHEN 3 THEN 'redirect'
+    WHEN 4 THEN 'requisite' END AS rel,
+  e.source AS id, e.target AS target_id
+FROM edges AS e
+JOIN urls AS s ON s.id = e.source
+JOIN origins AS so ON so.id = s.origin
+JOIN urls AS x ON x.id = e.target
+JOIN origins AS xo ON xo.id = x.origin;
+
+CREATE TABLE plans (
+  id INTEGER PRIMARY KEY,
+  slot INTEGER NOT NULL,                -- that of its origin
+  due_at REAL NOT NULL,                 -- the store's time
+  interval_s REAL NOT NULL,
+  checked_ms INTEGER NOT NULL,          -- Unix milliseconds
+  changed_ms INTEGER NOT NULL,
+  visits INTEGER NOT NULL,
+  failures INTEGER NOT NULL,
+  etag TEXT,
+  last_modified TEXT
+) STRICT;
+
+CREATE INDEX plans_of_slot ON plans (slot, due_at);
+
+CREATE INDEX slots_to_revisit ON slots (revisit_at)
+  WHERE revisit_at IS NOT NULL AND lease IS NULL AND paused = 0;
+
+CREATE TABLE kinds (
+  id INTEGER PRIMARY KEY,
+  status INTEGER NOT NULL,
+  content_type INTEGER REFERENCES texts (id),
+  directives INTEGER NOT NULL,          -- 1 indexable, 2 followable, 4 archivable
+  usage INTEGER REFERENCES texts (id)
+) STRICT;
+
+CREATE UNIQUE INDEX kinds_once ON kinds (
+  status, directives, coalesce(content_type, 0), coalesce(usage, 0)
+);
+
+CREATE TABLE "pages" (  -- visited
+  id INTEGER PRIMARY KEY,
+  kind INTEGER NOT NULL REFERENCES kinds (id),
+  fetched_ms INTEGER NOT NULL,          -- Unix milliseconds
+  body_bytes INTEGER NOT NULL,
+  elapsed_us INTEGER NOT NULL,          -- microseconds
+  title TEXT,
+  canonical INTEGER,                    -- a row of urls
+  body_hash INTEGER                     -- 64 bits of blake2b
+) STRICT;
+
+CREATE VIEW visited AS
+SELECT
+  o.name || u.path AS url, k.status, p.fetched_ms / 1e3 AS fetched_at, t.text AS content_type,
+  p.body_bytes, p.elapsed_us / 1e6 AS elapsed_s, u.depth, ro.name || r.path AS referrer,
+  xo.name || x.path AS redirect_url, p.title, k.directives & 1 AS indexable,
+  k.directives >> 1 & 1 AS followable, k.directives >> 2 & 1 AS archivable,
+  co.name || c.path AS canonical_url, iif(p.body_hash IS NULL, NULL, printf('%016x', p.body_hash)) AS body_hash,
+  s.text AS usage,
+  coalesce(n.visits, 1) AS visits, coalesce(n.checked_ms, p.fetched_ms) / 1e3 AS checked_at,
+  n.changed_ms / 1e3 AS changed_at, n.due_at - (SELECT shift_s FROM crawl) AS next_visit_at, u.id
+FROM pages AS p
+CROSS JOIN kinds AS k ON k.id = p.kind
+JOIN urls AS u ON u.id = p.id
+JOIN origins AS o ON o.id = u.origin
+LEFT JOIN texts AS t ON t.id = k.content_type
+LEFT JOIN urls AS r ON r.id = u.referrer
+LEFT JOIN origins AS ro ON ro.id = r.origin
+LEFT JOIN redirects AS d ON d.id = u.id
+LEFT JOIN urls AS x ON x.id = d.target
+LEFT JOIN origins AS xo ON xo.id = x.origin
+LEFT JOIN urls AS c ON c.id = p.canonical
+LEFT JOIN origins AS co ON co.id = c.origin
+LEFT JOIN texts AS s ON s.id = k.usage
+LEFT JOIN plans AS n ON n.id = u.id;
+
+INSERT INTO secret VALUES (1, randomblob(16));
