@@ -115,4 +115,4 @@ def test_fetch(port: int, beside: Beside) -> None:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             return runner.run(run())
 
-    assert beside("fetch", ours, "aiohttp's session alone", bare) < 0.85
+    assert beside("fetch", ours, "aiohttp's session alone", bare) < 0.8
