@@ -19,6 +19,17 @@ from crawler.politeness.host import AddressClock, Host, Turn
 from crawler.politeness.pace import NEVER
 from storage.base import Contact
 
+# Turns given in one pass of the event loop, between two looks at the network, to hosts that rest.
+# Else hosts that come at once are contacted all at once, then all their answers are read, and so
+# on: each waits for all others at each of its steps, and so it does in the next wave. A few at a
+# time go through all steps, and their rests end as far apart. 2,000 hosts with a delay of 2 s were
+# 5.6 ms late (median; p99 36 ms), and are 1.5 (p99 12 to 17).
+PASS_MAX = 8
+# The same while hosts are late by more than BEHIND_S: there is more to do than time for it, of
+# which small passes take more (at 8 a page 7 % more CPU, at 32 none).
+PASS_BEHIND_MAX = 32
+BEHIND_S = 0.02
+
 
 class TurnsClosedError(Exception):
     """The crawl is ending: there are no more turns."""
@@ -47,6 +58,8 @@ class Turns:
         self.pages_open = True  # False while a budget is used up: no pages, but robots.txt
         self._crowded: set[object] = set()  # who has more than it can take: no pages, either
         self.in_flight = 0
+        self._given = 0  # in this pass of the event loop,
+        self._given_max = PASS_MAX  # and how many may be
         self.directed = 0  # those who wait for a turn at one host
 
     # ------------------------------------------------------------ hosts
@@ -97,7 +110,7 @@ class Turns:
         """A turn at this host, in order of asking and before its pages. Raises TurnsClosedError."""
         if self._closed or host.gone:
             raise TurnsClosedError("the crawl is ending")
-        if not (host.wants_turn or host.paused or self.paused) and self.in_flight < self._limit:
+        if not (host.wants_turn or host.paused or self.paused) and self._may_give:
             now_s = self._clock.monotonic()  # nobody waits: it is spared the bench
             at_s = self._ready_s(host, now_s)
             if at_s is not None and at_s <= now_s:
@@ -248,6 +261,24 @@ class Turns:
             at_s = max(at_s, clock.ready_s)
         return at_s
 
+    def _count(self, turn: Turn, now_s: float) -> None:
+        """One more of this pass. The first, which has waited longest, tells whether we are behind;
+        a host that has not been contacted yet is not."""
+        if self._given == 0:
+            asyncio.get_running_loop().call_soon(self._next_pass)
+            if turn.follows_s != NEVER and now_s - turn.could_s > BEHIND_S:
+                self._given_max = PASS_BEHIND_MAX
+        self._given += 1
+
+    @property
+    def _may_give(self) -> bool:
+        return self.in_flight < self._limit and self._given < self._given_max
+
+    def _next_pass(self) -> None:
+        """The network has been looked at since the first turn of the last pass was given."""
+        self._given, self._given_max = 0, PASS_MAX
+        self._pump()
+
     def _grant(self, host: Host, at_s: float, now_s: float) -> Turn:
         self.in_flight += 1
         clock = host.address_clock
@@ -257,6 +288,8 @@ class Turns:
         wanted_s = now_s if host.wanted_s is None else host.wanted_s
         turn.steered = host.steered
         turn.could_s = max(turn.allowed_s, wanted_s, self._resumed_s)
+        if host.pace.rest.delay_s:  # else nothing is ever late
+            self._count(turn, now_s)
         return turn
 
     def _ready_since(self, host: Host, now_s: float) -> float | None:
@@ -275,7 +308,7 @@ class Turns:
         now_s = self._clock.monotonic()
         if not self.pages_open or self.paused or self._crowded:
             return None
-        while self._line and self.in_flight < self._limit:
+        while self._line and self._may_give:
             host = self._line.popleft()
             host.in_line = False
             if host.hand and (at_s := self._ready_since(host, now_s)) is not None:
@@ -293,7 +326,7 @@ class Turns:
         while self._takers and (turn := self._from_line()):
             self._serve(turn)
         now_s = self._clock.monotonic()
-        while self.in_flight < self._limit and (host := self._bench.take(now_s)):
+        while self._may_give and (host := self._bench.take(now_s)):
             if (at_s := self._ready_since(host, now_s)) is None:
                 continue
             while host.waiters and host.waiters[0].done():
@@ -339,8 +372,8 @@ class Turns:
 
     def _arm(self) -> None:
         at_s = self._bench.next_at()
-        if at_s is None or self.in_flight >= self._limit or self.paused:
-            return  # the next turn to end pumps, or the end of the pause
+        if at_s is None or not self._may_give or self.paused:
+            return  # the next turn to end pumps, the next pass, or the end of the pause
         if self._timer is not None:
             if self._timer_s <= at_s:
                 return

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crawler.politeness.host import Host, Turn
-from crawler.politeness.turns import Turns, TurnsClosedError
+from crawler.politeness.turns import PASS_BEHIND_MAX, PASS_MAX, Turns, TurnsClosedError
 from crawler.testing import JumpClock
 from policies.pacing import Ask, PacingRules, Per, parse_window
 from storage.base import Hand, HostClock, Lease, Queued
@@ -272,7 +272,6 @@ async def test_a_paused_host_is_given_no_turn_and_goes_on_when_resumed() -> None
         turns.hold(host)
         worker = asyncio.create_task(crawlers.work())
         await clock.sleep_until(clock.monotonic() + 3600)
-        assert not crawlers.log
         assert turns.why(host) == (0.0, "paused by hand")
         host.paused = False
         turns.consider(host)
@@ -387,3 +386,58 @@ async def test_law_1_every_lane_rests_from_the_contact_before_the_lease() -> Non
             await turns.acquire(host)
         assert clock.monotonic() - began_s == pytest.approx(2.0)
         assert host.update(clock.monotonic()).clock.rested_s is None  # all are under way
+
+
+async def most_in_a_pass(turns: Turns, hosts: int) -> int:
+    """The most turns given between two looks at the network, until `hosts` are in flight."""
+    most, before = 0, turns.in_flight
+    for _ in range(4 * hosts):
+        await asyncio.sleep(0)
+        most, before = max(most, turns.in_flight - before), turns.in_flight
+        if turns.in_flight == hosts:
+            return most
+    raise AssertionError(f"only {turns.in_flight} were given")
+
+
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize(("delay", "most"), [(1.0, PASS_MAX), (0.0, 100)])
+async def test_hosts_that_come_at_once_are_contacted_a_few_in_a_pass(delay, most, directed):
+    """So that no answer waits for the contacts of all others; but where no host rests none is ever
+    late."""
+    async with JumpClock() as clock:
+        turns = Turns(clock, limit=200)
+        rules = PacingRules(delay=delay, latency_factor=0)
+        hosts = [
+            make_host(clock, f"h{n}.test", pages=0 if directed else 1, rules=rules)
+            for n in range(100)
+        ]
+        for host in hosts:
+            turns.hold(host)
+        asked = [turns.acquire(host) if directed else turns.next() for host in hosts]
+        tasks = [asyncio.create_task(ask) for ask in asked]
+        assert await most_in_a_pass(turns, 100) == most
+        given = [turn.host for task in tasks if (turn := await task)]
+        assert given == hosts
+
+
+@pytest.mark.parametrize(("late_s", "most"), [(0.0, PASS_MAX), (0.5, PASS_BEHIND_MAX)])
+async def test_more_go_at_once_when_hosts_are_late(late_s, most):
+    """There is more to do than time for it, and large passes take less."""
+    async with JumpClock() as clock:
+        turns = Turns(clock, limit=200)
+        rules = PacingRules(delay=10, latency_factor=0)
+        hosts = [make_host(clock, f"h{n}.test", pages=2, rules=rules) for n in range(100)]
+        for host in hosts:
+            turns.hold(host)
+        for _ in hosts:
+            turn = await turns.next()
+            assert turn
+            turn.host.hand.popleft()
+            turn.host.pace.on_wire()
+            now_s = clock.monotonic()
+            turns.end(turn, started_s=now_s, ended_s=now_s, kind="page", status=200)
+        await clock.sleep_until(clock.monotonic() + 10 + late_s)
+        tasks = [asyncio.create_task(turns.next()) for _ in hosts]
+        assert await most_in_a_pass(turns, 100) == most
+        given = [turn.host.slot for turn in await asyncio.gather(*tasks) if turn]
+        assert len(set(given)) == 100
