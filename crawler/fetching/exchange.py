@@ -154,7 +154,7 @@ class Exchange:
             self._wire = None
             # The answer's end has released the connection: another exchange may have it already.
             if wire.exchange is self:
-                wire.exchange = None
+                wire.rest()
 
     def _unconnected(self) -> Bound:
         """TCP or TLS: a socket that has a peer is past the first."""

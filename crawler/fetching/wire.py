@@ -88,6 +88,13 @@ class Wire(ResponseHandler):
             self._buffer.clear()
             self._lose(ClientConnectionResetError())
 
+    def rest(self) -> None:
+        """Until the next exchange. aiohttp makes a parser for each answer; the last one would keep
+        the header of its answer meanwhile: 8 KB of memory for each idle connection."""
+        self.exchange = None
+        if self._payload is None or self._payload.is_eof():  # else it tells that it cannot go on
+            self._parser = self._payload = None
+
     def data_received(self, data: bytes) -> None:
         exchange = self.exchange
         if exchange is None:
