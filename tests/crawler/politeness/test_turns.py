@@ -272,6 +272,7 @@ async def test_a_paused_host_is_given_no_turn_and_goes_on_when_resumed() -> None
         turns.hold(host)
         worker = asyncio.create_task(crawlers.work())
         await clock.sleep_until(clock.monotonic() + 3600)
+        assert not crawlers.log
         assert turns.why(host) == (0.0, "paused by hand")
         host.paused = False
         turns.consider(host)
