@@ -13,7 +13,14 @@ import pytest
 from crawler.politeness.host import Host
 from crawler.politeness.turns import Turns
 from crawler.testing import JumpClock
-from crawler.visiting.ledger import COMMIT_AFTER_S, LINKS_MAX, LINKS_PER_COMMIT, Ledger
+from crawler.visiting.ledger import (
+    COMMIT_AFTER_S,
+    COMMITTED_S,
+    FEW_HOSTS,
+    LINKS_MAX,
+    LINKS_PER_COMMIT,
+    Ledger,
+)
 from policies.pacing import PacingRules
 from storage.base import (
     Batch,
@@ -201,6 +208,33 @@ async def test_it_commits_at_once_for_a_host_with_nothing_else_to_do(rig: Rig) -
     assert {outcome.id for outcome in batch.outcomes} == {0, 9}
     assert sorted(update.slot for update in batch.hosts) == ["a.test", "b.test"]
     assert {update.epoch for update in batch.hosts} == {7}
+
+
+async def test_hosts_that_rest_for_longer_than_a_commit_takes_share_it(rig: Rig) -> None:
+    """But not one that could go on before."""
+
+    def rests(host: Host, for_s: float) -> None:
+        host.pace.ends = [rig.clock.monotonic() - PacingRules().delay + for_s]
+
+    *resting, soon, idle = [rig.host(f"h{n}.test") for n in range(FEW_HOSTS + 4)]
+    for host in resting:
+        rests(host, COMMITTED_S + 0.01)
+        rig.ledger.want(host)
+    assert await rig.after(COMMIT_AFTER_S - 0.01) == 0
+    assert await rig.after(0.01 + FLOAT_S) == 1
+    assert {want.slot for want in rig.store.batches[0].wants} == {host.slot for host in resting}
+    rests(soon, COMMITTED_S - 0.01)
+    rig.ledger.want(soon)
+    assert await rig.after(FLOAT_S) == 2
+    rig.ledger.want(idle)
+    assert await rig.after(FLOAT_S) == 3
+    read = resting[0]
+    read.wanting = False
+    rests(read, COMMITTED_S + 0.01)
+    rig.ledger.want(read)
+    assert await rig.after(0.02) == 3
+    rig.ledger.want(read)  # again, once its page is read, which took its time
+    assert await rig.after(FLOAT_S) == 4
 
 
 async def test_a_host_with_some_urls_left_wants_more_with_the_next_commit(rig: Rig) -> None:
