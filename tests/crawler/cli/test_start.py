@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import sys
 from pathlib import Path
 
@@ -40,3 +41,16 @@ async def test_a_crawl_loads_nothing_that_it_has_no_use_for(tmp_path: Path) -> N
     summary, modules = out.decode().splitlines()
     assert '"visited": 2' in summary
     assert LEFT_ALONE.isdisjoint(modules.split())
+
+
+def test_the_version_is_told_without_looking_it_up() -> None:
+    code = (
+        "import sys; from crawler.cli import main\n"
+        "try: main(['--version'])\n"
+        "except SystemExit as left: assert not left.code, left\n"
+        "print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    _, modules = done.stdout.splitlines()
+    heavy = {"asyncio", "importlib.metadata", "msgspec", "crawler.config", "crawler.cli.crawl"}
+    assert heavy.isdisjoint(modules.split())
