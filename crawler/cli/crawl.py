@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -21,7 +20,6 @@ from crawler.cli.options import (
     db_option,
     user_agent_option,
 )
-from crawler.cli.signals import Signals
 from crawler.cli.text import say
 
 if TYPE_CHECKING:
@@ -165,9 +163,12 @@ def run(
             say(f"warning: {warning}", err=True)
 
     with loading():  # after all that can be refused: it is heavy
+        import asyncio
+
         from crawler import app
         from crawler.cli import summary as words
         from crawler.cli.display import display
+        from crawler.cli.signals import Signals
         from crawler.clock import RealClock
         from crawler.daemon.beside import local_socket
         from crawler.daemon.watching.watch import Watchers

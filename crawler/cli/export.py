@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from contextlib import aclosing
 from pathlib import Path
 
 import click
 
+from crawler.cli import interpreter
 from crawler.cli.errors import stdout_needed
 from crawler.cli.options import (
     Choice,
@@ -76,7 +76,7 @@ def export(
         if not count:
             click.echo(nothing_in(view), err=True)
 
-    asyncio.run(run())
+    interpreter.run(run())
 
 
 def _pyarrow_needed() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from crawler.cli import interpreter
 from crawler.cli.errors import FAILED, stdout_needed, tell
 from crawler.cli.options import config_option, configured, user_agent_option
 from crawler.telling.words import plain
@@ -57,7 +57,7 @@ def fetch(
     check_identity(config, wanted)
     # A person waits: what cannot be had now is said, not tried again.
     config = config.override({"fetch": {"max_attempts": 1}})
-    if not asyncio.run(_fetch(config, wanted)):
+    if not interpreter.run(_fetch(config, wanted)):
         raise SystemExit(FAILED)
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
-from crawler.cli import living
+from crawler.cli import interpreter, living
 from crawler.cli.options import config_option, db_option, existing_database, host_name
 from crawler.cli.text import say
 
@@ -85,7 +84,7 @@ def steer(database: Path, name: str, what: str, delay_s: float | None = None) ->
         body["delay_s"] = delay_s
     answer = living.ask(database, "POST", f"/api/hosts/{what}", body=body)
     if answer is None:
-        return asyncio.run(_directly(database, name, what, delay_s))
+        return interpreter.run(_directly(database, name, what, delay_s))
     return str(answer["host"])
 
 

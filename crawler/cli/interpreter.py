@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     import asyncio
+
+T = TypeVar("T")
 
 # How long the store's thread waits for the interpreter while the event loop is busy, for each of
 # its statements; Python's 5 ms would make commits several times slower.
@@ -43,6 +45,13 @@ def settle() -> None:
     from crawler.cli.allocator import keep_freed_memory  # with ctypes
 
     keep_freed_memory()
+
+
+def run(main: Coroutine[object, object, T]) -> T:
+    """asyncio.run, with asyncio loaded when a command is called: its help needs none."""
+    import asyncio
+
+    return asyncio.run(main)
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from pathlib import Path
 
 import click
 
+from crawler.cli import interpreter
 from crawler.cli.errors import FAILED, stdout_needed
 from crawler.cli.options import (
     Choice,
@@ -82,5 +82,5 @@ def report(
                     raise
             return made.broken_law()
 
-    if asyncio.run(run()):
+    if interpreter.run(run()):
         raise SystemExit(FAILED)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import click
 
-from crawler.cli import living
+from crawler.cli import interpreter, living
 from crawler.cli.options import (
     Choice,
     as_given,
@@ -48,7 +47,7 @@ def _retry(path: Path, host: str | None) -> tuple[int, bool]:
     body: dict[str, object] = {} if host is None else {"host": host}
     answer = living.ask(path, "POST", "/api/retry", body=body)
     if answer is None:
-        return asyncio.run(_directly(path, host)), False
+        return interpreter.run(_directly(path, host)), False
     count = answer["retried"]
     return (count if isinstance(count, int) else 0), True
 

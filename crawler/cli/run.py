@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import signal
 import sys
@@ -39,6 +38,8 @@ def run(config_file: Path) -> None:
             say(f"warning: {warning}", err=True)
 
     with interpreter.loading():
+        import asyncio
+
         from crawler.daemon import life  # heavy
 
     interpreter.settle()

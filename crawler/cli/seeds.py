@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from crawler.cli import living
+from crawler.cli import interpreter, living
 from crawler.cli.errors import MISUSED, tell
 from crawler.cli.options import config_option, configured, db_option
 from crawler.cli.text import say
@@ -69,7 +68,7 @@ def give(config: Config, urls: Sequence[str], priority: float) -> tuple[int, int
         if answer is None:
             from crawler.by_hand import add_seeds
 
-            new = asyncio.run(add_seeds(config, part, priority))
+            new = interpreter.run(add_seeds(config, part, priority))
             added, known = added + new, known + len(part) - new
             continue
         added, known = added + _number(answer["added"]), known + _number(answer["known"])

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import aclosing
 from pathlib import Path
 
 import click
 
+from crawler.cli import interpreter
 from crawler.cli.errors import stdout_needed
 from crawler.cli.options import Choice, config_option, db_option, existing_database, host_name
 
@@ -65,4 +65,4 @@ def show(
         ):
             await write(view, rows, how)
 
-    asyncio.run(run())
+    interpreter.run(run())

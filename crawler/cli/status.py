@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import click
 
-from crawler.cli import living
+from crawler.cli import interpreter, living
 from crawler.cli.errors import stdout_needed
 from crawler.cli.options import config_option, db_option, existing_database
 from crawler.cli.text import say
@@ -39,7 +38,7 @@ def status(db: str | None, config_file: Path | None, as_json: bool) -> None:
 def look(database: Path) -> Mapping[str, object]:
     """The status of a crawl that runs; else the counts alone, with the state `stopped`."""
     answer = living.ask(database, "GET", "/api/status")
-    return asyncio.run(_left(database)) if answer is None else answer
+    return interpreter.run(_left(database)) if answer is None else answer
 
 
 async def _left(database: Path) -> Mapping[str, object]:

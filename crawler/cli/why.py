@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from crawler.cli import interpreter
 from crawler.cli.errors import stdout_needed
 from crawler.cli.options import (
     as_given,
@@ -53,7 +53,7 @@ def why(what: str, db: str | None, config_file: Path | None, user_agent: str | N
     asked = Asked(
         config=config, again=given, default=config_file is None, named=user_agent is not None
     )
-    asyncio.run(_why(path, asked, what.strip()))
+    interpreter.run(_why(path, asked, what.strip()))
 
 
 async def _why(path: Path, asked: Asked, what: str) -> None:

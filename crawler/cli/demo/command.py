@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from crawler.cli import interpreter
 from crawler.cli.errors import INTERRUPTED
 
 if TYPE_CHECKING:
@@ -25,10 +25,12 @@ def demo() -> None:
     Needs no network, takes well under a minute, and shows what was visited, what was blocked and by
     which rule. The database is a fresh one in the folder for temporary files, and is kept.
     """
-    raise SystemExit(asyncio.run(_demo()))
+    raise SystemExit(interpreter.run(_demo()))
 
 
 async def _demo() -> int:
+    import asyncio
+
     from rich.console import Console
 
     from crawler.app import crawl, looking_into
