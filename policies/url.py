@@ -121,7 +121,10 @@ def _canonical_some(hrefs: Sequence[str], base: str) -> list[str | None]:
     for href, (itself, prefix, rest) in zip(hrefs, _LINES.findall(joined), strict=False):
         url: str | None = itself
         if rest or prefix:
-            url = (prefixes.get(prefix) or _above(directory, len(prefix) // 3)) + rest
+            before = prefixes.get(prefix)
+            if before is None:  # one for all hrefs that go so many steps up
+                before = prefixes[prefix] = _above(directory, len(prefix) // 3)
+            url = before + rest
         if not url:
             url = _odd(href, base, whole)
         elif "/." in url:

@@ -49,6 +49,8 @@ async def read_body(response: Reply, request: Request, exchange: Exchange) -> tu
             if not request.cut_ok:
                 raise OversizeError
             return b"".join(pieces)[:bytes_max], True
+        if content.at_eof():
+            break  # as the next look would say
     if exchange.broken:
         raise BrokenOffError
     if decoder is not None:

@@ -179,7 +179,7 @@ class AiohttpFetcher:
             limits = way.limits(limits)
             if request.headers or not terms.plain:
                 request = terms.dressed(request, self.cookies)
-        if (refusal := self._refusal(request, way.host)) is not None:
+        if request.proxy is not None and (refusal := self._refusal(way.host)) is not None:
             return self._failure(url, refusal, self._clock.monotonic())
         task = asyncio.current_task()
         if task is None:
@@ -259,12 +259,11 @@ class AiohttpFetcher:
             latency_s=exchange.head_s - exchange.sent_s,
         )
 
-    def _refusal(self, request: Request, host: str) -> Trouble | None:
-        if request.proxy is not None:
-            # The proxy connects: what can still be judged is an address in the URL itself.
-            literal = literal_address(host)
-            if literal is not None and (sentence := self._addresses.judge(literal)) is not None:
-                return Trouble(FailureCode.ADDRESS, sentence, permanent=True)
+    def _refusal(self, host: str) -> Trouble | None:
+        """A proxy connects: what can still be judged is an address in the URL itself."""
+        literal = literal_address(host)
+        if literal is not None and (sentence := self._addresses.judge(literal)) is not None:
+            return Trouble(FailureCode.ADDRESS, sentence, permanent=True)
         return None
 
     def _trouble(
