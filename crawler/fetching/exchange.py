@@ -136,6 +136,16 @@ class Exchange:
         if payload is not None and self.ended_s is None and payload.is_eof():
             self.ended_s = self._clock.monotonic()
 
+    def cut_short(self) -> None:
+        """The answer is there. What is left of the request's body is not sent: else its host would
+        be busy with it while it is thought to rest."""
+        wire = self._wire
+        if wire is None or wire.exchange is not self or wire.transport is None:
+            return
+        if wire.transport.get_write_buffer_size():
+            wire.transport.abort()
+            self.ended_s = None  # but now
+
     def unfed_bytes(self, received: int) -> int:
         """Of the body's framing, with those just received, since it last brought any body."""
         payload = self.payload

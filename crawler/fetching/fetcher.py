@@ -232,6 +232,8 @@ class AiohttpFetcher:
                 else:
                     body = None
             whole = True
+            if request.data is not None:
+                exchange.cut_short()
         except asyncio.CancelledError:
             if exchange.met is None or task.uncancel() > cancelling:
                 raise

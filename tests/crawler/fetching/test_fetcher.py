@@ -248,6 +248,30 @@ async def test_law_1_a_contact_ends_with_its_last_byte(serve, pushed_clock):
     assert until_closed.elapsed_s >= 1000
 
 
+@pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
+async def test_law_1_no_body_is_sent_on_after_its_answer(serve, fetcher):
+    """A server may answer before it has read what it was sent; then it gets no more."""
+    received = 0
+
+    async def script(connection):
+        nonlocal received
+        await connection.request()
+        await connection.send(HELLO)
+        while data := await connection.reader.read(65536):
+            received += len(data)
+            await asyncio.sleep(0.001)
+
+    server = await serve(script)
+    body = bytes(50_000_000)
+    answer = answered(await fetcher.fetch(Request(url=server.url(), method="POST", data=body)))
+    assert answer.body == b"hello"
+    await server.gone.wait()
+    assert received < len(body) / 2
+    again = answered(await fetcher.fetch(Request(url=server.url(), method="POST", data=b"x")))
+    assert again.status == 200
+    assert server.connections == 2
+
+
 async def test_error_in_wants_body_is_the_callers_and_leaves_no_connection(serve, fetcher):
     async def script(connection):
         await connection.request()
