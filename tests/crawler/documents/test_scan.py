@@ -85,6 +85,18 @@ ORDINARY = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize("passed", [0, 1, *range(198, 203), *range(398, 403)])
+@pytest.mark.parametrize("text", ["", " ", "text"])
+def test_a_row_may_end_anywhere_in_what_is_passed_over(passed: int, text: str) -> None:
+    tags = f"<i>{text}" * passed
+    for rest in ("", "<a href=x>y</a>", "<title>t</title><a href=x>", "</i>"):
+        html = f"{text}{tags}{rest}"
+        assert scan.rows(html) is not None, html
+        check(html)
+    for doubtful in ("<TABLE><a href=x>", "<math>", "<script>"):
+        assert scan.rows(f"{text}{tags}{doubtful}") is None
+
+
 @pytest.mark.parametrize("html", ORDINARY, ids=lambda html: f"{html[:30]}…")
 def test_ordinary_pages_need_no_tree(html: str) -> None:
     assert scan.rows(html) is not None
