@@ -14,6 +14,7 @@ from policies.url import path_of
 from policies.usage import Usage
 from storage.base import Outlink, Rel
 
+# Not to be forged: who keeps one page of those that have the same must not be made to lose others'.
 _HASH_BYTES = 8  # of ten million pages the chance that two differ and look alike is one in 300,000
 
 
