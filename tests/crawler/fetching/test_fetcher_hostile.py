@@ -279,6 +279,28 @@ async def test_content_length_longer_than_the_body(serve, fetcher):
     assert failure.status == 200
 
 
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [b"HTTP/1.1 200 OK\r\nX: \xe9\r\nContent-Length: 2\r\n\r\nok"],
+        [b"HTTP/1.1 200 OK\r\nX: \xe9\r\nContent", b"-Length: 2\r\n\r\nok"],
+        [b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n", b"X: \xe9\r\n\r\n", b"ok"],
+        [b"HTTP/1.1 103 Hints\r\n\r\nHTTP/1.1 200 OK\r\nX: \xe9\r\nContent-Length: 2\r\n\r\nok"],
+    ],
+)
+async def test_a_header_is_readable_in_whatever_pieces_it_comes(serve, fetcher, pieces):
+    async def script(connection):
+        await connection.request()
+        for piece in pieces:
+            await connection.send(piece)
+            await asyncio.sleep(0.01)
+
+    server = await serve(script)
+    got = await answer(fetcher, server.url())
+    assert got.headers["X"] == "é"
+    assert got.body == b"ok"
+
+
 @pytest.mark.parametrize("apart", [False, True])
 async def test_content_length_shorter_than_the_body(serve, fetcher, apart):
     """What comes after the announced length is nothing we asked for: it never leaks into the next
