@@ -83,10 +83,7 @@ class Turns:
         host.cancel_timers()
         self._bench.remove(host)
         self._hosts.pop(host.slot, None)
-        while host.waiters:
-            waiter = host.waiters.popleft()
-            if not waiter.done():
-                waiter.set_exception(TurnsClosedError(f"{host.slot} is no longer held"))
+        _turn_away(host, f"{host.slot} is no longer held")
 
     # ------------------------------------------------------------ asking
 
@@ -162,10 +159,7 @@ class Turns:
             if not taker.done():
                 taker.set_result(None)
         for host in self._hosts.values():
-            while host.waiters:
-                waiter = host.waiters.popleft()
-                if not waiter.done():
-                    waiter.set_exception(TurnsClosedError("the crawl is ending"))
+            _turn_away(host, "the crawl is ending")
 
     # ------------------------------------------------------------ ending
 
@@ -407,3 +401,11 @@ class Turns:
         if at_s <= now_s:
             return 0.0, "ready"
         return at_s - now_s, why
+
+
+def _turn_away(host: Host, why: str) -> None:
+    """Those who wait for a turn at this host in particular get none."""
+    while host.waiters:
+        waiter = host.waiters.popleft()
+        if not waiter.done():
+            waiter.set_exception(TurnsClosedError(why))
