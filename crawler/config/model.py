@@ -124,19 +124,21 @@ class Config:
     def site(self, host: str) -> Site:
         """The rules of a host (lower case, no port). The most specific pattern wins, key by key."""
         if not self.sites:
-            return self._by_tables.get(()) or self._remembered(())
+            return self._of_tables(())
         if known := self._by_host.get(host):
             return known
         name = host.removesuffix(".")
         fitting = tuple(pattern for pattern in self.sites if names.matches(pattern, name))
-        site = self._by_tables.get(fitting) or self._remembered(fitting)
+        site = self._of_tables(fitting)
         if len(self._by_host) >= _SITES_KEPT:
             self._by_host.clear()
         self._by_host[host] = site
         return site
 
-    def _remembered(self, patterns: tuple[str, ...]) -> Site:
-        site = self._by_tables[patterns] = self._site(patterns)
+    def _of_tables(self, patterns: tuple[str, ...]) -> Site:
+        site = self._by_tables.get(patterns)
+        if site is None:
+            site = self._by_tables[patterns] = self._site(patterns)
         return site
 
     def _site(self, patterns: tuple[str, ...]) -> Site:
