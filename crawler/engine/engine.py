@@ -257,10 +257,9 @@ class Engine:
 
     @property
     def bounds_pages(self) -> bool:
-        """May it be that a host has URLs, and they are not visited for their number?"""
+        """May any host have more URLs than pages that may be visited?"""
         config = self.effective.config
-        bounded = config.scope.max_pages_per_host < inf
-        return bounded or bool(config.sites) or not self.turns.pages_open
+        return config.scope.max_pages_per_host < inf or bool(config.sites)
 
     def pages_max(self, host: str) -> float:
         """How many pages of this host may be visited."""

@@ -81,6 +81,7 @@ async def summarise(
         for host, (until, reason) in engine.waiting.items()
     ]
     spent = not engine.turns.pages_open
+    counts_all = spent or engine.bounds_pages  # what is held back, host by host
     held_back: Counter[str] = Counter()
     if stats.queued:
         async with aclosing(reader.iterate("hosts")) as rows:
@@ -95,7 +96,7 @@ async def summarise(
                 if host not in engine.waiting and len(waiting) < WAITING_SHOWN:
                     until, reason = waits.of_row(row, clock.wall(), spent=spent)
                     waiting.append(Waiting(host=host, until=until, reason=reason))
-                if len(waiting) >= WAITING_SHOWN and not engine.bounds_pages:
+                if len(waiting) >= WAITING_SHOWN and not counts_all:
                     break  # there may be a hundred thousand
     return Summary(
         visited=stats.visited,
