@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-# About 25 MB: a dictionary's entry and an integer each. A page shows its own site's links again
+# About 20 MB: a dictionary's entry and an integer each. A page shows its own site's links again
 # and again, and many sites take turns: what is forgotten costs 40 times as much to be found known
 # by the store, so the memory is worth more than that of most things.
 URLS_KEPT: Final = 250_000
