@@ -25,12 +25,16 @@ _SPECIAL_4: Final = _table(
         ("10.0.0.0/8", "a private address"),
         ("100.64.0.0/10", "a shared address behind a carrier's NAT"),
         ("127.0.0.0/8", "a loopback address"),
+        ("168.63.129.16/32", "an address at which a cloud talks to its machines"),
         ("169.254.0.0/16", "a link-local address"),
         ("172.16.0.0/12", "a private address"),
         ("192.0.0.0/24", "an address reserved for protocols"),
         ("192.0.2.0/24", "a documentation address"),
+        ("192.31.196.0/24", "an address of AS112"),
+        ("192.52.193.0/24", "an address for multicast tunnels"),
         ("192.88.99.0/24", "a reserved address"),
         ("192.168.0.0/16", "a private address"),
+        ("192.175.48.0/24", "an address of AS112"),
         ("198.18.0.0/15", "a benchmarking address"),
         ("198.51.100.0/24", "a documentation address"),
         ("203.0.113.0/24", "a documentation address"),
@@ -49,6 +53,8 @@ _SPECIAL_6: Final = _table(
         ("fe80::/10", "a link-local address"),
         ("fec0::/10", "a site-local address"),
         ("ff00::/8", "a multicast address"),
+        ("2001:4:112::/48", "an address of AS112"),
+        ("2620:4f:8000::/48", "an address of AS112"),
         ("2001:2::/48", "a benchmarking address"),
         ("2001:db8::/32", "a documentation address"),
         ("3fff::/20", "a documentation address"),
@@ -57,6 +63,8 @@ _SPECIAL_6: Final = _table(
 )
 _GLOBAL_UNICAST: Final = ipaddress.IPv6Network("2000::/3")  # all that has been given out
 _NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
+_ISATAP: Final = 0x0000_5EFE
+_ISATAP_BITS: Final = 0x0300_0000
 _LOOPBACK_4: Final = ipaddress.IPv4Network("127.0.0.0/8")
 
 
@@ -77,8 +85,8 @@ class AddressRules(Struct, frozen=True):
     def judge(self, address: str) -> str | None:
         """None if this address may be connected to; else one sentence that says why not.
 
-        `address` is a literal as a socket has it; an IPv6 zone is ignored. An address that carries
-        an IPv4 one (mapped, 6to4, Teredo, NAT64) may be connected to if what it carries may.
+        `address` is a literal as a socket has it; an IPv6 zone is ignored. Of an address that
+        carries an IPv4 one (mapped, 6to4, Teredo, NAT64, ISATAP), what it carries is judged, too.
         """
         parsed = _parse_address(address)
         if parsed is None:
@@ -90,14 +98,18 @@ class AddressRules(Struct, frozen=True):
             )
         if self._allowed(parsed):
             return None
-        carried = _carried(parsed)
-        if not carried:
-            words = _special(parsed)
-            return None if words is None else _refusal(address, words)
+        carried, alone = _carried(parsed)
+        if alone and (words := _special(parsed)) is not None:
+            return _refusal(address, words)
         for inner in carried:
             if not self._allowed(inner) and (words := _special(inner)) is not None:
                 return _refusal(address, f"another form of {inner}, {words}")
         return None
+
+    def names(self, address: str) -> bool:
+        """Whether `[network] allow` names this address."""
+        parsed = _parse_address(address)
+        return parsed is not None and self._allowed(parsed)
 
     def _allowed(self, address: Address) -> bool:
         return any(address in network for network in self.allow)
@@ -142,19 +154,26 @@ def _parse_range(text: str) -> Network:
     raise ValueError(f'{text!r} has bits set beyond its prefix; did you mean "{meant}"?')
 
 
-def _carried(address: Address) -> tuple[ipaddress.IPv4Address, ...]:
-    """The IPv4 addresses inside an IPv6 one; for Teredo the server's and the client's."""
+def _carried(address: Address) -> tuple[list[ipaddress.IPv4Address], bool]:
+    """The IPv4 addresses inside an IPv6 one (for Teredo the server's and the client's), and whether
+    what stands before them has to be judged as well."""
     if isinstance(address, ipaddress.IPv4Address):
-        return ()
+        return [], True
     if address.ipv4_mapped is not None:
-        return (address.ipv4_mapped,)
-    if address.sixtofour is not None:
-        return (address.sixtofour,)
-    if address.teredo is not None:
-        return address.teredo
+        return [address.ipv4_mapped], False
+    last = ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)
     if address in _NAT64:
-        return (ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF),)
-    return ()
+        return [last], False
+    found: list[ipaddress.IPv4Address] = []
+    if address.sixtofour is not None:
+        found.append(address.sixtofour)
+    elif address.teredo is not None:
+        found += address.teredo
+    alone = address.teredo is None
+    # RFC 5214 section 6.1; two bits say whose the address is, and may be set.
+    if int(address) >> 32 & 0xFFFF_FFFF & ~_ISATAP_BITS == _ISATAP:
+        found.append(last)
+    return found, alone
 
 
 def _special(address: Address) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import re
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -17,6 +18,11 @@ class Per(enum.StrEnum):
 
 
 DAY_S = 86_400
+REST_S_MAX = 10 * 365.0 * DAY_S
+"""The longest rest, ten years: whoever asks for more is left alone for as long."""
+
+_DAY_MINUTES = 24 * 60
+_DAY = (1 << _DAY_MINUTES) - 1
 _WINDOW = re.compile(r"\s*(\d{1,2}):?(\d{2})\s*-\s*(\d{1,2}):?(\d{2})\s*\Z")
 
 
@@ -47,6 +53,47 @@ def parse_window(text: str) -> Window:
     return Window((h1 * 3600 + m1 * 60) % DAY_S, (h2 * 3600 + m2 * 60) % DAY_S)
 
 
+@lru_cache(maxsize=1024)
+def _minutes(windows: tuple[Window, ...]) -> int:
+    """The minutes of the day in any of `windows`, a bit for each."""
+    found = 0
+    for window in windows:
+        start = window.start_s // 60
+        length = ((window.end_s - window.start_s) % DAY_S or DAY_S) // 60
+        both_days = ((1 << length) - 1) << start
+        found |= (both_days | both_days >> _DAY_MINUTES) & _DAY
+    return found
+
+
+def _windows(minutes: int) -> tuple[Window, ...]:
+    if minutes == _DAY:
+        return (Window(0, 0),)
+    found: list[Window] = []
+    starts = minutes & ~(minutes << 1 | minutes >> _DAY_MINUTES - 1)
+    for start in range(_DAY_MINUTES):
+        if starts >> start & 1:
+            ahead = minutes >> start | minutes << _DAY_MINUTES - start
+            length = (~ahead & ahead + 1).bit_length() - 1
+            found.append(Window(start * 60, (start + length) * 60 % DAY_S))
+    return tuple(found)
+
+
+def merged_windows(windows: tuple[Window, ...]) -> tuple[Window, ...]:
+    """The same hours in as few windows as will do."""
+    return _windows(_minutes(windows)) if windows else ()
+
+
+def common_windows(ours: tuple[Window, ...], theirs: tuple[Window, ...]) -> tuple[Window, ...]:
+    """The hours in both; none given means all hours. Where no hour is in both, those of which there
+    are fewer: a host that could never be contacted could never say anything else, either."""
+    if not ours or not theirs or ours == theirs:
+        return ours or theirs
+    a, b = _minutes(ours), _minutes(theirs)
+    if a & b:
+        return ours if a & b == a else theirs if a & b == b else _windows(a & b)
+    return theirs if b.bit_count() < a.bit_count() else ours
+
+
 class PacingRules(Struct, frozen=True, kw_only=True):
     """The `[politeness]` section. Seconds."""
 
@@ -67,14 +114,14 @@ class Ask(Struct, frozen=True, kw_only=True):
 
     crawl_delay_s: float | None = None
     request_rate_s: float | None = None  # seconds per page
-    windows: tuple[Window, ...] = ()  # Visit-time
+    windows: tuple[Window, ...] = ()  # Visit-time: in any of them; none: at all hours
     missing: bool = False  # a robots.txt of this host could not be had
 
     def strictest(self, other: Ask) -> Ask:
         return Ask(
             crawl_delay_s=_larger(self.crawl_delay_s, other.crawl_delay_s),
             request_rate_s=_larger(self.request_rate_s, other.request_rate_s),
-            windows=self.windows + tuple(w for w in other.windows if w not in self.windows),
+            windows=common_windows(self.windows, other.windows),
             missing=self.missing or other.missing,
         )
 
@@ -122,13 +169,15 @@ def rest(
             best_s = slowness_s
             source = f"{rules.latency_factor:g} × its recent response time"
     if ask.missing and best_s > 0:
-        return Rest(2 * best_s, source + ", doubled while its robots.txt cannot be had")
-    return Rest(best_s, source)
+        best_s *= 2
+        source += ", doubled while its robots.txt cannot be had"
+    return Rest(min(best_s, REST_S_MAX), source)
 
 
 def address_rest_s(rules: PacingRules, ask: Ask) -> float:
     """The rest of an address (`per = "ip"`): Yahoo's help page counted Crawl-delay per address."""
-    return max(rules.ip_delay, ask.crawl_delay_s or 0.0, ask.request_rate_s or 0.0)
+    asked_s = max(rules.ip_delay, ask.crawl_delay_s or 0.0, ask.request_rate_s or 0.0)
+    return min(asked_s, REST_S_MAX)
 
 
 def smoothed(latency_s: float | None, newest_s: float) -> float:

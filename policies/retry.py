@@ -28,6 +28,9 @@ class FailureCode(enum.StrEnum):
     TOO_LARGE = "too-large"
     REFUSED = "refused"
     HTTP = "http"
+    REDIRECTS = "redirects"  # too many in a row
+    QUARANTINED = "quarantined"  # in flight when the process died, twice
+    INTERNAL = "internal"  # a fault of our own, or of a library
 
 
 # What a second try would meet again: the address guard (law 9), and our own bound on the body.
@@ -41,13 +44,16 @@ _RETRY_FIRST_S: Final = (2.0, 10.0, 30.0)
 _RETRY_THEN_S: Final = 60.0
 _RETRY_S_MAX: Final = 21_600.0
 _BACKOFF_FIRST_S: Final = 60.0
+_STEPS_TO_MAX: Final = 16  # failures after which the retry clock has reached its longest wait
 _DOUBLINGS_MAX: Final = 40  # beyond any cap here, and far from overflow
 
 
 class RetryRules(Struct, frozen=True, kw_only=True):
-    """From `[fetch]`: `max_attempts` counts every try, the first included."""
+    """From `[fetch]`: `max_attempts` counts every try, the first included. unreachable_for_s: how
+    long an origin that cannot be connected to is tried; None: `max_attempts` times."""
 
     max_attempts: int = 3
+    unreachable_for_s: float | None = None
 
 
 class Again(Struct, frozen=True, kw_only=True):
@@ -104,7 +110,11 @@ def after_no_connection(
     or its address may not be connected to.
     """
     failures += 1
-    if permanent or failures >= rules.max_attempts:
+    if rules.unreachable_for_s is None:
+        over = failures >= rules.max_attempts
+    else:
+        over = tried_for_s(failures) >= rules.unreachable_for_s
+    if permanent or over:
         return GiveUp(attempts=failures)
     return Again(in_s=retry_delay_s(failures), attempts=failures)
 
@@ -122,6 +132,17 @@ def retry_delay_s(failures: int) -> float:
         return _RETRY_FIRST_S[step]
     doublings = min(step - len(_RETRY_FIRST_S), _DOUBLINGS_MAX)
     return min(_RETRY_THEN_S * 2.0**doublings, _RETRY_S_MAX)
+
+
+def tried_for_s(failures: int) -> float:
+    """How long the retry clock took from the first of so many failures in a row to the last.
+
+    Counted in tries and not by the wall clock, so that time in which nobody tried (no crawl ran, or
+    our own network was down) does not count, and a step of the clock changes nothing.
+    """
+    steps = min(failures, _STEPS_TO_MAX)
+    tried_s = sum(retry_delay_s(n) for n in range(1, steps))
+    return tried_s + (failures - steps) * _RETRY_S_MAX
 
 
 def backoff_s(level: int) -> float:

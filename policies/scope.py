@@ -36,11 +36,27 @@ class ScopeRules(Struct, frozen=True, kw_only=True):
     content_types: tuple[str, ...] = ()
     drop_params: tuple[str, ...] = ()
     max_pages_per_host: float = math.inf
+    max_bytes_per_host: float = math.inf
     max_url_bytes: int = 2048
     max_path_segments: int = 20
     max_repeated_segment: int = 3
     max_queries_per_path: int = 1000
     sitemaps: bool = True
+
+    @property
+    def bounds_hosts(self) -> bool:
+        """Whether a host has a limit on its pages or on their bytes."""
+        return self.max_pages_per_host < math.inf or self.max_bytes_per_host < math.inf
+
+    def host_limit(self, pages: int, body_bytes: int) -> Skip | None:
+        """The limit that a host has reached with these visited pages and the bytes of their bodies;
+        None if it may have more."""
+        if pages >= self.max_pages_per_host:
+            return Skip.MAX_PAGES_PER_HOST
+        return Skip.MAX_BYTES_PER_HOST if body_bytes >= self.max_bytes_per_host else None
+
+
+HOPS_MAX: Final = 100  # redirects in a row that may be followed at all
 
 
 class Skip(enum.StrEnum):
@@ -56,6 +72,7 @@ class Skip(enum.StrEnum):
     MAX_DEPTH = "max_depth"
     MAX_PAGES = "max_pages"
     MAX_PAGES_PER_HOST = "max_pages_per_host"
+    MAX_BYTES_PER_HOST = "max_bytes_per_host"
     MAX_URL_BYTES = "max_url_bytes"
     MAX_PATH_SEGMENTS = "max_path_segments"
     MAX_REPEATED_SEGMENT = "max_repeated_segment"
@@ -78,6 +95,7 @@ SKIP_KEYS: Final[Mapping[str, str]] = MappingProxyType(
         Skip.MAX_DEPTH: "crawl.max_depth",
         Skip.MAX_PAGES: "crawl.max_pages",
         Skip.MAX_PAGES_PER_HOST: "scope.max_pages_per_host",
+        Skip.MAX_BYTES_PER_HOST: "scope.max_bytes_per_host",
         Skip.MAX_URL_BYTES: "scope.max_url_bytes",
         Skip.MAX_PATH_SEGMENTS: "scope.max_path_segments",
         Skip.MAX_REPEATED_SEGMENT: "scope.max_repeated_segment",
@@ -98,6 +116,7 @@ SKIP_WORDS: Final[Mapping[str, str]] = MappingProxyType(
         Skip.MAX_DEPTH: "too many links away from a seed",
         Skip.MAX_PAGES: "the crawl has visited its number of pages",
         Skip.MAX_PAGES_PER_HOST: "its host has had its number of pages",
+        Skip.MAX_BYTES_PER_HOST: "the pages of its host have had their number of bytes",
         Skip.MAX_URL_BYTES: "the URL is too long",
         Skip.MAX_PATH_SEGMENTS: "the path has too many segments",
         Skip.MAX_REPEATED_SEGMENT: "a segment recurs in the path as in a trap",
@@ -122,7 +141,8 @@ class _HostScope(Struct, frozen=True):
 
 
 class Scope:
-    """Judges URLs by the rules of their host and by the roots: the seeds and where they redirect.
+    """Judges URLs by the rules of their host and by the roots: the seeds, and where their redirects
+    end.
 
     `rules_for(host)` gives a host's rules and must keep to its answer, until `judge_by` names other
     rules (a changed config). Every answer depends on the roots known so far, so add all
@@ -147,13 +167,16 @@ class Scope:
         self._max_depth = max_depth
         self._hosts.clear()
 
-    def add_root(self, url: str) -> None:
-        """Widen the scope to the host of a canonical URL: a seed, or what a seed redirects to."""
+    def add_root(self, url: str) -> bool:
+        """Widen the scope to the host of a canonical URL: a seed, or where its redirects end. True
+        if that host is new."""
         host = host_of(url)
-        if host not in self._root_hosts:
-            self._root_hosts.add(host)
-            self._root_domains.add(registrable_domain(host))
-            self._hosts.clear()
+        if host in self._root_hosts:
+            return False
+        self._root_hosts.add(host)
+        self._root_domains.add(registrable_domain(host))
+        self._hosts.clear()
+        return True
 
     def admit(self, url: str, *, host: str | None = None) -> str:
         """The canonical URL without the query parameters that `drop_params` names for its host.
@@ -175,16 +198,24 @@ class Scope:
         return f"{path}?{query}" if query else path
 
     def judge(
-        self, url: str, *, host: str, depth: int, seed: bool = False, requisite: bool = False
+        self,
+        url: str,
+        *,
+        host: str,
+        depth: int,
+        seed: bool = False,
+        requisite: bool = False,
+        lead: bool = False,
     ) -> Skip | None:
         """None if the canonical URL of this host, so many links from a seed, is ours; else why not.
 
         A `seed` was asked for by name: include patterns, which choose among links, do not apply.
         Nor do they to a `requisite`, without which a page of ours cannot be shown; it may be on
-        any host.
+        any host. So may a `lead`, a URL that a seed redirects to: scope widens only where the
+        redirects end.
         """
         known = self._hosts.get(host) or self._host(host)
-        if known.outside and not requisite:
+        if known.outside and not (requisite or lead):
             return Skip.OUTSIDE
         if depth > self._max_depth:
             return Skip.MAX_DEPTH

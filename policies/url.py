@@ -231,7 +231,7 @@ def parse_seed(text: str) -> str:
     Raises SeedError, whose sentence names the seed and, where that would parse, the URL meant.
     """
     text = text.strip()
-    shown = repr(text if len(text) <= _SEED_SHOWN_CHARS else text[:_SEED_SHOWN_CHARS] + "…")
+    shown = unparsed_shown(text)
     if not text:
         raise SeedError("a seed is empty; write an absolute URL, such as https://example.com/")
     if _ABSOLUTE.match(text):
@@ -250,7 +250,42 @@ def parse_seed(text: str) -> str:
         guess = f"{scheme[1].lower() if scheme else 'https'}://{meant}"
     if guess is None or canonical(guess) is None or len(guess) > _SEED_SHOWN_CHARS:
         raise SeedError(f"the seed {shown} is not an absolute http or https URL")
+    guess = without_userinfo(guess)
     raise SeedError(f"the seed {shown} is not an absolute URL; did you mean {guess} ?")
+
+
+# ---------------------------------------------------------------- without name and password
+
+_HIDDEN: Final = "…"
+# Of a URL up to the last "@" of its authority, with spaces in between; of URLs in other texts
+# without them.
+_USERINFO: Final = re.compile(
+    r"(\A\s*https?:[/\\]*)[^/\\?#]*@|(?<=[/\\]{2})[^/\\?#\s]*@", re.IGNORECASE
+)
+# Before the name and password of what is no URL; nobody knows how its "@" is spelled.
+_BEFORE_USERINFO: Final = re.compile(r"\s*+(?:[a-z][a-z0-9+.-]*+:)?+[/\\]++", re.IGNORECASE)
+_SLASH: Final = re.compile(r"[/\\]")
+_ATS: Final = ("@", "%40", "\uff20")
+
+
+def without_userinfo(text: str) -> str:
+    """A URL, or any other text, without the name and password of a URL in it."""
+    return _USERINFO.sub(rf"\g<1>{_HIDDEN}@", text) if "@" in text else text
+
+
+def unparsed_shown(text: str) -> str:
+    """What was given as a URL and is none, quoted for a sentence: cut where it is very long, and
+    without what may be a name and a password."""
+    before = _BEFORE_USERINFO.match(text)
+    begin = before.end() if before else 0
+    slash = None if before or "//" in text or "\\\\" in text else _SLASH.search(text)
+    end = slash.start() if slash else len(text)
+    last = max(
+        (at + len(each) for each in _ATS if (at := text.rfind(each, begin, end)) >= 0), default=0
+    )
+    if last:
+        text = f"{text[:begin]}{_HIDDEN}@{text[last:]}"
+    return repr(text if len(text) <= _SEED_SHOWN_CHARS else text[:_SEED_SHOWN_CHARS] + "…")
 
 
 # ---------------------------------------------------------------- pieces of a canonical URL

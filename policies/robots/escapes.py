@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import string
 from collections.abc import Mapping
+from functools import lru_cache
 
 from policies.robots.row import Escapes
 
@@ -36,6 +37,7 @@ _UNRESERVED_DECODED = {
 }
 # What each octet that is not part of an escape becomes.
 _ESCAPE_NON_ASCII = {ord(c): _escape(c) for c in _OCTETS if ord(c) > 0x7F}
+_LEGAL = "".join(_UNRESERVED | _RESERVED | {"%"}).encode()
 _ESCAPE_ILLEGAL = {ord(c): _escape(c) for c in _OCTETS if c not in _UNRESERVED | _RESERVED | {"%"}}
 # RFC 9309 section 2.2.2 escapes the reserved octets too, and its table shows which it leaves: the
 # separators of a path, the `?` that begins the query, and `=`; `&` separates like `=` does. Section
@@ -61,8 +63,12 @@ def octets(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "surrogatepass").decode("latin-1")
 
 
+@lru_cache(maxsize=8)
 def path_forms(path: str, escapes: Escapes) -> tuple[str, ...]:
-    """The spellings under which a path and query (in octets) is compared."""
+    """The spellings under which a path and query (in octets) is compared.
+
+    Several dialects ask about the same path one after the other.
+    """
     if escapes is Escapes.DECODE:
         return (_unescape(path, _DECODED),)
     if escapes is Escapes.RFC:
@@ -82,6 +88,19 @@ def rule_forms(pieces: list[str], escapes: Escapes) -> list[list[str]]:
     return [pieces]
 
 
+def first_form(pieces: list[str], escapes: Escapes) -> list[str]:
+    """The first of `rule_forms`."""
+    return _rfc_given(pieces) if escapes is Escapes.RFC else rule_forms(pieces, escapes)[0]
+
+
+def _rfc_given(pieces: list[str]) -> list[str]:
+    # Neither escapes nor what is escaped reach across a `*`, so all pieces are done together.
+    joined = _unescape("*".join(pieces), _UNRESERVED_DECODED)
+    if not joined.isascii() or joined.encode().translate(None, _LEGAL):
+        joined = joined.translate(_ESCAPE_ILLEGAL)
+    return joined.split("*") if len(pieces) > 1 else [joined]
+
+
 def _rfc_forms(pieces: list[str]) -> list[list[str]]:
     """RFC 9309 section 2.2.2: as given but for what need not be escaped, and with all escaped.
 
@@ -89,7 +108,7 @@ def _rfc_forms(pieces: list[str]) -> list[list[str]]:
     yet a rule such as `/*/print` has always met a `/` in a query, too. The second is left out where
     it is the same.
     """
-    given = [_unescape(piece, _UNRESERVED_DECODED).translate(_ESCAPE_ILLEGAL) for piece in pieces]
+    given = _rfc_given(pieces)
     full: list[str] = []
     in_query = False
     for piece in given:

@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
-import math
+import re
 
 from msgspec import Struct
 
-from policies.pacing import Window, parse_window
+from policies.pacing import REST_S_MAX, Window, parse_window
 
+NUMBER_MAX = 1e12
+"""Larger numbers are taken for this one: what they would ask for is far beyond any bound."""
+
+_NUMBER = re.compile(r"([0-9]*)\.?([0-9]{0,15})")
+_SENSE_DIGITS_MAX = 308  # more are no number that anybody meant
 _UNITS_S = {"": 1, "s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
 
 
 def number(text: str) -> float | None:
-    """The number that `text` begins with: `10`, `0.5`, `.5`, `10s`. None: none, or negative."""
-    digits = 0
-    dots = 0
-    for char in text:
-        if char == "." and not dots:
-            dots = 1
-        elif char.isascii() and char.isdigit():
-            digits += 1
-        else:
-            break
-    if not digits:
+    """The number that `text` begins with, at most NUMBER_MAX: `10`, `0.5`, `.5`, `10s`. None: there
+    is none, it is negative, or it has hundreds of digits."""
+    found = _NUMBER.match(text)
+    assert found is not None  # it matches nothing, too
+    whole, fraction = found.groups()
+    if not (whole or fraction):
         return None
-    found = float(text[: digits + dots])
-    return found if math.isfinite(found) else None
+    whole = whole.lstrip("0")
+    if len(whole) > _SENSE_DIGITS_MAX:
+        return None
+    return min(float(f"{whole or 0}.{fraction or 0}"), NUMBER_MAX)
+
+
+def delay_s(text: str) -> float | None:
+    """The seconds of a Crawl-delay, at most REST_S_MAX. None: it names none."""
+    found = number(text)
+    return None if found is None else min(found, REST_S_MAX)
 
 
 class RequestRate(Struct, frozen=True, kw_only=True):
@@ -38,7 +46,8 @@ class RequestRate(Struct, frozen=True, kw_only=True):
 
     @property
     def seconds_per_page(self) -> float:
-        return self.seconds / self.pages
+        """At most REST_S_MAX."""
+        return min(self.seconds / self.pages, REST_S_MAX)
 
 
 def request_rate(text: str, line: int) -> RequestRate | None:
@@ -56,8 +65,6 @@ def request_rate(text: str, line: int) -> RequestRate | None:
         if window is None:
             return None
     seconds *= _UNITS_S[unit]
-    if not math.isfinite(seconds / pages):
-        return None
     return RequestRate(pages=pages, seconds=seconds, window=window, line=line)
 
 

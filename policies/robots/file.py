@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 
-from policies.pacing import DAY_S, Window
+from policies.pacing import Window, common_windows
 from policies.robots import fields
 from policies.robots.dialect import DIALECTS, SLURP, dialects
+from policies.robots.library_lines import LibrarySource
 from policies.robots.reading import Reading
 from policies.robots.row import Dialect
 from policies.robots.syntax import FIELDS, Kind, Line, Source
@@ -34,6 +35,13 @@ class Policy:
         self._usages: tuple[fields.Usage, ...] | None = None
         self._names = tuple(reading.dialect.name for reading in readings)
         self.allowed = readings[0].allowed if len(readings) == 1 else self._all_allow
+
+    def read_whole(self) -> None:
+        """Compile the rules and read the other fields now, so that nothing of it is left to the
+        first verdict. Of a large file that takes so long that a thread should do it."""
+        for reading in self.readings:
+            reading.read_whole()
+        self.usages  # noqa: B018
 
     def _all_allow(self, path: str) -> bool:
         return all(reading.allowed(path) for reading in self.readings)
@@ -64,12 +72,10 @@ class Policy:
 
     @property
     def visit_windows(self) -> tuple[Window, ...]:
-        """The hours (UTC) at which we are wanted: in any of them. Empty: at all times."""
+        """The hours (UTC) at which we are wanted by all dialects: in any of them. Empty: always."""
         windows: tuple[Window, ...] = ()
         for reading in self.readings:
-            theirs = reading.visit_windows
-            if theirs and theirs != windows:
-                windows = _common(windows, theirs) if windows else theirs
+            windows = common_windows(windows, reading.visit_windows)
         return windows
 
     @property
@@ -122,9 +128,17 @@ class RobotsFile:
                 self._policies.clear()
             named = (agents,) if isinstance(agents, str) else agents
             many = (rows,) if isinstance(rows, Dialect) else rows
-            policy = Policy(tuple([Reading(self.source, named, row) for row in many]))
+            readings = [Reading(self._lines_for(row), named, row, share=len(many)) for row in many]
+            policy = Policy(tuple(readings))
             self._policies[agents, rows] = policy
         return policy
+
+    def _lines_for(self, row: Dialect) -> Source:
+        return self._library if row.library_lines else self.source
+
+    @cached_property
+    def _library(self) -> Source:
+        return LibrarySource(self.source)
 
     # ------------------------------------------------------------ the text
 
@@ -179,21 +193,3 @@ def parse(body: bytes) -> RobotsFile:
 
 def _largest(values: Iterable[float | None]) -> float | None:
     return max((value for value in values if value is not None), default=None)
-
-
-def _common(ours: tuple[Window, ...], theirs: tuple[Window, ...]) -> tuple[Window, ...]:
-    """The hours in both; where there are none, the first dialect's, since some hour is wanted."""
-    found: list[Window] = []
-    for a in ours:
-        for b in theirs:
-            for start in {a.start_s, b.start_s}:
-                left = min(_left(a, start), _left(b, start))
-                if left > 0:
-                    found.append(Window(start, (start + left) % DAY_S))
-    return tuple(dict.fromkeys(found)) or ours
-
-
-def _left(window: Window, at_s: int) -> int:
-    """Seconds from a time of day until `window` closes; 0 where it is closed then."""
-    length = (window.end_s - window.start_s) % DAY_S or DAY_S
-    return max(0, length - (at_s - window.start_s) % DAY_S)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 
 from msgspec import Struct
 
-from policies.robots.row import Choice, Dialect
+from policies.robots.row import Agent, Choice, Dialect
 from policies.robots.syntax import Kind, Source
 
-_TOKEN = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_-")
+# What a name is made of. RFC 9309 (section 2.2.1) has no digits in it, but crawlers have: cut at
+# them, `crawler3` and `crawler1` would be one.
+_NAME = re.compile(r"[A-Za-z0-9_-]*")
+_LIBRARY_NAME = re.compile(r"[A-Za-z_-]*")
 _ACAP_RULES: dict[int, Kind] = {Kind.ACAP_ALLOW: Kind.ALLOW, Kind.ACAP_DISALLOW: Kind.DISALLOW}
 
 
@@ -94,17 +98,27 @@ def _first(classes: bytes, wanted: bytes, start: int, size: int) -> int:
     return size if at < 0 else at
 
 
-def own_token(agent: str, *, cut: bool) -> str:
-    """Our name as a dialect compares it: lower case, without version; `cut` as the row says."""
+def own_token(agent: str, reading: Agent) -> str:
+    """Our name as a dialect compares it: lower case, without version."""
     agent = agent.strip().lower()
-    return _cut(agent) if cut else agent.partition("/")[0].partition("(")[0].strip()
+    if reading is Agent.NAME:
+        return _cut(_NAME, agent)
+    return agent.partition("/")[0].partition("(")[0].strip()
 
 
-def _cut(value: str) -> str:
-    for at, char in enumerate(value):
-        if ord(char) > 0x7F or ord(char) not in _TOKEN:
-            return value[:at]
-    return value
+def own_name(value: str) -> str:
+    """The name that an agent value of a file begins with."""
+    return _cut(_NAME, value.lower())
+
+
+def library_name(value: str) -> str:
+    """The same as Google's library has it."""
+    return _cut(_LIBRARY_NAME, value.lower())
+
+
+def _cut(name: re.Pattern[str], value: str) -> str:
+    found = name.match(value)
+    return found[0] if found else ""
 
 
 def is_star(value: str, dialect: Dialect) -> bool:
@@ -119,12 +133,14 @@ def speaks_to(value: str, token: str, dialect: Dialect) -> bool:
     value = value.lower()
     if dialect.choice is Choice.FIRST_CONTAINING:
         return token in value
-    return token == (_cut(value) if dialect.agent_cut else value)
+    if dialect.agent is Agent.LIBRARY:
+        return token == library_name(value)
+    return token == (own_name(value) if dialect.agent is Agent.NAME else value)
 
 
 def choose(found: Sequence[Record], agents: Sequence[str], dialect: Dialect) -> Chosen:
     """Those of `found` that speak to one of `agents`, else to everybody."""
-    tokens = [own_token(agent, cut=dialect.agent_cut) for agent in agents]
+    tokens = [own_token(agent, dialect.agent) for agent in agents]
     if dialect.longest_token_first:
         tokens.sort(key=len, reverse=True)
     merged = dialect.choice is Choice.ALL_EQUAL

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from policies.pacing import REST_S_MAX
 from policies.robots import fields
 from policies.robots.dialect import DIALECTS, RFC9309, SLURP
 from policies.robots.file import RobotsFile
-from policies.robots.groups import Record, is_star, own_token, records
+from policies.robots.groups import Record, is_star, library_name, own_name, records
 from policies.robots.lint_rules import rule_findings, those
-from policies.robots.row import Choice
+from policies.robots.row import Agent, Choice
 from policies.robots.syntax import BYTES_MAX, FIELDS, LINE_BYTES_MAX, Kind, Leniency
 
 FINDINGS_MAX = 1_000
@@ -23,7 +24,8 @@ _ROWS = DIALECTS.values()
 _MERGING = those(row for row in _ROWS if row.choice is Choice.ALL_EQUAL)
 _UNMERGED = those(row for row in _ROWS if row.choice is not Choice.ALL_EQUAL)
 _STAR_TEXT = those(row for row in _ROWS if row.star_with_text)
-_CUT = those(row for row in _ROWS if row.agent_cut)
+_CUT = those(row for row in _ROWS if row.agent is not Agent.WHOLE)
+_LIBRARY = those(row for row in _ROWS if row.agent is Agent.LIBRARY)
 _BLANK_ENDS = those(row for row in _ROWS if row.blank_ends)
 _DELAY_GOES_ON = those(
     row
@@ -54,7 +56,7 @@ class Finding(Struct, frozen=True, kw_only=True):
 def lint(file: RobotsFile) -> tuple[Finding, ...]:
     """All findings in the order of their lines, those on the whole file first."""
     found: list[Finding] = []
-    for check in (_file, _lines, _agents, _groups, _delays, _sitemaps, _rules):
+    for check in (_file, _lines, _agents, _groups, _delays, _rates, _sitemaps, _rules):
         for finding in check(file):
             found.append(finding)
             if len(found) >= FINDINGS_MAX:
@@ -157,20 +159,27 @@ def _agents(file: RobotsFile) -> Iterator[Finding]:
                 f"only a lone `*` means everybody; {_STAR_TEXT} read it so "
                 "with text behind it, too",
             )
-        elif not own_token(value, cut=True):
+        elif not library_name(value):
             yield _error(
                 i + 1,
                 "no-token",
-                f"`{value}` begins with no letter, `-` or `_`: those that "
-                f"compare tokens ({_CUT}) match it with no crawler",
+                f"`{value[:80]}` begins with no letter, `-` or `_`: "
+                f"{_CUT if not own_name(value) else _LIBRARY} cannot match it with any crawler",
             )
-        elif own_token(value, cut=True) != value.lower():
+        elif own_name(value) != value.lower():
             yield _warning(
                 i + 1,
                 "token",
-                f"no crawler can be called `{value}`: tokens have letters, `-` and "
-                f"`_` only. Some read `{own_token(value, cut=True)}` here, others look for their "
+                f"no crawler can be called `{value[:80]}`: tokens have letters, `-` and "
+                f"`_` only. Some read `{own_name(value)[:80]}` here, others look for their "
                 "name within it",
+            )
+        elif library_name(value) != value.lower():
+            yield _warning(
+                i + 1,
+                "token",
+                f"tokens have letters, `-` and `_` only: {_LIBRARY} reads "
+                f"`{library_name(value)[:80]}` in place of `{value[:80]}`",
             )
 
 
@@ -202,7 +211,7 @@ def _groups(file: RobotsFile) -> Iterator[Finding]:
 
 def _repeated(record: Record, seen: dict[str, int]) -> Iterator[Finding]:
     for value, at in zip(record.agents, record.agent_lines, strict=True):
-        token = "*" if is_star(value, RFC9309) else own_token(value, cut=True)
+        token = "*" if is_star(value, RFC9309) else own_name(value)
         if token in seen and token:
             yield _warning(
                 at + 1,
@@ -238,7 +247,14 @@ def _delays(file: RobotsFile) -> Iterator[Finding]:
             text = file.source.text(i)
             value = fields.number(text)
             if value is None:
-                yield _error(i + 1, "delay-value", f"Crawl-delay wants seconds, not `{text}`")
+                yield _error(i + 1, "delay-value", f"Crawl-delay wants seconds, not `{text[:80]}`")
+                continue
+            if value > REST_S_MAX:
+                yield _error(
+                    i + 1,
+                    "delay-extreme",
+                    f"nobody waits that long: it is read as {REST_S_MAX:.0f} seconds (ten years)",
+                )
                 continue
             if text.strip("0123456789."):
                 yield _warning(i + 1, "delay-unit", f"`{text}` is read as {value:g}: write that")
@@ -264,6 +280,22 @@ def _delays(file: RobotsFile) -> Iterator[Finding]:
                     f"Crawl-delay stands at line {before}, too: the largest counts",
                 )
             before = before or i + 1
+
+
+def _rates(file: RobotsFile) -> Iterator[Finding]:
+    for i in file.source.indexes(Kind.REQUEST_RATE):
+        text = file.source.text(i)
+        rate = fields.request_rate(text, i + 1)
+        if rate is None:
+            yield _error(
+                i + 1,
+                "rate-value",
+                f"Request-rate wants pages/seconds, as in 1/10, not `{text[:80]}`",
+            )
+        elif rate.seconds_per_page >= REST_S_MAX:
+            yield _error(
+                i + 1, "rate-extreme", "nobody waits that long: it is read as a page in ten years"
+            )
 
 
 def _sitemaps(file: RobotsFile) -> Iterator[Finding]:

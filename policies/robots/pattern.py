@@ -8,10 +8,15 @@ for each piece, whatever the pattern.
 
 from __future__ import annotations
 
+import string
+
 from msgspec import Struct
 
-from policies.robots.escapes import rule_forms
+from policies.robots.escapes import first_form, rule_forms
 from policies.robots.row import Dialect, Dollar, Wildcard
+
+# What is compared as it stands, whatever a dialect does with escapes.
+_BARE = (string.ascii_letters + string.digits + "-._~/*$").encode()
 
 NONE = 1 << 60
 """The rank of no rule: worse than any."""
@@ -86,9 +91,24 @@ def inner_pieces(pieces: list[str], *, anchored: bool) -> tuple[tuple[str, ...],
     return tuple(filter(None, pieces[1:])), None
 
 
+def index_page(path: str) -> str | None:
+    """What `path`, the value of an Allow, stands for besides: `/a/index.html` for `/a/$`."""
+    at = path.rfind("/")
+    return path[: at + 1] + "$" if at >= 0 and path.startswith("/index.htm", at) else None
+
+
+def compile_first(path: str, dialect: Dialect) -> tuple[list[str], bool]:
+    """The pieces of the first of the patterns of `compile_path`, and whether it is anchored."""
+    pieces, anchored = split_path(path, dialect)
+    if path.isascii() and not path.encode().translate(None, _BARE):
+        return pieces, anchored
+    return first_form(pieces, dialect.escapes), anchored
+
+
 def compile_path(path: str, dialect: Dialect) -> Compiled:
     """Compile the value of a rule (one character an octet; not empty) as `dialect` reads it."""
     pieces, anchored = split_path(path, dialect)
-    forms = rule_forms(pieces, dialect.escapes)
+    bare = path.isascii() and not path.encode().translate(None, _BARE)
+    forms = [pieces] if bare else rule_forms(pieces, dialect.escapes)
     patterns = tuple([pattern_of(form, anchored=anchored) for form in forms])
     return Compiled(patterns, counted(forms[0], anchored=anchored))

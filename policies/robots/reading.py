@@ -6,6 +6,7 @@ tells which line it stands for and whether that allows, so that matching needs n
 
 from __future__ import annotations
 
+import heapq
 import math
 import string
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,15 +14,17 @@ from functools import cached_property
 
 from msgspec import Struct
 
-from policies.pacing import Window
+from policies.pacing import Window, merged_windows
 from policies.robots import fields
 from policies.robots.escapes import octets, path_forms
 from policies.robots.groups import Chosen, Record, choose, is_star, records, speaks_to
-from policies.robots.index import Index
+from policies.robots.index import TOO_COMPLEX, WORK_MAX, Index
 from policies.robots.pattern import (
     NONE,
     Compiled,
+    compile_first,
     compile_path,
+    index_page,
     inner_pieces,
     pattern_of,
     split_path,
@@ -37,6 +40,12 @@ _ALLOW, _NOINDEX, _DISALLOW = 0, 1, 2  # in the order in which they win a tie
 _ORDER_SHIFT = _LINE_BITS + _CLASS_BITS
 BLOCKS = (_NOINDEX | _DISALLOW) << _LINE_BITS  # of a rank: the rule does not allow
 _OCTETS_MAX = 1 << 17  # more than a line of the greatest length has when all of it is escaped
+
+RULES_SHOWN_MAX = 100  # of those that match a path
+_WINDOWS_MAX = 8  # more are merged: each look at a host's clock goes through them
+_SHARE_MAX = 6  # so many dialects have wildcards: the others cost little
+_TRIED_OCTETS_MAX = 16_384  # of rules, to be tried one by one when a verdict is explained,
+_RULE_OCTETS = 64  # each counted as so many more
 
 _PLAIN = (string.ascii_letters + string.digits + "-._~/?:@!&'()+,;=[]").encode()
 _PLAIN_WILD = _PLAIN + b"*$"
@@ -61,12 +70,18 @@ class Rule(Struct, frozen=True, kw_only=True):
 
 
 class Reading:
-    """How `dialect` reads `source` for a crawler called `agents` (the most preferred first)."""
+    """How `dialect` reads `source` for a crawler called `agents` (the most preferred first).
 
-    def __init__(self, source: Source, agents: Sequence[str], dialect: Dialect) -> None:
+    `share`: how many readings are asked for one verdict, and share the work it may cost.
+    """
+
+    def __init__(
+        self, source: Source, agents: Sequence[str], dialect: Dialect, *, share: int = 1
+    ) -> None:
         self.source = source
         self.agents = tuple(agents)
         self.dialect = dialect
+        self._work_max = WORK_MAX // min(share, _SHARE_MAX)
         self._kinds = source.kinds.translate(dialect.base_kinds())
         self._records = records(source, dialect)
         self.chosen: Chosen = choose(self._records, self.agents, dialect)
@@ -113,9 +128,15 @@ class Reading:
         return False
 
     def _rank_escaped(self, index: Index, path: str) -> int:
+        return min([index.best(form) for index, form in self._asked(index, path)])
+
+    def _asked(self, index: Index, path: str) -> list[tuple[Index, str]]:
+        """What is asked about a path, in which spelling; `index` has the rules as given."""
         escapes = self.dialect.escapes
+        if self._plain and "%" not in path and path.isascii():
+            return [(index, path)]
         if escapes is not Escapes.RFC:
-            return min([index.best(form) for form in path_forms(octets(path), escapes)])
+            return [(index, form) for form in path_forms(octets(path), escapes)]
         # Where an escape is about, on either side, a rule is compared in both of its forms.
         if path.isascii() and not path.encode().translate(None, _BARE):
             forms: tuple[str, ...] = (path,)
@@ -124,21 +145,27 @@ class Reading:
         if "%" in forms[0]:
             if self._full is None:
                 self._full = self._index_of(self._compiled())
-            return min([self._full.best(form) for form in forms])
+            return [(self._full, form) for form in forms]
+        if self._plain or len(forms) == 1:
+            return [(index, forms[0])]  # what holds an escape matches nothing that has none
         if self._escaped is None:
             self._escaped = self._index_of(c for c in self._compiled() if "%" in c[2].text)
-        return min([index.best(forms[0]), *[self._escaped.best(form) for form in forms]])
+        return [(index, forms[0]), *[(self._escaped, form) for form in forms]]
 
     def _compile(self) -> Index:
         source, dialect = self.source, self.dialect
-        index = Index()
+        index = Index(self._work_max)
         prefixes = index.prefixes
         raw, kinds, raw_kinds = source.raw_lines, self._kinds, source.kinds
         start, by_octet, by_line = self._rank_parts()
+        pages = dialect.index_pages
         literal = dialect.wildcard is Wildcard.LITERAL and dialect.dollar is Dollar.LITERAL
+        wild = dialect.wildcard is Wildcard.ANY
         for i, kind in self._rule_lines():
             value = raw[i].partition(b":")[2].strip()
             size = len(value)
+            if pages and kind == _ALLOW and b"/index.htm" in raw[i]:
+                self._add_index_page(index, i)
             if 0 < size < _PLAIN_MAX and kinds[i] == raw_kinds[i]:
                 # Most rules: nothing in them that any dialect would escape or decode.
                 if not value.translate(None, _PLAIN):
@@ -148,7 +175,13 @@ class Reading:
                         prefixes[text] = rank
                     continue
                 if not literal and not value.translate(None, _PLAIN_WILD):
-                    pieces, anchored = split_path(value.decode("ascii"), dialect)
+                    text = value.decode("ascii")
+                    if wild and "$" not in text and text[-1] != "*":
+                        head, *rest = text.split("*")
+                        rank = start[kind] - size * by_octet + i * by_line
+                        index.wild(head, tuple(filter(None, rest)), None, rank)
+                        continue
+                    pieces, anchored = split_path(text, dialect)
                     size = sum(map(len, pieces)) + len(pieces) - 1 + anchored
                     rank = start[kind] - size * by_octet + i * by_line
                     if len(pieces) > 1:
@@ -159,9 +192,16 @@ class Reading:
                     continue
             path = source.octets(i)
             if path:
-                compiled = compile_path(path, dialect)
-                self._plain = self._plain and "%" not in compiled.text
-                index.add(compiled.patterns[0], self._rank(i, kind, len(compiled.text)))
+                pieces, anchored = compile_first(path, dialect)
+                size = sum(map(len, pieces)) + len(pieces) - 1 + anchored
+                rank = start[kind] - size * by_octet + i * by_line
+                if self._plain and any("%" in piece for piece in pieces):
+                    self._plain = False
+                if len(pieces) > 1:
+                    middle, tail = inner_pieces(pieces, anchored=anchored)
+                    index.wild(pieces[0], middle, tail, rank)
+                else:
+                    index.add(pattern_of(pieces, anchored=anchored), rank)
         if dialect.escapes is not Escapes.RFC:
             self._plain = True  # an escape in a rule asks nothing of a path that has none
         index.seal()
@@ -169,9 +209,22 @@ class Reading:
         self._plain_best = index.best if self._plain else None
         return index
 
+    def read_whole(self) -> None:
+        """Work out now what is otherwise worked out when it is first asked for."""
+        for path in ("/", "/%"):  # the second has an index of its own
+            self.allowed(path)
+        self.crawl_delay_s, self.request_rates, self.visit_windows  # noqa: B018
+
+    def _add_index_page(self, index: Index, line: int) -> None:
+        page = index_page(self.source.octets(line))
+        if page is not None:
+            compiled = compile_path(page, self.dialect)
+            for pattern in compiled.patterns:
+                index.add(pattern, self._rank(line, _ALLOW, len(compiled.text)))
+
     def _index_of(self, rules: Iterable[tuple[int, int, Compiled]]) -> Index:
-        """An index of every form of these rules."""
-        index = Index()
+        """An index of every form of these rules. It may be asked twice for one verdict."""
+        index = Index(self._work_max // 2)
         for i, kind, compiled in rules:
             rank = self._rank(i, kind, len(compiled.text))
             for pattern in compiled.patterns:
@@ -221,14 +274,19 @@ class Reading:
             path = self.source.octets(i)
             if path:
                 yield i, kind, compile_path(path, self.dialect)
+            if kind == _ALLOW and self.dialect.index_pages and (page := index_page(path)):
+                yield i, kind, compile_path(page, self.dialect)
 
     def rule_of(self, rank: int) -> Rule | None:
-        """The rule that a rank stands for; None for NONE."""
-        if rank == NONE:
+        """The rule that a rank stands for; None for NONE and TOO_COMPLEX."""
+        if rank in (NONE, TOO_COMPLEX):
             return None
-        line = rank & _LINE_MASK
-        compiled = compile_path(self.source.octets(line), self.dialect)
-        return self._rule(line, rank >> _LINE_BITS & _CLASS_MASK, compiled)
+        line, kind = rank & _LINE_MASK, rank >> _LINE_BITS & _CLASS_MASK
+        path = self.source.octets(line)
+        compiled = compile_path(path, self.dialect)
+        if self.dialect.index_pages and rank != self._rank(line, kind, len(compiled.text)):
+            compiled = compile_path(index_page(path) or path, self.dialect)
+        return self._rule(line, kind, compiled)
 
     def _rule(self, line: int, kind: int, compiled: Compiled) -> Rule:
         return Rule(
@@ -241,17 +299,37 @@ class Reading:
         )
 
     def matching(self, path: str) -> list[Rule]:
-        """Every rule that matches, tried one by one without the index, the deciding one first."""
+        """The rules that match, the deciding one first: all of a file of ordinary size. Of a large
+        one at most RULES_SHOWN_MAX, and of rules that are compared alike only the first."""
+        ranks = set(self._tried(path) if self._few else self._found(path))
+        rules = map(self.rule_of, heapq.nsmallest(RULES_SHOWN_MAX, ranks))
+        return [rule for rule in rules if rule is not None]
+
+    def _tried(self, path: str) -> Iterator[int]:
+        """The ranks of the rules that match, tried one by one without the index."""
         forms = path_forms(octets(path), self.dialect.escapes)
-        found: list[tuple[int, Rule]] = []
         for i, kind, compiled in self._compiled():
             patterns, spellings = compiled.patterns, forms
             if "%" not in compiled.text and "%" not in forms[0]:
                 patterns, spellings = patterns[:1], forms[:1]
             if any(pattern.matches(form) for pattern in patterns for form in spellings):
-                rank = self._rank(i, kind, len(compiled.text))
-                found.append((rank, self._rule(i, kind, compiled)))
-        return [rule for _, rule in sorted(found, key=lambda pair: pair[0])]
+                yield self._rank(i, kind, len(compiled.text))
+
+    def _found(self, path: str) -> Iterator[int]:
+        """The same by the index."""
+        for index, form in self._asked(self._index or self._compile(), path):
+            yield from index.every(form, RULES_SHOWN_MAX)
+
+    @cached_property
+    def _few(self) -> bool:
+        """Whether trying all rules costs little."""
+        raw = self.source.raw_lines
+        octets_left = _TRIED_OCTETS_MAX
+        for i, _ in self._rule_lines():
+            octets_left -= _RULE_OCTETS + len(raw[i])
+            if octets_left < 0:
+                return False
+        return True
 
     def compared(self, path: str) -> str:
         """`path` as the dialect compares it, for people."""
@@ -259,10 +337,16 @@ class Reading:
         form = forms[-1 if "%" in forms[0] or not self._plain else 0]
         return form.encode("latin-1").decode("utf-8", "replace")
 
-    def rules(self) -> list[Rule]:
-        """The rules that apply, in file order."""
-        found = [self._rule(i, kind, compiled) for i, kind, compiled in self._compiled()]
-        return sorted(found, key=lambda rule: rule.line)
+    @cached_property
+    def has_rules(self) -> bool:
+        """Whether any rule applies."""
+        return any(self.source.value(i) for i, _ in self._rule_lines())
+
+    @cached_property
+    def special(self) -> frozenset[str]:
+        """Which of `*`, `$` and `%` stand in the rules that apply, a `*` at the end apart."""
+        values = b"\n".join(self.source.value(i).rstrip(b"*") for i, _ in self._rule_lines())
+        return frozenset(char for char in "*$%" if char.encode() in values)
 
     # ------------------------------------------------------------ pace
 
@@ -290,7 +374,7 @@ class Reading:
         return found
 
     def _delay_of(self, chosen: Sequence[Record]) -> float | None:
-        values = [fields.number(text) for _, text in self._values(Kind.CRAWL_DELAY, chosen)]
+        values = [fields.delay_s(text) for _, text in self._values(Kind.CRAWL_DELAY, chosen)]
         return max((value for value in values if value is not None), default=None)
 
     @cached_property
@@ -308,7 +392,8 @@ class Reading:
     def visit_windows(self) -> tuple[Window, ...]:
         """The hours (UTC) at which the chosen records want us: in any of them. Empty: always."""
         found = [fields.visit_window(text) for _, text in self._values(Kind.VISIT_TIME)]
-        return tuple(dict.fromkeys(window for window in found if window is not None))
+        windows = tuple(dict.fromkeys(window for window in found if window is not None))
+        return windows if len(windows) <= _WINDOWS_MAX else merged_windows(windows)
 
     @cached_property
     def usages(self) -> tuple[fields.Usage, ...]:

@@ -21,6 +21,14 @@ class Choice(enum.Enum):
     FIRST_EQUAL = "the first group whose agent token equals ours"
 
 
+class Agent(enum.Enum):
+    """How the names of crawlers are compared, always without regard to case."""
+
+    WHOLE = "whole"
+    NAME = "up to the first byte that no name has: other than letters, digits, `-` and `_`"
+    LIBRARY = "the file's up to the first byte outside [A-Za-z_-], our own as it is"
+
+
 class Precedence(enum.Enum):
     LONGEST = "longest rule, Allow on ties"
     FIRST = "first match in file order"
@@ -91,7 +99,9 @@ class Dialect(Struct, frozen=True, kw_only=True, eq=False):
     name: str
     source: str  # where the reading comes from, as a verdict names it
     choice: Choice
-    agent_cut: bool  # agent values are cut at the first byte outside [A-Za-z_-]
+    agent: Agent
+    library_lines: bool = False  # lines are read as Google's library reads them
+    index_pages: bool = False  # `Allow: /a/index.html` allows `/a/`, too
     star_with_text: bool = False  # `* and more` counts as `*`
     longest_token_first: bool = False  # of several tokens the most specific is tried first
     list_ends: frozenset[Kind] | None  # what ends an agent list; None: any line but User-agent

@@ -124,7 +124,8 @@ def _usual_spellings() -> dict[bytes, int]:
     return found
 
 
-_USUAL = _usual_spellings()
+USUAL = _usual_spellings()
+"""By names with their colon, as most files spell them."""
 
 
 def strip(value: bytes) -> bytes:
@@ -209,7 +210,7 @@ class Source:
             )
             used = used[self.bom_bytes :]
         lines = used.splitlines()  # bytes split at LF, CR and CRLF only, which is what we want
-        usual = _USUAL.get
+        usual = USUAL.get
         kinds = bytearray([usual(line[: line.find(b":") + 1], _LATER) for line in lines])
         at = kinds.find(_LATER)
         while at >= 0:

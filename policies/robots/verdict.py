@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from policies.robots.groups import Record
+from policies.robots.index import TOO_COMPLEX
 from policies.robots.pattern import NONE
 from policies.robots.reading import BLOCKS, Reading, Rule
 from policies.robots.row import Aspect, Choice, Dialect, Dollar, Precedence, Wildcard
@@ -59,6 +60,12 @@ class Verdict:
         return self._rank != NONE and self.allowed and bool(self._rank & BLOCKS)
 
     @property
+    def too_complex(self) -> bool:
+        """Whether this is disallowed only because the rules are too complex to be compared with
+        this path in reasonable time. Only rules made to that end are."""
+        return self._rank == TOO_COMPLEX and not self.allowed
+
+    @property
     def deciding(self) -> Rule | None:
         """The rule that decided; None where none matches, or none was needed."""
         return None if self.exempt else self.reading.rule_of(self._rank)
@@ -67,7 +74,9 @@ class Verdict:
     def rule(self) -> str | None:
         """The deciding line without its comment: `Disallow: /private/`."""
         rule = self.deciding
-        return rule.quote if rule else None
+        if rule is None:
+            return "(its rules are too complex to be judged)" if self.too_complex else None
+        return rule.quote
 
     @property
     def line(self) -> int | None:
@@ -95,9 +104,10 @@ class Verdict:
 
     @property
     def losers(self) -> tuple[Rule, ...]:
-        """The other rules that match, in order of precedence."""
+        """The other rules that match, in order of precedence; of large files not all."""
         if self._losers is None:
-            self._losers = tuple(self.reading.matching(self.path)[0 if self.exempt else 1 :])
+            found = self.reading.matching(self.path)
+            self._losers = tuple(found if self.deciding is None else found[1:])
         return self._losers
 
     @property
@@ -133,6 +143,8 @@ class Verdict:
         row = self.reading.dialect
         if self.exempt:
             return ("/robots.txt itself is always allowed",)
+        if self.too_complex:
+            return ("what cannot be judged in reasonable time is not asked for",)
         sentences = [_CHOICES[row.choice]]
         if self._rank != NONE:
             sentences.append(_PRECEDENCES[row.precedence])
@@ -148,7 +160,7 @@ class Verdict:
         """The debatable aspects that mattered here."""
         row = self.reading.dialect
         found: list[Aspect] = []
-        if self.exempt:
+        if self.exempt or self.too_complex:
             return found
         if self.reading.chosen.records and self.reading.chosen.others:
             found.append(Aspect.CHOICE)
@@ -156,12 +168,12 @@ class Verdict:
         rivals = [loser for loser in self.losers if rule and loser.allow != rule.allow]
         if rivals:
             found += [Aspect.PRECEDENCE, Aspect.LENGTH]
-        rules = self.reading.rules()
-        if row.wildcard is not Wildcard.ANY and any("*" in r.text for r in rules):
+        special = self.reading.special
+        if row.wildcard is not Wildcard.ANY and "*" in special:
             found.append(Aspect.WILDCARD)
-        if row.dollar is Dollar.LITERAL and any("$" in r.text for r in rules):
+        if row.dollar is Dollar.LITERAL and "$" in special:
             found.append(Aspect.DOLLAR)
-        if "%" in self.path or any("%" in r.quote for r in rules):
+        if "%" in self.path or "%" in special:
             found.append(Aspect.ESCAPES)
         return found
 
@@ -181,6 +193,11 @@ class Verdict:
         answer = "Allowed" if self.allowed else "Disallowed"
         if self.exempt:
             return f"{answer}: {row.name} always allows /robots.txt itself"
+        if self.too_complex:
+            return (
+                f"{answer}: the rules are too complex. Which of them matches a path like this one "
+                f"could not be found in reasonable time (dialect {row.name})"
+            )
         rule = self.deciding
         if rule is None:
             return f"{answer}: {self._silence()}"
@@ -200,7 +217,7 @@ class Verdict:
                 return f"the file has no group that {row.name} could read"
             return f"no group speaks to {names}, and none to everybody (dialect {row.name})"
         group = self._group_in_words(None)
-        if not any(True for _ in self.reading.rules()):
+        if not self.reading.has_rules:
             return f"the rules {group} forbid nothing (dialect {row.name})"
         return f"no rule {group} matches (dialect {row.name})"
 

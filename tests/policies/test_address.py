@@ -159,3 +159,66 @@ def test_an_address_is_judged_alike_however_it_is_wrapped(address: ipaddress.IPv
 def test_no_text_raises(text: str) -> None:
     assert PUBLIC_ONLY.judge(text) is None or isinstance(PUBLIC_ONLY.judge(text), str)
     assert is_loopback(text) in (True, False)
+
+
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [
+        ("168.63.129.16", "cloud"),
+        ("100.100.100.200", "carrier"),
+        ("169.254.170.2", "link-local"),
+        ("192.0.0.192", "protocols"),
+        ("fd00:ec2::254", "private"),
+        ("192.31.196.1", "AS112"),
+        ("192.175.48.6", "AS112"),
+        ("2620:4f:8000::6", "AS112"),
+        ("2001:4:112::1", "AS112"),
+        ("192.52.193.1", "multicast tunnels"),
+        ("2002:c058:6301::", "192.88.99.1"),
+        ("64:ff9b:1::808:808", "local translation"),
+        ("::ffff:0:a00:1", "reserved"),
+        ("::ffff:0:808:808", "reserved"),
+        ("64:ff9b::a83f:8110", "168.63.129.16"),
+        ("2606:4700::5efe:a00:1", "10.0.0.1"),
+        ("2606:4700::200:5efe:a00:1", "10.0.0.1"),
+        ("2606:4700::300:5efe:7f00:1", "127.0.0.1"),
+        ("2606:4700::100:5efe:169.254.169.254", "169.254.169.254"),
+        ("2002:808:808::5efe:192.168.0.1", "192.168.0.1"),
+        ("fe80::5efe:8.8.8.8", "link-local"),
+        ("fd00::200:5efe:8.8.8.8", "private"),
+    ],
+)
+def test_addresses_of_clouds_relays_and_tunnels(address: str, why: str) -> None:
+    sentence = PUBLIC_ONLY.judge(address)
+    assert sentence is not None
+    assert why in sentence
+
+
+def test_what_a_tunnel_carries_may_be_public() -> None:
+    assert PUBLIC_ONLY.judge("2606:4700::5efe:8.8.8.8") is None
+    assert PUBLIC_ONLY.judge("2606:4700::200:5efe:808:808") is None
+
+
+@given(
+    inner=st.ip_addresses(v=4),
+    prefix=st.integers(0, (1 << 64) - 1),
+    form=st.sampled_from(["mapped", "6to4", "nat64", "isatap", "isatap-global", "teredo", "local"]),
+)
+def test_no_form_of_a_refused_address_gets_in(
+    inner: ipaddress.IPv4Address, prefix: int, form: str
+) -> None:
+    v4 = int(inner)
+    if form == "mapped":
+        outer = 0xFFFF << 32 | v4
+    elif form == "6to4":
+        outer = 0x2002 << 112 | v4 << 80 | prefix
+    elif form == "nat64":
+        outer = 0x64FF9B << 96 | v4
+    elif form == "local":
+        outer = 0x64FF9B0001 << 80 | v4
+    elif form == "teredo":
+        outer = 0x20010000 << 96 | prefix >> 32 << 64 | (v4 ^ 0xFFFF_FFFF)
+    else:
+        outer = prefix << 64 | (0x0200_5EFE if form == "isatap-global" else 0x5EFE) << 32 | v4
+    if PUBLIC_ONLY.judge(str(inner)) is not None or form == "local":
+        assert PUBLIC_ONLY.judge(str(ipaddress.IPv6Address(outer))) is not None

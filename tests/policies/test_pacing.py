@@ -7,13 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.pacing import (
+    DAY_S,
     NO_ASK,
     Ask,
     PacingRules,
     Per,
     Window,
     address_rest_s,
+    common_windows,
     lanes,
+    merged_windows,
     parse_window,
     rest,
     smoothed,
@@ -82,7 +85,7 @@ def test_the_strictest_origin_of_a_host_counts() -> None:
     one = Ask(crawl_delay_s=2, windows=(day,))
     other = Ask(request_rate_s=5, windows=(day, night), missing=True)
     both = one.strictest(other)
-    assert both == Ask(crawl_delay_s=2, request_rate_s=5, windows=(day, night), missing=True)
+    assert both == Ask(crawl_delay_s=2, request_rate_s=5, windows=(day,), missing=True)
     assert NO_ASK.strictest(one) == one
 
 
@@ -151,3 +154,32 @@ def test_our_window_and_any_of_theirs_must_be_open() -> None:
     assert window_wait_s(rules, ask, 9 * 3600) == 3 * 3600
     assert window_wait_s(rules, NO_ASK, 7 * 3600) == 3600
     assert window_wait_s(PacingRules(), NO_ASK, 0) == 0
+
+
+MINUTE = st.integers(0, 1_440)
+WINDOWS = st.lists(
+    st.tuples(MINUTE, MINUTE).map(lambda ends: Window(*[60 * end % DAY_S for end in ends])),
+    min_size=1,
+    max_size=6,
+).map(tuple)
+
+
+def hours(windows: tuple[Window, ...]) -> set[int]:
+    return {m for m in range(1_440) if any(w.wait_s(m * 60 + 30) == 0 for w in windows)}
+
+
+@given(WINDOWS, WINDOWS)
+def test_what_several_files_of_a_host_want_is_what_all_want(
+    ours: tuple[Window, ...], theirs: tuple[Window, ...]
+) -> None:
+    """Where no hour is wanted by both, the narrower counts."""
+    common = common_windows(ours, theirs)
+    wanted = hours(ours) & hours(theirs)
+    if not wanted:
+        wanted = min(hours(ours), hours(theirs), key=len)
+    assert hours(common) == wanted
+    assert hours(merged_windows(ours)) == hours(ours)
+    assert len(merged_windows(ours)) <= len(ours)
+    assert common_windows(ours, ()) == common_windows((), ours) == ours
+    both = Ask(windows=ours).strictest(Ask(windows=theirs)).strictest(Ask())
+    assert hours(both.windows) == wanted

@@ -22,6 +22,8 @@ from policies.url import (
     registrable_domain,
     robots_url,
     slot_of,
+    unparsed_shown,
+    without_userinfo,
 )
 
 BASE = "http://a.test/dir/page.html?x=1"
@@ -290,3 +292,33 @@ def test_the_sentence_about_a_huge_seed_is_short() -> None:
     with pytest.raises(SeedError) as caught:
         parse_seed("x" * 100_000)
     assert len(str(caught.value)) < 600
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("http://u:pw@a test/", "'http://…@a test/'"),
+        ("http://u:a@p w@[a/", "'http://…@[a/'"),
+        ("http://u:p/w@a test/", "'http://…@a test/'"),
+        ("http:/u:pw@a test/", "'http:/…@a test/'"),
+        ("ftp://u:pw%40a.test/", "'ftp://…@a.test/'"),
+        ("u:pw@a.test//b", "'…@a.test//b'"),
+        ("see http://u:pw@a.test", "'…@a.test'"),
+        ("medium.com/@user", "'medium.com/@user'"),
+        ("a test/", "'a test/'"),
+    ],
+)
+def test_what_is_no_url_is_shown_without_a_password(text: str, shown: str) -> None:
+    assert unparsed_shown(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("http://u:a@p w@a.test/x@y", "http://…@a.test/x@y"),
+        ("Sitemap: http://u:pw@a.test/ and //u@b.test", "Sitemap: http://…@a.test/ and //…@b.test"),
+        ("bot/1 (+https://a.test; me@a.test)", "bot/1 (+https://a.test; me@a.test)"),
+    ],
+)
+def test_userinfo_is_left_out_of_any_text(text: str, shown: str) -> None:
+    assert without_userinfo(text) == shown

@@ -1,0 +1,63 @@
+"""Why a whole crawl holds: trouble of our own machine or network, which no host is charged with."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec import Struct
+
+
+class HoldReason(enum.StrEnum):
+    """What is wrong on our side."""
+
+    NETWORK = "network"
+    DESCRIPTORS = "descriptors"
+    PORTS = "ports"
+    MEMORY = "memory"
+    DISK_FULL = "disk-full"
+    DISK_LOW = "disk-low"
+    DISK_QUOTA = "disk-quota"
+    DISK_ERROR = "disk-error"
+    DATABASE_LOCKED = "database-locked"
+
+
+SENTENCES: Final[Mapping[HoldReason, str]] = {
+    HoldReason.NETWORK: "network outage: no host can be reached",
+    HoldReason.DESCRIPTORS: "too many open files: no connection can be opened",
+    HoldReason.PORTS: "no resources are left for new connections",
+    HoldReason.MEMORY: "out of memory",
+    HoldReason.DISK_FULL: "no space left on device",
+    HoldReason.DISK_LOW: "free disk space is below the configured minimum",
+    HoldReason.DISK_QUOTA: "the crawl has used the disk space it may use",
+    HoldReason.DISK_ERROR: "reading or writing a file failed",
+    HoldReason.DATABASE_LOCKED: "another program has locked the database",
+}
+
+# Trouble of connections: a request that succeeds shows that it is over, so one is tried now and
+# then, and a crawl that need not run forever ends when its patience is used up. The other reasons
+# end when whoever found them says so.
+CONNECTING: Final = frozenset({HoldReason.NETWORK, HoldReason.DESCRIPTORS, HoldReason.PORTS})
+
+_PROBE_FIRST_S: Final = (1.0, 2.0, 5.0, 10.0, 20.0, 30.0)
+_PROBE_THEN_S: Final = 60.0
+
+
+class Hold(Struct, frozen=True, kw_only=True):
+    """One reason for which no request begins. since: Unix seconds."""
+
+    reason: HoldReason
+    since: float
+    detail: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """The reason in words, with its detail."""
+        sentence = SENTENCES[self.reason]
+        return f"{sentence} ({self.detail})" if self.detail else sentence
+
+
+def probe_delay_s(probes: int) -> float:
+    """Seconds to the next probe, after `probes` in a row that failed: from 1 s up to 60 s."""
+    return _PROBE_FIRST_S[probes] if probes < len(_PROBE_FIRST_S) else _PROBE_THEN_S

@@ -1,0 +1,286 @@
+"""The slow lane of matching: many wildcard patterns, or a long path, under a bound on the work.
+
+Which of many wildcard patterns match a path cannot be found out in little time for all patterns and
+paths (gaps between literals make it so), so the work is counted, and there is a limit beyond which
+nobody looks further. The count depends on nothing but the patterns and the path.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+
+LONG_PATH = 256
+"""Octets; matching a longer path counts its work."""
+
+_CHILDREN_MAX = 16  # of a branch, before they are filed by some octets of each
+_KEY = 4  # so many, or all that it has
+_TWO_WAY_MIN = 100  # octets of a piece: CPython searches longer ones in linear time,
+_PADDING = "\n" * 2_500  # in texts of at least this length, also behind the last place to look from
+_SHORT = 16  # octets of a piece that costs little to look for in any path
+
+# Rank and pieces (head, middle), and what must stand at the end.
+Entry = tuple[int, tuple[str, ...], str | None]
+# The least rank under it, the next piece, and what follows; or a single pattern, and how many of
+# its pieces have been found once this one is.
+Child = tuple[int, str, "Branch | None", Entry, int]
+
+
+class TooMuchWorkError(Exception):
+    """The limit was reached before the answer was known."""
+
+
+class Branch:
+    """Patterns that begin with the same pieces: those that end here, and those that go on."""
+
+    __slots__ = ("children", "filed", "rank", "tail_lengths", "tails")
+
+    def __init__(self) -> None:
+        self.rank: int | None = None  # of those that end here, whatever follows
+        self.tails: dict[str, int] = {}  # those that end here, by what the path has to end with
+        self.tail_lengths: list[int] = []
+        self.children: list[Child] = []  # the least rank first
+        self.filed: dict[str, list[Child]] | None = None  # the same, by octets of each
+
+
+class Tree:
+    """Patterns by their heads, then by each piece in turn. Heads are found by their lengths.
+
+    It is made of entries in order of rank.
+    """
+
+    __slots__ = ("children", "head_lengths", "heads")
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self.children = _grown(entries).children
+        self.heads = {child[1]: place for place, child in enumerate(self.children)}
+        self.head_lengths = sorted(set(map(len, self.heads)))
+
+
+def _grown(entries: Sequence[Entry]) -> Branch:
+    """The branch of `entries`, given in order of rank: so is all that is made of them."""
+    root = Branch()
+    todo: list[tuple[Branch, Sequence[Entry], int]] = [(root, entries, 0)]
+    while todo:
+        branch, members, depth = todo.pop()
+        groups: dict[str, list[Entry]] = {}
+        for entry in members:
+            rank, pieces, tail = entry
+            if len(pieces) > depth:
+                piece = pieces[depth]
+                if piece in groups:
+                    groups[piece].append(entry)
+                else:
+                    groups[piece] = [entry]
+            elif tail is None:
+                if branch.rank is None:
+                    branch.rank = rank
+            else:
+                branch.tails.setdefault(tail, rank)
+        depth += 1
+        children = branch.children
+        for piece, group in groups.items():
+            first = group[0]
+            if len(group) == 1:
+                children.append((first[0], piece, None, first, depth))
+                continue
+            below = Branch()
+            todo.append((below, group, depth))
+            children.append((first[0], piece, below, first, depth))
+        if branch.tails:
+            branch.tail_lengths = sorted(set(map(len, branch.tails)))
+        if depth > 1 and len(children) > _CHILDREN_MAX:
+            branch.filed = _filed(children)
+    return root
+
+
+def _filed(children: Sequence[Child]) -> dict[str, list[Child]]:
+    """By what their pieces begin with, or end with, whichever tells them apart better."""
+    starts: dict[str, list[Child]] = {}
+    ends: dict[str, list[Child]] = {}
+    for child in children:
+        starts.setdefault(child[1][:_KEY], []).append(child)
+        ends.setdefault(child[1][-_KEY:], []).append(child)
+    return starts if len(starts) >= len(ends) else ends
+
+
+def _least(child: Child) -> int:
+    return child[0]
+
+
+class Prepared:
+    """What several searches in one path share."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.padded = path + _PADDING
+        self._crowd: int | None = None
+        self._grams: dict[int, dict[str, None]] = {}
+
+    def grams(self, size: int) -> dict[str, None]:
+        """The runs of `size` octets, in the order of the path."""
+        found = self._grams.get(size)
+        if found is None:
+            path = self.path
+            found = self._grams[size] = dict.fromkeys(
+                [path[at : at + size] for at in range(len(path) - size + 1)]
+            )
+        return found
+
+    @property
+    def crowd(self) -> int:
+        """How often the most frequent run of three octets stands in the path: so many times a
+        search for a piece can get far before it fails."""
+        if self._crowd is None:
+            path = self.path
+            counts = Counter([path[at : at + 3] for at in range(len(path) - 2)])
+            self._crowd = max(counts.values(), default=0)
+        return self._crowd
+
+
+@lru_cache(maxsize=8)
+def prepared(path: str) -> Prepared:
+    """Several dialects ask about the same path one after the other."""
+    return Prepared(path)
+
+
+class Search:
+    """One path looked for under patterns, with the work left. A step is 0.1 to 0.25 µs."""
+
+    __slots__ = ("_padded", "_path", "_prepared", "_size", "left")
+
+    def __init__(self, about: Prepared, limit: int) -> None:
+        self._prepared = about
+        self._path = about.path
+        self._padded = about.padded
+        self._size = len(about.path)
+        self.left = limit
+
+    def spend(self, steps: int) -> None:
+        """Count work. Raises TooMuchWorkError."""
+        self.left -= steps
+        if self.left < 0:
+            raise TooMuchWorkError
+
+    def _find(self, piece: str, at: int) -> int:
+        """Where `piece` ends that stands first from `at` on; negative: nowhere."""
+        size = len(piece)
+        if size >= _TWO_WAY_MIN:
+            self.spend(20 + (self._size + size >> 5))
+            found = self._padded.find(piece, at)
+            return found + size if 0 <= found <= self._size - size else -1
+        found = self._path.find(piece, at)
+        if size <= _SHORT:
+            passed = (self._size if found < 0 else found) - at
+            self.spend(3 + (passed * (size + 4) >> 9))
+        else:
+            passed = (self._size if found < 0 else found) - at
+            self.spend(3 + (passed >> 5) + (min(passed, self._prepared.crowd) * size >> 8))
+        return found + size if found >= 0 else -1
+
+    def matches(self, entry: Entry, at: int, done: int) -> bool:
+        """Whether the pieces from number `done` on stand in the path from `at` on."""
+        _, pieces, tail = entry
+        self.spend(5)
+        if not done:
+            if not self._path.startswith(pieces[0]):
+                return False
+            at, done = len(pieces[0]), 1
+        if tail is not None and not (self._path.endswith(tail) and self._size - len(tail) >= at):
+            return False
+        for i in range(done, len(pieces)):
+            at = self._find(pieces[i], at)
+            if at < 0:
+                return False
+        return tail is None or self._size - len(tail) >= at
+
+    def best(self, tree: Tree, best: int) -> int:
+        """The least rank of the patterns of a tree that match, or `best` if none is less."""
+        stack: list[tuple[Iterator[Child], int]] = [(self._heads(tree), 0)]
+        while stack:
+            children, at = stack[-1]
+            first = len(stack) == 1
+            for least, piece, below, entry, done in children:
+                if least >= best:
+                    stack.pop()  # so are those that follow
+                    break
+                end = len(piece) if first else self._find(piece, at)
+                if end < 0:
+                    continue
+                if below is None:
+                    if self.matches(entry, end, done):
+                        best = least
+                    continue
+                best = self._ends(below, end, best)
+                stack.append((self._children(below), end))
+                break
+            else:
+                stack.pop()
+        return best
+
+    def every(self, tree: Tree, found: list[int], limit: int) -> None:
+        """The ranks of all patterns of a tree that match, up to `limit` of them."""
+        stack: list[tuple[Iterator[Child], int]] = [(self._heads(tree), 0)]
+        while stack and len(found) < limit:
+            children, at = stack[-1]
+            first = len(stack) == 1
+            for least, piece, below, entry, done in children:
+                end = len(piece) if first else self._find(piece, at)
+                if end < 0:
+                    continue
+                if below is None:
+                    if self.matches(entry, end, done):
+                        found.append(least)
+                    continue
+                if below.rank is not None:
+                    found.append(below.rank)
+                found.extend(self._tails(below, end))
+                stack.append((self._children(below), end))
+                break
+            else:
+                stack.pop()
+
+    def _ends(self, branch: Branch, at: int, best: int) -> int:
+        if branch.rank is not None and branch.rank < best:
+            best = branch.rank
+        for rank in self._tails(branch, at):
+            best = min(best, rank)
+        return best
+
+    def _tails(self, branch: Branch, at: int) -> Iterator[int]:
+        room = self._size - at
+        for length in branch.tail_lengths:
+            if length > room:
+                return
+            self.spend(3)
+            rank = branch.tails.get(self._path[self._size - length :])
+            if rank is not None:
+                yield rank
+
+    def _heads(self, tree: Tree) -> Iterator[Child]:
+        found: list[int] = []
+        for length in tree.head_lengths:
+            if length > self._size:
+                break
+            self.spend(3)
+            place = tree.heads.get(self._path[:length])
+            if place is not None:
+                found.append(place)
+        return map(tree.children.__getitem__, sorted(found))
+
+    def _children(self, branch: Branch) -> Iterator[Child]:
+        if branch.filed is None:
+            return iter(branch.children)
+        filed = branch.filed
+        found: list[Child] = []
+        for size in range(1, _KEY + 1):
+            grams = self._prepared.grams(size)
+            few, many = (grams, filed) if len(grams) < len(filed) else (filed, grams)
+            self.spend(1 + (len(few) >> 1))
+            for key in few:
+                if key in many:
+                    found += filed[key]
+        self.spend(len(found) << 1)
+        found.sort(key=_least)
+        return iter(found)

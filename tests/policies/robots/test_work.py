@@ -1,0 +1,254 @@
+"""No file and no path make judging slow: the work of a verdict is counted, and has a limit."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterable, Iterator
+from random import Random
+
+import pytest
+from hypothesis import example, given, settings, target
+from hypothesis import strategies as st
+
+from policies import robots
+from policies.robots.dialect import DIALECTS
+from policies.robots.index import TOO_COMPLEX, Index
+from policies.robots.pattern import NONE, Pattern
+
+CEILING_S = 0.05  # of CPU: ten times what a verdict may take, for a machine that is busy
+PATH = 2_000
+ALPHABETS = ("a", "ab", "abc", "abcd/", "abcdefghijklmnopqrstuvwxyz0123456789/=&?", "%2f41aé")
+
+
+def file_of(lines: Iterable[str], size: int = robots.BYTES_MAX) -> bytes:
+    """As many of these lines as fit into a file."""
+    found = ["User-agent: *"]
+    for line in lines:
+        size -= len(line.encode()) + 1
+        if size < 100:
+            break
+        found.append(line)
+    return "\n".join(found).encode() + b"\n"
+
+
+def cpu_s(policy: robots.Policy, path: str) -> float:
+    """What a verdict costs once the rules are compiled: the least of two, the first of which finds
+    nothing prepared."""
+    times: list[float] = []
+    for _ in range(2):
+        started = time.process_time()
+        policy.allowed(path)
+        times.append(time.process_time() - started)
+    return min(times)
+
+
+def test_patterns_that_share_octets_with_all_of_a_path() -> None:
+    """Once a file of 2 KB took 431 ms for this path, and one of 244 KB 7 s."""
+    path = "/" + "a" * 2_030
+    for size in (2_000, 244_000, robots.BYTES_MAX):
+        body = file_of((f"Disallow: /*aaaa*b{i}" for i in itertools.count()), size)
+        policy = robots.parse(body).policy("x")
+        assert policy.allowed(path)
+        assert not policy.allowed(path + "b3")
+        assert policy.verdict(path + "b3").line == 5
+        assert cpu_s(policy, path) < CEILING_S
+
+
+def lines_of(seed: int, alphabet: str, sizes: list[int], shared: int, path: str) -> Iterator[str]:
+    """Rules of pieces of about these sizes, some of them runs of the path's own octets."""
+    random = Random(seed)
+    common = ["".join(random.choices(alphabet, k=size)) for size in sizes]
+    for i in itertools.count():
+        pieces = [
+            common[n]
+            if n < shared
+            else path[(at := random.randrange(1, PATH)) : at + size]
+            if random.random() < 0.5
+            else "".join(random.choices(alphabet, k=random.randint(1, size)))
+            for n, size in enumerate(sizes)
+        ]
+        yield f"{'Allow' if i % 5 == 0 else 'Disallow'}: /*{'*'.join(pieces)}{'$' if i % 3 else ''}"
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 1_000),
+    alphabet=st.sampled_from(ALPHABETS),
+    sizes=st.lists(st.integers(1, 40) | st.integers(1, 900), min_size=1, max_size=12),
+    shared=st.integers(0, 4),
+    runs=st.booleans(),
+    names=st.sampled_from([[name] for name in DIALECTS] + [list(DIALECTS)]),
+)
+@example(seed=0, alphabet="ab", sizes=[3] * 6, shared=0, runs=False, names=["slurp"])
+@example(seed=0, alphabet="ab", sizes=[300] * 2, shared=0, runs=True, names=["google"])
+@example(seed=0, alphabet="a", sizes=[2] * 9, shared=2, runs=True, names=list(DIALECTS))
+def test_no_pair_of_file_and_path_is_slow(
+    seed: int, alphabet: str, sizes: list[int], shared: int, runs: bool, names: list[str]
+) -> None:
+    """Looks for the pair that takes longest."""
+    random = Random(seed)
+    if runs:
+        path = "/" + "".join(random.choice(alphabet) * 250 for _ in range(PATH // 250))
+    else:
+        path = "/" + "".join(random.choices(alphabet, k=PATH))
+    body = file_of(lines_of(seed, alphabet, sizes, shared, path), 100_000)
+    policy = robots.parse(body).policy("x", names)
+    policy.allowed("/q")
+    policy.allowed("/%2f")
+    taken_s = cpu_s(policy, path)
+    target(taken_s * 1_000)
+    assert taken_s < CEILING_S
+
+
+@pytest.mark.parametrize("long", [False, True])
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 10_000), count=st.integers(9, 400), alphabet=st.sampled_from(["a", "ab"])
+)
+def test_crowds_of_patterns_are_matched_as_one_by_one(
+    long: bool, seed: int, count: int, alphabet: str
+) -> None:
+    random = Random(seed)
+
+    def text(size: int) -> str:
+        return "".join(random.choices(alphabet, k=random.randint(0, size)))
+
+    patterns = [
+        Pattern(
+            text(3) if random.random() < 0.7 else text(20),
+            tuple(
+                filter(None, (text(random.choice((2, 6, 15))) for _ in range(random.randint(0, 5))))
+            ),
+            text(4) if random.random() < 0.3 else None,
+        )
+        for _ in range(count)
+    ]
+    index = Index(work_max=1 << 40)
+    for rank, pattern in enumerate(patterns):
+        index.add(pattern, rank)
+    index.seal()
+    for _ in range(20):
+        path = text(40) + (text(300) + "b" * 200 + text(60) if long else "")
+        naive = [rank for rank, pattern in enumerate(patterns) if pattern.matches(path)]
+        assert index.best(path) == min(naive, default=NONE)
+        assert set(index.every(path, 1 << 20)) <= set(naive)
+        assert min(index.every(path, 1 << 20), default=NONE) == min(naive, default=NONE)
+
+
+def hopeless() -> tuple[bytes, str]:
+    """Rules of which none matches, though all but the last piece of each does, in another way."""
+    random = Random(5)
+    path = "/" + "".join(random.choices("ab", k=PATH))
+    lines = (
+        "Disallow: /*"
+        + "*".join(path[(at := random.randrange(1, 900)) : at + 7] for _ in range(9))
+        + "*c"
+        for _ in itertools.count()
+    )
+    return file_of(lines), path + "c/"
+
+
+@pytest.mark.parametrize("name", ["slurp", "rfc9309", "google", "yandex"])
+def test_what_cannot_be_judged_in_time_is_disallowed_and_says_so(name: str) -> None:
+    body, path = hopeless()
+    file = robots.parse(body.replace(b"*c\n", b"*c*ab$\n"))
+    verdict = file.decide(path, agent="x", dialect=name)
+    assert not verdict.allowed
+    assert verdict.too_complex
+    assert "too complex" in str(verdict)
+    assert verdict.rule is not None
+    assert "too complex" in verdict.rule
+    assert verdict.line is None
+    assert not verdict.noindex
+    assert verdict.ours == ()
+    assert verdict.reading.rank(path) == TOO_COMPLEX
+    # Other paths are judged as ever, and robots.txt itself is exempt where it is.
+    assert file.decide("/q", agent="x", dialect=name).allowed
+    assert not file.decide("/q", agent="x", dialect=name).too_complex
+
+
+def test_explaining_is_bounded_too() -> None:
+    body = file_of(f"Disallow: /*a*b{i}" for i in itertools.count())
+    file = robots.parse(body)
+    for path in ("/ab1", "/" + "a" * 2_000, "/ab" + "".join(map(str, range(500)))):
+        for name in DIALECTS:
+            verdict = file.decide(path, agent="x", dialect=name)
+            str(verdict)
+            started = time.process_time()
+            str(file.decide(path, agent="x", dialect=name))
+            assert time.process_time() - started < CEILING_S
+            assert len(verdict.losers) <= 100
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"User-agent: a\n" * 36_000,
+        b"User-agent: a\nDisallow:/\n" * 20_000,
+        b"Disallow: /" + b"a" * 500_000,
+        b"User-agent: *\nDisallow: /" + b"%41" * 170_000,
+        b"\r" * 512_000,
+        b"\0" * 512_000,
+        b"\0\n" * 256_000,
+        b"\xef\xbb\xbf" * 170_000,
+        b"\xff\xfe" + b"\r\0" * 250_000,
+        b"#" * 512_000,
+        b":" * 512_000,
+        b":\n" * 256_000,
+        b" " * 512_000,
+        b"\xc2\xa0" * 256_000,
+        (b"\xc2\xa0" * 8_000 + b"a" + b"\xe3\x80\x80" * 80 + b"\n") * 31,
+        b"User-agent: *\n" + b"Sitemap: http://a/\n" * 25_000,
+        b"User-agent: *\n" + b"Request-rate: 1/9\n" * 28_000,
+        b"User-agent: *\n"
+        + b"".join(b"Visit-time: %04d-%02d30\n" % (i % 2359, i % 24) for i in range(22_000)),
+        b"User-agent: *\n" + b"Clean-param: a&b /x\n" * 25_000,
+        b"User-agent: *\n" + b"Content-Usage: /x a=b,c=d\n" * 19_000,
+        b"User-agent: *\nContent-Signal: " + b"a=b," * 125_000,
+        b"User-agent: *\n" + b"Crawl-delay: " + b"9" * 500_000,
+        b"ACAP-crawler: *\nACAP-disallow-crawl: /\n" * 13_000,
+    ],
+    ids=range(23),
+)
+def test_files_that_are_hard_to_parse(body: bytes) -> None:
+    """CPU time for reading all there is to read, in every dialect."""
+    started = time.process_time()
+    file = robots.parse(body)
+    assert file.sitemaps or file.clean_params or file.usages or not file.host
+    assert time.process_time() - started < 1
+    for name in ("slurp", "rfc9309", "google", "res1996"):
+        started = time.process_time()
+        policy = file.policy("a", name)
+        policy.allowed("/%2f")
+        policy.allowed("/a")
+        assert (policy.crawl_delay_s or 0) >= 0 <= (policy.request_rate_s or 0)
+        assert len(policy.visit_windows) + len(policy.usages) < 200_000
+        assert time.process_time() - started < 1
+    file.policy("a", list(DIALECTS)).visit_windows  # noqa: B018
+
+
+def _spelled(random: Random) -> str:
+    """A path or a rule's path, in octets that dialects spell in several ways."""
+    parts = ("a", "b", "/", "?", ":", "%2F", "%41", "%3a", "%C3", "%A9", "é", "%", "[", "=", "&")
+    return "/" + "".join(random.choices(parts, k=random.randint(0, 7)))
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 100_000), count=st.integers(1, 300))
+def test_rules_that_dialects_spell_anew_are_matched_as_one_by_one(
+    name: str, seed: int, count: int
+) -> None:
+    random = Random(seed)
+    rules = [
+        f"{random.choice(('Allow', 'Disallow'))}: {_spelled(random)}"
+        + random.choice(("", "*", f"*{_spelled(random)}", "*%", "*%4*1", "*:3A"))
+        + random.choice(("", "", "$"))
+        for _ in range(count)
+    ]
+    file = robots.parse(file_of(rules))
+    reading = file.decide("/", agent="x", dialect=name).reading
+    for _ in range(30):
+        path = _spelled(random)
+        assert reading.rank(path) == min(reading._tried(path), default=NONE)
