@@ -19,6 +19,7 @@ from policies.access import Access
 from storage.hosts import Contact, Hand, HostClock, HostUpdate, Lease, Outlook, RobotsDue, Want
 from storage.reader import Reader
 from storage.records import Batch, Completed, Page, Row, Stats
+from storage.trouble import Troubles
 from storage.urls import (
     Before,
     Blocked,
@@ -43,6 +44,7 @@ from storage.urls import (
 
 __all__ = [
     "SEEDS_AT_ONCE",
+    "SUSPECT_REST_S",
     "Batch",
     "Before",
     "BlockReason",
@@ -81,11 +83,12 @@ __all__ = [
     "Want",
 ]
 
+SUSPECT_REST_S: Final = 3.0  # a process killed again soon finds no suspect in flight
 SEEDS_AT_ONCE: Final = 5_000  # URLs of a piece of `seeds`: a million is 200 MB
 
 
 class StoreError(Exception):
-    """The store cannot go on (disk full, file damaged, a foreign lock). Nothing committed is lost.
+    """The store cannot go on (file damaged, replaced or read-only). Nothing committed is lost.
 
     The message is one whole sentence for the person who runs the crawl.
     """
@@ -99,9 +102,28 @@ class Store(Protocol):
     """Durable state of one crawl. One session writes; all its calls may be made concurrently.
 
     Every method is one transaction, but for two that say otherwise. A cancelled call either
-    happened whole or not at all, and never leaves a transaction open. Any failure of the medium is
-    raised as StoreError, after which every call raises StoreError: the caller stops.
+    happened whole or not at all, and never leaves a transaction open. A failure that passes by
+    itself (another program's lock, a full disk, too many open files) makes a call slow: it is
+    repeated until it succeeds, and `troubles` says why meanwhile. Any other failure of the medium
+    is raised as StoreError, after which every call raises StoreError: the caller stops.
+
+    A value that a database refuses (a number too large, text that is no Unicode) costs what has it
+    and nothing else, and is logged. `complete` stores a Failed with the code `internal` instead of
+    such an outcome, without its links (a Revisited without a plan where it was visited before);
+    `add` leaves such a link out; `robots_put` leaves the copy out and gives `refused`. That takes
+    further transactions.
     """
+
+    @property
+    def troubles(self) -> Troubles:
+        """Why calls take so long now, if they do."""
+        ...
+
+    def set_patience(self, seconds: float) -> None:
+        """How long trouble is waited for before it counts as a failure after all, from its
+        beginning, or from now if it has begun. Half a minute until this is called: there is nobody
+        yet who could show why a call takes so long."""
+        ...
 
     async def open_session(self, name: str) -> int:
         """Begin to write; give the number of this session.
@@ -110,6 +132,18 @@ class Store(Protocol):
         claimable at once, as not clean. Does not read the frontier: opening takes well under a
         second whatever its size. Raises StoreRefused if another process holds the store.
         """
+        ...
+
+    def in_flight(self, id_: int) -> None:
+        """A request for this URL is about to be sent. It is in flight until an outcome of it is
+        committed. If the process dies before, `open_session` makes it a `suspect`, due for its next
+        attempt after SUSPECT_REST_S (a sitemap is due immediately: a run that visits few pages
+        would never read it); a suspect it makes fail as `quarantined`. Not for a clean end:
+        `close` was called. Returns immediately, and raises nothing."""
+        ...
+
+    def not_in_flight(self, id_: int) -> None:
+        """It is not after all, and no outcome of it will come."""
         ...
 
     async def close(self, session: int | None = None) -> None:
@@ -128,8 +162,9 @@ class Store(Protocol):
         ...
 
     def seeds(self) -> AsyncGenerator[Sequence[str], None]:
-        """All URLs marked as seed, given or reached by redirects: scope is relative to them. In
-        pieces of at most SEEDS_AT_ONCE, oldest first, none of them empty; each is a transaction.
+        """What scope is relative to: the seeds given, and of the URLs that their redirects led to
+        (`hops`) those visited that redirect no further. In pieces of at most SEEDS_AT_ONCE, oldest
+        first, none of them empty; each is a transaction.
 
         Who leaves it half-way closes it (`contextlib.aclosing`)."""
         ...
@@ -158,7 +193,9 @@ class Store(Protocol):
           its depth and so may move it forward in its host's queue; the rest stays as first found.
         - A Visited with `redirect_url` whose target is blocked is stored as blocked, reason
           `redirect`, with the target's dialect, rule, line and robots_url; and when a URL becomes
-          blocked, so does every visited URL that leads to it through any chain.
+          blocked, so does every visited URL that leads to it through any chain. Where very many
+          do, they follow in further transactions before this returns; what a crash or a
+          cancellation leaves of them follows with the next commit.
         - A Visited `again`, a Revisited and a Blocked also count for a URL that is visited (the
           latter withdraws it); the first two for no other, but a Revisited, and a SitemapRead
           `again`, for a sitemap that has a plan.
@@ -272,9 +309,10 @@ class Store(Protocol):
         the store: a crash in between leaves the rest queued. The first one writes the clock."""
         ...
 
-    async def retry_failed(self, host: str | None = None) -> int:
+    async def retry_failed(self, host: str | None = None, code: str | None = None) -> int:
         """Queue failed URLs again with no attempts spent; forget their hosts' connection failures
-        and back-offs; give how many. In pieces, as `fail_host`."""
+        and back-offs; give how many. `code`: those alone that failed with it. In pieces, as
+        `fail_host`."""
         ...
 
     async def set_control(

@@ -90,6 +90,7 @@ class Lease(Struct, frozen=True, kw_only=True):
     paused: bool
     slow_s: float | None  # a delay set by hand
     visited: int  # for max_pages_per_host
+    body_bytes: int  # of those pages, for max_bytes_per_host
     robots: Mapping[str, Access]  # by origin; if there are many, of some with queued URLs first
     hand: Hand
     robots_all: bool = True  # whether those are all copies the store has for this slot

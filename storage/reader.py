@@ -33,9 +33,11 @@ class Reader(Protocol):
         """Rows of a view (`visited blocked failed queued links hosts robots skipped`), in a stable
         order.
 
-        `host` keeps the rows of one host, of `links` those of its pages (ValueError for `skipped`,
-        which has none). Who leaves it
-        half-way closes it (`contextlib.aclosing`), before the reader.
+        Each row is true of the moment it is read, some hundred rows at a time: a URL that changes
+        its state meanwhile may be missing, or be in two views. No transaction is open between
+        them, however long the caller takes. `host` keeps the rows of one host, of `links` those of
+        its pages (ValueError for `skipped`, which has none). Callers that leave it half-way close
+        it (`contextlib.aclosing`), before the reader.
         """
         ...
 
@@ -93,7 +95,8 @@ class Reader(Protocol):
         One that is in no queue because scope no longer wants it, or because only a redirect named
         it, has the state `skipped` and a `reason` (None for the latter). A sitemap that was read
         has the state `sitemaps`; `sitemap` says of any URL whether it is one, `listing` what a
-        sitemap said of it (a row of `listings`, or None)."""
+        sitemap said of it (a row of `listings`, or None). `seed`, `requisite` and `hops` are those
+        of the `Link` that led to it."""
         ...
 
     async def host(self, host: str) -> Row | None:

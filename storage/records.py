@@ -25,6 +25,7 @@ class Completed(Struct, frozen=True, kw_only=True):
     stale: frozenset[str]  # slots whose lease was lost: their outcomes and clocks were not stored
     added: Mapping[str, int]  # slot -> URLs newly queued there (links, and URLs that came back)
     hands: Mapping[str, Hand]  # slot -> what its Want got
+    refused: str | None = None  # of `robots_put`: the error because of which the copy is not stored
 
 
 class Stats(Struct, frozen=True, kw_only=True):

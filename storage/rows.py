@@ -88,6 +88,7 @@ def robots_state(access: Access) -> str:
     return "unknown" if access.status is None else "absent"
 
 
+WAIT_S_MAX: Final = 20 * 365 * 86_400.0  # of a host; no rule asks for as much
 CLOCKS_APART_S: Final = 0.001  # two times of a store that are this near to each other are one
 
 

@@ -47,6 +47,7 @@ class Link(Struct, frozen=True, kw_only=True):
     depth: int
     priority: float = 0.0  # larger goes first
     seed: bool = False  # given by the user, or what a seed redirects to: scope is relative to it
+    hops: int = 0  # redirects in a row that led to it
     anchor: str | None = (
         None  # text of the first link, white space collapsed, at most 200 characters
     )
@@ -102,6 +103,8 @@ class Queued(Struct, frozen=True, kw_only=True):
     attempts: int
     refusals: int
     seed: bool
+    hops: int = 0  # redirects in a row that led to it
+    suspect: bool = False  # it was in flight when the process died
     requisite: bool = False  # as its first Link said
     sitemap: bool = False
     before: Before | None = None  # it is visited, and to be visited again
@@ -145,6 +148,7 @@ class Revisited(Struct, frozen=True, kw_only=True):
     id: int
     slot: str
     plan: Plan | None
+    deferred: bool = False  # it was not asked for
 
 
 class SitemapRead(Struct, frozen=True, kw_only=True):

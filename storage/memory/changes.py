@@ -25,7 +25,7 @@ from storage.memory.leases import Leases
 from storage.memory.links import Links
 from storage.memory.rows import Url
 from storage.memory.tables import Tables
-from storage.rows import counts_for
+from storage.rows import WAIT_S_MAX, counts_for
 from storage.timekeeper import Timekeeper
 
 
@@ -71,7 +71,8 @@ class Changes:
                 tables.failed(url, outcome)
             case Retry():
                 now_s = self._time.now_s()
-                due_at = now_s + outcome.due_in_s if outcome.due_in_s > 0 else None
+                due_in_s = min(outcome.due_in_s, WAIT_S_MAX)
+                due_at = now_s + due_in_s if due_in_s > 0 else None
                 tables.queue(url, due_at=due_at, again=True)
                 url.attempts, url.refusals = outcome.attempts, outcome.refusals
                 url.error = outcome.error
@@ -92,6 +93,8 @@ class Changes:
                 self._note(noted, url)
         tables.point(url, target)
         tables.visited(url, page)
+        if page.redirect_url is None and url.seed and url.hops:
+            url.root = True
         self.plan(url, page.plan)
         origin = url.origin
         if page.ungoverned and origin.robots is not None and not origin.robots.failures:

@@ -7,10 +7,12 @@ import math
 from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
 
+from msgspec.structs import replace
+
 from storage.base import Hand, HostUpdate, Lease, Queued, State, Want
 from storage.memory.rows import Host
 from storage.memory.tables import Tables
-from storage.rows import CLOCKS_APART_S, COPIES_PER_LEASE, rooms
+from storage.rows import CLOCKS_APART_S, COPIES_PER_LEASE, WAIT_S_MAX, rooms
 from storage.timekeeper import Timekeeper
 
 
@@ -107,6 +109,7 @@ class Leases:
             paused=host.paused,
             slow_s=host.slow_s,
             visited=host.count(State.VISITED),
+            body_bytes=sum(origin.body_bytes for origin in host.origins),
             robots={o.name: o.robots for o in islice(origins, COPIES_PER_LEASE) if o.robots},
             robots_all=len(origins) <= COPIES_PER_LEASE,
             hand=Hand(urls=(), next_due_in_s=None) if want is None else self.deal(host, want),
@@ -120,11 +123,14 @@ class Leases:
 
     def update(self, host: Host, update: HostUpdate) -> None:
         now_s, clock = self._time.now_s(), update.clock
+        if clock.delay_s > WAIT_S_MAX:
+            clock = replace(clock, delay_s=WAIT_S_MAX)
         host.clock = clock
         if clock.rested_s is not None:
             host.ended_at = now_s - clock.rested_s
-        host.next_at = now_s + max(0.0, clock.next_in_s)
-        host.backoff_until = now_s + clock.backoff_in_s if clock.backoff_in_s > 0 else None
+        host.next_at = now_s + min(max(0.0, clock.next_in_s), WAIT_S_MAX)
+        backoff_in_s = min(clock.backoff_in_s, WAIT_S_MAX)
+        host.backoff_until = now_s + backoff_in_s if backoff_in_s > 0 else None
         host.ring.extend(update.contacts)
         if update.release:
             host.lease, host.clean = None, True

@@ -37,6 +37,7 @@ class Links:
             if url is not None and _is_in_view(url):
                 if link.seed:
                     url.seed = True
+                    url.root = url.root or not link.hops
                 if link.seed or url.state is State.QUEUED:
                     tables.lower(url, link.depth)
                 continue
@@ -52,7 +53,8 @@ class Links:
             else:
                 url.depth, url.priority, url.seed = link.depth, link.priority, link.seed
                 url.anchor, url.referrer, url.sitemap = link.anchor, referrer, link.sitemap
-                url.requisite = link.requisite
+                url.requisite, url.hops = link.requisite, link.hops
+                url.root = url.root or (link.seed and not link.hops)
             self.requeue(url, added)
         named = {
             link.url: link for _, link in pairs if link.sitemap or link.again_before is not None

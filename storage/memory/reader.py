@@ -33,7 +33,7 @@ class MemoryReader:
         return self._names
 
     async def seeds(self) -> AsyncGenerator[Sequence[str], None]:
-        seeds = [url.url for url in self._tables.urls.values() if url.seed]
+        seeds = [url.url for url in self._tables.urls.values() if url.root]
         for start in range(0, len(seeds), SEEDS_AT_ONCE):
             yield seeds[start : start + SEEDS_AT_ONCE]
 
@@ -170,6 +170,9 @@ class MemoryReader:
             "referrer": None if found.referrer is None else self._tables.urls[found.referrer].url,
             "anchor": found.anchor,
             "sitemap": found.sitemap,
+            "requisite": found.requisite,
+            "seed": found.seed,
+            "hops": found.hops,
             "listing": found.listing_row(),
         }
         if found.state is State.QUEUED:

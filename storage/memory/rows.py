@@ -145,6 +145,8 @@ class Url:
     depth: int
     priority: float
     seed: bool
+    root: bool  # scope is relative to it
+    hops: int
     anchor: str | None
     referrer: int | None
     requisite: bool = False
@@ -181,6 +183,7 @@ class Url:
             attempts=self.attempts,
             refusals=self.refusals,
             seed=self.seed,
+            hops=self.hops,
             requisite=self.requisite,
             sitemap=self.sitemap,
             listing=self.listing,

@@ -37,6 +37,7 @@ from storage.memory.rows import Host, Origin
 from storage.memory.tables import Tables
 from storage.rows import hostname_of, robots_due_at
 from storage.timekeeper import Timekeeper
+from storage.trouble import Troubles
 
 
 class MemoryStore(MemoryReader):
@@ -57,6 +58,10 @@ class MemoryStore(MemoryReader):
         self._session = 0
         self._open = False
         self._paused = False
+        self.troubles = Troubles()  # it has none
+
+    def set_patience(self, seconds: float) -> None:
+        pass
 
     # ------------------------------------------------------------ sessions
 
@@ -314,12 +319,20 @@ class MemoryStore(MemoryReader):
         self._leases.update(host, update)
         return len(ids)
 
-    async def retry_failed(self, host: str | None = None) -> int:
+    def in_flight(self, id_: int) -> None:
+        """Nothing is left of this store when its process dies."""
+
+    def not_in_flight(self, id_: int) -> None:
+        pass
+
+    async def retry_failed(self, host: str | None = None, code: str | None = None) -> int:
         self._check_open()
         failed = [
             url
             for url in self._tables.urls.values()
-            if url.state is State.FAILED and is_of(url.origin, host)
+            if url.state is State.FAILED
+            and is_of(url.origin, host)
+            and (code is None or str(url.error).startswith(f"{code}:"))
         ]
         for found in {url.origin.host.name: url.origin.host for url in failed}.values():
             clock = found.clock_now(self._time.now_s())

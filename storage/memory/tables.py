@@ -60,6 +60,8 @@ class Tables:
             depth=link.depth,
             priority=link.priority,
             seed=link.seed,
+            root=link.seed and not link.hops,
+            hops=link.hops,
             anchor=link.anchor,
             referrer=referrer,
             requisite=link.requisite,

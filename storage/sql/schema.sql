@@ -6,7 +6,7 @@ CREATE TABLE crawl (  -- one row
   session INTEGER NOT NULL,     -- the newest
   last_at REAL NOT NULL,        -- the store's time, as last told: it never runs backwards
   shift_s REAL NOT NULL         -- how far it is ahead of the wall clock
-, paused INTEGER NOT NULL DEFAULT 0) STRICT;
+, paused INTEGER NOT NULL DEFAULT 0, boot TEXT, uptime_s REAL) STRICT;
 
 CREATE TABLE slots (  -- hosts, as they are leased
   id INTEGER PRIMARY KEY,
@@ -409,5 +409,10 @@ LEFT JOIN urls AS c ON c.id = p.canonical
 LEFT JOIN origins AS co ON co.id = c.origin
 LEFT JOIN texts AS s ON s.id = k.usage
 LEFT JOIN plans AS n ON n.id = u.id;
+
+CREATE TABLE chains (  -- blocked or freed URLs; what redirects to them is to be treated likewise
+  root INTEGER PRIMARY KEY,
+  after INTEGER NOT NULL                -- of those redirects: up to this id it has been
+) STRICT;
 
 INSERT INTO secret VALUES (1, randomblob(16));

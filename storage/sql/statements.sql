@@ -317,16 +317,27 @@ INSERT OR REPLACE INTO redirects SELECT v.* FROM v WHERE v.id IS NOT NULL;
 -- name: drop_redirects
 WITH v(id) AS (VALUES (?)) DELETE FROM redirects WHERE id IN (SELECT v.id FROM v);
 
--- Every URL that leads to one of the given ones; UNION ends the loops.
+-- URLs that redirect to one, with ids above another.
 -- name: leading_to
-WITH RECURSIVE
-  v(root) AS (VALUES (?)),
-  chain(root, id) AS (
-    SELECT v.root, r.id FROM v CROSS JOIN redirects AS r ON r.target = v.root
-    UNION
-    SELECT c.root, r.id FROM chain AS c CROSS JOIN redirects AS r ON r.target = c.id
-  )
-SELECT json_group_array(json_array(c.root, c.id)) FROM chain AS c WHERE c.id <> c.root;
+SELECT json_group_array(id) FROM (
+  SELECT r.id FROM redirects AS r WHERE r.target = ? AND r.id > ? ORDER BY r.id LIMIT ?
+);
+
+-- Of the given ones, those that anything redirects to.
+-- name: led_to
+WITH v(id) AS (VALUES (?))
+SELECT json_group_array(v.id) FROM v
+WHERE EXISTS (SELECT 1 FROM redirects AS r WHERE r.target = v.id);
+
+-- name: some_chains
+SELECT json_group_array(json_array(root, after)) FROM (SELECT root, after FROM chains LIMIT ?);
+
+-- name: put_chains
+WITH v(root, after) AS (VALUES (?, ?))
+INSERT OR REPLACE INTO chains (root, after) SELECT v.root, v.after FROM v WHERE v.root IS NOT NULL;
+
+-- name: drop_chains
+WITH v(id) AS (VALUES (?)) DELETE FROM chains WHERE root IN (SELECT v.id FROM v);
 
 -- name: verdicts_of
 WITH v(id) AS (VALUES (?))
@@ -430,6 +441,9 @@ SELECT queued, visited, blocked, failed, body_bytes FROM origins WHERE id = ?;
 -- name: crawl
 SELECT session, last_at, shift_s FROM crawl;
 
+-- name: uptime
+SELECT boot, uptime_s FROM crawl WHERE id = 1;
+
 -- name: new_crawl
 INSERT INTO crawl (id, session, last_at, shift_s) VALUES (1, 0, ?, 0.0);
 
@@ -470,10 +484,13 @@ UPDATE sessions SET ended_at = ? WHERE id = ?;
 DELETE FROM sessions WHERE id <= ?;
 
 -- name: put_time
-UPDATE crawl SET last_at = ?, shift_s = ?;
+UPDATE crawl SET last_at = ?, shift_s = ?, boot = ?, uptime_s = ?;
 
 -- name: leased
 SELECT json_group_array(id) FROM slots WHERE lease IS NOT NULL;
+
+-- name: held
+SELECT json_group_array(json_array(id, name, epoch, ring)) FROM slots WHERE lease = ?;
 
 -- name: void_leases
 UPDATE slots SET lease = NULL WHERE lease IS NOT NULL;
@@ -501,22 +518,26 @@ WITH v(id, served) AS (VALUES (?, ?))
 UPDATE slots SET lease = ?, epoch = epoch + 1, clean = 0, served = v.served
 FROM v WHERE slots.id = v.id;
 
+-- Numbers without measure have no place in JSON.
 -- name: leases
 WITH v(id) AS (VALUES (?))
 SELECT json_group_array(json_array(
-  s.id, s.name, s.epoch, s.clean, s.lease, s.next_at, s.backoff_until, s.delay_s, s.delay_source,
-  s.latency_s, s.backoff_level, s.denials, s.connect_failures, s.contacts, s.smallest_rest_s,
-  s.peak_concurrency, s.breaches, s.ring, s.ended_at, s.paused, s.slow_s, s.visited,
+  s.id, s.name, s.epoch, s.clean, s.lease, min(s.next_at, 1e12), min(s.backoff_until, 1e12),
+  min(s.delay_s, 1e12), s.delay_source, min(s.latency_s, 1e12), s.backoff_level, s.denials, s.connect_failures, s.contacts, s.smallest_rest_s,
+  s.peak_concurrency, s.breaches, s.ring, s.ended_at, s.paused, min(s.slow_s, 1e12), s.visited, s.body_bytes,
   (SELECT count(*) FROM (SELECT 1 FROM origins AS o WHERE o.slot = s.id LIMIT ?))
 ))
 FROM v CROSS JOIN slots AS s ON s.id = v.id;
 
--- What has fallen due joins the queue at its place.
+-- What has fallen due joins the queue at its place; where that is very much, some at a time.
 -- name: promote
 WITH v(slot) AS (VALUES (?))
 UPDATE urls SET due_at = NULL WHERE id IN (
-  SELECT u.id FROM v CROSS JOIN origins AS o ON o.slot = v.slot AND o.pending = 1
-  CROSS JOIN urls AS u ON u.origin = o.id AND u.state = 0 AND u.due_at <= ?
+  SELECT w.id FROM v CROSS JOIN urls AS w ON w.id IN (
+    SELECT u.id FROM origins AS o CROSS JOIN urls AS u
+    ON u.origin = o.id AND u.state = 0 AND u.due_at <= ?
+    WHERE o.slot = v.slot AND o.pending = 1 LIMIT ?
+  )
 );
 
 -- The best due URLs of some origins of the wanted slots, and when the next one falls due.
@@ -669,8 +690,13 @@ INSERT INTO failures (id, error, attempts, last_at)
 SELECT value, ?2, ?3, ?4 FROM json_each(?1);
 
 -- name: fail_some_urls
-UPDATE urls SET state = 3, due_at = NULL, turn = 0, flags = flags & 59
+UPDATE urls SET state = 3, due_at = NULL, turn = 0, flags = flags & ~68
 WHERE id IN (SELECT value FROM json_each(?));
+
+-- name: suspect
+UPDATE urls SET flags = flags | 64,
+  due_at = iif(state = 0 AND NOT flags & 16, max(coalesce(due_at, 0), ?2), due_at)
+WHERE id IN (SELECT value FROM json_each(?1));
 
 -- name: some_failed
 SELECT json_group_array(json_array(id, origin, slot, name)) FROM (
@@ -679,6 +705,9 @@ SELECT json_group_array(json_array(id, origin, slot, name)) FROM (
   CROSS JOIN origins AS o ON o.id = u.origin
   CROSS JOIN slots AS s ON s.id = o.slot
   WHERE f.id > ?1 AND (?2 IS NULL OR o.hostname = ?2 OR s.name = ?2)
+  AND (?4 IS NULL OR EXISTS (
+    SELECT 1 FROM texts AS t WHERE t.id = f.error AND t.text LIKE ?4 || ':%'
+  ))
   ORDER BY f.id LIMIT ?3
 );
 

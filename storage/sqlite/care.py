@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
 from storage.base import StoreError
+from storage.files import real_path
+from storage.sqlite import passing
 from storage.sqlite.lock import FileLock
-from storage.sqlite.schema import check_file, connect_reader, connect_writer, translate
+from storage.sqlite.schema import FAILURES, check_file, connect_reader, connect_writer, translate
 from storage.sqlite.statements import statements
+from storage.trouble import RETRY_S_MIN, TroubleKind, words_of
+
+_log = logging.getLogger("courtly.store")
 
 SESSIONS_SHOWN: Final = 5
+LOCK_WAIT_S_MAX: Final = 30.0  # for another program that writes or reads
 FINDINGS_MAX: Final = 20  # sentences of one kind; one is enough to know that something is wrong
 
 
@@ -68,16 +77,12 @@ def info(path: Path) -> Info:
                 if schema > 1
                 else []
             )
-    except sqlite3.Error as error:
+    except FAILURES as error:
         raise translate(error, path) from error
     return Info(
         path=path,
         schema=schema,
-        file_bytes=sum(
-            part.stat().st_size
-            for part in (path, path.with_name(path.name + "-wal"))
-            if part.exists()
-        ),
+        file_bytes=_bytes_of(real_path(path)),
         free_bytes=free_pages * page_bytes,
         urls=urls,
         visited=visited,
@@ -93,6 +98,12 @@ def info(path: Path) -> Info:
         ],
         last_at=None if last is None or not last[0] else last[1] - last[2],
     )
+
+
+def _bytes_of(file: Path) -> int:
+    """Of a database and its WAL."""
+    parts = (file, file.with_name(file.name + "-wal"))
+    return sum(part.stat().st_size for part in parts if part.exists())
 
 
 # ---------------------------------------------------------------- does it hold together
@@ -227,6 +238,7 @@ def check(path: Path) -> list[str]:
         with closing(connect_reader(path)) as db:
             db.execute("BEGIN")
             found = [f"SQLite: {text}" for text in _integrity(db)]
+            found += _damaged_texts(db)
             if found:
                 return found  # counting in a damaged file says nothing
             found += [
@@ -240,7 +252,7 @@ def check(path: Path) -> list[str]:
             found += _differences(db, _RECOUNTED, _COUNTERS, "origin", "counted")
             found += _differences(db, _SUMMED, _COUNTERS[:5], "host", "its origins say")
             return found
-    except sqlite3.DatabaseError as error:
+    except FAILURES as error:
         failure = translate(error, path)
         if "damaged" in str(failure):
             return [f"{failure}"]
@@ -251,6 +263,67 @@ def _integrity(db: sqlite3.Connection) -> Iterator[str]:
     for (text,) in db.execute(f"PRAGMA integrity_check({FINDINGS_MAX})"):
         if text != "ok":
             yield str(text)
+
+
+# Tables with something of a URL in each row, and the column that has its id.
+_OF_URLS: Final = {
+    "urls": "id", "pages": "id", "tries": "id", "failures": "id", "readings": "id", "hints": "id",
+    "plans": "id", "edges": "source",
+}  # fmt: skip
+
+
+def _damaged_texts(db: sqlite3.Connection) -> list[str]:
+    """Rows with text that is not UTF-8: SQLite itself does not look."""
+    found: list[str] = []
+    tables = db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    for (table,) in tables:
+        columns = db.execute(f"PRAGMA table_info({table})").fetchall()
+        keys = [name for _, name, *_, place in sorted(columns, key=itemgetter(5)) if place]
+        for _, column, kind, *_ in columns:
+            if kind == "TEXT" and len(found) < FINDINGS_MAX:
+                found += _damaged_in(db, table, column, keys or ["rowid"])
+    return found[:FINDINGS_MAX]
+
+
+def _damaged_in(
+    db: sqlite3.Connection, table: str, column: str, keys: Sequence[str]
+) -> Iterator[str]:
+    shown = [f"CAST({key} AS BLOB)" if key == column else key for key in keys]
+    rows = db.execute(
+        f"SELECT {', '.join(shown)}, CAST({column} AS BLOB) FROM {table}"  # noqa: S608
+        f" WHERE {column} GLOB '*[^ -~]*'"  # everything else is ASCII
+    )
+    for *key, text in rows:
+        if _is_utf8(text):
+            continue
+        words = ", ".join(_readable(value) for value in key)
+        url = _url_of(db, key[keys.index(_OF_URLS[table])]) if table in _OF_URLS else ""
+        yield (
+            f"table {table}, row {words}{url}: {column} is damaged, it is not UTF-8:"
+            f' "{_readable(text)}"'
+        )
+
+
+def _is_utf8(text: object) -> bool:
+    try:
+        if isinstance(text, bytes):
+            text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _readable(value: object) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def _url_of(db: sqlite3.Connection, key: object) -> str:
+    row = db.execute(
+        "SELECT o.name || u.path FROM urls AS u JOIN origins AS o ON o.id = u.origin"
+        " WHERE u.id = ?",
+        (key,),
+    ).fetchone()
+    return "" if row is None else f" ({row[0]})"
 
 
 def _first(db: sqlite3.Connection, sql: str) -> list[tuple[object, ...]]:
@@ -281,24 +354,54 @@ def vacuum(path: Path) -> tuple[int, int]:
     StoreRefused if a crawl holds the database, and StoreError if the disk is full, which changes
     nothing.
     """
+    path = real_path(path)
     lock = FileLock(path)
-    check_file(path, must_exist=True)  # what is not ours gets no lock beside it
-    lock.acquire()
     try:
-        with closing(connect_writer(path)) as db:
-            _truncate_wal(db, path)
-            before = path.stat().st_size
-            db.execute("PRAGMA temp_store = FILE")  # else the copy would be made in memory
-            db.execute("VACUUM")
-            _truncate_wal(db, path)
-        return before, path.stat().st_size
-    except sqlite3.Error as error:
+        check_file(path, must_exist=True)  # what is not ours gets no lock beside it
+        lock.acquire()
+        return _vacuum_when_free(path)
+    except FAILURES as error:
         raise translate(error, path) from error
+    except OSError as error:
+        raise StoreError(f"the database {path} cannot be used: {words_of(error)}") from error
     finally:
         lock.release()
+
+
+def _vacuum_when_free(path: Path) -> tuple[int, int]:
+    """Try until no other program is in the way. SQLite itself waits a second at a time, between
+    which a signal is obeyed."""
+    until_s = time.monotonic() + LOCK_WAIT_S_MAX
+    told = False
+    while True:
+        try:
+            return _vacuum_once(path)
+        except (_InUseError, *FAILURES) as error:
+            found = error if isinstance(error, StoreError) else translate(error, path)
+            passes = found is error or passing.kind_of(error) is TroubleKind.LOCKED
+            if not passes or time.monotonic() >= until_s:
+                raise
+            if not told:
+                _log.warning("%s; trying again for %.0f s", found, LOCK_WAIT_S_MAX)
+                told = True
+        time.sleep(RETRY_S_MIN)
+
+
+def _vacuum_once(path: Path) -> tuple[int, int]:
+    with closing(connect_writer(path)) as db:
+        _truncate_wal(db, path)
+        before = path.stat().st_size
+        db.execute("PRAGMA temp_store = FILE")  # else the copy would be made in memory
+        db.execute("VACUUM")
+        _truncate_wal(db, path)
+    return before, path.stat().st_size
+
+
+class _InUseError(StoreError):
+    """Another program reads or writes the database: what it reads cannot be taken away."""
 
 
 def _truncate_wal(db: sqlite3.Connection, path: Path) -> None:
     (busy, _, _) = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     if busy:
-        raise StoreError(f"the database {path} is being read by another program: try again later")
+        raise _InUseError(f"the database {path} is in use by another program: try again later")

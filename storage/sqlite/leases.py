@@ -11,15 +11,16 @@ from msgspec import Struct
 
 from policies.access import Access
 from storage.base import Hand, HostClock, HostUpdate, Lease, Queued, Want
-from storage.rows import CONTACTS_KEPT, COPIES_PER_LEASE, rooms
+from storage.rows import CONTACTS_KEPT, COPIES_PER_LEASE, WAIT_S_MAX, rooms
 from storage.sqlite.copies import read_copy
-from storage.sqlite.links import REQUISITE, SEED, SITEMAP
+from storage.sqlite.links import HOPS, REQUISITE, SEED, SITEMAP, SUSPECT
 from storage.sqlite.names import Names
 from storage.sqlite.plans import ListingShape, Plans, listing_of
 from storage.sqlite.statements import Statements, Values
 from storage.sqlite.tally import Tally
 
 ORIGINS_AT_ONCE = 256  # of one host, looked at for a hand: some 3 ms
+PROMOTED_AT_ONCE = 2_000  # URLs of a host whose retry is due, in one transaction
 _EMPTY = Hand(urls=(), next_due_in_s=None)
 
 
@@ -55,18 +56,22 @@ class _SlotRow(NamedTuple):
     paused: int
     slow_s: float | None
     visited: int
+    body_bytes: int
     origins: int
 
     def clock(self, now_s: float) -> HostClock:
+        """Waits are bounded: versions before this one stored some without measure."""
         backoff_until = self.next_at if self.backoff_until is None else self.backoff_until
         return HostClock(
-            next_in_s=max(0.0, self.next_at - now_s),
+            next_in_s=min(max(0.0, self.next_at - now_s), WAIT_S_MAX),
             rested_s=None if self.ended_at is None else max(0.0, now_s - self.ended_at),
-            delay_s=self.delay_s,
+            delay_s=min(self.delay_s, WAIT_S_MAX),
             delay_source=self.delay_source,
             latency_s=self.latency_s,
             backoff_level=self.backoff_level,
-            backoff_in_s=0.0 if self.backoff_until is None else max(0.0, backoff_until - now_s),
+            backoff_in_s=0.0
+            if self.backoff_until is None
+            else min(max(0.0, backoff_until - now_s), WAIT_S_MAX),
             denials=self.denials,
             connect_failures=self.connect_failures,
             contacts=self.contacts,
@@ -79,7 +84,7 @@ class _SlotRow(NamedTuple):
 _SlotShape = list[
     tuple[
         int, str, int, int, int | None, float, float | None, float, str, float | None, int, int,
-        int, int, float | None, int, int, int, float | None, int, float | None, int, int,
+        int, int, float | None, int, int, int, float | None, int, float | None, int, int, int,
     ]
 ]  # fmt: skip
 _Offer = tuple[tuple[float, int, int, int], Queued]
@@ -105,6 +110,12 @@ class Leases:
         leased = self._sql.read(list[int], "leased")
         self._sql.run("void_leases")
         self.settle(leased)
+
+    def resume(self, session: int) -> None:
+        """Hold again what this session holds."""
+        self._session = session
+        held = self._sql.read(list[tuple[int, str, int, int]], "held", session)
+        self._held = {name: Held(key, epoch, ring) for key, name, epoch, ring in held}
 
     def tick(self, now_s: float) -> int:
         """A number that grows with every call and never falls, not even from session to session."""
@@ -155,8 +166,9 @@ class Leases:
                 clean=bool(row.clean),
                 clock=row.clock(now_s),
                 paused=bool(row.paused),
-                slow_s=row.slow_s,
+                slow_s=None if row.slow_s is None else min(row.slow_s, WAIT_S_MAX),
                 visited=row.visited,
+                body_bytes=row.body_bytes,
                 robots=copies.get(row.id, {}),
                 hand=hands.get(row.name, _EMPTY),
                 robots_all=row.origins <= COPIES_PER_LEASE,
@@ -206,8 +218,9 @@ class Leases:
                 for n, c in enumerate(new)
             ]  # fmt: skip
             clocks[held.id] = (
-                held.id, now_s + max(0.0, clock.next_in_s),
-                now_s + clock.backoff_in_s if clock.backoff_in_s > 0 else None, clock.delay_s,
+                held.id, now_s + min(max(0.0, clock.next_in_s), WAIT_S_MAX),
+                now_s + min(clock.backoff_in_s, WAIT_S_MAX) if clock.backoff_in_s > 0 else None,
+                min(clock.delay_s, WAIT_S_MAX),
                 clock.delay_source, clock.latency_s, clock.backoff_level, clock.denials,
                 clock.connect_failures, clock.contacts, clock.smallest_rest_s,
                 clock.peak_concurrency, clock.breaches, held.ring,
@@ -231,7 +244,7 @@ class Leases:
         if not slots:
             return {}
         keys: list[Values] = [(key,) for key in slots]
-        self._sql.many("promote", keys, now_s)
+        self._sql.many("promote", keys, now_s, PROMOTED_AT_ONCE)
         in_hand = set(chain.from_iterable(want.held for want in wants)).difference(ended)
         most = max(want.count for want in wants) + 1  # one more tells whether there are more
         taken = msgspec.json.encode(list(in_hand)).decode()
@@ -253,6 +266,7 @@ class Leases:
                     ((-priority, turn, depth, key), Queued(
                         id=key, url=origin + path, depth=depth, priority=priority,
                         attempts=attempts, refusals=refusals, seed=bool(flags & SEED),
+                        hops=flags >> HOPS, suspect=bool(flags & SUSPECT),
                         requisite=bool(flags & REQUISITE),
                         sitemap=bool(flags & SITEMAP), listing=listing_of(listing),
                     ))

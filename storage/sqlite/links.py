@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from itertools import islice
 from typing import Final
@@ -24,7 +24,10 @@ TRIED: Final = 4
 REQUISITE: Final = 8
 SITEMAP: Final = 16
 LISTED: Final = 32  # a sitemap says something of it
+SUSPECT: Final = 64  # it was in flight when the process died
+HOPS: Final = 8  # bits from this one on: redirects in a row that led to it
 _QUEUED: Final = int(State.QUEUED)
+_PRIORITY_MAX: Final = 1e300
 
 
 _KnownShape = list[tuple[int, int, int]]  # place, id, depth
@@ -90,11 +93,14 @@ class Links:
         young, old = self._recent.young, self._recent.old
         found: dict[str, _Found] = {}
         seeds: dict[str, int] = {}
+        roots: set[str] = set()  # those of them that were given
         for referrer, group in links:
             for link in group:
                 url = link.url
                 if link.seed:
                     seeds[url] = min(seeds.get(url, link.depth), link.depth)
+                    if not link.hops:
+                        roots.add(url)
                 elif (depth := young.get(url, old.get(url))) is not None and depth <= link.depth:
                     continue
                 first, page = found.get(url, (link, referrer))
@@ -108,7 +114,7 @@ class Links:
             return {}
         ids = self._place(found, seeds, tally, skipped, now_s)
         if seeds:
-            self._make_seeds(seeds, ids)
+            self._make_seeds(seeds, roots, ids)
         # A target whose link was one too many for its path is noted all the same.
         missing: dict[str, _Found] = {url: (None, page) for url, page in targets if not ids[url]}
         if missing:
@@ -251,8 +257,11 @@ class Links:
                 | (REQUISITE if link.requisite else 0)
                 | (SITEMAP if link.sitemap else 0)
                 | (LISTED if link.listing is not None else 0)
+                | (link.hops << HOPS)
             )
             depth = depths[url] = link.depth
+            if not -_PRIORITY_MAX < link.priority < _PRIORITY_MAX:
+                raise ValueError("no priority")  # infinity could be stored, and not be read again
             if out_id:
                 again.append((key, depth, link.priority, flags, page, link.anchor))
                 known_again.append((origin.id, digest, key, depth))
@@ -275,8 +284,10 @@ class Links:
         self._sql.many("known_again", known_again)
         return ids
 
-    def _make_seeds(self, seeds: dict[str, int], ids: dict[str, int]) -> None:
-        self._sql.many("new_seeds", [(ids[url],) for url in seeds])
+    def _make_seeds(
+        self, seeds: Mapping[str, int], roots: Collection[str], ids: Mapping[str, int]
+    ) -> None:
+        self._sql.many("new_seeds", [(ids[url],) for url in seeds if url in roots])
         self._sql.many("make_seeds", [(ids[url], depth) for url, depth in seeds.items()])
 
 

@@ -2,54 +2,144 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import fcntl
 import os
 from pathlib import Path
+from typing import Final
 
-from storage.base import StoreRefused
+from storage.base import StoreError, StoreRefused
+from storage.files import FILE_MODE, open_for_update
+from storage.trouble import TroubleKind, kind_of
+
+_HELD_ELSEWHERE: Final = (errno.EWOULDBLOCK, errno.EAGAIN)
+_HOLDER_BYTES_MAX: Final = 32
+_held_here: Final[set[Path]] = set()  # lock files that this process holds
+
+
+def is_held_here(database: Path) -> bool:
+    """Whether this process writes to a database (the file itself, not a link to it)."""
+    return _lock_path(database.absolute()) in _held_here
+
+
+def _lock_path(database: Path) -> Path:
+    return database.with_name(database.name + ".lock")
 
 
 class FileLock:
-    """Held from `acquire` to `release`. The file tells who holds it; only the lock on it counts."""
+    """Held from `acquire` to `release`. The file tells who holds it; only the lock on it counts.
 
-    def __init__(self, database: Path) -> None:
+    `database` is the file itself, not a symbolic link to it (`storage.files.real_path`).
+    """
+
+    def __init__(self, database: Path, *, mode: int = FILE_MODE) -> None:
         self._database = database
-        self.path = database.with_name(database.name + ".lock")
+        self._mode = mode
+        self.path = _lock_path(database)
         self._fd: int | None = None
 
     def acquire(self) -> None:
-        """Raises StoreRefused if another holds it, or if the directory cannot be written."""
+        """Raises StoreRefused if another holds it, or if it cannot be locked; OSError for trouble
+        that passes (`storage.trouble`). It is not held then."""
+        _check_single_name(self._database)
         while self._fd is None:
             try:
-                fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+                fd = open_for_update(self.path, self._mode)
             except OSError as error:
+                if kind_of(error) is not None:
+                    raise
                 raise StoreRefused(
                     f"{self._database} cannot be opened for writing: {self.path}: {error.strerror}"
                 ) from error
             try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                holder = os.pread(fd, 32, 0).decode("ascii", "replace").strip()
+                locked = self._lock(fd)
+            except BaseException:
                 os.close(fd)
-                who = f"process {holder}" if holder.isdigit() else "another process"
-                raise StoreRefused(f"{self._database} is in use by {who}") from error
-            # The last holder may have removed the file between our opening and our locking it.
-            if self._is_at_path(fd):
-                self._fd = fd
-            else:
+                raise
+            if not locked:
                 os.close(fd)
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+                continue
+            self._fd = fd
+        _held_here.add(self.path.absolute())
+        with contextlib.suppress(OSError):  # a full disk: the lock counts, the number only helps
+            os.ftruncate(self._fd, 0)
+            os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+
+    def _lock(self, fd: int) -> bool:
+        """Lock the file; False if the last holder has removed it between our opening and our
+        locking it. Raises as `acquire` does."""
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if kind_of(error) in (TroubleKind.MEMORY, TroubleKind.DESCRIPTORS):
+                raise  # anything else is as likely a file system that has no locks
+            raise StoreRefused(self._why_not(fd, error)) from error
+        if not self._is_at_path(fd):
+            return False
+        if not _is_lock_file(fd):
+            raise StoreRefused(
+                f"{self._database} cannot be locked: {self.path} is a file of something else,"
+                " or has a second name (a hard link): move it away"
+            )
+        return True
+
+    def _why_not(self, fd: int, error: OSError) -> str:
+        if error.errno not in _HELD_ELSEWHERE:
+            return f"{self._database} cannot be locked: {self.path}: {error.strerror}"
+        holder = os.pread(fd, _HOLDER_BYTES_MAX, 0).decode("ascii", "replace").strip()
+        who = f"process {holder}" if holder.isdigit() else "another process"
+        return f"{self._database} is in use by {who}"
+
+    def check(self) -> None:
+        """Raise StoreError if another process could take the lock although this one holds it."""
+        if self._fd is not None and not self._is_at_path(self._fd):
+            raise StoreError(
+                f"the lock file {self.path} was deleted or replaced while {self._database} was in"
+                " use, so another crawl could write to the same database: stop that one, if there"
+                " is one, and start again"
+            )
 
     def _is_at_path(self, fd: int) -> bool:
         try:
-            return os.path.samestat(os.fstat(fd), self.path.stat())
+            return os.path.samestat(os.fstat(fd), self.path.lstat())
         except FileNotFoundError:
             return False
 
     def release(self) -> None:
-        if self._fd is None:
+        fd, self._fd = self._fd, None
+        if fd is None:
             return
-        self.path.unlink(missing_ok=True)  # while it is held: nobody else can be using it
-        os.close(self._fd)
-        self._fd = None
+        _held_here.discard(self.path.absolute())
+        try:
+            with contextlib.suppress(OSError):  # a file that stays is no lock: nobody holds it
+                if self._is_at_path(fd):  # and not another process's by now
+                    self.path.unlink(missing_ok=True)  # while it is held: nobody else is using it
+        finally:
+            os.close(fd)
+
+
+def _is_lock_file(fd: int) -> bool:
+    """Whether writing to the file and removing it destroys nothing: it has one name, and holds at
+    most the number of a process (zeros after a power cut)."""
+    if os.fstat(fd).st_nlink != 1:
+        return False
+    held = os.pread(fd, _HOLDER_BYTES_MAX + 1, 0).strip(b"\0\n")
+    return len(held) <= _HOLDER_BYTES_MAX and (not held or held.isdigit())
+
+
+def _check_single_name(database: Path) -> None:
+    """By another name the same file would have another lock, and another write-ahead log."""
+    try:
+        names = database.stat().st_nlink
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        if kind_of(error) is not None:
+            raise
+        raise StoreRefused(f"{database} cannot be read: {error.strerror}") from error
+    if names > 1:
+        raise StoreRefused(
+            f"{database} has {names} names (hard links), and SQLite loses data where a database is"
+            " opened by two of them: remove the others, or make a copy and use that"
+        )

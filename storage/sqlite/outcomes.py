@@ -18,9 +18,10 @@ from storage.base import (
     Visited,
 )
 from storage.rows import counts_for
+from storage.sqlite.chains import Chains
 from storage.sqlite.copies import Copies
 from storage.sqlite.leases import Leases
-from storage.sqlite.links import SITEMAP, Links
+from storage.sqlite.links import SITEMAP, SUSPECT, Links
 from storage.sqlite.names import Names
 from storage.sqlite.statements import Statements
 from storage.sqlite.tally import Tally
@@ -32,13 +33,20 @@ class Outcomes:
     """Applies them, each to a URL for which it still counts."""
 
     def __init__(
-        self, sql: Statements, names: Names, links: Links, leases: Leases, copies: Copies
+        self,
+        sql: Statements,
+        names: Names,
+        links: Links,
+        leases: Leases,
+        copies: Copies,
+        chains: Chains,
     ) -> None:
         self._sql = sql
         self._names = names
         self._links = links
         self._leases = leases
         self._copies = copies
+        self._chains = chains
 
     def apply(
         self,
@@ -56,6 +64,7 @@ class Outcomes:
         changes = Changes(self._sql, self._names, tally)
         moves: dict[int, tuple[UrlRow, str]] = {}
         roots: list[int] = []
+        redirects: dict[int, int] = {}  # pages, and the URLs they lead to
         dropped: list[int] = []
         ungoverned: list[int] = []  # their origins
         for outcome in outcomes:
@@ -80,9 +89,11 @@ class Outcomes:
                     if outcome.ungoverned:
                         ungoverned.append(row.origin)
                     if target is not None:
-                        roots.append(target)
+                        redirects[row.id] = target
                 case Revisited(plan=plan):
                     changes.plan(row, plan, at.now_s)
+                    if row.flags & SUSPECT and not outcome.deferred:
+                        changes.cleared(row)
                 case SitemapRead():
                     changes.read(row, outcome, texts, at.now_s)
                 case Blocked():
@@ -103,9 +114,10 @@ class Outcomes:
         if dropped:
             names = [(key,) for key in dropped]
             self._links.forget(self._sql.read_many(list[tuple[int, str]], "url_names", names))
+        if redirects:
+            roots += self._chains.arrived(redirects, changes, at.wall_s)
         if roots:
-            changes.block_chains(roots, at.wall_s)
-            changes.write()
+            self._chains.settle(roots, changes, at.wall_s)
         return moves
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 from policies.listing import Changefreq, Listing
 from storage.base import Before, Plan, Queued, Unplanned, Want
-from storage.sqlite.links import SEED, SITEMAP
+from storage.sqlite.links import HOPS, SEED, SITEMAP, SUSPECT
 from storage.sqlite.statements import Statements, Values
 
 ListingShape = tuple[int | None, str | None, float | None]
@@ -87,7 +87,8 @@ class Plans:
             urls = [
                 Queued(
                     id=key, url=url, depth=depth, priority=priority, attempts=0, refusals=0,
-                    seed=bool(flags & SEED), sitemap=bool(flags & SITEMAP),
+                    seed=bool(flags & SEED), hops=flags >> HOPS,
+                    suspect=bool(flags & SUSPECT), sitemap=bool(flags & SITEMAP),
                     listing=listing_of(listing),
                     before=Before(
                         plan=Plan(

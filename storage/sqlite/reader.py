@@ -6,8 +6,8 @@ import asyncio
 import sqlite3
 import zlib
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import aclosing
 from functools import partial
+from math import inf
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
@@ -19,13 +19,14 @@ from storage.rows import CONTACTS_KEPT, REPORTS, STATE_VIEWS, VIEWS, check_view
 from storage.sqlite import pages, reports
 from storage.sqlite.copies import read_copy
 from storage.sqlite.fingerprint import fingerprint
-from storage.sqlite.links import OUT, SITEMAP, some_seeds
-from storage.sqlite.schema import connect_reader, translate
+from storage.sqlite.links import HOPS, OUT, REQUISITE, SEED, SITEMAP, some_seeds
+from storage.sqlite.schema import FAILURES, connect_reader, translate
 from storage.sqlite.statements import Statements, Value
+from storage.sqlite.views import ROWS_AT_ONCE, ViewRows
 from storage.sqlite.wire import Wire, finish
+from storage.trouble import words_of
 
 T = TypeVar("T")
-_ROWS_AT_ONCE = 500
 _READ = -1
 
 
@@ -38,7 +39,11 @@ class SqliteReader:
         self._opening = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
-        await self._connection()
+        try:
+            await self._connection()
+        except BaseException:  # cancelled when it was open already
+            await self.close()
+            raise
         return self
 
     async def __aexit__(
@@ -63,15 +68,25 @@ class SqliteReader:
 
     async def _open(self) -> None:
         try:
-            self._wire = await Wire.open(partial(connect_reader, self.path))
-        except sqlite3.Error as error:
+            self._wire = await self._wire_of(partial(connect_reader, self.path))
+        except FAILURES as error:
             raise translate(error, self.path) from error
 
-    async def _read(self, work: Callable[[Statements], T]) -> T:
-        wire = await self._connection()
+    async def _wire_of(self, connect: Callable[[], sqlite3.Connection]) -> Wire:
         try:
-            return await wire.run(lambda db: work(Statements(db)))
-        except sqlite3.Error as error:
+            return await Wire.open(connect)
+        except MemoryError as error:
+            raise StoreError(
+                f"the database {self.path} cannot be used: {words_of(error)}"
+            ) from error
+
+    async def _read(self, work: Callable[[Statements], T]) -> T:
+        return await self._run(await self._connection(), lambda db: work(Statements(db)))
+
+    async def _run(self, wire: Wire, work: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            return await wire.run(work)
+        except FAILURES as error:
             raise translate(error, self.path) from error
 
     # ------------------------------------------------------------ the contract
@@ -105,28 +120,35 @@ class SqliteReader:
         self, view: str, *, host: str | None = None, limit: int | None = None
     ) -> AsyncGenerator[Row, None]:
         check_view(view, host)
-        sql, values = _query(view, host, limit)
-        async with aclosing(self._select(sql, values, VIEWS[view])) as rows:
-            async for row in rows:
+        found, left = ViewRows(view, host), inf if limit is None else limit
+        while rows := await self._read(partial(_next_rows, found, left)):
+            for row in rows:
                 yield row
+            left -= len(rows)
 
     async def report(self, kind: str) -> AsyncGenerator[Row, None]:
-        async with aclosing(self._select(reports.QUERIES[kind], [], REPORTS[kind])) as rows:
-            async for row in rows:
-                yield row
-
-    async def _select(
-        self, sql: str, values: list[Value], columns: Sequence[str]
-    ) -> AsyncGenerator[Row, None]:
-        wire = await self._connection()
+        columns = REPORTS[kind]
+        spool = await self._wire_of(partial(self._connect_spool, kind))
         try:
-            cursor = await wire.execute(sql, values)
-            async with cursor:
-                while rows := list(await cursor.fetchmany(_ROWS_AT_ONCE)):
-                    for row in rows:
-                        yield dict(zip(columns, row, strict=True))
-        except sqlite3.Error as error:
+            after = 0
+            while rows := await self._run(spool, partial(reports.spooled, after=after)):
+                after = rows[-1][0]
+                for row in rows:
+                    yield dict(zip(columns, row[1:], strict=True))
+        finally:
+            await spool.close()
+
+    def _connect_spool(self, kind: str) -> sqlite3.Connection:
+        try:
+            db = connect_reader(self.path)
+            try:
+                reports.spool(db, kind)
+            except BaseException:
+                db.close()
+                raise
+        except FAILURES as error:
             raise translate(error, self.path) from error
+        return db
 
     async def hosts_page(
         self,
@@ -162,8 +184,11 @@ class SqliteReader:
         return await self._read(lambda sql: _host(sql, host))
 
     async def robots_copy(self, origin: str) -> Access | None:
-        row = await self._read(lambda sql: sql.row("copy", origin))
-        return None if row is None else read_copy(row)[1]
+        def find(sql: Statements) -> Access | None:
+            row = sql.row("copy", origin)
+            return None if row is None else read_copy(row)[1]
+
+        return await self._read(find)
 
     async def robots_body(self, url: str) -> bytes | None:
         """The robots.txt a blocked URL was judged by, also when it has been replaced since."""
@@ -176,25 +201,8 @@ class SqliteReader:
         return await self._read(find)
 
 
-def _query(view: str, host: str | None, limit: int | None) -> tuple[str, list[Value]]:
-    """The rows of a view as SQL. Names come from VIEWS, never from outside."""
-    order = {
-        "hosts": "host", "robots": "origin", "skipped": "reason", "links": "id, target_id",
-    }.get(view, "id")  # fmt: skip
-    sql, values = f"SELECT {', '.join(VIEWS[view])} FROM {view}", list[Value]()  # noqa: S608
-    if host is not None and view == "hosts":
-        sql, values = f"{sql} WHERE host = ?", [host]
-    elif host is not None:
-        origins = (
-            "SELECT id FROM origins WHERE hostname = ?"
-            " UNION SELECT o.id FROM origins AS o JOIN slots AS s ON s.id = o.slot WHERE s.name = ?"
-        )
-        ids = f"SELECT id FROM known WHERE origin IN ({origins})"  # noqa: S608
-        sql, values = f"{sql} WHERE id IN ({origins if view == 'robots' else ids})", [host, host]
-    sql += f" ORDER BY {order}"
-    if limit is not None:
-        sql, values = f"{sql} LIMIT ?", [*values, limit]
-    return sql, values
+def _next_rows(found: ViewRows, left: float, sql: Statements) -> list[Row]:
+    return found.read(sql.db, int(min(left, ROWS_AT_ONCE))) if left > 0 else []
 
 
 def _find(sql: Statements, url: str) -> tuple[int, int] | None:
@@ -225,6 +233,9 @@ def _url(sql: Statements, url: str) -> Row | None:
         row |= dict(zip(columns, values or (), strict=True)) | {"state": view}
     row |= {"host": slot, "origin": origin, "referrer": referrer, "anchor": anchor}
     row["sitemap"] = bool(_int(flags) & SITEMAP)
+    row["requisite"] = bool(_int(flags) & REQUISITE)
+    row["seed"] = bool(_int(flags) & SEED)
+    row["hops"] = _int(flags) >> HOPS
     row["listing"] = _listing(sql, key)
     if state == State.QUEUED:
         row["error"] = error

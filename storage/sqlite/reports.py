@@ -1,10 +1,16 @@
 """What reports ask of a database: each one query, ordered so that what belongs together comes
-together. They read whole tables, and run beside a crawl."""
+together. They read whole tables, and run beside a crawl: what a query gives is put aside in a
+temporary file, so that no transaction is open while somebody reads it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+import sqlite3
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from storage.rows import REPORTS
+
+_ROWS_AT_ONCE: Final = 500
 
 # The pages that link to a URL: all of them where links are kept, else the first.
 _BROKEN: Final = """
@@ -99,3 +105,18 @@ QUERIES: Final[Mapping[str, str]] = {
     "forbidden": _FORBIDDEN,
     "duplicates": _DUPLICATES,
 }
+
+
+def spool(db: sqlite3.Connection, kind: str) -> None:
+    """Put a report aside, for `spooled`. The connection may write to its temporary file alone."""
+    db.execute("PRAGMA query_only = OFF")  # which holds for temporary files, too
+    names = ", ".join(REPORTS[kind])
+    db.execute(f"CREATE TEMP TABLE report ({names})")
+    db.execute(f"INSERT INTO temp.report ({names}) {QUERIES[kind]}")
+    db.execute("PRAGMA query_only = ON")
+
+
+def spooled(db: sqlite3.Connection, *, after: int) -> Sequence[tuple[Any, ...]]:
+    """The next rows of the report put aside, each behind its number; none at the end."""
+    sql = "SELECT rowid, * FROM temp.report WHERE rowid > ? ORDER BY rowid LIMIT ?"
+    return db.execute(sql, (after, _ROWS_AT_ONCE)).fetchall()

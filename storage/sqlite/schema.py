@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import sqlite3
+import stat
+import zlib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from storage.base import StoreError, StoreRefused
+from storage.files import FILE_MODE, open_exclusive, real_path
 from storage.sqlite.fingerprint import fingerprint
+from storage.sqlite.lock import is_held_here
 from storage.sqlite.statements import SCRIPTS
+from storage.trouble import kind_of, words_of
 
 APPLICATION_ID: Final = int.from_bytes(b"Crtl")
 _LIBRARY_MIN: Final = (3, 37, 0)  # STRICT tables
-_MAGIC: Final = b"SQLite format 3\0"
-_HEADER_BYTES: Final = 100
 _BUSY_TIMEOUT_S: Final = 5.0
-_CACHE_KIB: Final = 65_536  # the most the writer keeps in memory, whatever the file's size
-_READER_CACHE_KIB: Final = 16_384
+# Of the writer, whose thread serves others meanwhile: the store tries again.
+_WRITER_BUSY_TIMEOUT_S: Final = 0.25
+# The most the writer keeps in memory, whatever the file's size. The system caches the file as well:
+# with 64 MiB a commit took no less CPU, at a million URLs neither.
+_CACHE_KIB: Final = 16_384
+_READER_CACHE_KIB: Final = 4_096
 _WAL_BYTES_KEPT: Final = 64_000_000
 # 48 MB: a page that is written again and again goes to its place once. At ten million URLs that
 # takes a fifteenth less CPU than with 16 MB. Each time the disk is waited for, some 0.2 s.
 _CHECKPOINT_PAGES: Final = 12_000
+# What SQLite says where it cannot make the index of a WAL.
+_NO_INDEX: Final = ("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_IOERR")
 _STATEMENTS_KEPT: Final = 512  # some 70 names, those run for many rows in up to 20 sizes
 
 _CAUSES: Final = {
@@ -38,6 +51,11 @@ _CAUSES: Final = {
     "SQLITE_CANTOPEN": "it cannot be opened",
     "SQLITE_TOOBIG": "a value is too large for it",
 }
+
+
+# What reading a file that is damaged may raise: SQLite's errors, those of text that is no UTF-8
+# (also where SQLite's own message quotes it), and those of values that are not what was stored.
+FAILURES: Final = (sqlite3.Error, UnicodeDecodeError, zlib.error, msgspec.DecodeError)
 
 
 @cache
@@ -56,16 +74,34 @@ def whole() -> str:
     return (SCRIPTS / "schema.sql").read_text(encoding="utf-8")
 
 
-def translate(error: sqlite3.Error, path: Path) -> StoreError:
-    """A failure of the medium as one sentence that names the file and the cause."""
+def translate(error: Exception, path: Path) -> StoreError:
+    """A failure of the medium (one of FAILURES) as one sentence that names the file and the
+    cause."""
     name = getattr(error, "sqlite_errorname", None) or ""
     cause = next((text for code, text in _CAUSES.items() if name.startswith(code)), None)
+    if not isinstance(error, sqlite3.Error) or "decode to UTF-8" in str(error):
+        cause = _CAUSES["SQLITE_CORRUPT"]
     detail = f" ({error})" if cause is None or name.startswith("SQLITE_IOERR") else ""
     return StoreError(f"the database {path} cannot be used: {cause or 'SQLite failed'}{detail}")
 
 
 def check_file(path: Path, *, must_exist: bool = False) -> bool:
-    """Judge a file without touching it; give whether there is one. Raises StoreRefused."""
+    """Judge a file without changing it; return whether there is a database in it.
+
+    It is read by SQLite alone: closing a descriptor of our own would release all locks that this
+    process holds on the file, those of a crawl among them (POSIX locks are the process's), and the
+    next program to close the database would then remove the write-ahead log under that crawl.
+    Raises StoreRefused, and sqlite3.Error or OSError where reading fails.
+    """
+    if not check_place(path, must_exist=must_exist):
+        return False
+    _connect_to_look(path, blank_ok=not must_exist).close()
+    return True
+
+
+def check_place(path: Path, *, must_exist: bool = False) -> bool:
+    """Whether there is a file with something in it. Raises StoreRefused where none can be, and
+    OSError for trouble that passes (`storage.trouble`)."""
     if sqlite3.sqlite_version_info < _LIBRARY_MIN:
         raise StoreRefused(
             f"SQLite {sqlite3.sqlite_version} is too old; courtly needs 3.37 or newer"
@@ -73,36 +109,87 @@ def check_file(path: Path, *, must_exist: bool = False) -> bool:
     try:
         if not path.parent.is_dir():
             raise StoreRefused(f"{path} cannot be opened: there is no directory {path.parent}")
-        if not path.exists():
-            if must_exist:
-                raise StoreRefused(f"there is no database {path}")
-            return False
-        if not path.is_file():
-            raise StoreRefused(f"{path} is not a file")
-        with path.open("rb") as file:
-            header = file.read(_HEADER_BYTES)
-            size = path.stat().st_size
-    except OSError as error:
-        raise StoreRefused(f"{path} cannot be read: {error.strerror}") from error
-    if not header and not must_exist:
+        _check_beside(path)
+        found = path.stat()
+    except FileNotFoundError:
+        if must_exist:
+            raise StoreRefused(f"there is no database {path}") from None
         return False
-    if len(header) < _HEADER_BYTES or not header.startswith(_MAGIC):
+    except OSError as error:
+        if kind_of(error) is not None:
+            raise
+        raise StoreRefused(f"{path} cannot be read: {error.strerror}") from error
+    if not stat.S_ISREG(found.st_mode):
+        raise StoreRefused(f"{path} is not a file")
+    if not found.st_size and must_exist:
         raise StoreRefused(f"{path} is not an SQLite database")
-    _check_marks(path, int.from_bytes(header[68:72]), int.from_bytes(header[60:64]))
-    page_bytes = int.from_bytes(header[16:18])
-    page_bytes = 65_536 if page_bytes == 1 else page_bytes
-    wal = path.with_name(path.name + "-wal")
-    # What a crash left in the WAL may belong beyond the end; without one the file must be whole.
-    if size < page_bytes * int.from_bytes(header[28:32]) and not _has_bytes(wal):
-        raise StoreRefused(f"{path} is damaged: it is shorter than it says")
-    return True
+    return found.st_size > 0
+
+
+def _check_beside(path: Path) -> None:
+    """Readers, too, write to the files that SQLite keeps beside a database; under all their names.
+    Raises StoreRefused, OSError."""
+    file = real_path(path)
+    for end in ("-wal", "-shm", "-journal"):
+        beside = file.with_name(file.name + end)
+        with contextlib.suppress(FileNotFoundError):
+            found = beside.stat()
+            if stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
+                raise StoreRefused(
+                    f"{path} cannot be used: {beside} has {found.st_nlink} names (hard links), and "
+                    "would be written over under all of them: move it away"
+                )
+
+
+def _connect_to_look(path: Path, *, blank_ok: bool = False) -> sqlite3.Connection:
+    """Open a file that is a database of ours for reading. Raises StoreRefused, sqlite3.Error."""
+    file = real_path(path)
+    uri = file.absolute().as_uri()
+    try:
+        return _connect_checked(path, f"{uri}?mode=ro", blank_ok=blank_ok)
+    except sqlite3.OperationalError as error:
+        # With no writer about and a directory that cannot be written, SQLite cannot make its index
+        # of the WAL; but then there is no WAL either. Not beside our own writer: such a connection
+        # takes no part in the locks of the others, and would release them.
+        name = getattr(error, "sqlite_errorname", None) or ""
+        wal = file.with_name(file.name + "-wal")
+        if not name.startswith(_NO_INDEX) or is_held_here(file) or _has_bytes(wal):
+            raise
+        return _connect_checked(path, f"{uri}?mode=ro&immutable=1", blank_ok=blank_ok)
+
+
+def _connect_checked(path: Path, uri: str, *, blank_ok: bool) -> sqlite3.Connection:
+    db = sqlite3.connect(
+        uri, uri=True, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+    )
+    try:
+        _check_marks(path, db, blank_ok=blank_ok)
+    except BaseException:
+        db.close()
+        raise
+    return db
 
 
 def _has_bytes(path: Path) -> bool:
     return path.exists() and path.stat().st_size > 0
 
 
-def _check_marks(path: Path, application_id: int, version: int) -> None:
+def _check_marks(path: Path, db: sqlite3.Connection, *, blank_ok: bool = False) -> int:
+    """The version of the schema. Raises StoreRefused for what is no database of ours.
+
+    blank_ok: one that has nothing in it will do. Another program makes that of an empty file by
+    beginning to write before we do."""
+    try:
+        application_id, version = _pragma(db, "application_id"), _pragma(db, "user_version")
+    except sqlite3.DatabaseError as error:
+        name = getattr(error, "sqlite_errorname", None) or ""
+        if name == "SQLITE_NOTADB":
+            raise StoreRefused(f"{path} is not an SQLite database") from error
+        if name == "SQLITE_CORRUPT" and _is_cut(path, db):
+            raise StoreRefused(f"{path} is damaged: it is shorter than it says") from error
+        raise
+    if blank_ok and application_id == version == 0 and _is_blank(db):
+        return 0
     if application_id != APPLICATION_ID:
         raise StoreRefused(f"{path} is an SQLite database, but not one of courtly's")
     if version > len(migrations()):
@@ -110,6 +197,18 @@ def _check_marks(path: Path, application_id: int, version: int) -> None:
             f"{path} was made by a newer courtly (its schema is {version},"
             f" this one knows {len(migrations())})"
         )
+    return version
+
+
+def _is_blank(db: sqlite3.Connection) -> bool:
+    return db.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone() is None
+
+
+def _is_cut(path: Path, db: sqlite3.Connection) -> bool:
+    """Whether a file has fewer pages than its header says."""
+    db.execute("PRAGMA writable_schema = ON")  # else SQLite reads no further than the header
+    size = _pragma(db, "page_count") * _pragma(db, "page_size")
+    return path.stat().st_size < size
 
 
 def _check_age(path: Path, version: int) -> None:
@@ -120,12 +219,16 @@ def _check_age(path: Path, version: int) -> None:
         )
 
 
-def connect_writer(path: Path) -> sqlite3.Connection:
-    """Open for writing, made or brought up to date if need be. The caller holds the lock."""
-    exists = check_file(path)
+def connect_writer(path: Path, *, mode: int = FILE_MODE) -> sqlite3.Connection:
+    """Open for writing, made or brought up to date if need be. The caller holds the lock.
+
+    mode: of the file, if it is made here; SQLite makes those beside it alike."""
+    exists = check_place(path)
+    if not exists and not path.exists():
+        _make_empty(path, mode)
     db = sqlite3.connect(
         path,
-        timeout=_BUSY_TIMEOUT_S,
+        timeout=_WRITER_BUSY_TIMEOUT_S,
         isolation_level=None,
         cached_statements=_STATEMENTS_KEPT,
         check_same_thread=False,
@@ -136,7 +239,7 @@ def connect_writer(path: Path) -> sqlite3.Connection:
         )  # ids are ours; checking them twice costs a lookup each
         db.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
         if exists:
-            _check_marks(path, _pragma(db, "application_id"), _pragma(db, "user_version"))
+            _check_marks(path, db, blank_ok=True)
         migrate(db)
         # Not before: what a migration drops is noted for its undoing, a table's worth of it.
         db.execute("PRAGMA temp_store = MEMORY")
@@ -150,40 +253,43 @@ def connect_writer(path: Path) -> sqlite3.Connection:
     return db
 
 
+def _make_empty(path: Path, mode: int) -> None:
+    """Nobody has it open, so closing the descriptor releases no lock of this process."""
+    try:
+        os.close(open_exclusive(path, mode))
+    except FileExistsError:
+        pass
+    except OSError as error:
+        if kind_of(error) is not None:
+            raise  # it passes: the store tries again
+        raise StoreRefused(f"{path} cannot be made: {error.strerror}") from error
+
+
 def connect_reader(path: Path, *, older: bool = False) -> sqlite3.Connection:
     """Open for reading, beside a crawl that writes or after it.
 
-    Raises StoreRefused; also for a schema before ours, unless `older` ones are understood."""
-    check_file(path, must_exist=True)
-    uri = path.absolute().as_uri()
-    # With no writer about and a directory that cannot be written, SQLite could not make its index
-    # of the WAL; but then there is no WAL either.
-    modes = ("mode=ro", "mode=ro&immutable=1")
-    for mode in modes[: 1 if _has_bytes(path.with_name(path.name + "-wal")) else 2]:
-        db = sqlite3.connect(
-            f"{uri}?{mode}",
-            uri=True,
-            timeout=_BUSY_TIMEOUT_S,
-            isolation_level=None,
-            check_same_thread=False,
-        )
-        try:
-            db.execute(f"PRAGMA cache_size = -{_READER_CACHE_KIB}")
-            db.execute("PRAGMA query_only = ON")
-            version = _pragma(db, "user_version")
-            _check_marks(path, _pragma(db, "application_id"), version)
-            if not older:
-                _check_age(path, version)
-        except sqlite3.OperationalError:
-            db.close()
-            if mode == modes[-1]:
-                raise
-        except BaseException:
-            db.close()
-            raise
-        else:
-            return db
-    raise StoreRefused(f"{path} cannot be opened for reading")
+    Raises StoreRefused; also for a schema before ours, unless `older` ones are understood.
+    Raises StoreError for trouble of this machine, sqlite3.Error for that of the file."""
+    try:
+        check_place(path, must_exist=True)
+        db = _connect_to_look(path)
+    except (OSError, MemoryError) as error:
+        raise StoreError(f"the database {path} cannot be used: {words_of(error)}") from error
+    db.text_factory = _readable
+    try:
+        db.execute(f"PRAGMA cache_size = -{_READER_CACHE_KIB}")
+        db.execute("PRAGMA query_only = ON")
+        if not older:
+            _check_age(path, _pragma(db, "user_version"))
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _readable(text: bytes) -> str:
+    """Rows with a damaged character are shown as well; `care.check` names them."""
+    return text.decode("utf-8", "replace")
 
 
 def _pragma(db: sqlite3.Connection, name: str) -> int:

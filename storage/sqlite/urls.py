@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from storage.base import Blocked, BlockReason, Failed, Plan, Rel, Retry, SitemapRead, State, Visited
-from storage.sqlite.links import FETCHED, OUT, SITEMAP, TRIED
+from storage.rows import WAIT_S_MAX
+from storage.sqlite.links import FETCHED, HOPS, OUT, SEED, SITEMAP, SUSPECT, TRIED
 from storage.sqlite.names import Kind, Names, Verdict
 from storage.sqlite.plans import plan_row
 from storage.sqlite.statements import Statements, Values
@@ -41,19 +42,6 @@ class UrlRow(NamedTuple):
     def fetched(self) -> bool:
         """Whether it had been visited before it came to the queue."""
         return bool(self.flags & FETCHED)
-
-
-class _Block(NamedTuple):
-    """A stored verdict on a URL."""
-
-    id: int
-    withdrawn: int
-    reason: str
-    dialect: str
-    rule: str | None
-    line: int | None
-    robots_url: str
-    body: int | None
 
 
 _COUNTED = {
@@ -94,7 +82,7 @@ class Changes:
         "drop_tries", "drop_pages", "drop_plans", "drop_edges", "drop_ungoverned", "drop_redirects",
         "drop_blocks", "drop_failures", "move_urls", "put_tries", "new_pages", "new_edges",
         "new_ungoverned", "put_redirects", "new_blocks", "new_failures", "put_readings",
-        "put_plans",
+        "put_plans", "new_seeds",
     )  # fmt: skip
 
     def write(self) -> None:
@@ -142,7 +130,7 @@ class Changes:
                 count(row.origin, row.slot, JUDGED, -1)
 
     def _enter(self, row: UrlRow, state: State, *, flags: int | None = None) -> None:
-        flags = row.flags & ~TRIED if flags is None else flags
+        flags = row.flags & ~(TRIED | SUSPECT) if flags is None else flags
         self._put("move_urls", row.id, int(state), 0, None, flags)
         self._tally.count(row.origin, row.slot, _COUNTED[state], 1)
 
@@ -170,6 +158,12 @@ class Changes:
             self._tally.count(row.origin, row.slot, UNGOVERNED, 1)
         if page.redirect_url is not None:
             self._put("put_redirects", row.id, ids[page.redirect_url])
+        elif row.flags >> HOPS and row.flags & SEED:
+            self._put("new_seeds", row.id)
+
+    def cleared(self, row: UrlRow) -> None:
+        """A visited URL that was a suspect is none any more."""
+        self._put("move_urls", row.id, row.state, 0, None, row.flags & ~SUSPECT)
 
     def plan(self, row: UrlRow, plan: Plan | None, now_s: float) -> None:
         """When it is to be visited again; None: never."""
@@ -184,7 +178,7 @@ class Changes:
         self._leave(row)
         if read.plan is not None:
             self.plan(row, read.plan, now_s)
-        self._put("move_urls", row.id, OUT, 0, None, (row.flags & ~TRIED) | SITEMAP)
+        self._put("move_urls", row.id, OUT, 0, None, (row.flags & ~(TRIED | SUSPECT)) | SITEMAP)
         self._put(
             "put_readings", row.id, read.kind, read.status, round(read.fetched_at * 1e3),
             read.body_bytes, read.urls, None if read.error is None else texts[read.error],
@@ -211,7 +205,7 @@ class Changes:
     def retry(
         self, row: UrlRow, retry: Retry, texts: Mapping[str, int], *, turn: int, now_s: float
     ) -> None:
-        due_at = now_s + retry.due_in_s if retry.due_in_s > 0 else None
+        due_at = now_s + min(retry.due_in_s, WAIT_S_MAX) if retry.due_in_s > 0 else None
         self._put("move_urls", row.id, int(State.QUEUED), turn, due_at, row.flags | TRIED)
         self._put("put_tries", row.id, retry.attempts, retry.refusals, texts[retry.error])
 
@@ -231,36 +225,8 @@ class Changes:
         self._enter(row, State.QUEUED, flags=flags)
         self._tally.arrived(row.slot or 0, row.slot_name or "", 1)
 
-    # ------------------------------------------------------------ chains of redirects
-
-    def block_chains(self, roots: Sequence[int], wall_s: float) -> None:
-        """Block every visited URL that leads to one of these, if they are blocked."""
-        links = self._leading_to(roots)
-        if not links:
-            return
-        shape = list[tuple[int, int, str, str, str | None, int | None, str, int | None]]
-        blocks = {
-            row[0]: _Block(*row)
-            for row in self._sql.read_many(
-                shape, "verdicts_of", [(root,) for root in {root for root, _ in links}]
-            )
-        }
-        rows = url_rows(self._sql, (source for _, source in links))
-        for root, source in links:
-            row, block = rows.pop(source, None), blocks.get(root)
-            if row is None or block is None or row.state != State.VISITED:
-                continue
-            self._leave(row, keep_redirect=True)
-            self._enter(row, State.BLOCKED)
-            verdict = Verdict(*block[2:]).for_redirect()
-            self._block(row, verdict, wall_s, withdrawn=bool(block.withdrawn))
-
-    def free_chains(self, roots: Sequence[int]) -> list[UrlRow]:
-        """The URLs that are blocked only because they lead to one of these."""
-        links = self._leading_to(roots)
-        rows = url_rows(self._sql, (source for _, source in links))
-        return [row for row in rows.values() if row.state == State.BLOCKED and not row.judged]
-
-    def _leading_to(self, roots: Sequence[int]) -> list[tuple[int, int]]:
-        rows: list[Values] = [(root,) for root in dict.fromkeys(roots)]
-        return self._sql.read_many(list[tuple[int, int]], "leading_to", rows)
+    def follow(self, row: UrlRow, verdict: Verdict, at: float, *, withdrawn: bool) -> None:
+        """Block a page because of the URL it redirects to."""
+        self._leave(row, keep_redirect=True)
+        self._enter(row, State.BLOCKED)
+        self._block(row, verdict, at, withdrawn=withdrawn)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
 import threading
+import time
 from collections.abc import Callable
-from contextlib import suppress
 from queue import SimpleQueue
 from typing import Final, TypeVar
 
@@ -15,6 +16,7 @@ import aiosqlite
 T = TypeVar("T")
 _Request = tuple["asyncio.Future[object] | None", Callable[[], object]]
 
+_MEMORY_WAIT_S: Final = 0.1  # until an answer that memory was lacking for is given again
 _END: Final = object()  # what the last function of a connection gives
 
 
@@ -27,13 +29,16 @@ class Wire(aiosqlite.Connection):
     before its answer came make a noise. What was committed is in the file either way.
     """
 
-    def __init__(self, db: sqlite3.Connection) -> None:
-        super().__init__(lambda: db, iter_chunk_size=64)
-        self._connection = db
+    def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
+        """Start the thread; nothing is open yet. Raises MemoryError where no thread can be had."""
+        super().__init__(connect, iter_chunk_size=64)
         self._thread = threading.Thread(
             target=_work, args=(self._tx,), name="courtly-store", daemon=True
         )
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError as error:  # its memory, or a limit on the number of threads
+            raise MemoryError("no thread can be started") from error
 
     def __del__(self) -> None:
         try:
@@ -52,25 +57,41 @@ class Wire(aiosqlite.Connection):
         self._running = False
         db, self._connection = self._connection, None
 
-        def close() -> object:
+        def close() -> None:
             if db is not None:
                 db.close()
-            return _END
 
         try:
             future = asyncio.get_running_loop().create_future()
         except RuntimeError:  # stopped from outside: nobody waits
             future = None
         self._tx.put_nowait((future, close))
+        self._tx.put_nowait((None, lambda: _END))  # apart from closing, which may fail
         return future
 
     @classmethod
     async def open(cls, connect: Callable[[], sqlite3.Connection]) -> Wire:
-        """Connect by `connect`, off the event loop. What it raises is raised here.
+        """Connect by `connect`, in the connection's thread. What it raises is raised here, and
+        MemoryError where no thread can be started: `connect` is not called then.
 
-        The connection's thread begins only then: where connecting fails none is left behind.
+        A cancellation is raised when connecting has ended. Whatever is raised, the connection is
+        closed again and its thread has ended.
         """
-        return cls(await asyncio.to_thread(connect))
+        wire = cls(connect)
+        connecting = asyncio.get_running_loop().create_future()
+        wire._tx.put_nowait((connecting, connect))
+        try:
+            wire._connection = await finish(connecting)
+        except BaseException as error:
+            if isinstance(error, asyncio.CancelledError) and connecting.exception() is None:
+                wire._connection = connecting.result()
+            stopped = wire.stop()
+            with contextlib.suppress(sqlite3.Error):  # nothing was written by it
+                if stopped is not None:
+                    await finish(stopped)
+            wire._thread.join()  # it has given its last answer
+            raise
+        return wire
 
 
 def _work(requests: SimpleQueue[_Request]) -> None:
@@ -84,11 +105,22 @@ def _work(requests: SimpleQueue[_Request]) -> None:
         except BaseException as error:  # noqa: BLE001 - it is raised where it was asked for
             raised = error
         if future is not None:
-            with suppress(RuntimeError):  # the event loop is closed: whoever asked is gone
-                future.get_loop().call_soon_threadsafe(_settle, future, result, raised)
+            _tell(future, result, raised)
         ended = result is _END
         del future, function, result, raised  # they would keep the connection while it waits
         if ended:
+            return
+
+
+def _tell(future: asyncio.Future[object], result: object, raised: BaseException | None) -> None:
+    while True:
+        try:
+            future.get_loop().call_soon_threadsafe(_settle, future, result, raised)
+        except RuntimeError:
+            return  # the event loop is closed: whoever asked is gone
+        except MemoryError:  # else whoever asked would wait for ever
+            time.sleep(_MEMORY_WAIT_S)
+        else:
             return
 
 

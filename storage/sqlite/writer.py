@@ -9,10 +9,13 @@ from collections.abc import Container, Mapping, Sequence
 import msgspec
 
 from policies.access import Access
+from policies.retry import FailureCode
 from storage.base import (
+    SUSPECT_REST_S,
     Batch,
     Blocked,
     Completed,
+    Failed,
     HostUpdate,
     Judged,
     Lease,
@@ -26,9 +29,11 @@ from storage.base import (
     Unplanned,
     Visited,
 )
+from storage.rows import WAIT_S_MAX
+from storage.sqlite.chains import Chains
 from storage.sqlite.copies import Copies
 from storage.sqlite.leases import Leases
-from storage.sqlite.links import Links, some_seeds
+from storage.sqlite.links import SUSPECT, Links, some_seeds
 from storage.sqlite.names import Names
 from storage.sqlite.noted import Notes
 from storage.sqlite.outcomes import Outcomes, pointed_to
@@ -39,6 +44,9 @@ from storage.sqlite.urls import Changes, UrlRow, url_rows
 from storage.timekeeper import Moment
 
 SESSIONS_KEPT = 1_000  # in the diary of who wrote when
+# What is beyond these was not written by a store: the file is damaged.
+_TIME_S_MAX = 1e11  # three thousand years
+_SESSION_MAX = 2**31
 
 
 class Writer:
@@ -53,28 +61,81 @@ class Writer:
         self._copies = Copies(self.sql, self._names)
         self._totals = Totals(self.sql)
         self._notes = Notes(self.sql, self._names, self._links, self._plans)
-        self._outcomes = Outcomes(self.sql, self._names, self._links, self._leases, self._copies)
+        self._chains = Chains(self.sql)
+        self._outcomes = Outcomes(
+            self.sql, self._names, self._links, self._leases, self._copies, self._chains
+        )
         self._told: tuple[float, float] = (float("-inf"), 0.0)  # time and shift last written
 
     # ------------------------------------------------------------ sessions
 
-    def last_time(self) -> tuple[float, float] | None:
-        """The time the last session told last, and how far it was ahead of the wall clock."""
+    def last_time(self, at: Moment) -> tuple[float, float, float | None] | None:
+        """The time the last session told last, how far it was ahead of the wall clock, and how long
+        ago that was, if the machine knows."""
         row = self.sql.row("crawl")
-        return None if row is None else (float(row[1] or 0.0), float(row[2] or 0.0))
+        if row is None:
+            return None
+        last_s, shift_s = float(row[1] or 0.0), float(row[2] or 0.0)
+        if not (0.0 <= last_s < _TIME_S_MAX and abs(shift_s) < _TIME_S_MAX):
+            raise msgspec.ValidationError(f"no time: {last_s}, {shift_s}")
+        boot, uptime_s = self.sql.row("uptime") or (None, None)
+        passed_s = None
+        if at.uptime is not None and boot is not None and uptime_s is not None:
+            passed_s = at.uptime.since(str(boot), float(uptime_s))
+        return last_s, shift_s, passed_s
 
-    def start(self, name: str, at: Moment) -> int:
-        if self.sql.row("crawl") is None:
-            self.sql.run("new_crawl", at.now_s)
-        row = self.sql.row("new_session")
+    def resume(self, session: int) -> None:
+        """Continue a session after a transaction that was undone: what this writer knows is read
+        from the database again."""
+        self._read_ids()
+        self._leases.resume(session)
+
+    def _read_ids(self) -> None:
         url_id, slot_id, origin_id, text_id = map(_whole, self.sql.row("newest_ids") or ())
         self._links.start(url_id=url_id)
         self._names.start(slot_id=slot_id, origin_id=origin_id, text_id=text_id)
+
+    def start(self, name: str, at: Moment, left: tuple[int, Sequence[int]] = (0, ())) -> int:
+        """`left`: a session whose process died, and what was in flight then."""
+        if self.sql.row("crawl") is None:
+            self.sql.run("new_crawl", at.now_s)
+            self._told = (float("-inf"), 0.0)  # told to nobody yet
+        row = self.sql.row("new_session")
+        self._read_ids()
         session = _whole(row[0] if row else 0)
+        if not 0 < session < _SESSION_MAX:
+            raise msgspec.ValidationError(f"no number of a session: {session}")
+        if left[0] == session - 1:  # else that has been dealt with
+            self._suspect(left[1], at)
         self._leases.start(session)
         self.sql.run("begin_session", session, name, at.wall_s)
         self.sql.run("forget_sessions", session - SESSIONS_KEPT)
         return session
+
+    def _suspect(self, ids: Sequence[int], at: Moment) -> None:
+        """Those that were in flight when a process died before are quarantined, the others become
+        suspects."""
+        tally = Tally()
+        changes = Changes(self.sql, self._names, tally)
+        suspects = []
+        error = str(FailureCode.QUARANTINED) + (
+            ": the process died twice while this URL was in flight; `courtly retry quarantined` "
+            "queues it again"
+        )
+        for row in url_rows(self.sql, ids).values():
+            if not (row.state in (State.QUEUED, State.VISITED) or row.planned):
+                continue
+            if row.flags & SUSPECT:
+                failure = Failed(
+                    id=row.id, slot=row.slot_name or "", error=error, attempts=2, last_at=at.wall_s
+                )
+                changes.failed(row, failure, self._names.texts([error]))
+            else:
+                suspects.append(row.id)
+        changes.write()
+        self._finish(tally, {})
+        encoded = msgspec.json.encode(suspects).decode()
+        self.sql.run("suspect", encoded, at.now_s + SUSPECT_REST_S)
 
     def rename(self, session: int, name: str) -> None:
         self.sql.run("name_session", name, session)
@@ -87,7 +148,9 @@ class Writer:
         last_s, shift_s = self._told
         if at.now_s - last_s > 1.0 or at.shift_s != shift_s:
             self._told = (at.now_s, at.shift_s)
-            self.sql.run("put_time", at.now_s, at.shift_s)
+            up = at.uptime
+            known = (None, None) if up is None else (up.boot, up.uptime_s)
+            self.sql.run("put_time", at.now_s, at.shift_s, *known)
 
     # ------------------------------------------------------------ links and outcomes
 
@@ -200,7 +263,9 @@ class Writer:
         row = self.sql.row("next_claim")
         claimable_at = None if row is None or row[0] is None else float(row[0])
         return Outlook(
-            claimable_in_s=None if claimable_at is None else max(0.0, claimable_at - at.now_s),
+            claimable_in_s=None
+            if claimable_at is None
+            else min(max(0.0, claimable_at - at.now_s), WAIT_S_MAX),
             robots_in_s=self._copies.next_due_in_s(at.wall_s, at.now_s),
             revisit_in_s=self._plans.next_in_s(at.now_s),
         )
@@ -223,14 +288,15 @@ class Writer:
         session: int,
         slot: str,
         origin: str,
-        copy: Access,
+        copy: Access | None,
         also: HostUpdate | None,
         at: Moment,
         *,
         rejudge: bool,
         links: Sequence[Link],
     ) -> Completed:
-        self._copies.put(slot, origin, copy, at.now_s, rejudge=rejudge)
+        if copy is not None:
+            self._copies.put(slot, origin, copy, at.now_s, rejudge=rejudge)
         tally, skipped = Tally(), Counter[str]()
         if links:
             self._links.insert([(None, links)], (), tally, skipped, at.now_s)
@@ -271,7 +337,7 @@ class Writer:
             if (row := rows.get(key)) is not None and row.ungoverned:
                 changes.govern(row)
                 del rows[key]
-        roots = []
+        roots: list[int] = []
         for block in withdrawn:
             row = rows.get(block.id)
             if row is not None and row.state == State.VISITED:
@@ -279,14 +345,24 @@ class Writer:
                 roots.append(row.id)
                 del rows[row.id]
         free = {key: row for key in freed if (row := rows.get(key)) and row.state == State.BLOCKED}
-        free |= {row.id: row for row in changes.free_chains(list(free))}
         for row in free.values():
             changes.requeued(row)
         changes.write()
-        changes.block_chains(roots, at.wall_s)
-        changes.write()
+        self._chains.settle([*roots, *free], changes, at.wall_s)
         self._finish(tally, {})
         return Completed(stale=frozenset(), added=tally.added, hands={})
+
+    @property
+    def chains_left(self) -> bool:
+        """Whether redirects wait for `settle_chains`."""
+        return self._chains.left
+
+    def settle_chains(self, at: Moment) -> dict[str, int]:
+        """Treat some of the redirects left over; give what was queued again, by host."""
+        tally = Tally()
+        self._chains.proceed(Changes(self.sql, self._names, tally), at.wall_s)
+        self._finish(tally, {})
+        return tally.added
 
     # ------------------------------------------------------------ in bulk and by hand
 
@@ -328,10 +404,14 @@ class Writer:
         slots = self.sql.read(list[int], "failed_slots", host)
         self.sql.many("forgive_slots", [(slot,) for slot in slots], at.now_s)
 
-    def retry_some(self, host: str | None, after: int, limit: int) -> tuple[int, int]:
+    def retry_some(
+        self, host: str | None, code: str | None, after: int, limit: int
+    ) -> tuple[int, int]:
         """Queue up to `limit` failed URLs with ids above `after` again; give how many, and the
         last id."""
-        some = self.sql.read(list[tuple[int, int, int, str]], "some_failed", after, host, limit)
+        some = self.sql.read(
+            list[tuple[int, int, int, str]], "some_failed", after, host, limit, code
+        )
         if not some:
             return 0, after
         tally = Tally()

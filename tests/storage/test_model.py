@@ -156,9 +156,10 @@ class Stores(RuleBasedStateMachine):
     # ------------------------------------------------------------ how answers are compared
 
     def leased(self, one: Lease, other: Lease) -> None:
-        assert (one.slot, one.clean, one.clock, one.paused, one.slow_s, one.visited) == (
-            other.slot, other.clean, other.clock, other.paused, other.slow_s, other.visited,
+        assert (one.slot, one.clean, one.clock, one.paused, one.slow_s) == (
+            other.slot, other.clean, other.clock, other.paused, other.slow_s,
         )  # fmt: skip
+        assert (one.visited, one.body_bytes) == (other.visited, other.body_bytes)
         assert dict(one.robots) == dict(other.robots)
         self.leases[one.slot] = (one, other)
         self.hand[one.slot] = {}

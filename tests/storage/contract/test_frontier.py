@@ -284,6 +284,25 @@ async def test_seeds_are_remembered(rig):
     assert [(q.depth, q.seed) for q in lease.hand.urls] == [(0, True), (0, True)]
 
 
+async def test_where_the_redirects_of_a_seed_end_is_a_seed_as_well(rig):
+    """What lies between is none, nor what has not answered yet."""
+    await rig.add("http://a.test/", seed=True)
+    lease = await rig.claim_one()
+    (first,) = lease.hand.urls
+    assert first.hops == 0
+    middle = rig.link("http://a.test/b", seed=True, hops=1)
+    done = await rig.commit(lease, rig.redirect(first, middle.url, links=[middle]), want=5)
+    (second,) = done.hands["a.test"].urls
+    assert (second.hops, second.seed) == (1, True)
+    last = rig.link("http://a.test/c", seed=True, hops=2)
+    done = await rig.commit(lease, rig.redirect(second, last.url, links=[last]), want=5)
+    (third,) = done.hands["a.test"].urls
+    assert (third.hops, third.seed) == (2, True)
+    assert [urls async for urls in rig.store.seeds()] == [["http://a.test/"]]
+    await rig.commit(lease, rig.visited(third))
+    assert [urls async for urls in rig.store.seeds()] == [["http://a.test/", "http://a.test/c"]]
+
+
 async def test_add_may_revive_what_failed(rig):
     await rig.add("http://a.test/")
     lease = await rig.claim_one()

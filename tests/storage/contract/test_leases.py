@@ -162,7 +162,10 @@ async def test_a_lease_says_how_many_pages_its_host_has_had(rig):
     await rig.add("http://a.test/1", "http://a.test/2", "http://a.test/3")
     lease = await rig.claim_one(2)
     await rig.commit(lease, *(rig.visited(q) for q in lease.hand.urls), release=True)
-    assert (await rig.claim_one()).visited == 2
+    lease = await rig.claim_one()
+    sizes = [int(str(row["body_bytes"])) for row in await rig.rows("visited")]
+    assert (lease.visited, lease.body_bytes) == (2, sum(sizes))
+    assert lease.body_bytes > 0
 
 
 async def test_a_stale_outcome_is_dropped_and_its_links_are_kept(rig):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
+import msgspec
 import pytest
 
 from storage.base import HostClock, HostUpdate, StoreError
@@ -94,3 +95,29 @@ async def test_a_crash_in_between_leaves_the_rest_queued(sqlite_rig):
     assert queued
     assert failed | queued == {f"http://a.test/{n}" for n in range(10 * PIECE)}
     assert not failed & queued
+
+
+async def test_retries_due_all_at_once_join_the_queue_in_pieces(sqlite_rig, monkeypatch):
+    """After an outage a whole host may be due: a commit moves no more of it than there is room."""
+    monkeypatch.setattr("storage.sqlite.leases.PROMOTED_AT_ONCE", PIECE)
+    rig = sqlite_rig
+    count = 5 * PIECE + 3
+    await rig.add(*(f"http://a.test/{n}" for n in range(count)))
+    lease = await rig.claim_one(count)
+    retries = [rig.retry(one, 5.0) for one in lease.hand.urls]
+    assert len(retries) == count
+    await rig.commit(lease, *retries, release=True)
+    rig.wall_s += 10.0
+    waiting = "SELECT count(*) FROM urls WHERE due_at IS NOT NULL"
+    lease = await rig.claim_one(7)
+    ((left,),) = await rig.store._wire.run(lambda db: db.execute(waiting).fetchall())
+    assert left == count - PIECE
+    seen = [one.url for one in lease.hand.urls]
+    while lease.hand.urls:
+        done = await rig.commit(
+            lease, *(rig.visited(one) for one in lease.hand.urls), want=PIECE // 2
+        )
+        hand = done.hands["a.test"]
+        seen += [one.url for one in hand.urls]
+        lease = msgspec.structs.replace(lease, hand=hand)
+    assert len(seen) == len(set(seen)) == count

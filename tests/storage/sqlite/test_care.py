@@ -148,7 +148,8 @@ async def test_vacuum_gives_room_back_and_changes_nothing(tmp_path):
     assert not path.with_name("crawl.db.lock").exists()
 
 
-async def test_vacuum_waits_for_no_reader(tmp_path):
+async def test_vacuum_gives_up_while_others_read(tmp_path, monkeypatch):
+    monkeypatch.setattr("storage.sqlite.care.LOCK_WAIT_S_MAX", 1.0)
     path = tmp_path / "crawl.db"
     store = SqliteStore(path, wall=lambda: 1.0)
     await store.open_session("test")
@@ -159,7 +160,7 @@ async def test_vacuum_waits_for_no_reader(tmp_path):
     store = SqliteStore(path, wall=lambda: 2.0)
     await store.open_session("test")  # writes, so that the reader's WAL frames count
     await store.close()
-    with pytest.raises(StoreError, match="being read by another program"):
+    with pytest.raises(StoreError, match="in use by another program"):
         vacuum(path)
     reader.execute("COMMIT")
     reader.close()

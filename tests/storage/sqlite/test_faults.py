@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 from storage.base import Batch, HostClock, HostUpdate, Link, StoreError, StoreRefused
 from storage.sqlite import SqliteReader, SqliteStore
 from storage.sqlite.care import check, info
+from storage.trouble import TroubleKind
 
 HOUR_S = 3600.0
 START_S = 1_800_000_000.0
@@ -69,9 +71,9 @@ async def test_a_read_only_directory_refuses_writers_in_a_sentence_and_serves_re
     assert [one.name for one in folder.iterdir()] == ["crawl.db"]
 
 
-async def test_a_foreign_process_that_locks_the_database_ends_in_a_sentence(tmp_path, monkeypatch):
+async def test_opening_waits_for_a_foreign_lock_within_a_bound(tmp_path, monkeypatch, caplog):
     """Such as a shell that someone left in the midst of a transaction."""
-    monkeypatch.setattr("storage.sqlite.schema._BUSY_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("storage.sqlite.store.START_WAIT_S_MAX", 0.5)
     path = tmp_path / "crawl.db"
     await made(path)
     script = """
@@ -94,9 +96,17 @@ async def test_a_foreign_process_that_locks_the_database_ends_in_a_sentence(tmp_
         await store.close()
         async with SqliteReader(path) as reader:
             assert (await reader.stats()).queued == 9
+        (said,) = (one.getMessage() for one in caplog.records)
+        assert said.endswith("another program holds a lock on it; trying again for 0 s")
+        monkeypatch.setattr("storage.sqlite.store.START_WAIT_S_MAX", 30.0)
+        store = SqliteStore(path, wall=lambda: START_S)
+        opening = asyncio.ensure_future(store.open_session("test"))
+        trouble = await store.troubles.other_than(None)
+        assert trouble is not None
+        assert trouble.kind is TroubleKind.LOCKED
         shell.communicate()
-    store = SqliteStore(path, wall=lambda: START_S)
-    session = await store.open_session("test")
+    session = await opening
+    assert store.troubles.now is None
     assert len(await store.claim(session, hosts=1, urls_per_host=9)) == 1
     await store.close()
 

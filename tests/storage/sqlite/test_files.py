@@ -82,6 +82,21 @@ async def test_an_empty_file_becomes_a_database(tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["crawl.db"]
 
 
+async def test_a_database_with_nothing_in_it_becomes_one(tmp_path):
+    """What another program makes of the empty file of a crawl that is about to begin."""
+    path = tmp_path / "crawl.db"
+    path.touch()
+    db = sqlite3.connect(path, isolation_level=None)
+    db.execute("BEGIN IMMEDIATE")
+    db.execute("COMMIT")
+    db.close()
+    assert path.stat().st_size > 0
+    with pytest.raises(StoreRefused, match="not one of courtly's"):
+        await SqliteReader(path).stats()
+    await made(path)
+    await made(path)
+
+
 async def test_a_database_of_another_program_is_refused(tmp_path):
     path = tmp_path / "crawl.db"
     db = sqlite3.connect(path)
@@ -163,6 +178,35 @@ async def test_a_database_held_by_another_process_is_refused_until_that_dies(tmp
     assert not path.with_name("crawl.db.lock").exists()
 
 
+@pytest.mark.parametrize("content", [b"precious " * 9, b"42\n", b""])
+@pytest.mark.parametrize("linked", [False, True])
+async def test_a_file_in_the_place_of_the_lock_is_not_destroyed(tmp_path, content, linked):
+    """Of somebody else's content, or with a second name; what may be a lock left behind is one."""
+    path, lock, victim = (tmp_path / name for name in ("crawl.db", "crawl.db.lock", "victim"))
+    victim.write_bytes(content)
+    if linked:
+        lock.hardlink_to(victim)
+    else:
+        lock.write_bytes(content)
+    if linked or content.startswith(b"precious"):
+        assert "file of something else" in await refusal(path)
+        assert lock.read_bytes() == victim.read_bytes() == content
+        assert not path.exists()
+    else:
+        await made(path)
+        assert not lock.exists()
+
+
+@pytest.mark.parametrize("end", ["-wal", "-shm", "-journal"])
+async def test_hard_links_in_the_place_of_sqlite_s_own_files_are_refused(tmp_path, end):
+    path, victim = tmp_path / "crawl.db", tmp_path / "victim"
+    await made(path)
+    victim.write_bytes(b"precious " * 9)
+    path.with_name(path.name + end).hardlink_to(victim)
+    assert "hard links" in await refusal(path)
+    assert victim.read_bytes() == b"precious " * 9
+
+
 async def test_a_database_held_in_this_process_is_refused(sqlite_rig):
     with pytest.raises(StoreRefused, match="in use"):
         await store_at(sqlite_rig.path).open_session("test")
@@ -187,83 +231,16 @@ async def test_readers_see_a_database_after_a_crash_and_after_its_end(tmp_path):
 # ---------------------------------------------------------------- the medium fails
 
 
-async def test_a_full_disk_stops_the_store_and_loses_nothing(sqlite_rig):
-    rig = sqlite_rig
-    await rig.add("http://a.test/")
-    lease = await rig.claim_one()
-    await rig.store._wire.run(lambda db: db.execute("PRAGMA max_page_count = 40").fetchall())
-    await rig.add(*(f"http://a.test/{n}" for n in range(100)))
-    with pytest.raises(StoreError, match=r"crawl\.db cannot be used: the disk is full$"):
-        await rig.add(*(f"http://a.test/more/{n}" for n in range(10_000)))
-    queued = await rig.urls("queued")
-    with pytest.raises(StoreError, match="the disk is full"):
-        await rig.commit(lease, rig.visited(lease.hand.urls[0]))
-    await rig.crash()
-    assert await rig.urls("queued") == queued
-    again = await rig.claim_one(1)
-    await rig.commit(again, rig.visited(again.hand.urls[0]))
-    assert await rig.urls("visited") == ["http://a.test/"]
-
-
-async def test_a_file_size_limit_stops_the_store_and_loses_nothing(tmp_path):
-    """The same with a real limit of the system, in a process of its own."""
-    script = """
-        import asyncio, resource, signal, sys
-        from storage.base import Link, StoreError
-        from storage.sqlite import SqliteStore
-
-        async def main():
-            store = SqliteStore(sys.argv[1], wall=lambda: 1.0)
-            await store.open_session("test")
-            done = 0
-            try:
-                while True:
-                    await store.add([
-                        Link(url=f"http://a.test/{done}/{n}", slot="a.test", host="a.test", depth=0)
-                        for n in range(100)
-                    ])
-                    done += 1
-            except StoreError as error:
-                print(done, error)
-            await store.close()
-
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))
-        asyncio.run(main())
-    """
-    path = tmp_path / "crawl.db"
-    process = run(script, path)
-    done, _, sentence = process.communicate(timeout=50)[0].decode().strip().partition(" ")
-    assert sentence.startswith(f"the database {path} cannot be used: ")
-    assert int(done) > 0
-    store = store_at(path)
-    await store.open_session("test")
-    assert (await store.stats()).queued == int(done) * 100
-    await store.close()
-
-
-async def test_a_lock_of_a_foreign_program_is_an_error(sqlite_rig, monkeypatch):
-    rig = sqlite_rig
-    await rig.store._wire.run(lambda db: db.execute("PRAGMA busy_timeout = 10").fetchall())
-    other = sqlite3.connect(rig.path)
-    other.execute("BEGIN IMMEDIATE")
-    try:
-        with pytest.raises(StoreError, match="another program holds a lock on it"):
-            await rig.add("http://a.test/")
-    finally:
-        other.rollback()
-        other.close()
-
-
 async def test_an_error_inside_a_transaction_undoes_it_and_closes_the_store(sqlite_rig):
     rig = sqlite_rig
     await rig.add("http://a.test/")
     lease = await rig.claim_one()
 
-    bad = rig.visited(lease.hand.urls[0], title=object())
+    (queued,) = lease.hand.urls
+    await rig.commit(lease, rig.visited(queued))
     with pytest.raises((StoreError, TypeError)):
-        await rig.commit(lease, bad)
+        await rig.store.plan(rig.session, {queued.id: rig.plan(1.0, etag=object())})
     with pytest.raises(StoreError):
         await rig.store.stats()
     await rig.crash()
-    assert await rig.urls("queued") == ["http://a.test/"]
+    assert await rig.urls("visited") == ["http://a.test/"]

@@ -16,6 +16,7 @@ from storage.sqlite.statements import for_rows, statements
 SCANS = {
     "crawl": {"crawl"},  # one row
     "secret": {"secret"},
+    "some_chains": {"chains"},  # a few, from its beginning
     "new_session": {"crawl"},
     "put_time": {"crawl"},
     "put_paused": {"crawl"},
@@ -46,7 +47,8 @@ HOT = {
     "settle_slots": ["origins_with_work (slot=?)", "urls_queue (origin=?)", "urls_waiting"],
     "leased": ["slots_leased"],
     "void_leases": ["slots_leased"],
-    "leading_to": ["redirects_by_target (target=?)"],
+    "leading_to": ["redirects_by_target (target=? AND rowid>?)"],
+    "led_to": ["redirects_by_target (target=?)"],
     "robots_due": ["origins_robots_due (robots_at>? AND robots_at<?)"],
     "next_robots": ["origins_robots_due (robots_at>?)"],
     "rejudge_due": ["origins_to_rejudge (rejudge_at>?)"],

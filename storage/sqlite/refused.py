@@ -1,0 +1,99 @@
+"""Values that the database refuses, and what is stored instead of an outcome that has one."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec import structs
+
+from policies.retry import FailureCode
+from storage.base import (
+    Batch,
+    Failed,
+    HostUpdate,
+    Link,
+    Outcome,
+    Revisited,
+    SitemapRead,
+    StoreError,
+    Visited,
+)
+from storage.sqlite.schema import FAILURES
+
+_log = logging.getLogger("courtly.store")
+# What SQLite, or the module, says of a value; all other errors of theirs speak of the file.
+_OF_VALUES: Final = (
+    sqlite3.IntegrityError,
+    sqlite3.DataError,
+    sqlite3.ProgrammingError,
+    sqlite3.InterfaceError,
+)
+
+
+class RefusedError(Exception):
+    """A call was undone because of a value in it; the store is as it was before."""
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
+def is_of_value(error: BaseException) -> bool:
+    """Does this error speak of a value, and neither of the database nor of passing trouble?"""
+    if isinstance(error, sqlite3.Error):
+        return isinstance(error, _OF_VALUES) or str(error) == "integer overflow"
+    return isinstance(error, Exception) and not isinstance(error, (*FAILURES, StoreError))
+
+
+def log(what: str, error: RefusedError) -> str:
+    """Log what cannot be stored, with the traceback; give the type of the error."""
+    cause = error.cause
+    name = type(cause).__name__
+    _log.error("%s cannot be stored: %s", what, name, exc_info=cause)
+    cause.__traceback__ = error.__traceback__ = None  # its frames hold the whole commit
+    return name
+
+
+def log_link(link: Link, error: RefusedError) -> None:
+    log(f"the link {link.url[:2_000]!a}", error)
+
+
+def instead_of(outcome: Outcome, error: RefusedError, now_s: float) -> Outcome:
+    """The URL fails; one that was visited before stays as it was, and is not visited again."""
+    name = log(f"what became of URL {outcome.id}", error)
+    again = isinstance(outcome, Visited | SitemapRead) and outcome.again
+    if again or isinstance(outcome, Revisited):
+        return Revisited(id=outcome.id, slot=outcome.slot, plan=None)
+    sentence = f"{FailureCode.INTERNAL}: {name}, when its outcome was stored"
+    return Failed(id=outcome.id, slot=outcome.slot, error=sentence, attempts=1, last_at=now_s)
+
+
+def begun(batch: Batch) -> Batch:
+    """The hosts of a commit alone: none is given back yet, and none gets URLs."""
+    hosts = [structs.replace(update, release=False) for update in batch.hosts]
+    return Batch(hosts=hosts, skipped=batch.skipped)
+
+
+def part(batch: Batch, outcomes: Sequence[Outcome]) -> Batch:
+    """Some outcomes of a commit that has begun."""
+    slots = {outcome.slot for outcome in outcomes}
+    hosts = [
+        structs.replace(update, release=False, contacts=())
+        for update in batch.hosts
+        if update.slot in slots
+    ]
+    return Batch(outcomes=outcomes, hosts=hosts)
+
+
+def ended(batch: Batch) -> Batch:
+    """The end of a commit of which all outcomes are stored."""
+    ids = {outcome.id for outcome in batch.outcomes}
+    hosts: list[HostUpdate] = [structs.replace(update, contacts=()) for update in batch.hosts]
+    wants = [
+        structs.replace(want, held=[id_ for id_ in want.held if id_ not in ids])
+        for want in batch.wants
+    ]
+    return Batch(hosts=hosts, wants=wants)

@@ -1,0 +1,93 @@
+"""Rows of the views, some hundred at a time by key. Between two reads no transaction is open: a
+reader that pauses (a pager, a slow pipe) keeps no checkpoint from resetting the write-ahead log."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from array import array
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from storage.base import Row
+from storage.rows import VIEWS
+from storage.sqlite.statements import Value
+
+ROWS_AT_ONCE: Final = 500
+_IDS_AT_ONCE: Final = 500
+# What the rows of a view are ordered by: unique, and along an index.
+_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
+    "hosts": ("host",),
+    "robots": ("origin",),
+    "skipped": ("reason",),
+    "links": ("id", "target_id"),
+}
+_TEXT_KEYS: Final = frozenset({"host", "origin", "reason"})
+_ORIGINS: Final = (
+    "SELECT id FROM origins WHERE hostname = :host"
+    " UNION SELECT o.id FROM origins AS o JOIN slots AS s ON s.id = o.slot WHERE s.name = :host"
+)
+_IDS: Final = f"SELECT id FROM known WHERE id > 0 AND origin IN ({_ORIGINS})"  # noqa: S608
+
+
+class ViewRows:
+    """The rows of a view in their order, of one host or of all. For the reader's thread."""
+
+    def __init__(self, view: str, host: str | None) -> None:
+        """Names come from VIEWS, never from outside."""
+        self._columns = VIEWS[view]
+        self._keys = _KEYS.get(view, ("id",))
+        self._view = view
+        self._host = host
+        self._last: Sequence[Value] | None = None  # the key of the last row
+        self._ids: array[int] | None = None  # of the host's URLs, those not read yet last
+        self._done = False
+
+    def read(self, db: sqlite3.Connection, limit: int) -> list[Row]:
+        """The next rows, at most `limit`; none at the end."""
+        if self._host is not None and self._ids is None and self._is_of_urls:
+            found = db.execute(_IDS, {"host": self._host})
+            self._ids = array("q", sorted((key for (key,) in found), reverse=True))
+        rows: list[Row] = []
+        while not rows and not self._done:
+            rows = self._some(db, limit)
+        return rows
+
+    @property
+    def _is_of_urls(self) -> bool:
+        return self._keys[0] == "id"
+
+    def _some(self, db: sqlite3.Connection, limit: int) -> list[Row]:
+        ids = None if self._ids is None else self._ids[-_IDS_AT_ONCE:]
+        sql, values = self._query(ids, limit)
+        found = db.execute(sql, values).fetchall()
+        if found:
+            self._last = found[-1][len(self._columns) :]
+        if len(found) < limit:
+            if self._ids:
+                del self._ids[-_IDS_AT_ONCE:]
+            self._done = not self._ids
+        return [dict(zip(self._columns, row, strict=False)) for row in found]
+
+    def _query(self, ids: Sequence[int] | None, limit: int) -> tuple[str, dict[str, Value]]:
+        values: dict[str, Value] = {"limit": limit}
+        conditions = ["1"]
+        if ids is not None:
+            conditions.append("id IN (SELECT value FROM json_each(:ids))")
+            values["ids"] = json.dumps(list(ids))
+        elif self._host is not None:
+            conditions.append("host = :host" if self._view == "hosts" else f"id IN ({_ORIGINS})")
+            values["host"] = self._host
+        # Of damaged text not the characters are compared, which a decoder has replaced.
+        keys = [f"CAST({key} AS BLOB)" if key in _TEXT_KEYS else key for key in self._keys]
+        if self._last is not None:
+            names = [f":last{n}" for n in range(len(keys))]
+            values |= {name[1:]: value for name, value in zip(names, self._last, strict=True)}
+            if self._keys[0] in _TEXT_KEYS:
+                names = [f"CAST({name} AS TEXT)" for name in names]
+            conditions.append(f"({', '.join(self._keys)}) > ({', '.join(names)})")
+        sql = (
+            f"SELECT {', '.join((*self._columns, *keys))} FROM {self._view}"  # noqa: S608
+            f" WHERE {' AND '.join(conditions)} ORDER BY {', '.join(self._keys)} LIMIT :limit"
+        )
+        return sql, values
