@@ -8,8 +8,8 @@ brings what it needs when it is first used.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # type checkers take it for true; `typing` is slow to import
 if TYPE_CHECKING:
     from crawler.config import ConfigError
     from crawler.documents.crawled import CrawledPage, Timings

@@ -28,7 +28,9 @@ from crawler.steering.summary import Snapshots, summarise
 from policies.address import AddressRules
 from policies.pacing import Per
 from storage.base import Reader, Store, StoreError
+from storage.files import FILE_MODE
 from storage.sqlite import SqliteReader, SqliteStore
+from storage.timekeeper import machine_uptime
 
 if TYPE_CHECKING:
     from crawler.sinks.dispatch import Sinks
@@ -52,13 +54,18 @@ async def looking_into(path: Path) -> AsyncIterator[Reader]:
         await reader.close()
 
 
-def open_store(path: Path, clock: Clock, *, queries_per_path_max: float = 1000) -> Store:
+def open_store(
+    path: Path, clock: Clock, *, queries_per_path_max: float = 1000, file_mode: int = FILE_MODE
+) -> Store:
     """A database to write to; its `open_session` may raise StoreRefused."""
     return SqliteStore(
         path,
         wall=clock.wall,
         monotonic=clock.monotonic,
+        sleep_until=clock.sleep_until,
+        uptime=machine_uptime if isinstance(clock, RealClock) else None,
         queries_per_path_max=queries_per_path_max,
+        file_mode=file_mode,
     )
 
 
@@ -104,14 +111,14 @@ class Life(Struct, frozen=True, kw_only=True):
 
 
 @contextlib.asynccontextmanager
-async def opened_sinks(config: Config) -> AsyncIterator[Sinks | None]:
+async def opened_sinks(config: Config, clock: Clock) -> AsyncIterator[Sinks | None]:
     """The config's sinks while they are open; None if there are none. Raises SinkError."""
     if not config.sinks:
         yield None
         return
     from crawler.sinks.build import sinks_of  # nobody else needs what writes them
 
-    async with sinks_of(config) as sinks:
+    async with sinks_of(config, clock=clock) as sinks:
         yield sinks
 
 
@@ -139,7 +146,10 @@ async def living(
         check_identity(config, seeds)
     network = network_of(config, clock)
     store = open_store(
-        config.storage.path, clock, queries_per_path_max=config.scope.max_queries_per_path
+        config.storage.path,
+        clock,
+        queries_per_path_max=config.scope.max_queries_per_path,
+        file_mode=config.storage.mode,
     )
     session = await store.open_session(session_name(config))
     try:
@@ -150,7 +160,7 @@ async def living(
                 "there is nothing to crawl: give a seed URL, or set crawl.seeds in the config"
             )
         await _judge_anew(config, store, session)
-        async with network as fetcher, opened_sinks(config) as sinks:
+        async with network as fetcher, opened_sinks(config, clock) as sinks:
             engine = Engine(
                 config,
                 store=store,

@@ -37,15 +37,16 @@ async def add_seeds(config: Config, urls: Sequence[str], priority: float = 0.0) 
     by the crawl that will."""
     limit = config.scope.max_queries_per_path
     clock = RealClock()
-    store = open_store(config.storage.path, clock, queries_per_path_max=limit)
+    mode = config.storage.mode
+    store = open_store(config.storage.path, clock, queries_per_path_max=limit, file_mode=mode)
     async with _held(store, "seeds"):
         return await queue_seeds(config, store, urls, now_s=clock.wall(), priority=priority)
 
 
-async def retry_failed(path: Path, host: str | None = None) -> int:
-    """Queue failed URLs again, of one host or of all; give how many."""
+async def retry_failed(path: Path, host: str | None = None, code: str | None = None) -> int:
+    """Queue failed URLs again, of one host or of all, those of one code or all; give how many."""
     async with _held(open_store(path, RealClock()), "retry failed") as store:
-        return await store.retry_failed(host)
+        return await store.retry_failed(host, code)
 
 
 @contextlib.asynccontextmanager

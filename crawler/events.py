@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct
 
+from policies.holds import Hold
+
 
 class SlowHost(Struct, frozen=True, kw_only=True):
     """A host with work, and what keeps it."""
@@ -30,6 +32,7 @@ class Progress(Struct, frozen=True, kw_only=True):
     hosts_by_state: Mapping[str, int]  # "ready", "waiting", "in flight", "robots", "paused", …
     slowest: tuple[SlowHost, ...]  # the longest waits first
     fetching: tuple[str, ...]  # some of the URLs in flight
+    held: tuple[Hold, ...] = ()  # why the whole crawl holds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,5 +73,6 @@ class Summary:
     skipped: Mapping[str, int]  # reason -> URLs left out (`policies.scope.SKIP_KEYS` names the key)
     held_back: Mapping[str, int] = field(default_factory=dict)  # page budget -> URLs it left queued
     interrupted: bool = False
+    held: tuple[Hold, ...] = ()  # what still held the whole crawl at its end
     errors: tuple[Often, ...] = ()  # the most frequent of `failed`, of its first LOOKED_AT_MAX rows
     rules: tuple[Often, ...] = ()  # likewise of `blocked`

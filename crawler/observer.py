@@ -1,7 +1,7 @@
 """Watching a crawl from inside: what its log, its metrics and its plots are told, as it happens.
 
-Plain synchronous calls out of the middle of the crawl: what is called must be cheap, must not wait,
-and must not raise (what it raises ends the crawl loudly). Where nobody watches, nothing is built.
+Plain synchronous calls out of the middle of the crawl: what is called must be cheap and must not
+wait. What it raises is logged, and the crawl continues. Where nobody watches, nothing is built.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from crawler.faults import contained
+from policies.holds import Hold
 from policies.retry import FailureCode
 from storage.base import Outcome
 
@@ -52,7 +54,7 @@ class Contacted(Struct, frozen=True, kw_only=True):
 
 
 class Observer(Protocol):
-    """Somebody who watches one crawl. Every method returns at once and raises nothing."""
+    """Somebody who watches one crawl. Every method returns at once."""
 
     def contacted(self, seen: Contacted) -> None:
         """A contact has ended; its outcome follows."""
@@ -72,9 +74,18 @@ class Observer(Protocol):
         """The store took a commit of so many outcomes and links; it took so long."""
         ...
 
+    def hold_began(self, hold: Hold) -> None:
+        """Trouble of our own holds the whole crawl: no request begins."""
+        ...
+
+    def hold_ended(self, hold: Hold, elapsed_s: float) -> None:
+        """This hold is over; it lasted so long."""
+        ...
+
 
 class Fanout:
-    """Several observers as one; they are told in the order given."""
+    """Observers as one, in the order given. What one of them raises stops neither the others nor
+    the crawl."""
 
     def __init__(self, observers: Sequence[Observer]) -> None:
         self._observers = tuple(observers)
@@ -83,23 +94,49 @@ class Fanout:
 
     def contacted(self, seen: Contacted) -> None:
         for tell in self._contacted:
-            tell(seen)
+            try:
+                tell(seen)
+            except Exception as error:  # noqa: BLE001
+                contained("an observer of contacts", error)
 
     def settled(self, url: str, outcome: Outcome) -> None:
         for tell in self._settled:
-            tell(url, outcome)
+            try:
+                tell(url, outcome)
+            except Exception as error:  # noqa: BLE001
+                contained("an observer of outcomes", error)
 
     def gave_up(self, slot: str, origin: str, error: str, count: int) -> None:
         for one in self._observers:
-            one.gave_up(slot, origin, error, count)
+            try:
+                one.gave_up(slot, origin, error, count)
+            except Exception as fault:  # noqa: BLE001
+                contained("an observer of origins given up", fault)
 
     def committed(self, elapsed_s: float, outcomes: int, links: int) -> None:
         for one in self._observers:
-            one.committed(elapsed_s, outcomes, links)
+            try:
+                one.committed(elapsed_s, outcomes, links)
+            except Exception as error:  # noqa: BLE001
+                contained("an observer of commits", error)
+
+    def hold_began(self, hold: Hold) -> None:
+        for one in self._observers:
+            try:
+                one.hold_began(hold)
+            except Exception as error:  # noqa: BLE001
+                contained("an observer of holds", error)
+
+    def hold_ended(self, hold: Hold, elapsed_s: float) -> None:
+        for one in self._observers:
+            try:
+                one.hold_ended(hold, elapsed_s)
+            except Exception as error:  # noqa: BLE001
+                contained("an observer of holds", error)
 
 
 def all_of(observers: Sequence[Observer]) -> Observer | None:
     """One observer for all of these; None for none, which costs nothing."""
-    if len(observers) > 1:
-        return Fanout(observers)
-    return observers[0] if observers else None
+    if len(observers) == 1 and isinstance(observers[0], Fanout):
+        return observers[0]
+    return Fanout(observers) if observers else None

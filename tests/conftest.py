@@ -72,6 +72,14 @@ class Medium:
         self.after: dict[str, Hook] = {}
         self.calls: Counter[str] = Counter()
         self._under_way: set[asyncio.Task[Any]] = set()
+        self.troubles = inner.troubles
+        self.set_patience = inner.set_patience
+
+    def in_flight(self, id_: int) -> None:
+        self._inner.in_flight(id_)
+
+    def not_in_flight(self, id_: int) -> None:
+        self._inner.not_in_flight(id_)
 
     async def settle(self) -> None:
         """Wait for what nobody waits for any more."""

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from typing import Any
+import sys
 
-import click
+from crawler.cli import interrupts
 
-from crawler.cli.interpreter import loading
+interrupts.leave_when_interrupted()  # before what is heavy: Ctrl-C during an import is no error
+
+from typing import Any  # noqa: E402
+
+import click  # noqa: E402
+
+from crawler.cli.interpreter import loading  # noqa: E402
 
 # Command -> module and its click command there. Modules import what is heavy inside the commands:
 # `courtly --help` reads them all.
@@ -57,15 +63,19 @@ class _Commands(click.Group):
         **extra: Any,
     ) -> click.Context:
         from crawler.cli.errors import hold_standard_files, sentences
+        from crawler.cli.whole_output import buffer_stdout, tolerant
 
-        with sentences():
+        with sentences(), interrupts.raised():
             hold_standard_files()
+            buffer_stdout()
+            tolerant(sys.stdout)
+            tolerant(sys.stderr)
             return super().make_context(info_name, args, parent, **extra)
 
     def invoke(self, ctx: click.Context) -> object:
         from crawler.cli.errors import sentences
 
-        with sentences():
+        with sentences(), interrupts.raised():
             return super().invoke(ctx)
 
 

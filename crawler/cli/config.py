@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from crawler.cli.text import say
+from crawler.cli.text import echo, echo_json, say
 
 if TYPE_CHECKING:
     from crawler.config import Config
@@ -37,7 +37,7 @@ def check(file: Path) -> None:
             warnings += error.problems
     for warning in warnings:
         say(f"warning: {warning}", err=True)
-    click.echo(f"{file}: ok")
+    echo(f"{file}: ok")
     for name, words in _account(read, len(seeds)):
         say(f"  {name:<12} {words}", hang=13)
 
@@ -67,8 +67,7 @@ def _account(read: Config, seeds: int) -> list[tuple[str, str]]:
 @config.command()
 def schema() -> None:
     """Print the JSON Schema of the config file, for editors."""
-    import json
 
     from crawler.config.schema import json_schema
 
-    click.echo(json.dumps(json_schema(), indent=2, ensure_ascii=False))
+    echo_json(json_schema(), readable=True, indent=2)

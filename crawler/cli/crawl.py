@@ -12,6 +12,7 @@ import click
 from crawler.cli import interpreter
 from crawler.cli.errors import INTERRUPTED
 from crawler.cli.interpreter import loading
+from crawler.cli.open_files import fitted
 from crawler.cli.options import (
     Choice,
     as_given,
@@ -20,7 +21,8 @@ from crawler.cli.options import (
     db_option,
     user_agent_option,
 )
-from crawler.cli.text import say
+from crawler.cli.text import echo, say
+from crawler.telling.words import json_printable
 
 if TYPE_CHECKING:
     from crawler.config import Config
@@ -158,6 +160,7 @@ def run(
             "there is nothing to crawl: give a seed such as https://example.com/, "
             f"or a database to go on with ({config.storage.path} does not exist)"
         )
+    config = fitted(config, quiet=quiet)
     if not quiet:
         for warning in config.warnings:
             say(f"warning: {warning}", err=True)
@@ -172,37 +175,44 @@ def run(
         from crawler.clock import RealClock
         from crawler.daemon.beside import local_socket
         from crawler.daemon.watching.watch import Watchers
+        from crawler.output import never_waiting
 
         loop_factory = interpreter.loop_factory()
 
     interpreter.settle()
-    with display(quiet=quiet) as shown:
+    with never_waiting(), display(quiet=quiet) as shown:
 
         async def work() -> Summary:
             stop, leave = asyncio.Event(), asyncio.Event()
             watchers = Watchers(RealClock())
 
+            signals = Signals(stop, leave, shown.say, starting=asyncio.current_task())
+
             def beside(life: app.Life) -> AbstractAsyncContextManager[None]:
+                signals.started()
                 return local_socket(life, watchers, lambda text: shown.say(f"warning: {text}"))
 
-            with Signals(stop, leave, shown.say):
+            with signals:
                 return await app.crawl(
                     config,
                     seeds=urls,
                     observe=None if quiet else shown.observe,
                     stop=stop,
                     leave=leave,
-                    reread=reread,
+                    reread=None if reread is None else lambda: fitted(reread(), quiet=True),
                     observers=watchers.observers,
                     beside=beside,
                 )
 
         with asyncio.Runner(loop_factory=loop_factory) as runner:
-            summary = runner.run(work())
+            try:
+                summary = runner.run(work())
+            except asyncio.CancelledError:  # by a signal before the crawl had begun
+                raise SystemExit(INTERRUPTED) from None
     if as_json:
         if not quiet:
             say(words.as_text(summary, again=again), err=True)
-        click.echo(words.as_json(summary))
+        echo(json_printable(words.as_json(summary)))
     else:
         say(words.as_text(summary, again=again))
     return summary

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from crawler.cli.options import config_option, db_option, existing_database
+from crawler.cli.text import echo, echo_json
 
 if TYPE_CHECKING:
     from crawler.app import DatabaseInfo as Info
@@ -34,11 +34,11 @@ def info(db: str | None, config_file: Path | None, as_json: bool) -> None:
         import dataclasses
 
         fields = dataclasses.asdict(found)
-        click.echo(json.dumps(fields | {"bytes_per_url": found.bytes_per_url}, default=str))
+        echo_json(fields | {"bytes_per_url": found.bytes_per_url})
         return
     width = max(len(name) for name, _ in _account(found))
     for name, words in _account(found):
-        click.echo(f"{name:<{width}}  {words}".rstrip())
+        echo(f"{name:<{width}}  {words}".rstrip())
 
 
 def _account(found: Info) -> list[tuple[str, str]]:
@@ -88,13 +88,14 @@ def check(db: str | None, config_file: Path | None) -> None:
     path = existing_database(config_file, db)
 
     from crawler.app import check_database
+    from crawler.telling.words import plain
 
     problems = check_database(path)
     for problem in problems:
-        click.echo(problem)
+        echo(plain(problem))
     if problems:
         raise SystemExit(1)
-    click.echo(f"{path}: ok")
+    echo(f"{path}: ok")
 
 
 @db.command(short_help="Make the file smaller.")
@@ -109,4 +110,4 @@ def vacuum(db: str | None, config_file: Path | None) -> None:
     from crawler.config.units import say_bytes
 
     before, after = vacuum_database(path)
-    click.echo(f"{path}: {say_bytes(before)} before, {say_bytes(after)} now")
+    echo(f"{path}: {say_bytes(before)} before, {say_bytes(after)} now")

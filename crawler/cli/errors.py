@@ -23,7 +23,8 @@ _PLACED = re.compile(r"[^'\"]+:\d+: ")  # FILE:LINE: is what editors find
 def sentences() -> Iterator[None]:
     """Turns what goes wrong inside into exit code and sentence. COURTLY_DEBUG=1 lets it through."""
     try:
-        yield
+        with _written():
+            yield
     except (click.exceptions.Exit, click.Abort, click.exceptions.NoArgsIsHelpError):
         raise
     except click.ClickException as error:
@@ -42,6 +43,23 @@ def sentences() -> Iterator[None]:
             _forget_stdout()
         tell(*lines)
         raise SystemExit(code) from None
+    except BaseExceptionGroup as group:
+        if group.subgroup(KeyboardInterrupt) is None:
+            raise
+        raise SystemExit(INTERRUPTED) from None
+
+
+@contextmanager
+def _written() -> Iterator[None]:
+    """Whatever the exit code is to be, an output that could not be written is a failure."""
+    from crawler.cli.whole_output import finish_stdout
+
+    try:
+        yield
+    except (SystemExit, click.exceptions.Exit):
+        finish_stdout()
+        raise
+    finish_stdout()
 
 
 def tell(*problems: str) -> None:
@@ -90,6 +108,8 @@ def _explain(error: Exception) -> tuple[int, tuple[str, ...]]:
     leaf = leaves[0]
     if isinstance(leaf, OSError):
         return FAILED, (_of_system(leaf),)
+    if isinstance(leaf, MemoryError):
+        return FAILED, ("this machine is out of memory",)
     words = f"{type(leaf).__name__}: {leaf}" if str(leaf) else type(leaf).__name__
     sentence = f"stopped by an error of its own ({words})"
     return FAILED, (f"{sentence}; COURTLY_DEBUG=1 shows where it happened",)
@@ -97,8 +117,8 @@ def _explain(error: Exception) -> tuple[int, tuple[str, ...]]:
 
 def _of_system(error: OSError) -> str:
     where = f": {error.filename}" if error.filename else ""
-    if error.errno == errno.ENOSPC:
-        return f"there is no room left to write to{where}"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"no space left on device{where}"
     return f"{error.strerror}{where}" if error.strerror else str(error)
 
 

@@ -18,6 +18,8 @@ from crawler.cli.options import (
     host_name,
     output_option,
 )
+from crawler.cli.text import bytes_out, echo
+from crawler.cli.whole_output import finish_stdout, replacing
 
 VIEWS = ("visited", "blocked", "failed", "links")
 
@@ -45,7 +47,8 @@ def export(
     output: Path | None,
 ) -> None:
     """Write all rows of a view of the database, with all columns, in the order in which the URLs
-    were met. A crawl may be writing the database meanwhile: the rows are those of one moment.
+    were met. A crawl may be writing the database meanwhile, and is not held up: each row is as it
+    was when it was read.
 
     VIEW is one of visited, blocked, failed and links; links are kept where `[storage] links` is
     true.
@@ -70,11 +73,13 @@ def export(
             aclosing(reader.iterate(view, host=name)) as rows,
         ):
             if output is None:
-                count = await exports.write(view, rows, how, sys.stdout.buffer)
+                count = await exports.write(view, rows, how, bytes_out())
+                finish_stdout(fsync=True)
             else:
-                count = await exports.write_file(view, rows, how, output)
+                with replacing(output) as out:
+                    count = await exports.write(view, rows, how, out)
         if not count:
-            click.echo(nothing_in(view), err=True)
+            echo(nothing_in(view), err=True)
 
     interpreter.run(run())
 

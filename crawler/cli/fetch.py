@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ import click
 from crawler.cli import interpreter
 from crawler.cli.errors import FAILED, stdout_needed, tell
 from crawler.cli.options import config_option, configured, user_agent_option
+from crawler.cli.text import bytes_out, echo
 from crawler.telling.words import plain
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ async def _one(session: PoliteSession, url: str) -> bool:
 
     turn = await session.next_turn(url)
     if turn.in_s > WAIT_SAID_S:
-        click.echo(f"waiting {turn.in_s:.1f} s before {url}: {turn.reason}", err=True)
+        echo(f"waiting {turn.in_s:.1f} s before {url}: {turn.reason}", err=True)
     try:
         response = await session.get(url, retry=False)
     except CourtlyError as error:
@@ -83,7 +83,8 @@ async def _one(session: PoliteSession, url: str) -> bool:
     led = "".join(f"{one.status} {one.url} -> " for one in response.redirects)
     kind = plain(response.content_type or "no type")
     size = f"{len(response.body):,} bytes, {response.elapsed_s:.2f} s"
-    click.echo(f"{led}{response.status} {response.url} ({kind}, {size})", err=True)
-    sys.stdout.buffer.write(response.body)
-    sys.stdout.buffer.flush()
+    echo(f"{led}{response.status} {response.url} ({kind}, {size})", err=True)
+    out = bytes_out()
+    out.write(response.body)
+    out.flush()
     return response.ok

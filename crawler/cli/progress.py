@@ -8,13 +8,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
-import click
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from crawler.cli import screen
+from crawler.cli.screen import Safe
+from crawler.cli.text import echo
 from crawler.config.units import say_bytes, say_duration
 from crawler.events import Progress
 from crawler.telling.words import plain
@@ -30,7 +32,7 @@ _STYLES = {"in flight": "green", "ready": "cyan", "robots": "blue", "paused": "y
 @contextmanager
 def on(out: TextIO) -> Iterator[_OnTerminal | _Lines]:
     """The display that fits what is written to; gone or finished when the block ends."""
-    console = Console(file=out, highlight=False, soft_wrap=False)
+    console = screen.console(file=out)
     if console.is_terminal and not console.is_dumb_terminal:
         with Live(
             console=console, auto_refresh=False, transient=True, redirect_stdout=False,
@@ -55,7 +57,7 @@ class _Lines:
     def say(self, sentence: str) -> None:
         # A crawl does not end because nobody reads its log any more.
         with contextlib.suppress(OSError):
-            click.echo(sentence, file=self._out)
+            echo(sentence, file=self._out)
 
 
 class _OnTerminal:
@@ -79,7 +81,7 @@ class _OnTerminal:
             width = self._live.console.width
             parts.append(as_panel(self._last, width=width, spinner=next(self._frames)))
         parts += [Text(note, style="bold yellow", overflow="fold") for note in self._notes]
-        self._live.update(Group(*parts), refresh=True)
+        self._live.update(Safe(Group(*parts)), refresh=True)
 
 
 # ---------------------------------------------------------------- what is shown
@@ -93,6 +95,8 @@ def as_line(progress: Progress) -> str:
         f"blocked {progress.blocked}, failed {progress.failed}, queued {progress.queued}, "
         f"in flight {progress.in_flight}, {say_bytes(progress.bytes)}"
     )
+    for hold in progress.held:
+        line += f"; HELD: {plain(hold.sentence)}"
     if states:
         line += f"; hosts: {states}"
     if progress.slowest:
@@ -106,6 +110,7 @@ def as_panel(progress: Progress, *, width: int, spinner: str = "") -> Renderable
     rows: list[RenderableType] = [_heading(progress, spinner), _counts(progress)]
     if width >= 40:
         rows.append(_bar(progress))
+    rows += [Text(f"held: {plain(hold.sentence)}", style="bold red") for hold in progress.held]
     if hosts := _hosts(progress):
         rows.append(hosts)
     if progress.slowest:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
@@ -17,6 +16,8 @@ from crawler.cli.options import (
     db_option,
     output_option,
 )
+from crawler.cli.text import write_out
+from crawler.cli.whole_output import finish_stdout, replacing
 
 REPORTS = ("broken", "robots", "duplicates", "politeness")
 
@@ -69,17 +70,11 @@ def report(
             else:
                 made = getattr(findings, report)(reader)
             if output is None:
-                await write(made, how, sys.stdout.write)
-                sys.stdout.flush()
+                await write(made, how, write_out)
+                finish_stdout(fsync=True)
             else:
-                draft = output.with_name(f"{output.name}.part")
-                try:
-                    with draft.open("w", encoding="utf-8", errors="replace") as file:
-                        await write(made, how, file.write)
-                    draft.replace(output)
-                except BaseException:
-                    draft.unlink(missing_ok=True)
-                    raise
+                with replacing(output) as file:
+                    await write(made, how, lambda text: file.write(text.encode("utf-8", "replace")))
             return made.broken_law()
 
     if interpreter.run(run()):

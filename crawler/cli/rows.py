@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-import json
-import re
 import time
 import unicodedata
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
-import click
-
-from crawler.cli.text import width
+from crawler.cli.text import echo, echo_json, width
 from crawler.config.units import say_duration
 from crawler.reports.exports import cell_text
 from crawler.telling.words import at, plain
@@ -62,7 +58,6 @@ _NOTHING: Mapping[str, str] = {
     "listings": "no sitemap said more of a URL than its name",
     "links": "no links are kept: that takes `links = true` below [storage] in the config",
 }
-_TERMINAL = re.compile(r"[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def nothing_in(view: str) -> str:
@@ -78,18 +73,12 @@ async def write(view: str, rows: AsyncIterator[Row], how: str) -> None:
     first = True
     async for row in rows:
         if how == "jsonl":
-            click.echo(_json(row))
+            echo_json(dict(row), readable=True)
         else:
             if first:
-                click.echo(_csv(row.keys()))
-            click.echo(_csv(row.values()))
+                echo(_csv(row.keys()))
+            echo(_csv(row.values()))
         first = False
-
-
-def _json(row: Row) -> str:
-    """One line; what a terminal would obey is escaped, everything else readable."""
-    text = json.dumps(dict(row), ensure_ascii=False)
-    return _TERMINAL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _csv(values: object) -> str:
@@ -123,7 +112,7 @@ async def _table(view: str, rows: AsyncIterator[Row]) -> None:
             layout = _begin(columns, sample)
     if layout is None:
         if not sample:
-            click.echo(nothing_in(view), err=True)
+            echo(nothing_in(view), err=True)
             return
         _begin(columns, sample)
 
@@ -131,7 +120,7 @@ async def _table(view: str, rows: AsyncIterator[Row]) -> None:
 def _begin(columns: Sequence[str], sample: Sequence[Sequence[str]]) -> Layout:
     layout = Layout.fitting(columns, sample, width())
     for line in layout.lines(columns):
-        click.secho(line, bold=True)  # plain where it is no terminal
+        echo(line, bold=True)  # plain where it is no terminal
     for cells in sample:
         _echo(layout.lines(cells))
     return layout
@@ -139,7 +128,7 @@ def _begin(columns: Sequence[str], sample: Sequence[Sequence[str]]) -> Layout:
 
 def _echo(lines: Iterable[str]) -> None:
     for line in lines:
-        click.echo(line)
+        echo(line)
 
 
 @dataclass(frozen=True, slots=True)

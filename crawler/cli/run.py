@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
-import sys
 from pathlib import Path
 
 import click
 
 from crawler.cli import interpreter
 from crawler.cli.errors import INTERRUPTED
-from crawler.cli.text import say
+from crawler.cli.open_files import fitted
+from crawler.cli.text import echo, say
 
 
 @click.command(
@@ -33,6 +34,7 @@ def run(config_file: Path) -> None:
 
     config = load(config_file)
     check_identity(config, seeds_of(config))
+    config = fitted(config)
     if config.daemon.log is not None:  # else standard error is the log, which has them too
         for warning in config.warnings:
             say(f"warning: {warning}", err=True)
@@ -41,26 +43,33 @@ def run(config_file: Path) -> None:
         import asyncio
 
         from crawler.daemon import life  # heavy
+        from crawler.output import never_waiting
 
     interpreter.settle()
     try:
-        with asyncio.Runner(loop_factory=interpreter.loop_factory()) as runner:
-            clean = runner.run(life.run(config, reread=lambda: load(config_file), told=_tell))
+        with (
+            never_waiting(),
+            asyncio.Runner(loop_factory=interpreter.loop_factory()) as runner,
+        ):
+            clean = runner.run(
+                life.run(config, reread=lambda: fitted(load(config_file), quiet=True), told=_tell)
+            )
     except life.ListenError as error:
         raise click.exceptions.ClickException(str(error)) from None
+    finally:
+        _hear_signals()
     if not clean:
         raise SystemExit(INTERRUPTED)
 
 
 def _hear_signals() -> None:
-    """Until the daemon takes them over: told to end while it is being loaded, it has ended cleanly,
-    and the config that it is told to read again is still to be read."""
+    """Before the daemon takes them over, and after it: told to end, it has ended cleanly, and there
+    is no config to be read again."""
     with contextlib.suppress(ValueError):  # not the main thread: a test's
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+        signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
 def _tell(sentence: str) -> None:
-    """To whoever started it, if that one is still there."""
-    with contextlib.suppress(OSError):
-        click.echo(sentence)
+    """To whoever started it."""
+    echo(sentence)

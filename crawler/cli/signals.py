@@ -6,17 +6,25 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import Callable, Mapping
+from typing import Any, Self
 
 
 class Signals:
     """While it is open: the first SIGINT or SIGTERM sets `stop`, a further SIGINT sets `leave`.
 
+    Until `started` is called they cancel `starting` instead: there is nothing to finish yet.
     `say` is told what happens, in a sentence. To be opened in the event loop.
     """
 
     def __init__(
-        self, stop: asyncio.Event, leave: asyncio.Event, say: Callable[[str], None]
+        self,
+        stop: asyncio.Event,
+        leave: asyncio.Event,
+        say: Callable[[str], None],
+        *,
+        starting: asyncio.Task[Any] | None = None,
     ) -> None:
+        self._starting = starting
         self._stop = stop
         self._leave = leave
         self._say = say
@@ -26,18 +34,26 @@ class Signals:
             signal.SIGTERM: self._terminated,
         }
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Self:
         # Where there are no such handlers (Windows, threads), Ctrl-C cancels the crawl instead.
         with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):
             for number, action in self._actions.items():
                 self._loop.add_signal_handler(number, action)
+        return self
 
     def __exit__(self, *_: object) -> None:
         with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):
             for number in self._actions:
                 self._loop.remove_signal_handler(number)
 
+    def started(self) -> None:
+        """From now on there is a crawl to be stopped."""
+        self._starting = None
+
     def _interrupted(self) -> None:
+        if self._starting is not None:
+            self._starting.cancel()
+            return
         if self._stop.is_set():
             self._say("leaving at once; what was committed stays")
             self._leave.set()
@@ -46,6 +62,9 @@ class Signals:
         self._stop.set()
 
     def _terminated(self) -> None:
+        if self._starting is not None:
+            self._starting.cancel()
+            return
         if not self._stop.is_set():
             self._say("stopping after what is in flight")
             self._stop.set()

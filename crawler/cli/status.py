@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -11,8 +10,8 @@ import click
 from crawler.cli import interpreter, living
 from crawler.cli.errors import stdout_needed
 from crawler.cli.options import config_option, db_option, existing_database
-from crawler.cli.text import say
-from crawler.telling.words import counted, plain
+from crawler.cli.text import echo_json, say
+from crawler.telling.words import at, counted, plain
 
 FETCHING_SHOWN = 5
 STOPPED = "stopped"  # the state where no crawl runs
@@ -29,7 +28,7 @@ def status(db: str | None, config_file: Path | None, as_json: bool) -> None:
     stdout_needed()
     found = look(existing_database(config_file, db))
     if as_json:
-        click.echo(json.dumps(found))
+        echo_json(found)
         return
     for line in lines(found):
         say(line)
@@ -48,6 +47,7 @@ async def _left(database: Path) -> Mapping[str, object]:
         stats = await reader.stats()
     return {
         "state": STOPPED,
+        "held": [],
         "visited": stats.visited,
         "blocked": stats.blocked,
         "failed": stats.failed,
@@ -73,15 +73,18 @@ def lines(found: Mapping[str, object]) -> Iterator[str]:
             f"{_number(found['pages_per_s']):,.1f} pages/s, "
             f"{counted(int(_number(found['in_flight'])), 'request')} in flight"
         )
+    held = found.get("held")
+    for hold in held if isinstance(held, list) else ():
+        yield f"held since {at(hold['since'])}: {plain(str(hold['sentence']))}"
     yield (
         f"{_number(found['visited']):,.0f} visited ({say_bytes(_number(found['bytes']))}), "
         f"{_number(found['blocked']):,.0f} blocked, {_number(found['failed']):,.0f} failed, "
         f"{_number(found['queued']):,.0f} queued, "
         f"at {counted(int(_number(found['hosts'])), 'host')}"
     )
-    held = found.get("hosts_by_state")
-    if isinstance(held, Mapping) and held:
-        yield "hosts at hand: " + ", ".join(f"{count:,} {state}" for state, count in held.items())
+    states = found.get("hosts_by_state")
+    if isinstance(states, Mapping) and states:
+        yield "hosts at hand: " + ", ".join(f"{count:,} {state}" for state, count in states.items())
     under_way = found.get("fetching")
     for one in under_way[:FETCHING_SHOWN] if isinstance(under_way, list) else ():
         yield f"  fetching {plain(str(one['url']))} for {say_duration(_number(one['since_s']))}"

@@ -11,6 +11,7 @@ from crawler.cli.hints import after_failures
 from crawler.config.units import say_bytes, say_duration
 from crawler.events import LOOKED_AT_MAX, WAITING_SHOWN, Often, Summary, Waiting
 from crawler.telling.words import at, counted, plain
+from policies.holds import HoldReason
 from policies.scope import SKIP_KEYS, SKIP_WORDS
 
 SHORT_S = 60.0
@@ -28,6 +29,10 @@ def as_json(summary: Summary) -> str:
             "hosts": summary.hosts,
             "bytes": summary.bytes,
             "elapsed_s": round(summary.elapsed_s, 3),
+            "held": [
+                {"reason": hold.reason.value, "sentence": hold.sentence, "since": hold.since}
+                for hold in summary.held
+            ],
             "waiting": [
                 {"host": each.host, "until": each.until, "reason": each.reason}
                 for each in summary.waiting
@@ -58,12 +63,28 @@ def as_text(
     lines = [counts]
     if summary.interrupted:
         lines.append("The same command goes on from here.")
+    lines += _held(summary)
     lines += _failed(summary, again)
     if blocked:
         lines += _blocked(summary, again)
     lines += left_out(summary)
     lines += _waiting(summary, again, time.time() if now_s is None else now_s)
     return "\n".join(lines)
+
+
+def _held(summary: Summary) -> list[str]:
+    """Why it ended with URLs queued, where that is trouble of our own."""
+    if summary.interrupted:
+        return []
+    return [
+        f"It ended because of a {hold.sentence}, since {at(hold.since)}. URLs that could not be "
+        "fetched stay queued:\nrun the same command again to resume."
+        if hold.reason is HoldReason.NETWORK
+        else f"It ended because of trouble of this machine, since {at(hold.since)}: "
+        f"{hold.sentence}.\nURLs that could not be fetched stay queued: run the same command "
+        "again to resume."
+        for hold in summary.held
+    ]
 
 
 def _failed(summary: Summary, again: str) -> list[str]:

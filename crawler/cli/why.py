@@ -20,7 +20,7 @@ from crawler.cli.options import (
     host_name,
     user_agent_option,
 )
-from crawler.cli.text import say
+from crawler.cli.text import echo, say
 
 if TYPE_CHECKING:
     from crawler.config import Config
@@ -113,6 +113,6 @@ def _living(path: Path | None, host: str) -> str:
 
 
 def _show(told: Explained) -> None:
-    click.secho(told.name, bold=True)
+    echo(told.name, bold=True)
     for sentence in told.sentences:
         say(f"  {sentence}")

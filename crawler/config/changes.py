@@ -17,7 +17,9 @@ from msgspec.structs import replace
 
 from crawler.config.keys import SECTIONS, SITE_KEYS
 from crawler.config.model import Config, Site
+from crawler.config.secrets import SECRET
 from policies.pacing import Window
+from policies.url import without_userinfo
 
 GROUPS_SHOWN = 5  # of hosts, for one key
 PATTERNS_SHOWN = 3  # of a list
@@ -28,12 +30,11 @@ _ABSENT = object()
 # What counts only after a restart: the database and the listening socket are held, and hosts are
 # leased under their slots. None: the whole section.
 RESTART: Mapping[str, tuple[str, ...] | None] = {
-    "storage": None,
+    "storage": ("url", "links", "file_mode"),
     "daemon": None,
     "politeness": ("per",),
     "scope": ("max_queries_per_path",),
 }
-_SECRET = frozenset({"headers", "credentials", "proxy", "token"})
 _SECONDS = frozenset(
     {
         "patience",
@@ -47,7 +48,9 @@ _SECONDS = frozenset(
         "max_interval",
     }
 )
-_BYTES = frozenset({"max_url_bytes", "max_body", "max_header"})
+_BYTES = frozenset(
+    {"max_bytes_per_host", "max_url_bytes", "max_body", "max_header", "min_free", "max_size"}
+)
 
 
 def settled(new: Config, old: Config) -> tuple[Config, tuple[str, ...]]:
@@ -110,8 +113,12 @@ def _put(
 
 def _of(old: Mapping[str, _Place]) -> dict[str, _Place]:
     """The places of what is kept as it was."""
-    sections = tuple(f"{section}." for section, names in RESTART.items() if names is None)
-    return {name: place for name, place in old.items() if name.startswith((*sections, "sink"))}
+    kept = tuple(
+        f"{section}.{name}"
+        for section, names in RESTART.items()
+        for name in ([""] if names is None else names)
+    )
+    return {name: place for name, place in old.items() if name.startswith((*kept, "sink"))}
 
 
 # ---------------------------------------------------------------- in words
@@ -189,7 +196,7 @@ def _tables(old: Config, new: Config) -> Iterable[_Change]:
 
 
 def _change(place: str, section: str, name: str, had: object, has: object) -> _Change:
-    whole = name in _SECRET or name not in SITE_KEYS or isinstance(had, tuple | Mapping)
+    whole = name in SECRET or name not in SITE_KEYS or isinstance(had, tuple | Mapping)
     whole = whole or isinstance(has, tuple | Mapping)
     return _Change(place=place, name=name, words=_step(name, section, had, has), whole=whole)
 
@@ -223,7 +230,7 @@ def _value(config: Config, section: str, field: str) -> object:
 
 
 def _step(name: str, section: str, had: object, has: object) -> str:
-    if name in _SECRET and (section, name) != ("robots", "token"):
+    if name in SECRET and (section, name) != ("robots", "token"):
         return "changed"
     if isinstance(had, tuple) and isinstance(has, tuple):
         if name in ("dialect", "token"):
@@ -274,7 +281,7 @@ def _said(name: str, value: object) -> str:
         case Mapping():
             return f"{len(value)} entries"
         case Path() | str():
-            return f'"{value}"'
+            return f'"{without_userinfo(str(value))}"'
         case None:
             return "none"
     return "as everywhere" if value is _ABSENT else str(value)

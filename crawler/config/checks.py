@@ -108,8 +108,8 @@ def proxy(value: str) -> str:
     except ValueError:
         usable = False
     if not usable:
-        shown = value.rpartition("@")[2]  # a password may stand before it
-        raise ValueError(f'must be an http(s) URL such as "http://127.0.0.1:3128", not "{shown}"')
+        # Without the value: a password may stand anywhere in what is no URL.
+        raise ValueError('must be an http(s) URL such as "http://127.0.0.1:3128"')
     return value
 
 
@@ -216,6 +216,16 @@ def storage_url(value: str) -> str:
         )
     if not path.removeprefix("//") or path == ":memory:" or path.endswith("/"):
         raise ValueError(f'must name a file, as in "sqlite:crawl.db", not "{value}"')
+    return value
+
+
+def file_mode(value: str) -> str:
+    """Permissions in octal that let the owner read and write, and nobody execute."""
+    if not re.fullmatch("0?[0-7]{3}", value) or (int(value, 8) & ~0o066) != 0o600:
+        raise ValueError(
+            f'must be permissions such as "0600" or "0640", which let the owner read and write,'
+            f' not "{value}"'
+        )
     return value
 
 

@@ -21,13 +21,15 @@ from crawler.config.readers import (
     one_of,
     one_or_many,
     size_bytes,
+    size_limit,
+    size_or_none,
     whole,
 )
 from policies.access import Unreachable
 from policies.pacing import Per
 from policies.revisit import Revisit
 from policies.robots import DIALECTS
-from policies.scope import Follow
+from policies.scope import HOPS_MAX, Follow
 
 
 def _dialects() -> Sequence[str]:
@@ -65,7 +67,7 @@ CRAWL = {
     "patience": Key(
         accepts=float | str,
         read=duration_s(inf=True),
-        note="a plain crawl ends when nothing can move sooner than this",
+        note="a plain crawl ends when nothing can progress for this long",
         field="patience_s",
     ),
 }
@@ -95,6 +97,11 @@ SCOPE = {
         note='query parameters to drop, such as "utm_*"',
     ),
     "max_pages_per_host": Key(accepts=float, read=count(), note="pages visited at one host"),
+    "max_bytes_per_host": Key(
+        accepts=float | str,
+        read=size_limit,
+        note="bytes of the decoded bodies of the pages visited at one host",
+    ),
     "max_url_bytes": Key(
         accepts=int | str, read=size_bytes, note="longer URLs are left out, bytes"
     ),
@@ -189,6 +196,15 @@ FETCH = {
     "max_attempts": Key(
         accepts=int, read=whole(least=1, most=1_000), note="tries before a URL fails"
     ),
+    "unreachable_for": Key(
+        accepts=float | str,
+        read=duration_s(inf=True),
+        note="how long a host that cannot be connected to is tried before its URLs fail",
+        field="unreachable_for_s",
+    ),
+    "max_redirects": Key(
+        accepts=int, read=whole(most=HOPS_MAX), note="redirects in a row before a URL fails"
+    ),
     "headers": Key(accepts=NAMED_TEXTS, read=checks.headers, note="further request headers"),
     "proxy": Key(accepts=str, read=maybe(checks.proxy), note="http(s) URL of a proxy"),
     "connect_timeout": Key(
@@ -257,6 +273,23 @@ STORAGE = {
     ),
     "links": Key(
         accepts=bool, read=as_given, note="keep every link of every page, with anchor and rel"
+    ),
+    "file_mode": Key(
+        accepts=str,
+        read=checks.file_mode,
+        note="permissions of the files that are created, octal; the umask applies as well",
+    ),
+    "min_free": Key(
+        accepts=float | str,
+        read=size_or_none,
+        note="hold the crawl while less disk space is free, bytes; 0: no minimum",
+        field="min_free_bytes",
+    ),
+    "max_size": Key(
+        accepts=float | str,
+        read=size_limit,
+        note="hold the crawl when the files of the database and of all sinks take more, bytes",
+        field="max_size_bytes",
     ),
 }
 DAEMON = {

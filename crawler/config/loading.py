@@ -16,6 +16,7 @@ from crawler.config.key import NAMED_TEXTS, TEXTS, Key
 from crawler.config.keys import SECTIONS, SITE_KEYS
 from crawler.config.lines import KeyPath, key_lines
 from crawler.config.readers import ProblemsError, did_you_mean
+from crawler.config.secrets import SECRET, sentence_shown
 from crawler.config.sink_keys import SINK, SINK_KEYS, SINK_REQUIRED
 from policies.url import host_of
 
@@ -152,6 +153,7 @@ class _Reading:
         )
 
     def _value(self, path: KeyPath, key: Key, value: object, good: dict[str, object]) -> bool:
+        secret = value if path[-1] in SECRET and path[0] != "robots" else None
         try:
             shaped = msgspec.convert(_plain(value), _LOOSER.get(key.accepts, key.accepts))
             meant = key.read(shaped)
@@ -159,12 +161,12 @@ class _Reading:
                 meant = key.rooted(meant, self._source.base)
             good[key.field or str(path[-1])] = meant
         except msgspec.ValidationError as error:
-            self._wrong(path, _shape_problem(str(error)))
+            self._wrong(path, sentence_shown(_shape_problem(str(error)), secret))
         except ProblemsError as error:
             for inner, sentence in error.problems:
-                self._wrong((*path, *inner), sentence, shown=path)
+                self._wrong((*path, *inner), sentence_shown(sentence, secret), shown=path)
         except ValueError as error:
-            self._wrong(path, str(error))
+            self._wrong(path, sentence_shown(str(error), secret))
         else:
             return True
         return False
@@ -258,7 +260,8 @@ class _Reading:
         place = self._source.place(path)
         line = place.rpartition(":")[2] if self._source.lines else ""
         order = int(line) if line.isdecimal() else 0
-        self._problems.append((order, f"{place}: {_shown(shown or path)}: {sentence}"))
+        said = sentence_shown(f"{_shown(shown or path)}: {sentence}")
+        self._problems.append((order, f"{place}: {said}"))
 
 
 _SITE_TABLE: Mapping[str, Key] = {key: SECTIONS[section][key] for key, section in SITE_KEYS.items()}

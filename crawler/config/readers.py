@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from crawler.config.units import parse_duration_s, parse_size_bytes
+from policies.pacing import REST_S_MAX
 
 Reader = Callable[[Any], object]
 
@@ -84,10 +85,17 @@ def count(*, least: int = 0) -> Reader:
 
 
 def duration_s(*, above: bool = False, inf: bool = False) -> Reader:
-    """Seconds from a number or a text such as "10m"."""
+    """Seconds from a number or a text such as "10m"; at most ten years, or inf where that has a
+    meaning."""
 
     def read(value: float | str) -> object:
-        return number(above=above, inf=inf)(parse_duration_s(value))
+        found_s = parse_duration_s(value)
+        number(above=above, inf=inf)(found_s)
+        if REST_S_MAX < found_s < math.inf:
+            raise ValueError(
+                f"must be at most {REST_S_MAX:.0f} seconds (ten years), not {found_s:g}"
+            )
+        return found_s
 
     return read
 
@@ -102,6 +110,11 @@ def size_limit(value: float | str) -> object:
     if isinstance(value, float) and math.isinf(value):
         return number(inf=True)(value)
     return size_bytes(value)
+
+
+def size_or_none(value: float | str) -> object:
+    """Bytes as `size_bytes` reads them, or 0."""
+    return whole(least=0)(parse_size_bytes(value))
 
 
 # ---------------------------------------------------------------- texts

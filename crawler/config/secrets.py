@@ -1,11 +1,12 @@
-"""Credentials: the config says for which origin and where they are; never what they are."""
+"""Credentials: the config says for which origin and where they are; never what they are. And what
+may be secret is kept out of everything that is shown."""
 
 from __future__ import annotations
 
 import base64
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +16,42 @@ from policies.url import SeedError, origin_of, parse_seed, path_of
 SECRET_BYTES_MAX: Final = 16_384
 _NAME = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*\Z")
 _BEARER = re.compile(r"Bearer +([A-Za-z0-9._~+/-]+=*)\Z", re.IGNORECASE)  # RFC 6750 2.1
+HIDDEN: Final = "…"
+# Keys whose values are never shown; `robots.token` alone is none of them.
+SECRET: Final = frozenset({"headers", "credentials", "proxy", "token"})
+_LONG = 6  # shorter strings ("file:") may be parts of our own words: hidden only where quoted
+# A password may hold "@", "/" or spaces where it should be escaped: up to the last "@", however
+# that is spelled.
+_IN_SENTENCE = re.compile(r"(?<=//).*(?:@|%40|\uff20)", re.IGNORECASE | re.DOTALL)
+_IN_PROXY = re.compile(r"(https?://)?.*(?:@|%40|\uff20)", re.IGNORECASE | re.DOTALL)
+_AUTHORIZATION = re.compile(r"\b(bearer|basic|digest|negotiate)(?:\s|%20|\+)+\S+", re.IGNORECASE)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def proxy_shown(url: str) -> str:
+    """The URL of a proxy without name and password."""
+    return _IN_PROXY.sub(rf"\g<1>{HIDDEN}@", url, count=1)
+
+
+def sentence_shown(sentence: str, value: object = None) -> str:
+    """A sentence without the credentials that a URL or an Authorization header in it has; nor any
+    string of `value`, where that is a secret."""
+    for one in sorted(_parts(value), key=len, reverse=True):
+        sentence = sentence.replace(f'"{one}"', HIDDEN).replace(f"'{one}'", HIDDEN)
+        if len(one) >= _LONG:
+            sentence = sentence.replace(one, HIDDEN)
+    sentence = _IN_SENTENCE.sub(f"{HIDDEN}@", sentence)
+    return _AUTHORIZATION.sub(rf"\1 {HIDDEN}", sentence)
+
+
+def _parts(value: object) -> Iterator[str]:
+    """Strings in it, as they are and as Python would print them."""
+    match value:
+        case str():
+            yield from (value, repr(value)[1:-1])
+        case Mapping() | list() | tuple():
+            for each in value.values() if isinstance(value, Mapping) else value:
+                yield from _parts(each)
 
 
 class SecretError(Exception):

@@ -37,6 +37,8 @@ class FetchConfig:
     timeout_s: float = 30.0
     max_body_bytes: int = 10_000_000
     max_attempts: int = 3
+    unreachable_for_s: float = 7 * 86_400.0
+    max_redirects: int = 20
     # May hold secrets: not shown.
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     proxy: str | None = field(default=None, repr=False)
@@ -72,6 +74,14 @@ class StorageConfig(Struct, frozen=True, kw_only=True):
     url: str = "sqlite:crawl.db"
     path: Path = Path("crawl.db")
     links: bool = False
+    file_mode: str = "0600"
+    min_free_bytes: float = 0
+    max_size_bytes: float = math.inf
+
+    @property
+    def mode(self) -> int:
+        """`file_mode` as a number."""
+        return int(self.file_mode, 8)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +121,7 @@ class SinkConfig(Struct, frozen=True, kw_only=True):
     links: bool = True
     requisites: bool = True
     scripts: bool = False
+    session_headers: bool = False
 
     @property
     def compresses(self) -> bool:

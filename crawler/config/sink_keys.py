@@ -74,13 +74,18 @@ SINK = {
         accepts=bool, read=as_given, note="fetch what its pages need to be shown, on any host"
     ),
     "scripts": Key(accepts=bool, read=as_given, note="fetch and keep scripts, too"),
+    "session_headers": Key(
+        accepts=bool,
+        read=as_given,
+        note="keep Set-Cookie and other response headers that may hold a session's secrets",
+    ),
 }
 _OF_FILES = ("max_file", "max_age", "gzip")
 _OF_ALL = ("kind", "path", "include", "exclude", "status", "content_types", "noindex", "fsync")
 # Kind -> the keys that its [[sink]] may have.
 SINK_KEYS: Mapping[str, Sequence[str]] = {
-    "jsonl": (*_OF_ALL, *_OF_FILES, "body", "links"),
-    "warc": (*_OF_ALL, *_OF_FILES),
+    "jsonl": (*_OF_ALL, *_OF_FILES, "body", "links", "session_headers"),
+    "warc": (*_OF_ALL, *_OF_FILES, "session_headers"),
     "mirror": (*_OF_ALL, "requisites", "scripts"),
 }
 SINK_REQUIRED = ("kind", "path")

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import socket
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlencode
 
 from crawler.daemon.problem import Problem
+from crawler.daemon.socket_path import short_name, socket_path
 
 ANSWER_S = 75.0  # robots.txt is asked for at its host's turn, for at most a minute
 ANSWER_BYTES_MAX = 64_000_000
@@ -22,14 +22,15 @@ class NobodyAnswersError(Exception):
 
 
 class _Connection(http.client.HTTPConnection):
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: Path) -> None:
         super().__init__("localhost", timeout=ANSWER_S)
         self._path = path
 
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
+        with short_name(self._path) as name:
+            self.sock.connect(name)
 
 
 def ask(
@@ -42,8 +43,7 @@ def ask(
 ) -> Mapping[str, object]:
     """The JSON that a route answers with. Raises NobodyAnswersError, and the Problem that the route
     answered with."""
-    place = os.fspath(database.absolute().with_name(database.name + ".sock"))
-    connection = _Connection(place)
+    connection = _Connection(socket_path(database))
     raw = None if body is None else json.dumps(body).encode()
     headers = {} if raw is None else {"Content-Type": "application/json"}
     try:

@@ -8,7 +8,7 @@ import logging
 import os
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 from aiohttp import web
 
@@ -20,6 +20,7 @@ from crawler.config.levels import LogLevel
 from crawler.config.sections import DaemonConfig
 from crawler.daemon import local
 from crawler.daemon.answering.answers import Answers
+from crawler.daemon.connections import HEADER_S, Connections
 from crawler.daemon.notify import Notify
 from crawler.daemon.problem import Problem
 from crawler.daemon.service import answering, application
@@ -27,12 +28,11 @@ from crawler.daemon.serving.http import HttpSettings
 from crawler.daemon.watching.log import Log, LogFile, OutcomeLog
 from crawler.daemon.watching.pulse import Pulse
 from crawler.daemon.watching.watch import Watchers
+from crawler.fetching.guard import listening
 
 DRAIN_MORE_S: Final = 5.0  # after the longest fetch: its commit, and hosts given back
 SHUTDOWN_S: Final = 2.0  # for answers under way when the crawl is over
-CONNECTIONS_MAX: Final = 256  # open ones; with 64 listeners and pages of some browsers, plenty
 BACKLOG: Final = 128
-HEADER_S: Final = 60.0  # for a request's header to come whole; an open connection's next one, too
 LIBRARIES: Final = ("aiohttp", "asyncio", "courtly")  # whose own logs go into ours
 
 
@@ -75,11 +75,23 @@ class Daemon:
         self._told = told
         self._notify = notify
         self._left = False
+        self._starting: asyncio.Task[Any] | None = None  # until there is a crawl to be stopped
         self._stop, self._leave, self._reload = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def run(self, reread: Callable[[], Config]) -> bool:
+        """True if the end was clean: that of one that is stopped before it has begun is."""
+        self._starting = asyncio.current_task()
+        try:
+            return await self._run(reread)
+        except asyncio.CancelledError:
+            if self._starting is None or not self._stop.is_set() or self._starting.uncancel():
+                raise
+            self._event("stopped", clean=True)
+            return True
+
+    async def _run(self, reread: Callable[[], Config]) -> bool:
         clock = RealClock()
-        watchers, pulse = Watchers(clock, noted=self._steered), Pulse(clock)
+        watchers, pulse = Watchers(clock, noted=self._steered, log=self.log.file), Pulse(clock)
         with self._signals():
             async with (
                 living(
@@ -118,6 +130,7 @@ class Daemon:
 
     async def _live(self, life: Life, beside: list[Coroutine[None, None, None]]) -> None:
         """The crawl, to its end, and what goes on beside it."""
+        self._starting = None
         if life.sinks is not None:
             life.sinks.leaving = self._leave
         async with asyncio.TaskGroup() as group:
@@ -132,7 +145,7 @@ class Daemon:
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
-        """From the start: one that comes before the crawl has begun is obeyed when it has."""
+        """From the start: before the crawl has begun, one to stop ends what is waited for."""
         loop = asyncio.get_running_loop()
         actions: dict[signal.Signals, Callable[[], None]] = {
             signal.SIGTERM: self._told_to_stop,
@@ -148,6 +161,8 @@ class Daemon:
                 loop.remove_signal_handler(number)
 
     def _told_to_stop(self) -> None:
+        if self._starting is not None and not self._stop.is_set():
+            self._starting.cancel()
         (self._leave if self._stop.is_set() else self._stop).set()
 
     async def _stop_when_told(self, life: Life, crawl: asyncio.Task[None]) -> None:
@@ -178,10 +193,7 @@ class Daemon:
             self._notify.ready()
 
     async def _reload_once(self, answers: Answers) -> None:
-        try:
-            self.log.file.reopen()  # who rotates logs sends the same signal
-        except OSError as error:
-            self._warn(f"the log cannot be opened anew: {error.strerror}")
+        self.log.file.reopen()  # who rotates logs sends the same signal
         try:
             done = await answers.reload()
         except Problem as problem:
@@ -209,10 +221,11 @@ class Daemon:
         )
         await runner.setup()
         assert runner.server is not None
+        connections = Connections(runner.server, watchers.clock)
         host, port = section.listens_on
         try:
             server = await asyncio.get_running_loop().create_server(
-                bounded(runner.server), host, port, backlog=BACKLOG
+                connections, host, port, backlog=BACKLOG
             )
         except OSError as error:
             await runner.cleanup()
@@ -222,11 +235,15 @@ class Daemon:
         try:
             bound = server.sockets[0].getsockname()
             shown = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
-            yield f"http://{shown}:{bound[1]}/"
+            with contextlib.ExitStack() as guarded:
+                for one in server.sockets:
+                    guarded.enter_context(listening(*one.getsockname()[:2]))
+                yield f"http://{shown}:{bound[1]}/"
         finally:
             server.close()
             answers.stream.close()
             await runner.cleanup()
+            connections.close()
 
     # ------------------------------------------------------------ saying
 
@@ -250,38 +267,9 @@ def why_not(error: OSError) -> str:
     return os.strerror(error.errno).lower() if error.errno else str(error)
 
 
-def bounded(server: web.Server) -> Callable[[], asyncio.BaseProtocol]:
-    """Connections up to CONNECTIONS_MAX; further ones are closed at once: the crawl needs files,
-    too, and whoever opens connections to us must not use them up."""
-
-    loop = asyncio.get_running_loop()
-    begun = 0  # accepted, and not yet among the server's: asyncio accepts many in one go
-
-    def counted() -> None:
-        nonlocal begun
-        begun -= 1
-
-    def connect() -> asyncio.BaseProtocol:
-        nonlocal begun
-        if len(server.connections) + begun >= CONNECTIONS_MAX:
-            return _Full()
-        begun += 1
-        loop.call_soon(counted)  # just before the connection is made, which is scheduled next
-        return server()
-
-    return connect
-
-
-class _Full(asyncio.Protocol):
-    """Hangs up."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport.close()
-
-
 def _log_file(config: Config) -> LogFile:
     try:
-        return LogFile(config.daemon.log)
+        return LogFile(config.daemon.log, config.storage.mode)
     except OSError as error:
         place = config.given.places.get("daemon.log", "config")
         why = f"{config.daemon.log} cannot be written: {error.strerror}"

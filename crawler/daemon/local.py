@@ -14,19 +14,15 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from crawler.daemon.socket_path import short_name, socket_path
+
 if TYPE_CHECKING:
     from aiohttp import web
 
-PATH_BYTES_MAX = 107  # what a socket's address has room for on Linux (sun_path, less its NUL)
 _log = logging.getLogger("courtly.http")
 
 SHUTDOWN_S = 2.0  # for answers under way when the crawl is over
 BACKLOG = 128  # connections that wait to be accepted, as aiohttp has it
-
-
-def socket_path(database: Path) -> Path:
-    """`crawl.db.sock` beside `crawl.db`."""
-    return database.with_name(database.name + ".sock")
 
 
 @contextlib.asynccontextmanager
@@ -102,13 +98,29 @@ def _bound(database: Path, warn: Callable[[str], None]) -> Iterator[socket.socke
 async def _served(app: web.Application, bound: socket.socket) -> AsyncIterator[None]:
     from aiohttp import web  # heavy
 
-    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=SHUTDOWN_S)
+    from crawler.clock import RealClock
+    from crawler.daemon.connections import HEADER_S, Connections
+
+    runner = web.AppRunner(
+        app,
+        access_log=None,
+        handle_signals=False,
+        shutdown_timeout=SHUTDOWN_S,
+        keepalive_timeout=HEADER_S,
+    )
+    await runner.setup()
+    assert runner.server is not None
+    connections = Connections(runner.server, RealClock())
+    server = None
     try:
-        await runner.setup()
-        await web.SockSite(runner, bound).start()
+        loop = asyncio.get_running_loop()
+        server = await loop.create_unix_server(connections, sock=bound, backlog=BACKLOG)
         yield
     finally:
+        if server is not None:
+            server.close()
         await runner.cleanup()
+        connections.close()
 
 
 def _remove(path: Path, ours: os.stat_result) -> None:
@@ -120,9 +132,6 @@ def _remove(path: Path, ours: os.stat_result) -> None:
 def bind(path: Path) -> tuple[socket.socket, os.stat_result]:
     """A socket of mode 0600 to listen on, and which file it is. Raises OSError, for a path that is
     too long as well."""
-    path = path.absolute()
-    if len(os.fsencode(path)) > PATH_BYTES_MAX:
-        raise OSError(f"its path is longer than the {PATH_BYTES_MAX} bytes that a socket may have")
     with contextlib.suppress(FileNotFoundError):
         if not stat.S_ISSOCK(path.lstat().st_mode):
             raise OSError("there is a file of that name that is no socket")
@@ -130,7 +139,8 @@ def bind(path: Path) -> tuple[socket.socket, os.stat_result]:
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     before = os.umask(0o177)  # from its first moment nobody else may connect
     try:
-        made.bind(os.fspath(path))
+        with short_name(path) as name:
+            made.bind(name)
         made.setblocking(False)
     except OSError:
         made.close()

@@ -5,8 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import threading
 import time
 from collections.abc import Mapping
+from typing import Final
+
+WAIT_S: Final = 5.0  # for a manager whose queue is full
 
 
 class Notify:
@@ -41,11 +45,21 @@ class Notify:
     def _tell(self, message: str) -> None:
         if not self._address:
             return
-        with (
-            contextlib.suppress(OSError),  # a manager that does not listen does not stop the crawl
-            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as made,
-        ):
-            made.settimeout(1.0)
+        try:
+            self._send(message, wait_s=0.0)
+        except BlockingIOError:  # its queue is full: the crawl does not wait for it
+            threading.Thread(target=self._send_late, args=(message,), daemon=True).start()
+        except OSError:
+            pass  # a manager that does not listen does not stop the crawl
+
+    def _send_late(self, message: str) -> None:
+        with contextlib.suppress(OSError):
+            self._send(message, wait_s=WAIT_S)
+
+    def _send(self, message: str, *, wait_s: float) -> None:
+        """Raises OSError."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as made:
+            made.settimeout(wait_s)
             made.sendto(message.encode(), self._address)
 
 

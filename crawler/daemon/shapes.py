@@ -8,7 +8,16 @@ from typing import Annotated, Literal, TypedDict
 from msgspec import Meta
 
 Json = Annotated[object, Meta(extra_json_schema={"description": "Any JSON value."})]
-State = Literal["running", "paused", "idle", "stopping"]
+State = Literal["running", "paused", "held", "idle", "stopping"]
+
+
+class Held(TypedDict):
+    """Trouble of the crawler's own machine or network, for which no request begins. `since` is in
+    Unix seconds, `sentence` for people."""
+
+    reason: str
+    sentence: str
+    since: float
 
 
 class Fetching(TypedDict):
@@ -20,9 +29,11 @@ class Fetching(TypedDict):
 
 class Status(TypedDict):
     """GET /api/status. Counts are the views' row counts; `fetching` has a few of the URLs on the
-    wire; `hosts_by_state` counts the hosts held in memory."""
+    wire; `hosts_by_state` counts the hosts held in memory; `held` says why the whole
+    crawl holds."""
 
     state: State
+    held: list[Held]
     visited: int
     blocked: int
     failed: int

@@ -6,44 +6,43 @@ through untouched.
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import Final
 
-from w3lib.encoding import (
-    html_body_declared_encoding,
-    http_content_type_encoding,
-    read_bom,
-    resolve_encoding,
-    to_unicode,
-)
+from crawler.documents import markup
+from crawler.documents.encoding import UTF8, decode, encoding_by_mark, encoding_of, reads_ascii
 
-_UTF8: Final = "utf-8"
 # WHATWG: what declares nothing and is not UTF-8 is windows-1252, if guessing fails as well.
 _LAST_RESORT: Final = "cp1252"
 # Guessing reads so much: it costs a few milliseconds, and more text does not make it surer.
 _GUESS_BYTES: Final = 16_384
 # A longer Content-Type is not remembered; real ones have under 100 characters.
 _HEADER_CHARS_MAX: Final = 500
+# Where a page may declare its encoding: more than the 1,024 bytes of the standard, as many do.
+_DECLARED_BYTES: Final = 4_096
 
-# The encodings of the web by Python's own names (to look those up would load all 48). A page may
-# name any codec of Python's otherwise, and some of those raise, warn or take quadratic time (idna,
-# punycode, unicode_escape, zlib).
-_SINGLE_BYTE: Final = (
-    "cp1250 cp1251 cp1252 cp1253 cp1254 cp1255 cp1256 cp1257 cp1258 cp866 cp874 koi8-r koi8-u"
-    " mac-roman mac-cyrillic iso8859-1 iso8859-2 iso8859-3 iso8859-4 iso8859-5 iso8859-6 iso8859-7"
-    " iso8859-8 iso8859-9 iso8859-10 iso8859-11 iso8859-13 iso8859-14 iso8859-15 iso8859-16"
+_GUESSED: Final = {
+    name.replace("-", "_"): name
+    for name in (
+        "cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "cp866", "cp874",
+        "koi8-r", "gb18030", "big5hkscs", "cp932", "euc_jp", "cp949",
+    )
+}  # fmt: skip
+_PARAMETER: Final = re.compile(
+    r"""(?:^|;)[ \t]*([^\s;=]+)=(?:"((?:[^"\\]|\\.)*)"|([^;,\s]*))""", re.DOTALL
 )
-_MULTI_BYTE: Final = "gb18030 gbk gb2312 big5 big5hkscs cp932 cp949 euc_jp euc_kr shift_jis"
-_NOT_ASCII: Final = "utf-16 utf-16-le utf-16-be utf-32 utf-32-le utf-32-be iso2022_jp"
-
-
-# In these, bytes that are all ASCII mean what they mean in ASCII.
-_ASCII_BASED: Final = frozenset(f"ascii utf-8 {_SINGLE_BYTE} {_MULTI_BYTE}".split())
-_KNOWN: Final = _ASCII_BASED.union(_NOT_ASCII.split())
-_GUESSED: Final = (
-    "cp1252 cp1250 cp1251 cp1253 cp1254 cp1255 cp1256 cp866 cp874 koi8_r gb18030 big5hkscs cp932"
-    " euc_jp cp949"
+_DECLARES: Final = re.compile(rb"charset|<\?xml\s", re.IGNORECASE)
+# A comment, a meta element with its attributes, or the end of the head.
+_META: Final = re.compile(
+    rb"""<!--.*?(?:-->|\Z)|<meta(?=[\s/])((?:[^>"']|"[^"]*(?:"|\Z)|'[^']*(?:'|\Z))*)|<(body)(?=[\s/>])""",
+    re.IGNORECASE | re.DOTALL,
 )
+_XML_ENCODING: Final = re.compile(
+    rb"""\s*<\?xml\s[^<>]{0,200}?\sencoding\s{0,9}=\s{0,9}["']([^"'<>]{1,40})["']""", re.IGNORECASE
+)
+_IN_CONTENT: Final = re.compile(r"""charset\s*=\s*["']?\s*([^\s"';]+)""", re.IGNORECASE)
+_STYLE_CHARSET: Final = re.compile(rb'@charset "([^"]{1,40})";')
 
 
 def to_utf8(body: bytes, content_type: str | None) -> tuple[bytes, str]:
@@ -52,40 +51,41 @@ def to_utf8(body: bytes, content_type: str | None) -> tuple[bytes, str]:
     What the encoding has no character for becomes U+FFFD; a body in UTF-8 is returned as it is,
     its mistakes included.
     """
-    if body[:1] in (b"\xef", b"\xfe", b"\xff", b"\x00"):
-        name, mark = read_bom(body)
-        if name is not None and mark is not None:
-            rest = body[len(mark) :]
-            return (rest, _UTF8) if name == _UTF8 else _recode(rest, name)
-    declared = _in_header(content_type)
-    if declared is None:
-        declared = _known(html_body_declared_encoding(body[:4096]))
-        if declared is not None and declared.startswith(("utf-16", "utf-32")):
-            declared = _UTF8  # the declaration itself was readable as ASCII
-    if declared == _UTF8 or (body.isascii() and (declared is None or declared in _ASCII_BASED)):
-        return body, declared or _UTF8
+    if body[:1] in (b"\xef", b"\xfe", b"\xff", b"\x00") and (mark := encoding_by_mark(body)):
+        name, size = mark
+        rest = body[size:]
+        return (rest, UTF8) if name == UTF8 else _recode(rest, name)
+    declared = _in_header(content_type) or _in_markup(body[:_DECLARED_BYTES])
+    if declared == UTF8 or (body.isascii() and (declared is None or reads_ascii(declared))):
+        return body, declared or UTF8
     if declared is not None:
         return _recode(body, declared)
     if _is_utf8(body):
-        return body, _UTF8
+        return body, UTF8
     return _recode(body, _guess(body))
 
 
-def known_encoding(label: str) -> str | None:
-    """Python's name of an encoding of the web that a document declares for itself; None: not one.
-
-    One that is not ASCII's kin cannot be, if the declaration could be read."""
-    name = resolve_encoding(label)
-    return name if name in _ASCII_BASED else None
+def to_text(body: bytes, content_type: str | None) -> str:
+    """The body as text, decoded as `to_utf8` does it. Never raises."""
+    return decode(to_utf8(body, content_type)[0], UTF8)
 
 
-def _known(name: str | None) -> str | None:
-    return name if name in _KNOWN else None
+def style_text(body: bytes, content_type: str | None) -> str:
+    """The text of a style sheet: by BOM, header, and its own first line (CSS Syntax, 3.2). Never
+    raises."""
+    if mark := encoding_by_mark(body):
+        name, size = mark
+        return decode(body[size:], name)
+    name_declared = _in_header(content_type)
+    if name_declared is None and (own := _STYLE_CHARSET.match(body)):
+        name_declared = _readable(encoding_of(own[1].decode("latin-1")))
+    return decode(body, name_declared or UTF8)
 
 
-@lru_cache(maxsize=256)
-def _header_charset(content_type: str) -> str | None:
-    return _known(http_content_type_encoding(content_type))
+def xml_encoding(head: bytes) -> str | None:
+    """The encoding that an XML declaration at the beginning names, if it is one of the web's."""
+    found = _XML_ENCODING.match(head)
+    return _readable(encoding_of(found[1].decode("latin-1"))) if found else None
 
 
 def _in_header(content_type: str | None) -> str | None:
@@ -94,8 +94,44 @@ def _in_header(content_type: str | None) -> str | None:
     return _header_charset(content_type[:_HEADER_CHARS_MAX])
 
 
+@lru_cache(maxsize=256)
+def _header_charset(content_type: str) -> str | None:
+    for name, quoted, token in _PARAMETER.findall(content_type):
+        if name.lower() == "charset":
+            return encoding_of(quoted or token)
+    return None
+
+
+def _in_markup(head: bytes) -> str | None:
+    """What the first meta element or the XML declaration says (WHATWG HTML, "prescan")."""
+    if _DECLARES.search(head) is None:
+        return None
+    if (said := xml_encoding(head)) is not None:
+        return said
+    for found in _META.finditer(head):
+        raw = found[1]
+        if found[2]:
+            break
+        if raw is None or b"charset" not in raw.lower():
+            continue
+        attributes = markup.attributes(raw)
+        label = attributes.get("charset")
+        if label is None and attributes.get("http-equiv", "").strip().lower() == "content-type":
+            inside = _IN_CONTENT.search(attributes.get("content", ""))
+            label = inside[1] if inside else None
+        if label is not None and (encoding := encoding_of(label)) is not None:
+            return _readable(encoding)
+    return None
+
+
+def _readable(encoding: str | None) -> str | None:
+    """UTF-16 cannot be true where the declaration could be read as ASCII: the standard takes it for
+    UTF-8."""
+    return UTF8 if encoding is not None and encoding.startswith("utf-16") else encoding
+
+
 def _recode(body: bytes, name: str) -> tuple[bytes, str]:
-    return to_unicode(body, name).encode(errors="replace"), name
+    return decode(body, name).encode("utf-8", "replace"), name
 
 
 def _is_utf8(body: bytes) -> bool:
@@ -115,5 +151,5 @@ def _guess(body: bytes) -> str:
         # End at a byte that is no part of a longer character in any of the encodings, if there is.
         end = max(sample.rfind(b"<"), sample.rfind(b" "), sample.rfind(b"\n"))
         sample = sample[:end] if end > _GUESS_BYTES // 2 else sample
-    best = from_bytes(sample, cp_isolation=_GUESSED.split()).best()
-    return best.encoding if best is not None else _LAST_RESORT
+    best = from_bytes(sample, cp_isolation=list(_GUESSED)).best()
+    return _LAST_RESORT if best is None else _GUESSED.get(best.encoding, _LAST_RESORT)

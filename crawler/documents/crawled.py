@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from crawler.documents.charset import to_utf8
+from crawler.documents.charset import to_text
 from crawler.documents.page import Page, PageLink
 from crawler.fetching.request import Answer, Headers
 from policies.indexing import Directives
@@ -33,6 +33,8 @@ class CrawledPage:
     fetched_at: Unix seconds, as in the view `visited`. address: the peer, None if not known.
     body_read: False where nobody wanted the body. requisite: fetched because a mirror needs it.
     again: it was visited before, and has changed since.
+    raw_headers: as received, with bytes that are not UTF-8 as lone surrogates; None where `headers`
+    are the same.
     usage: what header, meta elements and robots.txt say of the use of its content.
     """
 
@@ -53,6 +55,7 @@ class CrawledPage:
     requisite: bool = False
     again: bool = False
     usage: Usage = NONE
+    raw_headers: Headers | None = field(default=None, repr=False)
 
     @property
     def content_type(self) -> str | None:
@@ -61,7 +64,7 @@ class CrawledPage:
     @property
     def text(self) -> str:
         """The body as text: by BOM, header, meta, and only then by guessing."""
-        return to_utf8(self.body, self.content_type)[0].decode("utf-8", "replace")
+        return to_text(self.body, self.content_type)
 
 
 def crawled(
@@ -93,6 +96,7 @@ def crawled(
         requisite=queued.requisite,
         again=queued.before is not None,
         usage=usage,
+        raw_headers=answer.raw_headers,
         timings=Timings(
             started_at=outcome.fetched_at - outcome.elapsed_s,
             latency_s=answer.latency_s,

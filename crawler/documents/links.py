@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from crawler.fetching.request import Headers
 from policies.scope import Skip
-from policies.url import canonical, canonical_all
+from policies.url import canonical, canonical_all, without_userinfo
 
 # As many different links of one page as a sitemap may hold (sitemaps.org); more is a trap.
 LINKS_MAX: Final = 50_000
@@ -152,7 +152,7 @@ class Links:
         return self._urls.get(href)
 
     def set_anchor(self, url: str, text: str) -> None:
-        self._anchors[url] = collapsed(text, ANCHOR_CHARS_MAX)
+        self._anchors[url] = anchor_text(text)
 
     def _resolve(self, href: str) -> str | None:
         if href[:1] == "#":
@@ -199,6 +199,11 @@ def collapsed(text: str, chars_max: int) -> str | None:
     if len(text) <= chars_max:
         return " ".join(text.split()) or None
     return " ".join(text[:TEXT_CHARS_READ].split())[:chars_max].rstrip() or None
+
+
+def anchor_text(text: str) -> str | None:
+    """As it is kept: of a URL that is an anchor's text no name and password, as of its href."""
+    return collapsed(without_userinfo(text), ANCHOR_CHARS_MAX)
 
 
 def followed_rels(rel: str | None) -> list[str]:

@@ -17,10 +17,10 @@ from selectolax.lexbor import LexborDocumentOptions, LexborHTMLParser, LexborNod
 from crawler.documents import markup, scan
 from crawler.documents.charset import to_utf8
 from crawler.documents.links import (
-    ANCHOR_CHARS_MAX,
     TEXT_CHARS_READ,
     Links,
     PageLink,
+    anchor_text,
     collapsed,
     followed_rels,
     refresh_href,
@@ -336,7 +336,7 @@ def _anchors(
                 reader = _Reader(url, Links(url))
                 reader.read_structure(html)
                 return {**texts, **reader.links.anchors(())}
-            texts[target] = collapsed(text, ANCHOR_CHARS_MAX)
+            texts[target] = anchor_text(text)
             if texts[target] is not None:
                 missing.discard(target)
     return texts

@@ -11,7 +11,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from crawler.documents.charset import known_encoding
+from crawler.documents.charset import xml_encoding
+from crawler.documents.encoding import incremental_decoder
 from crawler.documents.sitemap_xml import CHARS_MAX, NOTHING, Entry, XmlReader
 from crawler.documents.sniff import GZIP, ROOT, SNIFF_BYTES, URL, Kind, gunzip
 from crawler.fetching.decoding import Decoder, DecodingError
@@ -21,12 +22,11 @@ SITEMAP_BYTES_MAX: Final = 52_428_800
 STEP_BYTES: Final = 32_768  # parsed in one go: some 3 ms
 
 _WIDE: Final = {
-    codecs.BOM_UTF16_LE: "utf-16",
-    codecs.BOM_UTF16_BE: "utf-16",
+    codecs.BOM_UTF16_LE: "utf-16-le",
+    codecs.BOM_UTF16_BE: "utf-16-be",
     b"<\0": "utf-16-le",
     b"\0<": "utf-16-be",
 }
-_ENCODING: Final = re.compile(rb"""<\?xml[^>]{0,200}?encoding\s*=\s*["']([\w.:-]{1,40})["']""")
 _WEB: Final = re.compile(r"https?://\S", re.IGNORECASE)
 
 
@@ -115,11 +115,12 @@ class SitemapParser:
     def _begin(self, head: bytes) -> list[Entry]:
         """Choose how to read it, now that enough of it is there."""
         self._head = None
+        marked = head.startswith(codecs.BOM_UTF8)
         wide = next((name for mark, name in _WIDE.items() if head.startswith(mark)), None)
         narrow = head.lstrip(b"\xef\xbb\xbf \t\r\n") if wide is None else head.replace(b"\0", b"")
         root = ROOT.search(narrow)
         if root is not None or narrow.startswith(b"<"):
-            self._reader = XmlReader(wide or _declared(head))
+            self._reader = XmlReader(wide or (not marked and xml_encoding(narrow)) or "utf-8")
         elif URL.search(narrow):
             self._reader = TextReader(wide or "utf-8")
         else:
@@ -145,7 +146,7 @@ class TextReader:
     over = False
 
     def __init__(self, encoding: str) -> None:
-        self._decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
+        self._decoder = incremental_decoder(encoding)
         self._rest = ""
 
     def feed(self, data: bytes, *, last: bool = False) -> list[Entry]:
@@ -153,10 +154,3 @@ class TextReader:
         lines = text.replace("\r", "\n").split("\n")
         self._rest = "" if last else lines.pop()[:CHARS_MAX]
         return [Entry(url, NOTHING) for line in lines if _WEB.match(url := line.strip("\ufeff \t"))]
-
-
-def _declared(head: bytes) -> str:
-    """The encoding an XML declaration names, if it is one of the web's; else UTF-8."""
-    found = _ENCODING.search(head)
-    name = known_encoding(found[1].decode("ascii", "replace")) if found else None
-    return name or "utf-8"

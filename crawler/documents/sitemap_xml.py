@@ -1,31 +1,73 @@
-"""XML of sitemaps and feeds to what it lists; the tree is taken down as it grows."""
+"""XML of sitemaps and feeds to what it lists, as it comes, entry by entry.
+
+No XML parser: those stop at the first thing that is wrong, or repair it at the cost of what stands
+behind it. Here a bad tag, reference or byte costs at most the entry it is in. Entities are never
+declared, and so never expanded.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, cast
+from dataclasses import dataclass, field
+from typing import Final
 from urllib.parse import urljoin
 
-from lxml import etree
-
+from crawler.documents.encoding import incremental_decoder
 from crawler.documents.sniff import ROOTS, Kind
-from crawler.documents.tidy import Tidy
 from policies.listing import Listing, parse_changefreq, parse_date, parse_priority
 
-if TYPE_CHECKING:
-    from lxml.etree import _Element
-
 CHARS_MAX: Final = 8_192  # of one URL; scope takes none that is longer
-ELEMENTS_MAX: Final = 1_000  # inside one entry; more are dropped as they end (law 7)
-# Around the document, so that a closing tag too many does not end it.
-_WRAPPERS: Final = 8
-_WEB: Final = re.compile(r"https?://\S", re.IGNORECASE)
-
-
-_ENTRIES: Final = frozenset({"url", "sitemap", "item", "entry"})
+ELEMENTS_MAX: Final = 1_000  # inside one entry, one in another; real ones have a few
 NOTHING: Final = Listing()
+
+_WEB: Final = re.compile(r"https?://\S", re.IGNORECASE)
+_ENTRIES: Final = {
+    Kind.URLSET: frozenset({"url", "sitemap"}),
+    Kind.INDEX: frozenset({"url", "sitemap"}),
+    Kind.RSS: frozenset({"item"}),
+    Kind.ATOM: frozenset({"entry"}),
+}
+_FIELDS: Final = frozenset(
+    {"loc", "link", "guid", "lastmod", "updated", "pubdate", "date", "published", "changefreq",
+     "priority"}
+)  # fmt: skip
+_CONTROLS: Final = dict.fromkeys({*range(0x20), 0x7F} - {9, 10, 13})
+_OPENS: Final = re.compile(r"<(?=[/!?A-Za-z_:\u0080-\uffff]|\Z)")
+# XML 1.0, 2.3 and 3.1. A value has no "<", so that a quote that is not closed ends with its tag.
+_TAG: Final = re.compile(
+    r"""<(/?)([A-Za-z_:\u0080-\uffff][^\s<>/"'=]*)((?:[^<>"']|"[^<"]*"|'[^<']*')*)>"""
+)
+_TAG_CHARS_MAX: Final = 32_768
+_ATTRIBUTE: Final = re.compile(r"""([^\s<>/"'=]+)\s*=\s*(?:"([^<"]*)"|'([^<']*)'|([^\s<>"'/]+))""")
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What is no tag: how it begins and ends, and how long it may be. One that is longer, that
+    never ends, or in which something stands that cannot, is text: what is behind its beginning is
+    read."""
+
+    begins: str
+    ends: str
+    chars_max: int
+    not_in: str
+
+
+_CDATA: Final = _Part("<![CDATA[", "]]>", 262_144, "<![CDATA[")
+_DOCTYPE: Final = _Part("<!DOCTYPE", ">", 65_536, "<")
+_PARTS: Final = (
+    _Part("<!--", "-->", 65_536, "<!--"),
+    _CDATA,
+    _Part("<?", "?>", 65_536, "<?"),
+    _DOCTYPE,
+)
+_SUBSET_ENDS: Final = re.compile(r"\]\s*>")
+_OPENING_CHARS: Final = len("<![CDATA[")
+# XML 1.0, 4.1 and 4.6: characters by number, and five names. Any other name would be an entity;
+# `?a=1&b=2` stands in sitemaps as it is.
+_REFERENCE: Final = re.compile(r"&(?:(amp|lt|gt|quot|apos)|#(?:([0-9]{1,7})|x([0-9a-fA-F]{1,6})));")
+_NAMED: Final = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,140 +79,243 @@ class Entry:
     sitemap: bool = False
 
 
+@dataclass(slots=True)
+class _Open:
+    """An entry whose end has not come."""
+
+    name: str
+    base: str
+    inside: list[str] = field(default_factory=list)  # elements that are open in it
+    text: list[str] = field(default_factory=list)  # of the outermost of them
+    chars: int = 0
+    attributes: dict[str, str] = field(default_factory=dict)
+    loc: str = ""
+    href: str = ""
+    guid: str = ""
+    lastmod: float | None = None
+    published: float | None = None
+    listing: dict[str, str] = field(default_factory=dict)
+
+
 class XmlReader:
-    """A parser whose tree is taken down as it grows."""
+    """`feed` gives the entries that have ended by now. Never raises for what it is fed.
+
+    kind: by the root element; over: that is of no sitemap or feed, and nothing more is read.
+    encoding: a name as `crawler.documents.encoding` gives it.
+    """
 
     def __init__(self, encoding: str) -> None:
         self.kind: Kind | None = None
         self.over = False
-        self._tidy = Tidy(encoding)
-        self._parser = etree.XMLPullParser(
-            events=("start", "end"),
-            recover=True,
-            resolve_entities=False,
-            no_network=True,
-            load_dtd=False,
-            huge_tree=False,
-            remove_comments=True,
-            remove_pis=True,
-            encoding="utf-8",
-        )
-        self._depth = -_WRAPPERS
-        self._entry_at = 0  # the depth of the entry we are in
-        self._inside = 0  # elements in it
-        self._parser.feed(b"<w>" * _WRAPPERS)
+        self._decoder = incremental_decoder(encoding)
+        self._held = ""  # not read yet: what it is depends on what follows
+        self._sought: dict[str, int] = {}  # of what is held: up to where there is no such end
+        self._base = ""
+        self._open: _Open | None = None
 
     def feed(self, data: bytes, *, last: bool = False) -> list[Entry]:
+        text = self._held + self._decoder.decode(data, last).translate(_CONTROLS)
         entries: list[Entry] = []
-        try:
-            self._parser.feed(self._tidy.feed(data, last=last))
-            self._take(entries)
-            if last:
-                self._parser.close()
-                self._take(entries)
-        except etree.XMLSyntaxError:  # beyond forgiving; what came before it is there
-            self._take(entries)
-            self.over = True
+        at = 0
+        while not self.over:
+            found = _OPENS.search(text, at)
+            opens = -1 if found is None else found.start()
+            self._add_text(text[at:] if opens < 0 else text[at:opens])
+            at = len(text) if opens < 0 else opens
+            if opens < 0:
+                break
+            end = self._end_of_part(text, at, last=last)
+            if end is None:
+                end = self._end_of_tag(text, at, entries, last=last)
+            if end == at:
+                break  # more of it has to come
+            at = end
+        self._held = text[at:]
+        self._sought = {ends: sought - at for ends, sought in self._sought.items() if sought > at}
+        if last:
+            self._finish(entries)
         return entries
 
-    def _take(self, entries: list[Entry]) -> None:
-        events = cast("Iterator[tuple[str, _Element]]", self._parser.read_events())
-        for event, element in events:
-            if event == "start":
-                self._depth += 1
-                self._open(element, entries)
-                if self.over:
-                    return
-                continue
-            depth = self._depth
-            self._depth -= 1
-            if not self._entry_at:
-                _free(element)
-            elif depth > self._entry_at:
-                self._inside += 1
-                if self._inside > ELEMENTS_MAX:
-                    _free(element)
-            else:
-                self._entry_at = 0
-                if (entry := _entry(element)) is not None:
-                    entries.append(entry)
-                _free(element)
+    # ------------------------------------------------------------ what there is
 
-    def _open(self, element: _Element, entries: list[Entry]) -> None:
-        name = _name(element)
-        if name in _ENTRIES and self.kind is not None:
-            # One within another: the end of the first is missing.
-            around = self._around(element) if self._entry_at else None
-            if around is not None and (entry := _entry(around)) is not None:
-                entries.append(entry)
-            self._entry_at, self._inside = self._depth, 0
-        elif self.kind is None and self._depth > 0:
-            self.kind = ROOTS.get(name.lower().encode(errors="replace"))
+    def _end_of_part(self, text: str, at: int, *, last: bool) -> int | None:
+        """Behind what begins at `at` and is no tag; `at` if that cannot be known yet; None for a
+        tag."""
+        if text[at + 1 : at + 2] not in ("!", "?", ""):
+            return None
+        opening = text[at : at + _OPENING_CHARS].upper()
+        for part in _PARTS:
+            if opening.startswith(part.begins):
+                break
+            if part.begins.startswith(opening) and not last:
+                return at
+        else:
+            self._add_text("<")
+            return at + 1
+        start, limit = at + len(part.begins), at + part.chars_max
+        end = self._find(text, part.ends, start, limit)
+        if end >= 0 and part is _DOCTYPE and text.find("[", start, end) >= 0:
+            found = _SUBSET_ENDS.search(text, start, limit)
+            end = -1 if found is None else found.end() - 1
+        elif end >= 0 and text.find(part.not_in, start, end) >= 0:
+            limit, end = 0, -1
+        if end < 0:
+            if not last and len(text) < limit:
+                return at
+            self._add_text("<")
+            return at + 1
+        if part is _CDATA:
+            self._add_text(text[start:end].replace("&", "&amp;"))
+        return end + len(part.ends)
+
+    def _find(self, text: str, ends: str, start: int, limit: int) -> int:
+        """As `text.find`; no place is searched twice for the same end."""
+        begin = max(start, self._sought.get(ends, 0))
+        found = text.find(ends, begin, limit)
+        if found < 0:
+            self._sought[ends] = max(begin, min(limit, len(text)) - len(ends) + 1)
+        return found
+
+    def _end_of_tag(self, text: str, at: int, entries: list[Entry], *, last: bool) -> int:
+        """Behind the tag that begins at `at`, or behind its "<" if it is none; `at` if that cannot
+        be known yet."""
+        limit = at + _TAG_CHARS_MAX
+        found = _TAG.match(text, at, limit)
+        if found is None:
+            if not last and len(text) < limit and text.find("<", at + 1) < 0:
+                return at
+            self._add_text("<")
+            return at + 1
+        closing, name, rest = found.groups()
+        local = name.rpartition(":")[2].lower()
+        if closing:
+            self._end(name, local, entries)
+        else:
+            self._start(name, local, rest, entries)
+            if rest.endswith("/"):
+                self._end(name, local, entries)
+        return found.end()
+
+    # ------------------------------------------------------------ what it says
+
+    def _start(self, name: str, local: str, rest: str, entries: list[Entry]) -> None:
+        if self.kind is None:
+            self.kind = ROOTS.get(local.encode("utf-8", "replace"))
             self.over = self.kind is None
+            self._base = _based("", _attributes(rest)) if "base" in rest else ""
+            return
+        if local in _ENTRIES[self.kind]:
+            self._finish(entries)  # one within another: the end of the first is missing
+            base = _based(self._base, _attributes(rest)) if "base" in rest else self._base
+            self._open = _Open(local, base)
+            return
+        one = self._open
+        if one is None or len(one.inside) >= ELEMENTS_MAX:
+            return
+        if not one.inside:
+            one.text.clear()
+            one.chars = 0
+            one.attributes = _attributes(rest) if local in ("link", "guid") else {}
+        one.inside.append(name)
 
-    def _around(self, element: _Element) -> _Element | None:
-        parent = element.getparent()
-        while parent is not None and _name(parent) not in _ENTRIES:
-            parent = parent.getparent()
-        return parent
+    def _end(self, name: str, local: str, entries: list[Entry]) -> None:
+        one = self._open
+        if one is None:
+            return
+        if name in one.inside:
+            while one.inside.pop() != name:
+                pass
+            if not one.inside:
+                _take(one, local)
+        elif local == one.name:
+            self._finish(entries)
+
+    def _add_text(self, text: str) -> None:
+        one = self._open
+        if text and one is not None and one.inside and one.chars < CHARS_MAX * 8:
+            one.text.append(text[: CHARS_MAX * 8])
+            one.chars += len(text)
+
+    def _finish(self, entries: list[Entry]) -> None:
+        """The entry that is open has ended, or nothing more of it comes."""
+        one, self._open = self._open, None
+        if one is None:
+            return
+        if one.inside:
+            _take(one, one.inside[0].rpartition(":")[2].lower())
+        loc = one.loc or one.href or (one.guid if _WEB.match(one.guid) else "")
+        if not loc:
+            return
+        listing = Listing(
+            lastmod_at=one.lastmod or one.published,
+            changefreq=parse_changefreq(one.listing.get("changefreq", "")),
+            priority=parse_priority(one.listing.get("priority", "")),
+        )
+        entries.append(Entry(loc, listing, sitemap=one.name == "sitemap"))
 
 
-def _entry(element: _Element) -> Entry | None:
-    """What one entry says; None if it names no URL."""
-    loc = href = guid = ""
-    lastmod: float | None = None
-    changefreq = priority = None
-    for child in element:
-        match _name(child):
-            case "loc":
-                loc = loc or _text(child)
-            case "link":
-                if (child.get("rel") or "alternate") == "alternate":
-                    loc = loc or _text(child)
-                    href = href or _href(child)
-            case "guid":
-                if child.get("isPermaLink", "true").lower() != "false":
-                    guid = _text(child)
-            case "lastmod" | "updated" | "pubDate" | "date":
-                lastmod = parse_date(_text(child)) if lastmod is None else lastmod
-            case "published":
-                lastmod = lastmod or parse_date(_text(child))
-            case "changefreq":
-                changefreq = parse_changefreq(_text(child))
-            case "priority":
-                priority = parse_priority(_text(child))
-    loc = loc or href or (guid if _WEB.match(guid) else "")
-    if not loc:
-        return None
-    listing = Listing(lastmod_at=lastmod, changefreq=changefreq, priority=priority)
-    return Entry(loc, listing, sitemap=_name(element) == "sitemap")
+def _take(one: _Open, local: str) -> None:
+    """A child of an entry has ended."""
+    if local not in _FIELDS:
+        return
+    text = _unescaped("".join(one.text))[:CHARS_MAX].strip()
+    match local:
+        case "loc":
+            one.loc = one.loc or text
+        case "link":
+            if one.attributes.get("rel", "alternate") == "alternate":
+                one.loc = one.loc or text
+                one.href = one.href or _href(one)
+        case "guid":
+            if one.attributes.get("ispermalink", "true").lower() != "false":
+                one.guid = text
+        case "lastmod" | "updated" | "pubdate" | "date":
+            one.lastmod = parse_date(text) if one.lastmod is None else one.lastmod
+        case "published":
+            one.published = parse_date(text) if one.published is None else one.published
+        case _:
+            one.listing[local] = text
 
 
-def _name(element: _Element) -> str:
-    return str(element.tag).rpartition("}")[2].rpartition(":")[2]
+def _attributes(rest: str) -> dict[str, str]:
+    """By their local names, in lower case; the first of a name counts."""
+    found: dict[str, str] = {}
+    for name, double, single, bare in _ATTRIBUTE.findall(rest):
+        local = name.rpartition(":")[2].lower()
+        found.setdefault(local, _unescaped(double or single or bare)[:CHARS_MAX].strip())
+    return found
 
 
-def _text(element: _Element) -> str:
-    text = element.text or ""
-    if len(element):
-        text = "".join(map(str, element.itertext()))
-    return text[:CHARS_MAX].strip()
+def _href(one: _Open) -> str:
+    href = one.attributes.get("href", "")
+    return _joined(_based(one.base, one.attributes), href) if href else ""
 
 
-def _href(element: _Element) -> str:
-    """Relative to xml:base where that stands (RFC 4287, 2)."""
-    href = (element.get("href") or "").strip()
-    base = element.base if href else None
+def _based(base: str, attributes: dict[str, str]) -> str:
+    """What is relative here is relative to this: xml:base (RFC 4287, 2)."""
+    own = attributes.get("base", "")
+    return _joined(base, own) if own else base
+
+
+def _joined(base: str, href: str) -> str:
     try:
         return urljoin(base, href) if base else href
     except ValueError:
         return ""
 
 
-def _free(element: _Element) -> None:
-    """Let go of it and of what stood before it."""
-    element.clear()
-    parent = element.getparent()
-    if parent is not None:
-        while element.getprevious() is not None:
-            del parent[0]
+def _unescaped(text: str) -> str:
+    if "&" in text:
+        text = _REFERENCE.sub(_character, text)
+        if _SURROGATE.search(text):  # by two numbers, as UTF-16 has it; one alone is none
+            text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def _character(reference: re.Match[str]) -> str:
+    if reference[1]:
+        return _NAMED[reference[1]]
+    code = int(reference[2]) if reference[2] else int(reference[3], 16)
+    if code > 0x10FFFF:
+        return "\ufffd"
+    return "" if code in _CONTROLS else chr(code)

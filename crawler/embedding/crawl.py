@@ -152,13 +152,15 @@ class Crawler:
         status: Iterable[int | str] = (),
         content_types: str | Iterable[str] = (),
         noindex: bool = False,
+        session_headers: bool = False,
     ) -> None:
         """Have `call(page)` called with every page it wants, before the page is committed; one
         after the other, an `async` function awaited, any other one in a thread.
 
-        What it wants is said as in a `[[sink]]` of the config; pages that ask not to be indexed
-        come only with `noindex`. What it raises ends the crawl, and the page stays queued. Raises
-        ConfigError."""
+        What it wants is given as in a `[[sink]]` of the config: pages that ask not to be indexed
+        come only with `noindex`, headers such as Set-Cookie only with `session_headers`. If it
+        raises an exception, that page fails with the code `internal`, and the crawl continues.
+        Raises ConfigError."""
         from crawler.sinks.build import called
 
         wants = {
@@ -169,6 +171,7 @@ class Crawler:
                 [content_types] if isinstance(content_types, str) else list(content_types)
             ),
             "noindex": noindex,
+            "session_headers": session_headers,
         }
         one = called(call, **wants)
         running = self._running.now

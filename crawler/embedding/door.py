@@ -259,7 +259,11 @@ class Door:
     ) -> None:
         lost = host.lost(origin, failure, now_s=self.clock.monotonic(), failures=failures)
         rules = RetryRules(max_attempts=self.config.site(host.slot).fetch.max_attempts)
-        fate = after_no_connection(lost.failures - 1, rules, permanent=failure.permanent)
+        fate = after_no_connection(
+            lost.failures - 1, rules, permanent=failure.permanent or failure.ours is not None
+        )
+        if failure.ours is not None:
+            lost.failures -= 1  # trouble of our own: who waits is told, the host is not charged
         self.ledger.urgent(host)
         desk = self._desks.get(host.slot)
         if desk is not None and isinstance(fate, GiveUp):

@@ -46,7 +46,8 @@ async def state(
     else:
         url = str(db) if str(db).lower().startswith("sqlite:") else f"sqlite:{db}"
         path = config.override({"storage": {"url": url}}, where="db").storage.path
-        store = open_store(path, clock, queries_per_path_max=queries_max)
+        mode = config.storage.mode
+        store = open_store(path, clock, queries_per_path_max=queries_max, file_mode=mode)
         reader = partial(looking_into, path)
     session = await store.open_session(name)
     try:

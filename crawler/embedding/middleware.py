@@ -118,7 +118,7 @@ class Politeness:
         for name, value in _identity(self._config).items():
             if request.headers.get(name, SERVER_SOFTWARE) == SERVER_SOFTWARE:
                 request.headers[name] = value
-        fetcher.use(request.session)
+        fetcher.use(request.session, url, request.headers)
         turn = await self._enter(door, url)
         contact = Contact(url, door.clock)
         fetcher.watch(contact)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from crawler.documents.charset import to_utf8
+from crawler.documents.charset import to_text
 from crawler.fetching.request import Headers
 
 
@@ -35,4 +35,4 @@ class Response:
     @property
     def text(self) -> str:
         """The body as text: by BOM, header, meta, and only then by guessing."""
-        return to_utf8(self.body, self.content_type)[0].decode("utf-8", "replace")
+        return to_text(self.body, self.content_type)

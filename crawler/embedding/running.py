@@ -126,7 +126,7 @@ async def running(
     """A crawl that begins when its first page is asked for, and is stopped at the end. `called`:
     functions that get its pages, besides the config's sinks."""
     clock = clock or RealClock()
-    sinks = sinks_of(config, called)
+    sinks = sinks_of(config, called, clock=clock)
     async with (
         state(config, db=db, clock=clock, name="crawl") as kept,
         network(config, clock=clock, fetcher=fetcher) as wire,

@@ -15,7 +15,17 @@ from crawler.embedding.response import Response
 from crawler.embedding.settings import Given, settings
 from crawler.embedding.verdicts import NextTurn, canonical_url
 from crawler.errors import FetchFailed, TooManyRedirects
-from crawler.fetching.request import REDIRECT_STATUSES, Answer, Failure, Fetcher, Request, limits_of
+from crawler.fetching.meant import Meant, services_of
+from crawler.fetching.request import (
+    REDIRECT_STATUSES,
+    Answer,
+    Failure,
+    Fetcher,
+    Request,
+    limits_of,
+    may_be_secret,
+    service_of,
+)
 from crawler.politeness.contact import REFUSALS
 from policies.access import Access
 from policies.retry import FailureCode, GiveUp, RetryRules, after_failure, after_refusal
@@ -26,8 +36,6 @@ REDIRECTS_MAX: Final = 10  # browsers follow 20; who needs more than ten is in a
 RETRIED: Final = frozenset({"GET", "HEAD"})
 # RFC 9110, 15.4: these turn any other method into a GET, as every browser does for POST.
 BECOMES_GET: Final = frozenset({301, 302, 303})
-# Not for the eyes of another origin than the one they were given for.
-OF_ONE_ORIGIN: Final = frozenset({"authorization", "cookie", "proxy-authorization"})
 OF_A_BODY: Final = frozenset({"content-type", "content-encoding", "content-language"})
 
 
@@ -139,10 +147,11 @@ class PoliteSession:
         """Ask when the turn comes, and give the answer, whatever its status.
 
         Every method needs the verdict of robots.txt. `follow`: redirects are followed, at most
-        REDIRECTS_MAX, each under its own verdict and at its own host's turn; headers that name a
-        user are not sent on to another origin. `retry`: GET and HEAD are asked again, through the
-        host's line, after what may pass: failures and 5xx up to `fetch.max_attempts` times, 429 and
-        503 (for which the host rests) five times; then the last answer is given.
+        REDIRECTS_MAX, each under its own verdict and at its own host's turn. Those of `headers`
+        whose names suggest a secret are not sent to another scheme, host or port.
+        `retry`: GET and HEAD are asked again, through the host's line, after what may pass:
+        failures and 5xx up to `fetch.max_attempts` times, 429 and 503 (for which the host rests)
+        five times; then the last answer is given.
 
         Raises RobotsDisallowed, RobotsUnreachable, FetchFailed, TooManyRedirects, InvalidURL.
         """
@@ -151,8 +160,10 @@ class PoliteSession:
         method = method.upper()
         sent = dict(headers or {})
         seen: list[Response] = []
+        meant = _mean(door, url)
+        bare = False
         while True:
-            answer = await _ask(door, url, method, body, sent, retry=retry)
+            answer = await _ask(door, url, method, body, sent, retry=retry, bare=bare)
             response = Response(
                 url=url,
                 status=answer.status,
@@ -171,15 +182,19 @@ class PoliteSession:
                 method, body = "GET", None
                 sent = _without(sent, OF_A_BODY)
             if origin_of(target) != origin_of(url):
-                sent = _without(sent, OF_ONE_ORIGIN)
+                sent = _public(sent)
             url = target
+            bare = service_of(url) not in meant
 
     # ------------------------------------------------------------ asking first
 
     async def may_fetch(self, url: str) -> bool:
         """Does robots.txt let us ask for this URL now? It is fetched if need be, at its host's
         turn. Raises FetchFailed when the host cannot be reached."""
-        return await self._door.get().may_fetch(canonical_url(url))
+        door = self._door.get()
+        url = canonical_url(url)
+        _mean(door, url)
+        return await door.may_fetch(url)
 
     async def next_turn(self, url: str) -> NextTurn:
         """When the URL's host may be contacted next, and why not before. Makes no contact."""
@@ -189,7 +204,10 @@ class PoliteSession:
         """What is known of the robots.txt of the URL's origin: the copy, its dates, or why there is
         none. Fetched at its host's turn if need be. `policies.access.standing` says what it means.
         Raises FetchFailed when the host cannot be reached."""
-        return await self._door.get().robots(canonical_url(url))
+        door = self._door.get()
+        url = canonical_url(url)
+        _mean(door, url)
+        return await door.robots(url)
 
 
 async def _ask(
@@ -200,6 +218,7 @@ async def _ask(
     headers: Mapping[str, str],
     *,
     retry: bool,
+    bare: bool,
 ) -> Answer:
     """One hop, asked for again as often as it deserves."""
     retry = retry and method in RETRIED
@@ -210,6 +229,7 @@ async def _ask(
         headers=headers,
         data=body,
         limits=limits_of(rules.timeout_s, rules.max_body_bytes),
+        bare=bare,
     )
     attempts = refusals = 0
     while True:
@@ -218,6 +238,8 @@ async def _ask(
             return result
         attempts_max = RetryRules(max_attempts=rules.max_attempts)
         if isinstance(result, Failure):
+            if result.ours is not None:
+                raise FetchFailed(url, result)  # trouble of our own: the caller decides
             if not result.connected:
                 if not retry:
                     raise FetchFailed(url, result)
@@ -248,3 +270,15 @@ def _target(answer: Answer) -> str | None:
 
 def _without(headers: Mapping[str, str], names: frozenset[str]) -> dict[str, str]:
     return {name: value for name, value in headers.items() if name.lower() not in names}
+
+
+def _mean(door: Door, url: str) -> frozenset[str]:
+    """The schemes and ports that a caller means who asks for this URL. A robots.txt elsewhere, to
+    which a redirect leads, is asked for without the config's headers for its host."""
+    door.contacts.meant = door.contacts.meant or Meant()
+    door.contacts.meant.add(url)
+    return services_of(url)
+
+
+def _public(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in headers.items() if not may_be_secret(name)}

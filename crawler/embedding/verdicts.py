@@ -16,10 +16,13 @@ from crawler.errors import (
     RobotsDisallowed,
     RobotsUnreachable,
 )
+from crawler.faults import contained
+from crawler.fetching.request import Failure
 from crawler.politeness.gate import ASKING, Gate, Shut
 from policies.access import Closed
+from policies.retry import FailureCode
 from policies.robots import Verdict
-from policies.url import canonical, origin_of
+from policies.url import canonical, origin_of, unparsed_shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +49,22 @@ class Verdicts:
         RobotsDisallowed, RobotsUnreachable or FetchFailed."""
         if not self.is_reachable(desk, url):
             return False
-        passed = self._gate.check(desk.host, url)
+        try:
+            passed = self._gate.check(desk.host, url)
+        except Exception as error:
+            now_s = self._clock.monotonic()
+            raise FetchFailed(
+                url,
+                Failure(
+                    url=url,
+                    code=FailureCode.INTERNAL,
+                    sentence=contained(f"judging {url}", error),
+                    connected=True,
+                    permanent=True,
+                    started_s=now_s,
+                    ended_s=now_s,
+                ),
+            ) from error
         if passed is ASKING:
             return False
         if isinstance(passed, Verdict):
@@ -112,5 +130,5 @@ def canonical_url(text: str) -> str:
     """Raises InvalidURL."""
     url = canonical(text.strip())
     if url is None:
-        raise InvalidURL(f"{text!r} is not an absolute http or https URL")
+        raise InvalidURL(f"{unparsed_shown(text)} is not an absolute http or https URL")
     return url

@@ -12,21 +12,26 @@ from crawler.clock import Clock
 from crawler.config import Config
 from crawler.config.effective import Effective
 from crawler.engine.course import Course
+from crawler.engine.disk_space import DiskSpace
 from crawler.engine.due import Due
 from crawler.engine.holdings import Holdings
 from crawler.engine.keeper import Keeper
+from crawler.engine.lost_memory import until_memory_is_lost
 from crawler.engine.marked import Marked
 from crawler.engine.moves import Moves
 from crawler.engine.rates import Rates
 from crawler.engine.rejudge import Rejudge
 from crawler.engine.revisits import Revisits
 from crawler.engine.steering import Steering
+from crawler.engine.storage_holds import StorageHolds
 from crawler.engine.tasks import Tasks
 from crawler.fetching.fetcher import Fetcher
-from crawler.observer import Observer
+from crawler.fetching.meant import Meant
+from crawler.observer import Observer, all_of
 from crawler.politeness.contact import Contacts
 from crawler.politeness.ending import Ending
 from crawler.politeness.gate import Gate
+from crawler.politeness.holds import Holds
 from crawler.politeness.host import Host
 from crawler.politeness.turns import Turns
 from crawler.visiting.handover import Handover
@@ -35,14 +40,16 @@ from crawler.visiting.ledger import Ledger
 from crawler.visiting.plans import Planner
 from crawler.visiting.sitemaps import Sitemaps
 from crawler.visiting.visit import Budget, Visitor
-from policies.scope import Scope
+from policies.scope import Scope, Skip
 from storage.base import Completed, Link, Store
 
 if TYPE_CHECKING:
     from crawler.sinks.dispatch import Sinks
 
 WAITING_PAGES_MAX = 2_048  # pages that wait to be read while others are fetched
+SPARE_WORKERS = 64  # kept for the next pages that wait, so that they do not come and go
 LEAVE_S = 2.0  # for the last commit when told to leave at once
+STOP_PATIENCE_S = 5.0  # for a full disk or the like, when told to stop meanwhile
 
 
 class Engine:
@@ -64,6 +71,7 @@ class Engine:
         sinks: Sinks | None = None,
     ) -> None:
         self.effective = Effective(config)
+        observer = None if observer is None else all_of([observer])  # what it raises is contained
         self._sinks = sinks
         self._store = store
         self._session = session
@@ -72,6 +80,9 @@ class Engine:
         self.tasks = Tasks(self.course)
         self.scope = Scope(self.effective.scope_of, max_depth=config.crawl.max_depth)
         self.turns = Turns(clock, limit=config.crawl.concurrency)
+        self.holds = Holds(clock, self.turns, observer=observer)
+        sources = [store.troubles] if sinks is None else [store.troubles, sinks.troubles]
+        self._storage_holds = StorageHolds(self.holds, sources)
         self.rates = Rates(clock.monotonic())
         moves = self._moves = Moves(
             self.effective,
@@ -80,6 +91,7 @@ class Engine:
             clock=clock,
             course=self.course,
             turns=self.turns,
+            holds=self.holds,
             rates=self.rates,
             observer=observer,
             spawn=self.tasks.spawn,
@@ -101,6 +113,7 @@ class Engine:
             not_connected=moves.not_connected,
             backed_off=self.ledger.urgent,
             contacted=moves.contacted,
+            holds=self.holds,
             observer=observer,
         )
         self._sitemaps = Sitemaps(
@@ -130,6 +143,7 @@ class Engine:
             store=store,
             session=session,
             clock=clock,
+            course=self.course,
             ledger=self.ledger,
             gate=self.gate,
             added=moves.added,
@@ -185,6 +199,7 @@ class Engine:
             clock=clock,
             course=self.course,
             turns=self.turns,
+            holds=self.holds,
             ledger=self.ledger,
             holdings=self.holdings,
             due=self._due,
@@ -194,6 +209,7 @@ class Engine:
             jobs=lambda: len(self.tasks) + self._visitor.unread,
             forever=forever,
         )
+        self._disk_space = DiskSpace(self.effective, clock, self.holds)
         self._budget = Budget(limit=config.crawl.max_pages)
         self._known = Known()
         self._visitor = Visitor(
@@ -243,7 +259,7 @@ class Engine:
             staff=self._reloaded,
         )
         self._beside_max = 0 if handover else WAITING_PAGES_MAX
-        self._workers: list[asyncio.Task[None]] = []
+        self._workers: set[asyncio.Task[None]] = set()
 
     @property
     def pages(self) -> int:
@@ -259,11 +275,11 @@ class Engine:
     def bounds_pages(self) -> bool:
         """May any host have more URLs than pages that may be visited?"""
         config = self.effective.config
-        return config.scope.max_pages_per_host < inf or bool(config.sites)
+        return config.scope.bounds_hosts or bool(config.sites)
 
-    def pages_max(self, host: str) -> float:
-        """How many pages of this host may be visited."""
-        return self.effective.scope_of(host).max_pages_per_host
+    def host_limit(self, host: str, *, pages: int, body_bytes: int) -> Skip | None:
+        """The limit that a host has reached with so many pages of so many bytes, if any."""
+        return self.effective.scope_of(host).host_limit(pages, body_bytes)
 
     @property
     def waiting(self) -> Mapping[str, tuple[float | None, str]]:
@@ -288,9 +304,10 @@ class Engine:
             raise
 
     async def _run(self) -> None:
+        self._set_patience(inf)
         async for urls in self._store.seeds():
             for url in urls:
-                self.scope.add_root(url)
+                self._root(url)
         async with asyncio.TaskGroup() as group:
             self.tasks.join(group)
             try:
@@ -298,8 +315,20 @@ class Engine:
             finally:
                 self._close()  # before the group waits for its tasks: no timer may add another
 
+    def _root(self, url: str) -> None:
+        """Scope is relative to it, and the config's headers for its host are meant for its scheme
+        and port."""
+        self.scope.add_root(url)
+        self.contacts.meant = self.contacts.meant or Meant()
+        self.contacts.meant.add(url)
+
     async def _crawl(self) -> None:
         committer = self.tasks.begin(self.ledger.run())
+        watching = [
+            self.tasks.begin(self._storage_holds.run()),
+            self.tasks.begin(until_memory_is_lost()),
+            self.tasks.begin(self._disk_space.run()),
+        ]
         self._staff()
         if self._budget.left < 1:  # max_pages = 0
             self.turns.open_pages(open_=False)
@@ -313,6 +342,8 @@ class Engine:
         self._keeper.note_waiting()
         await self.holdings.release_all()
         committer.cancel()
+        for task in watching:
+            task.cancel()
 
     def _plan_late(self) -> None:
         """Plan for the pages visited before anybody wanted to come back."""
@@ -322,35 +353,50 @@ class Engine:
     def _reloaded(self) -> None:
         self._staff()
         self._plan_late()
+        self._disk_space.again()
 
     def _staff(self) -> None:
         """Workers for as many turns as may be in flight, beside those whose page waits to be read;
-        those too many find no turns. Who reads the pages of a handover is promised `concurrency` of
-        them in memory at most.
+        those too many end after their turn. Who reads the pages of a handover is promised
+        `concurrency` of them in memory at most.
         """
-        beside = min(self._visitor.unread, self._beside_max)
-        wanted = self.effective.config.crawl.concurrency + beside
-        if len(self._workers) >= wanted or not self.tasks.under_way:
+        if not self.tasks.under_way:
             return
-        for _ in range(wanted - len(self._workers)):
-            self._workers.append(self.tasks.begin(self._work()))
+        for _ in range(self._workers_wanted - len(self._workers)):
+            worker = self.tasks.begin(self._work())
+            self._workers.add(worker)
+            worker.add_done_callback(self._workers.discard)
+
+    @property
+    def _workers_wanted(self) -> int:
+        beside = min(self._visitor.unread, self._beside_max)
+        return self.effective.config.crawl.concurrency + beside
 
     def _close(self) -> None:
         """Nothing begins any more; what is in flight runs on."""
         self.course.stopping = True
         self.turns.close()
+        self.holds.close()
         self.gate.close()
         self._keeper.close()
 
     def stop(self) -> None:
         """Finish what is in flight, commit, release; `run` returns."""
+        if self._sinks is not None and not self.course.stopping:
+            self._sinks.stop()
         self.course.stopping = True
+        self._set_patience(STOP_PATIENCE_S)
         self.course.stir.set()
+
+    def _set_patience(self, seconds: float) -> None:
+        self._store.set_patience(seconds)
+        if self._sinks is not None:
+            self._sinks.set_patience(seconds)
 
     async def add(self, seeds: Sequence[Link]) -> int:
         """Queue seeds, also while it runs; give how many URLs were new."""
         for link in seeds:  # before they are there to be claimed, and judged
-            self.scope.add_root(link.url)
+            self._root(link.url)
         completed = await self._store.add(seeds)
         self._known.clear()  # what was out of scope may now be in it
         self._moves.added(completed)
@@ -372,3 +418,5 @@ class Engine:
                 self.holdings.put_away(turn.host)
             if not self.turns.in_flight:
                 self.course.stir.set()
+            if len(self._workers) > self._workers_wanted + SPARE_WORKERS:
+                return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import NamedTuple
 
 from msgspec import structs
 
@@ -11,7 +12,7 @@ from crawler.clock import Clock
 from crawler.config.effective import Effective
 from crawler.engine.course import Course
 from crawler.engine.rejudge import Rejudge
-from crawler.politeness.ending import FULL, Ending
+from crawler.politeness.ending import Ending, limit_reached
 from crawler.politeness.gate import Gate
 from crawler.politeness.host import PREFETCH, Host
 from crawler.politeness.pace import NEVER
@@ -19,6 +20,7 @@ from crawler.politeness.turns import Turns
 from crawler.visiting.handover import Handover
 from crawler.visiting.ledger import Ledger
 from policies.access import Closed
+from policies.scope import Skip
 from storage.base import Hand, HostUpdate, Lease, Store
 
 HOSTS_HELD_MAX = 4_096  # hosts in memory; all others are on disk (law 7)
@@ -29,6 +31,11 @@ DUE = "its next URL falls due"  # names a timer; the others are named by their o
 FULL_KEPT_MAX = 50_000  # hosts that have had their pages: half a kilobyte each
 FULL_AGAIN_S = 3_600.0  # when those beyond it are looked at again
 RELEASE_WAIT_S = 10.0  # when there is no room: hosts that wait longer make place for others
+
+
+class _PutAway(NamedTuple):
+    update: HostUpdate
+    limit: Skip
 
 
 class Holdings:
@@ -63,7 +70,7 @@ class Holdings:
         self._ending = ending
         self._handover = handover
         self.leasing = asyncio.Lock()  # what the store leases is held before more is asked for
-        self._full: dict[str, HostUpdate] = {}  # leased to the end of the run, but no longer held
+        self._full: dict[str, _PutAway] = {}  # leased to the end of the run, but no longer held
 
     @property
     def room(self) -> int:
@@ -74,8 +81,8 @@ class Holdings:
         """The held host of a slot, leased if need be; None while another worker holds it."""
         if (host := self._turns.get(slot)) is not None:
             return host
-        if (update := self._full.pop(slot, None)) is not None:
-            self._ledger.give_back(update)
+        if (away := self._full.pop(slot, None)) is not None:
+            self._ledger.give_back(away.update)
             await self._ledger.flush()
         elif self._ledger.releasing(slot):
             await self._ledger.flush()
@@ -85,15 +92,18 @@ class Holdings:
             lease = (await self._store.acquire(self._session, [slot])).get(slot)
             if lease is None:
                 return None
-            host = self._take_on(lease)
+            host = await self._take_on(lease)
         if not self._course.stopping:
             self._ledger.want(host)  # it was leased with empty hands, but may have URLs
         return host
 
-    def _take_on(self, lease: Lease) -> Host:
+    async def _take_on(self, lease: Lease) -> Host:
         now_s = self._clock.monotonic()
-        host = Host(lease, self._effective.config.site(lease.slot).politeness, now_s=now_s)
-        self._gate.adopt(host, dict(lease.robots))
+        config = self._effective.config
+        host = Host(lease, config.site(lease.slot).politeness, now_s=now_s)
+        await self._gate.adopt(host, dict(lease.robots))
+        if self._effective.config is not config:  # another one came meanwhile
+            host.rule(self._effective.config.site(lease.slot).politeness)
         for origin in self._gate.origins_of(host):
             if isinstance(origin.standing, Closed):
                 host.closed.add(origin.name)
@@ -126,7 +136,7 @@ class Holdings:
 
     def put_away(self, host: Host) -> None:
         """It has had its pages: the lease is kept, so that nobody claims it, and nothing else."""
-        if host.gone or host.waiters or self.is_judged(host):
+        if host.full is None or host.gone or host.waiters or self.is_judged(host):
             return
         host.empty_hand()
         self._turns.drop(host)
@@ -134,13 +144,13 @@ class Holdings:
         update = host.update(self._clock.monotonic())
         host.contacts_new += update.contacts  # for the commit of its last outcome
         self._ledger.touch(host)
-        self._full[host.slot] = structs.replace(update, contacts=())
+        self._full[host.slot] = _PutAway(structs.replace(update, contacts=()), host.full)
         if len(self._full) > FULL_KEPT_MAX:
-            longest = self._full.pop(next(iter(self._full)))
+            longest = self._full.pop(next(iter(self._full))).update
             again = structs.replace(longest.clock, next_in_s=FULL_AGAIN_S, rested_s=None)
             self._ledger.give_back(structs.replace(longest, clock=again))
         if len(self._course.waiting) < WAITING_NOTED:
-            self._course.waiting[host.slot] = (None, FULL)
+            self._course.waiting[host.slot] = (None, limit_reached(host.full))
 
     @property
     def keeps_full(self) -> bool:
@@ -148,18 +158,19 @@ class Holdings:
         crawl lives on, a robots.txt may come late, or change (law 4)."""
         return self._forever or self._effective.config.revisits
 
-    def is_put_away(self, slot: str) -> bool:
-        """Has it had its pages?"""
-        return slot in self._full
+    def put_away_for(self, slot: str) -> Skip | None:
+        """The limit for which a host was put away; None if it was not."""
+        away = self._full.get(slot)
+        return None if away is None else away.limit
 
     def bring_back(self, slots: Callable[[str], bool]) -> None:
         """Those that have had their pages, by another limit, may have more now."""
         for slot in [slot for slot in self._full if slots(slot)]:
-            self._ledger.give_back(self._full.pop(slot))
+            self._ledger.give_back(self._full.pop(slot).update)
             self._course.waiting.pop(slot, None)
         for host in self._turns:
             if host.full and slots(host.slot):
-                host.full = False
+                host.full = None
                 self._ledger.want(host)
 
     async def release_all(self) -> None:
@@ -167,8 +178,8 @@ class Holdings:
         for host in list(self._turns):
             self.release(host)
         await self._ledger.flush()
-        for n, update in enumerate(list(self._full.values()), 1):
-            self._ledger.give_back(update)
+        for n, away in enumerate(list(self._full.values()), 1):
+            self._ledger.give_back(away.update)
             if n % CLAIM_HOSTS == 0:
                 await self._ledger.flush()
         await self._ledger.flush()
@@ -179,7 +190,7 @@ class Holdings:
             self._course.may_claim
             and not self._course.stopping
             and self._turns.pages_open
-            and not self._turns.paused
+            and not self._turns.frozen
         ):
             room = min(CLAIM_HOSTS, self.room)
             if room <= 0:
@@ -192,7 +203,7 @@ class Holdings:
                 leases = await self._store.claim(self._session, hosts=room, urls_per_host=PREFETCH)
                 for lease in leases:
                     if self._turns.get(lease.slot) is None:
-                        self._take_on(lease)
+                        await self._take_on(lease)
             self._course.may_claim = self._course.may_claim or len(leases) == room
 
     def make_room(self) -> bool:

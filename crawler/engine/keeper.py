@@ -9,7 +9,8 @@ from crawler.engine.course import Course
 from crawler.engine.due import Due
 from crawler.engine.holdings import Holdings
 from crawler.engine.revisits import Revisits
-from crawler.politeness.ending import FULL, PAUSED, SPENT, Ending
+from crawler.politeness.ending import PAUSED, SPENT, Ending, limit_reached
+from crawler.politeness.holds import Holds
 from crawler.politeness.pace import NEVER
 from crawler.politeness.turns import Turns
 from crawler.visiting.handover import Handover
@@ -22,6 +23,7 @@ COMMIT_SLACK_S = 1.0  # the store counts the rest of a host let go from its comm
 LOOK_SHARE = 0.05  # and then looking takes no larger share of the time
 DUE_EVERY_S = 5.0  # how often, at most, due robots.txt are taken up while the crawl is busy
 DUE_RARELY_S = 60.0  # where all that were due cannot be reached
+HELD_LOOK_S = 10.0  # while trouble of our own holds it
 IDLE_LOOK_S = 60.0  # a crawl that lives on looks at least so often whether something can move
 IDLE_PATIENCE_S = 600.0  # with an endless patience: what is called idle all the same
 
@@ -39,6 +41,7 @@ class Keeper:
         clock: Clock,
         course: Course,
         turns: Turns,
+        holds: Holds,
         ledger: Ledger,
         holdings: Holdings,
         due: Due,
@@ -55,6 +58,7 @@ class Keeper:
         self._clock = clock
         self._course = course
         self._turns = turns
+        self._holds = holds
         self._ledger = ledger
         self._holdings = holdings
         self._due = due
@@ -91,6 +95,16 @@ class Keeper:
                 await self._look_ahead()
                 if self._turns.paused:
                     self._course.idle = False  # until it goes on, nothing is to be done
+                elif self._turns.stopped:
+                    self._course.idle = False
+                    if self._holds.connecting and not self._forever:
+                        wake_s = self._course.moved_s + self.patience_s
+                        if now_s >= wake_s:
+                            return  # what is queued stays so
+                    else:
+                        wake_s = now_s + HELD_LOOK_S  # its end may leave nothing to do
+                    if not self._holds.connecting:
+                        self._course.moved_s = now_s  # the patience counts from its end
                 elif not self._busy():
                     wake_s = await self._next_move_s()
                     if wake_s is None:
@@ -123,7 +137,7 @@ class Keeper:
 
     async def _look_ahead(self) -> None:
         """Be awake when the next host on disk may be claimed, or a robots.txt there falls due."""
-        if not self._turns.pages_open or self._turns.paused:
+        if not self._turns.pages_open or self._turns.frozen:
             return
         self._due.let_go()
         outlook = await self._store.outlook(self._session)
@@ -141,7 +155,12 @@ class Keeper:
             self._set_due_timer(max(now_s + outlook.robots_in_s, self._due_s))
 
     async def _next_move_s(self) -> float | None:
-        """When something may move; None if nothing will within the patience: the crawl is over."""
+        """When something may move; None if nothing will within the patience: the crawl is over.
+
+        The patience of a first try counts from now; that of what failed and is tried again, and of
+        all URLs of a host where only failures came lately, from the last progress: else each try in
+        vain would extend it.
+        """
         if not self._turns.pages_open:
             return None  # max_pages: what is left stays queued
         now_s = self._clock.monotonic()
@@ -149,8 +168,9 @@ class Keeper:
         if self._forever:
             patience_s = min(patience_s, IDLE_PATIENCE_S)
         horizon_s = now_s + patience_s
+        again_s = horizon_s if self._forever else self._course.moved_s + patience_s
         rested_s = self._turns.next_at()
-        if rested_s is not None and rested_s <= horizon_s:
+        if rested_s is not None and rested_s <= min(horizon_s, again_s):
             # The common case, without a look at each of thousands of hosts (10 µs each): what may
             # move sooner stirs us.
             return max(rested_s, now_s + LOOK_EVERY_S)
@@ -158,6 +178,10 @@ class Keeper:
         first_s = horizon_s + 1
         for host in self._turns:
             move = self._ending.next_move(host, asked=self._course.asked)
+            if move is not None and move.at_s is not None and move.at_s > again_s:
+                if host.failed_in_row > 1:
+                    continue  # what it has not been asked for yet is likely to fail as well
+                move = self._ending.next_move(host, asked=self._course.asked, first_tries=True)
             if move is not None and move.at_s is None:
                 paused = True
             elif move is not None and move.at_s is not None:
@@ -204,7 +228,7 @@ class Keeper:
             if not self._ending.has_work(host, set()):
                 self._course.waiting.pop(host.slot, None)
                 if host.full:
-                    self._course.waiting[host.slot] = (None, FULL)
+                    self._course.waiting[host.slot] = (None, limit_reached(host.full))
                 continue
             if host.busy or host.slot in self._course.waiting:
                 continue
@@ -212,6 +236,8 @@ class Keeper:
                 self._course.waiting[host.slot] = (None, PAUSED)
             elif not self._turns.pages_open:
                 self._course.waiting[host.slot] = (None, SPENT)
+            elif holds := self._holds.current:
+                self._course.waiting[host.slot] = (None, holds[0].sentence)
             elif (move := self._ending.next_move(host, asked=set())) is not None:
                 shift_s = self._clock.wall() - self._clock.monotonic()
                 until = None if move.at_s is None else move.at_s + shift_s

@@ -14,12 +14,14 @@ from crawler.engine.rejudge import Rejudge
 from crawler.fetching.request import Failure
 from crawler.observer import Observer
 from crawler.politeness.gate import Gate
+from crawler.politeness.holds import Holds
 from crawler.politeness.host import Host
 from crawler.politeness.origin import Origin, changes
 from crawler.politeness.turns import Turns
 from crawler.visiting.ledger import Ledger
 from policies.access import Access, Closed
-from policies.retry import GiveUp, RetryRules, after_no_connection
+from policies.holds import HoldReason
+from policies.retry import FailureCode, GiveUp, RetryRules, after_no_connection
 from storage.base import Completed, Outcome, Retry, Revisited, Store, Visited
 
 
@@ -42,6 +44,7 @@ class Moves:
         clock: Clock,
         course: Course,
         turns: Turns,
+        holds: Holds,
         rates: Rates,
         observer: Observer | None,
         spawn: Callable[[Coroutine[None, None, None]], object],
@@ -52,6 +55,7 @@ class Moves:
         self._clock = clock
         self._course = course
         self._turns = turns
+        self._holds = holds
         self._rates = rates
         self._observer = observer
         self._spawn = spawn
@@ -69,12 +73,14 @@ class Moves:
         """What was recorded is in the store; hands that were asked for have come."""
         retried: set[Host] = set()
         pages, body_bytes = 0, 0
+        progress = False
         for outcome in outcomes:
             host = self._turns.get(outcome.slot)
             if host is not None:
                 host.held.discard(outcome.id)
                 if isinstance(outcome, Retry) and not host.hand:
                     retried.add(host)
+            progress = progresses(outcome, host) or progress
             if isinstance(outcome, Visited):
                 pages += 1
                 body_bytes += outcome.body_bytes
@@ -97,7 +103,7 @@ class Moves:
         for host in retried:
             if not host.hand:  # what it wanted before did not know of the retry yet
                 self._ledger.want(host)
-        if outcomes:
+        if progress:
             self._course.moved_s = self._clock.monotonic()
         self.added(completed)
         if not self._turns.in_flight:
@@ -116,24 +122,59 @@ class Moves:
     def not_connected(
         self, host: Host, origin: str, failure: Failure, failures: int | None = None
     ) -> None:
-        """An origin is out of reach: its URLs wait on the retry clock, and fail in bulk at last."""
+        """An origin is out of reach: its URLs wait on the retry clock, and fail in bulk at last.
+        Where that is trouble of our own, it is not; nor are those met since a host answered."""
+        if failure.ours is not None:
+            if failure.ours is HoldReason.NETWORK:
+                self._excuse_suspects()
+            return
         known = host.out_of_reach.get(origin)
         lost = host.lost(origin, failure, now_s=self._clock.monotonic(), failures=failures)
         if lost is known:
             return
         host.closed.add(origin)
+        self._holds.suspect(host, origin)
         self._ledger.urgent(host)
-        rules = RetryRules(max_attempts=self._effective.config.site(host.slot).fetch.max_attempts)
-        fate = after_no_connection(lost.failures - 1, rules, permanent=failure.permanent)
+        fetch = self._effective.config.site(host.slot).fetch
+        rules = RetryRules(
+            max_attempts=fetch.max_attempts, unreachable_for_s=fetch.unreachable_for_s
+        )
+        permanent = failure.permanent
+        if permanent and failure.code is FailureCode.DNS:
+            # A name that answered before may be back; a new one is looked up twice, for some
+            # resolvers deny all names while the network is out.
+            asked = self._gate.origin(origin)
+            answered = asked is not None and asked.access.fetched_at is not None
+            permanent = known is not None and not answered
+        fate = after_no_connection(lost.failures - 1, rules, permanent=permanent)
+        since_s = lost.since_s if known is None else known.since_s
+        certain = failure.code is FailureCode.ADDRESS or self._holds.may_give_up(since_s)
 
         def reopen() -> None:
             if host.out_of_reach.get(origin) is lost:
                 self.reopen(host, origin)
 
         host.set_timer(origin, self._clock.call_at(lost.until_s, reopen))
-        if isinstance(fate, GiveUp):
+        if isinstance(fate, GiveUp) and certain:
             lost.given_up = True
             self._spawn(self._fail_origin(host, origin, failure.error, fate.attempts))
+
+    def _excuse_suspects(self) -> None:
+        """What could not be connected to since a host answered is tried again when the network is
+        back, and counts for nothing."""
+        suspects, self._holds.suspects = self._holds.suspects, []
+        for slot, origin in suspects:
+            host = self._turns.get(slot)
+            lost = None if host is None else host.out_of_reach.get(origin)
+            if host is None or lost is None or lost.given_up:
+                continue
+            lost.failures -= 1
+            if lost.failures > 0:
+                lost.until_s = self._clock.monotonic()
+            else:
+                del host.out_of_reach[origin]
+            host.set_timer(origin, None)
+            self.reopen(host, origin)
 
     def contacted(self, host: Host) -> None:
         """A contact is over. If it shows an origin to be in reach after all (on several lanes, one
@@ -200,3 +241,21 @@ class Moves:
         origin = self._gate.origin(name)
         if origin is not None and origin.answered and origin.task is None:
             self._spawn(self._rejudge.all(name))
+
+
+def progresses(outcome: Outcome, host: Host | None) -> bool:
+    """Whether a URL is done with, or was tried for the first time at a host that did not just fail.
+
+    Failing once more is no progress, with the same URL or with the next one: neither keeps a crawl
+    from its end.
+    """
+    if isinstance(outcome, Retry):
+        if host is None:
+            return outcome.attempts + outcome.refusals <= 1
+        host.failed_in_row += 1
+        return host.failed_in_row == 1 and outcome.attempts + outcome.refusals <= 1
+    if isinstance(outcome, Revisited) and outcome.plan and outcome.plan.failures:
+        return False
+    if host is not None:
+        host.failed_in_row = 0
+    return True

@@ -19,7 +19,7 @@ from crawler.politeness.turns import Turns
 from crawler.visiting.known import Known
 from crawler.visiting.ledger import Ledger
 from crawler.visiting.visit import Budget
-from policies.scope import Scope
+from policies.scope import Scope, ScopeRules
 from storage.base import Store
 
 
@@ -107,9 +107,9 @@ class Steering:
         self._look_again()
         return known
 
-    async def retry_failed(self, host: str | None = None) -> int:
+    async def retry_failed(self, host: str | None = None, code: str | None = None) -> int:
         """Queue failed URLs again, of one host or of all, and try at once what was given up."""
-        count = await self._store.retry_failed(host)
+        count = await self._store.retry_failed(host, code)
         held = [one for one in self._turns if host in (None, one.slot)]
         for one in held:
             for origin, lost in list(one.out_of_reach.items()):
@@ -142,8 +142,7 @@ class Steering:
         self._holdings.bring_back(
             lambda slot: (
                 revisits_begin
-                or before.site(slot).scope.max_pages_per_host
-                != config.site(slot).scope.max_pages_per_host
+                or _host_limits(before.site(slot).scope) != _host_limits(config.site(slot).scope)
             )
         )
         self._turns.open_pages(open_=self._budget.left >= 1)
@@ -167,3 +166,7 @@ class Steering:
         """Something was changed from outside: hosts on disk may be claimed, or may move sooner."""
         self._course.may_claim = True
         self._course.stir.set()
+
+
+def _host_limits(rules: ScopeRules) -> tuple[float, float]:
+    return rules.max_pages_per_host, rules.max_bytes_per_host

@@ -22,6 +22,10 @@ class BrokenOffError(Exception):
     """The connection broke under a body that would have ended with it."""
 
 
+class SinkFaultError(Exception):
+    """What a BodySink raised, as its cause: no trouble of the network."""
+
+
 async def read_body(response: Reply, request: Request, exchange: Exchange) -> tuple[bytes, bool]:
     """The body, and whether it is cut.
 
@@ -70,8 +74,8 @@ async def pour_body(response: Reply, sink: BodySink, exchange: Exchange) -> tupl
         piece = data if decoder is None else decoder.feed(data, PIECE_BYTES)
         while piece:
             poured += len(piece)
-            if not await sink.take(piece):
-                await sink.end()
+            if not await _take(sink, piece):
+                await _end(sink)
                 return poured, True
             if (sink.timeout_s or 0.0) > exchange.limits.timeout_s:
                 exchange.limits = replace(exchange.limits, timeout_s=sink.timeout_s or 0.0)
@@ -82,8 +86,26 @@ async def pour_body(response: Reply, sink: BodySink, exchange: Exchange) -> tupl
         raise BrokenOffError
     if decoder is not None:
         decoder.finish()
-    await sink.end()
+    await _end(sink)
     return poured, False
+
+
+async def _take(sink: BodySink, piece: bytes) -> bool:
+    try:
+        return await sink.take(piece)
+    except OversizeError:
+        raise
+    except Exception as error:
+        raise SinkFaultError from error
+
+
+async def _end(sink: BodySink) -> None:
+    try:
+        await sink.end()
+    except OversizeError:
+        raise
+    except Exception as error:
+        raise SinkFaultError from error
 
 
 def _decoder(headers: Headers) -> Decoder | None:

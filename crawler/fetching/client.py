@@ -9,17 +9,20 @@ from asyncio import Future
 from typing import Final
 
 import aiohttp
-from aiohttp import ClientResponse, ClientTimeout
+from aiohttp import ClientHandlerType, ClientRequest, ClientResponse, ClientTimeout
+from multidict import CIMultiDict
 from yarl import URL
 
 from crawler.clock import Clock
 from crawler.fetching.exchange import Exchange, Phase
 from crawler.fetching.header import readable
-from crawler.fetching.request import DEFAULT_LIMITS, Answer, Failure, Request
+from crawler.fetching.request import DEFAULT_LIMITS, Answer, Failure, Request, may_be_secret
 from crawler.fetching.trouble import NETWORK_ERRORS, Trouble, once, trouble
 from policies.retry import FailureCode
+from policies.url import origin_of
 
 _NO_CLIENT: Final = Trouble(FailureCode.CONNECT, "the ClientSession to ask with is closed")
+ORIGINS_MAX: Final = 4_096  # whose secret headers are remembered
 
 
 class Contact:
@@ -100,9 +103,18 @@ class ClientFetcher:
         self._headers = headers
         self._clients: list[weakref.ref[aiohttp.ClientSession]] = []
         self._contacts: dict[int, Contact] = {}
+        self._secrets: dict[str, CIMultiDict[str]] = {}  # by origin: what its owner sent there
 
-    def use(self, client: aiohttp.ClientSession) -> None:
-        """Ask with this one from now on."""
+    def use(self, client: aiohttp.ClientSession, url: str, headers: CIMultiDict[str]) -> None:
+        """Ask with this one from now on. Its owner is about to ask for `url` (canonical) with
+        `headers`."""
+        name = origin_of(url)
+        self._secrets.pop(name, None)
+        secrets = CIMultiDict((key, value) for key, value in headers.items() if may_be_secret(key))
+        if secrets:
+            self._secrets[name] = secrets
+            if len(self._secrets) > ORIGINS_MAX:
+                del self._secrets[next(iter(self._secrets))]
         if not self._clients or self._clients[-1]() is not client:
             self._clients = [ref for ref in self._clients if ref() not in (None, client)]
             self._clients.append(weakref.ref(client))
@@ -133,7 +145,8 @@ class ClientFetcher:
                 timeout=ClientTimeout(
                     total=request.limits.timeout_s, connect=request.limits.connect_s
                 ),
-                middlewares=(once,),  # instead of the session's, this one's owner among them
+                # Instead of the session's, this one's owner among them.
+                middlewares=(self._without_secrets, once),
                 raise_for_status=False,
             ) as response:
                 body, cut = await _read(response, request.limits.body_bytes_max)
@@ -158,6 +171,18 @@ class ClientFetcher:
             ended_s=self._clock.monotonic(),
             address=None,
         )
+
+    async def _without_secrets(
+        self, request: ClientRequest, handler: ClientHandlerType
+    ) -> ClientResponse:
+        """A client middleware. The session adds its own headers, cookies and auth to each request:
+        here they go only to origins to which its owner sends them, and not to wherever a redirect
+        leads."""
+        sent = self._secrets.get(origin_of(str(request.url)), CIMultiDict[str]())
+        for name in {name for name in request.headers if may_be_secret(name)}:
+            if name not in sent or request.headers.getall(name) != sent.getall(name):
+                del request.headers[name]
+        return await handler(request)
 
 
 async def _read(response: ClientResponse, bytes_max: int) -> tuple[bytes, bool]:

@@ -1,7 +1,9 @@
 """Cookies of the sites that are asked to have them: RFC 6265, each site's jar its own, in memory.
 
-A site is a registrable domain: no cookie leaves the one it came from. All input is hostile; what
-cannot be read is left out.
+A site is a registrable domain: no cookie leaves the one it came from. Nor does it leave the scheme
+and port it came from, though RFC 6265 (8.5) would let it: another service may answer there. It only
+follows from http to https, both on their own ports. All input is hostile; what cannot be read is
+left out.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from crawler.fetching.request import service_of
 from policies.url import host_of, path_of, registrable_domain
 
 # RFC 6265 6.1 asks browsers for at least 4,096 bytes a cookie and 50 cookies a domain.
@@ -28,11 +31,12 @@ class _Cookie(Struct, kw_only=True):
     value: str
     host_only: bool
     secure: bool
+    service: str  # scheme and port, as `service_of` writes them
     expires_at: float | None  # Unix seconds; None: as long as the jar
 
 
-# By name, domain and path, in the order of their making.
-_Jar = dict[tuple[str, str, str], _Cookie]
+# By name, domain, path and service, in the order of their making.
+_Jar = dict[tuple[str, str, str, str], _Cookie]
 
 
 class Cookies:
@@ -83,14 +87,19 @@ class Cookies:
             del self._jars[next(iter(self._jars))]
         now_s = self._wall()
         expires_at = _expires_at(said, now_s)
-        place = (name, domain, path)
+        service = service_of(url)
+        place = (name, domain, path, service)
         if expires_at is not None and expires_at <= now_s:
             jar.pop(place, None)
             return
         if len(jar) >= COOKIES_MAX and place not in jar:
             del jar[next(iter(jar))]
         jar[place] = _Cookie(
-            value=content, host_only=host_only, secure=secure, expires_at=expires_at
+            value=content,
+            host_only=host_only,
+            secure=secure,
+            service=service,
+            expires_at=expires_at,
         )
 
     def header(self, url: str) -> str | None:
@@ -102,12 +111,17 @@ class Cookies:
         now_s = self._wall()
         encrypted = url.startswith("https:")
         asked = path_of(url).partition("?")[0]
+        services = {service_of(url)}
+        if services == {"https:"}:
+            services.add("http:")
         fitting: list[tuple[int, str]] = []
-        for (name, domain, path), cookie in list(jar.items()):
+        for place, cookie in list(jar.items()):
+            name, domain, path, service = place
             if cookie.expires_at is not None and cookie.expires_at <= now_s:
-                del jar[name, domain, path]
+                del jar[place]
             elif (
-                (host == domain if cookie.host_only else _within(host, domain))
+                service in services
+                and (host == domain if cookie.host_only else _within(host, domain))
                 and (encrypted or not cookie.secure)
                 and (asked == path or asked.startswith(path.rstrip("/") + "/"))
             ):

@@ -94,9 +94,10 @@ class Way:
     host: as in the URL, an IPv6 address without its brackets; authority: for the Host field.
     asked: what the pool goes by; None: only the session can ask this origin.
     head: what follows the path, for a request that adds nothing to the headers of its terms.
+    keeps: whether its connections are kept; not where the server did not answer on a kept one.
     """
 
-    __slots__ = ("_asked_limits", "_limits", "asked", "authority", "head", "host", "terms")
+    __slots__ = ("_asked_limits", "_limits", "asked", "authority", "head", "host", "keeps", "terms")
 
     def __init__(
         self,
@@ -111,6 +112,7 @@ class Way:
         self.terms = terms
         self.asked = asked
         self.head = head
+        self.keeps = True
         self._asked_limits: FetchLimits | None = None
         self._limits = DEFAULT_LIMITS
 

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from crawler.fetching.wire import Wire
 
 
+BEAT_S: Final = 0.25  # lateness of less than this may be taken for the network's
+LATE_S_MIN: Final = 0.05  # a timer is never quite on time
+
+
 class Phase(enum.Enum):
     RESOLVING = enum.auto()
     CONNECTING = enum.auto()
@@ -41,17 +45,25 @@ class Bound(enum.Enum):
 
 class Exchange:
     """One request under way, owned by the task that fetches. `due_s` is the soonest that one of its
-    deadlines can be met; a Watch looks then, and from what it sees again later."""
+    deadlines can be met; a Watch looks then, and from what it sees again later.
+
+    Deadlines count the time in which we wait for the network. They are put off by the time in which
+    we were late ourselves (`Watch.late_s`), or did not read because nobody took what had come."""
 
     __slots__ = (
         "_clock",
         "_contacted",
         "_fed_bytes",
+        "_held_s",
+        "_held_since_s",
+        "_late_s",
         "_socket",
         "_task",
         "_unfed_bytes",
+        "_watch",
         "_window_at_s",
         "_window_bytes",
+        "_window_excused_s",
         "_wire",
         "address",
         "ascii",
@@ -60,12 +72,14 @@ class Exchange:
         "ended_s",
         "head_s",
         "interims",
+        "keep",
         "limits",
         "met",
         "payload",
         "phase",
         "proxied",
         "received",
+        "reused",
         "sent_s",
         "started_s",
     )
@@ -75,6 +89,11 @@ class Exchange:
         self._task = task
         self._socket: socket.socket | None = None
         self._wire: Wire | None = None
+        self._watch: Watch | None = None
+        self._late_s = 0.0  # of the watch, when this began
+        self._held_s = 0.0  # for how long reading was held back
+        self._held_since_s: float | None = None  # since when it is
+        self._window_excused_s = 0.0
         self._contacted = False
         self._fed_bytes = 0
         self._unfed_bytes = 0
@@ -87,6 +106,8 @@ class Exchange:
         self.address: str | None = None
         self.payload: StreamReader | None = None
         self.broken = False
+        self.keep = True  # may its connection serve another request?
+        self.reused = False  # has its connection served one before?
         self.ascii = True  # is all of the header, so far?
         self.interims = 0
         self.received = 0
@@ -95,6 +116,11 @@ class Exchange:
         self.ended_s: float | None = None
         self.started_s = now_s = clock.monotonic()
         self.due_s = now_s + limits.soonest_s
+
+    @property
+    def contacted(self) -> bool:
+        """Was a socket made, or an open connection used?"""
+        return self._contacted
 
     def resolving(self) -> None:
         self.phase = Phase.RESOLVING
@@ -111,7 +137,7 @@ class Exchange:
         """The request is about to go out on an open connection."""
         self.sent_s = now_s = self._clock.monotonic()
         if not self._contacted:
-            self._contacted = True
+            self._contacted = self.reused = True
             self.started_s = now_s
         self.phase = Phase.WAITING
         self.payload = self.ended_s = None  # those of the answer that opened a tunnel
@@ -125,8 +151,33 @@ class Exchange:
     def head_complete(self, payload: StreamReader) -> None:
         self.head_s = self._window_at_s = self._clock.monotonic()
         self._window_bytes = self.received
+        self._window_excused_s = self._excused_s(self.head_s)
         self.phase = Phase.READING
         self.payload = payload
+        window_end_s = self._window_at_s + self.limits.rate_window_s
+        if window_end_s < self.due_s and self._watch is not None:
+            self._watch.look_by(self, window_end_s)
+
+    def watched(self, watch: Watch) -> None:
+        self._watch = watch
+        self._late_s = watch.late_s
+
+    def hold(self) -> None:
+        """We do not read any more: what has come is to be taken first."""
+        if self._held_since_s is None:
+            self._held_since_s = self._clock.monotonic()
+
+    def read_on(self) -> None:
+        if self._held_since_s is not None:
+            self._held_s += self._clock.monotonic() - self._held_since_s
+            self._held_since_s = None
+
+    def _excused_s(self, now_s: float) -> float:
+        """For how long since the beginning we did not wait for the network."""
+        held_s = self._held_s
+        if self._held_since_s is not None:
+            held_s += now_s - self._held_since_s
+        return held_s if self._watch is None else held_s + self._watch.late_s - self._late_s
 
     def arrived(self) -> None:
         """Bytes of the answer have been dealt with. If they were its last, the contact has ended
@@ -178,22 +229,28 @@ class Exchange:
     def look(self, now_s: float) -> None:
         """Has a deadline been met? Then its task is cancelled; else `due_s` says when to look."""
         limits = self.limits
+        payload = self.payload
+        if self._held_since_s is not None or (payload is not None and payload.is_eof()):
+            self.due_s = now_s + limits.soonest_s  # it is ours to take what has come
+            return
+        excused_s = self._excused_s(now_s)
         # Counted from the first packet, but for the lookup before it, which has connect_s.
-        due_s = self.started_s + limits.timeout_s
+        due_s = self.started_s + limits.timeout_s + excused_s
         met = Bound.TOTAL
         if self.phase is Phase.READING:
-            window_s = self._window_at_s + limits.rate_window_s
+            window_s = self._window_at_s + limits.rate_window_s + excused_s - self._window_excused_s
             if now_s >= window_s:
                 least = limits.rate_bytes_per_s_min * limits.rate_window_s
                 if self.received - self._window_bytes >= least:
                     self._window_at_s = now_s
                     self._window_bytes = self.received
+                    self._window_excused_s = excused_s
                     window_s = now_s + limits.rate_window_s
             phase_s, phase_met = window_s, Bound.RATE
         elif self.phase is Phase.WAITING:
-            phase_s, phase_met = self.sent_s + limits.head_s, Bound.HEAD
+            phase_s, phase_met = self.sent_s + limits.head_s + excused_s, Bound.HEAD
         else:
-            phase_s = self.started_s + limits.connect_s
+            phase_s = self.started_s + limits.connect_s + excused_s
             phase_met = Bound.RESOLVE if self.phase is Phase.RESOLVING else self._unconnected()
         if phase_s < due_s:
             due_s, met = phase_s, phase_met
@@ -207,15 +264,20 @@ class Exchange:
 
 class Watch:
     """The exchanges under way, and the one timer for all their deadlines. Most end long before
-    theirs, so that it is set anew once for many of them: a timer for each costs 3 µs a request."""
+    theirs, so that it is set anew once for many of them: a timer for each costs 3 µs a request.
 
-    __slots__ = ("_clock", "_next_s", "_timer", "_under_way")
+    It rings every BEAT_S as well. How late it rings is how late we are ourselves: the event loop
+    was busy, or the machine asleep. `late_s` is the sum of that; no server is to blame for it.
+    """
+
+    __slots__ = ("_clock", "_next_s", "_timer", "_under_way", "late_s")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._under_way: set[Exchange] = set()
         self._timer: Timer | None = None
         self._next_s = math.inf
+        self.late_s = 0.0
 
     @property
     def busy(self) -> bool:
@@ -223,8 +285,16 @@ class Watch:
 
     def begin(self, exchange: Exchange) -> None:
         self._under_way.add(exchange)
-        if exchange.due_s < self._next_s:
-            self._set(exchange.due_s)
+        exchange.watched(self)
+        self.look_by(exchange, exchange.due_s)
+
+    def look_by(self, exchange: Exchange, due_s: float) -> None:
+        """One of its deadlines can be met then."""
+        exchange.due_s = due_s
+        if self._next_s == math.inf:
+            self._set(min(due_s, self._clock.monotonic() + BEAT_S))
+        elif due_s < self._next_s:
+            self._set(due_s)
 
     def end(self, exchange: Exchange) -> None:
         self._under_way.discard(exchange)
@@ -239,12 +309,14 @@ class Watch:
 
     def _look(self) -> None:
         now_s = self._clock.monotonic()
-        next_s = math.inf
+        if now_s - self._next_s > LATE_S_MIN:
+            self.late_s += now_s - self._next_s
+        next_s = now_s + BEAT_S
         for exchange in self._under_way:
             if exchange.due_s <= now_s:
                 exchange.look(now_s)
             next_s = min(next_s, exchange.due_s)
-        self._set(next_s)
+        self._set(next_s if self._under_way else math.inf)
 
 
 _current: ContextVar[Exchange | None] = ContextVar("courtly_exchange", default=None)

@@ -13,10 +13,10 @@ from aiohttp.abc import AbstractResolver
 from yarl import URL
 
 from crawler.clock import Clock
-from crawler.fetching.body import pour_body, read_body
+from crawler.fetching.body import SinkFaultError, pour_body, read_body
 from crawler.fetching.cookies import Cookies
 from crawler.fetching.decoding import ACCEPT_ENCODING
-from crawler.fetching.direct import NO_TIMEOUT, Direct, Reply, goes_direct
+from crawler.fetching.direct import NO_TIMEOUT, Direct, Reply, Way, goes_direct
 from crawler.fetching.exchange import Exchange, Watch, enter_exchange, leave_exchange
 from crawler.fetching.guard import AddressRefusedError
 from crawler.fetching.header import readable
@@ -96,28 +96,29 @@ class AiohttpFetcher:
             self._headers["From"] = from_
         self._addresses = addresses
         self._clock = clock
-        self._connections = connections
         self._keepalive_s = keepalive_s
         self._terms = terms
         self.cookies = Cookies(clock.wall) if cookies is None else cookies
         more = {} if system_resolver is None else {"system": system_resolver}
         self.names = Names(resolve, addresses, clock, pin=pin, **more)
         self._watch = Watch(clock)
+        self.sockets = Sockets(kept_max=_kept_max(connections))
         self._session: aiohttp.ClientSession | None = None
         self._direct: Direct | None = None
         self._locating = 0
 
     def take_over(self, before: object) -> None:
         """Go on in the place of another: names keep to the addresses that they had there, whose
-        clocks are known (law 1)."""
+        clocks are known (law 1). No request begins there any more."""
         if isinstance(before, AiohttpFetcher):
             self.names.pin_as(before.names)
+            before.sockets.retire()
 
     async def __aenter__(self) -> Self:
         connector = Connector(
             addresses=self._addresses,
             resolver=self.names,
-            sockets=Sockets(kept_max=_kept_max(self._connections)),
+            sockets=self.sockets,
             keepalive_s=self._keepalive_s,
         )
         self._session = aiohttp.ClientSession(
@@ -158,7 +159,9 @@ class AiohttpFetcher:
         try:
             return await within(DEFAULT_LIMITS.connect_s, self.names, host)
         except NameLookupError as exc:
-            problem = Trouble(FailureCode.DNS, exc.sentence, exc.permanent)
+            problem = Trouble(
+                FailureCode.DNS, exc.sentence, exc.permanent, ours=exc.ours, local=exc.local
+            )
         except AddressRefusedError as exc:
             problem = Trouble(FailureCode.ADDRESS, exc.sentence, permanent=True)
         finally:
@@ -177,7 +180,7 @@ class AiohttpFetcher:
         limits = request.limits
         if terms is not None:
             limits = way.limits(limits)
-            if request.headers or not terms.plain:
+            if request.headers or request.bare or not terms.plain:
                 request = terms.dressed(request, self.cookies)
         if request.proxy is not None and (refusal := self._refusal(way.host)) is not None:
             return self._failure(url, refusal, self._clock.monotonic())
@@ -186,6 +189,7 @@ class AiohttpFetcher:
             raise RuntimeError("fetch() must run in a task")
         cancelling = task.cancelling()
         exchange = Exchange(self._clock, limits, task, request.proxy is not None)
+        exchange.keep = way.keeps
         token = enter_exchange(exchange)
         self._watch.begin(exchange)
         response: Reply | None = None
@@ -194,7 +198,7 @@ class AiohttpFetcher:
             try:
                 if way.asked is not None and goes_direct(request):
                     head = way.head
-                    if request.headers:
+                    if request.headers or request.bare:
                         head = direct.head(way.authority, request.headers)
                     response = await direct.request(way.asked, request, head)
                 else:
@@ -202,13 +206,13 @@ class AiohttpFetcher:
                         request.method,
                         URL(url, encoded=True),
                         allow_redirects=False,
-                        headers=request.headers or way.headers or None,
+                        headers=request.headers or (None if request.bare else way.headers) or None,
                         data=request.data,
                         proxy=request.proxy,
                         ssl=True if terms is None else terms.tls,
                     )
             except NETWORK_ERRORS as exc:
-                return self._trouble(exc, url, way.host, exchange)
+                return self._trouble(exc, url, way, exchange)
             received = response.headers if exchange.ascii else readable(response.headers)
             if terms is not None and terms.cookies and "Set-Cookie" in received:
                 self.cookies.learn(url, received.getall("Set-Cookie"))
@@ -227,8 +231,10 @@ class AiohttpFetcher:
                             body, cut = await read_body(response, request, exchange)
                         else:
                             poured, cut = await pour_body(response, sink, exchange)
+                    except SinkFaultError as fault:
+                        raise fault.__cause__ or fault from None
                     except NETWORK_ERRORS as exc:
-                        return self._trouble(exc, url, way.host, exchange, response.status)
+                        return self._trouble(exc, url, way, exchange, response.status)
                 else:
                     body = None
             whole = True
@@ -238,7 +244,7 @@ class AiohttpFetcher:
             if exchange.met is None or task.uncancel() > cancelling:
                 raise
             status = None if response is None else response.status
-            return self._failure(url, met(exchange, exchange.limits), exchange.started_s, status)
+            return self._failed(url, met(exchange, exchange.limits), way, exchange, status)
         finally:
             leave_exchange(token)
             self._watch.end(exchange)
@@ -259,6 +265,7 @@ class AiohttpFetcher:
             ended_s=self._clock.monotonic() if exchange.ended_s is None else exchange.ended_s,
             address=exchange.address,
             latency_s=exchange.head_s - exchange.sent_s,
+            raw_headers=None if received is response.headers else response.headers,
         )
 
     def _refusal(self, host: str) -> Trouble | None:
@@ -272,15 +279,31 @@ class AiohttpFetcher:
         self,
         exc: Exception,
         url: str,
-        host: str,
+        way: Way,
         exchange: Exchange,
         status: int | None = None,
     ) -> Failure:
         problem = trouble(exc, exchange, exchange.limits, tls=url.startswith("https:"))
         exc.__traceback__ = None  # its frames hold the body, in a circle
         if problem.code is FailureCode.CONNECT:
-            self.names.forget(host)
-        return self._failure(url, problem, exchange.started_s, status)
+            self.names.forget(way.host)
+        return self._failed(url, problem, way, exchange, status)
+
+    def _failed(
+        self, url: str, problem: Trouble, way: Way, exchange: Exchange, status: int | None
+    ) -> Failure:
+        stale = exchange.reused and not exchange.received
+        if stale:
+            way.keeps = False  # those that are kept still can each be lost once
+        return problem.failure(
+            url,
+            started_s=exchange.started_s,
+            ended_s=self._clock.monotonic(),
+            status=status,
+            stale=stale,
+            received=exchange.received > 0,
+            contacted=exchange.contacted,
+        )
 
     def _failure(
         self, url: str, problem: Trouble, started_s: float, status: int | None = None

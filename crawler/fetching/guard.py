@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import ipaddress
 import socket
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, Final
 
 from policies.address import AddressRules
+
+_LISTENERS: Final[set[tuple[str, int]]] = set()  # where this process listens itself
 
 
 class AddressRefusedError(OSError):
@@ -33,7 +37,73 @@ def socket_guard(addresses: AddressRules) -> Callable[[AddrInfo], socket.socket]
 
     def make(info: AddrInfo) -> socket.socket:
         family, kind, protocol, _, peer = info
-        judged(addresses, peer[0])
+        address = peer[0]
+        judged(addresses, address)
+        if _LISTENERS and _is_listener(address, peer[1]):
+            raise AddressRefusedError(f"{address}:{peer[1]} is where this crawler listens itself")
+        made = socket.socket(family, kind, protocol)
+        if addresses.names(address) or not _can_bind(made, peer):
+            return made
+        made.close()
+        if _is_ours(family, peer):
+            raise AddressRefusedError(
+                f"{address} is an address of this machine, which network.allow does not let in"
+            )
         return socket.socket(family, kind, protocol)
 
     return make
+
+
+def _can_bind(made: socket.socket, peer: tuple[Any, ...]) -> bool:
+    """Only the addresses that this machine's interfaces have at the moment can be bound to, unless
+    it is set to let any be (`ip_nonlocal_bind`)."""
+    try:
+        made.bind((peer[0], 0, *peer[2:]))
+    except OSError:
+        return False
+    return True
+
+
+def _is_ours(family: int, peer: tuple[Any, ...]) -> bool:
+    """Whether the route to an address begins at that address, or stays within the machine. Sends
+    nothing."""
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(peer)
+        except OSError:
+            return False
+        source = _plain(probe.getsockname()[0])
+        return source.is_loopback or source == _plain(peer[0])
+
+
+def _plain(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    found = ipaddress.ip_address(address.partition("%")[0])
+    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
+    return found if mapped is None else mapped
+
+
+@contextlib.contextmanager
+def listening(address: str, port: int) -> Iterator[None]:
+    """While this process listens there, no connection is made to it, whatever is allowed: a crawl
+    of its own page would have it look at itself."""
+    place = (address, port)
+    _LISTENERS.add(place)
+    try:
+        yield
+    finally:
+        _LISTENERS.discard(place)
+
+
+def _is_listener(address: str, port: int) -> bool:
+    """Whether this process listens at `address` under any of its spellings."""
+    for bound, bound_port in _LISTENERS:
+        if bound_port != port:
+            continue
+        asked, at = _plain(address), _plain(bound)
+        if at == asked or (asked.is_unspecified and (at.is_loopback or at.is_unspecified)):
+            return True
+        if at.is_unspecified:  # at all addresses of this machine
+            family = socket.AF_INET if asked.version == 4 else socket.AF_INET6
+            if asked.is_loopback or _is_ours(family, (str(asked), port)):
+                return True
+    return False

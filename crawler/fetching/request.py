@@ -12,6 +12,7 @@ from typing import Final, Protocol
 from msgspec import Struct
 from multidict import CIMultiDictProxy
 
+from policies.holds import HoldReason
 from policies.retry import FailureCode
 
 Headers = CIMultiDictProxy[str]
@@ -63,6 +64,17 @@ def limits_of(timeout_s: float, body_bytes_max: int) -> FetchLimits:
     return FetchLimits(timeout_s=timeout_s, body_bytes_max=body_bytes_max)
 
 
+# Not for another origin (scheme, host and port) than the one they were given for: headers with one
+# of these in their names.
+_OF_ONE_ORIGIN: Final = ("auth", "cookie", "key", "token", "secret", "session", "passw", "csrf")
+
+
+def may_be_secret(name: str) -> bool:
+    """Whether the name of a header suggests that its value is a secret."""
+    lower = name.lower()
+    return any(part in lower for part in _OF_ONE_ORIGIN)
+
+
 class Head(Struct, frozen=True, kw_only=True):
     """Status and header of an answer whose body has not been read yet."""
 
@@ -73,6 +85,14 @@ class Head(Struct, frozen=True, kw_only=True):
 
 class OversizeError(Exception):
     """The body passed its bound."""
+
+
+def service_of(url: str) -> str:
+    """Scheme and port of a canonical URL: `http:` or `https:`, followed by the port if it is not
+    the scheme's own."""
+    scheme, _, rest = url.partition("://")
+    _, _, port = rest.partition("/")[0].rpartition("]")[2].partition(":")
+    return f"{scheme}:{port}"
 
 
 class BodySink(Protocol):
@@ -104,6 +124,8 @@ class Request(Struct, frozen=True, kw_only=True):
       Answer, and `limits.body_bytes_max` does not count.
     proxy: the URL of an HTTP proxy. What it connects to is the proxy's affair: addresses are then
       not judged, save for one that stands in the URL itself.
+    bare: without the headers that the config has for this host alone: they are meant for another
+      scheme or port of it.
     Headers and proxy may hold secrets: they are not shown.
     """
 
@@ -116,6 +138,7 @@ class Request(Struct, frozen=True, kw_only=True):
     cut_ok: bool = False
     into: Callable[[Head], BodySink | None] | None = None
     proxy: str | None = None
+    bare: bool = False
 
     def __repr__(self) -> str:
         return f"Request(url={self.url!r}, method={self.method!r})"
@@ -138,6 +161,8 @@ class Answer(Struct, frozen=True, kw_only=True):
       that its framing does not tell, when the body was read; or when it was given up.
     address: the peer connected to (behind a proxy, the proxy).
     latency_s: from the request handed to an open connection to the end of the answer's header.
+    raw_headers: the headers as received, with bytes that are not UTF-8 as lone surrogates; None
+      where `headers` are the same.
     """
 
     url: str
@@ -152,6 +177,7 @@ class Answer(Struct, frozen=True, kw_only=True):
     address: str | None
     latency_s: float = 0.0
     poured_bytes: int = 0
+    raw_headers: Headers | None = None
 
     @property
     def elapsed_s(self) -> float:
@@ -166,6 +192,14 @@ class Failure(Struct, frozen=True, kw_only=True):
     permanent: asking again cannot help: a refused address, a name that does not exist, a URL that
       cannot be sent.
     status: of the answer, where its header was read.
+    ours: trouble of our own, for which neither the host nor the URL is charged.
+    local: the network said so on our own side (no route to any network, no resolver): it may be
+      trouble of our own, or of this one host.
+    stale: the connection was kept from an earlier request, and nothing came on it any more. The
+      server may have closed it before it saw the request, so this is not the URL's failure. No
+      connection to the origin is kept from now on.
+    received: whether any byte came from the host. contacted: False where not even a socket could be
+      made, so that nothing was sent to the host.
     """
 
     url: str
@@ -176,6 +210,11 @@ class Failure(Struct, frozen=True, kw_only=True):
     started_s: float
     ended_s: float
     status: int | None = None
+    ours: HoldReason | None = None
+    local: bool = False
+    stale: bool = False
+    received: bool = False
+    contacted: bool = True
 
     @property
     def error(self) -> str:

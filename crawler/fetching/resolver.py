@@ -18,7 +18,9 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from crawler.clock import Clock
 from crawler.fetching.exchange import current_exchange
 from crawler.fetching.guard import AddressRefusedError, judged
+from crawler.fetching.own import blame, blame_ares
 from policies.address import AddressRules
+from policies.holds import HoldReason
 
 # DNS rounds at minutes; a crawl that asks a host for hours need not ask DNS each time.
 REMEMBERED_S: Final = 600.0
@@ -29,12 +31,22 @@ PER_FAMILY_MAX: Final = 2
 
 
 class NameLookupError(OSError):
-    """A name without an address. permanent: DNS says that it does not exist."""
+    """A name without an address. permanent: DNS says that it does not exist. ours, local: as a
+    `Failure` has them."""
 
-    def __init__(self, sentence: str, *, permanent: bool) -> None:
+    def __init__(
+        self,
+        sentence: str,
+        *,
+        permanent: bool,
+        ours: HoldReason | None = None,
+        local: bool = False,
+    ) -> None:
         super().__init__(None, sentence)
         self.sentence = sentence
         self.permanent = permanent
+        self.ours = ours
+        self.local = local
 
 
 def _system() -> AbstractResolver:
@@ -192,6 +204,7 @@ def literal_address(host: str) -> str | None:
 def _failure(host: str, exc: OSError) -> NameLookupError:
     """c-ares' and getaddrinfo's codes, as one of three sentences."""
     code = exc.errno
+    ours, local = blame(exc)
     if isinstance(exc, socket.gaierror):
         absent = code == socket.EAI_NONAME
         empty = code == getattr(socket, "EAI_NODATA", None)
@@ -200,12 +213,15 @@ def _failure(host: str, exc: OSError) -> NameLookupError:
         code = next(iter(getattr(exc.__cause__, "args", ()) or ()), None)
         absent = code in _ARES_ABSENT
         empty = code == _ARES_ENODATA
+        if exc.errno is None:
+            ours, local = blame_ares(code)
     if absent:
         return NameLookupError(f"the name {host} does not exist", permanent=True)
     if empty:
         return NameLookupError(f"the DNS has no address for {host}", permanent=False)
     text = str(exc.strerror or "no answer").rstrip(".").lower()
-    return NameLookupError(f"the DNS could not be asked for {host} ({text})", permanent=False)
+    sentence = f"the DNS could not be asked for {host} ({text})"
+    return NameLookupError(sentence, permanent=False, ours=ours, local=local)
 
 
 # ares.h: names of the numbers that aiodns passes on. Misspelt names (8) do not exist either.

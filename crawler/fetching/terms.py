@@ -32,6 +32,7 @@ class Terms:
     """
 
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    headers_of_all: Mapping[str, str] = field(default_factory=dict, repr=False)  # of every host
     proxy: str | None = field(default=None, repr=False)
     limits: FetchLimits = field(default_factory=FetchLimits)  # those of the connection count
     cookies: bool = False
@@ -49,7 +50,7 @@ class Terms:
 
     def dressed(self, request: Request, jars: Cookies) -> Request:
         """The request under these terms. What it says itself of headers and proxy wins."""
-        headers: Mapping[str, str] = self.headers
+        headers = self.headers_of_all if request.bare else self.headers
         secret = self.authorizations.get(origin_of(request.url))
         crumbs = jars.header(request.url) if self.cookies else None
         if request.headers or secret or crumbs:
@@ -115,7 +116,8 @@ def terms_of(config: Config) -> Callable[[str], Terms]:
         fetch = config.site(host).fetch
         known = made.get(id(fetch))  # hosts with the same tables share one object
         if known is None:
-            known = made[id(fetch)] = (fetch, _terms(fetch, secrets, contexts))
+            terms = _terms(fetch, config.fetch.headers, secrets, contexts)
+            known = made[id(fetch)] = (fetch, terms)
         return known[1]
 
     return of
@@ -128,13 +130,17 @@ def _trusting(ca_file: Path) -> ssl.SSLContext:
 
 
 def _terms(
-    fetch: FetchConfig, secrets: Mapping[str, str], contexts: Mapping[Path, ssl.SSLContext]
+    fetch: FetchConfig,
+    headers_of_all: Mapping[str, str],
+    secrets: Mapping[str, str],
+    contexts: Mapping[Path, ssl.SSLContext],
 ) -> Terms:
     tls: ssl.SSLContext | bool = fetch.tls_verify
     if tls and fetch.ca_file is not None:
         tls = contexts[fetch.ca_file]
     return Terms(
         headers=fetch.headers,
+        headers_of_all=headers_of_all,
         proxy=fetch.proxy,
         limits=FetchLimits(
             connect_s=fetch.connect_timeout_s,

@@ -17,6 +17,7 @@ from crawler.fetching.body import BrokenOffError
 from crawler.fetching.decoding import DecodingError
 from crawler.fetching.exchange import UNCONNECTED_PHASES, Bound, Exchange, Phase
 from crawler.fetching.guard import AddressRefusedError
+from crawler.fetching.own import blame
 from crawler.fetching.request import UNCONNECTED, Failure, FetchLimits, OversizeError
 from crawler.fetching.resolver import NameLookupError
 from crawler.fetching.wire import (
@@ -27,6 +28,7 @@ from crawler.fetching.wire import (
     TooManyInterimsError,
     TrailerTooLargeError,
 )
+from policies.holds import HoldReason
 from policies.retry import FailureCode
 
 
@@ -34,9 +36,19 @@ class Trouble(Struct, frozen=True):
     code: FailureCode
     sentence: str
     permanent: bool = False
+    ours: HoldReason | None = None
+    local: bool = False
 
     def failure(
-        self, url: str, *, started_s: float, ended_s: float, status: int | None = None
+        self,
+        url: str,
+        *,
+        started_s: float,
+        ended_s: float,
+        status: int | None = None,
+        stale: bool = False,
+        received: bool = False,
+        contacted: bool = True,
     ) -> Failure:
         """As a fetcher answers it."""
         return Failure(
@@ -48,6 +60,11 @@ class Trouble(Struct, frozen=True):
             started_s=started_s,
             ended_s=ended_s,
             status=status,
+            ours=self.ours,
+            local=self.local,
+            stale=stale,
+            received=received,
+            contacted=contacted,
         )
 
 
@@ -67,7 +84,7 @@ async def once(request: ClientRequest, handler: ClientHandlerType) -> ClientResp
 
 
 # All that reading hostile input has been seen or may be thought to raise in aiohttp and yarl. What
-# else comes out is a bug of ours and ends the run.
+# else comes out is a fault of our own, and costs the URL.
 NETWORK_ERRORS: Final = (
     aiohttp.ClientError,
     HttpProcessingError,
@@ -143,9 +160,14 @@ def trouble(exc: BaseException, exchange: Exchange, limits: FetchLimits, *, tls:
         case TooManyInterimsError():
             sentence = f"more than {INTERIM_MAX} interim (1xx) answers"
             return Trouble(FailureCode.PROTOCOL, sentence)
+    ours, local = blame(exc)
     if exchange.phase in UNCONNECTED_PHASES:
         sentence = f"no connection could be made ({type(exc).__name__})"
-        return Trouble(FailureCode.CONNECT, sentence)
+        return Trouble(FailureCode.CONNECT, sentence, ours=ours, local=local)
+    if ours is not None or local:
+        words = _ERRNO_WORDS.get(_errno(exc), "the network of this machine failed")
+        code = FailureCode.BODY if exchange.phase is Phase.READING else FailureCode.PROTOCOL
+        return Trouble(code, f"the server {words}", ours=ours, local=local)
     if exchange.phase is Phase.READING:
         return Trouble(FailureCode.BODY, _body(exc))
     if isinstance(exc, (aiohttp.ClientResponseError, HttpProcessingError)):
@@ -159,14 +181,30 @@ def _unconnected(cause: OSError, exc: aiohttp.ClientConnectorError, *, tls: bool
     if isinstance(cause, AddressRefusedError):
         return Trouble(FailureCode.ADDRESS, cause.sentence, permanent=True)
     if isinstance(cause, NameLookupError):
-        return Trouble(FailureCode.DNS, cause.sentence, permanent=cause.permanent)
+        return Trouble(
+            FailureCode.DNS,
+            cause.sentence,
+            permanent=cause.permanent,
+            ours=cause.ours,
+            local=cause.local,
+        )
+    ours, local = blame(cause)
     if isinstance(exc, aiohttp.ClientConnectorDNSError):
-        return Trouble(FailureCode.DNS, "the name could not be resolved")
+        sentence = "the name could not be resolved"
+        return Trouble(FailureCode.DNS, sentence, ours=ours, local=local)
     whom = "the proxy" if isinstance(exc, aiohttp.ClientProxyConnectionError) else "the server"
     if tls and isinstance(cause, (ConnectionResetError, ConnectionAbortedError, BrokenPipeError)):
         return Trouble(FailureCode.TLS, f"{whom} closed the connection during the TLS handshake")
     words = _ERRNO_WORDS.get(cause.errno or 0, "could not be connected to")
-    return Trouble(FailureCode.CONNECT, f"{whom} {words}")
+    return Trouble(FailureCode.CONNECT, f"{whom} {words}", ours=ours, local=local)
+
+
+def _errno(exc: BaseException) -> int:
+    """That of an error, or of what caused it; 0: none says one."""
+    for cause in _causes(exc):
+        if isinstance(cause, OSError) and cause.errno:
+            return cause.errno
+    return 0
 
 
 _ERRNO_WORDS: Final = {
@@ -176,6 +214,11 @@ _ERRNO_WORDS: Final = {
     errno.EHOSTUNREACH: "cannot be reached: no route to the host",
     errno.ENETUNREACH: "cannot be reached: no route to its network",
     errno.EADDRNOTAVAIL: "cannot be reached: no local address is left to connect from",
+    errno.ENETDOWN: "cannot be reached: the network of this machine is down",
+    errno.EPERM: "cannot be reached: this machine does not permit it",
+    errno.EACCES: "cannot be reached: this machine does not permit it",
+    errno.ENOBUFS: "was not asked: this machine has no buffer left for a connection",
+    errno.ENOMEM: "was not asked: this machine has no memory left for a connection",
     errno.EMFILE: "was not asked: this process has too many files open",
     errno.ENFILE: "was not asked: this machine has too many files open",
 }

@@ -49,6 +49,13 @@ class Sockets:
         self.open: weakref.WeakSet[Wire] = weakref.WeakSet()
         self.kept_max = kept_max
 
+    def retire(self) -> None:
+        """No request will begin on them: close those that are idle now, the others after theirs."""
+        self.kept_max = 0
+        for wire in tuple(self.open):
+            if wire.idle:
+                wire.close()
+
 
 class Wire(ResponseHandler):
     """aiohttp's end of a connection, counted."""
@@ -57,6 +64,7 @@ class Wire(ResponseHandler):
         super().__init__(loop)
         self.exchange: Exchange | None = None
         self.address: str | None = None
+        self.idle = False  # it has been used; before that, who opened it is about to
         self._sockets = sockets
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -80,8 +88,9 @@ class Wire(ResponseHandler):
         if exchange is None:
             return
         self.exchange = exchange
+        self.idle = False
         exchange.sending(self)
-        if len(self._sockets.open) > self._sockets.kept_max:
+        if not exchange.keep or len(self._sockets.open) > self._sockets.kept_max:
             self.force_close()
         if len(self):
             # An answer before the request: whatever it answers, it is not this.
@@ -92,8 +101,11 @@ class Wire(ResponseHandler):
         """Until the next exchange. aiohttp makes a parser for each answer; the last one would keep
         the header of its answer meanwhile: 8 KB of memory for each idle connection."""
         self.exchange = None
+        self.idle = True
         if self._payload is None or self._payload.is_eof():  # else it tells that it cannot go on
             self._parser = self._payload = None
+        if not self._sockets.kept_max:
+            self.close()
 
     def data_received(self, data: bytes) -> None:
         exchange = self.exchange
@@ -138,6 +150,16 @@ class Wire(ResponseHandler):
         parser look at no data for it; but what was not held back need not be resumed."""
         if self._reading_paused or self._buffer_paused:
             super().resume_reading(resume_parser)
+
+    def _pause_transport_reading(self) -> None:
+        super()._pause_transport_reading()
+        if self.exchange is not None:
+            self.exchange.hold()
+
+    def _resume_transport_reading(self) -> None:
+        super()._resume_transport_reading()
+        if self.exchange is not None:
+            self.exchange.read_on()
 
     def set_exception(self, exc: BaseException, exc_cause: BaseException | None = None) -> None:
         if exc_cause is not None and exc_cause is not exc:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterable
 from weakref import WeakValueDictionary
 
@@ -23,10 +24,11 @@ class Addresses:
         """
         if host.address_clock:
             host.address_clock.queue.pop(host.slot, None)
-        clock = self._clocks.get(address)
+        place = _plain(address)
+        clock = self._clocks.get(place)
         if clock is None:
             rest_s = address_rest_s(host.pace.rules, host.pace.ask)
-            clock = self._clocks[address] = AddressClock(now_s + rest_s, now_s)
+            clock = self._clocks[place] = AddressClock(now_s + rest_s, now_s)
         host.address = address
         host.address_clock = clock
 
@@ -44,3 +46,13 @@ class Addresses:
                 rests[clock] = max(rests.get(clock, 0.0), rest_s)
         for clock, rest_s in rests.items():
             clock.ready_s = clock.ended_s + rest_s
+
+
+def _plain(address: str) -> str:
+    """An IPv4 address that is written as an IPv6 one (`::ffff:192.0.2.1`) is the same machine."""
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    mapped = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else None
+    return str(mapped or parsed)

@@ -6,16 +6,21 @@ the host's clock does not know of.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Literal
 
+from msgspec.structs import replace
+
 from crawler.clock import Clock
+from crawler.faults import contained
 from crawler.fetching.fetcher import Answer, Failure, Fetcher, Request
+from crawler.fetching.meant import Meant
 from crawler.observer import Contacted, Observer
+from crawler.politeness.holds import Holds
 from crawler.politeness.host import Host, Turn
 from crawler.politeness.turns import Turns
 from policies.pacing import Per
-from policies.retry import retry_after_s
+from policies.retry import FailureCode, retry_after_s
 from policies.url import host_of, origin_of
 
 PAGE = "page"
@@ -27,7 +32,8 @@ REFUSALS = frozenset({429, 503})
 class Contacts:
     """Makes contacts. `not_connected(host, origin, failure)` is called when no connection to an
     origin could be made, `backed_off(host)` when a host asked for a longer rest, `contacted(host)`
-    after every contact; all are synchronous."""
+    after every contact; all are synchronous. holds: recognises trouble of our own; None: who asks
+    is told of it."""
 
     def __init__(
         self,
@@ -38,6 +44,7 @@ class Contacts:
         not_connected: Callable[[Host, str, Failure], None],
         backed_off: Callable[[Host], None],
         contacted: Callable[[Host], None],
+        holds: Holds | None = None,
         observer: Observer | None = None,
     ) -> None:
         self._clock = clock
@@ -46,14 +53,25 @@ class Contacts:
         self._not_connected = not_connected
         self._backed_off = backed_off
         self._contacted = contacted
+        self._holds = holds
         self._observer = observer
+        self.meant: Meant | None = None  # what the config's headers are for; None: everything
         self.urls: dict[str, float] = {}  # what is being fetched now, and since when
+
+    def excuses(self, failure: Failure) -> bool:
+        """Is it to be asked again without charge? For trouble of our own, which holds the crawl
+        until it is over, or for a connection that was kept and had gone stale."""
+        return failure.stale or (failure.ours is not None and self._holds is not None)
 
     async def take(self, host: Host, origin: str) -> Turn | Failure:
         """A turn at this host for that origin, its address known where a clock depends on it."""
         while True:
             turn = await self._turns.acquire(host)
-            located = await self.located(turn, origin)
+            try:
+                located = await self.located(turn, origin)
+            except BaseException:
+                self._turns.give_back(turn)
+                raise
             if located is None and not self._turns.stayed(turn):
                 return turn
             self._turns.give_back(turn)
@@ -75,10 +93,13 @@ class Contacts:
             return None
         try:
             address = await self._fetcher.address_of(host_of(origin + "/"))
-        except BaseException:
-            self._turns.give_back(turn)
-            raise
+        except Exception as error:  # noqa: BLE001 - its URLs wait as if it had no address
+            address = self._fault(origin, error, self._clock.monotonic(), connected=False)
         if isinstance(address, Failure):
+            if self._holds is not None:
+                judged = self._holds.judge(turn, address)
+                assert isinstance(judged, Failure)
+                address = judged
             self._not_connected(host, origin, address)
             return address
         self._turns.set_address(host, address)
@@ -90,13 +111,15 @@ class Contacts:
         request: Request,
         *,
         kind: str,
-        before_end: Callable[[Answer | Failure], None] | None = None,
+        before_end: Callable[[Answer | Failure], Awaitable[None]] | None = None,
     ) -> Answer | Failure:
         """Spend the turn on one request. The turn is over when this returns or raises.
 
         `before_end` sees the result while the turn is still held, so that what it learns (a
         Crawl-delay) counts for the rest after this very contact.
         """
+        if self.meant is not None and not self.meant.covers(request.url):
+            request = replace(request, bare=True)
         began_s = self._clock.monotonic()
         self.urls[request.url] = began_s
         turn.host.pace.on_wire()
@@ -104,11 +127,23 @@ class Contacts:
         started_s, ended_s = began_s, None
         result: Answer | Failure | None = None
         try:
-            result = await self._fetcher.fetch(request)
-            started_s, ended_s, status = result.started_s, result.ended_s, result.status
-            self._learn(turn.host, result, kind)
+            try:
+                result = await self._fetcher.fetch(request)
+                if self._holds is not None:
+                    result = self._holds.judge(turn, result)
+                if isinstance(result, Failure) and not result.contacted and result.ours is not None:
+                    self._turns.give_back(turn)  # nothing was sent: its host need not rest
+                    if kind == ROBOTS or self._holds is not None:
+                        self._not_connected(turn.host, origin_of(result.url), result)
+                    return result
+                started_s, ended_s, status = result.started_s, result.ended_s, result.status
+                self._learn(turn.host, result, kind)
+            except Exception as error:  # noqa: BLE001 - it costs this request, and no other
+                result = self._fault(request.url, error, began_s)
+                if self._holds is not None and turn.probe:
+                    result = self._holds.judge(turn, result)
             if before_end:
-                before_end(result)
+                await before_end(result)
             return result
         finally:
             self.urls.pop(request.url, None)
@@ -123,6 +158,20 @@ class Contacts:
                 self._contacted(turn.host)
                 if self._observer is not None:
                     self._observer.contacted(self._seen(turn, request.url, kind, result, began_s))
+
+    def _fault(
+        self, url: str, error: Exception, began_s: float, *, connected: bool = True
+    ) -> Failure:
+        """What a fault of our own amounts to: a request that is not made again."""
+        return Failure(
+            url=url,
+            code=FailureCode.INTERNAL,
+            sentence=contained(f"the request for {url}", error),
+            connected=connected,
+            permanent=connected,
+            started_s=began_s,
+            ended_s=self._clock.monotonic(),
+        )
 
     def _seen(
         self, turn: Turn, url: str, kind: str, result: Answer | Failure | None, began_s: float
@@ -154,7 +203,7 @@ class Contacts:
     def _learn(self, host: Host, result: Answer | Failure, kind: str) -> None:
         if isinstance(result, Failure):
             origin = origin_of(result.url)
-            if result.connected:
+            if result.connected and result.ours is None:
                 host.out_of_reach.pop(origin, None)
             else:
                 self._not_connected(host, origin, result)

@@ -12,10 +12,15 @@ from crawler.politeness.origin import Origin
 from crawler.politeness.pace import NEVER
 from crawler.politeness.turns import Turns
 from policies.access import Closed
+from policies.scope import SKIP_KEYS, Skip
 
-FULL = "scope.max_pages_per_host is reached"
 SPENT = "crawl.max_pages is reached"
 PAUSED = "paused by hand"
+
+
+def limit_reached(limit: Skip) -> str:
+    """Why a host's further URLs stay queued."""
+    return f"{SKIP_KEYS[limit]} is reached"
 
 
 class Move(Struct, frozen=True):
@@ -33,8 +38,9 @@ class Ending:
         self._turns = turns
         self._gate = gate
 
-    def next_move(self, host: Host, *, asked: set[str]) -> Move | None:
-        """The soonest that work of this host may move; None if it has none.
+    def next_move(self, host: Host, *, asked: set[str], first_tries: bool = False) -> Move | None:
+        """The soonest that work of this host may move; None if it has none. `first_tries`: only
+        what has not been tried yet, and not what failed and is tried again.
 
         Work is a URL in hand, waiting for its robots.txt, due later, or of an origin that is closed
         or out of reach; and a robots.txt that is being asked for at the end (`asked`).
@@ -46,16 +52,18 @@ class Ending:
         now_s = self._clock.monotonic()
         moves: list[Move] = []
         own_s, own_why = self._own(host, now_s)
-        if host.hand:
+        if host.hand and not (
+            first_tries and all(queued.attempts or queued.refusals for queued in host.hand)
+        ):
             moves.append(Move(own_s, own_why))
-        if host.next_due_s is not None:
+        if host.next_due_s is not None and not first_tries:
             if host.next_due_s > own_s:
                 moves.append(Move(host.next_due_s, "another try after a failure"))
             else:
                 moves.append(Move(own_s, own_why))
         for origin in self._gate.origins_of(host):
             if origin.name in host.closed:
-                if (move := self._reopens(host, origin, now_s)) is not None:
+                if not first_tries and (move := self._reopens(host, origin, now_s)) is not None:
                     moves.append(Move(max(move.at_s or NEVER, own_s), move.why))
             elif origin.name in host.parked or origin.name in asked:
                 moves.append(self._asks(origin, now_s))

@@ -14,9 +14,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from crawler.clock import Clock
+from crawler.faults import contained
 from crawler.fetching.request import Answer, Failure
 from crawler.politeness.contact import Contacts
-from crawler.politeness.hops import Hops
+from crawler.politeness.hops import Hops, RequestFaultError
 from crawler.politeness.host import Host
 from crawler.politeness.news import failure, news_of
 from crawler.politeness.origin import Origin, changes
@@ -26,7 +27,7 @@ from crawler.politeness.turns import Turns, TurnsClosedError
 from policies import access
 from policies.access import Access, News, RobotsRules
 from policies.robots import Verdict
-from policies.url import origin_of, path_of
+from policies.url import origin_of, path_of, robots_url
 from storage.base import Completed, Link, Store
 
 
@@ -80,7 +81,7 @@ class Gate:
         changed: Callable[[Origin, Access], None],
         settled: Callable[[Origin], None],
         keep_trying: bool = True,
-        sitemaps: Callable[[str, bytes], Sequence[Link]] | None = None,
+        sitemaps: Callable[[str, bytes], Awaitable[Sequence[Link]]] | None = None,
         added: Callable[[Completed], None] | None = None,
     ) -> None:
         self._clock = clock
@@ -109,9 +110,9 @@ class Gate:
 
     # ------------------------------------------------------------ origins
 
-    def adopt(self, host: Host, copies: dict[str, Access]) -> None:
+    async def adopt(self, host: Host, copies: dict[str, Access]) -> None:
         """Take over what the store knows of a host's origins."""
-        self._origins.adopt(host, copies)
+        await self._origins.adopt(host, copies)
 
     def forget(self, host: Host) -> None:
         """The host is no longer held."""
@@ -129,8 +130,11 @@ class Gate:
 
     def reread(self) -> list[Origin]:
         """The config may read robots.txt in another way now: give the origins where it does, their
-        files read anew. What they say counts at once."""
-        return self._origins.reread()
+        files read anew. What they say counts at once; of a large file, once it has been read."""
+        changed = self._origins.reread()
+        for origin in changed:
+            self._read(origin)
+        return changed
 
     # ------------------------------------------------------------ judging
 
@@ -152,6 +156,9 @@ class Gate:
             return ASKING
         standing = origin.standing
         if isinstance(standing, access.Rules):
+            if origin.unread is not None:
+                self._read(origin)
+                return ASKING
             assert origin.policy is not None
             path = path_of(url)
             return GOVERNED if origin.policy.allowed(path) else origin.policy.verdict(path)
@@ -174,6 +181,24 @@ class Gate:
         """Fetch the robots.txt of an origin that has no URL in hand (it is due)."""
         self.ask(self._named.get(name) or self._origins.add(name, host))
 
+    def _read(self, origin: Origin) -> None:
+        """Read its file, unless that has been done or is under way."""
+        if origin.unread is not None and origin.task is None and not self._closed:
+            self._retries.remove(origin)
+            origin.task = self._spawn(self._read_apart(origin))
+
+    async def _read_apart(self, origin: Origin) -> None:
+        try:
+            await origin.read()
+        finally:
+            self._end_task(origin)
+
+    def _end_task(self, origin: Origin) -> None:
+        origin.task = None
+        origin.waits_at = None
+        self._retries.schedule(origin)
+        self._settled(origin)
+
     async def _refresh(self, origin: Origin) -> None:
         previous = origin.access
         try:
@@ -182,32 +207,56 @@ class Gate:
                 previous = origin.access
                 if not access.due(previous, self._clock.wall()):
                     return
-            learned = await self._hops.fetch(origin)
+            learned = await self._learned(origin)
             if learned is not None:
                 await self._keep(origin, learned, rejudge=changes(previous, learned))
         except TurnsClosedError:
             return
         finally:
-            origin.task = None
-            origin.waits_at = None
-            self._retries.schedule(origin)
-            self._settled(origin)
+            self._end_task(origin)
         if learned is not None:
             self._changed(origin, previous)
 
-    def _learn(self, origin: Origin, news: News) -> Access:
+    async def _learned(self, origin: Origin) -> Access | None:
+        """As `Hops.fetch`; a fault of our own on the way counts as a file that is unreachable."""
+        try:
+            return await self._hops.fetch(origin)
+        except TurnsClosedError:
+            raise
+        except RequestFaultError as fault:
+            return self._learn_fault(origin, str(fault))
+        except Exception as error:  # noqa: BLE001
+            return self._learn_fault(
+                origin, contained(f"fetching the robots.txt of {origin.name}", error)
+            )
+
+    async def _learn(self, origin: Origin, news: News) -> Access:
         """What is known after this news; the pace it asks for counts at once, but pages are judged
         by it only once it is committed (the origin's task is under way until then)."""
         now_s = self._clock.wall()
         learned = access.learn(origin.access, news, now_s=now_s, rules=origin.rules)
         origin.stand(learned, now_s=now_s)
+        await origin.read()
+        return learned if origin.fault is None else self._learn_fault(origin, origin.fault)
+
+    def _learn_fault(self, origin: Origin, fault: str) -> Access:
+        """Its robots.txt is asked for again on the retry clock. Until then the origin is closed,
+        even where an unreachable file would open it: the site did nothing to open it."""
+        now_s = self._clock.wall()
+        news = failure(robots_url(origin.name), fault)
+        learned = access.learn(origin.access, news, now_s=now_s, rules=origin.rules)
+        origin.stand(learned, now_s=now_s)
+        origin.close(fault, until_s=learned.retry_at)
         return learned
 
     async def _keep(self, origin: Origin, learned: Access, *, rejudge: bool) -> None:
         host = origin.host
         links: Sequence[Link] = ()
         if self._sitemaps is not None and learned.body is not None:
-            links = self._sitemaps(origin.name, learned.body)
+            try:
+                links = await self._sitemaps(origin.name, learned.body)
+            except Exception as error:  # noqa: BLE001 - its rules count all the same
+                contained(f"reading the sitemaps that {origin.name} names", error)
         completed = await self._store.robots_put(
             self._session,
             host.slot,
@@ -217,11 +266,15 @@ class Gate:
             rejudge=rejudge,
             links=links,
         )
+        if completed.refused is not None:
+            fault = f"{completed.refused}, when it was stored"
+            learned = self._learn_fault(origin, fault)
+            await self._store.robots_put(self._session, host.slot, origin.name, learned)
         origin.access = learned
         if self._added is not None and completed.added:
             self._added(completed)
 
-    def _known(self, origin: Origin, url: str) -> Access | None:
+    async def _known(self, origin: Origin, url: str) -> Access | None:
         """Another origin's robots.txt that is known and fresh needs no second request; what is
         taken from it is no fresher than it is."""
         other = self._named.get(origin_of(url))
@@ -236,7 +289,7 @@ class Gate:
             news = failure(url, "the robots.txt it redirects to cannot be had")
         else:
             news = News(status=known.status, body=None, headers={}, url=url)
-        learned = self._learn(origin, news)
+        learned = await self._learn(origin, news)
         if known.unreachable_since is not None:
             return learned
         return replace(
@@ -260,7 +313,7 @@ class Gate:
         previous = other.access
         other.task = asyncio.current_task()  # its pages wait until the copy is committed
         try:
-            learned = self._learn(other, news_of(result, url))
+            learned = await self._learn(other, news_of(result, url))
             await self._keep(other, learned, rejudge=changes(previous, learned))
         finally:
             other.task = None

@@ -13,6 +13,7 @@ from crawler.politeness.news import LIMITS, failure, is_redirect, news_of, valid
 from crawler.politeness.origin import Origin
 from crawler.politeness.turns import Turns
 from policies.access import Access, News
+from policies.retry import FailureCode
 from policies.url import canonical, host_of, origin_of, robots_url
 
 REDIRECTS_MAX = 5  # RFC 9309, 2.3.1.2; the sixth counts as absent (design section 5)
@@ -23,6 +24,10 @@ class Redirect(NamedTuple):
 
     status: int
     url: str | None
+
+
+class RequestFaultError(Exception):
+    """A request for robots.txt met a fault of our own, which is contained."""
 
 
 class Hops:
@@ -40,8 +45,8 @@ class Hops:
         hold: Callable[[str], Awaitable[Host | None]],
         slot_of: Callable[[str], str],
         lost: Callable[[Host, str, Failure, int], None],
-        learn: Callable[[Origin, News], Access],
-        known: Callable[[Origin, str], Access | None],
+        learn: Callable[[Origin, News], Awaitable[Access]],
+        known: Callable[[Origin, str], Awaitable[Access | None]],
         fill: Callable[[str, Host, Answer | Failure], Awaitable[None]],
     ) -> None:
         self._clock = clock
@@ -62,11 +67,12 @@ class Hops:
         """
         url = robots_url(origin.name)
         last = Redirect(0, None)
-        for _ in range(REDIRECTS_MAX + 1):
+        redirects = 0
+        while redirects <= REDIRECTS_MAX:
             own = origin_of(url) == origin.name
             host = origin.host if own else await self._hold(self._slot_of(host_of(url)))
             if host is None:
-                return self._learn(
+                return await self._learn(
                     origin, failure(url, "its robots.txt leads to a host held by another worker")
                 )
             hop_origin = origin_of(url)
@@ -75,25 +81,32 @@ class Hops:
             origin.waits_at = host
             turn = await self._contacts.take(host, hop_origin)
             origin.waits_at = None
-            if isinstance(turn, Turn) and self._is_lost(origin, host, hop_origin):
-                self._turns.give_back(turn)  # others found out while this one waited
-                return None
-            if isinstance(turn, Turn) and not own and (known := self._known(origin, url)):
-                self._turns.give_back(turn)
-                return known
-            hop = turn if isinstance(turn, Failure) else await self._hop(origin, turn, url)
+            if isinstance(turn, Turn):
+                try:
+                    if self._is_lost(origin, host, hop_origin):
+                        return None  # others found out while this one waited
+                    if not own and (known := await self._known(origin, url)):
+                        return known
+                    hop = await self._hop(origin, turn, url)
+                finally:
+                    self._turns.give_back(turn)  # if no contact was made
+            else:
+                hop = turn
             if isinstance(hop, Access):
                 return hop
+            if isinstance(hop, Failure) and self._contacts.excuses(hop):
+                continue  # it says nothing of the robots.txt
             if isinstance(hop, Failure):
                 if not own and (lost := host.out_of_reach.get(hop_origin)):
                     self._lost(origin.host, origin.name, hop, lost.failures)
                 return None
             last = hop
+            redirects += 1
             if last.url is None:
                 break
             url = last.url
         overflow = last.url is not None
-        return self._learn(
+        return await self._learn(
             origin,
             News(status=last.status, body=None, headers={}, url=url, redirect_overflow=overflow),
         )
@@ -110,12 +123,14 @@ class Hops:
         connect."""
         learned: Access | None = None
 
-        def before_end(result: Answer | Failure) -> None:
+        async def before_end(result: Answer | Failure) -> None:
             nonlocal learned
-            if not is_redirect(result) and not (
-                isinstance(result, Failure) and not result.connected
-            ):
-                learned = self._learn(origin, news_of(result, url))
+            if isinstance(result, Failure):
+                counts = result.connected and result.ours is None and not result.stale
+                if counts and result.code is not FailureCode.INTERNAL:
+                    learned = await self._learn(origin, news_of(result, url))
+            elif not is_redirect(result):
+                learned = await self._learn(origin, news_of(result, url))
 
         request = Request(
             url=url, headers=validators(origin.access, url), limits=LIMITS, cut_ok=True
@@ -126,6 +141,8 @@ class Hops:
                 await self._fill(url, turn.host, result)
             return learned
         if isinstance(result, Failure):
+            if result.code is FailureCode.INTERNAL:
+                raise RequestFaultError(result.sentence)
             return result
         location = result.headers.get("Location")
         return Redirect(result.status, canonical(location, url) if location else None)

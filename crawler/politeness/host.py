@@ -14,6 +14,7 @@ from msgspec import Struct, field
 from crawler.politeness.pace import NEVER, Pace
 from policies.pacing import PacingRules
 from policies.retry import retry_delay_s
+from policies.scope import Skip
 from policies.url import host_of, origin_of
 from storage.base import Contact, HostUpdate, Lease, Queued
 
@@ -50,23 +51,29 @@ class Host:
         "address_clock",
         "all_known",
         "appetite",
+        "body_bytes",
         "closed",
         "contacts_new",
         "epoch",
+        "failed_in_row",
         "full",
         "gone",
         "hand",
         "held",
         "in_line",
         "next_due_s",
+        "ours",
         "out_of_reach",
+        "outages",
         "pace",
         "parked",
         "paused",
+        "reached",
         "seat",
         "slot",
         "steered",
         "timers",
+        "tried_before",
         "unread",
         "visited",
         "waiters",
@@ -82,7 +89,7 @@ class Host:
         self.in_line = False  # stands in line for a worker
         self.gone = False  # no longer held
         self.steered = 0  # turns given before a change by hand, or of rules, are void
-        self.full = False  # reached max_pages_per_host
+        self.full: Skip | None = None  # the limit on its pages or their bytes that it has reached
         self.appetite = PREFETCH
         self.wanting = False  # more URLs have been asked for
         self.wanted_s: float | None = None  # since when it has wanted a turn
@@ -97,8 +104,16 @@ class Host:
         self.all_known = lease.robots_all  # every origin it has is in memory, or new
         self.paused = lease.paused
         self.out_of_reach: dict[str, OutOfReach] = {}  # by origin
+        # It ever answered. Its latency does not say so: that of failures counts as well.
+        self.reached = bool(lease.visited)
+        self.ours = 0  # failures in a row that were trouble of our own
+        self.outages = 0  # in a row that it seemed to be in and did not answer after
+        self.failed_in_row = 0  # tries of URLs since one was done with
+        # Connections in a row that could not be made, as stored: some origin's, which is not known.
+        self.tried_before = lease.clock.connect_failures
         self.contacts_new: list[Contact] = []
         self.visited = lease.visited
+        self.body_bytes = lease.body_bytes  # of the pages visited
         self.address: str | None = None
         self.address_clock: AddressClock | None = None
 
@@ -110,6 +125,11 @@ class Host:
     @property
     def wants_turn(self) -> bool:
         return bool(self.waiters or self.hand) and not self.paused
+
+    @property
+    def costs_none(self) -> bool:
+        """Did its URLs cost no contact when they were last judged? All were blocked."""
+        return self.appetite > PREFETCH
 
     def name_of(self, url: str) -> str:
         """The host of a URL of its own: mostly the slot itself, by which others find quickly (a
@@ -167,7 +187,8 @@ class Host:
         if failures is None:
             if known and failure.started_s < known.since_s and not failure.permanent:
                 return known
-            failures = known.failures + 1 if known else 1
+            failures = known.failures + 1 if known else self.tried_before + 1
+            self.tried_before = 0
         lost = OutOfReach(failures, now_s + retry_delay_s(failures), failure, now_s)
         self.out_of_reach[origin] = lost
         return lost
@@ -186,7 +207,7 @@ class Host:
         nothing to do at this host.
         """
         contacts, self.contacts_new = self.contacts_new, []
-        failures = 0
+        failures = self.tried_before
         if self.out_of_reach:
             failures = max(lost.failures for lost in self.out_of_reach.values())
         return HostUpdate(
@@ -234,3 +255,4 @@ class Turn(Struct, eq=False):
     over: bool = False
     could_s: float = NEVER  # when it could have begun: allowed, and wanted
     steered: int = 0  # as the host had it when the turn was given
+    probe: bool = False  # given although the whole crawl is held, to see whether it still must be

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 
+from crawler.faults import contained
 from crawler.politeness.host import Host
 from policies import access, robots
 from policies.access import Access, RobotsRules, Standing
-from policies.pacing import Ask
+from policies.pacing import NO_ASK, Ask
 from policies.robots import Policy
+
+READ_APART_BYTES = 8_192
+"""Larger files are read in a thread: one made to be slow takes up to a second and a half."""
 
 
 class Origin:
@@ -16,6 +22,7 @@ class Origin:
 
     __slots__ = (
         "access",
+        "fault",
         "host",
         "loaded",
         "name",
@@ -27,6 +34,7 @@ class Origin:
         "stands_on",
         "task",
         "tokens",
+        "unread",
         "waits_at",
     )
 
@@ -44,7 +52,9 @@ class Origin:
         self.standing: Standing = access.Unknown()
         self.stands_on = known  # newer than `access` while that is being committed
         self.policy: Policy | None = None
-        self.task: asyncio.Task[None] | None = None  # its robots.txt is being asked for
+        self.unread: Callable[[], Policy] | None = None  # gives the policy; `read` calls it
+        self.fault: str | None = None  # why its file could not be read: a fault of our own
+        self.task: asyncio.Task[None] | None = None  # its robots.txt is being fetched, or read
         self.waits_at: Host | None = None  # the host whose turn that task waits for
 
     @property
@@ -57,22 +67,72 @@ class Origin:
 
     def stand(self, known: Access, *, now_s: float) -> None:
         """Work out what governs the origin by what is known (`now_s`: wall clock), and what it asks
-        of the pace of its host."""
+        of the pace of its host. A large file must be `read` before it governs, and until then the
+        pace stays as it is."""
         self.stands_on = known
-        self.standing = access.standing(known, now_s=now_s, rules=self.rules)
-        self.policy = policy = None
-        if isinstance(self.standing, access.Rules):
-            dialects = [robots.DIALECTS[name] for name in self.rules.dialect]
-            file = robots.parse(self.standing.body)
-            self.policy = policy = file.policy(self.tokens, dialects)
+        self.standing = standing = access.standing(known, now_s=now_s, rules=self.rules)
+        self.policy = self.fault = self.unread = None
+        if not isinstance(standing, access.Rules):
+            self._obey(None)
+            return
+        large = len(standing.body) > READ_APART_BYTES
+        read = partial(_read, standing.body, self.tokens, self.rules.dialect, whole=large)
+        if large:
+            self.unread = read
+            return
+        try:
+            self._obey(read())
+        except Exception as error:  # noqa: BLE001 - what cannot be read opens nothing
+            self._close_unread(error)
+
+    async def read(self) -> None:
+        """Read the file that governs the origin, if that has not been done."""
+        while (read := self.unread) is not None:
+            result: Policy | Exception
+            try:
+                result = await asyncio.to_thread(read)
+            except Exception as error:  # noqa: BLE001 - what cannot be read opens nothing
+                result = error
+            if self.unread is not read:
+                continue  # there is another file by now
+            self.unread = None
+            if isinstance(result, Exception):
+                self._close_unread(result)
+            else:
+                self._obey(result)
+
+    def _obey(self, policy: Policy | None) -> None:
+        """None: no file governs it."""
+        self.policy = policy
+        self.host.pace.set_ask(self.name, self._ask())
+
+    def _close_unread(self, error: Exception) -> None:
+        self.fault = contained(f"reading the robots.txt of {self.name}", error)
+        self.close(self.fault, until_s=access.next_due_at(self.stands_on))
+        self.host.pace.set_ask(self.name, NO_ASK)
+
+    def close(self, fault: str, *, until_s: float | None) -> None:
+        """A fault of our own keeps its file from being read. Unix seconds."""
+        self.policy = self.unread = None
+        reason = f"its robots.txt could not be read ({fault})"
+        self.standing = access.Closed(reason=reason, until_s=until_s)
+
+    def _ask(self) -> Ask:
+        policy = self.policy
         paced = policy if self.rules.crawl_delay else None
-        ask = Ask(
+        return Ask(
             crawl_delay_s=paced.crawl_delay_s if paced else None,
             request_rate_s=paced.request_rate_s if paced else None,
             windows=policy.visit_windows if policy else (),
-            missing=known.unreachable_since is not None,
+            missing=self.stands_on.unreachable_since is not None,
         )
-        self.host.pace.set_ask(self.name, ask)
+
+
+def _read(body: bytes, tokens: tuple[str, ...], dialect: tuple[str, ...], *, whole: bool) -> Policy:
+    policy = robots.parse(body).policy(tokens, [robots.DIALECTS[name] for name in dialect])
+    if whole:
+        policy.read_whole()
+    return policy
 
 
 def changes(previous: Access, learned: Access) -> bool:

@@ -38,11 +38,12 @@ class Origins:
     def of(self, host: Host) -> list[Origin]:
         return [o for name in host.pace.asks if (o := self.by_name.get(name)) and o.host is host]
 
-    def adopt(self, host: Host, copies: dict[str, Access]) -> None:
+    async def adopt(self, host: Host, copies: dict[str, Access]) -> None:
         """Take over what the store knows of a host's origins."""
         for name, known in copies.items():
             origin = self.add(name, host, known)
             origin.stand(known, now_s=self._clock.wall())
+            await origin.read()
             self._retries.schedule(origin)
 
     def add(self, name: str, host: Host, known: Access = access.UNKNOWN) -> Origin:
@@ -66,11 +67,12 @@ class Origins:
                 if known is not None:
                     origin.access = known
                     origin.stand(known, now_s=self._clock.wall())
+                    await origin.read()
         return origin
 
     def reread(self) -> list[Origin]:
         """The config may read robots.txt in another way now: give the origins where it does, their
-        files read anew. What they say counts at once."""
+        files to be read anew. What they say counts at once."""
         changed: list[Origin] = []
         for origin in self.by_name.values():
             rules, tokens = self._rules_of(host_of(origin.name + "/"))

@@ -112,6 +112,11 @@ class Pace:
         restart_s = self.delay_at_restart
         return NEVER if restart_s is None else restart_s + self.rest.delay_s
 
+    @property
+    def windowed(self) -> bool:
+        """Whether it may be visited at some hours only."""
+        return self.rules.visit_window is not None or bool(self.ask.windows)
+
     def reckon(self) -> None:
         """Take a changed ask, latency or control into account."""
         self.rest = rest(self.rules, self.ask, latency_s=self.latency_s, slow_s=self.slow_s)

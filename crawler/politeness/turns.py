@@ -17,6 +17,7 @@ from crawler.politeness.addresses import Addresses
 from crawler.politeness.bench import Bench
 from crawler.politeness.host import AddressClock, Host, Turn
 from crawler.politeness.pace import NEVER
+from policies.holds import CONNECTING
 from storage.base import Contact
 
 # Turns given in one pass of the event loop, between two looks at the network, to hosts that rest.
@@ -29,6 +30,12 @@ PASS_MAX = 8
 # which small passes take more (at 8 a page 7 % more CPU, at 64 none).
 PASS_BEHIND_MAX = 64
 BEHIND_S = 0.02
+WALL_LOOK_S = 30.0  # how often the wall clock is looked at while hosts wait for a visit window
+WALL_STEP_S = 1.0  # apart from the other clock by more than before: it was set, or we slept
+
+
+HELD = "the whole crawl is held"  # by trouble of our own, whose reason stands in the status
+BY_HAND = "by hand"  # the whole crawl is paused; beside trouble of our own machine
 
 
 class TurnsClosedError(Exception):
@@ -45,15 +52,25 @@ class Turns:
     def __init__(self, clock: Clock, *, limit: int) -> None:
         self._clock = clock
         self._limit = limit
+        self._limit_now = limit  # fewer for a while after sockets ran out
         self._hosts: dict[str, Host] = {}
         self._bench: Bench[Host] = Bench()
+        # Of ready hosts: those whose URLs cost a contact when they were last judged, and those
+        # whose URLs cost none (all blocked). Each line has every other turn, however long the other
+        # is.
         self._line: deque[Host] = deque()
+        self._judging_line: deque[Host] = deque()
+        self._judging_next = False
         self._takers: deque[Future[Turn | None]] = deque()
         self._addresses = Addresses()
         self._timer: Timer | None = None
         self._timer_s = NEVER
+        self._windows = False  # some host waits by the wall clock,
+        self._wall_ahead_s = 0.0  # which was so far ahead when that was reckoned
         self._closed = False
-        self.paused = False  # the whole crawl, by hand
+        self._stops: set[object] = set()  # what keeps all hosts: BY_HAND, or trouble of our own
+        self._stopped = False  # no turns: there are such, and no probe is due
+        self._probes = 0  # turns that may be given all the same: one or none
         self._resumed_s = NEVER
         self.pages_open = True  # False while a budget is used up: no pages, but robots.txt
         self._crowded: set[object] = set()  # who has more than it can take: no pages, either
@@ -91,7 +108,7 @@ class Turns:
         """A turn at any host that has URLs in hand; None when there will be no more."""
         if self._closed:
             return None
-        if self._line and (turn := self._from_line()):
+        if (self._line or self._judging_line) and (turn := self._from_line()):
             return turn
         taker: Future[Turn | None] = asyncio.get_running_loop().create_future()
         self._takers.append(taker)
@@ -107,7 +124,7 @@ class Turns:
         """A turn at this host, in order of asking and before its pages. Raises TurnsClosedError."""
         if self._closed or host.gone:
             raise TurnsClosedError("the crawl is ending")
-        if not (host.wants_turn or host.paused or self.paused) and self._may_give:
+        if not (host.wants_turn or host.paused) and self._may_give:
             now_s = self._clock.monotonic()  # nobody waits: it is spared the bench
             at_s = self._ready_s(host, now_s)
             if at_s is not None and at_s <= now_s:
@@ -127,17 +144,67 @@ class Turns:
 
     def pause(self) -> None:
         """No more turns, for pages or robots.txt, until `resume`; those spent already run on."""
-        self.paused = True
+        self.stop(BY_HAND)
 
     def resume(self) -> None:
-        self.paused = False
-        self._resumed_s = self._clock.monotonic()
+        self.go(BY_HAND)
+
+    @property
+    def paused(self) -> bool:
+        """Is the whole crawl paused by hand?"""
+        return BY_HAND in self._stops
+
+    @property
+    def stopped(self) -> bool:
+        """Is the whole crawl paused, or held by trouble of our own?"""
+        return bool(self._stops)
+
+    @property
+    def frozen(self) -> bool:
+        """Stopped by what no request can end: a pause, or trouble of disk or database."""
+        return not self._stops <= CONNECTING
+
+    def stop(self, why: object) -> None:
+        """No more turns, for pages or robots.txt, until `go` with the same reason."""
+        self._stops.add(why)
+        self._let_probe(self._probes if why == BY_HAND else 0)
+
+    def go(self, why: object) -> None:
+        """This reason is gone; turns are given again when there is no other."""
+        self._stops.discard(why)
+        self._let_probe(self._probes if why == BY_HAND else 0)
+        if not self._stops:
+            self._resumed_s = self._clock.monotonic()
         self._pump()
 
+    def probe(self, host: Host | None = None) -> None:
+        """Give one turn although trouble of our own stops them: to this host if a page of it is
+        ready, else to the next one that is. A turn given back unused is given again."""
+        self._let_probe(1)
+        if host is not None:
+            self._put_first(host)
+        self._pump()
+
+    def _put_first(self, host: Host) -> None:
+        """In line for a worker before all others, if a page of it is ready."""
+        if host.in_line:
+            self._line.remove(host)
+        elif host.hand and self._ready_since(host, self._clock.monotonic()) is not None:
+            self._bench.remove(host)
+            host.in_line = True
+        else:
+            return
+        self._line.appendleft(host)
+
+    def _let_probe(self, probes: int) -> None:
+        self._probes = probes if self._stops else 0
+        self._stopped = bool(self._stops) and (BY_HAND in self._stops or not self._probes)
+
     def stayed(self, turn: Turn) -> bool:
-        """Was its host, or the whole crawl, paused by hand since the turn was given, or are its
+        """Was its host or the whole crawl paused, or held, since the turn was given, or are its
         rules others now? Then it is given back: no contact begins."""
-        return turn.host.paused or self.paused or turn.steered != turn.host.steered
+        stopped = self._stops and not (turn.probe and BY_HAND not in self._stops)
+        return turn.host.paused or bool(stopped) or turn.steered != turn.host.steered
 
     def reckon_addresses(self) -> None:
         """Rules are others now: the rests of addresses count anew from their last contact's end."""
@@ -145,8 +212,23 @@ class Turns:
 
     def set_limit(self, limit: int) -> None:
         """At most so many turns at once from now on; those given out run on."""
-        self._limit = limit
+        self._limit = self._limit_now = limit
         self._pump()
+
+    @property
+    def squeezed(self) -> bool:
+        """Are fewer turns given at once than the limit says?"""
+        return self._limit_now < self._limit
+
+    def squeeze(self, limit: int) -> None:
+        """At most so many turns at once (one at least) until `ease`."""
+        self._limit_now = max(1, min(self._limit_now, limit))
+
+    def ease(self) -> bool:
+        """Twice as many, up to the limit. True: still fewer than that."""
+        self._limit_now = min(self._limit, 2 * self._limit_now)
+        self._pump()
+        return self.squeezed
 
     def close(self) -> None:
         """No more turns; those given out run on."""
@@ -186,6 +268,8 @@ class Turns:
             return
         turn.over = True
         turn.host.pace.undo(turn.follows_s)
+        if turn.probe:
+            self._let_probe(1)
         self._over(turn)
 
     def _over(self, turn: Turn) -> None:
@@ -248,6 +332,9 @@ class Turns:
         at_s = host.pace.ready_s(now_s, self._clock.wall)
         if at_s is None:
             return None
+        if at_s > now_s and not self._windows and host.pace.windowed:
+            self._windows = True
+            self._wall_ahead_s = self._clock.wall() - now_s
         if (clock := host.address_clock) is not None:
             if clock.busy:
                 clock.queue[host.slot] = host
@@ -266,7 +353,9 @@ class Turns:
 
     @property
     def _may_give(self) -> bool:
-        return self.in_flight < self._limit and self._given < self._given_max
+        return (
+            self.in_flight < self._limit_now and self._given < self._given_max and not self._stopped
+        )
 
     def _next_pass(self) -> None:
         """The network has been looked at since the first turn of the last pass was given."""
@@ -279,6 +368,9 @@ class Turns:
         if clock:
             clock.busy = True
         turn = Turn(host, host.pace.begin(), at_s, clock)
+        if self._stops:
+            turn.probe = True
+            self._let_probe(0)
         wanted_s = now_s if host.wanted_s is None else host.wanted_s
         turn.steered = host.steered
         turn.could_s = max(turn.allowed_s, wanted_s, self._resumed_s)
@@ -300,10 +392,12 @@ class Turns:
 
     def _from_line(self) -> Turn | None:
         now_s = self._clock.monotonic()
-        if not self.pages_open or self.paused or self._crowded:
+        if not self.pages_open or self._stopped or self._crowded:
             return None
-        while self._line and self._may_give:
-            host = self._line.popleft()
+        while (self._line or self._judging_line) and self._may_give:
+            self._judging_next = not self._judging_next
+            line = self._judging_line if self._judging_next else self._line
+            host = (line or self._line or self._judging_line).popleft()
             host.in_line = False
             if host.hand and (at_s := self._ready_since(host, now_s)) is not None:
                 turn = self._grant(host, at_s, now_s)
@@ -315,7 +409,7 @@ class Turns:
 
     def _pump(self) -> None:
         """Give turns to those who ask, as far as hosts are ready and the limit allows."""
-        if self._closed or self.paused:
+        if self._closed or self._stopped:
             return
         while self._takers and (turn := self._from_line()):
             self._serve(turn)
@@ -331,7 +425,7 @@ class Turns:
                 self._reseat(host, now_s)
             elif host.hand and not host.in_line:
                 host.in_line = True
-                self._line.append(host)
+                (self._judging_line if host.costs_none else self._line).append(host)
                 if self._takers and (turn := self._from_line()):
                     self._serve(turn)
         self._arm()
@@ -366,8 +460,12 @@ class Turns:
 
     def _arm(self) -> None:
         at_s = self._bench.next_at()
-        if at_s is None or not self._may_give or self.paused:
-            return  # the next turn to end pumps, the next pass, or the end of the pause
+        if at_s is None or not self._may_give:
+            if at_s is None or not self._windows or self.paused:
+                return  # the next turn to end pumps, the next pass, or the end of the pause
+            at_s = self._clock.monotonic() + WALL_LOOK_S
+        if self._windows:
+            at_s = min(at_s, self._clock.monotonic() + WALL_LOOK_S)
         if self._timer is not None:
             if self._timer_s <= at_s:
                 return
@@ -377,11 +475,29 @@ class Turns:
 
     def next_at(self) -> float | None:
         """When the first of the hosts that rest and have something to do may be contacted."""
+        if self._windows and self._look_at_wall():
+            self._pump()
         return self._bench.next_at()
 
     def _ring(self) -> None:
         self._timer = None
+        if self._windows:
+            self._look_at_wall()
         self._pump()
+
+    def _look_at_wall(self) -> bool:
+        """Seat those anew that wait for a visit window if the wall clock was set meanwhile, or went
+        on while the machine slept. All other waits are counted by a clock that is never set.
+        False: it was not."""
+        ahead_s = self._clock.wall() - self._clock.monotonic()
+        if abs(ahead_s - self._wall_ahead_s) <= WALL_STEP_S:
+            return False
+        self._wall_ahead_s = ahead_s
+        windowed = [host for host in self._hosts.values() if host.pace.windowed]
+        self._windows = bool(windowed)
+        for host in windowed:
+            self._seat(host)
+        return True
 
     # ------------------------------------------------------------ for those who watch
 
@@ -391,6 +507,8 @@ class Turns:
             return 0.0, "paused by hand"
         if self.paused:
             return 0.0, "the whole crawl is paused by hand"
+        if self._stops:
+            return 0.0, HELD
         now_s = self._clock.monotonic()
         waits = host.pace.wait(now_s, self._clock.wall())
         if waits is None:

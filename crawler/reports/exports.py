@@ -6,7 +6,6 @@ import csv
 import io
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
-from pathlib import Path
 from typing import BinaryIO, Final
 
 import msgspec
@@ -31,19 +30,6 @@ _REAL: Final = frozenset(
 def cell_text(value: str) -> str:
     """A text that stays one in a spreadsheet: one that would begin a formula gets a `'` first."""
     return f"'{value}" if _FORMULA.match(value.lstrip()) else value
-
-
-async def write_file(view: str, rows: AsyncIterator[Row], how: str, path: Path) -> int:
-    """As `write`, to a file that is there once it is whole. Raises OSError."""
-    draft = path.with_name(f"{path.name}.part")
-    try:
-        with draft.open("wb") as out:
-            count = await write(view, rows, how, out)
-        draft.replace(path)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
-    return count
 
 
 async def write(view: str, rows: AsyncIterator[Row], how: str, out: BinaryIO) -> int:

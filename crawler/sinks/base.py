@@ -4,17 +4,37 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from crawler.documents.crawled import CrawledPage
 from storage.base import StoreError
+from storage.trouble import TroubleKind, kind_of, words_of
 
 
 class SinkError(StoreError):
-    """A sink cannot take what it is given (disk full, a file that is not ours). The crawl stops as
-    it does for its store; what the sink does not have was not committed, and is fetched again.
+    """A sink cannot take what it is given. With a `kind` of trouble that passes (a full disk) it is
+    to be given again what it was given since its last flush; else (a file that is not ours, or may
+    not be written) the crawl stops as it does for its store: what the sink does not have was not
+    committed, and is fetched again.
 
     The message is one whole sentence for the person who runs the crawl."""
+
+    def __init__(self, sentence: str, *, kind: TroubleKind | None = None, what: str = "") -> None:
+        super().__init__(sentence)
+        self.kind = kind
+        self.what = what  # "the sink pages.jsonl"
+
+
+def sink_error(path: Path, error: OSError) -> SinkError:
+    """A failed system call of the sink at `path`."""
+    what = f"the sink {path}"
+    return SinkError(
+        f"{what} cannot be written: {words_of(error)}; what it does not have was not committed, and"
+        " the next run fetches it again",
+        kind=kind_of(error),
+        what=what,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,10 +57,12 @@ class Sink(Protocol):
     Pages come in the order of their visits. After a crash one may come again that was put and not
     committed: it is asked for again, and has another `fetched_at`. The one whose `fetched_at` is
     that of the database counts; it is the last one. Every call raises SinkError, after which
-    only `close` is called."""
+    only `close` is called, or `undo` if the trouble passes. An `open` or a `close` that failed by
+    trouble that passes is called again."""
 
     def open(self) -> None:
-        """Get ready; mend what a crash left half written. Called once, before anything else."""
+        """Get ready; mend what a crash left half written. Called before anything else, and again
+        after `close` if it failed for trouble that passes."""
         ...
 
     def put(self, page: CrawledPage) -> None: ...
@@ -53,7 +75,12 @@ class Sink(Protocol):
         """Return when everything put is on disk: it is committed after this."""
         ...
 
+    def undo(self) -> None:
+        """Forget all that was put since the last flush that returned: it is put again, in the same
+        order. Called again if it fails."""
+        ...
+
     def close(self, hurried: threading.Event) -> None:
         """The end. Work that is not needed to be whole is done now, and left as soon as `hurried`
-        is set."""
+        is set: then everything is let go of, whatever fails."""
         ...

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from crawler.clock import Clock
 from crawler.config import Config, ConfigError, SinkConfig, from_dict
 from crawler.config.identity import version
 from crawler.fetching.decoding import ACCEPT_ENCODING
@@ -13,10 +14,12 @@ from crawler.sinks.dispatch import Call, Called, Route, Sinks
 from crawler.sinks.wants import Wants
 
 
-def sinks_of(config: Config, called: Sequence[Called] = ()) -> Sinks:
+def sinks_of(config: Config, called: Sequence[Called] = (), *, clock: Clock | None = None) -> Sinks:
     """All of them, not opened yet. Each kind brings its library when there is one of it."""
     return Sinks(
-        [Route(sink=_sink(one, config), wants=_wants(one)) for one in config.sinks], called
+        [Route(sink=_sink(one, config), wants=_wants(one)) for one in config.sinks],
+        called,
+        clock=clock,
     )
 
 
@@ -41,6 +44,7 @@ def _wants(sink: SinkConfig) -> Wants:
         links=sink.kind == "jsonl" and sink.links,
         requisites=sink.kind == "mirror" and sink.requisites,
         scripts=sink.scripts,
+        session_headers=sink.session_headers,
     )
 
 
@@ -48,14 +52,14 @@ def _sink(sink: SinkConfig, config: Config) -> Sink:
     if sink.kind == "warc":
         from crawler.sinks.warc import Warc
 
-        return Warc(sink, about=_about(config), sent=_sent(config))
+        return Warc(sink, about=_about(config), sent=_sent(config), mode=config.storage.mode)
     if sink.kind == "mirror":
         from crawler.sinks.mirror import Mirror
 
-        return Mirror(sink)
+        return Mirror(sink, mode=config.storage.mode)
     from crawler.sinks.jsonl import JsonLines
 
-    return JsonLines(sink)
+    return JsonLines(sink, mode=config.storage.mode)
 
 
 def _sent(config: Config) -> dict[str, str]:

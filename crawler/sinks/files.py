@@ -3,7 +3,6 @@ a crash left half written cut off."""
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 import re
@@ -13,7 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from crawler.sinks.base import SinkError
+from crawler.sinks.base import SinkError, sink_error
+from crawler.sinks.folder import make_folder
+from storage.files import FILE_MODE, open_for_update
 
 _ENDINGS: Final = (".jsonl.gz", ".jsonl", ".warc.gz", ".warc", ".json.gz", ".json", ".gz")
 # Written in one go at most: the rest of a batch waits in memory no longer than that.
@@ -29,7 +30,8 @@ class Files:
 
     bytes_max, age_s_max: a file that has reached one of them is followed by another.
     head: what each file begins with, by its path. fsync: whether `flush` waits for the medium, or
-    only until the system has it, which outlives the process and not a power cut.
+    only until the system has it, which outlives the process and not a power cut. mode: the
+    permissions of files that are created.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class Files:
         bytes_max: float = float("inf"),
         age_s_max: float = float("inf"),
         fsync: bool = True,
+        mode: int = FILE_MODE,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._path = path
@@ -49,6 +52,7 @@ class Files:
         self._bytes_max = bytes_max
         self._age_s_max = age_s_max
         self._fsync = fsync
+        self._mode = mode
         self._wall = wall
         self._number = 0
         self._file: BinaryIO | None = None
@@ -56,6 +60,7 @@ class Files:
         self._head_bytes = 0
         self._began_at = 0.0
         self._buffer = bytearray()
+        self._safe = (0, 0, 0, 0.0)  # number, bytes, head's bytes and beginning at the last flush
 
     @property
     def path(self) -> Path:
@@ -66,55 +71,51 @@ class Files:
 
     def open(self) -> None:
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(self._path.parent, self._mode)
             self._number = self._last_number()
             self._begin()
-        except OSError as error:
-            raise self._error(error) from error
+            self._note_safe()
+        except BaseException as error:
+            file, self._file = self._file, None  # else it could not be locked when tried again
+            self._buffer = bytearray()
+            if file is not None:
+                file.close()
+            if isinstance(error, OSError):
+                raise self._error(error) from error
+            raise
 
     def close(self) -> None:
         file, self._file = self._file, None
-        self._buffer.clear()
+        self._buffer = bytearray()
         if file is None:
             return
         try:
-            if self._fsync:
-                os.fsync(file.fileno())
-            file.close()
+            try:
+                if self._fsync:
+                    os.fsync(file.fileno())
+            finally:
+                file.close()
         except OSError as error:
             raise self._error(error) from error
 
     def _last_number(self) -> int:
-        stem, ending = _parts(self._path.name)
-        form = re.compile(rf"{re.escape(stem)}-([0-9]{{5,}}){re.escape(ending)}")
-        found = [
-            int(match[1])
-            for one in self._path.parent.iterdir()
-            if (match := form.fullmatch(one.name))
-        ]
-        return max(found, default=0)
+        return max(numbered_files(self._path).values(), default=0)
 
     def _begin(self) -> None:
         """Open the file of this number, mended, with its head."""
+        file = self._open()
         path = self.path
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        file = os.fdopen(descriptor, "r+b", buffering=0)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            size = os.fstat(descriptor).st_size
+            size = file.seek(0, os.SEEK_END)
             if size:
                 whole = self._whole(file, path)
                 if whole < size:
                     file.truncate(whole)
-                size = whole
-            file.seek(size)
-        except BlockingIOError:
-            file.close()
-            raise SinkError(f"the sink {path} is being written by another crawl") from None
+                size = file.seek(whole)
         except BaseException:
+            self._file = None
             file.close()
             raise
-        self._file = file
         self._bytes = size
         self._head_bytes = 0
         self._began_at = self._wall()
@@ -124,6 +125,21 @@ class Files:
             self._head_bytes = len(head)
             self._buffer += head
             self._write()
+
+    def _open(self) -> BinaryIO:
+        """The file of this number, locked."""
+        path = self.path
+        file = os.fdopen(open_for_update(path, self._mode), "r+b", buffering=0)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            raise SinkError(f"the sink {path} is being written by another crawl") from None
+        except BaseException:
+            file.close()
+            raise
+        self._file = file
+        return file
 
     # ------------------------------------------------------------ writing
 
@@ -143,8 +159,35 @@ class Files:
             self._write()
             if self._fsync and self._file is not None:
                 os.fsync(self._file.fileno())
+            self._note_safe()
         except OSError as error:
             raise self._error(error) from error
+
+    def undo(self) -> None:
+        """Go back to what was flushed: cut off what followed, remove files begun since. What a
+        failed fsync leaves behind is not to be relied on, so all of it is written anew."""
+        number, size, head_bytes, began_at = self._safe
+        self._buffer = bytearray()
+        try:
+            if self._number != number or self._file is None:
+                file, self._file = self._file, None
+                if file is not None:
+                    file.close()
+                while self._number > number:
+                    self.path.unlink(missing_ok=True)
+                    self._number -= 1
+                self._open()
+            assert self._file is not None
+            self._file.truncate(size)
+            self._file.seek(size)
+        except OSError as error:
+            raise self._error(error) from error
+        self._bytes, self._head_bytes, self._began_at = size, head_bytes, began_at
+        if not size:
+            self._buffer += self._head(self.path)
+
+    def _note_safe(self) -> None:
+        self._safe = (self._number, self._bytes, self._head_bytes, self._began_at)
 
     def _is_done(self) -> bool:
         size = self._bytes + len(self._buffer)
@@ -175,18 +218,10 @@ class Files:
         finally:
             view.release()
         self._bytes += len(self._buffer)
-        self._buffer.clear()
+        self._buffer = bytearray()
 
     def _error(self, error: OSError) -> SinkError:
-        why = (
-            "there is no room left"
-            if error.errno in (errno.ENOSPC, errno.EDQUOT)
-            else error.strerror or str(error)
-        )
-        return SinkError(
-            f"the sink {self.path} cannot be written: {why}; what it does not have was not "
-            "committed, and the next run fetches it again"
-        )
+        return sink_error(self.path, error)
 
 
 def sync_folder(folder: Path) -> None:
@@ -204,6 +239,17 @@ def numbered(path: Path, number: int) -> Path:
         return path
     stem, ending = _parts(path.name)
     return path.with_name(f"{stem}-{number:05d}{ending}")
+
+
+def numbered_files(path: Path) -> dict[Path, int]:
+    """The files there are of a path, with their numbers."""
+    stem, ending = _parts(path.name)
+    form = re.compile(rf"{re.escape(stem)}-([0-9]{{5,}}){re.escape(ending)}")
+    found = {path: 0} if path.exists() else {}
+    for one in path.parent.iterdir() if path.parent.is_dir() else ():
+        if match := form.fullmatch(one.name):
+            found[one] = int(match[1])
+    return found
 
 
 def _parts(name: str) -> tuple[str, str]:

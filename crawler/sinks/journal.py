@@ -2,42 +2,69 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 import msgspec
 
+from storage.files import FILE_MODE, open_exclusive, open_for_append, open_for_update
+
 _Entry = list[str]
+_LINES_BYTES_MAX: Final = 1_000_000  # in memory
 
 
 class Journal:
     """Only appended to until it is renewed with what was kept. A torn last line, after a crash, is
     passed over: its page was not committed."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, mode: int = FILE_MODE) -> None:
         self._path = path
+        self._mode = mode
         self._file: BinaryIO | None = None
         self._kept: BinaryIO | None = None
+        self._bytes = 0  # in the file, in whole lines
+        self._lines = bytearray()  # not written yet
 
     def open(self) -> None:
-        self._file = self._path.open("ab+")
-        if self._file.tell():
-            self._file.seek(-1, 2)
+        self._file = os.fdopen(open_for_append(self._path, self._mode), "ab+", buffering=0)
+        self._bytes = self._file.seek(0, os.SEEK_END)
+        if self._bytes:
+            self._file.seek(-1, os.SEEK_END)
             if self._file.read(1) != b"\n":
-                self._file.write(b"\n")
+                self._lines += b"\n"
 
     def add(self, entry: Sequence[str]) -> None:
-        assert self._file is not None
-        self._file.write(msgspec.json.encode(entry) + b"\n")
+        if len(self._lines) >= _LINES_BYTES_MAX:
+            self.flush()
+        self._lines += msgspec.json.encode(entry) + b"\n"
 
     def flush(self) -> None:
-        if self._file is not None:
-            self._file.flush()
+        """Have the system write all lines, or none of them. Raises OSError."""
+        file = self._file
+        if file is None:
+            return
+        try:
+            with memoryview(self._lines) as view:
+                at = 0
+                while at < len(view):
+                    at += file.write(view[at:])
+        except OSError:
+            with suppress(OSError):  # what is half written is passed over otherwise
+                file.truncate(self._bytes)
+            raise
+        self._bytes += len(self._lines)
+        self._lines = bytearray()
+
+    def undo(self) -> None:
+        """Forget the lines that are not written yet."""
+        self._lines = bytearray()
 
     def entries(self) -> Iterator[_Entry]:
         self.flush()
-        with self._path.open("rb") as lines:
+        with os.fdopen(open_for_update(self._path, self._mode), "rb") as lines:
             for line in lines:
                 try:
                     entry = msgspec.json.decode(line, type=_Entry)
@@ -49,21 +76,31 @@ class Journal:
     def keep(self, entry: Sequence[str]) -> None:
         """For the next run, when it is renewed."""
         if self._kept is None:
-            self._kept = self._path.with_suffix(".new").open("wb")
+            self._kept = self._draft()
         self._kept.write(msgspec.json.encode(entry) + b"\n")
+
+    def keep_none(self) -> None:
+        """Forget what was kept."""
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            with suppress(OSError):
+                kept.close()
 
     def renew(self) -> None:
         """Only what was kept is in it from now on."""
         self.close()
+        kept, self._kept = self._kept or self._draft(), None
+        kept.close()
+        self._path.with_suffix(".new").replace(self._path)
+
+    def _draft(self) -> BinaryIO:
         draft = self._path.with_suffix(".new")
-        if self._kept is None:
-            draft.write_bytes(b"")
-        else:
-            self._kept.close()
-            self._kept = None
-        draft.replace(self._path)
+        return os.fdopen(open_exclusive(draft, self._mode, replace=True), "wb")
 
     def close(self) -> None:
-        file, self._file = self._file, None
-        if file is not None:
-            file.close()
+        try:
+            self.flush()
+        finally:
+            file, self._file = self._file, None
+            if file is not None:
+                file.close()

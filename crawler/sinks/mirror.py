@@ -2,31 +2,45 @@
 
 from __future__ import annotations
 
-import errno
+import contextlib
 import fcntl
 import html
 import mimetypes
 import os
 import threading
-from pathlib import Path
 from typing import BinaryIO, Final
 
 from crawler.config import SinkConfig
 from crawler.documents.crawled import CrawledPage
-from crawler.sinks.base import SinkError, Withdrawn
-from crawler.sinks.files import sync_folder
+from crawler.sinks.base import SinkError, Withdrawn, sink_error
+from crawler.sinks.folder import Folder, make_folder
+from crawler.sinks.inert import inert_xml, is_markup, is_xml
 from crawler.sinks.journal import Journal
-from crawler.sinks.names import file_of, has_ending, relative
-from crawler.sinks.offline import WEB, Links, offline_page, offline_style, relinked, stub
+from crawler.sinks.names import ENDINGS, file_of, has_ending, relative
+from crawler.sinks.offline import (
+    WEB,
+    Links,
+    offline_page,
+    offline_style,
+    own_page,
+    relinked,
+    stub,
+)
 from crawler.sinks.requisites import Role, media_type
+from storage.files import FILE_MODE, open_for_update
+from storage.trouble import kind_of
 
 MARK: Final = ".courtly"  # the folder by which a mirror is known; it holds what `close` needs
 _HTML: Final = frozenset({"text/html", "application/xhtml+xml"})
 _SCRIPTS: Final = frozenset(
     {"text/javascript", "application/javascript", "application/x-javascript"}
 )
+# Files that a browser shows as markup, and those of which it may look at the bytes.
+_HTML_ENDINGS: Final = frozenset({"html", "htm"})
+_XML_ENDINGS: Final = frozenset({"svg", "xml", "rss", "atom"})
+_UNKNOWN_ENDINGS: Final = frozenset({"part", "bin"})
 _PARTS: Final = ("image/", "font/", "audio/", "video/", "application/font", "application/x-font")
-_NAMES_KEPT: Final = 100_000  # some 15 MB
+_NAMES_KEPT: Final = 25_000  # some 4 MB
 _HOSTS_LISTED: Final = 10_000  # in the mirror's first page
 
 
@@ -34,31 +48,43 @@ class Mirror:
     """The `mirror` sink. While it runs, links within a host lead to where their files will be;
     `close` looks what is there, and turns links to what is not back to the web."""
 
-    def __init__(self, config: SinkConfig) -> None:
+    def __init__(self, config: SinkConfig, *, mode: int = FILE_MODE) -> None:
         self._root = config.path
+        self._mode = mode
+        self._folder = Folder(config.path, mode)
         self._scripts = config.scripts
         self._fsync = config.fsync
-        self._folders: set[Path] = set()  # in which names are new since the last flush
+        self._folders: set[str] = set()  # in which names are new since the last flush
         self._known: set[str] = set()  # names of files that are there
         self._withdrawn: set[str] = set()  # since the last flush
         self._lock: BinaryIO | None = None
-        self._links = Journal(self._root / MARK / "links.jsonl")
-        self._aliases = Journal(self._root / MARK / "aliases.jsonl")
+        self._links = Journal(self._root / MARK / "links.jsonl", mode)
+        self._aliases = Journal(self._root / MARK / "aliases.jsonl", mode)
 
     # ------------------------------------------------------------ life
 
     def open(self) -> None:
         try:
+            self._open()
+        except BaseException:
+            self._let_go()
+            raise
+
+    def _open(self) -> None:
+        mark = self._root / MARK
+        try:
             if self._root.exists() and not self._root.is_dir():
                 raise SinkError(f"the sink {self._root} is no folder: it was not touched")
-            mark = self._root / MARK
+            if mark.is_symlink():
+                raise SinkError(f"the sink {self._root} is led elsewhere by the link {mark}")
             if not mark.is_dir() and self._root.is_dir() and any(self._root.iterdir()):
                 raise SinkError(
                     f"the sink {self._root} is a folder with other things in it: a mirror needs "
                     "one of its own"
                 )
-            mark.mkdir(parents=True, exist_ok=True)
-            self._lock = (mark / "lock").open("wb")
+            self._folder.open()
+            make_folder(mark, self._mode)
+            self._lock = os.fdopen(open_for_update(mark / "lock", self._mode), "r+b")
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._links.open()
             self._aliases.open()
@@ -67,9 +93,18 @@ class Mirror:
         except OSError as error:
             raise self._error(error) from error
 
-    def close(self, hurried: threading.Event) -> None:
+    def _let_go(self) -> None:
         lock, self._lock = self._lock, None
-        if lock is None:
+        with contextlib.ExitStack() as all_of_it:  # whatever cannot be closed
+            if lock is not None:
+                all_of_it.callback(lock.close)
+            all_of_it.callback(self._folder.close)
+            all_of_it.callback(self._aliases.close)
+            all_of_it.callback(self._links.close)
+            all_of_it.callback(self._links.keep_none)
+
+    def close(self, hurried: threading.Event) -> None:
+        if self._lock is None:
             return
         try:
             self._remove_aliases()
@@ -77,12 +112,14 @@ class Mirror:
                 self._copy_aliases(hurried)
                 self._relink(hurried)
                 self._write_first_page()
-            self._links.close()
-            self._aliases.close()
         except OSError as error:
+            if hurried.is_set() or kind_of(error) is None:
+                self._let_go()
             raise self._error(error) from error
-        finally:
-            lock.close()
+        except BaseException:
+            self._let_go()
+            raise
+        self._let_go()
 
     def flush(self) -> None:
         try:
@@ -91,10 +128,16 @@ class Mirror:
             self._aliases.flush()
             if self._fsync:
                 for folder in self._folders:
-                    sync_folder(folder)
+                    self._folder.sync(folder)
             self._folders.clear()
         except OSError as error:
             raise self._error(error) from error
+
+    def undo(self) -> None:
+        """Files are written whole, and the same again; only the lists are taken back."""
+        self._withdrawn.clear()
+        self._links.undo()
+        self._aliases.undo()
 
     # ------------------------------------------------------------ pages
 
@@ -113,28 +156,30 @@ class Mirror:
 
     def _put_body(self, page: CrawledPage) -> None:
         declared = media_type(page.content_type)
-        url = page.url
-        if declared in _HTML or (not declared and page.body.lstrip()[:1] == b"<"):
-            path = file_of(url, Role.PAGE)
+        url, body = page.url, page.body
+        role, ending = _kind(declared, body)
+        path = file_of(url, role, ending)
+        # A browser goes by the name of a file, whatever was declared.
+        shown_as = path.rpartition(".")[2]
+        if shown_as in _XML_ENDINGS or (role is Role.PART and is_xml(declared, body)):
+            self._write(path, inert_xml(body))
+        elif (
+            role is Role.PAGE
+            or shown_as in _HTML_ENDINGS
+            or (shown_as in _UNKNOWN_ENDINGS and is_markup(body))
+        ):
             links = Links(url, path, is_there=self._is_there, scripts=self._scripts)
-            self._write(path, offline_page(page.body, page.content_type, links))
+            self._write(path, offline_page(body, page.content_type, links))
             if links.marked:
                 self._links.add([path, *links.marked])  # as they lead now, see `_relink`
-            return
-        if declared == "text/css":
-            path = file_of(url, Role.STYLE)
+        elif role is Role.STYLE:
             links = Links(url, path, is_there=self._is_there, scripts=self._scripts)
-            self._write(path, offline_style(page.body, page.content_type, links))
-        elif declared in _SCRIPTS:
-            path = file_of(url, Role.SCRIPT)
-            self._write(path, page.body)
-        elif declared.startswith(_PARTS):
-            path = file_of(url, Role.PART)
-            self._write(path, page.body)
+            self._write(path, offline_style(body, page.content_type, links))
         else:
-            path = file_of(url, Role.PART, mimetypes.guess_extension(declared) or ".bin")
-            self._write(path, page.body)
-        if not has_ending(url):  # a link to it leads where a page would be
+            self._write(path, body)
+        if role is not Role.PAGE and not has_ending(
+            url
+        ):  # a link to it leads where a page would be
             self._write_stub(file_of(url, Role.PAGE), path)
 
     def _put_redirect(self, url: str, target: str) -> None:
@@ -175,13 +220,11 @@ class Mirror:
             return [path] if self._is_there(path) else []
         folder, _, name = path.rpartition("/")
         stem = name.removesuffix("html")
-        if not (self._root / folder).is_dir():
-            return []
-        names = [one.name for one in (self._root / folder).iterdir() if one.is_file()]
+        names = self._folder.files(folder)
         return [f"{folder}/{name}" for name in names if name.startswith(stem)]
 
     def _remove(self, name: str) -> None:
-        (self._root / name).unlink()
+        self._folder.remove(name)
         self._known.discard(name)
 
     # ------------------------------------------------------------ files
@@ -189,7 +232,7 @@ class Mirror:
     def _is_there(self, name: str) -> bool:
         if name in self._known:
             return True
-        found = os.path.exists(f"{self._root}/{name}")  # noqa: PTH110 - a fifth of the time
+        found = self._folder.has(name)
         if found:
             self._know(name)
         return found
@@ -205,25 +248,14 @@ class Mirror:
 
     def _write(self, name: str, content: bytes) -> None:
         """Whole or not at all: a crash leaves the file that was there."""
-        path = self._root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = self._root / MARK / "draft"
-        with draft.open("wb") as file:
-            file.write(content)
-            if self._fsync:
-                file.flush()
-                os.fsync(file.fileno())
-        draft.replace(path)
-        self._folders.add(path.parent)
+        self._folder.write(name, content, draft=f"{MARK}/draft", fsync=self._fsync)
+        folder = name.rpartition("/")[0]
+        if folder:
+            self._folders.add(folder)
         self._know(name)
 
     def _error(self, error: OSError) -> SinkError:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        why = "there is no room left" if full else error.strerror or str(error)
-        return SinkError(
-            f"the sink {self._root} cannot be written: {why}; what it does not have was not "
-            "committed, and the next run fetches it again"
-        )
+        return sink_error(self._root, error)
 
     # ------------------------------------------------------------ at the end
 
@@ -236,9 +268,11 @@ class Mirror:
                 continue
             url, target = entry
             for role in (Role.PART, Role.STYLE, Role.SCRIPT):
-                source, name = self._root / file_of(target, role), file_of(url, role)
-                if not name.endswith(".html") and source.is_file() and not self._is_there(name):
-                    self._write(name, source.read_bytes())
+                source, name = file_of(target, role), file_of(url, role)
+                if name.endswith(".html") or self._is_there(name) or not self._is_there(source):
+                    continue
+                if (content := self._folder.read(source)) is not None:
+                    self._write(name, content)
 
     def _relink(self, hurried: threading.Event) -> None:
         """Links to files that never came lead to the web again, and those to files that did come
@@ -246,15 +280,16 @@ class Mirror:
 
         An entry is a page and the URLs of its links whose files were not there, those that lead to
         the web with WEB before them. A page whose links are right already is not touched."""
+        self._links.keep_none()  # of what an attempt before this one kept
         for path, *marked in self._links.entries():
             if hurried.is_set():
                 self._links.keep([path, *marked])
                 continue
             urls = {mark.removeprefix(WEB): mark.startswith(WEB) for mark in marked}
             there = {url: self._is_there(file_of(url, Role.PAGE)) for url in urls}
-            file = self._root / path
-            if any(there[url] == leads_out for url, leads_out in urls.items()) and file.is_file():
-                page = relinked(file.read_bytes(), path, self._is_there)
+            if any(there[url] == leads_out for url, leads_out in urls.items()):
+                content = self._folder.read(path)
+                page = None if content is None else relinked(content, path, self._is_there)
                 if page is not None:
                     self._write(path, page)
             missing = [f"{WEB}{url}" for url, found in there.items() if not found]
@@ -272,15 +307,27 @@ class Mirror:
             f'<li><a href="{html.escape(name)}/index.html">{html.escape(name)}</a></li>\n'
             for name in hosts
         )
-        page = (
-            f"\ufeff<!DOCTYPE html>\n<title>Mirror</title>\n<h1>Mirror</h1>\n<ul>\n{items}</ul>\n"
-        )
-        self._write("index.html", page.encode())
+        page = own_page("Mirror", f"<h1>Mirror</h1>\n<ul>\n{items}</ul>")
+        self._write("index.html", page)
+
+
+def _kind(declared: str, body: bytes) -> tuple[Role, str | None]:
+    """What a body is by its type, and the ending of its file where the URL has none."""
+    if declared in _HTML or (not declared and body.lstrip()[:1] == b"<"):
+        return Role.PAGE, None
+    if declared == "text/css":
+        return Role.STYLE, None
+    if declared in _SCRIPTS:
+        return Role.SCRIPT, None
+    if declared.startswith(_PARTS):
+        return Role.PART, None
+    if is_xml(declared, b""):
+        return Role.PART, ".xml"
+    guessed = mimetypes.guess_extension(declared) or ""
+    return Role.PART, guessed if guessed[1:] in ENDINGS - _HTML_ENDINGS else ".bin"
 
 
 def _notice(page: Withdrawn) -> bytes:
     what = f"fetch {page.url}" if page.robots_url else "have it indexed"
     text = html.escape(f"{page.robots_url or page.url} asks not to {what}.")
-    return (
-        f"\ufeff<!DOCTYPE html><title>Withdrawn</title><h1>Withdrawn</h1>\n<p>{text}</p>\n"
-    ).encode()
+    return own_page("Withdrawn", f"<h1>Withdrawn</h1>\n<p>{text}</p>")

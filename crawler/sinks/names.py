@@ -22,11 +22,11 @@ _HOST: Final = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,78}[a-z0-9])?\Z")
 _RESERVED: Final = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\.|\Z)")
 _UNSAFE: Final = re.compile(r"[^a-z0-9_-]+")
 _KNOWN: Final = (
-    "html htm xhtml css js mjs json xml rss atom txt csv md pdf png apng jpg jpeg gif webp avif"
+    "html htm css js mjs json xml rss atom txt csv md pdf png apng jpg jpeg gif webp avif"
     " svg ico bmp tif tiff woff woff2 ttf otf eot mp4 m4v webm ogv ogg oga mp3 m4a wav flac vtt"
     " zip gz tgz bz2 xz tar 7z rar doc docx xls xlsx ppt pptx odt ods odp epub"
 )
-_ENDINGS: Final = frozenset(_KNOWN.split())
+ENDINGS: Final = frozenset(_KNOWN.split())
 _OF_ROLE: Final = {
     Role.PAGE: ".html",
     Role.STYLE: ".css",
@@ -40,7 +40,7 @@ def has_ending(url: str) -> bool:
     return bool(_split(url)[3])
 
 
-@lru_cache(maxsize=50_000)  # the links of a site's pages are mostly the same; about 20 MB
+@lru_cache(maxsize=12_000)  # the links of a site's pages are mostly the same; about 5 MB
 def file_of(url: str, role: Role, ending: str | None = None) -> str:
     """The path, with "/" between its names, of a canonical URL's file. Where the URL has no ending
     that is known, the role gives it, or `ending` (with its dot).
@@ -91,7 +91,7 @@ def _split(url: str) -> tuple[str, list[str], str, str, bool]:
     if not last:
         return folder, folders, "index", "html", exact
     stem, dot, ending = last.rpartition(".")
-    known = ending.lower() in _ENDINGS and bool(dot) and bool(stem)
+    known = ending.lower() in ENDINGS and bool(dot) and bool(stem)
     if not known:
         stem, ending = last, ""
     good = bool(_FILE.match(last)) and not _RESERVED.match(last)

@@ -11,7 +11,7 @@ from typing import Final
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from crawler.documents.charset import to_utf8
+from crawler.documents.charset import style_text, to_utf8
 from crawler.documents.nesting import is_tangled
 from crawler.documents.page import MARKUP_BYTES_MAX
 from policies.url import canonical
@@ -20,6 +20,8 @@ from policies.url import canonical
 REQUISITES_MAX: Final = 1_000
 # Read of one style sheet; real ones stay under 1 MB.
 STYLE_BYTES_MAX: Final = 5_000_000
+# References of one style sheet that are looked at; those behind them stay as they are.
+_STYLE_REFERENCES_MAX: Final = 4_000
 # Of one reference as it is written; an embedded image (data:) is none to be fetched.
 _REFERENCE_CHARS_MAX: Final = 16_384
 
@@ -38,8 +40,8 @@ Change = Callable[[str, Role, str], str | None]
 
 _SELECTOR: Final = (
     "base,a[href],area[href],iframe[src],frame[src],img,source,video,audio,track[src],embed[src],"
-    "object[data],input[src],image,link[href],script[src],form[action],meta[http-equiv],"
-    "body[background],table[background],td[background],[style],style"
+    "object[data],input[src],image,link[href],script[src],svg script,form[action],"
+    "meta[http-equiv],[background],[style],style"
 )
 _HREFS: Final[Mapping[str, tuple[tuple[str, Role], ...]]] = {
     "a": (("href", Role.PAGE),),
@@ -55,10 +57,7 @@ _HREFS: Final[Mapping[str, tuple[tuple[str, Role], ...]]] = {
     "object": (("data", Role.PART),),
     "input": (("src", Role.PART),),
     "image": (("href", Role.PART), ("xlink:href", Role.PART)),  # of an SVG
-    "script": (("src", Role.SCRIPT),),
-    "body": (("background", Role.PART),),
-    "table": (("background", Role.PART),),
-    "td": (("background", Role.PART),),
+    "script": (("src", Role.SCRIPT), ("href", Role.SCRIPT), ("xlink:href", Role.SCRIPT)),
 }
 # Elements whose content a script would load, or that tell a browser to connect beforehand.
 _HINTS: Final = frozenset(
@@ -68,13 +67,20 @@ _ICONS: Final = frozenset({"icon", "apple-touch-icon", "mask-icon"})
 _CSS: Final = re.compile(
     r"/\*.*?(?:\*/|\Z)"
     r"|(?P<import>@import\s++)?(?:"
-    r"url\(\s*+(?:\"(?P<a>(?:[^\"\\]|\\.)*+)(?:\"|\Z)|'(?P<b>(?:[^'\\]|\\.)*+)(?:'|\Z)"
+    r"url\(\s*+(?:\"(?P<a>(?:[^\"\\]++|\\.)*+)(?:\"|\Z)|'(?P<b>(?:[^'\\]++|\\.)*+)(?:'|\Z)"
     r"|(?P<c>[^\s\"'()]*+))\s*+(?:\)|\Z)"  # the end closes what is open
-    r"|\"(?P<d>(?:[^\"\\\n]|\\.)*+)\"|'(?P<e>(?:[^'\\\n]|\\.)*+)'"
+    r"|\"(?P<d>(?:[^\"\\\n]++|\\.)*+)\"|'(?P<e>(?:[^'\\\n]++|\\.)*+)'"
     # One that is not closed is passed over whole: the quotes inside of it begin no other.
-    r"|\"(?:[^\"\\\n]|\\.)*+|'(?:[^'\\\n]|\\.)*+)",
+    r"|\"(?:[^\"\\\n]++|\\.)*+|'(?:[^'\\\n]++|\\.)*+)",
     re.IGNORECASE | re.DOTALL,
 )
+# In an image-set, texts are addresses, but for those in parentheses. Possessive and bounded: one
+# that is not closed must cost neither time nor memory. Real ones have a handful of pieces.
+_IMAGE_SET: Final = re.compile(
+    r"""(image-set\()((?:[^()"']++|"[^"\\\n]*+"|'[^'\\\n]*+'"""
+    r"""|\((?:[^()"']++|"[^"\n]*+"|'[^'\n]*+'){0,1000}+\)){0,1000}+)\)"""
+)
+_SET_TEXT: Final = re.compile(r"""\([^()]*\)|"([^"\\\n]*)"|'([^'\\\n]*)'""")
 _CSS_ESCAPE: Final = re.compile(r"\\(?:([0-9a-fA-F]{1,6})\s?|(.))", re.DOTALL)
 _REFRESH: Final = re.compile(
     r"(\s*+[0-9.]*+\s*+[;,]\s*+(?:url\s*+=\s*+)?+['\"]?+)([^'\"]*+)", re.IGNORECASE
@@ -95,7 +101,7 @@ def requisites(
 
     declared = media_type(content_type)
     if declared == "text/css":
-        in_style(style_text(content_type, body), url, note)
+        in_style(style_text(body[:STYLE_BYTES_MAX], content_type), url, note)
     elif declared in ("text/html", "application/xhtml+xml") and (
         tree := tree_of(body, content_type)
     ):
@@ -111,16 +117,6 @@ def tree_of(body: bytes, content_type: str | None) -> LexborHTMLParser | None:
     """The tree of a page; None of one that would take too long to build."""
     html, _ = to_utf8(body[:MARKUP_BYTES_MAX], content_type)
     return None if is_tangled(html) else LexborHTMLParser(html)
-
-
-def style_text(content_type: str | None, body: bytes) -> str:
-    declared = re.search(r"charset\s*=\s*[\"']?([\w-]+)", content_type or "", re.IGNORECASE)
-    inside = re.match(rb'@charset "([\w-]+)";', body)
-    named = inside[1].decode() if inside else declared[1] if declared else "utf-8"
-    try:
-        return body[:STYLE_BYTES_MAX].decode(named, "replace").removeprefix("\ufeff")
-    except LookupError:
-        return body[:STYLE_BYTES_MAX].decode("utf-8", "replace")
 
 
 # ---------------------------------------------------------------- the walk
@@ -139,6 +135,8 @@ def in_tree(tree: LexborHTMLParser, url: str, change: Change) -> None:
             continue
         if (style := attributes.get("style")) and "(" in style:
             _set(node, "style", in_style(style, base, change))
+        if (href := attributes.get("background")) is not None:
+            _set(node, "background", _one(href, Role.PART, base, change))
         for name, role in _HREFS.get(tag or "", ()):
             if (href := attributes.get(name)) is not None:
                 _set(node, name, _one(href, role, base, change))
@@ -208,9 +206,10 @@ def _one(href: str, role: Role, base: str, change: Change) -> str | None:
 def in_style(text: str, base: str, change: Change) -> str | None:
     """The style sheet with its references changed; None if none was."""
     changed = False
+    references = 0
 
     def replace(found: re.Match[str]) -> str:
-        nonlocal changed
+        nonlocal changed, references
         imported = found["import"] is not None
         quoted = found["d"] if found["d"] is not None else found["e"]
         if quoted is not None and not imported:
@@ -218,6 +217,9 @@ def in_style(text: str, base: str, change: Change) -> str | None:
         given = next((found[n] for n in "abcde" if found[n] is not None), None)
         if given is None:
             return found[0]  # a comment
+        references += 1
+        if references > _STYLE_REFERENCES_MAX or len(given) > _REFERENCE_CHARS_MAX:
+            return found[0]
         role = Role.STYLE if imported else Role.PART
         to = _one(_CSS_ESCAPE.sub(_unescaped, given), role, base, change)
         if to is None:
@@ -225,7 +227,22 @@ def in_style(text: str, base: str, change: Change) -> str | None:
         changed = True
         return f'{found["import"] or ""}url("{_css_quoted(to)}")'
 
+    def replace_text(found: re.Match[str]) -> str:
+        nonlocal changed, references
+        given = found[1] or found[2]
+        references += bool(given)
+        wanted = given and references <= _STYLE_REFERENCES_MAX
+        to = None if not wanted else _one(given, Role.PART, base, change)
+        if to is None:
+            return found[0]
+        changed = True
+        return f'"{_css_quoted(to)}"'
+
     text = _CSS.sub(replace, text)
+    if "image-set(" in text:
+        text = _IMAGE_SET.sub(
+            lambda found: found[1] + _SET_TEXT.sub(replace_text, found[2]) + ")", text
+        )
     return text if changed else None
 
 

@@ -15,7 +15,8 @@ class Wants:
     """include, exclude: globs on whole URLs, as in `[scope]`. statuses: 200, and classes as 2 for
     2xx; empty: all. content_types: as `scope.content_types`. noindex: pages that ask not to be
     indexed, too. body, links: whether those are wanted at all. requisites: what its pages need to
-    be shown, whatever `include` says; scripts: those among it."""
+    be shown, whatever `include` says; scripts: those among it. session_headers: whether response
+    headers that may hold a session's secrets are wanted."""
 
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
@@ -26,6 +27,7 @@ class Wants:
     links: bool = True
     requisites: bool = False
     scripts: bool = False
+    session_headers: bool = False
 
     def url(self, url: str, *, requisite: bool = False) -> bool:
         include, exclude = globs(self.include), globs(self.exclude)

@@ -8,12 +8,12 @@ import hashlib
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from http import HTTPStatus
 from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
 from warcio.recordloader import ArcWarcRecord
 from warcio.statusandheaders import StatusAndHeaders
@@ -25,10 +25,11 @@ from crawler.sinks.base import SinkError, Withdrawn
 from crawler.sinks.files import Files
 from crawler.sinks.members import whole_members
 from policies.url import origin_of, path_of
+from storage.files import FILE_MODE
 
 _VERSION: Final = "WARC/1.1"
-# Payloads remembered, so that the same one is written once: some 30 MB of memory.
-_DIGESTS_MAX: Final = 100_000
+# Payloads remembered, so that the same one is written once: some 8 MB of memory.
+_DIGESTS_MAX: Final = 25_000
 # A revisit record takes as much room as so small a payload.
 _PAYLOAD_BYTES_MIN: Final = 256
 # Bodies are kept as decoded; what the header says of how they were sent is kept under other names.
@@ -37,7 +38,9 @@ _CONTENT_LENGTH: Final = re.compile(
     rb"\r\nContent-Length:[ \t]*([0-9]{1,18})[ \t]*\r\n", re.IGNORECASE
 )
 _HEAD_BYTES_MAX: Final = 1_000_000  # of a WARC record: ours have a few lines
-_BREAKS: Final = re.compile(r"[\r\n]+")
+# A field that was folded over several lines is the same on one (RFC 9112, 5.2).
+_BREAKS: Final = re.compile(r"[\r\n\0]+")
+_NOT_IN_NAMES: Final = re.compile(r"[^!-9;-~]")  # as a record's reader tells a name from its value
 
 
 class Warc:
@@ -48,12 +51,18 @@ class Warc:
     """
 
     def __init__(
-        self, config: SinkConfig, *, about: Mapping[str, str], sent: Mapping[str, str]
+        self,
+        config: SinkConfig,
+        *,
+        about: Mapping[str, str],
+        sent: Mapping[str, str],
+        mode: int = FILE_MODE,
     ) -> None:
         self._packs = config.compresses
         self._about = about
         self._sent = sent
         self._payloads: OrderedDict[str, tuple[str, str]] = OrderedDict()
+        self._new: list[str] = []  # of these, since the last flush
         self._files = Files(
             config.path,
             whole=whole_members if self._packs else _whole_records,
@@ -61,6 +70,7 @@ class Warc:
             bytes_max=config.max_file_bytes,
             age_s_max=config.max_age_s,
             fsync=config.fsync,
+            mode=mode,
         )
 
     def open(self) -> None:
@@ -72,6 +82,13 @@ class Warc:
 
     def flush(self) -> None:
         self._files.flush()
+        self._new.clear()
+
+    def undo(self) -> None:
+        for digest in self._new:  # no later record may refer to them
+            self._payloads.pop(digest, None)
+        self._new.clear()
+        self._files.undo()
 
     # ------------------------------------------------------------ records
 
@@ -79,11 +96,12 @@ class Warc:
         out = BytesIO()
         writer = WARCWriter(out, gzip=self._packs, warc_version=_VERSION)
         date = _date(page.timings.started_at)
-        response = self._response(writer, page, date)
+        fresh: list[str] = []
+        response = self._response(writer, page, date, fresh)
         response_id = response.rec_headers.get_header("WARC-Record-ID")
         beside = {"WARC-Date": date, "WARC-Concurrent-To": response_id}
         writer.write_record(response)
-        request = StatusAndHeaders(
+        request = _HttpHead(
             f"GET {path_of(page.url)} HTTP/1.1",
             [("Host", origin_of(page.url).partition("://")[2]), *self._sent.items()],
             is_http_request=True,
@@ -95,6 +113,11 @@ class Warc:
         )
         writer.write_record(self._metadata(writer, page.url, _fields(page), beside))
         self._files.append(out.getvalue())
+        for digest in fresh:  # not before: what was not written must not be referred to
+            self._payloads[digest] = (page.url, date)
+            self._new.append(digest)
+            if len(self._payloads) > _DIGESTS_MAX:
+                self._payloads.popitem(last=False)
 
     def withdraw(self, page: Withdrawn) -> None:
         out = BytesIO()
@@ -108,13 +131,16 @@ class Warc:
         for digest in [d for d, (url, _) in self._payloads.items() if url == page.url]:
             del self._payloads[digest]  # nothing refers to it any more
 
-    def _response(self, writer: WARCWriter, page: CrawledPage, date: str) -> ArcWarcRecord:
+    def _response(
+        self, writer: WARCWriter, page: CrawledPage, date: str, fresh: list[str]
+    ) -> ArcWarcRecord:
+        """`fresh` gets the digest of a payload that no record has yet."""
         body = page.body if page.body_read and page.directives.archive else b""
         try:
             phrase = HTTPStatus(page.status).phrase
         except ValueError:
             phrase = ""
-        head = StatusAndHeaders(
+        head = _HttpHead(
             f"{page.status} {phrase}".rstrip(), _headers(page, len(body)), protocol="HTTP/1.1"
         )
         said = {"WARC-Date": date}
@@ -128,9 +154,7 @@ class Warc:
                 return writer.create_revisit_record(
                     page.url, digest, *first, http_headers=head, warc_headers_dict=said
                 )
-            self._payloads[digest] = (page.url, date)
-            if len(self._payloads) > _DIGESTS_MAX:
-                self._payloads.popitem(last=False)
+            fresh.append(digest)
         elif not body and not page.body_read and page.status not in (204, 304):
             said["WARC-Truncated"] = "unspecified"  # nobody wanted it: it was not downloaded
         elif not body and page.body:
@@ -148,7 +172,7 @@ class Warc:
         self, writer: WARCWriter, url: str, fields: Mapping[str, str], said: Mapping[str, str]
     ) -> ArcWarcRecord:
         lines = [f"{name}: {_BREAKS.sub(' ', value)}\r\n" for name, value in fields.items()]
-        payload = "".join(lines).encode()
+        payload = "".join(lines).encode("utf-8", "replace")
         return writer.create_warc_record(
             url,
             "metadata",
@@ -164,13 +188,25 @@ class Warc:
         return out.getvalue()
 
 
+class _HttpHead(StatusAndHeaders):  # type: ignore[misc]
+    """The header of an answer, byte for byte; warcio would quote what is not ASCII, and fails at
+    some of it."""
+
+    def to_ascii_bytes(self, header_filter: Callable[..., Any] | None = None) -> bytes:
+        text: str = self.to_str(header_filter)
+        try:
+            return text.encode("utf-8", "surrogateescape") + b"\r\n"
+        except UnicodeEncodeError:  # of a fetcher that gives what was never received
+            return text.encode("utf-8", "replace") + b"\r\n"
+
+
 def _headers(page: CrawledPage, body_bytes: int) -> list[tuple[str, str]]:
     """The answer's fields as they fit the body that is kept."""
     found: list[tuple[str, str]] = []
-    for name, value in page.headers.items():
+    for name, value in (page.headers if page.raw_headers is None else page.raw_headers).items():
         if name.lower() in _OF_TRANSFER:
             name = f"X-Crawler-{name}"
-        found.append((str(name), _BREAKS.sub(" ", value)))
+        found.append((_NOT_IN_NAMES.sub("_", name), _BREAKS.sub(" ", value)))
     return [*found, ("Content-Length", str(body_bytes))]
 
 

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from crawler.clock import Clock
 from crawler.config import Config, ConfigError, check_identity, seeds_of
 from crawler.engine.roots import seed_link
-from crawler.politeness.ending import FULL, SPENT
+from crawler.politeness.ending import SPENT, limit_reached
+from crawler.politeness.turns import HELD
 from crawler.steering import waits
 from crawler.steering.status import (
     Fetching,
@@ -33,9 +34,11 @@ from crawler.steering.status import (
     host_state,
     resident_bytes,
 )
+from policies.holds import Hold
 from policies.scope import Scope
-from policies.url import SeedError, parse_seed
+from policies.url import SeedError, parse_seed, without_userinfo
 from storage.base import Link, Row, Stats, Store
+from storage.trouble import Trouble
 
 if TYPE_CHECKING:
     from crawler.engine.engine import Engine
@@ -90,12 +93,24 @@ class Control:
         return self._engine.scope
 
     @property
+    def held(self) -> tuple[Hold, ...]:
+        """Why the whole crawl holds: trouble of our own machine or network."""
+        return self._engine.holds.current
+
+    @property
+    def store_trouble(self) -> Trouble | None:
+        """Why what is asked of the crawl waits for its database."""
+        return self._store.troubles.now
+
+    @property
     def state(self) -> State:
         course, turns = self._engine.course, self._engine.turns
         if course.stopping:
             return State.STOPPING
         if turns.paused:
             return State.PAUSED
+        if turns.stopped:
+            return State.HELD
         return State.IDLE if course.idle and not turns.in_flight else State.RUNNING
 
     def status(self) -> Status:
@@ -106,6 +121,7 @@ class Control:
         under_way = itertools.islice(engine.contacts.urls.items(), FETCHING_SHOWN)
         return Status(
             state=self.state,
+            held=self.held,
             uptime_s=now_s - self._began_s,
             pages=engine.pages,
             body_bytes=engine.bytes,
@@ -129,6 +145,8 @@ class Control:
         if (held := engine.turns.get(host)) is None:
             return None
         wait_s, why = engine.turns.why(held)
+        if why == HELD:
+            why = self._all_paused
         state = host_state(held, wait_s)
         if state in (HostState.CLOSED, HostState.ROBOTS, HostState.IDLE):
             move = engine.ending.next_move(held, asked=engine.course.asked)
@@ -136,7 +154,7 @@ class Control:
                 at_s, why = move.at_s, move.why
                 wait_s = math.inf if at_s is None else max(0.0, at_s - self._clock.monotonic())
             elif state is HostState.IDLE:
-                why = FULL if held.full else "it has nothing to do"
+                why = limit_reached(held.full) if held.full else "it has nothing to do"
         return HostNow(
             slot=held.slot,
             state=state,
@@ -156,8 +174,8 @@ class Control:
         now = self.host_now(host)
         if now is not None:
             return "" if now.reason == "ready" else now.reason
-        if self._engine.holdings.is_put_away(host):
-            return FULL
+        if (limit := self._engine.holdings.put_away_for(host)) is not None:
+            return limit_reached(limit)
         if row is None or not (row["queued"] or row["paused"]):
             return ""
         wait = waits.of_row(row, self._clock.wall(), spent=not self._engine.turns.pages_open)
@@ -167,7 +185,9 @@ class Control:
 
     @property
     def _all_paused(self) -> str:
-        return "the whole crawl is paused by hand" if self._engine.turns.paused else ""
+        if self._engine.turns.paused:
+            return "the whole crawl is paused by hand"
+        return "; ".join(hold.sentence for hold in self.held)
 
     # ------------------------------------------------------------ the whole crawl
 
@@ -247,16 +267,16 @@ class Control:
                 url = parse_seed(text)
                 check_identity(self._config, [url])
             except (SeedError, ConfigError) as error:
-                refused.append(RefusedSeed(text, str(error)))
+                refused.append(RefusedSeed(without_userinfo(text), str(error)))
                 continue
             links[url] = seed_link(self._config, url, priority=priority)
         added = await self._do(partial(self._engine.add, list(links.values()))) if links else 0
         known = len(urls) - len(refused) - added
         return SeedsAdded(added=added, known=known, refused=tuple(refused))
 
-    async def retry_failed(self, host: str | None = None) -> int:
+    async def retry_failed(self, host: str | None = None, code: str | None = None) -> int:
         """Queue failed URLs again, of one host or of all, with no attempts spent; give how many."""
-        return await self._do(partial(self._engine.steering.retry_failed, host))
+        return await self._do(partial(self._engine.steering.retry_failed, host, code))
 
     async def reload(self, *, dry_run: bool = False) -> Reloaded:
         """Read the config again and let it count at once, also for hosts that rest now; say what

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
+from policies.holds import Hold
+
 if TYPE_CHECKING:
     from crawler.politeness.host import Host
 
@@ -19,6 +21,7 @@ class State(enum.StrEnum):
 
     RUNNING = "running"  # URLs move, or wait for their hosts
     PAUSED = "paused"  # by hand: no contact begins
+    HELD = "held"  # trouble of our own machine or network: no contact begins but probes
     IDLE = "idle"  # nothing is queued that could move; it waits for seeds, retries, robots.txt
     STOPPING = "stopping"  # what is in flight ends, nothing begins
 
@@ -82,6 +85,7 @@ class Status(Struct, frozen=True, kw_only=True):
     """A crawl at this moment. Rates are over the last few seconds; counts are of this run."""
 
     state: State
+    held: tuple[Hold, ...]  # why the whole crawl holds
     uptime_s: float
     pages: int  # visited and committed
     body_bytes: int

@@ -68,6 +68,7 @@ class Snapshots:
             hosts_by_state=states,
             slowest=tuple(slow[:SLOW_HOSTS_SHOWN]),
             fetching=tuple(list(engine.contacts.urls)[:FETCHING_SHOWN]),
+            held=engine.holds.current,
         )
 
 
@@ -89,12 +90,16 @@ async def summarise(
                 host, queued = str(row["host"]), int(str(row["queued"]))
                 if not queued:
                     continue
-                if int(str(row["visited"])) >= engine.pages_max(host):
-                    held_back[Skip.MAX_PAGES_PER_HOST] += queued
+                pages, body_bytes = int(str(row["visited"])), int(str(row["body_bytes"]))
+                limit = engine.host_limit(host, pages=pages, body_bytes=body_bytes)
+                if limit is not None:
+                    held_back[limit] += queued
                 elif spent:
                     held_back[Skip.MAX_PAGES] += queued
                 if host not in engine.waiting and len(waiting) < WAITING_SHOWN:
                     until, reason = waits.of_row(row, clock.wall(), spent=spent)
+                    if engine.holds.current:
+                        until, reason = None, engine.holds.current[0].sentence
                     waiting.append(Waiting(host=host, until=until, reason=reason))
                 if len(waiting) >= WAITING_SHOWN and not counts_all:
                     break  # there may be a hundred thousand
@@ -112,6 +117,7 @@ async def summarise(
         },
         held_back=held_back,
         interrupted=interrupted,
+        held=engine.holds.current,
         errors=await often.errors(reader) if stats.failed else (),
         rules=await often.rules(reader) if stats.blocked else (),
     )

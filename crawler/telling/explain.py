@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,11 +10,12 @@ from dataclasses import dataclass
 import msgspec
 
 from crawler.config import Config, ConfigError, seeds_of
+from crawler.config.units import say_bytes
 from crawler.telling import reasons
 from crawler.telling.words import counted
 from policies import robots
 from policies.access import Rules, standing
-from policies.scope import Scope, Skip
+from policies.scope import SKIP_KEYS, Scope, Skip
 from policies.url import (
     canonical,
     host_of,
@@ -22,6 +24,7 @@ from policies.url import (
     path_of,
     registrable_domain,
     robots_url,
+    without_userinfo,
 )
 from storage.base import Reader, Row
 
@@ -129,7 +132,7 @@ def host_named(text: str) -> str:
     if text and "@" not in text:
         url = canonical(f"http://[{text}]/" if bare_address else f"http://{text}/")
     if url is None or url.count("/") > 3 or "?" in url:
-        raise ValueError(f'"{text}" is not a host such as example.com')
+        raise ValueError(f'"{without_userinfo(text)}" is not a host such as example.com')
     return host_of(url)
 
 
@@ -155,14 +158,17 @@ async def _scope(reader: Reader, asked: Asked) -> Scope:
 
 async def _left_out(reader: Reader, asked: Asked, url: str, row: Row | None) -> list[str]:
     """Whether scope, judged by the config at hand, does not want this URL (queued, or unknown)."""
-    depth = row["depth"] if row is not None else 0
+    known = row or {}
+    depth = known.get("depth")
     scope = await _scope(reader, asked)
     host = host_of(url)
     skip = scope.judge(
         url,
         host=host,
         depth=depth if isinstance(depth, int) else 0,
-        seed=row is not None and not row.get("referrer"),
+        seed=known.get("seed") is True,
+        requisite=known.get("requisite") is True and bool(asked.config.given.sinks),
+        lead=known.get("seed") is True and known.get("hops") != 0,
     )
     if row is not None and row.get("sitemap"):  # it may be of any host
         skip = None if asked.config.site(host).scope.sitemaps else Skip.SITEMAPS
@@ -174,12 +180,19 @@ async def _left_out(reader: Reader, asked: Asked, url: str, row: Row | None) -> 
 
 def _full(config: Config, host: Row, *, it: str, whose: str) -> list[str]:
     """Whether its host has had all the pages that the config at hand grants it."""
-    most = config.site(str(host["host"])).scope.max_pages_per_host
-    visited = host["visited"]
-    if not isinstance(visited, int) or visited < most:
+    rules = config.site(str(host["host"])).scope
+    visited, body_bytes = host["visited"], host["body_bytes"]
+    if not isinstance(visited, int) or not isinstance(body_bytes, int):
         return []
-    granted = f"{whose} grants it {most:,.0f} (scope.max_pages_per_host)"
-    return [f"held back: {it} has had {counted(visited, 'page')}, and {granted}"]
+    limit = rules.host_limit(visited, body_bytes)
+    if limit is None:
+        return []
+    if limit is Skip.MAX_PAGES_PER_HOST:
+        had, most = counted(visited, "page"), f"{rules.max_pages_per_host:,.0f}"
+    else:
+        had = f"pages of {say_bytes(body_bytes)}"
+        most = say_bytes(int(rules.max_bytes_per_host))
+    return [f"held back: {it} has had {had}, and {whose} grants it {most} ({SKIP_KEYS[limit]})"]
 
 
 async def _verdict(
@@ -206,22 +219,28 @@ async def _verdict(
     tokens = config.token(host)
     whose = f"for the token {', '.join(tokens)}"
     body = None if blocked is None else await reader.robots_body(url)
+
+    def judged(body: bytes) -> tuple[int | None, str]:
+        verdict = robots.parse(body).decide(path_of(url), agent=tokens, dialect=rules.dialect)
+        return verdict.line, str(verdict)
+
+    # In threads: a file made to be slow takes up to a second.
     if blocked is not None and body is not None:
-        file = robots.parse(body)
+        of_line = await asyncio.to_thread(lambda: reasons.of_line(robots.parse(body), blocked))
         if blocked["reason"] == "redirect":  # judged was the URL at the end, by its own file
-            return [*lines, *reasons.of_line(file, blocked)]
-        verdict = file.decide(path_of(url), agent=tokens, dialect=rules.dialect)
-        if verdict.line != blocked["line"]:
-            lines += reasons.of_line(file, blocked)
+            return [*lines, *of_line]
+        line, sentence = await asyncio.to_thread(judged, body)
+        if line != blocked["line"]:
+            lines += of_line
             whose += " (not the one it was blocked for)"
         elif body != copy.body:
             lines.append("robots.txt has changed since; the copy that this was judged by says:")
-        lines.append(f"{whose}: {verdict}")
+        lines.append(f"{whose}: {sentence}")
         if body == copy.body:
             return lines
         whose = "the copy there is now says"
     stands = standing(copy, now_s=now_s, rules=rules)
     if not isinstance(stands, Rules):
         return lines + reasons.without_rules(stands, now_s)
-    verdict = robots.parse(stands.body).decide(path_of(url), agent=tokens, dialect=rules.dialect)
-    return [*lines, f"{whose}: {verdict}"]
+    _, sentence = await asyncio.to_thread(judged, stands.body)
+    return [*lines, f"{whose}: {sentence}"]

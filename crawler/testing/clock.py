@@ -42,6 +42,10 @@ class JumpClock:
     def wall(self) -> float:
         return self._wall_from_s + self._now_s
 
+    def set_wall(self, by_s: float) -> None:
+        """Set the wall clock forward, or back; `monotonic` goes on as ever."""
+        self._wall_from_s += by_s
+
     @property
     def elapsed_s(self) -> float:
         """How far it has jumped so far."""

@@ -19,8 +19,9 @@ from crawler.visiting import kept
 from crawler.visiting.known import Known
 from crawler.visiting.ledger import Ledger
 from crawler.visiting.plans import Planner
+from crawler.visiting.sitemaps import Sitemaps
 from policies.indexing import UNRESTRICTED, Directives, from_header
-from policies.scope import Scope, Skip
+from policies.scope import HOPS_MAX, Scope, Skip
 from policies.url import canonical, host_of, origin_of
 from policies.usage import NONE, Usage
 from storage.base import Link, Queued, Visited
@@ -30,6 +31,14 @@ if TYPE_CHECKING:
 
 # New links judged before others have their turn: 3 ms of them.
 LINKS_AT_ONCE: Final = 1_000
+
+
+def target_of(answer: Answer) -> str | None:
+    """Where it redirects to, if it does and that is a URL."""
+    location = answer.headers.get("Location")
+    if answer.status not in REDIRECT_STATUSES or not location:
+        return None
+    return canonical(location, answer.url)
 
 
 class AnswerReader:
@@ -45,6 +54,7 @@ class AnswerReader:
         scope: Scope,
         known: Known,
         planner: Planner,
+        sitemaps: Sitemaps,
         sinks: Sinks | None,
     ) -> None:
         self._effective = effective
@@ -54,6 +64,7 @@ class AnswerReader:
         self._scope = scope
         self._known = known
         self._planner = planner
+        self._sitemaps = sitemaps
         self._sinks = sinks
         self._pages = PageReader()
 
@@ -64,7 +75,6 @@ class AnswerReader:
         tokens = self._effective.config.token(name)
         title: str | None = None
         read: Page | None = None
-        redirect_url: str | None = None
         found: list[Link] = []
         needed: Sequence[str] = ()
         content_type = answer.headers.get("Content-Type")
@@ -72,21 +82,19 @@ class AnswerReader:
             directives = from_header(answer.headers.getall("X-Robots-Tag"), tokens)
         else:
             directives = UNRESTRICTED
-        if answer.status in REDIRECT_STATUSES:
-            redirect_url = canonical(answer.headers.get("Location", ""), queued.url)
-            if redirect_url and answer.headers.get("Location"):
-                redirect_url = self._scope.admit(redirect_url, host=host_of(redirect_url))
-                found = self._redirect(queued, redirect_url)
-            else:
-                redirect_url = None
-        elif 200 <= answer.status < 300:
+        if (redirect_url := target_of(answer)) is not None:
+            redirect_url = self._scope.admit(redirect_url, host=host_of(redirect_url))
+            found = self._redirect(queued, redirect_url)
+        elif queued.seed and queued.hops:
+            found = await self._arrive(queued)
+        if 200 <= answer.status < 300:
             if not self._scope.wants_type(content_type, host=name):
                 self._ledger.skip(Skip.CONTENT_TYPE)
             read = await self._pages.read(queued.url, answer.headers, answer.body, tokens=tokens)
             title = read.title
             directives = read.directives  # of its header, too
             if self._follows(queued, name):
-                found = await self._follow(queued, read, directives)
+                found += await self._follow(queued, read, directives)
             for reason, count in read.skipped.items():
                 self._ledger.skip(reason, count)
             if self._sinks is not None and answer.body and directives.index and directives.archive:
@@ -147,18 +155,30 @@ class AnswerReader:
         return found
 
     def _redirect(self, queued: Queued, target: str) -> list[Link]:
-        """A redirect is a link of the same depth; where a seed leads, scope follows."""
-        if queued.seed:
-            self._scope.add_root(target)
-            self._known.clear()
+        """A redirect is a link of the same depth; that of a seed may lead to any host when the seed
+        is first visited. Later redirects stay within the scope: a site that redirects each revisit
+        to a new host would widen it without end."""
+        if queued.before is not None and queued.hops >= HOPS_MAX:
+            return []
         link = self._link(
             target,
             depth=queued.depth,
             queued=queued,
-            seed=queued.seed,
+            seed=queued.seed and queued.before is None,
+            hops=queued.hops + 1,
             requisite=queued.requisite and self._sinks is not None,
         )
         return [link] if link else []
+
+    async def _arrive(self, queued: Queued) -> list[Link]:
+        """Here the redirects of a seed end: scope widens to this host, and its sitemaps count."""
+        if not self._scope.add_root(queued.url):
+            return []
+        self._known.clear()
+        origin = self._gate.origin(origin_of(queued.url))
+        if origin is None or origin.access.body is None:
+            return []
+        return list(await self._sitemaps.named(origin.name, origin.access.body))
 
     def _follows(self, queued: Queued, host: str) -> bool:
         """Links of what was fetched only to show another page lead nowhere."""
@@ -196,6 +216,7 @@ class AnswerReader:
         queued: Queued,
         anchor: str | None = None,
         seed: bool = False,
+        hops: int = 0,
         requisite: bool = False,
     ) -> Link | None:
         host = host_of(url)
@@ -203,7 +224,9 @@ class AnswerReader:
             url = admitted
             if not self._known.new(url, depth):
                 return None
-        skip = self._scope.judge(url, host=host, depth=depth, seed=seed, requisite=requisite)
+        skip = self._scope.judge(
+            url, host=host, depth=depth, seed=seed, requisite=requisite, lead=seed and hops > 0
+        )
         if skip is not None:
             self._ledger.skip(skip)
             return None
@@ -214,6 +237,7 @@ class AnswerReader:
             depth=depth,
             priority=queued.priority if seed else 0.0,
             seed=seed,
+            hops=hops,
             anchor=anchor,
             requisite=requisite,
         )

@@ -51,8 +51,12 @@ class Handover:
         one, self._read = self._read, None
         if one is None or one.taken.done():
             return False
-        one.record()
-        one.taken.set_result(True)
+        try:
+            one.record()
+        except Exception as error:  # noqa: BLE001 - it is the worker's to deal with
+            one.taken.set_exception(error)
+        else:
+            one.taken.set_result(True)
         return True
 
     async def next(self) -> CrawledPage | None:

@@ -14,7 +14,8 @@ from crawler.observer import Observer
 from crawler.politeness.host import Host
 from crawler.politeness.pace import NEVER
 from crawler.politeness.turns import Turns
-from storage.base import Batch, Completed, HostUpdate, Outcome, Store, Visited, Want
+from crawler.visiting.outcomes import unkept
+from storage.base import Batch, Completed, HostUpdate, Outcome, Queued, Store, Visited, Want
 
 if TYPE_CHECKING:
     from crawler.documents.crawled import CrawledPage
@@ -26,7 +27,8 @@ COMMIT_AFTER_S = 0.1  # the age at which the oldest entry is committed
 # 2,000 hosts with a delay of 2 s a commit had 4 pages, and a page cost an eighth more CPU.
 COMMITTED_S = 0.25
 FEW_HOSTS = 16  # they make few commits in any case, and the end of a crawl is seen sooner
-LINKS_MAX = 20_000  # uncommitted; beyond it pages wait for the store (law 7)
+LINKS_MAX = 20_000  # uncommitted; beyond it pages wait for the store (law 7),
+OUTCOMES_MAX = 2_000  # or beyond these: where all is blocked, 150 hosts made 38,000 of one commit
 
 
 class _Taken(Struct, frozen=True, kw_only=True):
@@ -66,6 +68,7 @@ class Ledger:
         self._sinks = sinks
         self._revisits = revisits  # are visited pages that are due asked for as well?
         self._taken: _Taken | None = None  # and not yet handed to the store
+        self._faults: dict[int, str] = {}  # by URL: why a sink could not take its page
         self._outcomes: list[Outcome] = []
         self._skipped: Counter[str] = Counter()
         self._dirty: dict[str, Host] = {}
@@ -89,7 +92,7 @@ class Ledger:
         """`url`: what the outcome is of, for who watches. `page`: what sinks are to have on disk
         before it is committed."""
         if page is not None and self._sinks is not None:
-            self._sinks.put(page)
+            self._sinks.put(page, outcome.id)
             if self._sinks.due:
                 self._start.set()
         self._outcomes.append(outcome)
@@ -101,8 +104,17 @@ class Ledger:
         self._touch()
         if self._links >= LINKS_PER_COMMIT:
             self._start.set()
-        if self._is_full():
+        if self.full:
             self._turns.crowd(self, crowded=True)
+
+    def asking(self, queued: Queued) -> None:
+        """A request for it is about to be sent."""
+        self._store.in_flight(queued.id)
+
+    def not_asked(self, host: Host, queued: Queued) -> None:
+        """There is no outcome: it stays queued."""
+        host.held.discard(queued.id)
+        self._store.not_in_flight(queued.id)
 
     def touch(self, host: Host) -> None:
         """The host's clock moved without an outcome."""
@@ -198,11 +210,17 @@ class Ledger:
 
     async def room(self) -> None:
         """Backpressure: wait while far more is recorded than the store has taken."""
-        if self._is_full():
+        if self.full:
             await self.flush()
 
-    def _is_full(self) -> bool:
-        return self._links > LINKS_MAX or (self._sinks is not None and self._sinks.full)
+    @property
+    def full(self) -> bool:
+        """Is far more recorded than the store has taken?"""
+        return (
+            self._links > LINKS_MAX
+            or len(self._outcomes) > OUTCOMES_MAX
+            or (self._sinks is not None and self._sinks.full)
+        )
 
     async def run(self) -> None:
         """Commit for ever; ends by cancellation, or loudly by StoreError."""
@@ -222,6 +240,9 @@ class Ledger:
     async def _complete(self, taken: _Taken) -> None:
         if self._sinks is not None:
             await self._sinks.flush()
+            self._faults |= self._sinks.take_faults()
+            if self._faults:
+                self._fail_those(taken.outcomes)
         self._taken = None  # what the store is given happens whole, also when this is cancelled
         began_s = self._clock.monotonic()
         completed = await self._store.complete(self._session, taken.batch)
@@ -232,9 +253,17 @@ class Ledger:
             self._observer.committed(elapsed_s, len(taken.outcomes), links)
         self._durable = taken.upto
         self._leaving = ()
-        self._turns.crowd(self, crowded=self._is_full())
+        self._turns.crowd(self, crowded=self.full)
         async with self._progress:
             self._progress.notify_all()
+
+    def _fail_those(self, outcomes: list[Outcome]) -> None:
+        """Pages that a sink could not take have failed. Those visited before stay as they were."""
+        for place, outcome in enumerate(outcomes):
+            if not isinstance(outcome, Visited):
+                continue
+            if (fault := self._faults.pop(outcome.id, None)) is not None:
+                outcomes[place] = unkept(outcome, fault)
 
     def _take(self) -> _Taken | None:
         """All that is gathered, but for clocks that wait; None if that is nothing."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from msgspec import structs
 
 from crawler.documents.sniff import SNIFF_BYTES, Kind, sniff
+from crawler.faults import contained
 from crawler.fetching.request import Answer, Head, OversizeError
 from storage.base import Completed, Link, Queued
 
@@ -46,11 +47,12 @@ class Reading:
         self._queued = queued
         self._links: list[Link] = []
         self._parser: SitemapParser | None = None
+        self._faults = 0  # entries that could not be read, by a fault of our own
         self.urls = 0
 
     def _parsed(self) -> SitemapParser:
         if self._parser is None:
-            from crawler.documents.sitemap import SitemapParser  # brings lxml
+            from crawler.documents.sitemap import SitemapParser
 
             self._parser = SitemapParser()
         return self._parser
@@ -61,7 +63,11 @@ class Reading:
 
     @property
     def problem(self) -> str | None:
-        return self._parser.problem if self._parser else "its body was not read"
+        if self._parser is None:
+            return "its body was not read"
+        if self._faults:
+            return f"an internal error at {self._faults} of its entries"
+        return self._parser.problem
 
     @property
     def read_bytes(self) -> int:
@@ -81,8 +87,13 @@ class Reading:
     async def _list(self, entries: list[Entry]) -> None:
         for entry in entries:
             one = self._lists.child if entry.sitemap else self._lists.page
-            if (link := one(entry, self._queued)) is not None:
-                self._links.append(link)
+            try:
+                if (link := one(entry, self._queued)) is not None:
+                    self._links.append(link)
+            except Exception as error:  # noqa: BLE001 - the others are listed all the same
+                if not self._faults:  # a file lists up to 50,000
+                    contained(f"reading an entry of {self._queued.url}", error)
+                self._faults += 1
         if len(self._links) >= LINKS_PER_ADD:
             await self._hand_on()
         else:

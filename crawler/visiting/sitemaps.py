@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from crawler.clock import Clock
 from crawler.config.effective import Effective
 from crawler.fetching.request import REDIRECT_STATUSES, Answer, Head
+from crawler.politeness.origin import READ_APART_BYTES
 from crawler.visiting.sitemap_body import Reading, Sniffing
 from policies import robots
 from policies.listing import frontier_priority
@@ -58,7 +60,7 @@ class Sitemaps:
         config = self._effective.config
         return config.crawl.max_depth >= 1 and config.site(host).scope.sitemaps
 
-    def named(self, origin: str, body: bytes) -> Sequence[Link]:
+    async def named(self, origin: str, body: bytes) -> Sequence[Link]:
         """The sitemaps that an origin's robots.txt names, wherever they are; none if the origin is
         not ours: a sitemap on another host does not bring that host's own."""
         if b"sitemap" not in body.lower():
@@ -67,7 +69,10 @@ class Sitemaps:
         if not self.wanted(host) or self._is_outside(origin + "/", host):
             return ()
         links = []
-        found = robots.parse(body).sitemaps
+        if len(body) > READ_APART_BYTES:
+            found = await asyncio.to_thread(_named_in, body)
+        else:
+            found = _named_in(body)
         for text in found[:NAMED_MAX]:
             url = canonical(text, robots_url(origin))
             if url is None:
@@ -194,3 +199,7 @@ class Sitemaps:
             plan=plan,
             again=queued.before is not None,
         )
+
+
+def _named_in(body: bytes) -> Sequence[str]:
+    return robots.parse(body).sitemaps

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -12,17 +13,18 @@ from crawler.clock import Clock
 from crawler.config.effective import Effective
 from crawler.config.sections import FetchConfig
 from crawler.documents.crawled import CrawledPage, crawled
+from crawler.faults import contained, is_memory
 from crawler.fetching.request import Answer, Failure, Request, limits_of
 from crawler.politeness.contact import PAGE, REFUSALS, SITEMAP, Contacts
 from crawler.politeness.gate import ASKING, Gate, Pass, Shut
 from crawler.politeness.host import APPETITE_MAX, LOW_WATER, PREFETCH, Host, Turn
 from crawler.politeness.turns import Turns
-from crawler.visiting.answer_reader import AnswerReader
+from crawler.visiting.answer_reader import AnswerReader, target_of
 from crawler.visiting.handover import Handover
 from crawler.visiting.known import Known
 from crawler.visiting.ledger import Ledger
 from crawler.visiting.network_first import NetworkFirst
-from crawler.visiting.outcomes import after_try, blocked_by
+from crawler.visiting.outcomes import after_try, blocked_by, deferred, given_up, led_on
 from crawler.visiting.plans import Planner
 from crawler.visiting.sitemap_body import TIMEOUT_S, Sniffing
 from crawler.visiting.sitemaps import Sitemaps
@@ -34,6 +36,18 @@ from storage.base import Outcome, Queued, Revisited, Visited
 
 if TYPE_CHECKING:
     from crawler.sinks.dispatch import Sinks
+
+JUDGING_MAX_S = 0.01  # of the loop's time, for URLs that are all blocked, until others have a turn
+
+
+class _Stop(enum.Enum):
+    """Why the turn is given back with URLs in hand."""
+
+    ENOUGH = enum.auto()
+    SATED = enum.auto()  # and those whose pages are fetched now ask for more when they are done
+
+
+_ENOUGH, _SATED = _Stop
 
 
 class Budget(Struct):
@@ -85,6 +99,7 @@ class Visitor:
         self._gate = gate
         self._ledger = ledger
         self._budget = budget
+        self._known = known
         self._sitemaps = sitemaps
         self._planner = planner
         self._handover = handover  # to who reads the pages
@@ -105,9 +120,11 @@ class Visitor:
             scope=scope,
             known=known,
             planner=planner,
+            sitemaps=sitemaps,
             sinks=sinks,
         )
         self._network_first = NetworkFirst(lambda much: turns.crowd(self, crowded=much))
+        self._asks_suspect = False
         self.unread = 0  # pages fetched whose outcome is not recorded yet
         self._waits = waits  # a worker is about to wait with its page
         self._late = late  # a page outlived the verdict it was asked for on: judge it again
@@ -117,62 +134,103 @@ class Visitor:
     async def spend(self, turn: Turn) -> None:
         """Judge URLs of the host's hand until one was worth the contact, or none is left."""
         host = turn.host
-        if host.hand and self._contacts.must_locate(turn):
-            located = await self._contacts.located(turn, origin_of(host.hand[0].url))
-            if located is not None:
-                self._turns.give_back(turn)
-                self._refill(host)
-                return
+        try:
+            if host.hand and self._contacts.must_locate(turn):
+                located = await self._contacts.located(turn, origin_of(host.hand[0].url))
+                if located is not None:
+                    self._turns.give_back(turn)
+                    self._refill(host)
+                    return
+        except BaseException as error:
+            self._turns.give_back(turn)
+            if not isinstance(error, Exception) or not host.hand:
+                raise
+            self._contain(host, host.hand.popleft(), error)
+            return
         if self._turns.stayed(turn):
             self._turns.give_back(turn)
             return
         host.appetite = min(2 * host.appetite, APPETITE_MAX)
+        judged_until_s = self._clock.monotonic() + JUDGING_MAX_S
         while host.hand:
             queued = host.hand.popleft()
-            name = host.name_of(queued.url)
-            if (outcome := self._wanted.out_of_scope(host, name, queued)) is not None:
-                self._ledger.record(outcome, host, queued.url)
-                continue
-            if queued.before is None and self._wanted.is_full(host):
-                host.full = True
-                host.hand.appendleft(queued)
-                host.empty_hand()
-                break
-            if queued.before is None and self._wanted.may_be_full(host):
-                host.hand.appendleft(queued)
-                host.empty_hand()
-                self._turns.give_back(turn)
-                return
-            passed = self._gate.check(host, queued.url)
-            if passed is ASKING:
-                host.parked.setdefault(origin_of(queued.url), []).append(queued)
-            elif isinstance(passed, Shut):
-                host.closed.add(origin_of(queued.url))
-                host.held.discard(queued.id)
-            elif isinstance(passed, Verdict) and queued.sitemap and queued.before is not None:
-                # What was read stays so; named anew, it is blocked.
-                outcome = Revisited(id=queued.id, slot=host.slot, plan=None)
-                self._ledger.record(outcome, host, queued.url)
-            elif isinstance(passed, Verdict):
-                now_s = self._clock.wall()
-                blocked = blocked_by(passed, queued.id, host.slot, queued.url, now_s=now_s)
-                if queued.before is not None and self._sinks is not None:
-                    self._sinks.forbidden(queued.url, blocked)
-                self._ledger.record(blocked, host, queued.url)
-            elif isinstance(passed, Pass) and queued.sitemap:
-                await self._read_sitemap(turn, queued)
-                break
-            elif isinstance(passed, Pass):
-                if not self._budget.take():
-                    host.hand.appendleft(queued)
+            try:
+                passed = self._judge(host, queued)
+                if passed is _SATED:
+                    self._turns.give_back(turn)
+                    return
+                if isinstance(passed, Pass) and queued.suspect:
+                    await self._ask_alone(turn, queued, passed)
+                elif isinstance(passed, Pass):
+                    await self._ask(turn, queued, passed)
+                if (
+                    passed is not None
+                    or self._ledger.full
+                    or self._clock.monotonic() >= judged_until_s
+                ):
+                    break  # others have their turn first, or the store
+            except Exception as error:  # noqa: BLE001 - it costs this URL, and no other
+                self._contain(host, queued, error)
+                if turn.over:
                     break
-                if self._budget.left < 1:
-                    self._turns.open_pages(open_=False)  # until one of those in flight fails
-                await self._visit(turn, name, queued, passed)
-                break
         self._turns.give_back(turn)  # if it is not over, no contact was worth making
         self._refill(host)
         await self._ledger.room()
+
+    def _judge(self, host: Host, queued: Queued) -> Pass | _Stop | None:
+        """May it be asked for now? None: no, what becomes of it is recorded, and the next one is to
+        be judged."""
+        name = host.name_of(queued.url)
+        if (outcome := self._wanted.out_of_scope(host, name, queued)) is not None:
+            self._ledger.record(outcome, host, queued.url)
+            return None
+        if queued.before is None and (limit := self._wanted.limit_reached(host)) is not None:
+            host.full = limit
+            host.hand.appendleft(queued)
+            host.empty_hand()
+            return _ENOUGH
+        if queued.before is None and self._wanted.may_be_full(host):
+            host.hand.appendleft(queued)
+            host.empty_hand()
+            return _SATED
+        passed = self._gate.check(host, queued.url)
+        if isinstance(passed, Pass):
+            if queued.suspect and self._asks_suspect:
+                self._ledger.record(deferred(queued, host.slot), host, queued.url)
+                return None
+            if queued.sitemap:
+                return passed
+            if not self._budget.take():
+                host.hand.appendleft(queued)
+                return _ENOUGH
+            if self._budget.left < 1:
+                self._turns.open_pages(open_=False)  # until one of those in flight fails
+            return passed
+        if passed is ASKING:
+            host.parked.setdefault(origin_of(queued.url), []).append(queued)
+        elif isinstance(passed, Shut):
+            host.closed.add(origin_of(queued.url))
+            host.held.discard(queued.id)
+        elif isinstance(passed, Verdict) and queued.sitemap and queued.before is not None:
+            # What was read stays so; named anew, it is blocked.
+            outcome = Revisited(id=queued.id, slot=host.slot, plan=None)
+            self._ledger.record(outcome, host, queued.url)
+        elif isinstance(passed, Verdict):
+            now_s = self._clock.wall()
+            blocked = blocked_by(passed, queued.id, host.slot, queued.url, now_s=now_s)
+            if queued.before is not None and self._sinks is not None:
+                self._sinks.forbidden(queued.url, blocked)
+            self._ledger.record(blocked, host, queued.url)
+        return None
+
+    def _contain(self, host: Host, queued: Queued, error: Exception) -> None:
+        """A fault of our own costs the URL: it fails, or if it was visited before, stays as it was.
+        Raises errors that end the run."""
+        fault = contained(f"processing {queued.url}", error)
+        if is_memory(error):
+            self._known.clear()
+        outcome = given_up(queued, host.slot, fault, now_s=self._clock.wall())
+        self._ledger.record(outcome, host, queued.url)
 
     def _refill(self, host: Host) -> None:
         if len(host.hand) <= LOW_WATER:
@@ -180,8 +238,36 @@ class Visitor:
 
     # ------------------------------------------------------------ the request
 
-    async def _visit(self, turn: Turn, name: str, queued: Queued, passed: Pass) -> None:
+    async def _ask(self, turn: Turn, queued: Queued, passed: Pass) -> None:
+        if queued.sitemap:
+            await self._read_sitemap(turn, queued)
+        else:
+            await self._visit(turn, queued, passed)
+
+    async def _ask_alone(self, turn: Turn, queued: Queued, passed: Pass) -> None:
+        """Ask for a suspect. No other is in flight until its outcome is committed: if the process
+        dies again, one of them is to blame at most."""
+        self._asks_suspect = True
+        try:
+            await self._ask(turn, queued, passed)
+            await self._ledger.flush()
+        finally:
+            self._asks_suspect = False
+
+    async def _visit(self, turn: Turn, queued: Queued, passed: Pass) -> None:
+        """Ask for a page. It has been taken from the budget."""
+        visited = False
+        try:
+            visited = await self._fetch(turn, queued, passed)
+        finally:
+            if not visited:
+                self._budget.give_back()
+                self._turns.open_pages(open_=self._budget.left >= 1)
+
+    async def _fetch(self, turn: Turn, queued: Queued, passed: Pass) -> bool:
+        """Was a page visited?"""
         host = turn.host
+        name = host.name_of(queued.url)
         fetch = self._effective.config.site(name).fetch
         wants_body = self._wanted.requisite_body if queued.requisite else self._wanted.body
         sniffing: Sniffing | None = None
@@ -197,29 +283,30 @@ class Visitor:
             wants_body=wants_body,
             into=sniffing.into if sniffing else None,
         )
-        visited = False
         host.appetite = PREFETCH
         self._refill(host)  # while this one is fetched
-        try:
-            result = await self._contacts.fetch(turn, request, kind=PAGE)
-            answer = self._answered(host, queued, result, fetch)
-            if answer is not None and sniffing is not None and sniffing.reading is not None:
-                plan = self._planner.sitemap(queued, answer)
-                outcome = self._sitemaps.outcome(queued, host.slot, answer, sniffing.reading, plan)
-                self._ledger.record(outcome, host, queued.url)
-            elif answer is not None and (
-                same := self._planner.unchanged(queued, host.slot, answer)
-            ):
-                self._ledger.record(same, host, queued.url)
-                visited = True
-            elif answer is not None:
-                if sniffing is not None:
-                    answer = sniffing.as_page(answer)
-                visited = await self._take_in(host, name, queued, answer, passed)
-        finally:
-            if not visited:
-                self._budget.give_back()
-                self._turns.open_pages(open_=self._budget.left >= 1)
+        self._ledger.asking(queued)
+        result = await self._contacts.fetch(turn, request, kind=PAGE)
+        answer = self._answered(host, queued, result, fetch)
+        if answer is None:
+            return False
+        if queued.hops >= fetch.max_redirects and queued.before is None:
+            target = target_of(answer)
+            if target is not None:
+                failed = led_on(queued, host.slot, target, now_s=self._clock.wall())
+                self._ledger.record(failed, host, queued.url)
+                return False
+        if sniffing is not None and sniffing.reading is not None:
+            plan = self._planner.sitemap(queued, answer)
+            outcome = self._sitemaps.outcome(queued, host.slot, answer, sniffing.reading, plan)
+            self._ledger.record(outcome, host, queued.url)
+            return False
+        if same := self._planner.unchanged(queued, host.slot, answer):
+            self._ledger.record(same, host, queued.url)
+            return True
+        if sniffing is not None:
+            answer = sniffing.as_page(answer)
+        return await self._take_in(host, name, queued, answer, passed)
 
     async def _read_sitemap(self, turn: Turn, queued: Queued) -> None:
         """A sitemap is no page: it takes nothing from the budget, and what it lists is queued."""
@@ -235,6 +322,7 @@ class Visitor:
         )
         host.appetite = PREFETCH
         self._refill(host)
+        self._ledger.asking(queued)
         result = await self._contacts.fetch(turn, request, kind=SITEMAP)
         if (answer := self._answered(host, queued, result, fetch)) is not None:
             plan = self._planner.sitemap(queued, answer)
@@ -249,9 +337,13 @@ class Visitor:
         """The answer, if it is one; else what becomes of the URL without it is recorded."""
         if isinstance(result, Answer) and result.status < 500 and result.status not in REFUSALS:
             return result
+        if isinstance(result, Failure) and self._contacts.excuses(result):
+            host.hand.appendleft(queued)  # it is asked for again when our own trouble is over
+            self._turns.consider(host)
+            return None
         if isinstance(result, Failure) and not result.connected:
             # Its origin is out of reach, which is the engine's matter; the URL stays queued.
-            host.held.discard(queued.id)
+            self._ledger.not_asked(host, queued)
             return None
         outcome: Outcome
         if queued.before is not None:
@@ -272,7 +364,9 @@ class Visitor:
     ) -> bool:
         """Record a page; where somebody reads them, once it is read. False: it was not."""
         new = queued.before is None  # others have been counted
+        body_bytes = len(answer.body) if new and answer.body_read else 0
         host.visited += new  # already now: its next turn may begin while this page waits to be read
+        host.body_bytes += body_bytes
         host.unread += 1
         self.unread += 1
         recorded = False
@@ -292,7 +386,7 @@ class Visitor:
                 outcome,
                 crawled(queued, answer, outcome, read, usage, links=self._wanted.links()),
             ):
-                host.held.discard(queued.id)  # it stays queued
+                self._ledger.not_asked(host, queued)
                 return False
             recorded = True
         finally:
@@ -300,6 +394,7 @@ class Visitor:
             host.unread -= 1
             if not recorded:
                 host.visited -= new
+                host.body_bytes -= body_bytes
         if passed.ungoverned:
             self._late(origin_of(queued.url))
         return True

@@ -58,6 +58,7 @@ class Wanted:
             depth=queued.depth,
             seed=queued.seed,
             requisite=queued.requisite and self._sinks is not None,
+            lead=queued.seed and queued.hops > 0,
         )
         if queued.before is not None:
             # It stays visited, but nobody wants to come back any more.
@@ -67,8 +68,10 @@ class Wanted:
             return Dropped(id=queued.id, slot=host.slot, reason=skip)
         return None
 
-    def is_full(self, host: Host) -> bool:
-        return host.visited >= self._effective.config.site(host.slot).scope.max_pages_per_host
+    def limit_reached(self, host: Host) -> Skip | None:
+        """The limit on a host's pages, or on their bytes, that leaves its other URLs queued."""
+        rules = self._effective.config.site(host.slot).scope
+        return rules.host_limit(host.visited, host.body_bytes)
 
     def may_be_full(self, host: Host) -> bool:
         """With several lanes: what the others fetch may fill it; they ask for more when done."""

@@ -74,6 +74,7 @@ def lease(slot: str, pages: int) -> Lease:
         paused=False,
         slow_s=None,
         visited=0,
+        body_bytes=0,
         robots={},
         hand=Hand(urls=urls, next_due_in_s=None),
     )
@@ -183,7 +184,7 @@ def test_gate_check(beside: Beside) -> None:
         known = Access(
             status=200, body=ROBOTS, copy_at=now_s, fetched_at=now_s, expires_at=now_s + 3600
         )
-        engine.gate.adopt(host, {"http://h0.test": known})
+        await engine.gate.adopt(host, {"http://h0.test": known})
         origin = engine.gate.origin("http://h0.test")
         assert origin
         assert origin.policy

@@ -8,6 +8,7 @@ import pytest
 
 from crawler.observer import Contacted, Fanout, all_of
 from crawler.testing import Answers, Reply, html, text
+from policies.holds import Hold, HoldReason
 from policies.retry import FailureCode
 from storage.base import Blocked, Failed, Outcome, Retry, Visited
 
@@ -23,6 +24,7 @@ class Watcher:
         self.outcomes: list[tuple[str, Outcome]] = []
         self.lost: list[tuple[str, str, str, int]] = []
         self.commits: list[tuple[float, int, int]] = []
+        self.holds: list[tuple[HoldReason, str]] = []
 
     def contacted(self, seen: Contacted) -> None:
         self.seen.append(seen)
@@ -35,6 +37,12 @@ class Watcher:
 
     def committed(self, elapsed_s: float, outcomes: int, links: int) -> None:
         self.commits.append((elapsed_s, outcomes, links))
+
+    def hold_began(self, hold: Hold) -> None:
+        self.holds.append((hold.reason, "began"))
+
+    def hold_ended(self, hold: Hold, elapsed_s: float) -> None:
+        self.holds.append((hold.reason, "ended"))
 
 
 async def test_every_contact_is_told_with_its_times_and_the_rest_after_it(world: World) -> None:
@@ -68,7 +76,11 @@ async def test_a_contact_that_fails_says_how(world: World) -> None:
     watcher = Watcher()
     answers: Answers = {"http://a.test/1": FailureCode.TIMEOUT, "http://b.test/1": FailureCode.DNS}
     await world.crawl(
-        answers, *answers, observer=watcher, fetch={"max_attempts": 1}, crawl={"patience": "1m"}
+        answers,
+        *answers,
+        observer=watcher,
+        fetch={"max_attempts": 1, "unreachable_for": 0},
+        crawl={"patience": "1m"},
     )
     failed = {s.url: s for s in watcher.seen if s.error}
     assert failed["http://a.test/1"].error is FailureCode.TIMEOUT
@@ -152,7 +164,7 @@ async def test_a_contact_broken_off_is_told_without_an_answer(world: World) -> N
 def test_no_observer_costs_nothing_and_several_are_told_in_order() -> None:
     one, two = Watcher(), Watcher()
     assert all_of([]) is None
-    assert all_of([one]) is one
+    assert isinstance(all_of([one]), Fanout)
     both = all_of([one, two])
     assert isinstance(both, Fanout)
     both.committed(0.1, 2, 3)

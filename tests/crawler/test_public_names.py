@@ -28,8 +28,8 @@ def test_neither_database_nor_daemon_are_loaded_before_they_are_needed(name: str
     assert not modules & {"sqlite3", "aiosqlite", "crawler.daemon", "crawler.sinks", "crawler.cli"}
 
 
-def test_a_crawl_loads_no_xml_parser_before_there_is_a_sitemap() -> None:
-    assert "lxml" not in loaded("import crawler.engine.engine")
+def test_a_crawl_loads_no_reader_of_sitemaps_before_there_is_one() -> None:
+    assert "crawler.documents.sitemap_xml" not in loaded("import crawler.engine.engine")
 
 
 def test_every_public_name_is_there() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import sqlite3
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -85,6 +86,22 @@ class Courtly:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await process.communicate()
+
+    async def held(self) -> dict[str, Any]:
+        """Wait until the crawl that runs says that it is held; give the reason."""
+        async with asyncio.timeout(30):
+            while True:
+                process = await asyncio.create_subprocess_exec(
+                    *(sys.executable, "-m", "crawler.cli", "status", "--json"),
+                    *("--db", str(self.db)),
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=asyncio.subprocess.DEVNULL,
+                )
+                out, _ = await process.communicate()
+                if holds := json.loads(out or b"{}").get("held"):
+                    reason: dict[str, Any] = holds[0]
+                    return reason
+                await asyncio.sleep(0.1)
 
     def rows(self, view: str, columns: str = "url", where: str = "1") -> list[tuple[Any, ...]]:
         """Rows of a view, read as anybody with SQLite would read them."""

@@ -108,7 +108,12 @@ async def test_the_rest_of_a_crawl_is_unharmed(courtly: Courtly) -> None:
             "b.test",
             politeness=FAST,
             scope={"follow": "any", "exclude": ["*/many/*"]},
-            fetch={"max_attempts": 1, "max_body": "10MB", "cookies": True},
+            fetch={
+                "max_attempts": 1,
+                "unreachable_for": 0,
+                "max_body": "10MB",
+                "cookies": True,
+            },
             robots={"unreachable": "open"},
         )
         assert time.monotonic() - started_s < 30
@@ -277,6 +282,7 @@ async def test_servers_that_speak_no_http_harm_nobody(courtly: Courtly) -> None:
             scope={"follow": "any"},
             fetch={
                 "max_attempts": 1,
+                "unreachable_for": 0,
                 "max_body": "1MB",
                 "timeout": 4,
                 "connect_timeout": 1,

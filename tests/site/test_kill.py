@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from crawler.by_hand import retry_failed
 from crawler.testing import Asked, Handler, LocalWeb, Reply, html, text
 from storage.sqlite.care import check
 
@@ -103,6 +104,11 @@ async def test_twenty_kills_lose_nothing_and_hurry_nobody(courtly: Courtly) -> N
         assert check(courtly.db) == []
 
         await courtly.crawl(web, politeness=politeness)
+        quarantined = courtly.urls("failed", "error LIKE 'quarantined: %'")
+        assert len(quarantined) <= 3, "a process killed at random makes few suspects"
+        if quarantined:
+            assert await retry_failed(courtly.db, code="quarantined") == len(quarantined)
+            await courtly.crawl(web, politeness=politeness)
 
         assert courtly.urls("visited") == everything
         assert courtly.urls("queued") == courtly.urls("failed") == courtly.urls("blocked") == []

@@ -132,7 +132,8 @@ async def test_a_mirror_opens_in_a_browser_without_a_network(courtly: Courtly) -
         assert "preconnect" not in home
         assert "url=about~.html" in file("/old").read_text("utf-8-sig")
         lost = file("/lost").read_text("utf-8-sig")
-        assert f"url={web.url('a.test', '/gone')}" in lost, "it leads to what is not there"
+        assert f'href="{web.url("a.test", "/gone")}"' in lost, "it leads to what is not there"
+        assert 'content=""' in lost, "nobody is led to the network without a click"
         assert file("/paper", Role.PART).with_suffix(".pdf").read_bytes() == b"%PDF-1.4"
         assert "~.pdf" in file("/paper").read_text("utf-8-sig")
         assert file("/moved.png", Role.PART).read_bytes() == site("")["/a.png"].body

@@ -235,7 +235,7 @@ async def test_a_host_that_refuses_connections_fails_in_bulk(courtly: Courtly) -
         dead = f"http://dead.test:{web.dead_port}"
         web.sites["a.test"] = {"/": html("Home", f"{dead}/1", f"{dead}/2")}
         began_s = asyncio.get_running_loop().time()
-        await courtly.crawl(web, "a.test", scope={"follow": "any"}, fetch={"max_attempts": 2})
+        await courtly.crawl(web, "a.test", scope={"follow": "any"}, fetch={"unreachable_for": "2s"})
         assert asyncio.get_running_loop().time() - began_s >= 2, "the second try waits 2 s"
         rows = courtly.rows("failed", "url, error")
         assert [url for url, _ in rows] == [f"{dead}/1", f"{dead}/2"]
@@ -286,5 +286,10 @@ async def test_a_page_that_breaks_fails_under_its_code(
         assert url == web.url("a.test", "/bad")
         assert error.startswith(f"{code}: ")
         assert courtly.urls("visited") == [web.url("a.test"), web.url("a.test", "/good")]
-        assert min(web.log.gaps("a.test")) >= DELAY_S - TIMER_S
-        assert web.log.paths("a.test").count("/bad") == 1, "no hidden second request"
+        # The server's clock of a request that was given up runs until it sees the connection close.
+        seen_s = 0.02 if code == "timeout" else TIMER_S
+        assert min(web.log.gaps("a.test")) >= DELAY_S - seen_s
+        # What is lost on a kept connection is asked for once more, at its host's next turn and on a
+        # fresh one: the kept one may have been gone already.
+        requests = 2 if code in ("protocol", "timeout") else 1
+        assert web.log.paths("a.test").count("/bad") == requests, "no hidden request"

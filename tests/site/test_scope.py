@@ -53,6 +53,20 @@ async def test_max_pages_per_host_leaves_the_rest_queued(
         ]
 
 
+async def test_max_bytes_per_host_leaves_the_rest_queued(courtly: Courtly) -> None:
+    site = {"/": html("Home", *(f"/{n}" for n in range(9))), **CHAIN}
+    async with LocalWeb({"a.test": site}) as web:
+        summary = await courtly.crawl(web, "a.test", scope={"max_bytes_per_host": 1})
+        assert summary.held_back == {"max_bytes_per_host": summary.queued}
+        assert [each.reason for each in summary.waiting] == ["scope.max_bytes_per_host is reached"]
+        assert (
+            "the pages of its host have had their number of bytes (scope.max_bytes_per_host)"
+            in ("\n".join(left_out(summary)))
+        )
+        await courtly.crawl(web)
+        assert courtly.rows("hosts", "host, visited, queued") == [("a.test", 11, 0)]
+
+
 @pytest.mark.parametrize(
     ("follow", "hosts"),
     [

@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from crawler import Crawler
+from crawler.by_hand import retry_failed
 from crawler.documents.crawled import CrawledPage
 from crawler.sinks.names import file_of
 from crawler.sinks.requisites import Role
 from crawler.testing import Asked, LocalWeb, Reply, html, redirect, text
+from storage.sqlite import SqliteReader
 
 if TYPE_CHECKING:
     from tests.site.conftest import Courtly
@@ -182,22 +184,30 @@ def gathered(*paths: Path) -> tuple[list[list[dict[str, Any]]], list[list[str]]]
     return in_lines, in_records
 
 
-async def test_a_full_disk_in_a_sink_stops_with_a_sentence(courtly: Courtly) -> None:
+async def test_a_full_disk_in_a_sink_holds_the_crawl_until_there_is_room(
+    courtly: Courtly,
+) -> None:
     pages = courtly.sink("jsonl", "p.jsonl")
     site = {"/": html("Home", *(f"/{n}" for n in range(60)))}
     site |= {f"/{n}": html(f"{n}", body="x" * 40_000) for n in range(60)}
-    async with LocalWeb({"a.test": site}) as web:
-        async with courtly.process(web, web.url("a.test"), politeness=POLITE) as process:
-            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (900_000, 900_000))
-            _, errors = await asyncio.wait_for(process.communicate(), 30)
-        assert process.returncode == 1, errors.decode()
-        assert b"Traceback" not in errors
-        assert f"the sink {pages} cannot be written".encode() in errors
+    async with (
+        LocalWeb({"a.test": site}) as web,
+        courtly.process(web, web.url("a.test"), politeness=POLITE) as process,
+    ):
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (900_000, -1))
+        hold = await courtly.held()
+        assert hold["reason"] == "disk-full"
+        assert str(pages) in hold["sentence"]
         kept = {row["url"] for row in lines(pages)}, set(courtly.urls("visited"))
         assert kept[1] <= kept[0], "what is committed is in the sink, in whole lines"
-        await courtly.crawl(web, politeness=POLITE)
-        assert len(courtly.urls("visited")) == 61
-        assert {row["url"] for row in lines(pages)} == set(courtly.urls("visited"))
+        assert len(kept[1]) < 61
+        assert process.returncode is None
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (-1, -1))
+        _, errors = await asyncio.wait_for(process.communicate(), 30)
+        assert process.returncode == 0, errors.decode()
+    urls = [row["url"] for row in lines(pages)]
+    assert sorted(urls) == sorted(courtly.urls("visited"))
+    assert len(urls) == len(set(urls)) == 61
 
 
 async def test_a_crawler_s_functions_and_sinks_get_its_pages(tmp_path: Path) -> None:
@@ -226,30 +236,47 @@ async def test_a_crawler_s_functions_and_sinks_get_its_pages(tmp_path: Path) -> 
         assert good == [web.url("a.test")]
 
 
-async def test_a_function_that_raises_ends_the_crawl_and_its_page_stays(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [RuntimeError, StopIteration, MemoryError, UnicodeError])
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_a_function_that_raises_costs_its_page_alone(
+    tmp_path: Path, kind: type[Exception], is_async: bool
+) -> None:
     db = tmp_path / "crawl.db"
     broken = [True]
     seen: list[str] = []
 
     def store(page: CrawledPage) -> None:
         if broken and page.url.endswith("/b"):
-            raise RuntimeError("my database is away")
+            raise kind("my password is pass-marker")
         seen.append(page.url)
 
-    site = {"/": html("Home", "/a", "/b"), "/a": html("A"), "/b": html("B")}
+    async def store_async(page: CrawledPage) -> None:
+        store(page)
+
+    site = {
+        "/": html("Home", "/a", "/b", "/c"),
+        **{path: html(path) for path in ("/a", "/b", "/c")},
+    }
+    sink = store_async if is_async else store
 
     async def read(*seeds: str) -> None:
         config = web.config(politeness=POLITE)
-        async with Crawler(seeds, config=config, db=db, sinks=[store]) as crawl:
+        async with Crawler(seeds, config=config, db=db, sinks=[sink]) as crawl, asyncio.timeout(20):
             async for _ in crawl:
                 pass
 
     async with LocalWeb({"a.test": site}) as web:
-        with pytest.raises(RuntimeError, match="my database is away"):
-            await read(web.url("a.test"))
+        await read(web.url("a.test"))
+        assert set(seen) == {web.url("a.test", path) for path in ("/", "/a", "/c")}
+        async with SqliteReader(db) as reader:
+            (failed,) = [row async for row in reader.iterate("failed")]
+        assert failed["url"] == web.url("a.test", "/b")
+        assert str(failed["error"]).startswith("internal: ")
+        assert "pass-marker" not in str(failed["error"])
         broken.clear()
+        await retry_failed(db)
         await read()
-        assert set(seen) == {web.url("a.test", path) for path in site}
+        assert sorted(seen) == sorted(web.url("a.test", path) for path in site)
 
 
 async def test_pages_visited_again_come_when_they_have_changed(courtly: Courtly) -> None:
@@ -287,3 +314,19 @@ async def test_pages_visited_again_come_when_they_have_changed(courtly: Courtly)
         assert not file("/kept").exists()
         assert "Withdrawn" in file("/shy").read_text()
         assert "asks not to fetch" in file("/staff").read_text()
+
+
+async def test_no_charset_and_no_header_ends_a_crawl(courtly: Courtly) -> None:
+    for kind, name in (("jsonl", "x.jsonl"), ("warc", "x.warc.gz"), ("mirror", "mirror")):
+        courtly.sink(kind, name)
+    labels = ("undefined", "idna", "punycode", "zlib", "mbcs", "\xfc", '"', "x" * 300)
+    pages: dict[str, Reply] = {
+        f"/{n}.css": Reply(body="a{}" * 9_000, content_type=f"text/css; charset={label}")
+        for n, label in enumerate(labels)
+    }
+    for n, value in enumerate(("attachment; filename=Z\xfcrich; title \xdcbersicht", "\x80\xff")):
+        pages[f"/{n}"] = Reply(body="x", headers={"Content-Disposition": value})
+    pages["/"] = html("Home", *pages)
+    async with LocalWeb({"a.test": pages}) as web:
+        summary = await courtly.crawl(web, "a.test", politeness={"delay": 0, "latency_factor": 0})
+    assert (summary.visited, summary.failed) == (len(pages), 0)

@@ -74,7 +74,7 @@ async def test_a_certificate_of_its_own(
             "a.test",
             politeness={"delay": 0, "latency_factor": 0},
             scope={"follow": "any"},
-            fetch={"max_attempts": 1},
+            fetch={"unreachable_for": 0},
             site=site,
         )
         good = [web.url("a.test"), web.url("a.test", "/good")]

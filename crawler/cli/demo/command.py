@@ -31,16 +31,15 @@ def demo() -> None:
 async def _demo() -> int:
     import asyncio
 
-    from rich.console import Console
-
     from crawler.app import crawl, looking_into
+    from crawler.cli import screen
     from crawler.cli.demo import report as demo_report
     from crawler.cli.demo import web as demo_web
     from crawler.cli.display import display
     from crawler.cli.signals import Signals
     from crawler.testing import LocalWeb
 
-    console = Console(highlight=False)
+    console = screen.console()
     db = Path(tempfile.mkdtemp(prefix="courtly-demo-")) / "crawl.db"
     async with LocalWeb() as web:
         demo_web.build(web)
@@ -75,7 +74,7 @@ def _config(web: LocalWeb, db: Path) -> Config:
             # `include` keeps the crawl at home: the demo's hosts, and one address that is refused
             scope={"follow": "any", "include": ["http://*.test:*", "http://10.0.0.1/*"]},
             politeness={"delay": 0.1},
-            fetch={"max_attempts": 2, "timeout": 10},
+            fetch={"max_attempts": 2, "unreachable_for": "2s", "timeout": 10},
             storage={"url": f"sqlite:{db}"},
         ),
         where="the demo",

@@ -12,6 +12,7 @@ import msgspec
 
 from crawler.cli.errors import FAILED, tell
 from crawler.cli.robots.check import no_url
+from crawler.cli.text import bytes_out
 from crawler.config.readers import did_you_mean
 from crawler.telling.words import counted
 from policies import robots
@@ -138,7 +139,7 @@ def lines_of(stream: BinaryIO) -> Iterator[list[bytes | None]]:
 def answer_all(*, agents: Sequence[str], dialects: Sequence[str]) -> None:
     """Answer all of standard input on standard output. SystemExit(1) if a line had no answer."""
     answers = Answers(agents=agents, dialects=dialects)
-    out = sys.stdout.buffer
+    out = bytes_out()
     too_long = msgspec.json.encode(_Error(f"this line has more than {LINE_BYTES_MAX:,} bytes"))
     count = 0
     for lines in lines_of(sys.stdin.buffer):

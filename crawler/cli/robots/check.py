@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,6 +10,7 @@ import click
 from crawler.cli.errors import FAILED, tell
 from crawler.cli.robots.as_json import as_json
 from crawler.cli.robots.files import read
+from crawler.cli.text import echo_json
 from crawler.config import Config
 from crawler.telling.tester import Judge, Judgement, Known
 from crawler.telling.words import plain
@@ -54,7 +54,7 @@ def check(asked: Asked, urls: Sequence[str], file: str | None, *, json_lines: bo
             _without_verdict(url, known, json_lines=json_lines)
         elif json_lines:
             answer = as_json(url, judge, judgement, judge.judge_in_every(url))
-            click.echo(json.dumps(answer))
+            echo_json(answer)
         else:
             _show(asked, url, judge, judgement, first=not number)
     if silent:
@@ -85,7 +85,7 @@ def _host(url: str) -> str:
 def _without_verdict(url: str, known: Known, *, json_lines: bool) -> None:
     error = f"{known.where} could not be asked for: {known.error}"
     if json_lines:
-        click.echo(json.dumps({"url": url, "error": error}))
+        echo_json({"url": url, "error": error})
     else:
         tell(f"{plain(url)}: no verdict; {plain(error)}")
 

@@ -7,8 +7,8 @@ import time
 from collections.abc import Iterable
 
 import click
-from rich.console import Console
 
+from crawler.cli import screen
 from crawler.config import Config, check_identity
 from crawler.embedding.session import PoliteSession
 from crawler.errors import FetchFailed
@@ -36,7 +36,7 @@ def fetch(config: Config, origins: Iterable[str]) -> dict[str, Known]:
     check_identity(config, [f"{origin}/" for origin in wanted])
     # A person waits: a host that cannot be connected to is not tried again here.
     config = config.override({"fetch": {"max_attempts": 1}})
-    console = Console(stderr=True, highlight=False)
+    console = screen.console(err=True)
     if not console.is_terminal:
         return asyncio.run(_fetch(config, wanted))
     names = robots_url(wanted[0]) + (f" and {len(wanted) - 1} more" if wanted[1:] else "")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 
-import click
 from rich.console import Console
 from rich.text import Text
 
+from crawler.cli import screen
 from crawler.cli.errors import FAILED, tell
 from crawler.cli.robots.files import read
+from crawler.cli.text import echo, echo_json
 from crawler.config import Config
 from crawler.telling.tester import Known
 from crawler.telling.words import plain
@@ -30,7 +30,7 @@ def lint(config: Config, what: str, *, as_json: bool) -> None:
     file = robots.parse(known.access.body)
     findings = robots.lint(file)
     if as_json:
-        click.echo(json.dumps(_object(known, findings)))
+        echo_json(_object(known, findings))
     else:
         _show(known, file, findings)
     if any(finding.severity is Severity.ERROR for finding in findings):
@@ -75,9 +75,9 @@ def _without_file(known: Known, *, as_json: bool) -> int:
     absent = known.access.unreachable_since is None and status is not None
     if as_json:
         error = None if absent else known.error or known.access.error or "no answer"
-        click.echo(json.dumps({**_object(known, ()), "error": error}))
+        echo_json({**_object(known, ()), "error": error})
     elif absent:
-        click.echo(f"{plain(known.where)}: there is none (status {status}): nothing to find")
+        echo(f"{plain(known.where)}: there is none (status {status}): nothing to find")
     else:
         why = known.error or known.access.error or "no answer"
         tell(f"{plain(known.where)}: cannot be had: {plain(why)}")
@@ -86,7 +86,7 @@ def _without_file(known: Known, *, as_json: bool) -> int:
 
 def _show(known: Known, file: RobotsFile, findings: tuple[Finding, ...]) -> None:
     """As compilers print it: one finding a line; on a terminal with the line it is about."""
-    console = Console(highlight=False, soft_wrap=True)
+    console = screen.console(soft_wrap=True)
     where = "standard input" if known.where == "-" else plain(known.where)
     width = console.width if console.is_terminal else None
     before: int | None = None

@@ -8,6 +8,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from crawler.cli import screen
 from crawler.config.units import say_duration
 from crawler.telling.tester import Judge, Judgement
 from crawler.telling.words import plain
@@ -27,7 +28,7 @@ class View:
     """Prints verdicts: in colour and within the width of a terminal, else in whole lines."""
 
     def __init__(self, console: Console | None = None) -> None:
-        self._console = console or Console(highlight=False, soft_wrap=True)
+        self._console = console or screen.console(soft_wrap=True)
         self._width = self._console.width if self._console.is_terminal else None
 
     def line(self, text: Text | str = "", *, cut: bool = True) -> None:

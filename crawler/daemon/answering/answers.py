@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import aclosing, suppress
-from typing import cast
+from typing import Any, TypeVar, cast
 
 from crawler.clock import Clock
 from crawler.config import ConfigError
@@ -19,11 +19,11 @@ from crawler.daemon.answering.checking import Checking
 from crawler.daemon.problem import Problem, unknown_host
 from crawler.daemon.watching.stream import Stream
 from crawler.steering.control import SLOW_S_MAX, Control
-from crawler.steering.status import UnknownHost
+from crawler.steering.status import State, UnknownHost
 from crawler.telling.explain import Asked, explain_host, explain_url, host_named, known_host
 from policies import robots as robots_txt
 from policies.access import Access
-from policies.url import SeedError, canonical, host_of, origin_of
+from policies.url import SeedError, canonical, host_of, origin_of, without_userinfo
 from storage import paging
 from storage.base import Reader, Row
 from storage.rows import robots_state
@@ -38,6 +38,12 @@ SEED_BYTES_MAX = (
 )
 HOST_SORTS = paging.HOST_SORTS
 HOST_STATES = tuple(state.value for state in paging.HostFilter)
+COMMAND_WAIT_S = 5.0  # for a database in trouble, before whoever asks is told of it
+_LATER = (
+    "the command is kept, and carried out when that is over, unless the crawl ends before; there is"
+    " no need to repeat it"
+)
+_T = TypeVar("_T")
 STATUS_KEPT_S = 0.25  # a look at every held host is not made for every listener anew
 
 
@@ -219,7 +225,11 @@ class Answers:
             "state": robots_state(copy),
             "status": copy.status,
             "lines": [
-                {"line": each.number, "text": each.text, "blocked": counts.get(each.number, 0)}
+                {
+                    "line": each.number,
+                    "text": without_userinfo(each.text),
+                    "blocked": counts.get(each.number, 0),
+                }
                 for each in (lines if copy.body is not None else ())
             ],
             "fetched_at": copy.fetched_at,
@@ -254,13 +264,26 @@ class Answers:
 
     async def pause(self) -> shapes.StateAnswer:
         """The whole crawl: no contact begins."""
-        await self._control.pause()
+        await self._in_time(self._control.pause())
         return self._changed("pause")
 
     async def resume(self) -> shapes.StateAnswer:
         """The whole crawl goes on; hosts paused one by one stay so."""
-        await self._control.resume()
+        await self._in_time(self._control.resume())
         return self._changed("resume")
+
+    async def _in_time(self, command: Coroutine[Any, Any, _T]) -> _T:
+        """What a command gives. Raises Problem where the database keeps it waiting: it goes on
+        waiting then, and is carried out when the trouble is over."""
+        doing = asyncio.ensure_future(command)
+        try:
+            while not (await asyncio.wait({doing}, timeout=COMMAND_WAIT_S))[0]:
+                trouble = self._control.store_trouble
+                if trouble is not None and self._control.state is not State.STOPPING:
+                    raise Problem(503, f"{trouble.sentence}; {_LATER}")
+            return doing.result()
+        finally:
+            doing.cancel()  # it waits for the command, which is a task of the crawl
 
     def _changed(self, what: str) -> shapes.StateAnswer:
         self.stream.change(what)
@@ -287,11 +310,11 @@ class Answers:
         )
 
     async def _steer(
-        self, host: str, what: str, act: Callable[[str], Awaitable[None]]
+        self, host: str, what: str, act: Callable[[str], Coroutine[Any, Any, None]]
     ) -> shapes.Controlled:
         slot = await self._slot(host)
         try:
-            await act(slot)
+            await self._in_time(act(slot))
         except UnknownHost as unknown:
             raise unknown_host(unknown.host) from None
         row = await self._reader.host(slot)
@@ -303,10 +326,10 @@ class Answers:
             "slow_s": float(slow_s) if isinstance(slow_s, int | float) else None,
         }
 
-    async def retry(self, host: str | None = None) -> shapes.Retried:
-        """Queue failed URLs again, of one host or of all."""
+    async def retry(self, host: str | None = None, code: str | None = None) -> shapes.Retried:
+        """Queue failed URLs again, of one host or of all, of one code or of all."""
         slot = None if host is None else await self._slot(host)
-        count = await self._control.retry_failed(slot)
+        count = await self._in_time(self._control.retry_failed(slot, code))
         self.stream.change("retry", host=slot, retried=count)
         return {"retried": count}
 
@@ -325,7 +348,7 @@ class Answers:
                 )
         if not math.isfinite(priority):
             raise Problem(422, "priority: must be a finite number", field="priority")
-        done = await self._control.add_seeds(urls, priority)
+        done = await self._in_time(self._control.add_seeds(urls, priority))
         self.stream.change("seeds", added=done.added, known=done.known, refused=len(done.refused))
         return {
             "added": done.added,
@@ -337,7 +360,7 @@ class Answers:
         """Read the config again. 422 with the config's errors: nothing changed then."""
         base = self._control.config.given.base
         try:
-            done = await self._control.reload(dry_run=dry_run)
+            done = await self._in_time(self._control.reload(dry_run=dry_run))
         except ConfigError as error:
             problems = tuple(effective.without_folder(each, base) for each in error.problems)
             raise Problem(

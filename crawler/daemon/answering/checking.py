@@ -14,7 +14,15 @@ from crawler.telling.tester import Judge, Known
 from policies import robots as robots_txt
 from policies.access import Access
 from policies.robots import BYTES_MAX
-from policies.url import SeedError, canonical, host_of, origin_of, parse_seed, robots_url
+from policies.url import (
+    SeedError,
+    canonical,
+    host_of,
+    origin_of,
+    parse_seed,
+    robots_url,
+    without_userinfo,
+)
 from storage.base import Reader
 
 VERDICTS_MAX = 10_000  # of one request: each is some tens of microseconds, in a thread
@@ -84,7 +92,7 @@ class Checking:
                         raise _silent(known.where)
                     verdicts.append(
                         {
-                            "url": each,
+                            "url": without_userinfo(each),
                             "dialect": found.dialect,
                             "allowed": found.allowed,
                             "rule": found.rule,
@@ -97,7 +105,7 @@ class Checking:
         body = known.access.body
         return {
             "verdicts": await asyncio.to_thread(judge),
-            "robots": None if body is None else body.decode("utf-8", "replace"),
+            "robots": None if body is None else without_userinfo(body.decode("utf-8", "replace")),
             "robots_url": known.where if known.fetched else None,
         }
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
@@ -11,12 +10,12 @@ from typing import Final
 
 from crawler.config import Config
 from crawler.config.keys import SECTIONS, SITE_SECTIONS
+from crawler.config.secrets import HIDDEN, proxy_shown
 from crawler.config.sink_keys import SINK
 from crawler.daemon import shapes
+from policies.url import without_userinfo
 
-HIDDEN: Final = "…"
 DEFAULT: Final = "default"
-_USERINFO = re.compile(r"(?<=//)[^/@\s]*@")
 
 
 def settings(config: Config, host: str | None) -> list[shapes.Setting]:
@@ -80,7 +79,7 @@ def _secretless(section: str, name: str, value: object) -> object:
     if (section, name) == ("fetch", "headers") and isinstance(value, Mapping):
         return dict.fromkeys(value, HIDDEN)
     if (section, name) == ("fetch", "proxy"):
-        return _USERINFO.sub(f"{HIDDEN}@", str(value))
+        return proxy_shown(str(value))
     return value
 
 
@@ -91,10 +90,12 @@ def _json(value: object) -> object:
             return value.value
         case float() if math.isinf(value):
             return "inf"
-        case None | bool() | int() | float() | str():
+        case str():
+            return without_userinfo(value)
+        case None | bool() | int() | float():
             return value
         case Mapping():
-            return {str(key): _json(each) for key, each in value.items()}
+            return {without_userinfo(str(key)): _json(each) for key, each in value.items()}
         case tuple() | list() | frozenset():
             return [_json(each) for each in value]
     return str(value)

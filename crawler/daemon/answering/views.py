@@ -17,6 +17,10 @@ FLAGS = frozenset({"paused", "withdrawn", "truncated", "indexable", "followable"
 def status(now: Status, stats: Stats) -> shapes.Status:
     return {
         "state": now.state.value,
+        "held": [
+            {"reason": hold.reason.value, "sentence": hold.sentence, "since": hold.since}
+            for hold in now.held
+        ],
         "visited": stats.visited,
         "blocked": stats.blocked,
         "failed": stats.failed,

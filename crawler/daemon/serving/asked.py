@@ -73,6 +73,7 @@ class SlowBody(Strict, frozen=True, kw_only=True):
 
 class RetryBody(Strict, frozen=True, kw_only=True):
     host: Name | None = None
+    code: Name | None = None
 
 
 class SeedsBody(Strict, frozen=True, kw_only=True):

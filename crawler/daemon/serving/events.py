@@ -10,6 +10,7 @@ from contextlib import suppress
 from aiohttp import hdrs, web
 
 from crawler.clock import Clock
+from crawler.daemon import connections
 from crawler.daemon.answering.answers import Answers
 from crawler.daemon.serving.guards import Guards, peer_of
 from crawler.daemon.watching.stream import Listener
@@ -25,8 +26,8 @@ def events(
     """The handler of GET /api/events.
 
     `status` comes at once and then every second, which is the heartbeat as well; `contact`,
-    `change` and `gave_up` when they happen. It ends when the listener is too slow, when its session
-    does, or when the daemon stops.
+    `change`, `gave_up` and `hold` when they happen. It ends when the listener is too
+    slow, when its session does, or when the daemon stops.
     """
 
     async def handle(request: web.Request) -> web.StreamResponse:
@@ -36,14 +37,17 @@ def events(
             response = web.StreamResponse(
                 headers={hdrs.CONTENT_TYPE: "text/event-stream", "X-Accel-Buffering": "no"}
             )
-            await response.prepare(request)
-            with answers.stream.listening() as listener, suppress(TimeoutError, ConnectionError):
-                await _write(response, f"retry: {RETRY_MS}\n\n".encode())
-                while guards.may_stay(request):
-                    ends_s = clock.monotonic() + STATUS_EVERY_S
-                    await _write(response, as_event("status", await answers.status()))
-                    if not await _pass_on(listener, response, clock, ends_s):
-                        break
+            with answers.stream.listening() as listener, suppress(ConnectionError):
+                await response.prepare(request)
+                try:
+                    await _write(response, f"retry: {RETRY_MS}\n\n".encode())
+                    while guards.may_stay(request):
+                        ends_s = clock.monotonic() + STATUS_EVERY_S
+                        await _write(response, as_event("status", await answers.status()))
+                        if not await _pass_on(listener, response, clock, ends_s):
+                            break
+                except TimeoutError:
+                    connections.abort(request)  # the end of the answer would wait for it, too
             return response
         finally:
             guards.leave_stream(peer)

@@ -3,7 +3,6 @@ that can be borne, a token."""
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 from dataclasses import dataclass
 from typing import Final
@@ -12,12 +11,15 @@ from urllib.parse import urlsplit
 from aiohttp import hdrs, web
 
 from crawler.clock import Clock
+from crawler.daemon import connections
 from crawler.daemon.problem import Problem
 from crawler.daemon.serving.sessions import FAILURES, FAILURES_PER_S, Allowance, Sessions
 from policies.address import is_loopback
 
 REQUESTS = 400  # of one peer at once: a page with its parts, some tabs
 REQUESTS_PER_S = 200.0  # and then so many
+LINKS = 60  # of those, pages that links on other sites lead to: counted apart
+LINKS_PER_S = 5.0
 STREAMS_MAX = 64  # listeners of /api/events together
 STREAMS_OF_PEER_MAX = 16
 _log = logging.getLogger("courtly.http")
@@ -63,6 +65,7 @@ class Guards:
         self.settings = settings
         self.sessions = Sessions(settings.token, clock) if settings.token else None
         self._pace = Allowance(clock, at_once=REQUESTS, per_s=REQUESTS_PER_S)
+        self._pace_from_elsewhere = Allowance(clock, at_once=LINKS, per_s=LINKS_PER_S)
         self._guesses = Allowance(clock, at_once=FAILURES, per_s=FAILURES_PER_S)
         self._named = {name.lower().rstrip(".") for name in settings.hosts}
         self._streams: dict[str, int] = {}
@@ -70,19 +73,25 @@ class Guards:
     # ------------------------------------------------------------ whose names
 
     def check(self, request: web.Request, *, public: bool) -> None:
-        """All of it. `public`: needs no token."""
+        """All of it. `public`: needs no token, and is not paced: who has to log in gets the form
+        however many others ask.
+
+        Names and token come before the pace, so that requests which are refused anyhow use up
+        nothing of what is allowed to those who may ask."""
         if self.settings.local:
             return
-        self._check_pace(peer_of(request))
         self._check_host(request)
-        self._check_origin(request)
-        if not public:
-            self._check_token(request)
-
-    def _check_pace(self, peer: str) -> None:
-        if wait_s := self._pace.wait_s(peer):
+        from_elsewhere = self._check_origin(request)
+        if public:
+            return
+        self._check_token(request)
+        peer = peer_of(request)
+        pace = self._pace_from_elsewhere if from_elsewhere else self._pace
+        if wait_s := pace.wait_s(peer):
             raise Problem(429, "too many requests", retry_after_s=wait_s)
-        self._pace.spend(peer)
+        pace.spend(peer)
+        if not from_elsewhere:
+            connections.let_in(request)
 
     def _check_host(self, request: web.Request) -> None:
         """A page of another site whose name was made to lead here (DNS rebinding) names that site:
@@ -107,8 +116,9 @@ class Guards:
             return True
         return name in LOCAL_NAMES and is_loopback(here)
 
-    def _check_origin(self, request: web.Request) -> None:
+    def _check_origin(self, request: web.Request) -> bool:
         """What another site's page sends (CSRF) says so: in Origin, in Sec-Fetch-Site, or both.
+        Of that, only following a link is served: True then.
 
         A browser sends at least one of them with all that changes something; programs send none,
         and have no cookie."""
@@ -118,11 +128,13 @@ class Guards:
         site = request.headers.get("Sec-Fetch-Site")
         changes = request.method not in SAFE_METHODS
         if site is not None and site not in SAFE_SITES:
-            navigates = request.headers.get("Sec-Fetch-Mode") == "navigate"
+            to = request.headers.get("Sec-Fetch-Dest", "document")
+            navigates = request.headers.get("Sec-Fetch-Mode") == "navigate" and to == "document"
             if changes or not navigates or request.path.startswith("/api/"):
                 raise Problem(403, "the request comes from another site", field="Sec-Fetch-Site")
         if changes and origin is None and site is None and cookie_name(request) in request.cookies:
             raise Problem(403, "a browser's request has to say where it comes from", field="Origin")
+        return site is not None and site not in SAFE_SITES
 
     def _is_own_origin(self, origin: str, request: web.Request) -> bool:
         try:
@@ -152,13 +164,14 @@ class Guards:
 
     def check_token(self, given: str, request: web.Request) -> None:
         """Raises Problem unless this is the token."""
+        if self.sessions is None or self.sessions.is_token(given):
+            return  # whatever others have tried before from the same address
         peer = peer_of(request)
         if wait_s := self._guesses.wait_s(peer):
             raise Problem(429, "too many wrong tokens", field="token", retry_after_s=wait_s)
-        if self.sessions is None or not self.sessions.is_token(given):
-            self._guesses.spend(peer)
-            _log.warning("a wrong token from %s", peer)
-            raise Problem(401, "this is not the token", field="token")
+        self._guesses.spend(peer)
+        _log.warning("a wrong token from %s", peer)
+        raise Problem(401, "this is not the token", field="token")
 
     def may_stay(self, request: web.Request) -> bool:
         """Whether what let a listener in still holds: its session may have ended."""
@@ -183,14 +196,7 @@ class Guards:
 
 
 def peer_of(request: web.Request) -> str:
-    """Who asks: an address, of IPv6 its network (one machine has billions of addresses there)."""
-    try:
-        address = ipaddress.ip_address(request.remote or "")
-    except ValueError:
-        return request.remote or ""
-    if isinstance(address, ipaddress.IPv6Address) and not address.is_loopback:
-        return str(ipaddress.ip_network((address.packed[:8] + bytes(8), 64)))
-    return str(address)
+    return connections.peer_of(request.remote or "")
 
 
 def cookie_name(request: web.Request) -> str:

@@ -27,7 +27,8 @@ class ProblemBody(TypedDict):
 _EVENTS = (
     "Server-sent events: `status` at once and every second (as /api/status); `contact` for "
     "contacts that ended, at most 50 a second; `change` for what was asked of the crawl; `gave_up` "
-    "for an origin whose queue failed with its connection."
+    "for an origin whose queue failed with its connection; `hold` when trouble of our own machine "
+    "or network begins to hold the whole crawl, or ends."
 )
 
 _LOGIN = {

@@ -173,10 +173,10 @@ ROUTES: tuple[Route, ...] = (
     ),
     _post(
         "/api/retry",
-        "Queue failed URLs again, of one host if it is named.",
+        "Queue failed URLs again, of one host or one code if that is named.",
         asked.RetryBody,
         shapes.Retried,
-        lambda answers, body: answers.retry(body.host),
+        lambda answers, body: answers.retry(body.host, body.code),
     ),
     _post(
         "/api/pause",

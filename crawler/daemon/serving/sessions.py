@@ -15,7 +15,7 @@ SESSIONS_MAX = 1_000  # the oldest goes: nobody has so many browsers
 SESSION_S = 12 * 3600.0  # a working day; then the token is asked for again
 PEERS_MAX = 4_096  # of whom something is remembered; those seen longest ago are forgotten
 FAILURES = 60  # wrong tokens of one peer at once: a program with an old one asks every route
-FAILURES_PER_S = 1.0  # and then so many; beyond, none of its tokens is looked at
+FAILURES_PER_S = 1.0  # and then so many; beyond, none is logged any more
 
 
 class Sessions:

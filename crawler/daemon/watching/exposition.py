@@ -25,6 +25,7 @@ from crawler.daemon.watching.metrics import (
     Measured,
     Metrics,
 )
+from policies.holds import HoldReason
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 
@@ -74,6 +75,14 @@ def _measured(measured: Measured) -> Iterator[Metric]:
     yield _by_state(
         "courtly_state", "1 for what the crawl as a whole is doing, 0 for the rest.", states
     )
+    reasons = GaugeMetricFamily(
+        "courtly_held",
+        "1 while trouble of our own machine or network holds the whole crawl for this reason.",
+        labels=("reason",),
+    )
+    for reason in HoldReason:
+        reasons.add_metric((reason.value,), float(reason.value in measured.held))
+    yield reasons
     yield GaugeMetricFamily(
         "courtly_requests_in_flight", "Requests on the wire.", measured.in_flight
     )

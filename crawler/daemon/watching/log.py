@@ -3,6 +3,7 @@ its hands."""
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import sys
@@ -13,8 +14,13 @@ from typing import Any, Final
 import structlog
 
 from crawler.config.levels import LogLevel
+from crawler.config.secrets import sentence_shown
 from crawler.observer import Contacted
+from crawler.output import CLOSE_S, Outlet, write_some
+from crawler.telling.words import json_printable
+from policies.holds import Hold
 from storage.base import Blocked, Dropped, Failed, Moved, Outcome, Retry, Revisited, Visited
+from storage.files import FILE_MODE, is_stream, open_for_append
 
 LEVELS: Final[Mapping[LogLevel, int]] = {
     LogLevel.DEBUG: logging.DEBUG,
@@ -24,60 +30,87 @@ LEVELS: Final[Mapping[LogLevel, int]] = {
 }
 
 
-class LogFile:
+class LogFile(Outlet):
     """Where lines go: a file, opened again where somebody moved it away, or standard error.
 
-    A line that cannot be written (a full disk) is counted, and the crawl goes on; the next line
-    that can says how many were lost.
+    A line that cannot be written (a full disk, a pipe that nobody reads) is counted, and the crawl
+    goes on; where lines are missing, a line says how many.
     """
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, mode: int = FILE_MODE) -> None:
         """Raises OSError if the file cannot be opened."""
+        super().__init__()
         self._path = path
-        self._fd = -1 if path is None else _open(path)
+        self._mode = mode
+        self._fd = -1 if path is None else _open(path, mode)
         self._place = None if path is None else os.fstat(self._fd)
-        self.lost = 0
+        self._torn = False  # the last line was not written to its end
+        self._reopen = False
 
     def write(self, line: str) -> None:
-        """One line, whole: several processes may write to one file."""
-        if self.lost:
-            line = f'{{"event":"log_lines_lost","level":"error","count":{self.lost}}}\n{line}'
-        try:
-            self._follow()
-            data = f"{line}\n".encode("utf-8", "backslashreplace")
-            os.write(sys.stderr.fileno() if self._path is None else self._fd, data)
-        except (OSError, ValueError, AttributeError):  # full, or standard error is closed
-            self.lost += 1
-        else:
-            self.lost = 0
-
-    def _follow(self) -> None:
-        """Open the file anew where the one we have is no longer the one of that name."""
-        if self._path is None or self._place is None:
-            return
-        try:
-            place: os.stat_result | None = os.stat(self._path)  # noqa: PTH116 - for every line
-        except FileNotFoundError:
-            place = None
-        if place is None or not os.path.samestat(place, self._place):
-            self.reopen()
+        """One line of JSON, whole: several processes may write to one file."""
+        self.put(f"{json_printable(line)}\n".encode("utf-8", "backslashreplace"))
 
     def reopen(self) -> None:
-        """Let go of the file and open the one that has its name now. Raises OSError."""
-        if self._path is None:
-            return
-        fd = _open(self._path)
-        os.close(self._fd)
-        self._fd, self._place = fd, os.fstat(fd)
+        """Before the next line, let go of the file and open the one that has its name then."""
+        self._reopen = True
 
-    def close(self) -> None:
-        if self._fd >= 0:
+    def close(self, within_s: float = CLOSE_S) -> bool:
+        done = super().close(within_s)
+        if done and self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+        return done
+
+    def _write(self, data: bytes) -> None:
+        self._follow()
+        fd = sys.stderr.fileno() if self._path is None else self._fd
+        rest = memoryview(b"\n" + data if self._torn else data)
+        while rest:
+            rest = write_some(fd, rest)
+            self._torn = bool(rest)
+
+    def _lost_note(self, count: int) -> bytes:
+        return b'{"event":"log_lines_lost","level":"error","count":%d}\n' % count
+
+    def _follow(self) -> None:
+        """Open the file anew where the one we have is no longer the one of that name, or where that
+        was asked for. If that fails, the old one is written on, and says so once."""
+        if self._path is None or self._place is None:
+            return
+        asked, self._reopen = self._reopen, False
+        try:
+            place: os.stat_result | None = self._path.stat()
+        except FileNotFoundError:
+            place = None
+        if not asked and place is not None and os.path.samestat(place, self._place):
+            return
+        try:
+            fd = _open(self._path, self._mode)
+        except OSError as error:
+            if not asked:
+                raise
+            note = f"the log cannot be opened anew: {error.strerror}"
+            self.write(json.dumps({"event": "warning", "level": "warning", "message": note}))
+            return
+        os.close(self._fd)
+        self._fd, self._place, self._torn = fd, os.fstat(fd), False
 
 
-def _open(path: Path) -> int:
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
+def _open(path: Path, mode: int) -> int:
+    """A FIFO that nobody reads is not waited for: it raises OSError."""
+    if not is_stream(path):
+        return open_for_append(path, mode)
+    fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK)
+    os.set_blocking(fd, True)
+    return fd
+
+
+MALFORMED_A_MINUTE: Final = 60  # requests to the daemon that a peer broke, in the log
+# Without the values of variables: headers, tokens and passwords are among them.
+_TRACEBACKS: Final = structlog.processors.ExceptionRenderer(
+    structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+)
 
 
 class Log:
@@ -90,7 +123,10 @@ class Log:
             processors=[
                 structlog.processors.add_log_level,
                 structlog.processors.TimeStamper(fmt="iso", utc=True, key="at"),
-                structlog.processors.dict_tracebacks,
+                structlog.processors.ExceptionRenderer(
+                    # No local variables: there are pages among them, and secrets.
+                    structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+                ),
                 _in_order,
                 structlog.processors.JSONRenderer(separators=(",", ":"), ensure_ascii=False),
             ],
@@ -131,13 +167,34 @@ class _Library(logging.Handler):
     def __init__(self, log: Log) -> None:
         super().__init__(logging.WARNING)
         self._log = log
+        self._minute = self._malformed = 0
 
     def emit(self, record: logging.LogRecord) -> None:
         level = LogLevel.ERROR if record.levelno >= logging.ERROR else LogLevel.WARNING
-        values: dict[str, object] = {"logger": record.name, "message": record.getMessage()}
-        if record.exc_info:
+        message = sentence_shown(record.getMessage())
+        values: dict[str, object] = {"logger": record.name, "message": message}
+        error = record.exc_info[1] if record.exc_info else None
+        if record.name == "aiohttp.server" and _is_of_the_peer(error):
+            # A request that cannot be read: the error quotes it, with the token that it may have.
+            # Or one whose answer nobody waited for. Anybody can send such ones, without end.
+            minute = int(record.created // 60)
+            if minute != self._minute:
+                self._minute, self._malformed = minute, 0
+            self._malformed += 1
+            if self._malformed > MALFORMED_A_MINUTE:
+                return
+            level = LogLevel.WARNING
+            values["error"] = type(error).__name__
+            if self._malformed == MALFORMED_A_MINUTE:
+                values["note"] = "further ones of this minute are left out"
+        elif record.exc_info:
             values["exc_info"] = record.exc_info
         self._log.event(level, "library", **values)
+
+
+def _is_of_the_peer(error: BaseException | None) -> bool:
+    """Whether who made a request is to blame: it cannot be read, or its connection is lost."""
+    return isinstance(error, ConnectionError) or type(error).__module__.startswith("aiohttp.")
 
 
 class OutcomeLog:
@@ -231,4 +288,18 @@ class OutcomeLog:
             elapsed_s=round(elapsed_s, 6),
             outcomes=outcomes,
             links=links,
+        )
+
+    def hold_began(self, hold: Hold) -> None:
+        self._log.event(
+            LogLevel.WARNING, "hold_began", reason=hold.reason.value, sentence=hold.sentence
+        )
+
+    def hold_ended(self, hold: Hold, elapsed_s: float) -> None:
+        self._log.event(
+            LogLevel.WARNING,
+            "hold_ended",
+            reason=hold.reason.value,
+            sentence=hold.sentence,
+            elapsed_s=round(elapsed_s, 3),
         )

@@ -18,6 +18,7 @@ from typing import Final
 from msgspec import Struct
 
 from crawler.observer import Contacted
+from policies.holds import Hold, HoldReason
 from policies.retry import FailureCode
 from storage.base import (
     Blocked,
@@ -40,7 +41,7 @@ LATENESS_BUCKETS: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30, 120)
 COMMIT_BUCKETS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5)
 
 FRONTIER_STATES: Final = ("queued", "visited", "blocked", "failed")
-CRAWL_STATES: Final = ("running", "paused", "idle", "stopping")
+CRAWL_STATES: Final = ("running", "paused", "held", "idle", "stopping")
 HOST_STATES: Final = ("in flight", "ready", "waiting", "robots", "closed", "paused", "idle")
 
 
@@ -57,6 +58,7 @@ class Measured(Struct, frozen=True, kw_only=True):
     in_flight: int
     memory_bytes: int | None
     uptime_s: float
+    held: frozenset[str] = frozenset()  # the reasons of active holds
 
 
 class Tally:
@@ -115,7 +117,15 @@ class Metrics:
             "courtly_given_up_urls",
             "URLs that failed in bulk, because their origin could not be connected to.",
         )
+        self.log_lines_lost = Tally(
+            "courtly_log_lines_lost", "Lines of the log that could not be written."
+        )
         self._links = Tally("courtly_links_committed", "Links committed with their pages.")
+        self._holds = Tally(
+            "courtly_holds",
+            "How often trouble of our own machine or network held the whole crawl, by reason.",
+            "reason",
+        )
         self._latency = Spread(
             "courtly_fetch_latency_seconds",
             "From a request to the end of the answer's header.",
@@ -136,6 +146,8 @@ class Metrics:
             self._blocked,
             self._gave_up,
             self._links,
+            self.log_lines_lost,
+            self._holds,
         )
         self.spreads = (self._latency, self._lateness, self._commit)
         # Series that exist from the first scrape on: a rate over one that appears late is wrong.
@@ -153,8 +165,11 @@ class Metrics:
             self._blocked.of[reason.value,] = 0
         for outcome in (*FRONTIER_STATES[1:], "retry", "sitemap", "unchanged", "dropped"):
             self._outcomes.of[outcome,] = 0
+        for held in HoldReason:
+            self._holds.of[held.value,] = 0
         self._gave_up.of[()] = 0
         self._links.of[()] = 0
+        self.log_lines_lost.of[()] = 0
 
     # ------------------------------------------------------------ as an observer
 
@@ -193,6 +208,12 @@ class Metrics:
     def committed(self, elapsed_s: float, outcomes: int, links: int) -> None:
         self._commit.observe(max(0.0, elapsed_s))
         self._links.of[()] += links
+
+    def hold_began(self, hold: Hold) -> None:
+        self._holds.of[hold.reason.value,] += 1
+
+    def hold_ended(self, hold: Hold, elapsed_s: float) -> None:
+        """Whether one is active is measured."""
 
     # ------------------------------------------------------------ as an answer
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from crawler.clock import Clock
 from crawler.observer import Contacted
 from crawler.steering.control import Control
+from policies.holds import Hold
 from storage.base import Outcome, StoreError
 
 
@@ -28,9 +29,15 @@ class Pulse:
     def committed(self, elapsed_s: float, outcomes: int, links: int) -> None:
         self._committed_s = self._clock.monotonic()
 
+    def hold_began(self, hold: Hold) -> None: ...
+
+    def hold_ended(self, hold: Hold, elapsed_s: float) -> None: ...
+
     async def beats(self, control: Control, within_s: float) -> bool:
         """False if the store does not answer in that time, or has been given outcomes and has
-        committed none for so long."""
+        committed none for so long; a crawl that is held waits on purpose."""
+        if control.held:
+            return True
         try:
             async with asyncio.timeout(within_s):
                 await control.stats()

@@ -12,6 +12,7 @@ from typing import Final
 from msgspec import Struct
 
 from crawler.observer import Contacted
+from policies.holds import Hold
 from storage.base import Outcome
 from storage.rows import CONTACTS_KEPT
 
@@ -102,6 +103,12 @@ class Recent:
 
     def committed(self, elapsed_s: float, outcomes: int, links: int) -> None:
         """Nothing of it is shown."""
+
+    def hold_began(self, hold: Hold) -> None:
+        """The status shows it."""
+
+    def hold_ended(self, hold: Hold, elapsed_s: float) -> None:
+        """The status shows it."""
 
     def floors(self, host: str) -> Sequence[Floor]:
         """Of the host's latest contacts in this run, oldest first."""

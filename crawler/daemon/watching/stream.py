@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from crawler.clock import Clock
 from crawler.observer import Contacted
+from policies.holds import Hold
 from policies.url import host_of
 from storage.base import Outcome
 
@@ -143,3 +144,9 @@ class Stream:
 
     def committed(self, elapsed_s: float, outcomes: int, links: int) -> None:
         """The status that is told once a second says what came of it."""
+
+    def hold_began(self, hold: Hold) -> None:
+        self.tell("hold", {"reason": hold.reason.value, "sentence": hold.sentence, "ended": False})
+
+    def hold_ended(self, hold: Hold, elapsed_s: float) -> None:
+        self.tell("hold", {"reason": hold.reason.value, "sentence": hold.sentence, "ended": True})

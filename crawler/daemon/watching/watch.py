@@ -21,6 +21,7 @@ from crawler.steering.control import Control
 
 if TYPE_CHECKING:
     from crawler.daemon import shapes
+    from crawler.daemon.watching.log import LogFile
 
 
 class Watch(Struct, frozen=True):
@@ -30,6 +31,7 @@ class Watch(Struct, frozen=True):
     metrics: Metrics = field(default_factory=Metrics)
     recent: Recent = field(default_factory=Recent)
     series: Series = field(default_factory=Series)
+    log: LogFile | None = None  # whose lost lines are counted
 
     @property
     def observers(self) -> tuple[Observer, ...]:
@@ -60,6 +62,8 @@ class Watch(Struct, frozen=True):
     def rendered(self, status: shapes.Status) -> bytes:
         from crawler.daemon.watching.exposition import render  # brings prometheus_client
 
+        if self.log is not None:
+            self.metrics.log_lines_lost.of[()] = self.log.lost
         return render(
             self.metrics,
             Measured(
@@ -75,19 +79,25 @@ class Watch(Struct, frozen=True):
                 in_flight=status["in_flight"],
                 memory_bytes=status["memory_bytes"],
                 uptime_s=status["uptime_s"],
+                held=frozenset(each["reason"] for each in status["held"]),
             ),
         )
 
 
 class Watchers:
-    """All that watches a crawl; `observers` are to be the crawl's, `noted` as in `Stream`."""
+    """All that watches a crawl; `observers` are to be the crawl's, `noted` as in `Stream`, `log` as
+    in `Watch`."""
 
     def __init__(
-        self, clock: Clock, *, noted: Callable[[Mapping[str, object]], None] | None = None
+        self,
+        clock: Clock,
+        *,
+        noted: Callable[[Mapping[str, object]], None] | None = None,
+        log: LogFile | None = None,
     ) -> None:
         self.clock = clock
         self.stream = Stream(clock, noted=noted)
-        self.watch = Watch()
+        self.watch = Watch(log=log)
 
     @property
     def observers(self) -> tuple[Observer, ...]:

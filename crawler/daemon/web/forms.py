@@ -16,6 +16,7 @@ from crawler.daemon.shapes import CheckedUrl
 from crawler.daemon.web.frame import Frame
 from crawler.daemon.web.render import Renderer
 from crawler.daemon.web.sheet import Mark, sheet
+from policies.url import without_userinfo
 
 _BACK = re.compile(r"/hosts?(\?[!-~]{0,4000})?\Z")  # where a form about a host may lead back to
 FINDINGS_SHOWN: Final = 40  # of a file too long to be shown whole
@@ -149,7 +150,7 @@ class Forms:
     async def tester(self, request: web.Request) -> web.Response:
         asked = {
             "robots": "",
-            "url": request.query.get("url", ""),
+            "url": without_userinfo(request.query.get("url", "")),
             "agent": request.query.get("agent", ""),
             "urls": request.query.get("urls", ""),
         }

@@ -118,6 +118,11 @@ def headline(status: Status, outcomes: Mapping[str, int]) -> Headline:
                 title="Paused by hand",
                 sentence=f"No new contact begins until it is resumed. {counts}, {left}.",
             )
+        case "held":
+            return Headline(
+                title="Held by trouble of this machine",
+                sentence=f"It resumes by itself when that is over. {counts}, {left}.",
+            )
         case "stopping":
             return Headline(
                 title="Stopping",
@@ -195,6 +200,8 @@ def _nothing_now(status: Status) -> str:
     match status["state"]:
         case "paused":
             return "Nothing: the crawl is paused."
+        case "held":
+            return "Nothing: the crawl is held."
         case "idle":
             return "Nothing: no URL can move now."
     return "Nothing at this moment: every host is resting."

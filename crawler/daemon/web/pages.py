@@ -15,6 +15,7 @@ from crawler.daemon.web.facts import facts, sections
 from crawler.daemon.web.frame import Frame, link
 from crawler.daemon.web.overview import SPAN_DEFAULT, Overview
 from crawler.daemon.web.render import Renderer
+from policies.url import without_userinfo
 
 BLOCKED_PER_PAGE: Final = 50
 
@@ -40,7 +41,7 @@ class Pages:
 
     async def find(self, request: web.Request) -> web.Response:
         """Leads to the page of a host or of a URL, or to the hosts whose names are like it."""
-        asked = request.query.get("q", "").strip()
+        asked = without_userinfo(request.query.get("q", "").strip())
         if "/" in asked:
             raise web.HTTPSeeOther(link("/url", {"url": asked}))
         try:
@@ -69,7 +70,7 @@ class Pages:
         return self._renderer.response("blocked.html", values)
 
     async def url(self, request: web.Request) -> web.Response:
-        asked = request.query.get("url", "").strip()
+        asked = without_userinfo(request.query.get("url", "").strip())
         values = await self._frame.values(request, "url")
         known: UrlAnswer | None = None
         status = 200

@@ -34,7 +34,7 @@ from storage.base import StoreError, StoreRefused
             1,
             "courtly: Permission denied: crawl.db\n",
         ),
-        (OSError(28, "No space left on device"), 1, "courtly: there is no room left to write to\n"),
+        (OSError(28, "No space left on device"), 1, "courtly: no space left on device\n"),
         (ZeroDivisionError(), 1, "an error of its own (ZeroDivisionError); COURTLY_DEBUG=1 shows"),
         (KeyboardInterrupt(), 130, ""),
     ],

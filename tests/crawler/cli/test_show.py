@@ -54,7 +54,7 @@ def test_a_reader_who_leaves_early_is_no_error(how: str, database: Path) -> None
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")  # noqa: PTH110
 def test_a_full_device_is_one_sentence(database: Path) -> None:
-    sentence = "courtly: there is no room left to write to\n"
+    sentence = "courtly: no space left on device\n"
     assert shown(">/dev/full", database, "--format", "jsonl") == (1, sentence)
 
 

@@ -11,7 +11,7 @@ from crawler.testing import LocalWeb, html
 
 # What a crawl that nobody watches and nobody asks has no use for.
 LEFT_ALONE = {
-    *("aiohttp.web", "charset_normalizer", "importlib.metadata", "jinja2", "lxml", "pyarrow"),
+    *("aiohttp.web", "charset_normalizer", "importlib.metadata", "jinja2", "pyarrow"),
     *("prometheus_client", "rich", "structlog", "warcio"),
     *(
         "crawler.daemon.answering.answers",

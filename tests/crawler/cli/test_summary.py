@@ -13,6 +13,7 @@ from crawler.events import Often, Summary, Waiting
 from crawler.politeness.pace import BACKING_OFF
 from crawler.steering import often, waits
 from policies.address import AddressRules
+from policies.holds import SENTENCES, Hold, HoldReason
 from policies.scope import SKIP_KEYS, SKIP_WORDS, Skip
 from storage.memory import MemoryStore
 
@@ -195,3 +196,17 @@ async def test_what_kept_urls_out_is_counted_from_the_views(store: MemoryStore) 
             where="http://a.test/robots.txt",
         ),
     )
+
+
+@pytest.mark.parametrize("reason", HoldReason)
+def test_trouble_of_our_own_is_named_as_what_ended_it(reason: HoldReason) -> None:
+    hold = Hold(reason=reason, since=NOW_S, detail="as told")
+    summary = replace(SUMMARY, held=(hold,))
+    words = " ".join(as_text(summary, now_s=NOW_S).split())
+    assert SENTENCES[reason] in words
+    assert "2027-01-15 08:00:00Z" in words
+    assert "run the same command again to resume" in words
+    assert json.loads(as_json(summary))["held"] == [
+        {"reason": reason.value, "sentence": hold.sentence, "since": NOW_S}
+    ]
+    assert "ended because" not in as_text(replace(summary, interrupted=True), now_s=NOW_S)

@@ -139,7 +139,7 @@ def test_show_refuses_what_it_does_not_know() -> None:
     assert first.endswith('; did you mean "visited"?')
     assert second == "  `main show --help` says more"
     assert "missing argument 'VIEW'. It is one of visited" in refused("show")
-    assert "missing argument 'failed'. Write `main retry failed`" in refused("retry")
+    assert "missing argument 'WHAT'. It is one of failed, quarantined" in refused("retry")
     assert "leave out --host" in refused("show", "skipped", "--host", "a.test")
     assert '"a b" is not a host' in refused("show", "visited", "--host", "a b")
     assert "invalid value for '--limit'" in refused("show", "visited", "--limit", "0")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 import pytest
+from msgspec import structs
 
 from crawler.cli.why import _of_host, _of_url
 from crawler.config import Config, from_dict
@@ -144,6 +145,9 @@ async def test_a_queued_url_that_a_limit_holds_back_says_so(
         "(scope.max_pages_per_host)" in text
     )
     assert "may be contacted" not in text
+    bytes_had = from_dict({"scope": {"max_bytes_per_host": 1}})
+    text = await said(store, "http://a.test/later", capsys, bytes_had)
+    assert "and this config grants it 1 B (scope.max_bytes_per_host)" in text
     more = from_dict({"scope": {"max_pages_per_host": 2}})
     assert "held back" not in await said(store, "http://a.test/later", capsys, more)
 
@@ -175,6 +179,23 @@ async def test_without_a_config_a_queued_url_says_that_the_crawl_s_own_may_judge
     await _of_url(store, Asked(config=from_dict({}), default=True), "http://b.test/")
     text = capsys.readouterr().out
     assert "(scope.follow); the crawl's own is named with --config" in text
+    assert "its host may be contacted " in text
+
+
+@pytest.mark.parametrize("kind", ["lead", "requisite"])
+async def test_what_may_be_on_any_host_is_not_said_to_be_left_out(
+    kind: str, store: MemoryStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where a seed redirects to, and what a mirror needs."""
+    depth, hops = (0, 2) if kind == "lead" else (1, 0)
+    found = structs.replace(
+        link("http://b.test/", host="b.test"),
+        depth=depth, hops=hops, seed=kind == "lead", requisite=kind == "requisite",
+    )  # fmt: skip
+    await store.add([found])
+    config = from_dict({"sink": [{"kind": "mirror", "path": "mirror"}]})
+    text = await said(store, "http://b.test/", capsys, config)
+    assert "leaves it out" not in text
     assert "its host may be contacted " in text
 
 

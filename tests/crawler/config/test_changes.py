@@ -130,3 +130,11 @@ def test_pace_and_reading_are_told_apart():
     assert [reads_robots_alike(base, one) for one in (slower, other, site, scope, named)] == [
         True, False, False, True, False,
     ]  # fmt: skip
+
+
+def test_limits_of_disk_space_change_at_once():
+    old = from_dict({})
+    new = from_dict({"storage": {"max_size": "5GB", "min_free": "1GB"}})
+    kept, restart = settled(new, old)
+    assert restart == ()
+    assert (kept.storage.max_size_bytes, kept.storage.min_free_bytes) == (5e9, 1e9)

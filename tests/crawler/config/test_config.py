@@ -220,6 +220,11 @@ def test_values_become_the_types_of_the_rules() -> None:
         ("storage", "url", "sqlite:", "must name a file"),
         ("storage", "url", "sqlite::memory:", "must name a file"),
         ("storage", "url", "sqlite://host/crawl.db", "names a machine"),
+        ("storage", "file_mode", 600, "expected a text"),
+        ("storage", "file_mode", "600 ", "must be permissions"),
+        ("storage", "file_mode", "0400", "let the owner read and write"),
+        ("storage", "file_mode", "0755", "must be permissions"),
+        ("storage", "file_mode", "4600", "must be permissions"),
         ("daemon", "listen", "localhost", "must be ADDRESS:PORT"),
         ("daemon", "listen", "example.com:80", "is not an address to listen on"),
         ("daemon", "listen", "127.0.0.1:70000", "must be ADDRESS:PORT"),
@@ -424,3 +429,8 @@ def test_a_least_interval_beyond_the_largest_is_warned_about() -> None:
     (warning,) = from_dict({"revisit": {"min_interval": "9d", "max_interval": "1d"}}).warnings
     assert warning.endswith("revisit.min_interval: is longer than max_interval, and counts")
     assert from_dict({"revisit": {"min_interval": "1d", "max_interval": "1d"}}).warnings == ()
+
+
+def test_permissions_of_new_files() -> None:
+    assert from_dict({}).storage.mode == 0o600
+    assert from_dict({"storage": {"file_mode": "640"}}).storage.mode == 0o640

@@ -19,6 +19,7 @@ from crawler.clock import RealClock
 from crawler.config import from_dict
 from crawler.daemon import local
 from crawler.daemon.answering.answers import Answers
+from crawler.daemon.connections import Connections
 from crawler.daemon.service import answering, application
 from crawler.daemon.serving.http import HttpSettings
 from crawler.daemon.watching.watch import Watchers
@@ -80,6 +81,7 @@ class Daemon:
     database: Path
     port: int
     app: web.Application
+    connections: Connections
 
     async def until(self, true: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """The status, once that is true of it."""
@@ -113,9 +115,10 @@ async def daemon_of(
         app = application(answers, settings or HttpSettings(), watchers)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await runner.setup()
-        tcp = web.TCPSite(runner, "127.0.0.1", 0)
-        await tcp.start()
-        port = runner.addresses[0][1]
+        assert runner.server is not None
+        connections = Connections(runner.server, watchers.clock)
+        tcp = await asyncio.get_running_loop().create_server(connections, "127.0.0.1", 0)
+        port = tcp.sockets[0].getsockname()[1]
         own = application(answers, HttpSettings(local=True), watchers)
         warnings: list[str] = []
         async with (
@@ -137,13 +140,16 @@ async def daemon_of(
                     database,
                     port,
                     app,
+                    connections,
                 )
             finally:
                 watchers.stream.close()
                 life.control.stop()
                 await asyncio.wait([run], timeout=5)
                 run.cancel()
+                tcp.close()
                 await runner.cleanup()
+                connections.close()
 
 
 Start = Callable[..., AbstractAsyncContextManager[Daemon]]

@@ -16,9 +16,10 @@ from aiohttp import web
 
 from crawler import Crawler, PoliteSession
 from crawler.daemon import client
-from crawler.daemon.local import PATH_BYTES_MAX, bind, serving_when_asked, socket_path
+from crawler.daemon.local import bind, serving_when_asked
 from crawler.daemon.notify import Notify
 from crawler.daemon.problem import Problem
+from crawler.daemon.socket_path import PATH_BYTES_MAX, socket_path
 from crawler.testing import LocalWeb
 
 
@@ -45,10 +46,32 @@ def test_a_file_that_is_no_socket_is_left_alone(tmp_path: Path) -> None:
     assert path.read_text(encoding="utf-8") == "mine"
 
 
-def test_a_path_that_is_too_long_is_refused(tmp_path: Path) -> None:
+def test_a_name_that_is_too_long_is_refused(tmp_path: Path) -> None:
     path = tmp_path / ("x" * PATH_BYTES_MAX)
     with pytest.raises(OSError, match="longer than"):
         bind(path)
+
+
+async def test_a_path_may_be_longer_than_a_socket_address(tmp_path: Path) -> None:
+    folder = tmp_path / ("long" * 30) / ("longer" * 20)
+    folder.mkdir(parents=True)
+    load = Asked()
+    load.may_go_on.set()
+    async with serving_when_asked(load, folder / "crawl.db", pytest.fail):
+        assert await ask(folder / "crawl.db") == {"state": "running"}
+    assert not list(folder.iterdir())
+
+
+async def test_the_socket_lies_beside_the_file_that_a_link_leads_to(tmp_path: Path) -> None:
+    real, link = tmp_path / "real" / "crawl.db", tmp_path / "other.db"
+    real.parent.mkdir()
+    link.symlink_to(real)
+    load = Asked()
+    load.may_go_on.set()
+    async with serving_when_asked(load, link, pytest.fail):
+        assert [one.name for one in real.parent.iterdir()] == ["crawl.db.sock"]
+        for name in (link, real):
+            assert await ask(name) == {"state": "running"}
 
 
 async def test_it_goes_with_the_crawl(start: Any, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import signal
 import socket
 import stat
 import sys
+import textwrap
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from crawler.daemon.life import CONNECTIONS_MAX
-from crawler.daemon.local import socket_path
+from crawler.daemon.connections import CONNECTIONS_MAX
+from crawler.daemon.socket_path import socket_path
 from crawler.testing import LocalWeb, Reply, html, text
 
 LIMIT_S = 20.0
@@ -175,6 +176,31 @@ async def test_it_starts_without_a_seed_takes_seeds_and_stops_cleanly(
     assert (blocked["rule"], blocked["line"], blocked["level"]) == ("Disallow: /private", 2, "info")
     assert not socket_path(place.database).exists()
     assert not list(place.folder.glob("*.lock"))
+
+
+async def test_it_never_connects_to_its_own_page(place: Place, web: LocalWeb) -> None:
+    """Under no spelling of it, though all of this machine's loopback addresses are let in; other
+    ports of it are crawled."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    hosts = ("127.0.0.1", "localhost", "own.test", "2130706433", "0x7f.1", "[::ffff:127.0.0.1]")
+    own = [f"http://{host}:{port}/" for host in hosts]
+    place.write(
+        daemon={"listen": f"127.0.0.1:{port}"},
+        network={"allow": ["127.0.0.0/8", "::ffff:127.0.0.0/104"]},
+        crawl={"seeds": [*own, web.url("a.test", "/1")]},
+    )
+    async with place.running() as daemon:
+        await daemon.until(lambda s: s["visited"] == 1 and s["state"] == "idle")
+        assert await daemon.end() == 0
+    gave_up = place.named("gave_up")
+    assert len(gave_up) == 4  # three of the names are one
+    for one in gave_up:
+        assert one["error"].startswith("address: "), one
+        assert one["error"].endswith("is where this crawler listens itself"), one
+    code, out, _ = await place.courtly("why", own[1], "--config", str(place.config))
+    assert (code, "listens itself" in out) == (0, True), out
 
 
 async def test_without_a_file_standard_error_is_the_log(place: Place, web: LocalWeb) -> None:
@@ -342,25 +368,26 @@ async def test_a_plain_crawl_listens_on_its_socket(place: Place, web: LocalWeb) 
     assert not socket_path(place.database).exists()
 
 
-async def test_a_path_too_long_for_a_socket_is_a_warning(place: Place, web: LocalWeb) -> None:
-    deep = place.folder / ("x" * 100)
-    deep.mkdir()
-    place.write(storage={"url": f"sqlite:{deep}/crawl.db"})
+async def test_a_name_too_long_for_a_socket_is_a_warning(place: Place, web: LocalWeb) -> None:
+    place.write(storage={"url": f"sqlite:{'x' * 100}.db"})
     async with place.running() as daemon:
         warning = await place.event("warning")
         assert "longer than" in warning["message"]
         assert await daemon.end(signal.SIGINT) == 0
 
 
-async def test_connections_do_not_use_up_the_crawl_s_files(place: Place) -> None:
+async def test_connections_use_up_neither_the_files_nor_the_operator_s_place(place: Place) -> None:
     async with place.running() as daemon:
         port = int(daemon.base.rpartition(":")[2])
-        opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(CONNECTIONS_MAX)]
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        assert await reader.read() == b""  # hung up
-        for _, one in [*opened, (reader, writer)]:
-            one.close()
+        opened = [
+            await asyncio.open_connection("127.0.0.1", port) for _ in range(CONNECTIONS_MAX + 50)
+        ]
         await daemon.until(lambda s: s["state"] == "idle")
+        held = len(os.listdir(f"/proc/{daemon.process.pid}/fd"))  # noqa: PTH208
+        assert held < CONNECTIONS_MAX + 60
+        assert await opened[0][0].read() == b""  # the oldest was hung up on
+        for _, one in opened:
+            one.close()
         assert await daemon.end() == 0
 
 
@@ -457,3 +484,101 @@ async def test_the_service_manager_is_told(place: Place, web: LocalWeb) -> None:
             await told("STOPPING=1")
             async with asyncio.timeout(LIMIT_S):
                 assert await daemon.process.wait() == 0
+
+
+LOOK = """
+    import sqlite3, sys
+    db = sqlite3.connect(sys.argv[1])
+    print(db.execute("SELECT count(*) FROM visited").fetchone()[0])
+    db.close()
+"""
+
+
+async def test_a_kill_loses_no_page_that_another_program_had_seen(
+    place: Place, web: LocalWeb
+) -> None:
+    """Programs that open the database and close it again leave the write-ahead log in its place."""
+    pages = {f"/{n}": html(str(n)) for n in range(400)}
+    web.sites["b.test"] = {"/": html("B", *pages), **pages}
+    place.write(crawl={"seeds": [web.url("b.test")]})
+
+    async def visited() -> int:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", textwrap.dedent(LOOK), str(place.database)),
+            stdout=asyncio.subprocess.PIPE,
+        )
+        out, _ = await process.communicate()
+        return int(out)
+
+    async with place.running() as daemon:
+        seen = now = 0
+        async with asyncio.timeout(LIMIT_S):
+            while seen < 40:
+                await asyncio.sleep(0.1)
+                before, seen = seen, await visited()
+                assert seen >= before
+            assert (await place.courtly("show", "visited", "--db", str(place.database)))[0] == 0
+            while now < seen + 20:
+                await asyncio.sleep(0.1)
+                now = await visited()
+        daemon.process.kill()
+        await daemon.process.wait()
+    assert await visited() >= now
+
+
+async def test_no_token_in_the_log_whatever_is_asked(place: Place) -> None:
+    token = "hunter2-correct-horse"
+    place.write(daemon={"token": token, "log_level": "debug"})
+    async with place.running() as daemon:
+        port = int(daemon.base.rpartition(":")[2])
+        bearer = f"Authorization: Bearer {token}"
+        here = f"Host: 127.0.0.1:{port}"
+        for asked in (
+            f"GET / HTTP/1.1\r\n{here}\r\n{bearer}\0\r\n\r\n",
+            f"GET / HTTP/1.1\r\n{here}\r\n{bearer} \x01\r\n\r\n",
+            f"GET / HTTP/1.1\r\n{here}\r\n {bearer}\r\n\r\n",
+            f"GET / HTTP/1.1\r\n{here}\r\n{bearer}\r\nContent-Length: x\r\n\r\n",
+            f"GET / HTTP/1.1\r\n{here}\r\n{bearer}\r\nTransfer-Encoding: {token}\r\n\r\n",
+            f"GET /?token={token} HTTP/9.9\r\n{here}\r\n\r\n",
+            f"GET /?token={token} x HTTP/1.1\r\n{here}\r\n\r\n",
+            f"{token} / HTTP/1.1\r\n{here}\r\n\r\n",
+            f"GET /api/status?token={token} HTTP/1.1\r\n{here}\r\n\r\n",
+            f"GET /api/status HTTP/1.1\r\n{here}\r\nCookie: {token}\r\n{token}\r\n\r\n",
+            f"GET /api/status HTTP/1.1\r\n{here}\r\n{bearer}{'x' * 9_000}\r\n\r\n",
+            f"GET /{token}{'x' * 9_000} HTTP/1.1\r\n{here}\r\n\r\n",
+            (
+                f"POST /api/seeds HTTP/1.1\r\n{here}\r\n{bearer}\r\nContent-Encoding: gzip\r\n"
+                f"Content-Length: 4\r\n\r\n{token[:4]}"
+            ),
+            (
+                f"POST /login HTTP/1.1\r\n{here}\r\n"
+                "Content-Type: application/x-www-form-urlencoded\r\n"
+                f"Content-Length: {len(token) + 9}\r\n\r\ntoken=%zz{token}"
+            ),
+        ):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(asked.encode("latin-1"))
+            with contextlib.suppress(TimeoutError, ConnectionError):
+                async with asyncio.timeout(0.3):
+                    await reader.read()
+            writer.close()
+        assert await daemon.end() == 0
+    assert "hunter2" not in place.log.read_text()
+    assert place.named("library")
+
+
+@pytest.mark.parametrize("ending", ["", "-wal", ".lock"])
+async def test_a_file_of_the_database_that_vanishes_stops_the_crawl(
+    place: Place, web: LocalWeb, ending: str
+) -> None:
+    pages = {f"/{n}": html(str(n)) for n in range(400)}
+    web.sites["b.test"] = {"/": html("B", *pages), **pages}
+    place.write(crawl={"seeds": [web.url("b.test")]})
+    victim = place.database.with_name(place.database.name + ending)
+    async with place.running() as daemon:
+        await daemon.until(lambda s: s["visited"] >= 5)
+        victim.unlink()
+        async with asyncio.timeout(LIMIT_S):
+            _, err = await daemon.process.communicate()
+        assert daemon.process.returncode == 1
+        assert f"{victim} was" in err.decode() + place.log.read_text(encoding="utf-8")

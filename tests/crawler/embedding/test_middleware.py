@@ -240,3 +240,27 @@ def _polite(session: aiohttp.ClientSession) -> Politeness:
     polite = session._middlewares[0]
     assert isinstance(polite, Politeness)
     return polite
+
+
+async def test_a_session_s_secrets_stay_where_its_owner_sends_them() -> None:
+    """Not to a host that robots.txt redirects to, nor to the robots.txt of one that a page
+    redirects to, for which aiohttp itself drops them."""
+    secrets = {"Authorization": "Bearer one", "X-Api-Key": "one"}
+    async with LocalWeb() as web:
+        web.sites["a.test"] = {"/robots.txt": redirect(web.url("elsewhere.test", "/robots.txt"))}
+        web.sites["b.test"] = {"/": redirect(web.url("evil.test"))}
+        async with Both(web, headers=secrets) as session:
+            for name in ("a.test", "b.test"):
+                async with session.get(web.url(name)) as response:
+                    await response.read()
+    carried = {(entry.host, entry.path): "authorization" in entry.headers for entry in web.log}
+    assert carried == {
+        ("a.test", "/robots.txt"): True,
+        ("elsewhere.test", "/robots.txt"): False,
+        ("a.test", "/"): True,
+        ("b.test", "/robots.txt"): True,
+        ("b.test", "/"): True,
+        ("evil.test", "/robots.txt"): False,
+        ("evil.test", "/"): False,
+    }
+    assert not any("x-api-key" in entry.headers for entry in web.log.requests("elsewhere.test"))

@@ -18,6 +18,7 @@ from crawler.errors import (
     SessionClosed,
     TooManyRedirects,
 )
+from crawler.fetching.request import Answer, Failure, Request
 from crawler.testing import (
     Answers,
     Asked,
@@ -29,6 +30,7 @@ from crawler.testing import (
     redirect,
     text,
 )
+from policies.holds import HoldReason
 from policies.retry import FailureCode
 from storage.base import StoreRefused
 
@@ -351,13 +353,28 @@ async def test_credentials_stay_with_their_origin_and_a_post_becomes_a_get(
             f"{A}/form",
             method="POST",
             body=b"x=1",
-            headers={"Authorization": "Basic x", "Cookie": "a=b", "X-Other": "1"},
+            headers={
+                "Authorization": "Basic x",
+                "Cookie": "a=b",
+                "X-API-Key": "k",
+                "X-Other": "1",
+            },
         )
     assert response.status == 200
     last = fake.log.requests("b.test")[-1]
     assert "authorization" not in last.headers
     assert "cookie" not in last.headers
+    assert "x-api-key" not in last.headers
     assert last.headers["x-other"] == "1"
+
+
+@pytest.mark.parametrize("to", ["https://a.test/x", f"{A}:8080/x", "http://www.a.test/x", f"{A}/x"])
+async def test_secrets_follow_no_change_of_scheme_host_or_port(clock: JumpClock, to: str) -> None:
+    fake = Fake(clock, {f"{A}/": redirect(to), to: html("")})
+    async with fake.session as session:
+        await session.get(f"{A}/", headers={"Authorization": "Basic x"})
+    last = fake.log.requests()[-1]
+    assert ("authorization" in last.headers) == (to == f"{A}/x")
 
 
 # ---------------------------------------------------------------- leaving
@@ -493,3 +510,42 @@ async def test_clocks_and_robots_copies_survive_in_a_database(tmp_path: Path) ->
                     pass
     assert fetcher.log.paths() == ["/robots.txt", "/1", "/2"]
     assert min(fetcher.log.gaps()) >= 50 - 1e-6
+
+
+@pytest.mark.parametrize("robots_known", [False, True])
+async def test_trouble_of_our_own_is_told_at_once_and_charged_to_no_host(
+    clock: JumpClock, *, robots_known: bool
+) -> None:
+    """No file descriptor is left: who asks is told so, and the host may be asked again."""
+
+    class Full(FakeFetcher):
+        full = False
+
+        async def fetch(self, request: Request) -> Answer | Failure:
+            if not self.full:
+                return await super().fetch(request)
+            now_s = clock.monotonic()
+            return Failure(
+                url=request.url,
+                code=FailureCode.CONNECT,
+                sentence="the server was not asked: this process has too many files open",
+                connected=False,
+                permanent=False,
+                started_s=now_s,
+                ended_s=now_s,
+                ours=HoldReason.DESCRIPTORS,
+                contacted=False,
+            )
+
+    fetcher = Full(clock, {"http://a.test/1": html("One"), "http://a.test/2": html("Two")})
+    async with PoliteSession(user_agent=UA, clock=clock, fetcher=fetcher) as session:
+        if robots_known:
+            assert (await session.get("http://a.test/1")).status == 200
+        fetcher.full = True
+        began_s = clock.monotonic()
+        with pytest.raises(FetchFailed, match="too many files open"):
+            await session.get("http://a.test/2")
+        assert clock.monotonic() - began_s < 3
+        fetcher.full = False
+        await clock.sleep_until(clock.monotonic() + 3)
+        assert (await session.get("http://a.test/2")).status == 200

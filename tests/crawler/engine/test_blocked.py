@@ -3,11 +3,14 @@ while other hosts keep the crawl busy."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from crawler.fetching.request import Request
 from crawler.testing import Reply, html, not_found, text
+from crawler.visiting.ledger import OUTCOMES_MAX
+from storage.base import Batch
 
 if TYPE_CHECKING:
     from tests.conftest import World
@@ -82,3 +85,36 @@ async def test_a_due_robots_txt_that_cannot_be_had_is_not_asked_all_the_time(wor
     )
     assert len(crawled.urls("blocked")) == 1
     assert 3 <= len(crawled.at("a.test")) <= 20
+
+
+async def test_others_are_contacted_while_a_hundred_hosts_are_found_to_be_blocked(
+    world: World,
+) -> None:
+    """Law 5. What costs no contact is judged as fast as the store takes it, and no faster; a host
+    that has something to ask for has its turn meanwhile, however many of the others there are."""
+    sizes: list[int] = []
+
+    async def slow(_: int, batch: Batch) -> None:
+        sizes.append(len(batch.outcomes))
+        await world.wait(0.0002 * len(batch.outcomes))
+
+    def answers(request: Request) -> Reply:
+        if request.url.endswith("/robots.txt"):
+            return text("User-agent: *\nDisallow: /no/\n")
+        return html("Page", *(f"{request.url}{n}/" for n in range(2)))
+
+    hosts = [f"h{n}.test" for n in range(100)]
+    blocked = [f"http://{host}/no/{n}" for n in range(500) for host in hosts]
+    world.medium.before["complete"] = slow
+    crawled = await world.crawl(
+        answers,
+        "http://a.test/",
+        *blocked,
+        politeness={"delay": 0.2, "latency_factor": 0},
+        at={30.0: lambda: world.engine and world.engine.stop()},
+    )
+    assert len(crawled.urls("blocked")) == len(blocked)
+    assert max(sizes) <= 2 * OUTCOMES_MAX
+    times = [at_s for at_s in crawled.at("a.test") if at_s < 25]
+    longest_s = max(b - a for a, b in itertools.pairwise(times))
+    assert longest_s < 2, "all of them at once take the store 10 s"

@@ -127,6 +127,7 @@ async def test_law_5_whenever_it_is_cut_short_nothing_is_lost_and_little_repeate
             "concurrency_per_host": 1,
         },
         "scope": {"follow": "any"},
+        "fetch": {"unreachable_for": "12s"},
         "crawl": {"concurrency": dice.choice([1, 3, 50])},
     }
     lives: list[Life] = []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from crawler.fetching.request import Request
-from crawler.politeness.ending import FULL, PAUSED, SPENT
+from crawler.politeness.ending import PAUSED, SPENT
 from crawler.testing import Answers, Reply, html, not_found, redirect, text
 from policies.retry import FailureCode
 from storage.base import Link
@@ -94,7 +94,27 @@ async def test_a_page_in_flight_on_another_lane_does_not_fill_a_host(world: Worl
         politeness={"concurrency_per_host": 2},
     )
     assert len(crawled.urls("visited")) == 5
-    assert crawled.waiting["a.test"] == (None, FULL)
+    assert crawled.waiting["a.test"] == (None, "scope.max_pages_per_host is reached")
+
+
+async def test_a_host_ends_with_its_bytes_and_others_go_on(world: World) -> None:
+    """`max_bytes_per_host`: the decoded bodies of a host's visited pages, those of runs before
+    included; the page that reaches it is kept."""
+    page = html("x" * 1_000)
+    size = len(page.body)
+    answers = {f"http://a.test/{n}": page for n in range(9)} | {
+        f"http://b.test/{n}": page for n in range(9)
+    }
+    scope = {"max_bytes_per_host": 3 * size + 1}
+    site = {"b.test": {"max_bytes_per_host": "10MB"}}
+    crawled = await world.crawl(answers, *answers, scope=scope, site=site)
+    rows = {str(row["host"]): row for row in crawled.rows["hosts"]}
+    assert {host: row["visited"] for host, row in rows.items()} == {"a.test": 4, "b.test": 9}
+    assert rows["a.test"]["body_bytes"] == 4 * size
+    assert crawled.waiting["a.test"] == (None, "scope.max_bytes_per_host is reached")
+    again = await world.crawl(answers, *answers, scope={"max_bytes_per_host": 6 * size})
+    rows = {str(row["host"]): row for row in again.rows["hosts"]}
+    assert {host: row["visited"] for host, row in rows.items()} == {"a.test": 6, "b.test": 9}
 
 
 # ---------------------------------------------------------------- room
@@ -115,7 +135,8 @@ async def test_full_hosts_make_room_and_are_not_claimed_again(
     assert len(crawled.urls("queued")) == 10
     assert crawled.elapsed_s < 10
     assert crawled.medium.calls["claim"] < 100
-    assert {crawled.waiting[f"h{n}.test"] for n in range(5)} == {(None, FULL)}
+    reasons = {crawled.waiting[f"h{n}.test"] for n in range(5)}
+    assert reasons == {(None, "scope.max_pages_per_host is reached")}
 
 
 async def test_closed_hosts_do_not_keep_the_places_of_others(
@@ -300,8 +321,8 @@ async def test_a_robots_hop_to_a_paused_host_ends_at_the_patience(world: World) 
 
 
 async def test_each_patience_begins_with_the_last_thing_that_moved(world: World) -> None:
-    """Section 7: a plain crawl ends when nothing can move *sooner than* its patience; waits within
-    it add up."""
+    """Section 7: a plain crawl ends when nothing can move *sooner than* its patience. A first try
+    is progress; one more that fails is none, and does not extend it."""
     asked: list[str] = []
 
     def answers(request: Request) -> Reply:
@@ -311,8 +332,56 @@ async def test_each_patience_begins_with_the_last_thing_that_moved(world: World)
         return Reply(status=429, headers={"Retry-After": "50"}) if len(asked) < 4 else html("Page")
 
     crawled = await world.crawl(answers, "http://a.test/", crawl={"patience": "1m"})
-    assert crawled.elapsed_s > 150
+    assert 50 < crawled.elapsed_s < 65
+    assert crawled.urls("queued") == ["http://a.test/"]
+    assert "a.test" in crawled.waiting
+    crawled = await world.crawl(answers, crawl={"patience": "4m"})
     assert crawled.urls("visited") == ["http://a.test/"]
+
+
+@pytest.mark.parametrize("kind", ["silent", "503 soon", "503 later"])
+async def test_urls_that_all_fail_hold_a_crawl_no_longer_than_its_patience(
+    world: World, kind: str
+) -> None:
+    """A host with many URLs fails each of them: that the next was not tried yet is no progress."""
+
+    def answers(request: Request) -> Reply | FailureCode:
+        if request.url.endswith("/robots.txt"):
+            return not_found()
+        if request.url == "http://a.test/":
+            return html("Home", *(f"/{n}" for n in range(500)))
+        if kind == "silent":
+            return Reply(delay_s=1_000)
+        if kind == "503 later":
+            return Reply(status=503, headers={"Retry-After": "9"})
+        return Reply(status=503, headers={"Retry-After": "5"})
+
+    crawled = await world.crawl(
+        answers, "http://a.test/", crawl={"patience": 10}, fetch={"timeout": 5}, cap_s=20_000
+    )
+    assert crawled.urls("visited") == ["http://a.test/"]
+    assert len(crawled.urls("queued")) + len(crawled.urls("failed")) == 500
+    assert crawled.elapsed_s < 45
+    assert "a.test" in crawled.waiting
+
+
+async def test_a_host_that_fails_at_times_is_crawled_to_its_end(world: World) -> None:
+    """Every other URL fails at first: something is done with all the time."""
+    asked: dict[str, int] = {}
+
+    def answers(request: Request) -> Reply:
+        if request.url.endswith("/robots.txt"):
+            return not_found()
+        if request.url == "http://a.test/":
+            return html("Home", *(f"/{n}" for n in range(60)))
+        count = asked[request.url] = asked.get(request.url, 0) + 1
+        if count == 1 and int(request.url.rpartition("/")[2]) % 2:
+            return Reply(status=503, headers={"Retry-After": "6"})
+        return html("Page")
+
+    crawled = await world.crawl(answers, "http://a.test/", crawl={"patience": 10}, cap_s=20_000)
+    assert len(crawled.urls("visited")) == 61
+    assert crawled.elapsed_s > 180
 
 
 async def test_a_cancelled_crawl_leaves_no_timer_behind(world: World) -> None:

@@ -116,7 +116,7 @@ async def test_what_was_given_up_is_tried_again_when_failures_are_revived(world:
         answers,
         *("http://a.test/1", "http://a.test/2"),
         forever=True,
-        fetch={"max_attempts": 1},
+        fetch={"unreachable_for": 0},
         at={DAY_S: lambda: world.do(retry()), 2 * DAY_S: stop(world)},
     )
     assert queued == [2]
@@ -197,6 +197,7 @@ async def test_months_of_hosts_that_come_and_go_leave_nothing_in_memory(
         answers,
         forever=True,
         crawl={"user_agent": BOT, "concurrency": 4},
+        fetch={"unreachable_for": "12s"},
         at={
             **{day * DAY_S + 10: more(day) for day in range(days)},
             **{day * DAY_S + DAY_S - 1: look for day in range(days)},

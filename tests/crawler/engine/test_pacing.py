@@ -225,7 +225,7 @@ async def test_only_pages_that_are_served_forgive_a_refusal(world: World) -> Non
         return Reply(status=503)
 
     crawled = await world.crawl(
-        busy, *(f"http://a.test/{n}" for n in range(4)), crawl={"patience": "2d"}
+        busy, *(f"http://a.test/{n}" for n in range(4)), crawl={"patience": "30d"}
     )
     pages = [entry for entry in crawled.log if entry.path != "/robots.txt"]
     rests = [after.start_s - before.end_s for before, after in pairwise(pages)]
@@ -242,7 +242,7 @@ async def test_only_pages_that_are_served_forgive_a_refusal(world: World) -> Non
         return Reply(status=503 if len(answered) % 2 else 500)
 
     crawled = await world.crawl(
-        broken, *(f"http://c.test/{n}" for n in range(4)), crawl={"patience": "2d"}
+        broken, *(f"http://c.test/{n}" for n in range(4)), crawl={"patience": "30d"}
     )
     rests = [round(gap) for gap in crawled.log.gaps("c.test") if gap > 30]
     assert rests[:8] == [60 * 2**n for n in range(8)]

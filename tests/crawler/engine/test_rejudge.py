@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from crawler.fetching.request import Request
-from crawler.politeness.ending import FULL
 from crawler.testing import Reply, html, not_found, redirect, text
 
 if TYPE_CHECKING:
@@ -108,6 +107,28 @@ async def test_killed_in_the_middle_of_many_the_rest_is_judged_by_the_next_run(
         answers, "http://a.test/", "http://b.test/", politeness={"delay": 0.02, "latency_factor": 0}
     )
     assert 0 < len(of_a(killed, "blocked")) < 12
+    again = await world.crawl(answers)
+    assert of_a(again, "visited") == ["http://a.test/"]
+    assert len(of_a(again, "blocked")) == 12
+
+
+async def test_stopped_in_the_middle_of_many_the_rest_is_judged_by_the_next_run(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many there are: a stop waits for those that are being judged, and no others."""
+    monkeypatch.setattr("crawler.engine.rejudge.CHUNK", 3)
+
+    async def stop(*_: object, **__: object) -> None:
+        assert world.engine
+        if world.medium.calls["rejudge"] == 1:
+            world.engine.stop()
+
+    world.medium.before["rejudge"] = stop
+    answers = late(FORBIDS, pages=12)
+    stopped = await world.crawl(
+        answers, "http://a.test/", "http://b.test/", politeness={"delay": 0.02, "latency_factor": 0}
+    )
+    assert 0 < len(of_a(stopped, "blocked")) <= 6
     again = await world.crawl(answers)
     assert of_a(again, "visited") == ["http://a.test/"]
     assert len(of_a(again, "blocked")) == 12
@@ -266,4 +287,4 @@ async def test_a_living_crawl_obeys_a_late_robots_txt_where_a_host_has_had_its_p
     )
     assert crawled.urls("visited") == []
     assert "http://a.test/" in crawled.urls("blocked")
-    assert said == [FULL]
+    assert said == ["scope.max_pages_per_host is reached"]

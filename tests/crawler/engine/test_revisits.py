@@ -358,3 +358,23 @@ async def test_new_urls_and_old_ones_share_a_host(world: Any) -> None:
     visits = Counter(entry.path for entry in crawled.entries())
     again = sum(count - 1 for path, count in visits.items() if path != "/robots.txt")
     assert 0.15 < again / visits.total() < 0.35
+
+
+async def test_redirects_met_by_revisits_widen_no_scope(world: Any) -> None:
+    """A seed, and the page that it led to at first, redirect to a new host at every revisit."""
+    new = itertools.count(1)
+    asked: Counter[str] = Counter()
+
+    def answers(request: Request) -> Reply:
+        asked[request.url] += 1
+        if request.url.endswith("/robots.txt"):
+            return text("User-agent: *\nDisallow:\n")
+        if request.url == "http://a.test/" or asked[request.url] > 1:
+            return redirect(f"http://h{next(new)}.test/")
+        return html("Home", "/a")
+
+    crawled = await live(world, answers, "http://a.test/", days=4.5, revisit=FIXED)
+    assert asked["http://a.test/"] == asked["http://h1.test/"] == 5
+    assert {entry.host for entry in crawled.log.requests()} == {"a.test", "h1.test"}
+    roots = [url async for urls in world.store.seeds() for url in urls]
+    assert roots == ["http://a.test/", "http://h1.test/"]

@@ -33,7 +33,8 @@ def jars(wall: Wall) -> Cookies:
 def test_a_cookie_comes_back_to_its_host_alone(jars: Cookies) -> None:
     jars.learn("http://www.example.org/", ["a=b"])
     assert jars.header("http://www.example.org/x") == "a=b"
-    assert jars.header("http://www.example.org:8080/x") == "a=b"
+    assert jars.header("http://www.example.org/x") == "a=b"
+    assert jars.header("http://www.example.org:8080/x") is None
     assert jars.header("http://example.org/") is None
     assert jars.header("http://shop.example.org/") is None
     assert jars.header("http://a.www.example.org/") is None
@@ -70,7 +71,8 @@ def test_a_domain_beyond_the_site_is_refused(jars: Cookies, url: str, domain: st
 def test_an_address_has_cookies_of_its_own(jars: Cookies) -> None:
     jars.learn("http://127.0.0.1:8000/", ["a=b; Domain=127.0.0.1"])
     jars.learn("http://[::1]/", ["c=d"])
-    assert jars.header("http://127.0.0.1/") == "a=b"
+    assert jars.header("http://127.0.0.1:8000/x") == "a=b"
+    assert jars.header("http://127.0.0.1/") is None
     assert jars.header("http://[::1]/") == "c=d"
     assert jars.header("http://127.0.0.2/") is None
 
@@ -104,7 +106,7 @@ def test_secure_cookies_need_encryption_both_ways(jars: Cookies) -> None:
     jars.learn("http://a.test/", ["a=1; Secure"])
     jars.learn("https://a.test/", ["b=2; Secure", "c=3"])
     assert jars.header("https://a.test/") == "b=2; c=3"
-    assert jars.header("http://a.test/") == "c=3"
+    assert jars.header("http://a.test/") is None
 
 
 def test_prefixes_are_held_to(jars: Cookies) -> None:
@@ -193,3 +195,28 @@ def test_nothing_raises_and_nothing_but_text_is_sent(values: list[str]) -> None:
         sent = jars.header(url)
         assert sent is None or (sent.isascii() and sent.isprintable())
     assert jars.header("https://b.example/") is None
+
+
+ORIGINS = [
+    "http://a.test", "https://a.test", "http://a.test:8080", "https://a.test:8443",
+    "http://a.test:443", "http://www.a.test", "https://www.a.test", "https://b.test",
+    "http://[::1]:8080", "http://[::1]",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("to", ORIGINS)
+@pytest.mark.parametrize("from_", ORIGINS)
+def test_a_cookie_stays_with_its_scheme_and_port(from_: str, to: str) -> None:
+    """But for http to https on their own ports; a host-only one, with its host."""
+    jars = Cookies(lambda: 0.0)
+    jars.learn(f"{from_}/", ["a=b"])
+    upgraded = from_.startswith("http:") and to == f"https{from_[4:]}" and from_.count(":") == 1
+    assert jars.header(f"{to}/") == ("a=b" if to == from_ or upgraded else None)
+
+
+def test_services_do_not_overwrite_each_other_s_cookies() -> None:
+    jars = Cookies(lambda: 0.0)
+    jars.learn("https://a.test/", ["a=right"])
+    jars.learn("http://a.test:8080/", ["a=wrong"])
+    assert jars.header("https://a.test/") == "a=right"
+    assert jars.header("http://a.test:8080/") == "a=wrong"

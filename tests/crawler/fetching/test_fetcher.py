@@ -174,6 +174,75 @@ async def test_exactly_one_request_when_a_kept_connection_is_dropped(serve, fetc
     failure = failed(await fetcher.fetch(Request(url=server.url())))
     assert failure.error == f"protocol: the server {how} the connection before answering"
     assert (server.connections, len(server.requests)) == (1, 2)
+    assert failure.stale
+
+
+async def test_a_server_that_drops_kept_connections_gets_one_for_each_request(serve, fetcher):
+    """The first loss is the connection's; afterwards none is kept, so that none can be lost."""
+
+    async def script(connection):
+        await connection.request()
+        await connection.send(HELLO)
+        await connection.request()
+
+    server = await serve(script)
+    answered(await fetcher.fetch(Request(url=server.url("/0"))))
+    assert failed(await fetcher.fetch(Request(url=server.url("/1")))).stale
+    for n in range(5):
+        answered(await fetcher.fetch(Request(url=server.url(f"/{n}"))))
+    assert server.connections == 6
+
+
+async def test_all_kept_connections_that_are_dropped_are_stale(serve, fetcher):
+    """Several to one origin, the others lost after the first."""
+    arrived = 0
+    together = asyncio.Event()
+
+    async def script(connection):
+        nonlocal arrived
+        await connection.request()
+        arrived += 1
+        if arrived == 3:
+            together.set()
+        await together.wait()
+        await connection.send(HELLO)
+        await connection.request()
+
+    server = await serve(script)
+
+    async def three():
+        requests = [Request(url=server.url(f"/{n}")) for n in range(3)]
+        return await asyncio.gather(*map(fetcher.fetch, requests))
+
+    for result in await three():
+        answered(result)
+    for result in await three():
+        assert failed(result).stale
+    for result in await three():
+        answered(result)
+
+
+async def test_silence_on_a_kept_connection_is_not_the_urls_fault(serve, fetcher):
+    async def script(connection):
+        await connection.request()
+        await connection.send(HELLO)
+        await connection.client_gone()
+
+    server = await serve(script)
+    limits = FetchLimits(timeout_s=0.6)
+    answered(await fetcher.fetch(Request(url=server.url(), limits=limits)))
+    assert failed(await fetcher.fetch(Request(url=server.url(), limits=limits))).stale
+    for _ in range(3):
+        answered(await fetcher.fetch(Request(url=server.url(), limits=limits)))
+
+
+async def test_a_fresh_connection_that_is_dropped_is_not_stale(serve, fetcher):
+    async def script(connection):
+        await connection.request()
+
+    server = await serve(script)
+    for _ in range(2):
+        assert not failed(await fetcher.fetch(Request(url=server.url()))).stale
 
 
 async def test_unwanted_body_is_not_downloaded(serve, fetcher):

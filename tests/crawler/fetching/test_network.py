@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import collections
+import gc
+import os
 import socket
+import ssl
 from typing import Self
 
 import pytest
@@ -15,7 +19,7 @@ from crawler.config import Config, ConfigError, from_dict
 from crawler.fetching.cookies import Cookies
 from crawler.fetching.network import Network
 from crawler.fetching.request import Answer, Failure, Request
-from crawler.testing import LocalWeb, Reply, html
+from crawler.testing import Asked, LocalWeb, Reply, html
 from policies.retry import FailureCode
 from tests.crawler.fetching.test_fetcher_names import FakeDns, open_fetcher
 
@@ -206,3 +210,72 @@ async def test_a_lookup_under_way_ends_where_it_was_begun() -> None:
         assert not dns.closed
         dns.may.set()
         assert await looking == "127.0.0.1"
+
+
+async def test_what_was_exchanged_is_let_go() -> None:
+    """Fetchers, their connections and what TLS trusts: however often a config is read again."""
+    trusted = ssl.get_default_verify_paths().cafile
+
+    def held() -> dict[str, int]:
+        gc.collect()
+        names = ("AiohttpFetcher", "Connector", "ClientSession", "Names", "SSLContext", "Wire")
+        kinds = collections.Counter(type(one).__name__ for one in gc.get_objects())
+        return {name: kinds[name] for name in names}
+
+    def config(turn: int) -> Config:
+        base = web.config()
+        section: dict[str, object] = {"timeout": 10 + turn, "cookies": True}
+        if trusted is not None:
+            section["ca_file"] = trusted
+        return from_dict({**base, "fetch": section})
+
+    before = held()
+    async with (
+        LocalWeb({"a.test": {"/": html("Page")}}) as web,
+        network_of(config(0), RealClock()) as network,
+    ):
+        files = 0
+        for turn in range(1, 61):
+            answer = await network.fetch(Request(url=web.url("a.test")))
+            assert isinstance(answer, Answer)
+            await network.prepare(config(turn))(nothing)
+            if turn == 2:
+                files = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+        await asyncio.sleep(0)
+        assert all(count <= before[name] + 2 for name, count in held().items()), held()
+        assert len(os.listdir("/proc/self/fd")) <= files  # noqa: PTH208
+
+
+async def test_idle_connections_of_an_exchanged_fetcher_are_closed_at_once() -> None:
+    """However long a request of it takes: else every reload adds a connection for each host."""
+    may, asked = asyncio.Event(), asyncio.Event()
+
+    async def slow(_: Asked) -> Reply:
+        asked.set()
+        await may.wait()
+        return html("Slow")
+
+    async def open_ones(web: LocalWeb, count: int) -> bool:
+        for _ in range(200):
+            if len(web._open) == count:
+                return True
+            await asyncio.sleep(0.01)
+        return False
+
+    sites = {"a.test": {"/": html("Page")}, "b.test": {"/": slow}}
+    async with LocalWeb(sites) as web:
+        config = {**web.config(), "fetch": {"timeout": 10}}
+        async with network_of(from_dict(config), RealClock()) as network:
+            assert isinstance(await network.fetch(Request(url=web.url("a.test"))), Answer)
+            slow_one = asyncio.create_task(network.fetch(Request(url=web.url("b.test"))))
+            await asked.wait()
+            assert await open_ones(web, 2)
+            config["fetch"] = {"timeout": 11}
+            await network.prepare(from_dict(config))(nothing)
+            assert await open_ones(web, 1)
+            assert isinstance(await network.fetch(Request(url=web.url("a.test"))), Answer)
+            may.set()
+            answer = await slow_one
+            assert isinstance(answer, Answer)
+            assert b"Slow" in answer.body
+            assert await open_ones(web, 1), "the new one's"

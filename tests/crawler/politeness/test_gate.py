@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import cast
 
@@ -18,8 +19,10 @@ from crawler.testing import FakeFetcher, JumpClock, Log, Reply, not_found, redir
 from policies.access import Access, RobotsRules
 from policies.pacing import PacingRules
 from policies.retry import FailureCode
-from policies.robots import Verdict
-from storage.base import Store
+from policies.robots import DIALECTS, Verdict
+from policies.robots.reading import Reading
+from policies.robots.syntax import Source
+from storage.base import Completed, Store
 from storage.memory import MemoryStore
 
 HOUR_S = 3600.0
@@ -95,7 +98,7 @@ class Rig:
             return host
         lease = (await self.store.acquire(self.session, [slot]))[slot]
         host = Host(lease, PacingRules(delay=1, latency_factor=0), now_s=self.clock.monotonic())
-        self.gate.adopt(host, dict(lease.robots))
+        await self.gate.adopt(host, dict(lease.robots))
         self.turns.hold(host)
         return host
 
@@ -172,12 +175,12 @@ async def test_pages_wait_until_the_copy_is_committed(
     asks of the pace counts at once."""
     put = rig.store.robots_put
 
-    async def slow(*args: object, **kwargs: object) -> None:
+    async def slow(*args: object, **kwargs: object) -> Completed:
         answers.append(rig.gate.check(host, "http://a.test/x"))
         delays.append(host.pace.rest.delay_s)
         await rig.clock.sleep_until(rig.clock.monotonic() + 5)
         answers.append(rig.gate.check(host, "http://a.test/x"))
-        await put(*args, **kwargs)  # type: ignore[arg-type]
+        return await put(*args, **kwargs)  # type: ignore[arg-type]
 
     answers: list[object] = []
     delays: list[float] = []
@@ -409,3 +412,101 @@ async def test_a_host_no_longer_held_is_forgotten(rig: Rig) -> None:
     await rig.wait(DAY_S)
     assert rig.gate.origin("http://a.test") is None
     assert len(rig.log) == 1
+
+
+# ---------------------------------------------------------------- large files
+
+
+class ReadIn:
+    """Where files were parsed and compiled: `loop` and `threads` count how often."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.loop = self.threads = 0
+        for kind, name in ((Source, "__init__"), (Reading, "__init__"), (Reading, "_index_of")):
+            monkeypatch.setattr(kind, name, self._counted(getattr(kind, name)))
+        monkeypatch.setattr(Reading, "_compile", self._counted(Reading._compile))
+
+    def _counted(self, call: Callable[..., object]) -> Callable[..., object]:
+        def counted(*args: object, **kwargs: object) -> object:
+            if threading.current_thread() is threading.main_thread():
+                self.loop += 1
+            else:
+                self.threads += 1
+            return call(*args, **kwargs)
+
+        return counted
+
+
+LARGE = "User-agent: *\nCrawl-delay: 7\n" + "".join(
+    f"Disallow: /*%4{n % 10}%2f*a&%e9{n}\n" for n in range(1_000)
+)
+PATHS = ("/q", "/%2f", "/é", "/a&b=c?d=e", "/" + "%41%2f%e9" * 300, "/x%41%2Fxa&%E91")
+
+
+async def judged_apart(rig: Rig, read_in: ReadIn) -> None:
+    """Verdicts of every kind of path, none of which reads anything on the event loop."""
+    for path in PATHS:
+        verdict = await rig.judge("http://a.test" + path)
+        assert isinstance(verdict, Verdict) == (path == PATHS[-1]), path
+    assert read_in.threads
+    assert not read_in.loop
+
+
+@pytest.mark.parametrize("dialect", [("rfc9309",), ("google",), tuple(DIALECTS)])
+async def test_a_large_file_is_read_in_a_thread_where_it_is_fetched(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, dialect: tuple[str, ...]
+) -> None:
+    rig.rules = RobotsRules(dialect=dialect)
+    rig.answers["http://a.test/robots.txt"] = text(LARGE)
+    read_in = ReadIn(monkeypatch)
+    host = await rig.hold("a.test")
+    assert host is not None
+    assert rig.gate.check(host, "http://a.test/q") is ASKING
+    await rig.asked()
+    if "google" not in dialect[:1]:
+        # Its Crawl-delay counted as soon as the contact was over.
+        assert host.pace.next_turn(rig.clock.monotonic(), rig.clock.wall())[0] > 5
+    await judged_apart(rig, read_in)
+
+
+async def test_a_large_file_is_read_in_a_thread_where_the_store_has_it(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.answers["http://a.test/robots.txt"] = text(LARGE)
+    await rig.judge("http://a.test/q")
+    host = rig.origin("http://a.test").host
+    known = rig.origin("http://a.test").access
+    rig.gate.forget(host)
+    read_in = ReadIn(monkeypatch)
+    await rig.gate.adopt(host, {"http://a.test": known})
+    await judged_apart(rig, read_in)
+    assert rig.log.paths() == ["/robots.txt"]
+
+
+async def test_a_large_file_is_read_anew_in_a_thread(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.answers["http://a.test/robots.txt"] = text(LARGE)
+    await rig.judge("http://a.test/q")
+    host = rig.origin("http://a.test").host
+    read_in = ReadIn(monkeypatch)
+    rig.settled.clear()
+    rig.rules = RobotsRules(dialect=("rfc9309", "yandex"))
+    assert rig.gate.reread() == [rig.origin("http://a.test")]
+    assert rig.gate.check(host, "http://a.test/q") is ASKING
+    await rig.asked()
+    assert rig.settled == ["http://a.test"]
+    await judged_apart(rig, read_in)
+
+
+async def test_a_large_file_that_cannot_be_read_closes_its_origin(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(Reading, "read_whole", broken)
+    rig.answers["http://a.test/robots.txt"] = text(LARGE)
+    shut = await rig.judge("http://a.test/q")
+    assert isinstance(shut, Shut)
+    assert "could not be read" in shut.reason

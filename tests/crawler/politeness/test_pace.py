@@ -17,6 +17,7 @@ def make_pace(*, now_s: float) -> Pace:
         paused=False,
         slow_s=None,
         visited=0,
+        body_bytes=0,
         robots={},
         hand=Hand(urls=(), next_due_in_s=None),
     )

@@ -53,6 +53,7 @@ def make_host(
         paused=paused,
         slow_s=slow_s,
         visited=0,
+        body_bytes=0,
         robots={},
         hand=Hand(urls=queued(name, pages), next_due_in_s=None),
     )
@@ -97,7 +98,7 @@ class Crawlers:
         await asyncio.gather(*tasks)
 
     def gaps(self, host: str) -> list[float]:
-        log = sorted(self.log[host])
+        log = sorted(self.log.get(host, []))
         return [b[0] - a[1] for a, b in itertools.pairwise(log)]
 
 
@@ -303,6 +304,21 @@ async def test_addresses_have_clocks_of_their_own() -> None:
         assert len(shared) == 12
         assert min(gaps) >= 2 - 1e-6
         assert 2 <= crawlers.log["other.test"][0][0] - 1000 < 2.1  # met for the first time
+
+
+async def test_an_address_has_one_clock_however_it_is_written() -> None:
+    async with JumpClock() as clock:
+        turns = Turns(clock, limit=8)
+        crawlers = Crawlers(clock, turns)
+        rules = PacingRules(delay=0, latency_factor=0, per=Per.IP, ip_delay=2)
+        for n, address in enumerate(["192.0.2.1", "::ffff:192.0.2.1", "::ffff:c000:201"]):
+            host = make_host(clock, f"h{n}.test", rules=rules)
+            turns.hold(host)
+            turns.set_address(host, address)
+        await crawlers.until_empty(workers=8)
+        shared = sorted(contact for log in crawlers.log.values() for contact in log)
+        assert len(shared) == 9
+        assert min(b[0] - a[1] for a, b in itertools.pairwise(shared)) >= 2 - 1e-6
 
 
 async def test_a_visit_window_holds_pages_until_it_opens() -> None:

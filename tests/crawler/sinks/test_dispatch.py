@@ -10,8 +10,9 @@ import pytest
 
 from crawler.documents.crawled import CrawledPage
 from crawler.sinks.base import SinkError, Withdrawn
-from crawler.sinks.dispatch import PAGES_MAX, Called, Route, Sinks
+from crawler.sinks.dispatch import FINISH_S_MAX, PAGES_MAX, Called, Route, Sinks
 from crawler.sinks.wants import Wants
+from crawler.testing import JumpClock
 from storage.base import Blocked, BlockReason
 
 MakePage = Callable[..., CrawledPage]
@@ -26,7 +27,7 @@ class Memory:
         self.go = threading.Event()
         self.go.set()
         self.full = False
-        self.finishes = False  # closing takes long
+        self.finishes, self.finishes_s = False, 5.0  # closing takes long
 
     def open(self) -> None:
         self.calls.append("open")
@@ -46,7 +47,7 @@ class Memory:
 
     def close(self, hurried: threading.Event) -> None:
         self.calls.append("close")
-        if self.finishes and not hurried.wait(5):
+        if self.finishes and not hurried.wait(self.finishes_s):
             self.calls.append("finished")
 
 
@@ -217,3 +218,19 @@ async def test_who_is_told_to_leave_finishes_nothing() -> None:
     sinks.leaving.set()
     await closing
     assert sink.calls == ["open", "close"]
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+async def test_a_stop_bounds_what_closing_a_sink_completes(stopped: bool) -> None:
+    """A crawl that is through completes it, whatever time that takes."""
+    sink = Memory()
+    sink.finishes, sink.finishes_s = True, 5.0 if stopped else 0.2
+    async with JumpClock() as clock:
+        sinks = Sinks([Route(sink=sink, wants=Wants())], clock=clock)
+        await sinks.open()
+        if stopped:
+            sinks.stop()
+        began_s = clock.monotonic()
+        await sinks.close()
+        assert clock.monotonic() - began_s == (FINISH_S_MAX if stopped else 0)
+    assert sink.calls == ["open", "close", *([] if stopped else ["finished"])]

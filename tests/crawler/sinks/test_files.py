@@ -34,6 +34,29 @@ def test_a_torn_last_line_is_cut_and_the_file_goes_on(tmp_path: Path) -> None:
     assert path.read_bytes() == b'{"a":1}\n{"b":2}\n{"d":4}\n'
 
 
+@pytest.mark.parametrize(
+    "content",
+    [b'{"name": "a"}', b'{\n  "name": "a"\n}', b'{"a":1}\n{"b":2}', b'{"a":1}\nsome notes', b"{}"],
+)
+def test_the_last_line_of_another_file_is_not_cut_off(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "package.json"
+    path.write_bytes(content)
+    with pytest.raises(SinkError, match="not touched"):
+        lines(path).open()
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("torn", [b"{", b'{"url":"http://a.test/', b'{"withdrawn":"x"}', b'{"url'])
+def test_a_torn_line_is_cut_wherever_it_is_torn(tmp_path: Path, torn: bytes) -> None:
+    path = tmp_path / "a.jsonl"
+    for before in (b"", b'{"url":1}\n'):
+        path.write_bytes(before + torn)
+        files = lines(path)
+        files.open()
+        files.close()
+        assert path.read_bytes() == before
+
+
 def test_a_file_of_something_else_is_not_touched(tmp_path: Path) -> None:
     path = tmp_path / "notes.jsonl"
     path.write_bytes(b"dear diary")
@@ -100,13 +123,15 @@ def test_a_full_disk_is_a_sentence_and_leaves_whole_records(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "full"
-    path.symlink_to("/dev/full")
+    monkeypatch.setattr(
+        "crawler.sinks.files.open_for_update", lambda *_: os.open("/dev/full", os.O_RDWR)
+    )
     if not os.access("/dev/full", os.W_OK):
         pytest.skip("there is no /dev/full")
     files = Files(path, whole=_whole_lines, fsync=False)
     files.open()
     files.append(b"{}\n")
-    with pytest.raises(SinkError, match="no room left"):
+    with pytest.raises(SinkError, match="no space left"):
         files.flush()
     files.close()
 

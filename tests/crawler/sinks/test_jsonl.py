@@ -7,6 +7,7 @@ import gzip
 import json
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 
 from crawler.config import SinkConfig
 from crawler.documents.crawled import CrawledPage
+from crawler.documents.page import PageLink
 from crawler.sinks.base import Withdrawn
 from crawler.sinks.jsonl import JsonLines
 
@@ -48,7 +50,7 @@ def test_a_page_is_one_object(tmp_path: Path, make_page: MakePage) -> None:
 @pytest.mark.parametrize(
     ("content_type", "body", "encoding"),
     [
-        ("text/html; charset=latin-1", b"caf\xe9", "text"),
+        ("text/html; charset=latin1", b"caf\xe9", "text"),
         ("application/ld+json", b"{}", "text"),
         ("image/png", b"\x89PNG", "base64"),
         ("application/xhtml+xml", b"<a/>", "text"),
@@ -95,3 +97,44 @@ def test_compressed_by_its_name_and_whole_lines_after_a_crash(
     assert len(written(path, make_page(), make_page())) == 2
     path.write_bytes(path.read_bytes() + gzip.compress(b'{"torn": 1}\n')[:-3])
     assert len(written(path, make_page())) == 3
+
+
+def _written(tmp_path: Path, page: CrawledPage) -> tuple[dict[str, Any], int]:
+    """The page's object, and how many bytes its line has."""
+    path = tmp_path / "bound.jsonl"
+    sink = JsonLines(SinkConfig(kind="jsonl", path=path))
+    sink.open()
+    sink.put(page)
+    sink.flush()
+    sink.close(threading.Event())
+    return json.loads(path.read_bytes()), path.stat().st_size
+
+
+@pytest.mark.parametrize("byte", [b"\0", b"\x1f", b"\x80", b'"', b"\\", b"\x7f"])
+def test_a_body_that_json_would_lengthen_is_written_as_base64(
+    byte: bytes, make_page: MakePage, tmp_path: Path
+) -> None:
+    body = byte * 3_000_000
+    row, size = _written(tmp_path, make_page("http://a.test/", body, content_type="text/plain"))
+    assert size < 2 * len(body) + 2_100_000
+    if row["body_encoding"] == "base64":
+        assert base64.b64decode(row["body"]) == body
+
+
+def test_links_that_are_far_longer_than_their_page_are_left_out_and_counted(
+    make_page: MakePage, tmp_path: Path
+) -> None:
+    url = "http://a.test/" + "x" * 2_000
+    links = tuple(PageLink(f"{url}/{n}", None, False) for n in range(50_000))
+    page = replace(make_page(body=b"<a href=1>" * 1_000), links=links)
+    row, size = _written(tmp_path, page)
+    assert size < 2_100_000
+    assert len(row["links"]) + row["links_omitted"] == 50_000
+    assert row["links"][0]["url"] == f"{url}/0"
+    assert row["body_encoding"] == "base64"
+
+
+def test_an_ordinary_line_is_as_it_was(make_page: MakePage, tmp_path: Path) -> None:
+    row, _ = _written(tmp_path, make_page())
+    assert "links_omitted" not in row
+    assert row["body_encoding"] == "text"

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from crawler.config import from_dict
 from crawler.sinks.base import Withdrawn
 from crawler.sinks.mirror import Mirror
+from crawler.sinks.names import file_of
+from crawler.sinks.requisites import Role
 
 if TYPE_CHECKING:
     from tests.crawler.sinks.conftest import MakePage
@@ -58,3 +60,34 @@ def test_many_pages_are_withdrawn_at_once_where_many_redirects_are_known(tmp_pat
     sink.flush()
     assert time.process_time() - began_s < 1.0
     sink.close(threading.Event())
+
+
+class Hurried(threading.Event):
+    """Is set while the mirror is being closed."""
+
+    def __init__(self, looks: int) -> None:
+        super().__init__()
+        self.looks = looks
+
+    def is_set(self) -> bool:
+        self.looks -= 1
+        return self.looks < 0
+
+
+def test_links_that_a_hurried_close_leaves_are_seen_to_by_the_next(
+    tmp_path: Path, make_page: MakePage
+) -> None:
+    pages = [f"http://a.test/{n}" for n in range(6)]
+    sink = mirror(tmp_path)
+    for url in pages:
+        sink.put(make_page(url, body=b"<a href=/never>never</a>"))
+    sink.flush()
+    sink.close(Hurried(3))
+    files = [tmp_path / file_of(url, Role.PAGE) for url in pages]
+
+    def done() -> int:
+        return sum(b'href="http://a.test/never"' in file.read_bytes() for file in files)
+
+    assert 0 < done() < len(files)
+    mirror(tmp_path).close(threading.Event())
+    assert done() == len(files)

@@ -99,7 +99,11 @@ def test_a_stub_leads_on() -> None:
     assert b'content="0; url=a&quot;b.html"' in page
     again = relinked(page, "a.test/old~.html", lambda _: False)
     assert again is not None
-    assert b'content="0; url=https://a.test/?a&amp;b"' in again
+    assert b'href="https://a.test/?a&amp;b"' in again
+    assert b'content=""' in again, "nobody is led to the network without a click"
+    back = relinked(again, "a.test/old~.html", lambda _: True)
+    assert back is not None
+    assert b'content="0; url=' in back
 
 
 def test_a_style_keeps_what_it_says() -> None:
@@ -130,8 +134,66 @@ def test_nothing_but_links_leads_out(html: str) -> None:
     tree = LexborHTMLParser(offline(html))
     for node in tree.css("img,link,script,iframe,frame,image,embed,audio,video,source,track"):
         for name in ("src", "href", "srcset", "data", "poster"):
+            if (node.tag, name) == ("img", "href"):
+                continue  # loads nothing
             value = (node.attributes.get(name) or "").strip()
             leads_out = value.startswith(("http:", "https:", "//"))
             assert not leads_out or canonical(value, URL) is None, "what is no URL leads nowhere"
     for style in tree.css("style"):
         assert not [url for url in ADDRESS_OR_TEXT.findall(style.text()) if url[:8] == "url(http"]
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        "<a href=x>",
+        "<a href=x></a>",
+        "<area href=x>",
+        "<img src=a>",
+        "<img src=a&b>",
+        "<img srcset=a>",
+        "<iframe src=a>",
+        "<form action=x></form>",
+        "<p style=background:url(a)>",
+        "<td background=a>",
+    ],
+)
+@pytest.mark.parametrize("base", ["https://a.test/", "https://b.test/"])
+def test_links_make_a_page_grow_no_further_than_its_bound(monkeypatch, one, base):
+    monkeypatch.setattr("crawler.sinks.offline.GROWTH_BYTES_MAX", 100_000)
+    deep = "".join(f"{n}/" for n in range(300))
+    head = f"<base href={base}{deep}>"
+    body = (head + one * 4_000).encode()
+    links = Links(
+        f"https://a.test/{deep}",
+        f"a.test/{deep}index.html",
+        is_there=lambda _: False,
+        scripts=False,
+    )
+    page = offline_page(body, "text/html", links)
+    assert len(page) <= 4 * len(body) + 100_000 + 2_000
+    assert len("".join(links.marked)) <= 100_000
+    assert b"Content-Security-Policy" in page
+    again = relinked(page, f"a.test/{deep}index.html", lambda _: True)
+    assert again is None or len(again) <= 5 * len(body) + 200_000
+
+
+def test_a_style_sheet_grows_no_further_than_its_bound(monkeypatch):
+    monkeypatch.setattr("crawler.sinks.offline.GROWTH_BYTES_MAX", 100_000)
+    deep = "".join(f"{n}/" for n in range(300))
+    body = b"p{background:url(a)}" * 3_000
+    links = Links(
+        f"https://a.test/{deep}", f"a.test/{deep}x.css", is_there=lambda _: False, scripts=False
+    )
+    assert len(offline_style(body, "text/css", links)) <= 4 * len(body) + 100_000
+
+
+def test_a_page_that_its_tree_makes_longer_keeps_its_links_as_they_came(monkeypatch):
+    monkeypatch.setattr("crawler.sinks.offline.GROWTH_BYTES_MAX", 1_000)
+    body = b"<a href=x>1</a>" + b"\xa0" * 50_000
+    links = Links("https://a.test/", "a.test/index.html", is_there=lambda _: False, scripts=True)
+    page = offline_page(body, "text/html; charset=windows-1252", links)
+    assert len(page) <= 4 * len(body) + 1_000
+    assert b"<a href=x>" in page
+    assert b"script-src 'none'" in page
+    assert not links.marked

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -96,3 +97,47 @@ def test_no_style_takes_long(piece: str) -> None:
         css = (first + piece * 100_000).encode()
         requisites("http://a.test/s.css", "text/css", css, scripts=False)
     assert time.process_time() - began_s < 3
+
+
+def test_the_addresses_of_an_image_set() -> None:
+    css = (
+        b'p{background:image-set("a.png" 1x, url(b.png) 2x, \'c.png\' type("image/png"));'
+        b'content:"d.png"} q{background:-webkit-image-set("e.png" 1x)}'
+    )
+    found = requisites("http://a.test/s.css", "text/css", css, scripts=False)
+    assert sorted(url.rpartition("/")[2] for url in found) == ["a.png", "b.png", "c.png", "e.png"]
+
+
+@pytest.mark.parametrize(
+    ("before", "unit"),
+    [
+        ("image-set(", "a"),
+        ("image-set(", "()"),
+        ("image-set((", 'a""'),
+        ("", "image-set('\""),
+        ("", "image-set()("),
+        ('a{b:"', "x"),
+        ('url("', "x"),
+        ("", "url(<>) "),
+        ("", 'image-set("<>") '),
+    ],
+)
+def test_time_and_memory_of_a_style_sheet_are_bounded(before: str, unit: str) -> None:
+    style = before + unit * (1_000_000 // len(unit))
+    tracemalloc.start()
+    began_s = time.process_time()
+    in_style(style, URL, lambda url, _role, _fragment: url)
+    assert time.process_time() - began_s < 3
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak_bytes < 50_000_000
+
+
+def test_only_so_many_references_of_a_style_sheet_are_looked_at() -> None:
+    seen: list[str] = []
+
+    def note(url: str, _role: object, _fragment: str) -> None:
+        seen.append(url)
+
+    in_style("".join(f"url({n}) " for n in range(10_000)), URL, note)
+    assert len(seen) == 4_000

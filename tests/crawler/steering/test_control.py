@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from crawler.fetching.request import Request
-from crawler.politeness.ending import FULL, PAUSED
+from crawler.politeness.ending import PAUSED
 from crawler.steering.control import SLOW_S_MAX
 from crawler.steering.status import HostState, State, UnknownHost
 from crawler.testing import Answers, Reply, html, not_found, redirect, text
@@ -351,7 +351,7 @@ async def test_a_host_on_disk_is_explained_from_its_row(world: World) -> None:
         },
         crawl={"patience": "1m"},
     )
-    assert said == [FULL, PAUSED, ""]
+    assert said == ["scope.max_pages_per_host is reached", PAUSED, ""]
 
 
 async def test_the_status_counts_what_is_under_way(world: World) -> None:

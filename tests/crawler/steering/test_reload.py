@@ -235,6 +235,30 @@ async def test_scope_is_judged_by_the_new_config_from_then_on(world: World) -> N
     )
 
 
+async def test_more_bytes_are_allowed_to_a_host_that_had_its_own(world: World) -> None:
+    file = File(world, scope={"max_bytes_per_host": 2})
+    answers = pages("a.test", 4)
+    visited: list[int] = []
+
+    async def count() -> None:
+        visited.append((await world.control.stats()).visited)
+
+    crawled = await file.crawl(
+        answers,
+        *answers,
+        forever=True,
+        at={
+            100.0: lambda: world.do(count()),
+            101.0: file.write(scope={"max_bytes_per_host": "1MB"}),
+            500.0: lambda: world.do(count()),
+            600.0: stop(world),
+        },
+    )
+    assert visited == [1, len(answers)]
+    assert len(crawled.urls("visited")) == len(answers)
+    assert "max_bytes_per_host 2 bytes to 1,000,000 bytes" in file.answers[0].changes[0]
+
+
 async def test_more_pages_are_allowed_to_a_crawl_and_to_a_host_that_had_theirs(
     world: World,
 ) -> None:

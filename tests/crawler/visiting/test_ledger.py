@@ -105,6 +105,7 @@ class Rig:
             paused=False,
             slow_s=None,
             visited=0,
+            body_bytes=0,
             robots={},
             hand=Hand(urls=hand, next_due_in_s=None),
         )
@@ -457,8 +458,11 @@ class Slow:
         self.go = asyncio.Event()
         self.due = self.full = False
 
-    def put(self, page: object) -> None:
+    def put(self, page: object, id_: int) -> None:
         self.put_pages.append(page)
+
+    def take_faults(self) -> dict[int, str]:
+        return {}
 
     async def flush(self) -> None:
         upto = len(self.put_pages)

@@ -24,6 +24,7 @@ from crawler.daemon.serving.http import HttpSettings
 from crawler.daemon.watching.watch import Watchers
 from crawler.observer import Contacted
 from crawler.testing import LocalWeb, Reply, html, redirect, text
+from policies.holds import Hold
 from storage.base import Outcome
 
 # What a title, a link and a line of robots.txt may be made of. Each part would say so if it ran.
@@ -75,6 +76,10 @@ class Seen:
     def gave_up(self, slot: str, origin: str, error: str, count: int) -> None: ...
 
     def committed(self, elapsed_s: float, outcomes: int, links: int) -> None: ...
+
+    def hold_began(self, hold: Hold) -> None: ...
+
+    def hold_ended(self, hold: Hold, elapsed_s: float) -> None: ...
 
     async def contacts(self, *hosts: str, least: int = 2) -> None:
         """Wait until each of these hosts has been contacted so often."""

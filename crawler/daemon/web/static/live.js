@@ -72,6 +72,7 @@
     source = new EventSource("/api/events");
     source.addEventListener("change", soon);
     source.addEventListener("gave_up", soon);
+    source.addEventListener("hold", soon);
     source.addEventListener("contact", (event) => { if (on && !document.hidden) feed(JSON.parse(event.data)); });
     source.onerror = () => { if (source.readyState === EventSource.CLOSED) { source = null; } };
   }

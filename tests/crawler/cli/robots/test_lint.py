@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 from rich.console import Console
 
-from crawler.cli import main
+from crawler.cli import main, screen
 from crawler.cli.robots import lint as robots_lint
 from crawler.cli.robots.files import read
 from crawler.testing import LocalWeb, text
@@ -95,7 +95,7 @@ def test_hostile_lines_obey_no_terminal(
         def __init__(self, **_: object) -> None:
             super().__init__(force_terminal=True, color_system=None, width=80, soft_wrap=True)
 
-    monkeypatch.setattr(robots_lint, "Console", Terminal)
+    monkeypatch.setattr(screen, "Console", Terminal)
     Path("robots.txt").write_text(body)
     known = read("robots.txt")
     file = robots.parse(body.encode())

@@ -7,14 +7,28 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from aiohttp.test_utils import make_mocked_request
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from crawler.config import ConfigError, from_dict
-from crawler.daemon.serving.guards import HEADERS, REQUESTS, STREAMS_OF_PEER_MAX
-from crawler.daemon.serving.http import HttpSettings
+from crawler.daemon.problem import Problem
+from crawler.daemon.serving.guards import HEADERS, LINKS, REQUESTS, STREAMS_OF_PEER_MAX, Guards
+from crawler.daemon.serving.http import GUARDS, HttpSettings
 from crawler.daemon.serving.routes import ROUTES
-from crawler.daemon.serving.sessions import FAILURES, SESSION_S, SESSIONS_MAX, Allowance, Sessions
+from crawler.daemon.serving.sessions import (
+    FAILURES,
+    PEERS_MAX,
+    SESSION_S,
+    SESSIONS_MAX,
+    Allowance,
+    Sessions,
+)
+from tests.crawler.daemon.conftest import Hand
 
 TOKEN = "correct horse battery staple"
+PEERS = ("127.0.0.1", "192.0.2.7", "2001:db8::1")
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
 
 
@@ -198,15 +212,111 @@ async def test_the_login_takes_a_small_form_alone(guarded: Any) -> None:
     assert "Set-Cookie" not in foreign.headers
 
 
-async def test_guessing_is_slowed_down(guarded: Any) -> None:
+async def test_guessing_is_throttled_and_the_right_token_is_not(guarded: Any) -> None:
     for _ in range(FAILURES):
         assert (await log_in(guarded, "guess")).status == 401
     answer = await log_in(guarded, "guess")
     assert answer.status == 429
     assert int(answer.headers["Retry-After"]) >= 1
-    assert (await log_in(guarded)).status == 429  # not even the right one is looked at
     answer = await guarded.client.get("/api/status", headers={"Authorization": "Bearer x"})
     assert answer.status == 429
+    assert (await log_in(guarded)).status == 303
+    assert (await guarded.client.get("/api/status", headers=BEARER)).status == 200
+
+
+async def test_requests_that_are_refused_use_up_nothing(guarded: Any) -> None:
+    """Pages of other sites, and programs without the token, on the operator's own address."""
+    foreign = {"Origin": "http://evil.test", "Sec-Fetch-Site": "cross-site"}
+    linked = {
+        "Sec-Fetch-Site": "cross-site",
+        "Sec-Fetch-Mode": "navigate",
+        "Sec-Fetch-Dest": "document",
+    }
+    for number in range(2 * REQUESTS):
+        path, headers = (
+            ("/api/status", foreign),
+            ("/api/status", {"Host": "evil.test"}),
+            ("/hosts", linked),
+            ("/api/status", {}),
+            ("/login", {}),
+        )[number % 5]
+        await guarded.client.get(path, headers=headers)
+    assert (await guarded.client.get("/login")).status == 200
+    cookie = {"Cookie": cookie_of(await log_in(guarded))}
+    assert (await guarded.client.get("/api/status", headers=cookie)).status == 200
+    assert (await guarded.client.get("/api/status", headers=BEARER)).status == 200
+
+
+async def test_links_on_other_sites_have_a_pace_of_their_own(daemon: Any) -> None:
+    linked = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+    told = [(await daemon.client.get("/hosts", headers=linked)).status for _ in range(LINKS + 60)]
+    assert set(told) == {200, 429}
+    assert (await daemon.client.get("/hosts")).status == 200
+    framed = {**linked, "Sec-Fetch-Dest": "iframe"}
+    assert (await daemon.client.get("/hosts", headers=framed)).status == 403
+
+
+class _Asked(RuleBasedStateMachine):
+    """Whatever others do, from whatever address, the right token is let in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = Hand()
+        self.guards = Guards(HttpSettings(token=TOKEN), self.clock)  # type: ignore[arg-type]
+
+    def ask(self, peer: str, path: str = "/api/status", **headers: str) -> int:
+        request = make_mocked_request("GET", path, {"Host": "127.0.0.1", **headers})
+        try:
+            self.guards.check(request.clone(remote=peer), public=path == "/login")
+        except Problem as problem:
+            return problem.status
+        return 200
+
+    @rule(
+        peer=st.sampled_from(PEERS),
+        times=st.sampled_from((1, FAILURES + 1)),
+        headers=st.sampled_from(
+            (
+                {},
+                {"Authorization": "Bearer x"},
+                {"Host": "evil.test"},
+                {"Origin": "http://evil.test"},
+                {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"},
+                {"Cookie": "courtly=x"},
+            )
+        ),
+    )
+    def others_ask(self, peer: str, times: int, headers: dict[str, str]) -> None:
+        for _ in range(times):
+            assert self.ask(peer, **headers) in (401, 403, 429)
+
+    @rule(seconds=st.sampled_from((0.0, 0.1, 10.0)))
+    def time_passes(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+
+    @rule(peer=st.sampled_from(PEERS))
+    def the_operator_asks(self, peer: str) -> None:
+        self.clock.advance(0.01)
+        assert self.ask(peer, Authorization=f"Bearer {TOKEN}") == 200
+        assert self.ask(peer, "/login") == 200
+        request = make_mocked_request("POST", "/login", {"Host": "127.0.0.1"}).clone(remote=peer)
+        self.guards.check_token(TOKEN, request)
+
+    @invariant()
+    def memory_is_bounded(self) -> None:
+        for allowance in (self.guards._pace, self.guards._guesses):
+            assert len(allowance._peers) <= len(PEERS)
+
+
+TestWhateverOthersDo = _Asked.TestCase
+TestWhateverOthersDo.settings = settings(max_examples=20, stateful_step_count=15, deadline=None)
+
+
+def test_who_is_remembered_is_bounded(hand: Any) -> None:
+    allowance = Allowance(hand, at_once=1, per_s=1)
+    for number in range(PEERS_MAX + 10):
+        allowance.spend(f"peer {number}")
+    assert len(allowance._peers) == PEERS_MAX
 
 
 async def test_a_wrong_token_on_the_page_says_so(guarded: Any) -> None:
@@ -242,7 +352,9 @@ async def test_every_answer_has_the_headers(guarded: Any) -> None:
 
 
 async def test_requests_of_one_peer_are_limited(daemon: Any) -> None:
-    answers = await asyncio.gather(*(daemon.client.get("/healthz") for _ in range(REQUESTS + 300)))
+    for _ in range(REQUESTS):
+        daemon.app[GUARDS]._pace.spend("127.0.0.1")
+    answers = await asyncio.gather(*(daemon.client.get("/api/status") for _ in range(300)))
     refused = [answer for answer in answers if answer.status == 429]
     assert refused
     assert {answer.status for answer in answers} == {200, 429}

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp.http_exceptions import BadHttpMessage
 from msgspec import structs
 
 from crawler.config import from_dict
 from crawler.config.levels import LogLevel
 from crawler.daemon.life import Daemon
 from crawler.daemon.notify import Notify
-from crawler.daemon.watching.log import Log, LogFile, OutcomeLog
+from crawler.daemon.watching.log import MALFORMED_A_MINUTE, Log, LogFile, OutcomeLog
 from storage.base import (
     Blocked,
     BlockReason,
@@ -119,19 +122,28 @@ def test_what_the_web_says_stays_on_its_line(path: Path) -> None:
     assert json.loads(line)["event"] == "visited"
 
 
+def put(file: LogFile, line: str) -> None:
+    """Write a line, and wait until it is written or lost."""
+    file.write(line)
+    ends_s = time.monotonic() + 10
+    while file._waiting_bytes and time.monotonic() < ends_s:
+        time.sleep(0.005)
+    assert not file._waiting_bytes
+
+
 def test_a_file_that_was_moved_away_is_opened_anew(path: Path) -> None:
     file = LogFile(path)
-    file.write("{}")
+    put(file, "{}")
     path.rename(path.with_suffix(".1"))
-    file.write('{"event": 2}')
+    put(file, '{"event": 2}')
     assert lines(path) == [{"event": 2}]
     assert lines(path.with_suffix(".1")) == [{}]
     path.unlink()
-    file.write('{"event": 3}')
+    put(file, '{"event": 3}')
     assert lines(path) == [{"event": 3}]
     file.reopen()
     file.write('{"event": 4}')
-    file.close()
+    assert file.close()
     assert [line["event"] for line in lines(path)] == [3, 4]
 
 
@@ -142,10 +154,10 @@ def test_lines_that_cannot_be_written_are_counted(path: Path) -> None:
     held = os.dup(file._fd)
     os.dup2(full, file._fd)
     for _ in range(3):
-        file.write("{}")
+        put(file, "{}")
     assert file.lost == 3
     os.dup2(held, file._fd)
-    file.write('{"event": "next"}')
+    put(file, '{"event": "next"}')
     for fd in (full, held):
         os.close(fd)
     file.close()
@@ -153,6 +165,62 @@ def test_lines_that_cannot_be_written_are_counted(path: Path) -> None:
         ("log_lines_lost", 3),
         ("next", None),
     ]
+
+
+def test_a_log_whose_folder_is_gone_is_no_error(path: Path) -> None:
+    deep = path.parent / "deep"
+    deep.mkdir()
+    file = LogFile(deep / "x.log")
+    put(file, "{}")
+    (deep / "x.log").unlink()
+    deep.rmdir()
+    put(file, "{}")
+    assert file.lost == 1
+    deep.mkdir()
+    put(file, "{}")
+    assert file.close()
+    assert [line.get("count") for line in lines(deep / "x.log")] == [1, None]
+
+
+def test_a_log_that_cannot_be_opened_anew_is_written_on(path: Path) -> None:
+    file = LogFile(path)
+    put(file, "{}")
+    path.unlink()
+    path.mkdir()
+    file.reopen()
+    put(file, "{}")
+    assert file.close()
+    assert file.lost == 1  # what the place holds now is no file; the warning was written
+
+
+def test_a_pipe_that_nobody_reads_never_makes_it_wait(path: Path) -> None:
+    """Lines up to a bound wait for a reader; where others are missing, a line says how many."""
+    os.mkfifo(path)
+    with pytest.raises(OSError, match="No such device"):
+        LogFile(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    file = LogFile(path)
+    line = json.dumps({"event": "x", "text": "y" * 900})
+    began_s = time.monotonic()
+    for _ in range(5_000):
+        file.write(line)
+    assert not file.close(within_s=0.2)
+    assert time.monotonic() - began_s < 5
+    lost = file.lost
+    assert lost > 3_000
+    found = b""
+    ends_s = time.monotonic() + 10
+    missing = 0
+    while missing < lost and time.monotonic() < ends_s:
+        with contextlib.suppress(BlockingIOError):
+            found += os.read(reader, 1_000_000)
+        whole = found[: found.rfind(b"\n") + 1]
+        events = [json.loads(one) for one in whole.splitlines()]
+        missing = sum(one.get("count", 0) for one in events)
+    assert missing == lost
+    assert len([one for one in events if one["event"] == "x"]) == 5_000 - lost
+    file.close()
+    os.close(reader)
 
 
 def test_a_folder_that_is_not_there_is_told_at_start(tmp_path: Path) -> None:
@@ -174,6 +242,26 @@ def test_what_libraries_log_is_in_it_with_its_traceback(path: Path) -> None:
     (line,) = lines(path)
     assert (line["level"], line["message"]) == ("error", "a request failed: GET")
     assert "ValueError" in json.dumps(line["exception"])
+
+
+@pytest.mark.parametrize("kind", [BadHttpMessage, ConnectionResetError])
+def test_malformed_and_broken_off_requests_do_not_fill_the_disk(
+    path: Path, kind: type[Exception]
+) -> None:
+    file = LogFile(path)
+    handler = Log(file, LogLevel.INFO).handler()
+    error = kind("Authorization: Bearer hunter2")
+    for number in range(1_000):
+        made = {"name": "aiohttp.server", "levelno": logging.ERROR, "msg": "Error handling request"}
+        record = logging.makeLogRecord({**made, "exc_info": (type(error), error, None)})
+        record.created = 6_000.0 + number / 10
+        handler.emit(record)
+    file.close()
+    found = lines(path)
+    assert len(found) == 2 * MALFORMED_A_MINUTE
+    assert found[MALFORMED_A_MINUTE - 1]["note"] == "further ones of this minute are left out"
+    assert {line["error"] for line in found} == {kind.__name__}
+    assert "hunter2" not in path.read_text()
 
 
 async def test_what_it_died_of_is_its_last_line(path: Path) -> None:

@@ -6,11 +6,14 @@ import asyncio
 from typing import Any
 
 from crawler.daemon.watching.pulse import Pulse
+from policies.holds import Hold
 from storage.base import StoreError
 
 
 class Patient:
     """What `Pulse` looks at of a `Control`."""
+
+    held: tuple[Hold, ...] = ()
 
     def __init__(self) -> None:
         self.uncommitted = 0

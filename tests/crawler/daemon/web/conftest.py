@@ -73,6 +73,7 @@ class FakeAnswers(Answers):
             "hosts_by_state": {"in flight": 1, "waiting": 5, "paused": 1},
             "fetching": [{"url": "http://a.test/slow", "since_s": 1.2}],
             "uncommitted": 0,
+            "held": [],
             "version": "0.1.0",
         }
 

@@ -17,6 +17,7 @@ from crawler.daemon.web.overview import headline
         ({"state": "idle", "queued": 0}, "Idle", "waits for seeds, and for what falls due again"),
         ({"state": "idle", "hosts": 0}, "Waiting for seeds", "Add the first"),
         ({"state": "paused", "visited": 1_200}, "Paused by hand", "1,200 pages visited at 1 host"),
+        ({"state": "held"}, "Held by trouble of this machine", "resumes by itself"),
         ({"state": "stopping"}, "Stopping", "is committed"),
     ],
 )

@@ -1,6 +1,6 @@
-"""A web of many hosts without an end, as a process of its own, that keeps watch over its manners.
+"""A web of 284,000 pages as a process of its own, which watches how its hosts are treated.
 
-    python endless_site.py [CPU]
+    python soak_site.py [CPU]
 
 Prints its port. Page n of a host links to pages 2n+1 and 2n+2, to some before it, and home to other
 hosts. Each line of standard input is answered by one of JSON; it ends with the input:
@@ -20,9 +20,12 @@ import math
 import os
 import sys
 import time
+import zlib
 
 PADDING = b"<p>" + b"so much to read here, and none of it matters " * 60 + b"</p>"
-HOSTS = 400
+HOSTS = 284
+PAGES = 1_000  # of a host: what a crawler stores of them does not grow for ever
+MOOD_S = 2.0  # between changes of a moody host's robots.txt
 
 
 class Manners:
@@ -64,11 +67,46 @@ class Site(asyncio.Protocol):
         rest_s = now_s - manners.ended_s
         manners.rest_s = min(manners.rest_s, rest_s)
         manners.own_rest_s = min(manners.own_rest_s, rest_s)
-        body, kind = self.page(host, path)
-        head = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
+        moody = is_moody(host)
+        answer = self.mood(host, path, request) if moody else None
+        if answer is None:
+            body, kind = self.page(host, path)
+            more = 'Set-Cookie: seen=1; Path=/\r\nETag: "same"\r\n' if moody else ""
+            head = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\n{more}"
+            answer = f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
         manners.ended_s = time.monotonic()
         manners.busy -= 1
-        self.transport.write(head.encode() + body)
+        if not answer:
+            self.transport.abort()
+            return
+        self.transport.write(answer)
+
+    def mood(self, host: bytes, path: bytes, request: bytes) -> bytes | None:
+        """The answer of a moody host; empty: the connection is cut; None: as any other host."""
+        n = zlib.crc32(host + path)
+        if path == b"/robots.txt":
+            turn = int(time.monotonic() / MOOD_S + n) % 6
+            if turn == 0:
+                return b""
+            status, body = (503, b"") if turn < 3 else (404, b"") if turn == 3 else (200, None)
+            if body is None:
+                rules = "".join(f"Disallow: /{n + turn}/{rule}*x$\n" for rule in range(300))
+                body = f"User-agent: *\n{rules}Sitemap: http://nowhere.test/{n}.xml\n".encode()
+            return _plain(status, body)
+        match n % 16:
+            case 0:
+                return _plain(503, b"")
+            case 1:
+                return _plain(404, b"gone" * 500)
+            case 2:
+                return b"HTTP/1.1 302 Found\r\nLocation: /p/1\r\nContent-Length: 0\r\n\r\n"
+            case 3:
+                return b""
+            case 4:  # less than announced
+                return b"HTTP/1.1 200 OK\r\nContent-Length: 90\r\nConnection: close\r\n\r\nshort"
+        if b"\r\nIf-None-Match:" in request:
+            return b'HTTP/1.1 304 Not Modified\r\nETag: "same"\r\n\r\n'
+        return None
 
     def page(self, host: bytes, path: bytes) -> tuple[bytes, str]:
         if path == b"/robots.txt":
@@ -77,12 +115,22 @@ class Site(asyncio.Protocol):
             n = int(path.rpartition(b"/")[2] or b"0")
         except ValueError:
             n = 0
-        links = [2 * n + 1, 2 * n + 2, n // 2, n // 3, max(0, n - 1)]
+        links = [(2 * n + 1) % PAGES, (2 * n + 2) % PAGES, n // 2, n // 3, max(0, n - 1)]
         text = "".join(f'<p><a href="/p/{link}">page {link}</a></p>' for link in links)
         other = (n * 7 + len(host)) % HOSTS
         text += f'<a href="/private/{n % 50}">no</a><a href="http://h{other}.test:{self.port[0]}/">h</a>'
         title = f"<!DOCTYPE html><title>Page {n}</title>".encode()
         return title + text.encode() + PADDING, "text/html; charset=utf-8"
+
+
+def is_moody(host: bytes) -> bool:
+    """Hosts are named h0.test, h1.test and so on."""
+    return host[1:-5].isdigit() and int(host[1:-5]) % 4 == 3
+
+
+def _plain(status: int, body: bytes) -> bytes:
+    head = f"HTTP/1.1 {status} X\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}"
+    return f"{head}\r\n\r\n".encode() + body
 
 
 def look(hosts: dict[bytes, Manners]) -> dict[str, float | int]:

@@ -1,0 +1,50 @@
+"""Where the Unix socket of a database lies, and a name of it that is short enough to use."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from storage.files import real_path
+
+PATH_BYTES_MAX: Final = 107  # room in a socket's address on Linux (sun_path, less its NUL)
+_DESCRIPTORS: Final = Path("/proc/self/fd")
+
+
+def socket_path(database: Path) -> Path:
+    """`crawl.db.sock` beside the file `crawl.db`, whatever links lead to that."""
+    file = real_path(database)
+    return file.with_name(file.name + ".sock")
+
+
+@contextlib.contextmanager
+def short_name(path: Path) -> Iterator[str]:
+    """A name of `path` to bind or connect to while this is open: where the path is too long for a
+    socket's address, one by a descriptor of its folder. Raises OSError where there is none."""
+    path = path.absolute()
+    if len(os.fsencode(path)) <= PATH_BYTES_MAX:
+        yield os.fspath(path)
+        return
+    with _folder(path) as descriptor:
+        name = f"{_DESCRIPTORS}/{descriptor}/{path.name}"
+        if len(os.fsencode(name)) > PATH_BYTES_MAX:
+            raise _too_long()
+        yield name
+
+
+@contextlib.contextmanager
+def _folder(path: Path) -> Iterator[int]:
+    if not _DESCRIPTORS.is_dir():
+        raise _too_long()
+    descriptor = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _too_long() -> OSError:
+    return OSError(f"its path is longer than the {PATH_BYTES_MAX} bytes that a socket may have")

@@ -1,0 +1,51 @@
+"""Trouble of the database and of the sinks holds the whole crawl until it has passed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from crawler.politeness.holds import Holds
+from policies.holds import HoldReason
+from storage.trouble import Trouble, TroubleKind, Troubles
+
+_REASONS: Final[Mapping[TroubleKind, HoldReason]] = {
+    TroubleKind.LOCKED: HoldReason.DATABASE_LOCKED,
+    TroubleKind.NO_SPACE: HoldReason.DISK_FULL,
+    TroubleKind.IO: HoldReason.DISK_ERROR,
+    TroubleKind.MEMORY: HoldReason.MEMORY,
+    TroubleKind.DESCRIPTORS: HoldReason.DESCRIPTORS,
+}
+
+
+class StorageHolds:
+    """Begins and ends holds as the trouble of its sources does. Two sources that wait for the same
+    reason are one hold."""
+
+    def __init__(self, holds: Holds, sources: Sequence[Troubles]) -> None:
+        self._holds = holds
+        self._sources = sources
+        self._active: set[HoldReason] = set()
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for source in self._sources:
+                group.create_task(self._watch(source))
+
+    async def _watch(self, source: Troubles) -> None:
+        known: Trouble | None = None
+        while True:
+            known = await source.other_than(known)
+            self._settle()
+
+    def _settle(self) -> None:
+        troubles = [now for source in self._sources if (now := source.now) is not None]
+        reasons = {_REASONS[trouble.kind] for trouble in troubles}
+        for reason in self._active - reasons:
+            self._holds.end(reason)
+        self._active = reasons
+        for trouble in troubles:
+            detail = trouble.sentence if trouble.kind is TroubleKind.IO else trouble.what
+            self._holds.begin(_REASONS[trouble.kind], detail)

@@ -1,0 +1,49 @@
+"""Which errors of the system speak of our own machine, and not of a host."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Mapping
+from typing import Final
+
+from policies.holds import HoldReason
+
+# No host can cause these.
+OURS: Final[Mapping[int, HoldReason]] = {
+    errno.EMFILE: HoldReason.DESCRIPTORS,
+    errno.ENFILE: HoldReason.DESCRIPTORS,
+    errno.EADDRNOTAVAIL: HoldReason.PORTS,
+    errno.EADDRINUSE: HoldReason.PORTS,
+    errno.ENOBUFS: HoldReason.PORTS,
+    errno.ENOMEM: HoldReason.PORTS,
+}
+# Our own side says so, but it may be for the sake of one address: there is no route for IPv6, or a
+# firewall of this machine refuses one network.
+LOCAL: Final = frozenset({errno.ENETUNREACH, errno.ENETDOWN, errno.EPERM, errno.EACCES})
+
+# getaddrinfo: numbers of their own.
+_NAMES_OURS: Final = frozenset({socket.EAI_MEMORY, socket.EAI_SYSTEM})
+# ares.h, which aiodns passes on: no memory, no configuration; no nameserver could be asked.
+_ARES_OURS: Final = frozenset({14, 15})
+_ARES_LOCAL: Final = frozenset({11, 12})
+
+
+def blame(exc: BaseException) -> tuple[HoldReason | None, bool]:
+    """Trouble of our own, or None; and whether our own side of the network reported it."""
+    cause: BaseException | None = exc
+    while cause is not None:
+        if isinstance(cause, MemoryError):
+            return HoldReason.PORTS, False
+        if isinstance(cause, socket.gaierror):
+            ours = HoldReason.PORTS if cause.errno in _NAMES_OURS else None
+            return ours, cause.errno == socket.EAI_AGAIN
+        if isinstance(cause, OSError) and cause.errno is not None:
+            return OURS.get(cause.errno), cause.errno in LOCAL
+        cause = cause.__cause__
+    return None, False
+
+
+def blame_ares(code: object) -> tuple[HoldReason | None, bool]:
+    """The same for a code of c-ares."""
+    return (HoldReason.PORTS if code in _ARES_OURS else None), code in _ARES_LOCAL

@@ -1,0 +1,171 @@
+"""XML as it stands in a mirror: a browser that opens the file asks the network for nothing.
+
+A page can carry a Content-Security-Policy; an SVG or any other XML cannot. So a document of XML
+loses what would make a browser load or run something: processing instructions, the document type
+(its entities are put in their places), and the namespace of HTML. An SVG also loses its scripts,
+and attributes and styles that lead to the network; in other documents its namespace goes as well.
+"""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from typing import Final
+
+from crawler.documents.charset import xml_encoding
+from crawler.documents.encoding import UTF8, decode, encoding_by_mark
+
+_DECLARATION: Final = '<?xml version="1.0" encoding="UTF-8"?>\n'
+_BYTES_MAX: Final = 10_000_000  # what is beyond is cut off; a browser shows the beginning
+_TOKEN: Final = re.compile(
+    # Possessive: what is not closed must cost neither time nor memory.
+    r"""<!--.*?-->|(?P<cdata><!\[CDATA\[.*?\]\]>)|<\?.*?\?>"""
+    r"""|<!DOCTYPE[^\[>]*(?:\[(?P<subset>.*?)\]\s*)?>"""
+    r"""|<(?P<end>/?)(?P<name>[^\s<>/"'=!?]++)(?P<raw>(?:[^<>"']++|"[^<"]*+"|'[^<']*+')*+)>""",
+    re.DOTALL,
+)
+_ATTRIBUTE: Final = re.compile(r"""([^\s<>/"'=]++)(?:\s*+=\s*+(?:"([^<"]*+)"|'([^<']*+)'))?+""")
+_ENTITY: Final = re.compile(
+    r"""<!ENTITY\s+([\w.-]{1,100})\s+(?:"([^"<&%]{0,500})"|'([^'<&%]{0,500})')\s*>"""
+)
+_ENTITIES_MAX: Final = 100
+_EXPANSION_CHARS_MAX: Final = 1_000_000  # put in the places of entities; those behind stay unread
+_USED: Final = re.compile(r"&([\w.-]{1,100});")
+_HTML: Final = "http://www.w3.org/1999/xhtml"
+_SVG: Final = "http://www.w3.org/2000/svg"
+_IGNORED: Final = re.compile(r"[\x00-\x20]+")  # URL parsers pass over tabs, newlines and what leads
+_LEADS_OUT: Final = re.compile(r"//|\\|^(?!data:image/)[a-z][a-z0-9+.-]*:", re.IGNORECASE)
+_STYLE_LEADS_OUT: Final = re.compile(
+    r"//|\\|@import|(?<!data)(?<![\w-])(?:https?|ftp|wss?|file):", re.IGNORECASE
+)
+# Elements of SVG that run, or hold what is no SVG.
+_DROPPED: Final = frozenset(
+    {"script", "foreignobject", "handler", "listener", "iframe", "audio", "video"}
+)
+
+
+def is_markup(body: bytes) -> bool:
+    """Whether a browser may take this for HTML or XML, whatever it is called."""
+    return body[:200].replace(b"\0", b"").lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n\f")[:1] == b"<"
+
+
+def is_xml(declared: str, body: bytes) -> bool:
+    """Whether a body of this type is XML, by its type or by how it begins."""
+    if declared.endswith(("/xml", "+xml")):
+        return True
+    head = body[:200].replace(b"\0", b"").lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n\f").lower()
+    return head.startswith((b"<?xml", b"<svg"))
+
+
+def inert_xml(body: bytes) -> bytes:
+    """The document in UTF-8. Never raises."""
+    mark = encoding_by_mark(body)
+    name = mark[0] if mark else xml_encoding(body[:1_000]) or UTF8
+    if not mark and body[:2] in (b"<\0", b"\0<"):
+        name = "utf-16-le" if body[1:2] == b"\0" else "utf-16-be"
+    text = decode(body[mark[1] if mark else 0 :][:_BYTES_MAX], name)
+    out = [_DECLARATION]
+    entities, has_entities = _Entities(""), False
+    drawing: bool | None = None  # not known until the root has come
+    dropped: list[str] = []  # the elements that are open, from the first that is left out
+    style = False
+    at = 0
+    while (opens := text.find("<", at)) >= 0:
+        _add_text(out, text[at:opens], entities, dropped, style=style)
+        found = _TOKEN.match(text, opens)
+        if found is None:
+            at = len(text)  # not well-formed: a browser stops here, too
+            break
+        at = found.end()
+        if found["cdata"] is not None:
+            if not dropped and not (style and _style_leads_out(found["cdata"][9:-3])):
+                out.append(found["cdata"])
+            continue
+        if found["name"] is None:
+            if found["subset"] and not has_entities:  # a document has one, and one bound
+                entities, has_entities = _Entities(found["subset"]), True
+            continue
+        qualified, raw = found["name"], entities.expanded(found["raw"])
+        local = qualified.rpartition(":")[2].lower()
+        drawing = local == "svg" if drawing is None else drawing
+        if found["end"]:
+            if dropped:
+                if dropped[-1] == qualified:
+                    dropped.pop()
+                continue
+            style = False
+            out.append(f"</{qualified}>")
+            continue
+        empty = raw.endswith("/")
+        if dropped or (drawing and local in _DROPPED):
+            if not empty:
+                dropped.append(qualified)
+            continue
+        style = drawing and local == "style" and not empty
+        kept = _kept(local, raw, drawing=drawing)
+        out.append(f"<{qualified}{kept}{'/' if empty else ''}>")
+    _add_text(out, text[at:], entities, dropped, style=style)
+    return "".join(out).encode("utf-8", "replace")
+
+
+def _add_text(
+    out: list[str], text: str, entities: _Entities, dropped: list[str], *, style: bool
+) -> None:
+    if not text or dropped:
+        return
+    text = entities.expanded(text)
+    if not (style and _style_leads_out(unescape(text))):
+        out.append(text)
+
+
+def _kept(local: str, raw: str, *, drawing: bool) -> str:
+    """The attributes that may stay."""
+    kept = []
+    for found in _ATTRIBUTE.finditer(raw):
+        name, double, single = found.groups()
+        if double is None and single is None:
+            continue  # not well-formed: no value
+        written = double or single or ""
+        value = unescape(written)
+        quote = '"' if single is None else "'"
+        if name == "xmlns" or name.startswith("xmlns:"):
+            if value.strip() == _HTML or (value.strip() == _SVG and not drawing):
+                written = "urn:x-courtly:inert"
+        elif drawing and not _may_stay(local, name.rpartition(":")[2].lower(), value):
+            continue
+        kept.append(f" {name}={quote}{written}{quote}")
+    return "".join(kept)
+
+
+def _may_stay(element: str, name: str, value: str) -> bool:
+    if name.startswith("on") or name == "base":
+        return False
+    if name == "href" and element == "a":
+        return not value.strip().lower().startswith("javascript")  # followed when it is asked to be
+    bare = _IGNORED.sub("", value)
+    return not _LEADS_OUT.search(bare) and not _style_leads_out(bare)
+
+
+def _style_leads_out(text: str) -> bool:
+    return _STYLE_LEADS_OUT.search(_IGNORED.sub("", text)) is not None
+
+
+class _Entities:
+    """The entities of a document type, as far as they may be expanded."""
+
+    def __init__(self, subset: str) -> None:
+        found = [(name, double or single) for name, double, single in _ENTITY.findall(subset)]
+        self._texts = dict(reversed(found[:_ENTITIES_MAX]))  # the first of a name counts
+        self._room = _EXPANSION_CHARS_MAX
+
+    def expanded(self, text: str) -> str:
+        if not self._texts or "&" not in text:
+            return text
+        return _USED.sub(self._text, text)
+
+    def _text(self, found: re.Match[str]) -> str:
+        text: str | None = self._texts.get(found[1])
+        if text is None or len(text) > self._room:
+            return str(found[0])
+        self._room -= len(text)
+        return text

@@ -1,0 +1,104 @@
+"""A signal at any moment of a command's start, run and end: no traceback, an exit code that says
+what happened, and a database that is whole."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from crawler.app import check_database
+from crawler.testing import LocalWeb, html, text
+
+STEPS = int(os.environ.get("SIGNAL_STEPS", "4"))  # more, for a closer look
+UNTIL_S = 1.2
+AT_ONCE = 4
+LIMIT_S = 30.0
+# Interrupted while Python itself starts, or before it could be told otherwise, a process dies of
+# the signal.
+CODES = {signal.SIGINT: {0, 130, -signal.SIGINT}, signal.SIGTERM: {0, 130, 143, -signal.SIGTERM}}
+
+
+@pytest.fixture
+async def web() -> AsyncIterator[LocalWeb]:
+    pages = {f"/{number}": html(str(number)) for number in range(200)}
+    async with LocalWeb(
+        {"a.test": {"/robots.txt": text(""), "/": html("Home", *pages), **pages}}
+    ) as made:
+        yield made
+
+
+async def interrupted(
+    arguments: tuple[str, ...], folder: Path, number: signal.Signals, after_s: float
+) -> None:
+    folder.mkdir()  # noqa: ASYNC240
+    if arguments[0] == "run":  # its database is beside its config
+        shutil.copy(folder.parent / "courtly.toml", folder)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "crawler.cli", *arguments),
+        cwd=folder,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    await asyncio.sleep(after_s)
+    if process.returncode is None:
+        process.send_signal(number)
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            _, err = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+    said = err.decode()
+    # The interpreter's own start, before our first line, is beyond us.
+    ours = "/crawler/" in said or "/storage/" in said or "Exception ignored" in said
+    assert not ("Traceback" in said and ours), (arguments, after_s, said)
+    assert process.returncode in CODES[number] or "Traceback" in said, (arguments, after_s, said)
+    database = folder / "crawl.db"
+    if database.exists() and database.stat().st_size:
+        assert check_database(database) == []
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("number", CODES, ids=lambda number: number.name)
+@pytest.mark.parametrize("command", ["crawl", "run", "show", "demo", "fetch"])
+async def test_no_traceback(
+    command: str, number: signal.Signals, web: LocalWeb, tmp_path: Path
+) -> None:
+    url = web.url("a.test")
+    resolve = "resolve = { '*.test' = '127.0.0.1' }"
+    config = tmp_path / "courtly.toml"
+    config.write_text(
+        f"[crawl]\nseeds = ['{url}']\n[politeness]\ndelay = 0.01\n[network]\n"
+        f"allow = ['127.0.0.0/8']\n{resolve}\n[storage]\nurl = 'sqlite:crawl.db'\n"
+        "[daemon]\nlisten = '127.0.0.1:0'\n"
+    )
+    database = tmp_path / "shown.db"
+    given = ("--config", str(config))
+    arguments = {
+        "crawl": ("crawl", *given, "--db", "crawl.db"),
+        "run": ("run", "courtly.toml"),
+        "show": ("show", "visited", "--db", str(database)),
+        "demo": ("demo",),
+        "fetch": ("fetch", *given, url),
+    }[command]
+    if command == "show":
+        prepare = ("crawl", *given, "--db", str(database), "--max-pages", "5", "--quiet")
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "crawler.cli", *prepare), stdout=asyncio.subprocess.DEVNULL
+        )
+        assert await process.wait() == 0
+    places = asyncio.Semaphore(AT_ONCE)
+
+    async def one(step: int) -> None:
+        async with places:
+            await interrupted(arguments, tmp_path / f"{step}", number, UNTIL_S * step / STEPS)
+
+    await asyncio.gather(*(one(step) for step in range(STEPS)))

@@ -1,0 +1,211 @@
+"""Output is whole, or the exit code is 1 and what was there before is still there."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import importlib.util
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from crawler.app import open_store
+from crawler.cli import whole_output
+from crawler.cli.whole_output import replacing
+from crawler.clock import RealClock
+from storage.base import Batch, Failed, HostClock, HostUpdate, Link, Visited
+
+FULL = Path("/dev/full")
+PARQUET = [("export", "visited", "--format", "parquet")] * bool(importlib.util.find_spec("pyarrow"))
+COMMANDS = [
+    ("export", "visited", "--format", "csv"),
+    ("export", "visited", "--format", "jsonl"),
+    *PARQUET,
+    *(("report", "broken", "--format", how) for how in ("text", "html", "json")),
+    *(("show", "visited", "--format", how) for how in ("table", "jsonl", "csv")),
+    ("db", "info"),
+    ("why", "http://a.test/"),
+    ("status", "--json"),
+    ("config", "schema"),
+    ("--help",),
+]
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    """With enough rows for more than one write."""
+    path = tmp_path / "crawl.db"
+
+    async def fill() -> None:
+        store = open_store(path, RealClock())
+        session = await store.open_session("test")
+        urls = [f"http://a.test/{n}/{'x' * 100}" for n in range(300)]
+        await store.add([Link(url=url, slot="a.test", host="a.test", depth=0) for url in urls])
+        (lease,) = await store.claim(session, hosts=1, urls_per_host=300)
+        outcomes: list[Visited | Failed] = []
+        for n, queued in enumerate(lease.hand.urls):
+            if n % 2:
+                error = "http: 404 Not Found"
+                outcomes.append(
+                    Failed(id=queued.id, slot="a.test", error=error, attempts=1, last_at=1.0)
+                )
+                continue
+            outcomes.append(
+                Visited(
+                    id=queued.id, slot="a.test", status=200, fetched_at=1.0,
+                    content_type="text/html", body_bytes=10, elapsed_s=0.1, links=[],
+                )
+            )  # fmt: skip
+        update = HostUpdate(slot="a.test", epoch=lease.epoch, clock=HostClock(), release=True)
+        await store.complete(session, Batch(outcomes=outcomes, hosts=[update]))
+        await store.close(session)
+
+    asyncio.run(fill())
+    return path
+
+
+def run(*arguments: str, stdout: int | None = None, limit: int | None = None, unbuffered: bool):
+    """A command as a process of its own; `limit`: no file may be larger."""
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}
+    if unbuffered:
+        environment["PYTHONUNBUFFERED"] = "1"
+
+    def limited() -> None:
+        if limit is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    return subprocess.run(
+        [sys.executable, "-m", "crawler.cli", *arguments],
+        stdout=stdout, stderr=subprocess.PIPE, env=environment, preexec_fn=limited, timeout=50,
+    )  # fmt: skip
+
+
+def database_of(command: tuple[str, ...], database: Path) -> tuple[str, ...]:
+    return () if command[0] in ("config", "--help") else ("--db", str(database))
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_standard_output_that_is_full_is_a_failure(
+    command: tuple[str, ...], database: Path
+) -> None:
+    with FULL.open("wb") as full:
+        done = run(
+            *command, *database_of(command, database), stdout=full.fileno(), unbuffered=False
+        )
+    assert done.returncode == 1, done.stderr.decode()
+    assert done.stderr.decode() == "courtly: no space left on device\n"
+
+
+@pytest.mark.parametrize("unbuffered", [False, True])
+@pytest.mark.parametrize("command", [("config", "schema"), ("export", "visited")], ids=" ".join)
+def test_an_output_cut_by_the_medium_is_a_failure(
+    command: tuple[str, ...], unbuffered: bool, database: Path, tmp_path: Path
+) -> None:
+    """A write of which the medium takes only a part; without Python's buffer, too."""
+    with (tmp_path / "out").open("wb") as out:
+        done = run(
+            *command, *database_of(command, database),
+            stdout=out.fileno(), limit=100, unbuffered=unbuffered,
+        )  # fmt: skip
+    assert done.returncode == 1, done.stderr.decode()
+    assert done.stderr.decode() == "courtly: File too large\n"
+
+
+@pytest.mark.parametrize(
+    "command", [one for one in COMMANDS if one[0] in ("export", "report")], ids=" ".join
+)
+def test_a_file_cut_by_the_medium_is_not_there(
+    command: tuple[str, ...], database: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "out"
+    folder.mkdir()
+    (folder / "out").write_text("as it was")
+    arguments = (*command, "--db", str(database), "--output", str(folder / "out"))
+    done = run(*arguments, limit=100, unbuffered=False)
+    assert done.returncode == 1, done.stderr.decode()
+    assert b"Traceback" not in done.stderr
+    assert {one.name: one.read_text() for one in folder.iterdir()} == {"out": "as it was"}
+    assert run(*arguments, unbuffered=False).returncode == 0
+    assert [one.name for one in folder.iterdir()] == ["out"]
+    assert (folder / "out").read_bytes() != b"as it was"
+
+
+def test_a_reader_that_is_gone_is_no_failure(database: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = run("export", "visited", "--db", str(database), stdout=writing, unbuffered=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def write(target: Path, then: Callable[[], None] | None) -> None:
+    with replacing(target) as out:
+        out.write(b"new")
+        if then is not None:
+            then()
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EACCES])
+@pytest.mark.parametrize("call", ["open_exclusive", "fsync", "fchmod", "replace", "write"])
+def test_whatever_fails_what_was_there_stays(
+    call: str, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "target"
+    target.write_text("as it was")
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    if call == "open_exclusive":
+        monkeypatch.setattr(whole_output, call, fail)
+    elif call == "replace":
+        monkeypatch.setattr(Path, call, fail)
+    elif call != "write":
+        monkeypatch.setattr(os, call, fail)
+    with pytest.raises(OSError, match=os.strerror(number)):
+        write(target, fail if call == "write" else None)
+    monkeypatch.undo()
+    assert [one.name for one in tmp_path.iterdir()] == ["target"]
+    assert target.read_text() == "as it was"
+
+
+def test_links_are_replaced_and_not_followed(tmp_path: Path) -> None:
+    """In the place of the target, and of its draft."""
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    target = tmp_path / "target"
+    target.symlink_to(victim)
+    (tmp_path / f"target.{os.getpid()}.part").symlink_to(victim)
+    with replacing(target) as out:
+        out.write(b"new")
+    assert victim.read_text() == "precious"
+    assert not target.is_symlink()
+    assert target.read_text() == "new"
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["target", "victim"]
+
+
+def test_permissions_of_what_is_replaced_are_kept(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.write_text("")
+    target.chmod(0o640)
+    with replacing(target) as out:
+        out.write(b"new")
+    assert target.stat().st_mode & 0o777 == 0o640
+
+
+def test_a_fifo_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    """So are devices: a file must not take the place of /dev/null."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    with replacing(fifo) as out:
+        out.write(b"new")
+    assert os.read(reader, 10) == b"new"
+    os.close(reader)
+    assert fifo.is_fifo()

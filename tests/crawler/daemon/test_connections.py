@@ -1,0 +1,123 @@
+"""Connections that read nothing are let go, and those of others leave room for the operator."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from typing import Any
+
+import pytest
+
+from crawler.daemon import connections
+from crawler.daemon.connections import CONNECTIONS_MAX
+from crawler.daemon.serving import events
+from crawler.daemon.serving.guards import STREAMS_OF_PEER_MAX
+from crawler.daemon.serving.http import HttpSettings
+
+STALLED_S = 0.5
+TOKEN = "correct horse battery staple"
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "STALLED_S", STALLED_S)
+    monkeypatch.setattr(connections, "LOOK_EVERY_S", STALLED_S / 5)
+    monkeypatch.setattr(events, "WRITE_S", STALLED_S)
+
+
+async def stalled(port: int, path: str, *, requests: int = 1, bytes_read: int = 0) -> socket.socket:
+    """A connection that asks, and reads no more than that of the answer."""
+    loop = asyncio.get_running_loop()
+    made = socket.socket()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+    made.setblocking(False)
+    await loop.sock_connect(made, ("127.0.0.1", port))
+    head = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n"
+    await loop.sock_sendall(made, head.encode() * requests)
+    if bytes_read:
+        await loop.sock_recv(made, bytes_read)
+    return made
+
+
+def open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+
+
+async def until(true: Any, *, within_s: float = 15.0) -> None:
+    async with asyncio.timeout(within_s):
+        while not true():  # noqa: ASYNC110 - sockets, in real time
+            await asyncio.sleep(0.05)
+
+
+async def test_stalled_listeners_are_let_go(daemon: Any) -> None:
+    """Their files, too: each time as many as may listen, several times over."""
+    before = open_files()
+    note = "x" * 20_000
+    for _ in range(3):
+        opened = [
+            await stalled(daemon.port, "/api/events", bytes_read=100)
+            for _ in range(STREAMS_OF_PEER_MAX)
+        ]
+        await until(lambda: len(daemon.answers.stream) == STREAMS_OF_PEER_MAX)
+        async with asyncio.timeout(20):
+            while len(daemon.connections):
+                daemon.answers.stream.change("note", note=note)
+                await asyncio.sleep(0.02)
+        await until(lambda: not len(daemon.answers.stream))
+        for one in opened:
+            one.close()
+    await until(lambda: open_files() <= before)
+
+
+async def test_answers_that_nobody_reads_are_let_go(daemon: Any) -> None:
+    before = open_files()
+    opened = [
+        await stalled(daemon.port, "/api/openapi.json", requests=300, bytes_read=10)
+        for _ in range(5)
+    ]
+    await until(lambda: not len(daemon.connections))
+    for one in opened:
+        one.close()
+    await until(lambda: open_files() <= before)
+
+
+async def test_who_reads_slowly_is_not_let_go(daemon: Any) -> None:
+    slow = await stalled(daemon.port, "/api/openapi.json", requests=20, bytes_read=10)
+    loop = asyncio.get_running_loop()
+    read = 0
+    for _ in range(12):
+        await asyncio.sleep(STALLED_S / 4)
+        read += len(await loop.sock_recv(slow, 60_000))
+    assert read
+    assert len(daemon.connections) == 1
+    slow.close()
+
+
+async def test_listeners_that_reset_are_let_go(daemon: Any) -> None:
+    before = open_files()
+    for _ in range(100):
+        one = await stalled(daemon.port, "/api/events")
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        one.close()
+    await until(lambda: not len(daemon.connections) and not len(daemon.answers.stream))
+    await until(lambda: open_files() <= before)
+
+
+async def test_idle_connections_of_others_leave_room_for_the_operator(start: Any) -> None:
+    async with start(settings=HttpSettings(token=TOKEN)) as daemon:
+        bearer = {"Authorization": f"Bearer {TOKEN}"}
+        assert (await daemon.client.get("/api/status", headers=bearer)).status == 200
+        opened = []
+        for number in range(CONNECTIONS_MAX + 40):
+            opened.append(await asyncio.open_connection("127.0.0.1", daemon.port))
+            opened[-1][1].write((b"GET / HTTP/1.1\r\nHost: ", b"", b"GET /api/status")[number % 3])
+        assert len(daemon.connections) <= CONNECTIONS_MAX
+        # The one that the operator has stays, and a new one gets in.
+        assert (await daemon.client.get("/api/status", headers=bearer)).status == 200
+        reader, writer = await asyncio.open_connection("127.0.0.1", daemon.port)
+        asked = f"GET /api/status HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}"
+        writer.write(f"{asked}\r\n\r\n".encode())
+        assert b" 200 " in await reader.readline()
+        for _, one in [*opened, (reader, writer)]:
+            one.close()

@@ -1,0 +1,129 @@
+"""Labels from outside, and the decoders that they may choose."""
+
+from __future__ import annotations
+
+import ast
+import codecs
+import encodings
+import encodings.aliases
+import pkgutil
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crawler.documents import encoding
+from crawler.documents.charset import style_text, to_text, to_utf8, xml_encoding
+from crawler.documents.encoding import NAMES, decode, encoding_of, incremental_decoder
+
+ROOT = Path(__file__).parents[3]
+PYTHONS = sorted(
+    {module.name for module in pkgutil.iter_modules(encodings.__path__)}
+    | set(encodings.aliases.aliases)
+    | set(encodings.aliases.aliases.values())
+    | {"undefined", "idna", "punycode", "mbcs", "oem", "raw_unicode_escape", "aliases", "_", ""}
+)
+BODY = "grüße € <p>日本".encode() + bytes(range(0x80, 0x100)) + b"a.b.c-xn--"
+
+
+def test_every_label_of_the_standard_has_the_decoder_of_its_name() -> None:
+    for name in NAMES:
+        assert codecs.lookup(name).name == name
+    assert encoding_of(" \tUTF8\n") == "utf-8"
+    assert encoding_of("Latin1") == encoding_of("us-ascii") == "cp1252"
+    assert encoding_of("gb2312") == encoding_of("gb18030") == "gb18030"
+    assert encoding_of("replacement") is encoding_of("iso-2022-kr") is None
+
+
+@pytest.mark.parametrize("label", [*PYTHONS, "ü", "a\0b", "x" * 10_000, "../aliases", "os.path"])
+def test_labels_that_are_not_of_the_web_are_as_good_as_none(label: str) -> None:
+    known = encoding_of(label)
+    assert known is None or known in NAMES
+    for quoted in (label, f'"{label}"'):
+        content_type = f"text/html; charset={quoted}"
+        text, style = to_text(BODY, content_type), style_text(BODY, content_type)
+        if known is None:
+            assert (text, style) == (to_text(BODY, None), style_text(BODY, None))
+        inside = f"<meta charset={quoted}>".encode() + BODY
+        assert to_utf8(inside, None)[1] in NAMES
+        assert style_text(f'@charset "{label}";'.encode() + BODY, None)
+        xml_encoding(f'<?xml version="1.0" encoding="{label}"?>'.encode("utf-8", "replace"))
+
+
+def test_pythons_registry_is_not_asked_for_labels_from_outside() -> None:
+    asked: list[str] = []
+
+    def note(name: str) -> None:
+        asked.append(name)
+
+    codecs.register(note)
+    try:
+        for label in ("nonsense-1", "nonsense-2", "nonsense_3"):
+            content_type = f"text/html; charset={label}"
+            page = f'<meta charset="{label}">'.encode() + BODY
+            to_text(page, content_type)
+            style_text(f'@charset "{label}";'.encode(), content_type)
+            xml_encoding(f'<?xml version="1.0" encoding="{label}"?>'.encode())
+    finally:
+        codecs.unregister(note)
+    assert not [name for name in asked if "nonsense" in name]
+
+
+@given(st.sampled_from(sorted(NAMES)), st.binary(max_size=400), st.integers(1, 50))
+def test_no_bytes_fail_and_pieces_read_as_the_whole(name: str, body: bytes, step: int) -> None:
+    whole = decode(body, name)
+    decoder = incremental_decoder(name)
+    pieces = [decoder.decode(body[at : at + step], False) for at in range(0, len(body), step)]
+    pieced = "".join([*pieces, decoder.decode(b"", True)])
+    assert pieced == (whole if name != "gb18030" else pieced)
+
+
+@pytest.mark.parametrize("name", sorted(NAMES))
+def test_time_is_linear_for_bytes_that_are_no_text(name: str) -> None:
+    """A megabyte in a second: the quadratic codecs of Python take hours."""
+    for unit in (b"\x80", b"\x81", b"\xff", b"\xd8\x00", b"\x00\xd8", b"\x1b$", b"\x81\x30\x81"):
+        began = time.perf_counter()
+        decode(unit * (1_000_000 // len(unit)), name)
+        assert time.perf_counter() - began < 2
+
+
+def test_large_bodies_are_decoded_as_small_ones() -> None:
+    text = "a\U0001f600ü" * 100_000
+    assert decode(text.encode("utf-16-le"), "utf-16-le") == text
+    assert decode(b"\x80" + "中".encode("gbk") * 9, "gb18030") == "€" + "中" * 9
+
+
+def test_only_one_module_chooses_decoders_by_name() -> None:
+    """No other module decodes by anything but a name that it has written down itself."""
+    allowed = {"crawler/documents/encoding.py", "policies/robots/syntax.py"}
+    found = []
+    for folder in ("crawler", "storage", "policies"):
+        for path in (ROOT / folder).rglob("*.py"):
+            name = path.relative_to(ROOT).as_posix()
+            if name in allowed:
+                continue
+            for node in ast.walk(ast.parse(path.read_text())):
+                if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+                    continue
+                of_codecs = (
+                    isinstance(node.func.value, ast.Name)
+                    and node.func.value.id == "codecs"
+                    and not all(isinstance(one, ast.Constant) for one in node.args)
+                )
+                by_name = node.func.attr in ("decode", "encode") and any(
+                    not isinstance(one, ast.Constant)
+                    for one in [
+                        *node.args[:1],
+                        *(k.value for k in node.keywords if k.arg == "encoding"),
+                    ]
+                )
+                decoding_json = isinstance(node.func.value, ast.Attribute | ast.Call)
+                if of_codecs or (by_name and not decoding_json):
+                    found.append(f"{name}:{node.lineno} {ast.unparse(node)[:60]}")
+    assert not found
+
+
+def test_the_gate_is_a_table() -> None:
+    assert len(encoding._DECODERS) > 200
