@@ -101,6 +101,7 @@ class Outlook(Struct, frozen=True, kw_only=True):
 
     claimable_in_s: float | None  # the next host with queued URLs that is free
     robots_in_s: float | None  # the next origin whose robots.txt is due and governs something
+    robots_rest_s: float | None = None  # of those that are due by now: until the first host is free
     revisit_in_s: float | None = None  # the next visited URL of a free host that is due
 
 

@@ -8,7 +8,6 @@ from crawler.engine.holdings import Holdings
 from crawler.politeness.ending import Ending
 from crawler.politeness.gate import Gate
 from crawler.politeness.origin import Origin
-from crawler.politeness.pace import NEVER
 from crawler.politeness.turns import Turns
 from policies.access import due as is_due
 from storage.base import Store
@@ -42,7 +41,6 @@ class Due:
         self._holdings = holdings
         self._ending = ending
         self._vain: dict[str, float] = {}  # those that could not be reached, until when
-        self.rested_s = NEVER  # when the last host let go for a due one may be asked
 
     def settled(self, origin: Origin) -> None:
         """A robots fetch has ended."""
@@ -54,7 +52,7 @@ class Due:
     def let_go(self) -> None:
         """Give back hosts with nothing to do of which a robots.txt has fallen due, or may have: the
         store knows, also whether it still governs anything, and if so has it asked for."""
-        now_s, wall_s = self._clock.monotonic(), self._clock.wall()
+        wall_s = self._clock.wall()
         for host in list(self._turns):
             if (
                 not (host.hand or host.busy or host.waiters or host.wanting or host.held)
@@ -65,7 +63,6 @@ class Due:
                 and not self._holdings.is_judged(host)
                 and self._ending.next_move(host, asked=self._course.asked) is None
             ):
-                self.rested_s = max(self.rested_s, now_s + self._turns.why(host)[0])
                 self._holdings.release(host)
 
     async def ask(self) -> bool:

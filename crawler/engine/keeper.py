@@ -19,7 +19,6 @@ from storage.base import Store
 
 LOOK_EVERY_S = 0.25  # how often, at most, all held hosts are looked over
 LOOK_QUIET_S = 0.01  # the same when nothing is under way, which may be the end,
-COMMIT_SLACK_S = 1.0  # the store counts the rest of a host let go from its commit
 LOOK_SHARE = 0.05  # and then looking takes no larger share of the time
 DUE_EVERY_S = 5.0  # how often, at most, due robots.txt are taken up while the crawl is busy
 DUE_RARELY_S = 60.0  # where all that were due cannot be reached
@@ -193,9 +192,8 @@ class Keeper:
             return max(first_s, now_s + LOOK_EVERY_S)
         if outlook.robots_in_s is not None and outlook.robots_in_s <= 0 and await self._due.ask():
             return now_s + LOOK_EVERY_S
-        let_go_s = self._due.rested_s + COMMIT_SLACK_S
-        if outlook.robots_in_s is not None and now_s + outlook.robots_in_s <= let_go_s:
-            return max(now_s + outlook.robots_in_s, now_s + LOOK_EVERY_S)
+        if outlook.robots_rest_s and now_s + outlook.robots_rest_s <= again_s:
+            return max(now_s + outlook.robots_rest_s, now_s + LOOK_EVERY_S)
         if outlook.revisit_in_s == 0 and await self._revisits.ask():
             return now_s + LOOK_EVERY_S
         quiet_s = self._course.moved_s + patience_s

@@ -144,10 +144,11 @@ class MemoryStore(MemoryReader):
         self._check_session(session)
         now_s = self._time.now_s()
         claimable_at = self._leases.next_claim_at()
-        robots = [in_s for in_s, _ in self._robots_due()]
+        robots = [(due_in_s, free_in_s) for due_in_s, free_in_s, _ in self._robots_due()]
         return Outlook(
             claimable_in_s=None if claimable_at is None else max(0.0, claimable_at - now_s),
-            robots_in_s=min(robots, default=None),
+            robots_in_s=min(map(max, robots), default=None),
+            robots_rest_s=min((rest_s for due_s, rest_s in robots if due_s == 0.0), default=None),
             revisit_in_s=min((max(0.0, at - now_s) for _, at, _ in self._revisits()), default=None),
         )
 
@@ -185,8 +186,8 @@ class MemoryStore(MemoryReader):
             self._leases.update(host, also)
         return Completed(stale=frozenset(), added=added, hands={})
 
-    def _robots_due(self) -> Iterator[tuple[float, Origin]]:
-        """Origins that may be asked some time, with the seconds from now until then."""
+    def _robots_due(self) -> Iterator[tuple[float, float, Origin]]:
+        """Origins that may be asked some time: seconds until each is due, and its host free."""
         wall_s, now_s = self._time.wall_s(), self._time.now_s()
         for origin in self._tables.origins.values():
             host = origin.host
@@ -194,14 +195,14 @@ class MemoryStore(MemoryReader):
                 continue
             due_at = robots_due_at(origin.robots)
             if due_at is not None and origin.governs():
-                yield max(0.0, due_at - wall_s, host.free_at() - now_s), origin
+                yield max(0.0, due_at - wall_s), max(0.0, host.free_at() - now_s), origin
 
     async def robots_due(self, session: int, *, limit: int) -> Sequence[RobotsDue]:
         self._check_session(session)
         due = (
             RobotsDue(slot=origin.host.name, origin=origin.name)
-            for in_s, origin in self._robots_due()
-            if in_s == 0.0
+            for due_in_s, free_in_s, origin in self._robots_due()
+            if due_in_s == free_in_s == 0.0
         )
         return list(islice(due, limit))
 

@@ -63,16 +63,19 @@ class Copies:
             for slot, origin in self._sql.rows("robots_due", wall_s, now_s, limit)
         ]
 
-    def next_due_in_s(self, wall_s: float, now_s: float) -> float | None:
-        """Seconds until the first origin may be asked again; None: there is none."""
-        best_s: float | None = None
+    def next_due(self, wall_s: float, now_s: float) -> tuple[float | None, float | None]:
+        """Seconds until the first origin may be asked again, and until the first of those that are
+        due by now; None: there is none."""
+        best_s = rest_s = None
         for due_in, free_in in self._sql.rows("next_robots", wall_s, now_s):
             due_in_s, free_in_s = float(due_in or 0.0), float(free_in or 0.0)
             if best_s is not None and (best_s == 0.0 or due_in_s >= best_s):
                 break
             at_s = max(0.0, due_in_s, free_in_s)
             best_s = at_s if best_s is None else min(best_s, at_s)
-        return best_s
+            if due_in_s <= 0.0:
+                rest_s = best_s
+        return best_s, rest_s
 
     def mark_late(self, origins: Iterable[int], now_s: float) -> None:
         """Pages were committed that were asked for when these origins had no answer."""

@@ -261,12 +261,14 @@ class Writer:
 
     def outlook(self, at: Moment) -> Outlook:
         row = self.sql.row("next_claim")
+        robots_in_s, robots_rest_s = self._copies.next_due(at.wall_s, at.now_s)
         claimable_at = None if row is None or row[0] is None else float(row[0])
         return Outlook(
             claimable_in_s=None
             if claimable_at is None
             else min(max(0.0, claimable_at - at.now_s), WAIT_S_MAX),
-            robots_in_s=self._copies.next_due_in_s(at.wall_s, at.now_s),
+            robots_in_s=robots_in_s,
+            robots_rest_s=robots_rest_s,
             revisit_in_s=self._plans.next_in_s(at.now_s),
         )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from typing import TYPE_CHECKING
 
 from crawler.testing import Asked, Handler, LocalWeb, Pages, Reply, Site, html, redirect, text
@@ -113,6 +115,25 @@ async def test_a_later_run_obeys_the_file_that_came_in_between(courtly: Courtly)
         assert web.log.paths("a.test")[asked:] == ["/robots.txt"]
         assert courtly.urls("blocked", "withdrawn = 1") == [web.url("a.test", "/half/0")]
         assert len(courtly.urls("visited")) == 3
+
+
+async def test_a_robots_txt_that_is_due_is_asked_for_when_its_host_has_rested(
+    courtly: Courtly,
+) -> None:
+    """A run that starts, with nothing else to do, while the host rests from the run before."""
+    robots = [text(RULES)]
+    site: Site = {"/robots.txt": lambda _: robots[0], "/": html("Home", "/half/0")}
+    async with LocalWeb({"a.test": site}) as web:
+        await courtly.crawl(web, "a.test")
+        assert courtly.urls("blocked") == [web.url("a.test", "/half/0")]
+        robots[0] = text("User-agent: *\nDisallow:\n")
+        with contextlib.closing(sqlite3.connect(courtly.db)) as db, db:
+            db.execute("UPDATE origins SET robots_at = 1")
+            db.execute("UPDATE copies SET expires_at = 1")
+            db.execute("UPDATE slots SET next_at = next_at + 0.5")
+        asked = len(web.log.paths("a.test"))
+        await courtly.crawl(web, "a.test")
+        assert web.log.paths("a.test")[asked:] == ["/robots.txt", "/half/0"]
 
 
 async def test_robots_txt_of_another_host_governs_the_first_origin(courtly: Courtly) -> None:

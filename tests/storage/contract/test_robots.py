@@ -93,7 +93,9 @@ async def test_robots_is_due_where_it_governs_something(rig):
     await put(rig, "http://a.test", FAILING)
     await put(rig, "http://b.test", FAILING, slot="b.test")  # nothing there
     assert await rig.store.robots_due(rig.session, limit=9) == []
-    assert (await rig.store.outlook(rig.session)).robots_in_s == pytest.approx(10.0)
+    outlook = await rig.store.outlook(rig.session)
+    assert outlook.robots_in_s == pytest.approx(10.0)
+    assert outlook.robots_rest_s is None  # it is not due yet
     rig.wall_s += 10.0
     due = [RobotsDue(slot="a.test", origin="http://a.test")]
     assert await rig.store.robots_due(rig.session, limit=9) == due
@@ -114,7 +116,8 @@ async def test_robots_of_a_resting_host_is_due_when_it_may_be_contacted(rig):
     clock = HostClock(next_in_s=7.0)
     await rig.commit(lease, rig.blocked(lease.hand.urls[0]), clock=clock, release=True)
     assert await rig.store.robots_due(rig.session, limit=9) == []
-    assert (await rig.store.outlook(rig.session)).robots_in_s == pytest.approx(7.0)
+    outlook = await rig.store.outlook(rig.session)
+    assert outlook.robots_in_s == outlook.robots_rest_s == pytest.approx(7.0)
     rig.wall_s += 7.0
     assert len(await rig.store.robots_due(rig.session, limit=9)) == 1
 
