@@ -24,6 +24,8 @@ from policies.holds import HoldReason
 
 # DNS rounds at minutes; a crawl that asks a host for hours need not ask DNS each time.
 REMEMBERED_S: Final = 600.0
+# A resolver that has denied a name may have cached that: it is asked no more once it is so old.
+RENEWED_S: Final = 1.0
 # About 300 bytes each.
 REMEMBERED_MAX: Final = 20_000
 # Addresses tried of each family; a name may have hundreds, and aiohttp tries them all, and again.
@@ -49,11 +51,24 @@ class NameLookupError(OSError):
         self.local = local
 
 
-def _system() -> AbstractResolver:
+def system_resolver() -> AbstractResolver:
+    """A resolver of the system's DNS that shares nothing with another."""
     try:
-        return AsyncResolver()
+        return AsyncResolver(rotate=False)  # without an argument, all share one and its cache
     except RuntimeError:  # aiodns is not installed
         return ThreadedResolver()
+
+
+class _System:
+    """One resolver of the system, and what it is asked at the moment."""
+
+    __slots__ = ("denied", "lookups", "made_s", "resolver")
+
+    def __init__(self, resolver: AbstractResolver, made_s: float) -> None:
+        self.resolver = resolver
+        self.made_s = made_s
+        self.lookups = 0
+        self.denied = False  # has a lookup failed?
 
 
 class Names(AbstractResolver):
@@ -70,7 +85,7 @@ class Names(AbstractResolver):
         clock: Clock,
         *,
         pin: bool = False,
-        system: Callable[[], AbstractResolver] = _system,
+        system: Callable[[], AbstractResolver] = system_resolver,
     ) -> None:
         self._exact: dict[str, tuple[str, ...]] = {}
         suffixes: dict[str, tuple[str, ...]] = {}
@@ -85,7 +100,7 @@ class Names(AbstractResolver):
         self._clock = clock
         self._pin = pin
         self._make_system = system
-        self._system: AbstractResolver | None = None
+        self._system: _System | None = None
         self._known: dict[str, tuple[float, tuple[str, ...]]] = {}
         self._pinned: dict[str, str] = {}
 
@@ -129,9 +144,9 @@ class Names(AbstractResolver):
         self._pinned.update(other._pinned)
 
     async def close(self) -> None:
-        if self._system is not None:
-            await self._system.close()
-            self._system = None
+        system, self._system = self._system, None
+        if system is not None:
+            await system.resolver.close()
 
     def _pick(self, host: str, found: tuple[str, ...]) -> str:
         permitted = self._permitted(found)
@@ -176,19 +191,43 @@ class Names(AbstractResolver):
         return found
 
     async def _ask(self, host: str) -> tuple[str, ...]:
-        if self._system is None:
-            self._system = self._make_system()
         try:
-            results = await self._system.resolve(host, 0, socket.AF_UNSPEC)
+            system = await self._asked()
+        except Exception as exc:
+            sentence = f"the DNS could not be asked for {host} ({exc})"
+            ours, _ = blame(exc)
+            raise NameLookupError(sentence, permanent=False, ours=ours, local=True) from exc
+        system.lookups += 1
+        try:
+            results = await system.resolver.resolve(host, 0, socket.AF_UNSPEC)
         except UnicodeError:
             # The threaded resolver encodes names as IDNA: empty and overlong labels end here.
             raise NameLookupError(f"{host} cannot be a name in the DNS", permanent=True) from None
         except OSError as exc:
+            system.denied = True
             raise _failure(host, exc) from exc
+        finally:
+            system.lookups -= 1
+            if system is not self._system and not system.lookups:
+                await system.resolver.close()
         found = tuple(dict.fromkeys(result["host"] for result in results))
         if not found:
+            system.denied = True
             raise NameLookupError(f"the DNS has no address for {host}", permanent=False)
         return found
+
+    async def _asked(self) -> _System:
+        """The resolver to ask. c-ares keeps denials and empty answers for up to an hour, also those
+        of an outage: a new one takes the place of one that denied a name. That reads the addresses
+        of the nameservers again, too."""
+        now_s = self._clock.monotonic()
+        before = self._system
+        if before is not None and not (before.denied and now_s - before.made_s >= RENEWED_S):
+            return before
+        self._system = system = _System(self._make_system(), now_s)
+        if before is not None and not before.lookups:
+            await before.resolver.close()
+        return system
 
 
 def literal_address(host: str) -> str | None:

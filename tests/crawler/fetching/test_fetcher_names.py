@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
+import struct
+from typing import Any
 
-import aiodns.error
+import aiodns
 import pytest
+from aiohttp import AsyncResolver
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from crawler.clock import RealClock
 from crawler.fetching.fetcher import AiohttpFetcher, Answer, Failure, FetchLimits, Request
-from crawler.fetching.resolver import REMEMBERED_S, NameLookupError, Names
+from crawler.fetching.resolver import (
+    REMEMBERED_S,
+    RENEWED_S,
+    NameLookupError,
+    Names,
+    system_resolver,
+)
 from crawler.testing import JumpClock
 from policies.address import AddressRules
 from policies.retry import FailureCode
@@ -327,3 +337,139 @@ async def test_unusable_urls_are_permanent_failures(url):
         failure = await fetcher.fetch(Request(url=url))
     assert isinstance(failure, Failure), failure
     assert failure.permanent, failure
+
+
+class Zone(asyncio.DatagramProtocol):
+    """A nameserver without one name at first; that says so in words that may be kept for hours."""
+
+    def __init__(self, *, empty: bool) -> None:
+        self.address: bytes | None = None
+        self.empty = empty
+
+    def connection_made(self, transport: Any) -> None:
+        self.transport = transport
+
+    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
+        end = data.index(b"\0", 12) + 5
+        question, kind = data[12:end], data[end - 3]
+        answer, authority, code = b"", b"", 0
+        if self.address is None and not self.empty:
+            code = 3
+            soa = b"\0\0" + struct.pack(">5I", 1, 1, 1, 1, 3_600)
+            authority = struct.pack(">HHHIH", 0xC00C, 6, 1, 3_600, len(soa)) + soa
+        elif self.address is not None and kind == 1:
+            answer = struct.pack(">HHHIH", 0xC00C, 1, 1, 60, 4) + self.address
+        counts = struct.pack(">HHHHH", 0x8180 | code, 1, bool(answer), bool(authority), 0)
+        self.transport.sendto(data[:2] + counts + question + answer + authority, addr)
+
+
+@pytest.mark.parametrize("empty", [False, True])
+async def test_a_denial_is_not_taken_from_a_cache(empty: bool) -> None:
+    zone = Zone(empty=empty)
+    clock = SteppedClock()
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.create_datagram_endpoint(lambda: zone, local_addr=("127.0.0.1", 0))
+    server = "127.0.0.1:{}".format(transport.get_extra_info("sockname")[1])
+    names = Names({}, LOOPBACK, clock, system=lambda: AsyncResolver(nameservers=[server]))
+    try:
+        with pytest.raises(NameLookupError):
+            await names.address_of("a.example")
+        zone.address = socket.inet_aton("127.0.0.7")
+        clock.now_s += RENEWED_S
+        assert await names.address_of("a.example") == "127.0.0.7"
+    finally:
+        await names.close()
+        transport.close()
+
+
+class SteppedClock(RealClock):
+    now_s = 0.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+
+class Counted(FakeDns):
+    """A system's resolver that answers when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__({})
+        self.answers: dict[str, asyncio.Future[list[str]]] = {}
+        self.closed = 0
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        assert not self.closed
+        self.answers[host] = asyncio.get_running_loop().create_future()
+        self.zone[host] = await self.answers[host]
+        return await super().resolve(host, port, family)
+
+    async def close(self) -> None:
+        self.closed += 1
+
+
+async def test_a_resolver_whose_place_is_taken_is_closed_after_its_last_lookup() -> None:
+    made: list[Counted] = []
+    clock = SteppedClock()
+
+    def make() -> Counted:
+        made.append(Counted())
+        return made[-1]
+
+    async def ask(host: str) -> asyncio.Task[str]:
+        task = asyncio.create_task(names.address_of(host))
+        await asyncio.sleep(0)
+        return task
+
+    names = Names({}, LOOPBACK, clock, system=make)
+    slow, denied = await ask("slow.test"), await ask("denied.test")
+    made[0].answers["denied.test"].set_exception(ares(aiodns.error.ARES_ENOTFOUND))
+    with pytest.raises(NameLookupError):
+        await denied
+    await ask("soon.test")
+    assert len(made) == 1
+    clock.now_s += RENEWED_S
+    later = await ask("later.test")
+    assert len(made) == 2
+    made[0].answers["soon.test"].set_result(["127.0.0.1"])
+    await asyncio.sleep(0)
+    assert not made[0].closed
+    made[0].answers["slow.test"].set_result(["127.0.0.1"])
+    made[1].answers["later.test"].set_result(["127.0.0.1"])
+    assert await slow == await later == "127.0.0.1"
+    clock.now_s += 2 * RENEWED_S
+    last = await ask("last.test")
+    made[1].answers["last.test"].set_result(["127.0.0.1"])
+    await last
+    assert [dns.closed for dns in made] == [1, 0]
+    await names.close()
+    assert [dns.closed for dns in made] == [1, 1]
+
+
+async def test_each_resolver_of_the_system_has_a_cache_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[aiodns.DNSResolver] = []
+
+    class Noted(aiodns.DNSResolver):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            made.append(self)
+
+    monkeypatch.setattr(aiodns, "DNSResolver", Noted)
+    both = [system_resolver(), system_resolver()]
+    assert len(made) == 2
+    for one in both:
+        await one.close()
+
+
+async def test_no_resolver_can_be_made() -> None:
+    def fail() -> AbstractResolver:
+        raise aiodns.error.DNSError(15, "no resources")
+
+    names = Names({}, LOOPBACK, RealClock(), system=fail)
+    with pytest.raises(NameLookupError) as caught:
+        await names.address_of("a.example")
+    assert caught.value.local
+    assert not caught.value.permanent
