@@ -15,6 +15,7 @@ from policies.access_state import (
     due,
     next_due_at,
 )
+from policies.quarantine import is_quarantined
 from policies.robots.dialect import dialects
 from policies.robots.row import DAY_S, Aspect, Dialect, Door
 
@@ -53,6 +54,8 @@ def standing(access: Access, *, now_s: float, rules: RobotsRules) -> Standing:
     """What is known, as a rule for the origin's pages now. Of several dialects the strictest."""
     if not rules.obey:
         return Open(reason="robots.obey = false", answered=True)
+    if is_quarantined(access):  # no dialect, and no setting, opens that
+        return Closed(reason=f"robots.txt cannot be had ({access.error})", until_s=access.retry_at)
     return min(
         (_standing(access, row, now_s=now_s, rules=rules) for row in dialects(rules.dialect)),
         key=_openness,

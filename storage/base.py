@@ -146,6 +146,14 @@ class Store(Protocol):
         """It is not after all, and no outcome of it will come."""
         ...
 
+    def robots_in_flight(self, slot: str, origin: str) -> None:
+        """The robots.txt of an origin is being fetched, read or stored. If the process dies before
+        `robots_not_in_flight`, `open_session` makes it a suspect, and a suspect it quarantines
+        (`policies.quarantine`). Returns immediately, and raises nothing."""
+        ...
+
+    def robots_not_in_flight(self, slot: str, origin: str) -> None: ...
+
     async def close(self, session: int | None = None) -> None:
         """End the session and let go of the file. Hosts not released stay not clean."""
         ...
@@ -311,8 +319,8 @@ class Store(Protocol):
 
     async def retry_failed(self, host: str | None = None, code: str | None = None) -> int:
         """Queue failed URLs again with no attempts spent; forget their hosts' connection failures
-        and back-offs; give how many. `code`: those alone that failed with it. In pieces, as
-        `fail_host`."""
+        and back-offs; give how many. `code`: those alone that failed with it. Quarantined
+        robots.txt are released with them, and counted. In pieces, as `fail_host`."""
         ...
 
     async def set_control(

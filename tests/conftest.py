@@ -81,6 +81,12 @@ class Medium:
     def not_in_flight(self, id_: int) -> None:
         self._inner.not_in_flight(id_)
 
+    def robots_in_flight(self, slot: str, origin: str) -> None:
+        self._inner.robots_in_flight(slot, origin)
+
+    def robots_not_in_flight(self, slot: str, origin: str) -> None:
+        self._inner.robots_not_in_flight(slot, origin)
+
     async def settle(self) -> None:
         """Wait for what nobody waits for any more."""
         await asyncio.gather(*self._under_way, return_exceptions=True)

@@ -26,7 +26,7 @@ from crawler.telling.words import counted
 @config_option
 def retry(what: str, host: str | None, db: str | None, config_file: Path | None) -> None:
     """Queue failed URLs again. WHAT is `failed`, for all of them, or `quarantined`, for those that
-    were in flight when the process died, twice.
+    were in flight when the process died, twice, robots.txt included.
 
     A crawl that runs on the database asks for them when their turn comes, else the next one
     does."""

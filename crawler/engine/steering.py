@@ -19,6 +19,7 @@ from crawler.politeness.turns import Turns
 from crawler.visiting.known import Known
 from crawler.visiting.ledger import Ledger
 from crawler.visiting.visit import Budget
+from policies.retry import FailureCode
 from policies.scope import Scope, ScopeRules
 from storage.base import Store
 
@@ -117,6 +118,8 @@ class Steering:
                     del one.out_of_reach[origin]
                     self._reopen(one, origin)
             self._ledger.want(one)
+        if code in (None, FailureCode.QUARANTINED):
+            self._gate.release(host)
         self._look_again()
         return count
 

@@ -17,6 +17,7 @@ from crawler.clock import Clock
 from crawler.faults import contained
 from crawler.fetching.request import Answer, Failure
 from crawler.politeness.contact import Contacts
+from crawler.politeness.flights import Flights
 from crawler.politeness.hops import Hops, RequestFaultError
 from crawler.politeness.host import Host
 from crawler.politeness.news import failure, news_of
@@ -92,10 +93,12 @@ class Gate:
         self._settled = settled
         self._sitemaps = sitemaps
         self._added = added
+        self.flights = Flights(store)
         self._hops = Hops(
             clock=clock,
             turns=turns,
             contacts=contacts,
+            flights=self.flights,
             hold=hold,
             slot_of=slot_of,
             lost=lost,
@@ -104,7 +107,13 @@ class Gate:
             fill=self._fill,
         )
         self._retries = Retries(clock, ask=self.ask, keep_trying=keep_trying)
-        self._origins = Origins(clock=clock, store=store, retries=self._retries, rules_of=rules_of)
+        self._origins = Origins(
+            clock=clock,
+            store=store,
+            flights=self.flights,
+            retries=self._retries,
+            rules_of=rules_of,
+        )
         self._named = self._origins.by_name
         self._closed = False
 
@@ -181,6 +190,11 @@ class Gate:
         """Fetch the robots.txt of an origin that has no URL in hand (it is due)."""
         self.ask(self._named.get(name) or self._origins.add(name, host))
 
+    def release(self, host: str | None) -> None:
+        """Fetch the robots.txt in quarantine again, of one host or of all."""
+        for origin in self._origins.release(host, self._clock.wall()):
+            self.ask(origin)
+
     def _read(self, origin: Origin) -> None:
         """Read its file, unless that has been done or is under way."""
         if origin.unread is not None and origin.task is None and not self._closed:
@@ -213,6 +227,7 @@ class Gate:
         except TurnsClosedError:
             return
         finally:
+            self.flights.end(origin)
             self._end_task(origin)
         if learned is not None:
             self._changed(origin, previous)
@@ -250,6 +265,10 @@ class Gate:
         return learned
 
     async def _keep(self, origin: Origin, learned: Access, *, rejudge: bool) -> None:
+        with self.flights.noted(origin.host.slot, origin.name):
+            await self._store_copy(origin, learned, rejudge=rejudge)
+
+    async def _store_copy(self, origin: Origin, learned: Access, *, rejudge: bool) -> None:
         host = origin.host
         links: Sequence[Link] = ()
         if self._sitemaps is not None and learned.body is not None:

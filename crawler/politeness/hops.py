@@ -8,11 +8,13 @@ from typing import NamedTuple
 from crawler.clock import Clock
 from crawler.fetching.request import Answer, Failure, Request
 from crawler.politeness.contact import ROBOTS, Contacts
+from crawler.politeness.flights import Flights
 from crawler.politeness.host import Host, Turn
 from crawler.politeness.news import LIMITS, failure, is_redirect, news_of, validators
 from crawler.politeness.origin import Origin
 from crawler.politeness.turns import Turns
 from policies.access import Access, News
+from policies.quarantine import is_suspect
 from policies.retry import FailureCode
 from policies.url import canonical, host_of, origin_of, robots_url
 
@@ -42,6 +44,7 @@ class Hops:
         clock: Clock,
         turns: Turns,
         contacts: Contacts,
+        flights: Flights,
         hold: Callable[[str], Awaitable[Host | None]],
         slot_of: Callable[[str], str],
         lost: Callable[[Host, str, Failure, int], None],
@@ -52,6 +55,7 @@ class Hops:
         self._clock = clock
         self._turns = turns
         self._contacts = contacts
+        self._flights = flights
         self._hold = hold
         self._slot_of = slot_of
         self._lost = lost
@@ -85,15 +89,20 @@ class Hops:
                 try:
                     if self._is_lost(origin, host, hop_origin):
                         return None  # others found out while this one waited
-                    if not own and (known := await self._known(origin, url)):
+                    waits = is_suspect(origin.access) and not self._flights.begin(origin)
+                    if not waits and not own and (known := await self._known(origin, url)):
                         return known
-                    hop = await self._hop(origin, turn, url)
+                    hop = None if waits else await self._hop(origin, turn, url)
                 finally:
                     self._turns.give_back(turn)  # if no contact was made
+                if hop is None:
+                    await self._flights.landed()
+                    continue
             else:
                 hop = turn
             if isinstance(hop, Access):
                 return hop
+            self._flights.end(origin)  # it may be long until the next hop
             if isinstance(hop, Failure) and self._contacts.excuses(hop):
                 continue  # it says nothing of the robots.txt
             if isinstance(hop, Failure):
@@ -135,11 +144,15 @@ class Hops:
         request = Request(
             url=url, headers=validators(origin.access, url), limits=LIMITS, cut_ok=True
         )
-        result = await self._contacts.fetch(turn, request, kind=ROBOTS, before_end=before_end)
-        if learned is not None:
-            if origin_of(url) != origin.name:
-                await self._fill(url, turn.host, result)
-            return learned
+        with (
+            self._flights.noted(origin.host.slot, origin.name),
+            self._flights.noted(turn.host.slot, origin_of(url)),
+        ):
+            result = await self._contacts.fetch(turn, request, kind=ROBOTS, before_end=before_end)
+            if learned is not None:
+                if origin_of(url) != origin.name:
+                    await self._fill(url, turn.host, result)
+                return learned
         if isinstance(result, Failure):
             if result.code is FailureCode.INTERNAL:
                 raise RequestFaultError(result.sentence)

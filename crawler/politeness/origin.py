@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from crawler.faults import contained
+from crawler.politeness.flights import Flights
 from crawler.politeness.host import Host
 from policies import access, robots
 from policies.access import Access, RobotsRules, Standing
@@ -23,6 +24,7 @@ class Origin:
     __slots__ = (
         "access",
         "fault",
+        "flights",
         "host",
         "loaded",
         "name",
@@ -39,9 +41,16 @@ class Origin:
     )
 
     def __init__(
-        self, name: str, host: Host, known: Access, rules: RobotsRules, tokens: tuple[str, ...]
+        self,
+        name: str,
+        host: Host,
+        known: Access,
+        rules: RobotsRules,
+        tokens: tuple[str, ...],
+        flights: Flights,
     ) -> None:
         self.name = name
+        self.flights = flights
         self.host = host
         self.access = known
         self.loaded = True  # that is what the store knows, too
@@ -81,7 +90,8 @@ class Origin:
             self.unread = read
             return
         try:
-            self._obey(read())
+            with self.flights.noted(self.host.slot, self.name):
+                self._obey(read())
         except Exception as error:  # noqa: BLE001 - what cannot be read opens nothing
             self._close_unread(error)
 
@@ -90,7 +100,8 @@ class Origin:
         while (read := self.unread) is not None:
             result: Policy | Exception
             try:
-                result = await asyncio.to_thread(read)
+                with self.flights.noted(self.host.slot, self.name):
+                    result = await asyncio.to_thread(read)
             except Exception as error:  # noqa: BLE001 - what cannot be read opens nothing
                 result = error
             if self.unread is not read:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from crawler.clock import Clock
+from crawler.politeness.flights import Flights
 from crawler.politeness.host import Host
 from crawler.politeness.origin import Origin
 from crawler.politeness.retries import Retries
 from policies import access
 from policies.access import Access, RobotsRules
 from policies.pacing import NO_ASK
+from policies.quarantine import is_quarantined, released
 from policies.url import host_of, origin_of
 from storage.base import Store
 
@@ -26,11 +28,13 @@ class Origins:
         *,
         clock: Clock,
         store: Store,
+        flights: Flights,
         retries: Retries,
         rules_of: Callable[[str], tuple[RobotsRules, tuple[str, ...]]],
     ) -> None:
         self._clock = clock
         self._store = store
+        self._flights = flights
         self._retries = retries
         self._rules_of = rules_of
         self.by_name: dict[str, Origin] = {}
@@ -50,7 +54,7 @@ class Origins:
         rules, tokens = self._rules_of(host_of(name + "/"))
         if len(host.pace.asks) > ORIGINS_PER_HOST_MAX:
             self._make_room(host)
-        origin = self.by_name[name] = Origin(name, host, known, rules, tokens)
+        origin = self.by_name[name] = Origin(name, host, known, rules, tokens, self._flights)
         origin.loaded = known is not access.UNKNOWN or host.all_known
         host.pace.asks.setdefault(name, NO_ASK)
         return origin
@@ -69,6 +73,17 @@ class Origins:
                     origin.stand(known, now_s=self._clock.wall())
                     await origin.read()
         return origin
+
+    def release(self, host: str | None, now_s: float) -> list[Origin]:
+        """Give those released from quarantine, of one host or of all. Unix seconds."""
+        found = [
+            origin
+            for origin in self.by_name.values()
+            if is_quarantined(origin.access) and host in (None, origin.host.slot)
+        ]
+        for origin in found:
+            origin.access = released(origin.access, now_s=now_s)
+        return found
 
     def reread(self) -> list[Origin]:
         """The config may read robots.txt in another way now: give the origins where it does, their

@@ -124,7 +124,6 @@ class Visitor:
             sinks=sinks,
         )
         self._network_first = NetworkFirst(lambda much: turns.crowd(self, crowded=much))
-        self._asks_suspect = False
         self.unread = 0  # pages fetched whose outcome is not recorded yet
         self._waits = waits  # a worker is about to wait with its page
         self._late = late  # a page outlived the verdict it was asked for on: judge it again
@@ -195,7 +194,7 @@ class Visitor:
             return _SATED
         passed = self._gate.check(host, queued.url)
         if isinstance(passed, Pass):
-            if queued.suspect and self._asks_suspect:
+            if queued.suspect and self._gate.flights.taken:
                 self._ledger.record(deferred(queued, host.slot), host, queued.url)
                 return None
             if queued.sitemap:
@@ -247,12 +246,12 @@ class Visitor:
     async def _ask_alone(self, turn: Turn, queued: Queued, passed: Pass) -> None:
         """Ask for a suspect. No other is in flight until its outcome is committed: if the process
         dies again, one of them is to blame at most."""
-        self._asks_suspect = True
+        self._gate.flights.begin(queued)
         try:
             await self._ask(turn, queued, passed)
             await self._ledger.flush()
         finally:
-            self._asks_suspect = False
+            self._gate.flights.end(queued)
 
     async def _visit(self, turn: Turn, queued: Queued, passed: Pass) -> None:
         """Ask for a page. It has been taken from the budget."""

@@ -326,6 +326,12 @@ class MemoryStore(MemoryReader):
     def not_in_flight(self, id_: int) -> None:
         pass
 
+    def robots_in_flight(self, slot: str, origin: str) -> None:
+        pass
+
+    def robots_not_in_flight(self, slot: str, origin: str) -> None:
+        pass
+
     async def retry_failed(self, host: str | None = None, code: str | None = None) -> int:
         self._check_open()
         failed = [

@@ -591,6 +591,17 @@ INSERT OR REPLACE INTO copies (
 -- name: put_robots_at
 UPDATE origins SET robots_at = ? WHERE id = ?;
 
+-- name: failing_robots
+SELECT o.name, s.name, s.id FROM copies AS c JOIN origins AS o ON o.id = c.origin
+JOIN slots AS s ON s.id = o.slot
+WHERE c.failures > 0 AND c.error LIKE ?2 || ':%'
+AND (?1 IS NULL OR o.hostname = ?1 OR s.name = ?1);
+
+-- What it was put off for, beyond its delay, was the robots.txt.
+-- name: release_slots
+WITH v(id) AS (VALUES (?))
+UPDATE slots SET next_at = min(next_at, ? + delay_s) FROM v WHERE slots.id = v.id;
+
 -- name: mark_to_rejudge
 UPDATE origins SET rejudge_at = coalesce(rejudge_at, ?) WHERE id = ?;
 

@@ -6,7 +6,9 @@ import zlib
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 
+from policies import quarantine
 from policies.access import Access
+from policies.retry import FailureCode
 from storage.base import Judged, RobotsDue
 from storage.rows import robots_due_at
 from storage.sqlite.names import Names
@@ -43,6 +45,20 @@ class Copies:
         self._names.forget_body(key)
         if rejudge:
             self._sql.run("mark_to_rejudge", now_s, key)
+
+    def release(self, host: str | None, wall_s: float, now_s: float) -> list[int]:
+        """Release those in quarantine; give the host of each."""
+        hosts: list[int] = []
+        for name, slot, slot_id in self._sql.rows(
+            "failing_robots", host, str(FailureCode.QUARANTINED)
+        ):
+            known = self.get(str(name))
+            if known is not None and quarantine.is_quarantined(known):
+                released = quarantine.released(known, now_s=wall_s)
+                self.put(str(slot), str(name), released, now_s, rejudge=False)
+                hosts.append(int(slot_id or 0))
+        self._sql.many("release_slots", [(slot_id,) for slot_id in hosts], now_s)
+        return hosts
 
     def _body(self, body: bytes) -> int:
         digest = blake2b(body, digest_size=16).digest()

@@ -1,5 +1,5 @@
-"""Which URLs are being fetched, in a file beside the database that outlives the process: the next
-start reads what was in flight when it died."""
+"""What is in flight, URLs and robots.txt, in a file beside the database that outlives the process:
+the next start reads what was in flight when it died."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import contextlib
 import logging
 import os
 import struct
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from storage.files import FILE_MODE, open_for_update
 
@@ -17,12 +16,26 @@ _log = logging.getLogger("courtly.store")
 _MAGIC: Final = b"courtly1"
 _WORD: Final = struct.Struct("<q")
 _PLACES: Final = 4_096  # 32 KB; what is in flight beyond it is not noted
-_BYTES: Final = (2 + _PLACES) * _WORD.size  # magic, session, places
+_NAMES_AT: Final = (2 + _PLACES) * _WORD.size  # after magic, session, places
+_NAME_BYTES: Final = 544  # a host of 253 characters, and an origin of it
+_NAMES: Final = 512
+
+
+class Left(NamedTuple):
+    """What was in flight when the process of a session died."""
+
+    session: int = 0
+    urls: tuple[int, ...] = ()
+    robots: tuple[tuple[str, str], ...] = ()  # slot and origin
+
+
+NOTHING_LEFT: Final = Left()
 
 
 class InFlight:
-    """A word for each URL in flight. It is written with every request (1 µs) and never waits for
-    the disk: what survives the process is enough, a power cut blames no URL.
+    """A place for each URL, by its id, and for each robots.txt, by slot and origin. It is written
+    with every request (1 µs) and never waits for the disk: what survives the process is enough, a
+    power cut blames nobody.
 
     It only helps: where it cannot be kept, that is logged once, and the crawl does without it.
     """
@@ -31,46 +44,73 @@ class InFlight:
         self._path = database.with_name(database.name + ".inflight")
         self._mode = mode
         self._fd = -1
-        self._places: dict[int, int] = {}  # by URL
+        self._places: dict[int | tuple[str, str], int] = {}
         self._free: list[int] = []
+        self._free_names: list[int] = []
 
-    def left(self) -> tuple[int, Sequence[int]]:
-        """The session that a process died in, and the URLs it had in flight; (0, ()) for none."""
+    def left(self) -> Left:
+        """What the last process left; nothing if it did not die."""
         try:
             fd = open_for_update(self._path, self._mode)
         except OSError as error:
             self._give_up(error)
-            return 0, ()
+            return NOTHING_LEFT
         try:
-            data = os.pread(fd, _BYTES, 0)
+            data = os.pread(fd, _NAMES_AT + _NAMES * _NAME_BYTES, 0)
         except OSError as error:
             os.close(fd)
             self._give_up(error)
-            return 0, ()
+            return NOTHING_LEFT
         if data and not data.startswith(_MAGIC):
             os.close(fd)
             self._give_up(OSError(f"{self._path} is a file of something else"))
-            return 0, ()
+            return NOTHING_LEFT
         self._fd = fd
-        words = [word for (word,) in _WORD.iter_unpack(data[: len(data) & -8])]
-        return (words[1], [word for word in words[2:] if word > 0]) if len(words) > 2 else (0, ())
+        numbers = data[: min(len(data), _NAMES_AT) & -8]
+        words = [word for (word,) in _WORD.iter_unpack(numbers)]
+        if len(words) < 2:
+            return NOTHING_LEFT
+        names = [
+            data[at : at + _NAME_BYTES].rstrip(b"\0").decode("utf-8", "replace").partition(" ")
+            for at in range(_NAMES_AT, len(data), _NAME_BYTES)
+        ]
+        return Left(
+            words[1],
+            tuple(word for word in words[2:] if word > 0),
+            tuple((slot, origin) for slot, _, origin in names if origin),
+        )
 
     def begin(self, session: int) -> None:
         """Forget what was left; from here on it is this session's."""
         self._places.clear()
         self._free = list(range(_PLACES))
+        self._free_names = list(range(_NAMES))
+        if self._fd >= 0:
+            try:
+                os.ftruncate(self._fd, _NAMES_AT)
+            except OSError as error:
+                self._give_up(error)
         self._write(0, _MAGIC + _WORD.pack(session) + bytes(_PLACES * _WORD.size))
 
-    def add(self, url: int) -> None:
-        if self._fd >= 0 and self._free and url not in self._places:
-            place = self._places[url] = self._free.pop()
-            self._write(2 + place, _WORD.pack(url))
+    def add(self, what: int | tuple[str, str]) -> None:
+        """`what`: the id of a URL, or slot and origin of a robots.txt."""
+        free = self._free if isinstance(what, int) else self._free_names
+        if self._fd < 0 or not free or what in self._places:
+            return
+        data = (
+            _WORD.pack(what) if isinstance(what, int) else " ".join(what).encode("utf-8", "replace")
+        )
+        if len(data) <= _NAME_BYTES:
+            place = self._places[what] = free.pop()
+            self._write(_at(what, place), data)
 
-    def remove(self, url: int) -> None:
-        place = self._places.pop(url, None)
-        if place is not None:
-            self._free.append(place)
-            self._write(2 + place, bytes(_WORD.size))
+    def remove(self, what: int | tuple[str, str]) -> None:
+        place = self._places.pop(what, None)
+        if place is None:
+            return
+        is_url = isinstance(what, int)
+        (self._free if is_url else self._free_names).append(place)
+        self._write(_at(what, place), bytes(_WORD.size if is_url else _NAME_BYTES))
 
     def close(self) -> None:
         """The process ends, but does not die: nothing is in flight."""
@@ -80,14 +120,20 @@ class InFlight:
                 self._path.unlink()
             os.close(fd)
 
-    def _write(self, word: int, data: bytes) -> None:
+    def _write(self, at: int, data: bytes) -> None:
         if self._fd < 0:
             return
         try:
-            os.pwrite(self._fd, data, word * _WORD.size)
+            os.pwrite(self._fd, data, at)
         except OSError as error:
             self._give_up(error)
 
     def _give_up(self, error: OSError) -> None:
         _log.warning("a page that kills the process twice will not be recognised: %s", error)
         self.close()
+
+
+def _at(what: int | tuple[str, str], place: int) -> int:
+    if isinstance(what, int):
+        return (2 + place) * _WORD.size
+    return _NAMES_AT + place * _NAME_BYTES

@@ -17,6 +17,7 @@ from typing import TypeVar
 from msgspec import structs
 
 from policies.access import Access
+from policies.retry import FailureCode
 from storage.base import (
     Batch,
     Blocked,
@@ -37,7 +38,7 @@ from storage.base import (
 from storage.files import FILE_MODE, check_owner, real_path
 from storage.sqlite import passing, refused
 from storage.sqlite.identity import Identity
-from storage.sqlite.in_flight import InFlight
+from storage.sqlite.in_flight import NOTHING_LEFT, InFlight
 from storage.sqlite.lock import FileLock
 from storage.sqlite.refused import RefusedError
 from storage.sqlite.schema import FAILURES, check_file, connect_writer, translate
@@ -290,7 +291,7 @@ class SqliteStore:
         last = await self._transact(lambda writer, at: writer.last_time(at))
         if last is not None:
             self._time.resume(*last)
-        left = self._in_flight.left() if not self._session else (0, ())
+        left = self._in_flight.left() if not self._session else NOTHING_LEFT
         self._session = await self._transact(lambda writer, at: writer.start(name, at, left))
         self._in_flight.begin(self._session)
         return self._session
@@ -300,6 +301,12 @@ class SqliteStore:
 
     def not_in_flight(self, id_: int) -> None:
         self._in_flight.remove(id_)
+
+    def robots_in_flight(self, slot: str, origin: str) -> None:
+        self._in_flight.add((slot, origin))
+
+    def robots_not_in_flight(self, slot: str, origin: str) -> None:
+        self._in_flight.remove((slot, origin))
 
     async def _open(self) -> None:
         until_s = self._monotonic() + START_WAIT_S_MAX
@@ -593,6 +600,8 @@ class SqliteStore:
             retry = partial(Writer.retry_some, host=host, code=code, after=last, limit=BULK_URLS)
             some, last = await self._transact(_without_time(retry))
             queued += some
+        if code in (None, FailureCode.QUARANTINED):
+            queued += await self._transact(lambda writer, at: writer.release_robots(host, at))
         return queued
 
     async def set_control(

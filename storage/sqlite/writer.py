@@ -8,8 +8,10 @@ from collections.abc import Container, Mapping, Sequence
 
 import msgspec
 
-from policies.access import Access
+from policies import quarantine
+from policies.access import UNKNOWN, Access
 from policies.retry import FailureCode
+from policies.url import canonical
 from storage.base import (
     SUSPECT_REST_S,
     Batch,
@@ -32,6 +34,7 @@ from storage.base import (
 from storage.rows import WAIT_S_MAX
 from storage.sqlite.chains import Chains
 from storage.sqlite.copies import Copies
+from storage.sqlite.in_flight import NOTHING_LEFT, Left
 from storage.sqlite.leases import Leases
 from storage.sqlite.links import SUSPECT, Links, some_seeds
 from storage.sqlite.names import Names
@@ -95,7 +98,7 @@ class Writer:
         self._links.start(url_id=url_id)
         self._names.start(slot_id=slot_id, origin_id=origin_id, text_id=text_id)
 
-    def start(self, name: str, at: Moment, left: tuple[int, Sequence[int]] = (0, ())) -> int:
+    def start(self, name: str, at: Moment, left: Left = NOTHING_LEFT) -> int:
         """`left`: a session whose process died, and what was in flight then."""
         if self.sql.row("crawl") is None:
             self.sql.run("new_crawl", at.now_s)
@@ -105,8 +108,10 @@ class Writer:
         session = _whole(row[0] if row else 0)
         if not 0 < session < _SESSION_MAX:
             raise msgspec.ValidationError(f"no number of a session: {session}")
-        if left[0] == session - 1:  # else that has been dealt with
-            self._suspect(left[1], at)
+        if left.session == session - 1:  # else that has been dealt with
+            self._suspect(left.urls, at)
+            for slot, origin in left.robots:
+                self._suspect_robots(slot, origin, at)
         self._leases.start(session)
         self.sql.run("begin_session", session, name, at.wall_s)
         self.sql.run("forget_sessions", session - SESSIONS_KEPT)
@@ -136,6 +141,13 @@ class Writer:
         self._finish(tally, {})
         encoded = msgspec.json.encode(suspects).decode()
         self.sql.run("suspect", encoded, at.now_s + SUSPECT_REST_S)
+
+    def _suspect_robots(self, slot: str, origin: str, at: Moment) -> None:
+        if not slot or "/" in origin[8:] or canonical(f"{origin}/") != f"{origin}/":
+            return  # the file is damaged
+        known = self._copies.get(origin) or UNKNOWN
+        died = quarantine.died_with(known, now_s=at.wall_s)
+        self._copies.put(slot, origin, died, at.now_s, rejudge=False)
 
     def rename(self, session: int, name: str) -> None:
         self.sql.run("name_session", name, session)
@@ -400,6 +412,12 @@ class Writer:
         if wind:
             self._leases.wind([(held, update)], at.now_s)
         return len(some)
+
+    def release_robots(self, host: str | None, at: Moment) -> int:
+        """Have quarantined robots.txt fetched again; give how many."""
+        hosts = self._copies.release(host, at.wall_s, at.now_s)
+        self._leases.settle(dict.fromkeys(hosts))
+        return len(hosts)
 
     def forgive(self, host: str | None, at: Moment) -> None:
         """Forget the connection failures and back-offs of hosts with failed URLs."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 KILLS = 20
 DELAY_S = 0.1
+QUARANTINED = "error LIKE 'quarantined: %'"
 # After a crash a host rests its Crawl-delay from the restart: these move in long lives only.
 CRAWL_DELAYS_S = {"slow-1.test": 1.0, "slow-2.test": 1.0, "slow-3.test": 1.5}
 FAST = [f"fast-{n}.test" for n in range(5)]
@@ -104,8 +105,9 @@ async def test_twenty_kills_lose_nothing_and_hurry_nobody(courtly: Courtly) -> N
         assert check(courtly.db) == []
 
         await courtly.crawl(web, politeness=politeness)
-        quarantined = courtly.urls("failed", "error LIKE 'quarantined: %'")
+        quarantined = courtly.urls("failed", QUARANTINED)
         assert len(quarantined) <= 3, "a process killed at random makes few suspects"
+        quarantined += [row[0] for row in courtly.rows("robots", "error", QUARANTINED)]
         if quarantined:
             assert await retry_failed(courtly.db, code="quarantined") == len(quarantined)
             await courtly.crawl(web, politeness=politeness)

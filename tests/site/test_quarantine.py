@@ -1,4 +1,4 @@
-"""A page that makes the process die, twice, is left out; the crawl comes to its end without it."""
+"""What makes the process die, twice, is left out; the crawl comes to its end without it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from crawler.by_hand import retry_failed
-from crawler.testing import Asked, LocalWeb, Reply, html
+from crawler.testing import Asked, LocalWeb, Reply, html, redirect, text
 from storage.sqlite.care import check
 
 if TYPE_CHECKING:
@@ -25,14 +25,31 @@ PROGRAM = """
 import asyncio, json, os, signal, sys
 from crawler import Crawler
 
-config, db, seed, how = json.loads(sys.argv[1])
+config, db, seeds, how = json.loads(sys.argv[1])
+
+def die():
+    os.kill(os.getpid(), getattr(signal, how)) if how.startswith("SIG") else os._exit(3)
 
 def deadly(page):
     if page.url.endswith("/poison"):
-        os.kill(os.getpid(), getattr(signal, how)) if how.startswith("SIG") else os._exit(3)
+        die()
+
+def deadly_when(poisonous, module, name):
+    read = getattr(module, name)
+    def deadly(*args, **kwargs):
+        if any(poisonous in arg for arg in args if isinstance(arg, bytes)):
+            die()
+        return read(*args, **kwargs)
+    setattr(module, name, deadly)
+
+if how != "never":
+    from crawler.documents.sitemap import SitemapParser
+    from policies import robots
+    deadly_when(b"poison", robots, "parse")
+    deadly_when(b"poison", SitemapParser, "feed")
 
 async def main():
-    async with Crawler([seed], config=config, db=db, sinks=[deadly]) as crawl:
+    async with Crawler(seeds, config=config, db=db, sinks=[deadly]) as crawl:
         async for page in crawl:
             pass
 
@@ -40,9 +57,9 @@ asyncio.run(main())
 """
 
 
-async def run(courtly: Courtly, web: LocalWeb, how: str) -> int | None:
-    config = courtly.config(web)
-    given = json.dumps([config, str(courtly.db), web.url("a.test"), how])
+async def run(courtly: Courtly, web: LocalWeb, how: str, *seeds: str) -> int | None:
+    config = courtly.config(web, robots={"unreachable": "open"})
+    given = json.dumps([config, str(courtly.db), seeds, how])
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", PROGRAM, given, stderr=asyncio.subprocess.DEVNULL
     )
@@ -56,9 +73,9 @@ async def test_a_page_that_kills_the_process_is_quarantined(courtly: Courtly, ho
     page = html("A", *PATHS)
     died = -signal.SIGSEGV if how == "SIGSEGV" else 3
     async with LocalWeb({"a.test": dict.fromkeys(PATHS, page)}) as web:
-        assert await run(courtly, web, how) == died
-        assert await run(courtly, web, how) == died
-        assert await run(courtly, web, how) == 0
+        assert await run(courtly, web, how, web.url("a.test")) == died
+        assert await run(courtly, web, how, web.url("a.test")) == died
+        assert await run(courtly, web, how, web.url("a.test")) == 0
         assert courtly.urls("failed") == [web.url("a.test", POISON)]
         ((error,),) = courtly.rows("failed", "error")
         assert error.startswith("quarantined: ")
@@ -90,3 +107,64 @@ async def test_a_clean_stop_makes_no_suspect(courtly: Courtly) -> None:
                 break
         assert courtly.urls("failed") == []
         assert not courtly.db.with_name("crawl.db.inflight").exists()
+
+
+@pytest.mark.timeout(90)
+@pytest.mark.parametrize("way", ["own", "hop", "kept"])
+async def test_a_robots_txt_that_kills_the_process_is_quarantined(
+    courtly: Courtly, way: str
+) -> None:
+    """Its origin is closed, although robots.unreachable is "open"; all else is crawled."""
+    deadly = text("User-agent: *\nDisallow: /no\n# poison\n")
+    page = html("A", *PATHS[:4])
+    good = [f"good{n}.test" for n in range(5)]
+    sites = {host: dict.fromkeys(PATHS[:4], page) for host in ["bad.test", *good]}
+    async with LocalWeb(sites) as web:
+        sites["bad.test"]["/robots.txt"] = deadly
+        if way == "hop":
+            web.sites["worse.test"] = {"/robots.txt": deadly}
+            sites["bad.test"]["/robots.txt"] = redirect(web.url("worse.test", "/robots.txt"))
+        if way == "kept":
+            assert await run(courtly, web, "never", web.url("bad.test", "/7")) == 0
+        seeds = [web.url(host) for host in ["bad.test", *good]]
+        asked = len(web.log.paths("bad.test"))
+        assert await run(courtly, web, "SIGSEGV", *seeds) == -signal.SIGSEGV
+        assert await run(courtly, web, "SIGSEGV", *seeds) == -signal.SIGSEGV
+        assert await run(courtly, web, "SIGSEGV", *seeds) == 0
+        assert {*web.log.paths("bad.test")[asked:]} <= {"/robots.txt"}
+        assert courtly.urls("failed") == []
+        assert courtly.urls("queued") == [web.url("bad.test")]
+        assert len(courtly.urls("visited", "url LIKE '%good%'")) == len(good) * 4
+        closed = courtly.rows("robots", "origin", "error LIKE 'quarantined: %'")
+        assert (web.url("bad.test")[:-1],) in closed
+        assert check(courtly.db) == []
+
+        assert await retry_failed(courtly.db, code="quarantined") == len(closed)
+        assert await run(courtly, web, "never") == 0
+        assert courtly.urls("queued") == []
+        assert len(courtly.urls("visited", "url LIKE '%bad%'")) == 4 + (way == "kept")
+        assert courtly.rows("robots", "origin", "error IS NOT NULL") == []
+
+
+@pytest.mark.timeout(90)
+async def test_a_sitemap_that_kills_the_process_is_quarantined(courtly: Courtly) -> None:
+    page = html("A", *PATHS[:4])
+    async with LocalWeb({"a.test": dict.fromkeys(PATHS[:4], page)}) as web:
+        sitemap = web.url("a.test", "/sitemap.xml")
+        found = web.url("a.test", "/found")
+        web.sites["a.test"] = {
+            **dict.fromkeys(PATHS[:4], page),
+            "/found": page,
+            "/robots.txt": text(f"Sitemap: {sitemap}\n"),
+            "/sitemap.xml": text(f"<urlset><!-- poison --><url><loc>{found}</loc></url></urlset>"),
+        }
+        seed = web.url("a.test")
+        assert await run(courtly, web, "SIGSEGV", seed) == -signal.SIGSEGV
+        assert await run(courtly, web, "SIGSEGV", seed) == -signal.SIGSEGV
+        assert await run(courtly, web, "SIGSEGV", seed) == 0
+        assert courtly.urls("failed", "error LIKE 'quarantined: %'") == [sitemap]
+        assert len(courtly.urls("visited")) == 4
+        assert await retry_failed(courtly.db, code="quarantined") == 1
+        assert await run(courtly, web, "never") == 0
+        assert found in courtly.urls("visited")
+        assert check(courtly.db) == []

@@ -16,8 +16,10 @@ from crawler.politeness.host import Host
 from crawler.politeness.origin import Origin
 from crawler.politeness.turns import Turns
 from crawler.testing import FakeFetcher, JumpClock, Log, Reply, not_found, redirect, text
+from policies import access
 from policies.access import Access, RobotsRules
 from policies.pacing import PacingRules
+from policies.quarantine import QUARANTINE_S, died_with, is_suspect
 from policies.retry import FailureCode
 from policies.robots import DIALECTS, Verdict
 from policies.robots.reading import Reading
@@ -510,3 +512,77 @@ async def test_a_large_file_that_cannot_be_read_closes_its_origin(
     shut = await rig.judge("http://a.test/q")
     assert isinstance(shut, Shut)
     assert "could not be read" in shut.reason
+
+
+# ---------------------------------------------------------------- in flight when the process died
+
+
+async def test_suspects_are_fetched_one_at_a_time_others_meanwhile(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the process dies again, one of them is to blame at most."""
+    noted: list[str] = []
+    together: list[set[str]] = []
+
+    def begin(slot: str, origin: str) -> None:
+        assert origin not in noted
+        noted.append(origin)
+        together.append({*noted})
+
+    monkeypatch.setattr(rig.store, "robots_in_flight", begin)
+    monkeypatch.setattr(rig.store, "robots_not_in_flight", lambda _, origin: noted.remove(origin))
+    suspects = [f"http://bad{n}.test" for n in range(6)]
+    others = [f"http://good{n}.test" for n in range(6)]
+    suspect = died_with(access.UNKNOWN, now_s=rig.clock.wall())
+    for origin in [*suspects, *others]:
+        slot = origin[7:]
+        if origin in suspects:
+            await rig.store.robots_put(rig.session, slot, origin, suspect)
+        rig.answers[f"{origin}/robots.txt"] = Reply(body=b"", delay_s=3.0)
+    rig.answers["http://bad3.test/robots.txt"] = redirect("http://good3.test/robots.txt")
+    rig.answers["http://bad4.test/robots.txt"] = not_found()
+    for origin in [*suspects, *others]:
+        host = await rig.hold(origin[7:])
+        assert host is not None
+        assert rig.gate.check(host, f"{origin}/") is ASKING
+    await rig.asked()
+    assert all(len(at_once & {*suspects}) <= 1 for at_once in together)
+    assert any(len(at_once & {*others}) > 1 for at_once in together)
+    assert noted == []
+    assert not rig.gate.flights.taken
+    for origin in suspects:
+        known = await rig.store.robots_get(origin)
+        assert known is not None
+        assert not is_suspect(known), origin
+
+
+async def test_a_quarantined_robots_txt_closes_its_origin_until_it_is_released(rig: Rig) -> None:
+    known = access.UNKNOWN
+    for _ in range(2):
+        known = died_with(known, now_s=rig.clock.wall())
+    rig.rules = RobotsRules(unreachable=access.Unreachable.OPEN)
+    rig.answers["http://a.test/robots.txt"] = FORBIDS
+    await rig.store.robots_put(rig.session, "a.test", "http://a.test", known)
+    shut = await rig.judge("http://a.test/")
+    assert isinstance(shut, Shut)
+    assert "quarantined: the process ended twice while it was read" in shut.reason
+    rig.gate.release("b.test")
+    await rig.asked()
+    assert rig.log.paths() == []
+    rig.gate.release("a.test")
+    await rig.asked()
+    assert await rig.judge("http://a.test/") is GOVERNED
+    assert isinstance(await rig.judge("http://a.test/p"), Verdict)
+
+
+async def test_a_quarantine_ends_on_its_clock(rig: Rig) -> None:
+    known = access.UNKNOWN
+    for _ in range(2):
+        known = died_with(known, now_s=rig.clock.wall())
+    await rig.store.robots_put(rig.session, "a.test", "http://a.test", known)
+    await rig.hold("a.test")
+    await rig.wait(QUARANTINE_S - 60)
+    assert rig.log.paths() == []
+    await rig.wait(120)
+    assert rig.log.paths() == ["/robots.txt"]
+    assert await rig.judge("http://a.test/") is GOVERNED

@@ -7,13 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 
+from policies.access import UNKNOWN, Access
+from policies.quarantine import QUARANTINE_S, is_quarantined, is_suspect
 from storage.base import Revisited
-from storage.sqlite.in_flight import InFlight
+from storage.sqlite.in_flight import NOTHING_LEFT, InFlight
 
 if TYPE_CHECKING:
     from tests.storage.conftest import Rig
 
+ORIGIN = "http://a.test"
 URL, OTHER = "http://a.test/", "http://a.test/other"
 
 
@@ -111,6 +115,84 @@ async def test_a_clean_end_leaves_nothing(sqlite_rig: Rig) -> None:
     assert await reopened(rig) == [(URL, False)]
 
 
+async def robots(rig: Rig, origin: str = ORIGIN) -> Access:
+    found = await rig.store.robots_get(origin)
+    assert found is not None
+    return found
+
+
+async def die_reading(rig: Rig, slot: str, *origins: str) -> None:
+    for origin in origins:
+        rig.store.robots_in_flight(slot, origin)
+    await die(rig)
+    await rig.open()
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_a_robots_txt_in_flight_at_two_deaths_is_quarantined(
+    sqlite_rig: Rig, known: bool
+) -> None:
+    rig = sqlite_rig
+    await rig.add(URL)
+    copy = Access(status=200, body=b"Allow: /", copy_at=rig.wall_s, fetched_at=rig.wall_s)
+    if known:
+        await rig.store.robots_put(rig.session, "a.test", ORIGIN, copy)
+    await die_reading(rig, "a.test", ORIGIN)
+    suspect = await robots(rig)
+    assert is_suspect(suspect)
+    assert not is_quarantined(suspect)
+    assert suspect == structs.replace(copy if known else UNKNOWN, error=suspect.error)
+    await die_reading(rig, "a.test", ORIGIN)
+    closed = await robots(rig)
+    assert is_quarantined(closed)
+    assert closed.body is None
+    (row,) = await rig.rows("robots")
+    assert row["state"] == "unreachable"
+    assert str(row["error"]).startswith("quarantined: the process ended twice")
+
+    assert await rig.store.robots_due(rig.session, limit=9) == []
+    rig.wall_s += QUARANTINE_S + 1
+    assert [due.origin for due in await rig.store.robots_due(rig.session, limit=9)] == [ORIGIN]
+    await die_reading(rig, "a.test", ORIGIN)  # its time has passed, and it did it again
+    assert is_quarantined(await robots(rig))
+    assert await rig.store.robots_due(rig.session, limit=9) == []
+
+    assert await rig.store.retry_failed(code="http") == 0
+    assert await rig.store.retry_failed("b.test", "quarantined") == 0
+    assert await rig.store.retry_failed("a.test", "quarantined") == 1
+    assert await rig.store.retry_failed(code="quarantined") == 0
+    assert not is_suspect(await robots(rig))
+    assert [due.origin for due in await rig.store.robots_due(rig.session, limit=9)] == [ORIGIN]
+
+
+async def test_a_robots_txt_that_was_done_with_is_no_suspect(sqlite_rig: Rig) -> None:
+    rig = sqlite_rig
+    rig.store.robots_in_flight("a.test", ORIGIN)
+    rig.store.robots_not_in_flight("a.test", ORIGIN)
+    await die(rig)
+    await rig.open()
+    assert await rig.store.robots_get(ORIGIN) is None
+
+
+async def test_an_origin_that_is_new_gets_the_slot_it_was_noted_with(sqlite_rig: Rig) -> None:
+    rig = sqlite_rig
+    origin = "https://sub.example.test:8443"
+    await die_reading(rig, "example.test", origin)
+    lease = (await rig.store.acquire(rig.session, ["example.test"]))["example.test"]
+    assert is_suspect(lease.robots[origin])
+
+
+@pytest.mark.parametrize(
+    "noted", ["a.test", "a.test ", " http://a.test", "a.test nonsense", "a.test http://A.test",
+              "a.test http://a.test/x", "a.test \0", "\x1b[2J http://[::1", "x" * 600 + " http://a"],
+)  # fmt: skip
+async def test_nothing_that_is_noted_ends_a_start(sqlite_rig: Rig, noted: str) -> None:
+    rig = sqlite_rig
+    slot, _, origin = noted.partition(" ")
+    await die_reading(rig, slot, origin)
+    assert await rig.rows("robots") == []
+
+
 async def test_a_death_is_counted_once(sqlite_rig: Rig) -> None:
     rig = sqlite_rig
     await rig.add(URL)
@@ -144,13 +226,16 @@ def test_more_than_there_is_room_for(tmp_path: Path) -> None:
     flight.begin(7)
     for id_ in range(1, 10_000):
         flight.add(id_)
+        flight.add(("a.test", f"http://a.test:{id_}"))
     again = InFlight(tmp_path / "crawl.db")
-    session, ids = again.left()
-    assert session == 7
-    assert len(ids) == 4_096
+    left = again.left()
+    assert left.session == 7
+    assert len(left.urls) == 4_096
+    assert len(left.robots) == 512
     for id_ in range(1, 10_000):
         flight.remove(id_)
-    assert again.left()[1] == []
+        flight.remove(("a.test", f"http://a.test:{id_}"))
+    assert again.left() == (7, (), ())
     again.close()
     flight.close()
 
@@ -160,7 +245,7 @@ def test_a_symbolic_link_is_not_followed(tmp_path: Path, caplog: pytest.LogCaptu
     precious.write_text("precious")
     (tmp_path / "crawl.db.inflight").symlink_to(precious)
     flight = InFlight(tmp_path / "crawl.db")
-    assert flight.left() == (0, ())
+    assert flight.left() == NOTHING_LEFT
     flight.begin(1)
     flight.add(1)
     flight.close()
