@@ -25,7 +25,8 @@ class Evidence(Struct, frozen=True):
     reached: those that could not be connected to and had answered before, and those whose failure
     speaks of our own side (no route to any network, no resolver). unknown: all others that could
     not be connected to. mute: those that had answered before and now took a connection, to say
-    nothing or to break it off, as a firewall or a proxy without a network does.
+    nothing or to break it off, as a firewall or a proxy without a network does; or for which a
+    proxy said that it could not reach them.
     """
 
     reached: frozenset[str] = frozenset()

@@ -80,7 +80,12 @@ class Engine:
         self.tasks = Tasks(self.course)
         self.scope = Scope(self.effective.scope_of, max_depth=config.crawl.max_depth)
         self.turns = Turns(clock, limit=config.crawl.concurrency)
-        self.holds = Holds(clock, self.turns, observer=observer)
+        self.holds = Holds(
+            clock,
+            self.turns,
+            ask_again=self._ask_again,
+            observer=observer,
+        )
         sources = [store.troubles] if sinks is None else [store.troubles, sinks.troubles]
         self._storage_holds = StorageHolds(self.holds, sources)
         self.rates = Rates(clock.monotonic())
@@ -285,6 +290,9 @@ class Engine:
     def waiting(self) -> Mapping[str, tuple[float | None, str]]:
         """At the end: hosts that still have URLs -> until (Unix seconds, or None), and why."""
         return self.course.waiting
+
+    def _ask_again(self, host: Host) -> bool:
+        return self.gate.ask_again(host)
 
     async def _hold(self, slot: str) -> Host | None:
         return await self.holdings.hold(slot)

@@ -79,6 +79,7 @@ class Exchange:
         "phase",
         "proxied",
         "received",
+        "reset",
         "reused",
         "sent_s",
         "started_s",
@@ -106,6 +107,7 @@ class Exchange:
         self.address: str | None = None
         self.payload: StreamReader | None = None
         self.broken = False
+        self.reset = False  # the connection was lost, and not just closed
         self.keep = True  # may its connection serve another request?
         self.reused = False  # has its connection served one before?
         self.ascii = True  # is all of the header, so far?
@@ -121,6 +123,13 @@ class Exchange:
     def contacted(self) -> bool:
         """Was a socket made, or an open connection used?"""
         return self._contacted
+
+    @property
+    def broken_off(self) -> bool:
+        """Was the connection lost, or did the answer stop coming? A body that comes all too slowly
+        or is too long does neither."""
+        stalled = self.met is Bound.RATE or (self.met is not None and self.waiting())
+        return self.reset or stalled
 
     def resolving(self) -> None:
         self.phase = Phase.RESOLVING

@@ -22,6 +22,7 @@ from crawler.fetching.guard import AddressRefusedError
 from crawler.fetching.header import readable
 from crawler.fetching.request import (
     DEFAULT_LIMITS,
+    UNCONNECTED,
     Answer,
     Failure,
     Fetcher,
@@ -32,7 +33,15 @@ from crawler.fetching.request import (
 )
 from crawler.fetching.resolver import NameLookupError, Names, literal_address, within
 from crawler.fetching.terms import Terms
-from crawler.fetching.trouble import NETWORK_ERRORS, Trouble, met, once, trouble
+from crawler.fetching.trouble import (
+    NETWORK_ERRORS,
+    NO_LOGIN,
+    PROXY_LOGIN,
+    Trouble,
+    met,
+    once,
+    trouble,
+)
 from crawler.fetching.wire import FIELD_BYTES_MAX, FIELDS_MAX, Connector, Sockets
 from policies.address import AddressRules
 from policies.retry import FailureCode
@@ -55,6 +64,10 @@ KEEPALIVE_S: Final = 4.0
 OTHER_FILES: Final = 128
 ACCEPT: Final = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 
+# What a proxy answers where it cannot reach the host. Its 503 cannot be told from that of a host
+# which is too busy, and must be left alone.
+_GATEWAY: Final = frozenset({502, 504})
+_NETWORK_LOGIN: Final = 511  # RFC 6585, 6: only what stands between us and the host answers so
 _BODILESS: Final = frozenset({204, 304})
 _UNSENDABLE: Final = Trouble(
     FailureCode.PROTOCOL, "the URL cannot be sent as it is written", permanent=True
@@ -213,6 +226,8 @@ class AiohttpFetcher:
                     )
             except NETWORK_ERRORS as exc:
                 return self._trouble(exc, url, way, exchange)
+            if response.status == PROXY_LOGIN and request.proxy is not None:
+                return self._failed(url, NO_LOGIN, way, exchange, None)
             received = response.headers if exchange.ascii else readable(response.headers)
             if terms is not None and terms.cookies and "Set-Cookie" in received:
                 self.cookies.learn(url, received.getall("Set-Cookie"))
@@ -265,6 +280,7 @@ class AiohttpFetcher:
             ended_s=self._clock.monotonic() if exchange.ended_s is None else exchange.ended_s,
             address=exchange.address,
             latency_s=exchange.head_s - exchange.sent_s,
+            gateway=_is_gateway(response.status, received, request),
             raw_headers=None if received is response.headers else response.headers,
         )
 
@@ -295,13 +311,16 @@ class AiohttpFetcher:
         stale = exchange.reused and not exchange.received
         if stale:
             way.keeps = False  # those that are kept still can each be lost once
+        # What a proxy said before it connected did not come from the host.
+        received = exchange.received > 0 and problem.code not in UNCONNECTED
         return problem.failure(
             url,
             started_s=exchange.started_s,
             ended_s=self._clock.monotonic(),
             status=status,
             stale=stale,
-            received=exchange.received > 0,
+            received=received,
+            broken_off=received and exchange.broken_off,
             contacted=exchange.contacted,
         )
 
@@ -311,6 +330,12 @@ class AiohttpFetcher:
         return problem.failure(
             url, started_s=started_s, ended_s=self._clock.monotonic(), status=status
         )
+
+
+def _is_gateway(status: int, headers: Headers, request: Request) -> bool:
+    """Whether an answer speaks of the way to the host. One that asks for a rest is the host's."""
+    spoken = status == _NETWORK_LOGIN or (request.proxy is not None and status in _GATEWAY)
+    return spoken and "Retry-After" not in headers
 
 
 def _is_sendable(url: str) -> bool:

@@ -161,6 +161,8 @@ class Answer(Struct, frozen=True, kw_only=True):
       that its framing does not tell, when the body was read; or when it was given up.
     address: the peer connected to (behind a proxy, the proxy).
     latency_s: from the request handed to an open connection to the end of the answer's header.
+    gateway: it speaks of the way to the host and not of the host: its proxy could not reach it, or
+      the network asks for a login (511).
     raw_headers: the headers as received, with bytes that are not UTF-8 as lone surrogates; None
       where `headers` are the same.
     """
@@ -178,6 +180,7 @@ class Answer(Struct, frozen=True, kw_only=True):
     latency_s: float = 0.0
     poured_bytes: int = 0
     raw_headers: Headers | None = None
+    gateway: bool = False
 
     @property
     def elapsed_s(self) -> float:
@@ -198,7 +201,8 @@ class Failure(Struct, frozen=True, kw_only=True):
     stale: the connection was kept from an earlier request, and nothing came on it any more. The
       server may have closed it before it saw the request, so this is not the URL's failure. No
       connection to the origin is kept from now on.
-    received: whether any byte came from the host. contacted: False where not even a socket could be
+    received: whether any byte came from the host. broken_off: what came had no end: the connection
+    was reset, or nothing more came on it. contacted: False where not even a socket could be
       made, so that nothing was sent to the host.
     """
 
@@ -214,6 +218,7 @@ class Failure(Struct, frozen=True, kw_only=True):
     local: bool = False
     stale: bool = False
     received: bool = False
+    broken_off: bool = False
     contacted: bool = True
 
     @property

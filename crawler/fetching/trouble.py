@@ -48,6 +48,7 @@ class Trouble(Struct, frozen=True):
         status: int | None = None,
         stale: bool = False,
         received: bool = False,
+        broken_off: bool = False,
         contacted: bool = True,
     ) -> Failure:
         """As a fetcher answers it."""
@@ -64,8 +65,14 @@ class Trouble(Struct, frozen=True):
             local=self.local,
             stale=stale,
             received=received,
+            broken_off=broken_off,
             contacted=contacted,
         )
+
+
+PROXY_LOGIN: Final = 407
+# No host is to blame, and only a proxy may ask for it (RFC 9110, 15.5.8).
+NO_LOGIN: Final = Trouble(FailureCode.CONNECT, "the proxy asks for another login (407)", local=True)
 
 
 class LostError(Exception):
@@ -133,6 +140,8 @@ def trouble(exc: BaseException, exchange: Exchange, limits: FetchLimits, *, tls:
     """The trouble for one of NETWORK_ERRORS. tls: the URL's scheme is https."""
     match exc:
         case aiohttp.ClientHttpProxyError():
+            if exc.status == PROXY_LOGIN:
+                return NO_LOGIN
             sentence = f"the proxy refused to connect, with status {exc.status}"
             return Trouble(FailureCode.CONNECT, sentence)
         case aiohttp.ClientConnectorCertificateError():

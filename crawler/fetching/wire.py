@@ -79,6 +79,7 @@ class Wire(ResponseHandler):
         if exchange is not None and exc is not None:
             # A body that ends with the connection has ended well only if the connection has.
             payload = exchange.payload
+            exchange.reset = True
             exchange.broken = payload is not None and not payload.is_eof()
         super().connection_lost(exc)
 

@@ -190,6 +190,16 @@ class Gate:
         """Fetch the robots.txt of an origin that has no URL in hand (it is due)."""
         self.ask(self._named.get(name) or self._origins.add(name, host))
 
+    def ask_again(self, host: Host) -> bool:
+        """Fetch a robots.txt of this host that was answered before, whether it is due or not: to
+        see if the host can be reached. False: there is none."""
+        for origin in self._origins.of(host):
+            if origin.rules.obey and origin.access.fetched_at is not None:
+                self.ask(origin)
+                if origin.task is not None:
+                    return True
+        return False
+
     def release(self, host: str | None) -> None:
         """Fetch the robots.txt in quarantine again, of one host or of all."""
         for origin in self._origins.release(host, self._clock.wall()):

@@ -3,7 +3,9 @@ or URL is charged with it."""
 
 from __future__ import annotations
 
+import asyncio
 import math
+from collections.abc import Callable
 
 from msgspec.structs import replace
 
@@ -26,6 +28,7 @@ SQUEEZED_FOR_S = (
 )
 # Our own rules, or an error of our own, came before the network.
 _UNASKED = frozenset({FailureCode.ADDRESS, FailureCode.INTERNAL})
+_NETWORK_LOGIN = 511
 
 
 class Holds:
@@ -35,12 +38,21 @@ class Holds:
     While a hold is active `Turns` gives no permits, neither for pages nor for robots.txt. Where all
     active holds are trouble of connections, one permit at a time is given as a probe. `judge` is
     shown the result of every request: it finds trouble of connections, and ends it with the first
-    host that answers.
+    host that answers. `ask_again(host)` has a robots.txt of the host that was answered asked for
+    once more, if it can.
     """
 
-    def __init__(self, clock: Clock, turns: Turns, *, observer: Observer | None = None) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        turns: Turns,
+        *,
+        ask_again: Callable[[Host], bool] = lambda _: False,
+        observer: Observer | None = None,
+    ) -> None:
         self._clock = clock
         self._turns = turns
+        self._ask_again = ask_again
         self._observer = observer
         self._active: dict[HoldReason, Hold] = {}
         self._probes = 0  # in a row that failed
@@ -49,6 +61,7 @@ class Holds:
         self._hosts_reached = 0
         self._hosts_dead = 0  # that failed at their first try, before the evidence
         self._answered_s = clock.monotonic()  # when a host last answered; or of the beginning
+        self._asked = 0  # probes that were for a robots.txt
         self._chosen = False  # was the host of the last probe a chosen one?
         self._outage_until_s = -math.inf  # what began before the end of an outage is part of it
         self._squeezed: Timer | None = None
@@ -95,9 +108,20 @@ class Holds:
     def judge(self, turn: Turn, result: Answer | Failure) -> Answer | Failure:
         """What a request came to, with `ours` where neither host nor URL is to be charged."""
         host = turn.host
-        if isinstance(result, Answer) or result.received or result.status is not None:
+        if isinstance(result, Answer):
+            if not result.gateway:
+                self._reached(host)
+                return result
+            failure = _unreached(result)
+            judged = self._judge(turn, failure)
+            return result if judged is failure else judged
+        if (result.received or result.status is not None) and not result.broken_off:
             self._reached(host)
             return result
+        return self._judge(turn, result)
+
+    def _judge(self, turn: Turn, result: Failure) -> Failure:
+        host = turn.host
         unasked = result.code in _UNASKED or (result.connected and result.permanent)
         if unasked and result.ours is None:
             if turn.probe:
@@ -214,12 +238,47 @@ class Holds:
 
     def _probe(self) -> None:
         """Every other probe is for a host that answered before and has not failed since: should all
-        others be gone, those that are there are not behind them."""
+        others be gone, those that are there are not behind them. Hosts that took connections may
+        have failed for the sake of the pages they were asked for: one of them is asked for its
+        robots.txt instead, which it has answered before."""
         self._timer = None
         self._chosen = not self._chosen
-        self._turns.probe(self._unheard() if self._chosen else None)
+        host = self._unheard() if self._chosen else None
+        if host is None and (mute := self._mute()) is not None:
+            # After the task that asks has begun to wait for a turn.
+            asyncio.get_running_loop().call_soon(self._turns.probe, mute)
+        else:
+            self._turns.probe(host)
+
+    def _mute(self) -> Host | None:
+        """One of those that took a connection, and a robots.txt is asked for there; another one at
+        each probe."""
+        slots = sorted(self._evidence.mute)
+        self._asked += 1
+        for n in range(len(slots)):
+            host = self._turns.get(slots[(self._asked + n) % len(slots)])
+            if host is not None and self._ask_again(host):
+                return host
+        return None
 
     def _unheard(self) -> Host | None:
         failing = self._evidence.reached | self._evidence.mute
         hosts = (host for host in self._turns if host.reached and host.hand)
         return next((host for host in hosts if host.slot not in failing), None)
+
+
+def _unreached(answer: Answer) -> Failure:
+    """An answer of what stands between us and its host, as the failure that it amounts to. A proxy
+    may speak of one host; a network that asks for a login does not."""
+    network = answer.status == _NETWORK_LOGIN
+    whose = "the network asks for a login" if network else "the proxy could not reach the server"
+    return Failure(
+        url=answer.url,
+        code=FailureCode.CONNECT if network else FailureCode.HTTP,
+        sentence=f"{whose} ({answer.status})",
+        connected=not network,
+        local=network,
+        permanent=False,
+        started_s=answer.started_s,
+        ended_s=answer.ended_s,
+    )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from crawler.politeness.pace import NEVER, Pace
+from policies.holds import HoldReason
 from policies.pacing import PacingRules
 from policies.retry import retry_delay_s
 from policies.scope import Skip
@@ -27,6 +28,8 @@ LOW_WATER = (
     4  # URLs left in the hand when more are asked for: a commit is over before they are used
 )
 APPETITE_MAX = 256  # while a host's URLs cost no contact (all blocked): 10 ms of the loop's time
+
+EXCUSES_MAX = 3  # of one URL, for silence that an outage was blamed for
 
 
 class OutOfReach(Struct, eq=False):
@@ -55,6 +58,7 @@ class Host:
         "closed",
         "contacts_new",
         "epoch",
+        "excused",
         "failed_in_row",
         "full",
         "gone",
@@ -94,6 +98,9 @@ class Host:
         self.wanting = False  # more URLs have been asked for
         self.wanted_s: float | None = None  # since when it has wanted a turn
         self.hand: deque[Queued] = deque(lease.hand.urls)
+        self.excused: dict[
+            int, int
+        ] = {}  # URLs -> how often an outage was blamed for their silence
         self.held: set[int] = {queued.id for queued in lease.hand.urls}
         self.parked: dict[str, list[Queued]] = {}  # by origin: waiting for its robots.txt
         self.closed: set[str] = set()  # origins whose URLs cannot move now
@@ -226,6 +233,23 @@ class Host:
             self.held.difference_update(queued.id for queued in dropped)
         self.hand.clear()
         self.parked.clear()
+
+    def excuse(self, queued: Queued, failure: Failure) -> bool:
+        """Take a URL back that was asked for in vain, for which neither it nor the host is charged.
+
+        Where the host took a connection, the others of the hand are asked for first, and it is
+        excused EXCUSES_MAX times at most (then False): a page that the host itself never answers
+        is no outage, though it may look like one."""
+        if not failure.connected or failure.stale or failure.ours is not HoldReason.NETWORK:
+            self.hand.appendleft(queued)
+            return True
+        excused = self.excused.pop(queued.id, 0) + 1
+        if excused > EXCUSES_MAX:
+            return False
+        self.excused = {id_: times for id_, times in self.excused.items() if id_ in self.held}
+        self.excused[queued.id] = excused
+        self.hand.append(queued)
+        return True
 
     def let_go(self, origin: str) -> None:
         """Let go of the URLs of one origin that cannot move now."""

@@ -178,18 +178,24 @@ class Turns:
         self._pump()
 
     def probe(self, host: Host | None = None) -> None:
-        """Give one turn although trouble of our own stops them: to this host if a page of it is
-        ready, else to the next one that is. A turn given back unused is given again."""
+        """Give one turn although trouble of our own stops them: to this host if somebody waits for
+        it or a page of it is ready, else to the next one that is. A turn given back unused is given
+        again."""
         self._let_probe(1)
         if host is not None:
             self._put_first(host)
         self._pump()
 
     def _put_first(self, host: Host) -> None:
-        """In line for a worker before all others, if a page of it is ready."""
+        """Served before all others, if it is ready."""
+        now_s = self._clock.monotonic()
+        if host.waiters:
+            if self._may_give and (at_s := self._ready_since(host, now_s)) is not None:
+                self._serve_waiter(host, at_s, now_s)
+            return
         if host.in_line:
             self._line.remove(host)
-        elif host.hand and self._ready_since(host, self._clock.monotonic()) is not None:
+        elif host.hand and self._ready_since(host, now_s) is not None:
             self._bench.remove(host)
             host.in_line = True
         else:
@@ -417,18 +423,24 @@ class Turns:
         while self._may_give and (host := self._bench.take(now_s)):
             if (at_s := self._ready_since(host, now_s)) is None:
                 continue
-            while host.waiters and host.waiters[0].done():
-                host.waiters.popleft()
-            if host.waiters:
-                waiter = host.waiters.popleft()
-                waiter.set_result(self._grant(host, at_s, now_s))
-                self._reseat(host, now_s)
-            elif host.hand and not host.in_line:
+            if self._serve_waiter(host, at_s, now_s):
+                continue
+            if host.hand and not host.in_line:
                 host.in_line = True
                 (self._judging_line if host.costs_none else self._line).append(host)
                 if self._takers and (turn := self._from_line()):
                     self._serve(turn)
         self._arm()
+
+    def _serve_waiter(self, host: Host, at_s: float, now_s: float) -> bool:
+        """Give the turn to the first who waits for this host, if anybody does."""
+        while host.waiters:
+            waiter = host.waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(self._grant(host, at_s, now_s))
+                self._reseat(host, now_s)
+                return True
+        return False
 
     def _reseat(self, host: Host, now_s: float) -> None:
         """After a grant: the next lane may be ready as well."""

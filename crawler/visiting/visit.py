@@ -336,9 +336,12 @@ class Visitor:
         """The answer, if it is one; else what becomes of the URL without it is recorded."""
         if isinstance(result, Answer) and result.status < 500 and result.status not in REFUSALS:
             return result
-        if isinstance(result, Failure) and self._contacts.excuses(result):
-            host.hand.appendleft(queued)  # it is asked for again when our own trouble is over
-            self._turns.consider(host)
+        if (
+            isinstance(result, Failure)
+            and self._contacts.excuses(result)
+            and host.excuse(queued, result)
+        ):
+            self._turns.consider(host)  # it is asked for again when our own trouble is over
             return None
         if isinstance(result, Failure) and not result.connected:
             # Its origin is out of reach, which is the engine's matter; the URL stays queued.
