@@ -1,4 +1,4 @@
-"""Notice that the files of an open database were moved, deleted or replaced."""
+"""Notice that the files of an open database were moved, deleted, replaced or cut."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Final
 
 from storage.base import StoreError
+from storage.sqlite.lasting_locks import Connection
 from storage.sqlite.lock import FileLock
 from storage.trouble import kind_of
 
 _EVERY_S: Final = 1.0
 _ENDINGS: Final = ("", "-wal", "-shm")  # the latter two are there from the first transaction on
+_LOOKS: Final = 3
 _Place = tuple[int, int]  # device and inode
 
 
@@ -22,11 +24,15 @@ class Identity:
     SQLite holds on it (POSIX locks belong to a process, not to a descriptor).
     """
 
-    def __init__(self, database: Path, lock: FileLock) -> None:
+    def __init__(self, database: Path, lock: FileLock, db: Connection | None = None) -> None:
         self._database = os.fspath(database)
+        self._wal = self._database + "-wal"
         self._lock = lock
+        self._db = db  # which only its own thread may use
         self._places: dict[str, _Place] = {}
         self._next_s = float("-inf")
+        self._sizes: dict[str, int] = {}  # after the last transaction
+        self._version = -1  # of what other programs have committed
 
     def check(self, now_s: float) -> None:
         """Raise StoreError if a file is not the one that was opened; looks once a second. Raises
@@ -48,6 +54,51 @@ class Identity:
                     f"{name} was {verb} while the database was in use: what is written to it now"
                     " could be lost"
                 )
+
+    def check_sizes(self) -> None:
+        """Raise StoreError if a file was cut since `note_sizes`: what is written behind the cut
+        would leave a hole, which the next checkpoint would copy into the database.
+
+        To be called before a transaction, in the thread of the connection. Raises sqlite3.Error."""
+        db = self._db
+        if db is None:
+            return
+        if not self._sizes:
+            self._version = _version_of(db)
+        for name, is_whole in ((self._wal, self._wal_is_whole), (self._database, self._is_whole)):
+            size = _size_of(name)
+            if size is not None and size < self._sizes.get(name, 0) and not is_whole(db):
+                db.is_damaged = True
+                raise StoreError(
+                    f"{name} was cut or written over while the database was in use: what is written"
+                    " to it now could be lost"
+                )
+
+    def note_sizes(self) -> None:
+        """To be called after a transaction."""
+        for name in (self._wal, self._database):
+            size = _size_of(name)
+            if size is not None:
+                self._sizes[name] = size
+
+    def _wal_is_whole(self, db: Connection) -> bool:
+        """Whether it is as long as its index says: any program may empty both, also meanwhile."""
+        return any((_size_of(self._wal) or 0) >= db.wal_bytes() for _ in range(_LOOKS))
+
+    def _is_whole(self, db: Connection) -> bool:
+        """Whether the database may be smaller: after a VACUUM, which another program commits."""
+        return bool(_size_of(self._database)) and _version_of(db) != self._version
+
+
+def _version_of(db: Connection) -> int:
+    return int(db.execute("PRAGMA data_version").fetchone()[0])
+
+
+def _size_of(name: str) -> int | None:
+    try:
+        return os.stat(name).st_size  # noqa: PTH116 - for every commit
+    except OSError:
+        return None  # what is wrong with it, `check` says
 
 
 def _place_of(name: str) -> _Place | None:

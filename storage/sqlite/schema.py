@@ -18,6 +18,7 @@ import msgspec
 from storage.base import StoreError, StoreRefused
 from storage.files import FILE_MODE, open_exclusive, real_path
 from storage.sqlite.fingerprint import fingerprint
+from storage.sqlite.lasting_locks import Connection
 from storage.sqlite.lock import is_held_here
 from storage.sqlite.statements import SCRIPTS
 from storage.trouble import kind_of, words_of
@@ -219,14 +220,14 @@ def _check_age(path: Path, version: int) -> None:
         )
 
 
-def connect_writer(path: Path, *, mode: int = FILE_MODE) -> sqlite3.Connection:
+def connect_writer(path: Path, *, mode: int = FILE_MODE) -> Connection:
     """Open for writing, made or brought up to date if need be. The caller holds the lock.
 
     mode: of the file, if it is made here; SQLite makes those beside it alike."""
     exists = check_place(path)
     if not exists and not path.exists():
         _make_empty(path, mode)
-    db = sqlite3.connect(
+    db = Connection(
         path,
         timeout=_WRITER_BUSY_TIMEOUT_S,
         isolation_level=None,
@@ -234,6 +235,7 @@ def connect_writer(path: Path, *, mode: int = FILE_MODE) -> sqlite3.Connection:
         check_same_thread=False,
     )
     try:
+        db.claim()
         db.execute(
             "PRAGMA foreign_keys = OFF"
         )  # ids are ours; checking them twice costs a lookup each

@@ -221,6 +221,7 @@ class SqliteStore:
             self._identity.check(now_s)
             if db.in_transaction:  # which could not be rolled back before
                 db.execute("ROLLBACK")
+            self._identity.check_sizes()
             db.execute("BEGIN IMMEDIATE")
             began = True
             writer = self._writer  # it may be let go of meanwhile
@@ -232,6 +233,7 @@ class SqliteStore:
             result = work(writer, at)
             writer.tell_time(at)
             db.execute("COMMIT")
+            self._identity.note_sizes()
         except BaseException as error:
             if began:
                 self._writer = None  # it may believe what was undone
@@ -349,8 +351,10 @@ class SqliteStore:
                 raise StoreRefused(f"{path} cannot be opened: {error.strerror}") from error
         check_file(self.path)  # before the lock: what is not ours gets no file beside it
         self._lock.acquire()
-        self._identity = Identity(self.path, self._lock)
-        return connect_writer(self.path, mode=self._file_mode)
+        db = connect_writer(self.path, mode=self._file_mode)
+        db.hold()
+        self._identity = Identity(self.path, self._lock, db)
+        return db
 
     async def close(self, session: int | None = None) -> None:
         self._closing = True

@@ -23,14 +23,14 @@ from crawler.clock import RealClock
 from crawler.testing import FakeFetcher
 from storage.base import Link, StoreError, StoreRefused
 from storage.sqlite import SqliteReader, SqliteStore, care
-from storage.sqlite.schema import check_file, connect_reader
+from storage.sqlite.schema import check_file, connect_reader, connect_writer
 
 # What a process asks of the kernel: who, if anybody, keeps it from writing the bytes that SQLite
 # locks while a database is open (pending byte + 2, 510 bytes).
 HOLDER = """
     import fcntl, os, struct, sys
     fd = os.open(sys.argv[1], os.O_RDWR)
-    lock = struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 0x40000002, 510, 0)
+    lock = struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 0x40000002, 509, 0)
     kind, _, _, _, pid = struct.unpack("hhqqi4x", fcntl.fcntl(fd, fcntl.F_GETLK, lock))
     print(0 if kind == fcntl.F_UNLCK else pid)
 """
@@ -69,6 +69,10 @@ def run(script: str, path: Path) -> str:
     """What a process of its own prints."""
     command = [sys.executable, "-c", textwrap.dedent(script), str(path)]
     return subprocess.run(command, capture_output=True, check=True, timeout=30).stdout.decode()
+
+
+def other_files(folder: Path) -> list[Path]:
+    return list(folder.glob("other*"))
 
 
 def lock_holder(path: Path) -> int:
@@ -157,6 +161,44 @@ async def _polite_session(path: Path) -> None:
         await session.__aenter__()
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have only POSIX locks")
+async def test_what_else_opens_the_files_in_this_process_takes_no_lock_away(tmp_path: Path) -> None:
+    """A program that embeds a crawl copies its database, or hashes it."""
+    path = tmp_path / "crawl.db"
+    store = store_at(path)
+    await store.open_session("test")
+    for n, ending in enumerate(["", "-wal", "-shm", ".lock", ".inflight"]):
+        await store.add([link(n)])
+        with path.with_name(path.name + ending).open("rb") as file:
+            file.read(1)
+        run(SELECT, path)
+        assert path.with_name("crawl.db-wal").exists()
+        await store.add([link(10 + n)])
+        assert run(COUNT, path) == f"{2 * n + 2}\n"
+    await store.close()
+    assert not path.with_name("crawl.db-wal").exists()  # the last one tidies up
+    await store.open_session("again")
+    await store.close()
+    assert care.check(path) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have only POSIX locks")
+async def test_a_second_writer_by_any_name_is_refused(tmp_path: Path) -> None:
+    """Of a bind mount, say, which neither its links nor its lock file give away."""
+    path, other = tmp_path / "crawl.db", tmp_path / "other.db"
+    store = store_at(path)
+    await store.open_session("test")
+    os.link(path, other)
+    with pytest.raises(StoreRefused, match="another name"):
+        connect_writer(other)
+    assert [one.name for one in other_files(tmp_path)] == ["other.db"]
+    await store.add([link(1)])
+    run(SELECT, path)
+    assert path.with_name("crawl.db-wal").exists()
+    await store.close()
+    connect_writer(other).close()
+
+
 WAYS: list[Callable[[Path], Awaitable[None]]] = [
     _read, _read_half, _report, _info, _check, _judge, _vacuum, _open_again, _open_by_symlink,
     _open_by_hard_link, _polite_session,
@@ -217,6 +259,35 @@ SELECT = """
     db = sqlite3.connect(sys.argv[1])
     db.execute("SELECT count(*) FROM urls").fetchall()
     db.close()
+"""
+COUNT = """
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[1])
+print(db.execute("SELECT count(*) FROM queued").fetchone()[0])
+db.close()
+"""
+PARTS = ("", "-wal")
+CHECKPOINT = """
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[1])
+db.execute("PRAGMA wal_checkpoint({how})").fetchone()
+db.close()
+"""
+LARGE = """
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[1])
+db.execute("CREATE TABLE large AS SELECT zeroblob(5000000) AS filler")
+db.execute("DROP TABLE large")
+db.commit()
+db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+db.close()
+"""
+VACUUM = """
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[1])
+db.execute("VACUUM")
+db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+db.close()
 """
 BACKUP = """
     import sqlite3, sys
@@ -391,6 +462,54 @@ async def test_a_file_that_was_taken_away_ends_the_session(
         assert os.path.samestat(before, victim.stat())  # it is somebody else's
 
 
+@pytest.mark.parametrize("ending", ["", "-wal"])
+@pytest.mark.parametrize("kept", [0.0, 0.5])
+async def test_a_file_that_was_cut_ends_the_session(
+    tmp_path: Path, ending: str, kept: float
+) -> None:
+    """What is written behind the cut would become a database with a hole in it."""
+    path = tmp_path / "crawl.db"
+    store = store_at(path)
+    await store.open_session("test")
+    await store.add([link(n) for n in range(100)])
+    run(CHECKPOINT.format(how="PASSIVE"), path)
+    await store.add([link(n) for n in range(100, 2_000)])
+    victim = path.with_name(path.name + ending)
+    os.truncate(victim, int(kept * victim.stat().st_size))
+    with pytest.raises(StoreError, match=rf"{victim.name} was cut"):
+        await store.add([link(1)])
+    await store.close()
+    if ending:
+        assert care.check(path) == []
+        async with SqliteReader(path) as reader:
+            assert (await reader.stats()).queued >= 100
+
+
+@pytest.mark.parametrize("how", ["PASSIVE", "RESTART", "TRUNCATE", "VACUUM"])
+async def test_what_other_programs_make_smaller_is_no_cut(tmp_path: Path, how: str) -> None:
+    path = tmp_path / "crawl.db"
+    store = store_at(path)
+    await store.open_session("test")
+    await store.add([link(n) for n in range(3_000)])
+    run(CHECKPOINT.format(how="TRUNCATE"), path)
+    if how == "VACUUM":
+        run(LARGE, path)
+        await store.add([link(3_000)])
+    smaller: set[str] = set()
+    for n in range(4):
+        before = {ending: path.with_name(path.name + ending).stat().st_size for ending in PARTS}
+        run(VACUUM if how == "VACUUM" else CHECKPOINT.format(how=how), path)
+        smaller |= {
+            ending
+            for ending, size in before.items()
+            if path.with_name(path.name + ending).stat().st_size < size
+        }
+        await store.add([link(4_000 + n)])
+    assert smaller == {"TRUNCATE": {"-wal"}, "VACUUM": {"", "-wal"}}.get(how, set())
+    await store.close()
+    assert care.check(path) == []
+
+
 async def test_an_idle_store_notices_as_well(tmp_path: Path) -> None:
     now = [1_800_000_000.0]
     path = tmp_path / "crawl.db"
@@ -411,11 +530,17 @@ async def test_of_two_crawls_the_one_that_lost_its_lock_ends(tmp_path: Path) -> 
     await first.open_session("first")
     path.with_name("crawl.db.lock").unlink()
     second = SqliteStore(path, wall=lambda: now[0])
-    await second.open_session("second")
+    if sys.platform == "linux":
+        with pytest.raises(StoreRefused, match="in use"):
+            await second.open_session("second")
+    else:
+        await second.open_session("second")
     now[0] += 1.0
     with pytest.raises(StoreError, match="lock file"):
         await first.add([link(1)])
     await first.close()
+    if sys.platform == "linux":
+        await second.open_session("second")
     assert path.with_name("crawl.db.lock").exists()  # that of the second
     now[0] += 1.0
     await second.add([link(2)])

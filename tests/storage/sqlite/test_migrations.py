@@ -168,17 +168,14 @@ def test_what_is_written_anew_is_not_held_in_memory(old, monkeypatch):
     def temp_store(db):
         return db.execute("PRAGMA temp_store").fetchone()[0]
 
-    class Watched(sqlite3.Connection):
+    class Watched(schema.Connection):
         def execute(self, sql, *values):
             held.extend(
                 (word, temp_store(self)) for word in ("DROP TABLE", "VACUUM") if word in sql
             )
             return super().execute(sql, *values)
 
-    real = sqlite3.connect
-    monkeypatch.setattr(
-        sqlite3, "connect", lambda *args, **more: real(*args, factory=Watched, **more)
-    )
+    monkeypatch.setattr(schema, "Connection", Watched)
     vacuum(old)
     assert {what for what, _ in held} == {"DROP TABLE", "VACUUM"}
     assert all(store in (0, 1) for _, store in held), held  # the default, or a file
