@@ -15,7 +15,7 @@ from crawler.config import Config
 from crawler.telling.tester import Judge, Judgement, Known
 from crawler.telling.words import plain
 from policies import robots
-from policies.url import host_of
+from policies.url import host_of, unparsed_shown, without_userinfo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +31,7 @@ class Asked:
 def check(asked: Asked, urls: Sequence[str], file: str | None, *, json_lines: bool) -> None:
     """Print a verdict on each URL. UsageError before anything is fetched; SystemExit(1) at the end
     where a robots.txt could not be asked for."""
+    urls = [without_userinfo(url) for url in urls]
     if file is None:
         found = _fetched(asked, urls)
     else:
@@ -63,7 +64,8 @@ def check(asked: Asked, urls: Sequence[str], file: str | None, *, json_lines: bo
 
 def no_url(text: str) -> str:
     """Why a text cannot be judged by a file."""
-    return f'"{text}" is neither a URL such as https://example.com/a nor a path such as /a'
+    shown = unparsed_shown(text)[1:-1]
+    return f'"{shown}" is neither a URL such as https://example.com/a nor a path such as /a'
 
 
 def _fetched(asked: Asked, urls: Sequence[str]) -> list[tuple[str, Known]]:
