@@ -10,7 +10,7 @@ import queue
 import select
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, TextIO
 
 BYTES_MAX: Final = 1_000_000  # that wait to be written; what is put beyond is dropped and counted
@@ -42,17 +42,17 @@ class Outlet:
             self._say_lost()
             self._enqueue(piece, pieces=1)
             if self._thread is None:
-                # A daemon: the process ends although somebody does not read what it writes.
-                self._thread = threading.Thread(target=self._work, name="output", daemon=True)
-                self._thread.start()
+                self._thread = _started(self._work)
 
     def close(self, within_s: float = CLOSE_S) -> bool:
         """Wait that long for what is still to be written; whether it was."""
         with self._lock:
             self._closing.set()
+            if self._waiting_bytes and self._thread is None:
+                self._thread = _started(self._work)
             thread = self._thread
             if thread is None:
-                return True
+                return not self._waiting_bytes
             self._say_lost()
             self._queue.put(None)
         thread.join(within_s)
@@ -109,6 +109,17 @@ class Outlet:
                 self._closing.wait(GATHER_S)
 
 
+def _started(work: Callable[[], None]) -> threading.Thread | None:
+    """None where there is no memory for a thread: the next piece asks for it again."""
+    # A daemon: the process ends although somebody does not read what it writes.
+    thread = threading.Thread(target=work, name="output", daemon=True)
+    try:
+        thread.start()
+    except (RuntimeError, MemoryError):
+        return None
+    return thread
+
+
 def write_some(fd: int, data: memoryview) -> memoryview:
     """Write what fits, and give the rest. Raises OSError."""
     while True:
@@ -156,17 +167,19 @@ class _Raw(io.RawIOBase):
 
 
 @contextlib.contextmanager
-def never_waiting() -> Iterator[None]:
-    """Meanwhile whatever writes to `sys.stdout` and `sys.stderr` does not wait for who reads them:
-    messages, progress, and what libraries log."""
-    before = sys.stdout, sys.stderr
-    made = [_over(stream) for stream in before]
-    sys.stdout, sys.stderr = (new or old for (_, new), old in zip(made, before, strict=True))
+def never_waiting(*names: str) -> Iterator[None]:
+    """Meanwhile whatever writes to these streams of `sys`, `stdout` and `stderr` unless given, does
+    not wait for who reads them: messages, progress, and what libraries log."""
+    before = {name: getattr(sys, name) for name in names or ("stdout", "stderr")}
+    made = {name: _over(stream) for name, stream in before.items()}
+    for name, (_, stream) in made.items():
+        setattr(sys, name, stream or before[name])
     try:
         yield
     finally:
-        sys.stdout, sys.stderr = before
-        for outlet, stream in made:
+        for name, stream in before.items():
+            setattr(sys, name, stream)
+        for outlet, stream in made.values():
             if outlet is not None and stream is not None:
                 with contextlib.suppress(ValueError):
                     stream.flush()

@@ -160,10 +160,13 @@ def run(
             "there is nothing to crawl: give a seed such as https://example.com/, "
             f"or a database to go on with ({config.storage.path} does not exist)"
         )
-    config = fitted(config, quiet=quiet)
-    if not quiet:
-        for warning in config.warnings:
-            say(f"warning: {warning}", err=True)
+    from crawler.output import never_waiting
+
+    with never_waiting("stderr"):
+        config = fitted(config, quiet=quiet)
+        if not quiet:
+            for warning in config.warnings:
+                say(f"warning: {warning}", err=True)
 
     with loading():  # after all that can be refused: it is heavy
         import asyncio
@@ -175,7 +178,6 @@ def run(
         from crawler.clock import RealClock
         from crawler.daemon.beside import local_socket
         from crawler.daemon.watching.watch import Watchers
-        from crawler.output import never_waiting
 
         loop_factory = interpreter.loop_factory()
 
@@ -209,10 +211,12 @@ def run(
                 summary = runner.run(work())
             except asyncio.CancelledError:  # by a signal before the crawl had begun
                 raise SystemExit(INTERRUPTED) from None
-    if as_json:
-        if not quiet:
-            say(words.as_text(summary, again=again), err=True)
-        echo(json_printable(words.as_json(summary)))
-    else:
-        say(words.as_text(summary, again=again))
+    # A summary waits for its reader, but not where somebody waits for the exit.
+    with never_waiting("stderr", *(["stdout"] if summary.interrupted else [])):
+        if as_json:
+            if not quiet:
+                say(words.as_text(summary, again=again), err=True)
+            echo(json_printable(words.as_json(summary)))
+        else:
+            say(words.as_text(summary, again=again))
     return summary

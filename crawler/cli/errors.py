@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TextIO
 
 import click
 
@@ -31,6 +32,7 @@ def sentences() -> Iterator[None]:
         tell(*_usage(error))
         raise SystemExit(error.exit_code) from None
     except KeyboardInterrupt:
+        _drop_output()
         raise SystemExit(INTERRUPTED) from None
     except BrokenPipeError:
         _forget_stdout()
@@ -46,6 +48,7 @@ def sentences() -> Iterator[None]:
     except BaseExceptionGroup as group:
         if group.subgroup(KeyboardInterrupt) is None:
             raise
+        _drop_output()
         raise SystemExit(INTERRUPTED) from None
 
 
@@ -63,10 +66,12 @@ def _written() -> Iterator[None]:
 
 
 def tell(*problems: str) -> None:
-    """Say on stderr what is wrong, all in one style: `FILE:LINE: …`, or `courtly: …`."""
+    """Say on stderr what is wrong, all in one style: `FILE:LINE: …`, or `courtly: …`. Where nobody
+    reads that, the process exits all the same: a service manager may be waiting to restart it."""
     from crawler.cli.text import say
+    from crawler.output import never_waiting
 
-    with contextlib.suppress(OSError):  # nobody reads that either
+    with never_waiting("stderr"), contextlib.suppress(OSError):  # nobody reads that either
         for problem in problems:
             placed = problem.startswith("  ") or _PLACED.match(problem)
             say(problem if placed else f"courtly: {problem}", err=True)
@@ -139,7 +144,13 @@ def _forget_stdout() -> None:
         return
     except (OSError, ValueError):
         pass
-    try:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError):  # not a real file
-        return
+    _drop_output(sys.stdout)
+
+
+def _drop_output(*streams: TextIO | None) -> None:
+    """Lead these streams, both standard ones unless given, nowhere: what they have buffered would
+    be written at exit, which would wait for as long as nobody reads it."""
+    for stream in streams or (sys.stdout, sys.stderr):
+        if stream is not None:
+            with contextlib.suppress(OSError, ValueError):  # not a real file
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

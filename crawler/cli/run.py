@@ -31,19 +31,20 @@ def run(config_file: Path) -> None:
     """
     _hear_signals()
     from crawler.config import check_identity, load, seeds_of
+    from crawler.output import never_waiting
 
     config = load(config_file)
     check_identity(config, seeds_of(config))
-    config = fitted(config)
-    if config.daemon.log is not None:  # else standard error is the log, which has them too
-        for warning in config.warnings:
-            say(f"warning: {warning}", err=True)
+    with never_waiting("stderr"):
+        config = fitted(config)
+        if config.daemon.log is not None:  # else standard error is the log, which has them too
+            for warning in config.warnings:
+                say(f"warning: {warning}", err=True)
 
     with interpreter.loading():
         import asyncio
 
         from crawler.daemon import life  # heavy
-        from crawler.output import never_waiting
 
     interpreter.settle()
     try:
