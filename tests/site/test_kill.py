@@ -1,5 +1,5 @@
-"""Laws 1, 5 and 6 under the worst: one crawl, killed with `kill -9` at random moments, twenty times
-over one database, judged by the minutes of the server."""
+"""Laws 1, 5 and 6 under the worst: a crawl killed with `kill -9` at random moments, ten times over
+one database and twice so, judged by the minutes of the server."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from storage.sqlite.care import check
 if TYPE_CHECKING:
     from tests.site.conftest import Courtly
 
-KILLS = 20
+KILLS = 10
 DELAY_S = 0.1
 QUARANTINED = "error LIKE 'quarantined: %'"
 # After a crash a host rests its Crawl-delay from the restart: these move in long lives only.
-CRAWL_DELAYS_S = {"slow-1.test": 1.0, "slow-2.test": 1.0, "slow-3.test": 1.5}
+CRAWL_DELAYS_S = {"slow-1.test": 0.7, "slow-2.test": 0.7, "slow-3.test": 1.0}
 FAST = [f"fast-{n}.test" for n in range(5)]
-PAGES = {**dict.fromkeys(CRAWL_DELAYS_S, 5), **dict.fromkeys(FAST, 150)}
+PAGES = {**dict.fromkeys(CRAWL_DELAYS_S, 4), **dict.fromkeys(FAST, 80)}
 IN_SOCKETS_S = 0.05
 UNCOMMITTED_S = 1.0  # generous: the ledger commits what is 0.1 s old
 
@@ -72,8 +72,9 @@ def first_claim_s(courtly: Courtly) -> float | None:
 
 
 @pytest.mark.timeout(150)
-async def test_twenty_kills_lose_nothing_and_hurry_nobody(courtly: Courtly) -> None:
-    rng = random.Random(20)
+@pytest.mark.parametrize("seed", [20, 21])
+async def test_kills_lose_nothing_and_hurry_nobody(courtly: Courtly, seed: int) -> None:
+    rng = random.Random(seed)
     politeness = {"delay": DELAY_S, "latency_factor": 0}
     contact = asyncio.Event()  # in this life
     async with LocalWeb({host: site(host, contact) for host in PAGES}) as web:
@@ -89,7 +90,7 @@ async def test_twenty_kills_lose_nothing_and_hurry_nobody(courtly: Courtly) -> N
                 if n % 5 or not kills:  # others may end before the first contact, or the opening
                     async with asyncio.timeout(20):
                         await contact.wait()
-                    await asyncio.sleep(rng.uniform(0.0, 0.7))
+                    await asyncio.sleep(rng.uniform(0.0, 0.5))
                 else:
                     await asyncio.sleep(rng.uniform(0.0, 2.2))
                 assert process.returncode is None, "it was still at work"

@@ -16,7 +16,7 @@ from crawler.testing import LocalWeb, html
 if TYPE_CHECKING:
     from tests.site.conftest import Courtly
 
-PAGES = 40
+PAGES = 12
 PATHS = [f"/{n}" for n in range(PAGES)]
 BODY = "".join(f"<p><a href='/{n}'>x</a> text</p>" for n in range(20_000))  # some 600 KB
 SITE = {"/": html("Home", *PATHS), **{path: html(path, body=BODY) for path in PATHS}}
@@ -27,6 +27,7 @@ def size_bytes(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[0]) * resource.getpagesize()
 
 
+@pytest.mark.timeout(180)
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
 @pytest.mark.parametrize("more_bytes", [0, 2_000_000, 20_000_000])
 async def test_it_continues_or_ends(courtly: Courtly, more_bytes: int) -> None:
@@ -34,7 +35,7 @@ async def test_it_continues_or_ends(courtly: Courtly, more_bytes: int) -> None:
     pace = {"politeness": {"delay": 0}, "crawl": {"max_depth": 1, "patience": 5}}
     async with LocalWeb({"a.test": SITE}) as web:
         async with courtly.process(web, web.url("a.test"), **pace) as process:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(40):
                 visited: list[str] = []
                 while not visited:
                     await asyncio.sleep(0.05)
@@ -43,7 +44,7 @@ async def test_it_continues_or_ends(courtly: Courtly, more_bytes: int) -> None:
             limit = size_bytes(process.pid) + more_bytes
             resource.prlimit(process.pid, resource.RLIMIT_AS, (limit, -1))
             # As long as memory is waited for (a minute) it may stand still; then it must not.
-            _, errors = await asyncio.wait_for(process.communicate(), 50)
+            _, errors = await asyncio.wait_for(process.communicate(), 120)
             assert process.returncode != 2, errors.decode()
         await courtly.crawl(web, **pace)
     failed = courtly.urls("failed")

@@ -123,7 +123,7 @@ async def test_kill_9_misses_no_page_in_any_sink(courtly: Courtly) -> None:
     packed = courtly.sink("jsonl", "p.jsonl.gz")
     archive = courtly.sink("warc", "a.warc.gz", max_file=30_000)
     plain = courtly.sink("warc", "b.warc")
-    count = 300
+    count = 150
     site = {f"/{n}" if n else "/": html(f"Page {n}", f"/{2 * n + 1}", f"/{2 * n + 2}",
             body=f"<p>{rng.random()}</p>" * 20) for n in range(count)}  # fmt: skip
     hosts = {f"h{n}.test": site for n in range(3)}

@@ -4,13 +4,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import shutil
-import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import pytest
 
 from crawler.sinks.names import file_of
 from crawler.sinks.requisites import Role
@@ -18,6 +13,7 @@ from crawler.testing import LocalWeb, Reply, html
 
 if TYPE_CHECKING:
     from tests.site.conftest import Courtly
+    from tests.site.web.conftest import Browser
 
 POLITE = {"delay": 0, "latency_factor": 0}
 SVG = "http://www.w3.org/2000/svg"
@@ -112,23 +108,16 @@ def site(net: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def open_in_browser(profile: Path, *files: Path) -> None:
-    browser = shutil.which("chromium") or shutil.which("chromium-browser")
-    if browser is None:
-        if os.environ.get("CI"):
-            pytest.fail("there is no chromium")
-        pytest.skip("there is no chromium")
-    for file in files:
-        subprocess.run(
-            [browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic",
-             "--no-first-run", "--disable-background-networking", "--disable-component-update",
-             "--disable-sync", "--timeout=2000", "--dump-dom",
-             f"--user-data-dir={profile}", file.as_uri()],
-            capture_output=True, timeout=50, check=True,
-        )  # fmt: skip
+async def look_at(browser: Browser, file: Path) -> None:
+    """Until all that its scripts put off is over, were they to run."""
+    tab = await browser.tab()
+    await tab.goto(file.as_uri())
+    await tab.js("new Promise((done) => setTimeout(done, 400))")
 
 
-async def test_a_mirror_asks_the_network_for_nothing(courtly: Courtly, tmp_path: Path) -> None:
+async def test_a_mirror_asks_the_network_for_nothing(
+    courtly: Courtly, browser: Browser, tmp_path: Path
+) -> None:
     folder = courtly.sink("mirror", "mirror", requisites=False)
     pages: dict[str, Any] = {}
     async with LocalWeb({"a.test": lambda asked: pages.get(asked.path, Reply(status=404))}) as web:
@@ -146,14 +135,18 @@ async def test_a_mirror_asks_the_network_for_nothing(courtly: Courtly, tmp_path:
         ]  # fmt: skip
         for one in files:
             assert one.is_file(), one
+        for one in files:
+            web.log.clear()
+            await look_at(browser, one)
+            assert web.log.paths() == [], one
+        # Without a mirror it asks for much.
         bare = tmp_path / "bare.html"
         bare.write_text(hostile(net).replace("refresh", "fresh").replace("location", "l"))
         web.log.clear()
-        await asyncio.to_thread(open_in_browser, tmp_path / "profile", bare)
-        assert len(web.log) > 10, "without a mirror it asks for much"
-        for one in files:
-            web.log.clear()
-            await asyncio.to_thread(open_in_browser, tmp_path / "profile", one)
-            assert web.log.paths() == [], one
+        tab = await browser.tab()
+        await tab.goto(bare.as_uri())
+        async with asyncio.timeout(20):
+            while len(web.log) <= 10:  # noqa: ASYNC110 - a browser, in real time
+                await asyncio.sleep(0.05)
         assert "kept" in file("/picture.svg", Role.PART).read_text()
         assert "http://kept.test/" in file("/doc.xml", Role.PART).read_text()
