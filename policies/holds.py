@@ -15,6 +15,7 @@ class HoldReason(enum.StrEnum):
     NETWORK = "network"
     DESCRIPTORS = "descriptors"
     PORTS = "ports"
+    FILES = "files"
     MEMORY = "memory"
     DISK_FULL = "disk-full"
     DISK_LOW = "disk-low"
@@ -27,6 +28,7 @@ SENTENCES: Final[Mapping[HoldReason, str]] = {
     HoldReason.NETWORK: "network outage: no host can be reached",
     HoldReason.DESCRIPTORS: "too many open files: no connection can be opened",
     HoldReason.PORTS: "no resources are left for new connections",
+    HoldReason.FILES: "too many open files: a file cannot be opened",
     HoldReason.MEMORY: "out of memory",
     HoldReason.DISK_FULL: "no space left on device",
     HoldReason.DISK_LOW: "free disk space is below the configured minimum",

@@ -15,7 +15,7 @@ _REASONS: Final[Mapping[TroubleKind, HoldReason]] = {
     TroubleKind.NO_SPACE: HoldReason.DISK_FULL,
     TroubleKind.IO: HoldReason.DISK_ERROR,
     TroubleKind.MEMORY: HoldReason.MEMORY,
-    TroubleKind.DESCRIPTORS: HoldReason.DESCRIPTORS,
+    TroubleKind.DESCRIPTORS: HoldReason.FILES,  # an answer of a host says nothing of it
 }
 
 
