@@ -112,6 +112,12 @@ def crawl(
                 config = config.override({section: {key: value}}, where=option)
         return config
 
+    def read_again() -> Config:
+        from crawler.config.again import check_again
+
+        check_again([config_file] if config_file else [])
+        return read()
+
     again = as_given(config_file, db)
     with loading():
         config = read()
@@ -121,7 +127,7 @@ def crawl(
         quiet=quiet,
         as_json=as_json,
         again=again,
-        reread=read if config_file else None,
+        reread=read_again if config_file else None,
     )
     if summary.interrupted:
         raise SystemExit(INTERRUPTED)

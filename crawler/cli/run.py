@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,6 +14,9 @@ from crawler.cli import interpreter
 from crawler.cli.errors import INTERRUPTED
 from crawler.cli.open_files import fitted
 from crawler.cli.text import echo, say
+
+if TYPE_CHECKING:
+    from crawler.config import Config
 
 
 @click.command(
@@ -41,6 +45,12 @@ def run(config_file: Path) -> None:
             for warning in config.warnings:
                 say(f"warning: {warning}", err=True)
 
+    def read_again() -> Config:
+        from crawler.config.again import check_again
+
+        check_again([config_file])
+        return fitted(load(config_file), quiet=True)
+
     with interpreter.loading():
         import asyncio
 
@@ -52,9 +62,7 @@ def run(config_file: Path) -> None:
             never_waiting(),
             asyncio.Runner(loop_factory=interpreter.loop_factory()) as runner,
         ):
-            clean = runner.run(
-                life.run(config, reread=lambda: fitted(load(config_file), quiet=True), told=_tell)
-            )
+            clean = runner.run(life.run(config, reread=read_again, told=_tell))
     except life.ListenError as error:
         raise click.exceptions.ClickException(str(error)) from None
     finally:

@@ -55,6 +55,8 @@ def parse_toml(path: Path) -> tuple[Mapping[str, object], Source]:
         raise ConfigError(_syntax_problem(where, text, str(error))) from None
     except RecursionError:
         raise ConfigError(f"{where}: is nested too deeply") from None
+    except ValueError as error:  # a number of thousands of digits, a date that is none
+        raise ConfigError(f"{where}: is not TOML: {error}") from None
     return data, Source(where=where, base=path.parent, lines=lines)
 
 

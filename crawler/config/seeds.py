@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from crawler.config.given import ConfigError
@@ -13,6 +14,7 @@ from crawler.config.model import Config
 from policies.url import SeedError, host_of, parse_seed
 
 _PROBLEMS_SHOWN = 20  # of one file of seeds: a wrong file must not fill the terminal
+_LINE_CHARS_MAX = 1_000_000  # a device has no end of line
 _EXAMPLE = "examplebot/1.0 (+https://example.com/bot)"
 
 
@@ -48,7 +50,11 @@ def _read(path: Path) -> tuple[list[str], list[str]]:
     wrong: list[str] = []
     try:
         with path.open(encoding="utf-8-sig") as lines:
-            for number, line in enumerate(lines, start=1):
+            pieces = iter(partial(lines.readline, _LINE_CHARS_MAX), "")
+            for number, line in enumerate(pieces, start=1):
+                if len(line) == _LINE_CHARS_MAX:
+                    wrong.append(f"{path}:{number}: this line is too long for a URL")
+                    break
                 text = line.strip()
                 if not text or text.startswith("#"):
                     continue

@@ -28,6 +28,7 @@ from crawler.daemon.serving.http import HttpSettings
 from crawler.daemon.watching.log import Log, LogFile, OutcomeLog
 from crawler.daemon.watching.pulse import Pulse
 from crawler.daemon.watching.watch import Watchers
+from crawler.faults import contained
 from crawler.fetching.guard import listening
 
 DRAIN_MORE_S: Final = 5.0  # after the longest fetch: its commit, and hosts given back
@@ -197,11 +198,12 @@ class Daemon:
         try:
             done = await answers.reload()
         except Problem as problem:
-            self._event(
-                "reload_refused",
-                level=LogLevel.ERROR,
-                problems=list(problem.problems or (problem.detail,)),
-            )
+            problems = list(problem.problems or (problem.detail,))
+            self._event("reload_refused", level=LogLevel.ERROR, problems=problems)
+            return
+        except Exception as error:  # noqa: BLE001 - the config that counts goes on counting
+            problems = [contained("the config that was to be read again", error)]
+            self._event("reload_refused", level=LogLevel.ERROR, problems=problems)
             return
         self._event("reloaded", changes=done["changes"], restart=done["restart"])
 

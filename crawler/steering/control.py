@@ -290,9 +290,11 @@ class Control:
                 "this crawl was not started from a config file: there is none to read again"
             )
         from crawler.config import changes  # few crawls are ever told to
+        from crawler.config.again import check_again, files_of
 
         old = self._config
         new, restart = changes.settled(self._reread(), old)
+        check_again(files_of(new))
         problems: list[str] = []
         fresh: set[str] = set()
         exchange: _Exchange | None = None

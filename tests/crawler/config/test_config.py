@@ -344,6 +344,12 @@ def test_a_syntax_error_at_the_end_has_its_line(written: Path) -> None:
     assert text.startswith("2: is not TOML: ")
 
 
+def test_a_number_longer_than_python_reads_is_refused(written: Path) -> None:
+    written.write_text(f"[fetch]\ntimeout = {'9' * 5_000}\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match="is not TOML"):
+        load(written)
+
+
 def test_a_file_nested_without_end_is_refused(written: Path) -> None:
     written.write_text("a = " + "[" * 50_000, encoding="utf-8")
     with pytest.raises(ConfigError, match="nested too deeply"):

@@ -168,3 +168,9 @@ def test_an_ordinary_token_is_not() -> None:
         from_dict({"crawl": {"user_agent": CONTACT}, "robots": {"token": "example-bot"}}).warnings
         == ()
     )
+
+
+def test_a_device_is_no_file_of_seeds() -> None:
+    """It has no line's end, and no end."""
+    with pytest.raises(ConfigError, match="too long for a URL"):
+        seeds_of(from_dict({}), ["@/dev/zero"])

@@ -276,6 +276,37 @@ async def test_sighup_reloads_and_a_bad_file_changes_nothing(place: Place, web: 
         assert await daemon.end() == 0
 
 
+@pytest.mark.parametrize("where", ["config", "seeds", "ca_file", "credentials", "number"])
+async def test_nothing_that_a_reload_reads_holds_the_crawl_up_or_ends_it(
+    place: Place, web: LocalWeb, where: str
+) -> None:
+    """A FIFO nobody writes to in the place of a file, and a number that Python does not read."""
+    async with place.running() as daemon:
+        origin, fifo = web.url("a.test").rstrip("/"), place.folder / "fifo"
+        os.mkfifo(fifo)
+        match where:
+            case "config":
+                place.config.unlink()
+                fifo.rename(place.config)
+            case "seeds":
+                place.write(crawl={"seeds": [f"@{fifo}"]})
+            case "ca_file":
+                place.write(fetch={"ca_file": str(fifo)})
+            case "credentials":
+                place.write(fetch={"credentials": {origin: f"file:{fifo}"}})
+            case "number":
+                place.config.write_text(f"[fetch]\ntimeout = {'9' * 5_000}\n")
+        daemon.process.send_signal(signal.SIGHUP)
+        (problem,) = (await place.event("reload_refused"))["problems"]
+        assert ("cannot be read again" if where != "number" else "is not TOML") in problem
+        assert (await daemon.get("/api/status"))["state"]
+        place.config.unlink()
+        place.write(politeness={"delay": 3})
+        daemon.process.send_signal(signal.SIGHUP)
+        await place.event("reloaded")
+        assert await daemon.end() == 0
+
+
 async def test_kill_9_keeps_hosts_pauses_and_contacts(place: Place, web: LocalWeb) -> None:
     place.write(crawl={"seeds": [web.url("a.test")]})
     async with place.running() as daemon:
