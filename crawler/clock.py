@@ -73,6 +73,7 @@ class _Timer:
         if time.monotonic() < self._when_s:
             self._set()
         else:
+            self._handle.cancel()  # it would keep this timer, which keeps it
             self._callback()
 
     def cancel(self) -> None:

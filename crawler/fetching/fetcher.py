@@ -38,6 +38,7 @@ from crawler.fetching.trouble import (
     NO_LOGIN,
     PROXY_LOGIN,
     Trouble,
+    forget_frames,
     met,
     once,
     trouble,
@@ -300,7 +301,7 @@ class AiohttpFetcher:
         status: int | None = None,
     ) -> Failure:
         problem = trouble(exc, exchange, exchange.limits, tls=url.startswith("https:"))
-        exc.__traceback__ = None  # its frames hold the body, in a circle
+        forget_frames(exc)  # they hold the body, in a circle
         if problem.code is FailureCode.CONNECT:
             self.names.forget(way.host)
         return self._failed(url, problem, way, exchange, status)

@@ -285,3 +285,12 @@ def _causes(exc: BaseException | None) -> Iterator[BaseException]:
 
 def _is_long(exc: BaseException) -> bool:
     return isinstance(exc, LineTooLong) or "Too many headers" in str(exc)
+
+
+def forget_frames(exc: BaseException) -> None:
+    """Take the tracebacks off an exception and those that it came from: their frames refer to it,
+    and only the garbage collector frees such a circle."""
+    left: BaseException | None = exc
+    while left is not None and left.__traceback__ is not None:
+        left.__traceback__ = None
+        left = left.__cause__ or left.__context__

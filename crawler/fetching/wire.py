@@ -209,17 +209,19 @@ class Connector(TCPConnector):
             keepalive_timeout=keepalive_s,
             resolver=resolver,
             use_dns_cache=False,  # the resolver keeps its own, by host and not by port
-            socket_factory=self._socket,
+            # Not a method: a connector that refers to itself stays, with all that its resolver
+            # remembers, until the garbage collector looks at old objects, which is hardly ever.
+            socket_factory=functools.partial(_make_socket, socket_guard(addresses)),
         )
-        self._guard = socket_guard(addresses)
         make: Callable[..., ResponseHandler] = Wire
         self._factory = functools.partial(make, self._loop, sockets)
 
-    def _socket(self, info: AddrInfo) -> socket.socket:
-        exchange = current_exchange()
-        if exchange is None:
-            return self._guard(info)
-        # A proxy is set by hand: its own address is not judged.
-        made = socket.socket(*info[:3]) if exchange.proxied else self._guard(info)
-        exchange.contacting(made)
-        return made
+
+def _make_socket(guard: Callable[[AddrInfo], socket.socket], info: AddrInfo) -> socket.socket:
+    exchange = current_exchange()
+    if exchange is None:
+        return guard(info)
+    # A proxy is set by hand: its own address is not judged.
+    made = socket.socket(*info[:3]) if exchange.proxied else guard(info)
+    exchange.contacting(made)
+    return made

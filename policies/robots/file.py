@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 
 from policies.pacing import Window, common_windows
 from policies.robots import fields
@@ -34,7 +34,8 @@ class Policy:
         self.readings = readings
         self._usages: tuple[fields.Usage, ...] | None = None
         self._names = tuple(reading.dialect.name for reading in readings)
-        self.allowed = readings[0].allowed if len(readings) == 1 else self._all_allow
+        one = readings[0].allowed
+        self.allowed = one if len(readings) == 1 else partial(_all_allow, readings)
 
     def read_whole(self) -> None:
         """Compile the rules and read the other fields now, so that nothing of it is left to the
@@ -42,9 +43,6 @@ class Policy:
         for reading in self.readings:
             reading.read_whole()
         self.usages  # noqa: B018
-
-    def _all_allow(self, path: str) -> bool:
-        return all(reading.allowed(path) for reading in self.readings)
 
     def verdict(self, url: str) -> Verdict:
         """Judge a URL, or a path and query, as given. Of several dialects, disallow beats allow."""
@@ -189,6 +187,10 @@ def parse(body: bytes) -> RobotsFile:
     The first 500 KiB are used; a line that they cut is not.
     """
     return RobotsFile(body)
+
+
+def _all_allow(readings: Sequence[Reading], path: str) -> bool:
+    return all(reading.allowed(path) for reading in readings)
 
 
 def _largest(values: Iterable[float | None]) -> float | None:

@@ -39,15 +39,12 @@ class Index:
     """Patterns with their ranks. Fill it with `prefix` and `add`, `seal` it, then ask `best`."""
 
     __slots__ = (
-        "_exact", "_keyed", "_lengths", "_links", "_shapes", "_short", "_short_lengths",
-        "_sorted", "_stems", "_trees", "_wild", "best", "prefixes", "work_max",
+        "_exact", "_few", "_keyed", "_lengths", "_links", "_shapes", "_short", "_short_lengths",
+        "_sorted", "_stems", "_trees", "_wild", "prefixes", "work_max",
     )  # fmt: skip
 
     prefixes: dict[str, int]
     """The best rank of each prefix; a caller in a hurry may fill it without `prefix`."""
-
-    best: Callable[[str], int]
-    """The least rank of the patterns that match a path, or NONE."""
 
     def __init__(self, work_max: int = WORK_MAX) -> None:
         self.work_max = work_max
@@ -64,7 +61,16 @@ class Index:
         # By the length of the runs: the patterns filed under each, and those of the crowded ones.
         self._keyed: list[tuple[int, dict[str, list[Wild]]]] = []
         self._trees: dict[str, Tree] = {}
-        self.best = self._best
+        self._few = False
+
+    @property
+    def best(self) -> Callable[[str], int]:
+        """Gives the least rank of the patterns that match a path, or NONE.
+
+        Whoever asks often keeps it. It is not kept here: an object that refers to itself is freed
+        by the garbage collector alone, which looks at old objects hardly ever.
+        """
+        return self._best_of_few if self._few else self._best
 
     def prefix(self, text: str, rank: int) -> None:
         """Add a pattern without wildcard and anchor."""
@@ -98,7 +104,7 @@ class Index:
         if max(len(self.prefixes) // 4, len(entries)) <= _SCAN_MAX and not self._exact:
             self._short = tuple(self.prefixes)
             self._short_lengths = sorted(set(map(len, self._short)))
-            self.best = self._best_of_few
+            self._few = True
         elif len(set(map(len, self.prefixes))) > _LENGTHS_MAX:
             self._sort_prefixes()
         else:

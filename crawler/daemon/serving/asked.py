@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Annotated, TypeVar
 
 import msgspec
@@ -118,14 +119,21 @@ def read_query(items: Iterable[tuple[str, str]], kind: type[Kind]) -> Kind:
         if name in values:
             raise Problem(422, f"{name}: is given twice", field=name)
         values[name] = value
-    for field in msgspec.structs.fields(kind):
-        # What says yes or no has to say it: `?dry_run=` must not be a reload.
-        if not field.required and field.type is not bool and values.get(field.name) == "":
-            del values[field.name]
+    for name in _may_be_empty(kind):
+        if values.get(name) == "":
+            del values[name]
     try:
         return msgspec.convert(values, kind, strict=False)
     except msgspec.ValidationError as error:
         raise _problem(str(error), kind) from None
+
+
+@cache
+def _may_be_empty(kind: type[Strict]) -> Sequence[str]:
+    """The fields for which nothing may be given. What says yes or no has to say it: `?dry_run=`
+    must not be a reload."""
+    fields = msgspec.structs.fields(kind)
+    return [one.name for one in fields if not one.required and one.type is not bool]
 
 
 def _problem(message: str, kind: type[Strict]) -> Problem:

@@ -1,0 +1,202 @@
+"""Nothing of ours needs the garbage collector: it looks at old objects hardly ever, so what lasted
+for a while and is part of a cycle would be kept for hours when it is over (`GC_THRESHOLDS`)."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from crawler.config import Config, from_dict
+from crawler.fetching.request import Request
+from crawler.testing import Answers, LocalWeb, Reply, hang_up, html, not_found, redirect, text
+from policies import robots
+from policies.retry import FailureCode
+from tests.crawler.daemon.conftest import Daemon, daemon_of
+
+if TYPE_CHECKING:
+    from tests.conftest import World
+
+DAY_S = 86_400.0
+OURS = ("crawler.", "storage.", "policies.", "msgspec.")  # msgspec makes some when it is misused
+
+
+@contextmanager
+def cycles() -> Iterator[Counter[str]]:
+    """Objects of ours, by type, that nothing referred to at the end but other such objects."""
+    found: Counter[str] = Counter()
+    gc.collect()
+    gc.disable()
+    try:
+        yield found
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        found.update(name for one in gc.garbage if (name := name_of(one)).startswith(OURS))
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+
+
+def name_of(one: object) -> str:
+    """Of its class, or of itself where it is a function."""
+    named = one if callable(one) and hasattr(one, "__qualname__") else type(one)
+    return f"{named.__module__}.{named.__qualname__}"
+
+
+def test_cycles_are_found() -> None:
+    with cycles() as found:
+        file = robots.parse(b"")
+        file.itself = file  # type: ignore[attr-defined]
+        del file
+    assert found["policies.robots.file.RobotsFile"] == 1
+
+
+@pytest.mark.parametrize("rules", [0, 5, 1_000])
+@pytest.mark.parametrize("dialects", [("google",), ("google", "slurp"), tuple(robots.DIALECTS)])
+def test_a_robots_file_is_freed_when_it_is_replaced(rules: int, dialects: tuple[str, ...]) -> None:
+    """The issue: a host that changes its robots.txt made a daemon grow by a hundred MB an hour."""
+    lines = "".join(f"Disallow: /{n}*x$\nAllow: /{n}%41/\nDisallow: /p{n}\n" for n in range(rules))
+    body = f"User-agent: *\n{lines}Crawl-delay: 1\n".encode()
+    with cycles() as found:
+        policy = robots.parse(body).policy("testbot", dialects)
+        policy.read_whole()
+        for path in ("/p3", "/7/%41x", "/" + "ax" * 300):
+            policy.allowed(path)
+            str(policy.verdict(path))
+        del policy
+    assert not found
+
+
+def answers_of(world: World) -> Answers:
+    """Hosts that fail in several ways, and whose robots.txt is another one every hour."""
+
+    def answers(request: Request) -> Reply | FailureCode:
+        number = int(request.url.partition("//h")[2].partition(".")[0])
+        hour = int(world.clock.monotonic() // 3600)
+        if request.url.endswith("/robots.txt"):
+            if (number + hour) % 5 == 0:
+                return FailureCode.TIMEOUT
+            if (number + hour) % 5 == 1:
+                return Reply(status=503)
+            return text(f"User-agent: *\nDisallow: /{hour}/*x$\nDisallow: /private/\n")
+        match number % 5:
+            case 0:
+                return FailureCode.CONNECT
+            case 1:
+                return Reply(status=500)
+            case 2:
+                return redirect(f"/{hour}")
+        return html("Page", "/one", "/two", "/private/", f"/{hour}")
+
+    return answers
+
+
+async def test_a_crawl_of_days_makes_no_cycles(world: World) -> None:
+    """Robots.txt that changes and fails, revisits, retries, hosts that come and go, reloads."""
+    sections = {
+        "crawl": {
+            "user_agent": "testbot/1.0 (+https://a.test/bot)",
+            "patience": "10m",
+            "max_depth": 2,
+        },
+        "politeness": {"delay": 60},
+        "revisit": {"mode": "fixed", "interval": "6h"},
+        "fetch": {"unreachable_for": "1h"},
+    }
+    turn = 0
+
+    def reread() -> Config:
+        nonlocal turn
+        turn += 1
+        dialect = ("google", "slurp")[turn % 2]
+        return from_dict({**sections, "robots": {"dialect": dialect}})
+
+    def each(hour: int) -> Callable[[], None]:
+        async def act() -> None:
+            await world.control.add_seeds([f"http://h{hour}.test/{n}" for n in range(3)])
+            await world.control.reload()
+
+        return lambda: world.do(act())
+
+    hours = 48
+    with cycles() as found:
+        crawled = await world.crawl(
+            answers_of(world),
+            *(f"http://h{n}.test/" for n in range(10)),
+            forever=True,
+            reread=reread,
+            at={
+                **{hour * 3600 + 10: each(hour) for hour in range(1, hours, 4)},
+                hours * 3600: lambda: world.control.stop(),  # noqa: PLW0108 - there is none yet
+            },
+            **sections,
+        )
+    assert len(crawled.entries(path="/robots.txt")) > 100
+    assert not found
+
+
+async def test_a_daemon_makes_no_cycles(tmp_path: Path) -> None:
+    """Its network, its database, its sinks and its page; it is reloaded, asked and listened to."""
+    n = 0
+
+    def changing(_: object) -> Reply:
+        nonlocal n
+        n += 1
+        return text(f"User-agent: *\nDisallow: /{n}/*x$\nDisallow: /private/\n")
+
+    web = LocalWeb(
+        {
+            "a.test": {"/robots.txt": changing, "/": html("A", "/one", "/private/", "/gone")},
+            "b.test": {"/": redirect("/c"), "/c": html("C")},
+            "c.test": {"/": hang_up(), "/robots.txt": not_found()},
+            "d.test": {"/": Reply(body="x" * 1_000, broken=True), "/robots.txt": hang_up()},
+        }
+    )
+
+    def config(turn: int) -> dict[str, object]:
+        return {
+            **web.config(politeness={"delay": 0.01, "latency_factor": 0}),
+            "fetch": {"timeout": 10 + turn, "cookies": True},
+            "scope": {"follow": "any"},
+            "robots": {"dialect": ("google", "slurp")[turn % 2]},
+            "sink": [
+                {"kind": kind, "path": str(tmp_path / kind)} for kind in ("jsonl", "warc", "mirror")
+            ],
+        }
+
+    reloads = 0
+
+    def reread() -> Config:
+        nonlocal reloads
+        reloads += 1
+        return from_dict({**config(reloads), "storage": {"url": f"sqlite:{tmp_path / 'crawl.db'}"}})
+
+    async with web:
+        seeds = [web.url(f"{host}.test") for host in "abcd"]
+        async with daemon_of(config(0), tmp_path, *seeds, reread=reread) as daemon:
+            await stir(daemon, seeds, 0)  # makes what is made once
+            with cycles() as found:
+                for turn in range(1, 4):
+                    await stir(daemon, seeds, turn)
+    assert not found
+
+
+async def stir(daemon: Daemon, seeds: Sequence[str], turn: int) -> None:
+    """What people do to a daemon, with a moment for what comes of it."""
+    client = daemon.client
+    assert (await client.post("/api/reload")).status == 200
+    urls = [*(f"{seed}{turn}" for seed in seeds), f"http://refused-{turn}.test:1/"]
+    assert (await client.post("/api/seeds", {"urls": urls})).status == 200
+    for path in ("/", "/hosts", "/api/hosts?limit=10", "/metrics", "/api/status"):
+        assert (await client.get(path)).status == 200
+    async with client.session.get(f"{client.base}/api/events") as events:
+        await events.content.readline()
+    assert (await daemon.local.get("/api/status")).status == 200
+    await asyncio.sleep(0.3)
