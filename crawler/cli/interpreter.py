@@ -20,10 +20,11 @@ T = TypeVar("T")
 SWITCH_INTERVAL_S = 0.0005
 # A crawl makes many objects and hardly any cycles, so the collector looks after each 5,000 made
 # and not after each 700: 5 µs a page instead of 19. What outlives that is looked at once more soon
-# (every third time) and then hardly ever: when it was every twentieth time, 200,000 objects of new
-# hosts held up all others for 50 to 100 ms. From 3.14 on old ones are looked at a few at a time,
-# the fewer the larger the second number.
-GC_THRESHOLDS = (5_000, 2, 1_000) if sys.version_info < (3, 14) else (5_000, 20, 0)
+# (every third time) and then seldom: once in about 100,000 pages, and then only if a quarter more
+# has come. When it was five times as often, 200,000 objects of new hosts held up all others for 50
+# to 100 ms; when it was a tenth as often, cycles that had grown old were kept for hours. From 3.14
+# on old ones are looked at a few at a time, the fewer the larger the second number.
+GC_THRESHOLDS = (5_000, 2, 100) if sys.version_info < (3, 14) else (5_000, 20, 0)
 
 
 @contextmanager
