@@ -10,8 +10,10 @@ import queue
 import select
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final, TextIO
+
+from crawler.threads import start_daemon
 
 BYTES_MAX: Final = 1_000_000  # that wait to be written; what is put beyond is dropped and counted
 STREAM_BYTES_MAX: Final = 128_000  # of standard output and error: some screens
@@ -42,14 +44,14 @@ class Outlet:
             self._say_lost()
             self._enqueue(piece, pieces=1)
             if self._thread is None:
-                self._thread = _started(self._work)
+                self._thread = start_daemon(self._work, name="output")
 
     def close(self, within_s: float = CLOSE_S) -> bool:
         """Wait that long for what is still to be written; whether it was."""
         with self._lock:
             self._closing.set()
             if self._waiting_bytes and self._thread is None:
-                self._thread = _started(self._work)
+                self._thread = start_daemon(self._work, name="output")
             thread = self._thread
             if thread is None:
                 return not self._waiting_bytes
@@ -107,17 +109,6 @@ class Outlet:
                 self._waiting_bytes -= len(data)
             if open_:
                 self._closing.wait(GATHER_S)
-
-
-def _started(work: Callable[[], None]) -> threading.Thread | None:
-    """None where there is no memory for a thread: the next piece asks for it again."""
-    # A daemon: the process ends although somebody does not read what it writes.
-    thread = threading.Thread(target=work, name="output", daemon=True)
-    try:
-        thread.start()
-    except (RuntimeError, MemoryError):
-        return None
-    return thread
 
 
 def write_some(fd: int, data: memoryview) -> memoryview:

@@ -3,7 +3,6 @@ takes as long to load as the rest of a small crawl, so it is loaded when somebod
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import importlib
 from collections.abc import AsyncIterator, Callable
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from crawler.daemon.local import serving_when_asked
 from crawler.daemon.watching.watch import Watchers
+from crawler.threads import in_thread
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -27,7 +27,7 @@ async def local_socket(
     @contextlib.asynccontextmanager
     async def application() -> AsyncIterator[web.Application]:
         # In a thread: it takes 0.1 s, for which the crawl would stand still.
-        await asyncio.to_thread(importlib.import_module, "crawler.daemon.service")
+        await in_thread(importlib.import_module, "crawler.daemon.service")
         from crawler.daemon import service
         from crawler.daemon.serving.guards import HttpSettings
 

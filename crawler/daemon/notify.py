@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import threading
 import time
 from collections.abc import Mapping
 from typing import Final
+
+from crawler.threads import start_daemon
 
 WAIT_S: Final = 5.0  # for a manager whose queue is full
 
@@ -48,7 +49,7 @@ class Notify:
         try:
             self._send(message, wait_s=0.0)
         except BlockingIOError:  # its queue is full: the crawl does not wait for it
-            threading.Thread(target=self._send_late, args=(message,), daemon=True).start()
+            start_daemon(self._send_late, message, name="notify")
         except OSError:
             pass  # a manager that does not listen does not stop the crawl
 

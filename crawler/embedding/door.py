@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, Self
 
+from crawler import threads
 from crawler.clock import Clock
 from crawler.config import Config, check_identity
 from crawler.embedding.desks import Desk, Desks, Place
@@ -68,6 +69,7 @@ class Door:
             backed_off=self.ledger.urgent,
             contacted=self.ledger.contacted,
         )
+        threads.start()
         self.gate = Gate(
             clock=clock,
             turns=self.turns,

@@ -13,6 +13,7 @@ from crawler.clock import Clock
 from crawler.config.effective import Effective
 from crawler.config.units import say_bytes
 from crawler.politeness.holds import Holds
+from crawler.threads import in_thread
 from policies.holds import HoldReason
 
 CHECK_EVERY_S: Final = 5.0
@@ -65,11 +66,11 @@ class DiskSpace:
         storage = self._effective.config.storage
         # In a thread: a network file system may take its time.
         if storage.min_free_bytes:
-            self._judge_free(await asyncio.to_thread(_free_bytes, self._folders))
+            self._judge_free(await in_thread(_free_bytes, self._folders))
         else:
             self._holds.end(HoldReason.DISK_LOW)
         if storage.max_size_bytes < float("inf"):
-            self._judge_used(await asyncio.to_thread(self._used_bytes))
+            self._judge_used(await in_thread(self._used_bytes))
         else:
             self._holds.end(HoldReason.DISK_QUOTA)
         return bool(storage.min_free_bytes) or storage.max_size_bytes < float("inf")

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from math import inf
 from typing import TYPE_CHECKING
 
+from crawler import threads
 from crawler.clock import Clock
 from crawler.config import Config
 from crawler.config.effective import Effective
@@ -301,6 +302,7 @@ class Engine:
 
     async def run(self) -> None:
         """To the end. Cancelled, it leaves at once; what is recorded is committed all the same."""
+        threads.start()
         try:
             await self._run()
         except asyncio.CancelledError:

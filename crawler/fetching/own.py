@@ -7,6 +7,7 @@ import socket
 from collections.abc import Mapping
 from typing import Final
 
+from crawler.threads import is_lack
 from policies.holds import HoldReason
 
 # No host can cause these.
@@ -33,7 +34,7 @@ def blame(exc: BaseException) -> tuple[HoldReason | None, bool]:
     """Trouble of our own, or None; and whether our own side of the network reported it."""
     cause: BaseException | None = exc
     while cause is not None:
-        if isinstance(cause, MemoryError):
+        if isinstance(cause, MemoryError) or is_lack(cause):
             return HoldReason.PORTS, False
         if isinstance(cause, socket.gaierror):
             ours = HoldReason.PORTS if cause.errno in _NAMES_OURS else None

@@ -19,6 +19,7 @@ from crawler.clock import Clock
 from crawler.fetching.exchange import current_exchange
 from crawler.fetching.guard import AddressRefusedError, judged
 from crawler.fetching.own import blame, blame_ares
+from crawler.threads import is_lack
 from policies.address import AddressRules
 from policies.holds import HoldReason
 
@@ -203,6 +204,12 @@ class Names(AbstractResolver):
         except UnicodeError:
             # The threaded resolver encodes names as IDNA: empty and overlong labels end here.
             raise NameLookupError(f"{host} cannot be a name in the DNS", permanent=True) from None
+        except RuntimeError as exc:  # getaddrinfo takes a thread
+            if not is_lack(exc):
+                raise
+            sentence = f"the DNS could not be asked for {host} ({exc})"
+            ours, local = blame(exc)
+            raise NameLookupError(sentence, permanent=False, ours=ours, local=local) from exc
         except OSError as exc:
             system.denied = True
             raise _failure(host, exc) from exc

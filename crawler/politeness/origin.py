@@ -9,6 +9,7 @@ from functools import partial
 from crawler.faults import contained
 from crawler.politeness.flights import Flights
 from crawler.politeness.host import Host
+from crawler.threads import in_thread
 from policies import access, robots
 from policies.access import Access, RobotsRules, Standing
 from policies.pacing import NO_ASK, Ask
@@ -101,7 +102,7 @@ class Origin:
             result: Policy | Exception
             try:
                 with self.flights.noted(self.host.slot, self.name):
-                    result = await asyncio.to_thread(read)
+                    result = await in_thread(read)
             except Exception as error:  # noqa: BLE001 - what cannot be read opens nothing
                 result = error
             if self.unread is not read:

@@ -10,7 +10,6 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from math import inf
 from types import TracebackType
@@ -24,6 +23,7 @@ from crawler.faults import contained
 from crawler.fetching.request import Headers
 from crawler.sinks.base import Sink, SinkError, Withdrawn
 from crawler.sinks.wants import Wants
+from crawler.threads import Threads, in_thread
 from storage.base import Blocked
 from storage.trouble import (
     START_WAIT_S_MAX,
@@ -84,7 +84,7 @@ class Called:
                 if inspect.iscoroutinefunction(self.call):
                     await self.call(page)
                 else:
-                    answer = await asyncio.to_thread(_call, self.call, page)
+                    answer = await in_thread(_call, self.call, page)
                     if isinstance(answer, Exception):
                         raise answer  # noqa: TRY301
                     if answer is not None:
@@ -119,7 +119,7 @@ class Sinks:
         self._faults: dict[int, str] = {}
         self._open_sinks: list[Sink] = []  # in the order of the routes
         self._bytes = 0
-        self._thread: ThreadPoolExecutor | None = None
+        self._thread: Threads | None = None
         self._batches: list[_Batch] = []  # taken from what is noted, and not on disk yet
         self._writing: asyncio.Future[None] | None = None
         self._clock = clock
@@ -163,7 +163,7 @@ class Sinks:
     async def open(self) -> None:
         """Raises SinkError; those opened before are closed again."""
         self._clock = self._clock or RealClock()
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sinks")
+        self._thread = Threads(max_workers=1, thread_name_prefix="sinks")
         try:
             await self._persist(self._open)
         except BaseException:
@@ -230,7 +230,7 @@ class Sinks:
         if first is not None:
             raise first
 
-    async def _close_all(self, thread: ThreadPoolExecutor) -> None:
+    async def _close_all(self, thread: Threads) -> None:
         try:
             await self._persist(self._close, thread)
         except Exception:
@@ -239,16 +239,16 @@ class Sinks:
                 await asyncio.get_running_loop().run_in_executor(thread, self._close)
             raise
 
-    async def _persist(
-        self, work: Callable[[], None], thread: ThreadPoolExecutor | None = None
-    ) -> None:
+    async def _persist(self, work: Callable[[], None], thread: Threads | None = None) -> None:
         """Do it again while what fails passes by itself, for a bounded time."""
         assert self._clock is not None, "sinks are opened before they are used"
-        loop = asyncio.get_running_loop()
+        loop, executor = asyncio.get_running_loop(), thread or self._thread
+        assert executor is not None, "sinks are opened before they are used"
         began_s = self._clock.monotonic()
         for delay_s in retry_delays_s():
             try:
-                await loop.run_in_executor(thread or self._thread, work)
+                executor.ready()
+                await loop.run_in_executor(executor, work)
             except (SinkError, MemoryError) as error:
                 now_s = self._clock.monotonic()
                 trouble = _trouble(error, self._clock.wall())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from crawler.config import Config, ConfigError, seeds_of
 from crawler.config.units import say_bytes
 from crawler.telling import reasons
 from crawler.telling.words import counted
+from crawler.threads import in_thread
 from policies import robots
 from policies.access import Rules, standing
 from policies.scope import SKIP_KEYS, Scope, Skip
@@ -226,10 +226,10 @@ async def _verdict(
 
     # In threads: a file made to be slow takes up to a second.
     if blocked is not None and body is not None:
-        of_line = await asyncio.to_thread(lambda: reasons.of_line(robots.parse(body), blocked))
+        of_line = await in_thread(lambda: reasons.of_line(robots.parse(body), blocked))
         if blocked["reason"] == "redirect":  # judged was the URL at the end, by its own file
             return [*lines, *of_line]
-        line, sentence = await asyncio.to_thread(judged, body)
+        line, sentence = await in_thread(judged, body)
         if line != blocked["line"]:
             lines += of_line
             whose += " (not the one it was blocked for)"
@@ -242,5 +242,5 @@ async def _verdict(
     stands = standing(copy, now_s=now_s, rules=rules)
     if not isinstance(stands, Rules):
         return lines + reasons.without_rules(stands, now_s)
-    _, sentence = await asyncio.to_thread(judged, stands.body)
+    _, sentence = await in_thread(judged, stands.body)
     return [*lines, f"{whose}: {sentence}"]

@@ -15,6 +15,7 @@ from crawler.documents.page_reader import LARGE_BYTES, PageReader
 from crawler.fetching.request import REDIRECT_STATUSES, Answer
 from crawler.politeness.gate import Gate, Pass
 from crawler.politeness.host import Host
+from crawler.threads import in_thread
 from crawler.visiting import kept
 from crawler.visiting.known import Known
 from crawler.visiting.ledger import Ledger
@@ -141,7 +142,7 @@ class AnswerReader:
             answer.body,
             requisite=queued.requisite,
         )
-        return look() if len(answer.body) <= LARGE_BYTES else await asyncio.to_thread(look)
+        return look() if len(answer.body) <= LARGE_BYTES else await in_thread(look)
 
     def _requisites(self, queued: Queued, needed: Sequence[str]) -> list[Link]:
         """What a mirror needs besides, to show this page: of the same depth."""

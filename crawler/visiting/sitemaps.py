@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -10,6 +9,7 @@ from crawler.clock import Clock
 from crawler.config.effective import Effective
 from crawler.fetching.request import REDIRECT_STATUSES, Answer, Head
 from crawler.politeness.origin import READ_APART_BYTES
+from crawler.threads import in_thread
 from crawler.visiting.sitemap_body import Reading, Sniffing
 from policies import robots
 from policies.listing import frontier_priority
@@ -70,7 +70,7 @@ class Sitemaps:
             return ()
         links = []
         if len(body) > READ_APART_BYTES:
-            found = await asyncio.to_thread(_named_in, body)
+            found = await in_thread(_named_in, body)
         else:
             found = _named_in(body)
         for text in found[:NAMED_MAX]:

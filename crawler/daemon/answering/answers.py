@@ -21,6 +21,7 @@ from crawler.daemon.watching.stream import Stream
 from crawler.steering.control import SLOW_S_MAX, Control
 from crawler.steering.status import State, UnknownHost
 from crawler.telling.explain import Asked, explain_host, explain_url, host_named, known_host
+from crawler.threads import in_thread
 from policies import robots as robots_txt
 from policies.access import Access
 from policies.url import SeedError, canonical, host_of, origin_of, without_userinfo
@@ -219,7 +220,7 @@ class Answers:
             raise Problem(404, f"nothing is known of {name}/robots.txt", field="origin")
         counts = await self._reader.blocked_lines(name)
         body = copy.body or b""
-        lines = await asyncio.to_thread(lambda: robots_txt.parse(body).lines)
+        lines = await in_thread(lambda: robots_txt.parse(body).lines)
         return {
             "origin": name,
             "state": robots_state(copy),

@@ -11,6 +11,7 @@ from crawler.daemon import shapes
 from crawler.daemon.problem import Problem
 from crawler.steering.control import Control
 from crawler.telling.tester import Judge, Known
+from crawler.threads import in_thread
 from policies import robots as robots_txt
 from policies.access import Access
 from policies.robots import BYTES_MAX
@@ -104,7 +105,7 @@ class Checking:
 
         body = known.access.body
         return {
-            "verdicts": await asyncio.to_thread(judge),
+            "verdicts": await in_thread(judge),
             "robots": None if body is None else without_userinfo(body.decode("utf-8", "replace")),
             "robots_url": known.where if known.fetched else None,
         }

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
+from crawler.threads import in_thread
 from policies import robots
 from policies.robots import Finding
 from policies.robots.syntax import Kind
@@ -65,7 +65,7 @@ async def sheet(
 
     In a thread, as a file of 500 KiB takes its time, and remembered for who looks again."""
     told = tuple((line, tuple(few)) for line, few in sorted(marks.items()))
-    return await asyncio.to_thread(_sheet, body, name, told, tuple(agents), tuple(dialect))
+    return await in_thread(_sheet, body, name, told, tuple(agents), tuple(dialect))
 
 
 @lru_cache(maxsize=16)  # of at most 500 KiB each
