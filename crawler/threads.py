@@ -80,8 +80,8 @@ async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> 
 
 
 def start_daemon(work: Callable[..., object], *args: object, name: str) -> threading.Thread | None:
-    """A thread that the process does not wait for at its end, whatever it waits for itself; None: it
-    cannot be started now."""
+    """A thread that the process does not wait for at its end, be it stuck. None: it cannot be
+    started now."""
     thread = threading.Thread(target=work, args=args, name=name, daemon=True)
     try:
         thread.start()

@@ -27,6 +27,8 @@ class Journal:
         self._kept: BinaryIO | None = None
         self._bytes = 0  # in the file, in whole lines
         self._lines = bytearray()  # not written yet
+        self._gap = b""  # goes before them: it ends a line in the file that is not whole
+        self._torn = False  # a write failed, and what it left has not been seen to
 
     def open(self) -> None:
         self._file = os.fdopen(open_for_append(self._path, self._mode), "ab+", buffering=0)
@@ -34,7 +36,7 @@ class Journal:
         if self._bytes:
             self._file.seek(-1, os.SEEK_END)
             if self._file.read(1) != b"\n":
-                self._lines += b"\n"
+                self._gap = b"\n"
 
     def add(self, entry: Sequence[str]) -> None:
         if len(self._lines) >= _LINES_BYTES_MAX:
@@ -44,19 +46,36 @@ class Journal:
     def flush(self) -> None:
         """Have the system write all lines, or none of them. Raises OSError."""
         file = self._file
-        if file is None:
+        if file is None or not (self._lines or self._torn):
             return
+        self._mend(file)
+        data = self._gap + self._lines
         try:
-            with memoryview(self._lines) as view:
+            with memoryview(data) as view:
                 at = 0
                 while at < len(view):
                     at += file.write(view[at:])
         except OSError:
-            with suppress(OSError):  # what is half written is passed over otherwise
-                file.truncate(self._bytes)
+            self._torn = True
+            with suppress(OSError):  # else before the next write
+                self._mend(file)
             raise
-        self._bytes += len(self._lines)
+        self._bytes += len(data)
+        self._gap = b""
         self._lines = bytearray()
+
+    def _mend(self, file: BinaryIO) -> None:
+        """Cut off what a failed write left, or else end its last line, which is passed over. Raises
+        OSError where that cannot be seen."""
+        if not self._torn:
+            return
+        size = file.seek(0, os.SEEK_END)
+        if size > self._bytes:
+            try:
+                file.truncate(self._bytes)
+            except OSError:
+                self._bytes, self._gap = size, b"\n"
+        self._torn = False
 
     def undo(self) -> None:
         """Forget the lines that are not written yet."""
