@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 IDLE_PASSES = 5  # of the event loop in a row before a jump: what waits for I/O gets as many looks
 START_S = 1000.0  # not 0: code that takes "never" for 0 is found out
@@ -23,8 +23,10 @@ class JumpClock:
     Time passes only in jumps, made when the event loop has had nothing to run for several passes.
     So it does not matter how long the code under test takes, and a wait of an hour costs nothing.
 
-    The work of threads (SQLite, DNS) cannot be seen from the loop: where a jump must not overtake
-    it, give `grace_s`, the *real* seconds that the loop must have been idle before each jump.
+    No jump overtakes what the loop has given to a thread (`asyncio.to_thread`, `run_in_executor`,
+    DNS). The work of other threads (SQLite's) cannot be seen from the loop: where a jump must not
+    overtake that, give `grace_s`, the *real* seconds that the loop must have been idle before each
+    jump.
     """
 
     def __init__(self, *, wall_s: float = WALL_S, grace_s: float = 0.0) -> None:
@@ -35,6 +37,8 @@ class JumpClock:
         self._order = itertools.count()  # timers of one instant fire in the order they were set
         self._wound = asyncio.Event()  # there is a timer to jump to
         self._pump: asyncio.Task[None] | None = None
+        self._in_threads: set[asyncio.Future[Any]] = set()
+        self._unwatch: Callable[[], None] = lambda: None
 
     def monotonic(self) -> float:
         return self._now_s
@@ -70,6 +74,7 @@ class JumpClock:
 
     async def __aenter__(self) -> Self:
         self._pump = asyncio.create_task(self._run(), name="JumpClock")
+        self._unwatch = _watch_threads(asyncio.get_running_loop(), self._in_threads)
         return self
 
     async def __aexit__(
@@ -78,6 +83,7 @@ class JumpClock:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._unwatch()
         if self._pump:
             self._pump.cancel()
             with suppress(asyncio.CancelledError):
@@ -106,6 +112,9 @@ class JumpClock:
         ready = _ready()
         passes, since_s = 0, time.monotonic()
         while passes < IDLE_PASSES or time.monotonic() - since_s < self._grace_s:
+            if self._in_threads:
+                await asyncio.wait(self._in_threads, return_when=asyncio.FIRST_COMPLETED)
+                passes = 0
             await asyncio.sleep(0)
             passes += 1
             if ready:
@@ -120,6 +129,22 @@ class _Timer:
 
     def cancel(self) -> None:
         self.callback = None
+
+
+def _watch_threads(
+    loop: asyncio.AbstractEventLoop, working: set[asyncio.Future[Any]]
+) -> Callable[[], None]:
+    """Keep in `working` what the loop has in threads, until what is returned is called."""
+    run = loop.run_in_executor
+
+    def watched(*arguments: Any) -> asyncio.Future[Any]:
+        future = run(*arguments)
+        working.add(future)
+        future.add_done_callback(working.discard)
+        return future
+
+    vars(loop)["run_in_executor"] = watched
+    return lambda: vars(loop).update(run_in_executor=run)
 
 
 def _ready() -> deque[object]:

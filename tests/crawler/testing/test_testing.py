@@ -36,6 +36,17 @@ async def test_an_hour_of_waiting_takes_milliseconds() -> None:
     assert time.perf_counter() - began < 1
 
 
+async def test_no_jump_overtakes_what_is_in_a_thread() -> None:
+    async with JumpClock() as clock:
+        start_s = clock.monotonic()
+        hour = asyncio.create_task(clock.sleep_until(start_s + 3600))
+        for _ in range(3):
+            await asyncio.to_thread(time.sleep, 0.02)
+        assert clock.monotonic() == start_s
+        await hour
+        assert clock.monotonic() == start_s + 3600
+
+
 async def test_timers_fire_in_order_of_time_then_of_setting() -> None:
     fired: list[tuple[str, float]] = []
 
