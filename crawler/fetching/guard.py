@@ -7,6 +7,7 @@ import errno
 import ipaddress
 import socket
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, Final
 
 from policies.address import AddressRules
@@ -45,7 +46,7 @@ def socket_guard(addresses: AddressRules) -> Callable[[AddrInfo], socket.socket]
         if addresses.names(address) or not _can_bind(made, peer):
             return made
         made.close()
-        if _is_ours(family, peer):
+        if _bind_tells(family) or _is_ours(family, peer):
             raise AddressRefusedError(
                 f"{address} is an address of this machine, which network.allow does not let in"
             )
@@ -55,13 +56,31 @@ def socket_guard(addresses: AddressRules) -> Callable[[AddrInfo], socket.socket]
 
 
 def _can_bind(made: socket.socket, peer: tuple[Any, ...]) -> bool:
-    """Only the addresses that this machine's interfaces have at the moment can be bound to, unless
-    it is set to let any be (`ip_nonlocal_bind`)."""
+    """Only the addresses that are this machine's at the moment can be bound to, those of a whole
+    network that is routed to it included, unless it is set to let any be (`_bind_tells`)."""
     try:
         made.bind((peer[0], 0, *peer[2:]))
     except OSError:
         return False
     return True
+
+
+def _bind_tells(family: int) -> bool:
+    """Whether only local addresses can be bound to."""
+    version = "ipv6" if family == socket.AF_INET6 else "ipv4"
+    try:
+        setting = Path(f"/proc/sys/net/{version}/ip_nonlocal_bind").read_text(encoding="ascii")
+    except OSError:
+        return False
+    return setting.strip() == "0"
+
+
+def _is_local(family: int, peer: tuple[Any, ...]) -> bool:
+    """Whether an address is this machine's."""
+    if not _bind_tells(family):
+        return _is_ours(family, peer)
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        return _can_bind(probe, peer)
 
 
 def _is_ours(family: int, peer: tuple[Any, ...]) -> bool:
@@ -104,6 +123,6 @@ def _is_listener(address: str, port: int) -> bool:
             return True
         if at.is_unspecified:  # at all addresses of this machine
             family = socket.AF_INET if asked.version == 4 else socket.AF_INET6
-            if asked.is_loopback or _is_ours(family, (str(asked), port)):
+            if asked.is_loopback or _is_local(family, (str(asked), port)):
                 return True
     return False

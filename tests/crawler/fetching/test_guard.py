@@ -44,8 +44,28 @@ def test_a_machine_on_which_any_address_can_be_bound_still_connects(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(guard, "_can_bind", lambda made, peer: True)
+    monkeypatch.setattr(guard, "_bind_tells", lambda family: False)
     assert connects(Public(), "192.0.2.1", 80)
     assert not connects(Public(), "127.0.0.1", 80)
+
+
+def test_a_network_that_is_routed_to_this_machine_is_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The route to one of its addresses begins at another."""
+
+    def can_bind(made: socket.socket, peer: tuple[str, int]) -> bool:
+        return peer[0].startswith(("192.0.2.", "127."))
+
+    monkeypatch.setattr(guard, "_can_bind", can_bind)
+    monkeypatch.setattr(guard, "_bind_tells", lambda family: True)
+    assert not connects(Public(), "192.0.2.1", 80)
+    assert connects(Public(), "198.51.100.1", 80)
+    named = AddressRules.parse(["192.0.2.0/24", "198.51.100.0/24"])
+    assert connects(named, "192.0.2.1", 8710)
+    with listening("0.0.0.0", 8710):
+        assert not connects(named, "192.0.2.1", 8710)
+        assert connects(named, "198.51.100.1", 8710)
 
 
 @pytest.mark.parametrize(
