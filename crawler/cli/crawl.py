@@ -92,8 +92,8 @@ def crawl(
     """Crawl from SEEDs, absolute URLs or @FILE with one a line, politely, into a database.
 
     Ends when nothing can move any more. Run again on the same database, it goes on where it was:
-    then no SEED is needed. A stop (Ctrl-C or SIGTERM) finishes what is in flight; a second Ctrl-C
-    leaves at once.
+    then no SEED is needed. A stop (Ctrl-C, SIGTERM, a closed terminal) finishes what is in
+    flight; a second Ctrl-C leaves at once.
     """
 
     def read() -> Config:

@@ -1,16 +1,19 @@
-"""SIGINT and SIGTERM while a crawl runs: first a clean stop, then, at a second Ctrl-C, at once."""
+"""SIGINT, SIGTERM and SIGHUP while a crawl runs: first a clean stop, then, at a second Ctrl-C, at
+once."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Self
 
 
 class Signals:
-    """While it is open: the first SIGINT or SIGTERM sets `stop`, a further SIGINT sets `leave`.
+    """While it is open: the first signal sets `stop`, a further SIGINT sets `leave`.
+
+    SIGHUP is a terminal that was closed. Who started the crawl with `nohup` does not want it heard.
 
     Until `started` is called they cancel `starting` instead: there is nothing to finish yet.
     `say` is told what happens, in a sentence. To be opened in the event loop.
@@ -29,10 +32,12 @@ class Signals:
         self._leave = leave
         self._say = say
         self._loop = asyncio.get_running_loop()
-        self._actions: Mapping[signal.Signals, Callable[[], None]] = {
+        self._actions: dict[signal.Signals, Callable[[], None]] = {
             signal.SIGINT: self._interrupted,
             signal.SIGTERM: self._terminated,
         }
+        if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            self._actions[signal.SIGHUP] = self._terminated
 
     def __enter__(self) -> Self:
         # Where there are no such handlers (Windows, threads), Ctrl-C cancels the crawl instead.

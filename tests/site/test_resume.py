@@ -109,7 +109,7 @@ async def test_leave_does_not_wait_for_what_is_in_flight(courtly: Courtly) -> No
         await goes_on(courtly, web, "a.test")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 async def test_a_signal_ends_the_command_cleanly(courtly: Courtly, number: signal.Signals) -> None:
     midway = asyncio.Event()
 
