@@ -54,8 +54,9 @@ WARM_UP_S = SOAK_S / 10  # at full speed
 FILLED_S = SOAK_S / 3  # when caches are as full as they will be: what grows after that is a leak
 # Of the daemon's memory and open files: the most there may ever be; and by how much the median of
 # the last third after FILLED_S may be above that of the first. In half an hour 8 MB are 36 an hour.
+# (The faults that this found came to 400 and to 150 MB an hour, and to 280 files.)
 LEVEL_MAX = {"bytes of memory": 200_000_000, "open files": 400}
-GROWTH_MAX = {"bytes of memory": 8_000_000, "open files": 10}
+GROWTH_MAX = {"bytes of memory": 8_000_000, "open files": 30}
 PAGE_P99_S_MAX = 0.5  # of the operator's page; the machine may be doing other things
 STOP_S_MAX = 60.0  # TimeoutStopSec of the unit in docs/
 
