@@ -20,7 +20,7 @@ from storage.sqlite import pages, reports
 from storage.sqlite.copies import read_copy
 from storage.sqlite.fingerprint import fingerprint
 from storage.sqlite.links import HOPS, OUT, REQUISITE, SEED, SITEMAP, some_seeds
-from storage.sqlite.schema import FAILURES, connect_reader, translate
+from storage.sqlite.schema import FAILURES, DamagedError, connect_reader, translate
 from storage.sqlite.statements import Statements, Value
 from storage.sqlite.views import ROWS_AT_ONCE, ViewRows
 from storage.sqlite.wire import Wire, finish
@@ -226,11 +226,15 @@ def _url(sql: Statements, url: str) -> Row | None:
     if state == OUT:
         row |= {"state": "skipped", "reason": error}
     else:
-        view = "sitemaps" if state == _READ else STATE_VIEWS[State(state)]
+        view = "sitemaps" if state == _READ else STATE_VIEWS.get(state)  # type: ignore[call-overload]
+        if view is None:
+            raise DamagedError
         columns = VIEWS[view]
         query = f"SELECT {', '.join(columns)} FROM {view} WHERE id = ?"  # noqa: S608
         values = sql.db.execute(query, (key,)).fetchone()
-        row |= dict(zip(columns, values or (), strict=True)) | {"state": view}
+        if values is None:
+            raise DamagedError
+        row |= dict(zip(columns, values, strict=True)) | {"state": view}
     row |= {"host": slot, "origin": origin, "referrer": referrer, "anchor": anchor}
     row["sitemap"] = bool(_int(flags) & SITEMAP)
     row["requisite"] = bool(_int(flags) & REQUISITE)

@@ -59,6 +59,12 @@ _CAUSES: Final = {
 FAILURES: Final = (sqlite3.Error, UnicodeDecodeError, zlib.error, msgspec.DecodeError)
 
 
+class DamagedError(sqlite3.DatabaseError):
+    """Rows that do not fit together, where SQLite itself found nothing wrong."""
+
+    sqlite_errorname = "SQLITE_CORRUPT"
+
+
 @cache
 def migrations() -> tuple[str, ...]:
     """The scripts that make the schema; the first makes version 1 of nothing."""

@@ -293,3 +293,26 @@ def test_values_that_no_store_has_written_end_in_rows_or_in_a_sentence(
     for work in (look, resume):
         with contextlib.suppress(StoreError):
             asyncio.run(work(path))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        *(f"DELETE FROM {table}" for table in ("pages", "blocks", "failures", "origins", "slots")),
+        *(f"UPDATE urls SET state = {state}" for state in range(8)),
+    ],
+)
+def test_rows_that_do_not_fit_together_end_in_rows_or_in_a_sentence(
+    image: bytes, tmp_path: Path, damage: str
+) -> None:
+    path = tmp_path / "crawl.db"
+    path.write_bytes(image)
+    with sqlite3.connect(path) as db:
+        db.execute("PRAGMA ignore_check_constraints = ON")
+        db.execute(damage)
+    db.close()
+    for command in COMMANDS:
+        courtly(path, *command)
+    for work in (look, resume):
+        with contextlib.suppress(StoreError):
+            asyncio.run(work(path))
