@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     from crawler.documents.sitemap_xml import Entry
 
 LINKS_PER_ADD: Final = 1_000  # in one transaction
-# 50 MB at 175 KB/s, and the time that the store takes for what they list.
+# A large sitemap takes longer than a page: up to this (50 MB at 175 KB/s), but beyond the time of
+# any request only as long as it comes at this rate. One that drips, or never begins, holds its host
+# and the end of the crawl no longer than a page does.
 TIMEOUT_S: Final = 300.0
+BYTES_PER_S_MIN: Final = 2_000
 
 _XML: Final = ("application/xml", "text/xml", "application/gzip", "application/x-gzip")
 _PERHAPS: Final = ("text/plain", "application/octet-stream", "")  # where text may list URLs
@@ -40,8 +43,6 @@ class Lists(Protocol):
 class Reading:
     """One sitemap as its body comes: a `BodySink` that hands on what it lists."""
 
-    timeout_s: float | None = TIMEOUT_S
-
     def __init__(self, lists: Lists, queued: Queued) -> None:
         self._lists = lists
         self._queued = queued
@@ -49,6 +50,10 @@ class Reading:
         self._parser: SitemapParser | None = None
         self._faults = 0  # entries that could not be read, by a fault of our own
         self.urls = 0
+
+    @property
+    def timeout_s(self) -> float:
+        return min(self.read_bytes / BYTES_PER_S_MIN, TIMEOUT_S)
 
     def _parsed(self) -> SitemapParser:
         if self._parser is None:

@@ -26,7 +26,7 @@ from crawler.visiting.ledger import Ledger
 from crawler.visiting.network_first import NetworkFirst
 from crawler.visiting.outcomes import after_try, blocked_by, deferred, given_up, led_on
 from crawler.visiting.plans import Planner
-from crawler.visiting.sitemap_body import TIMEOUT_S, Sniffing
+from crawler.visiting.sitemap_body import Sniffing
 from crawler.visiting.sitemaps import Sitemaps
 from crawler.visiting.wanted import Wanted
 from policies.robots import Verdict
@@ -315,7 +315,7 @@ class Visitor:
         request = Request(
             url=queued.url,
             headers=self._planner.conditions(queued),
-            limits=limits_of(max(fetch.timeout_s, TIMEOUT_S), fetch.max_body_bytes),
+            limits=limits_of(fetch.timeout_s, fetch.max_body_bytes),
             wants_body=lambda head: 200 <= head.status < 300,
             into=lambda _: reading,
         )

@@ -68,3 +68,27 @@ async def test_kill_9_while_a_sitemap_is_read(courtly: Any) -> None:
     asked = [entry.path for entry in web.log.requests("a.test")]
     assert asked.count("/map.xml.gz") == 2
     assert asked.count("/robots.txt") == 1
+
+
+async def test_a_sitemap_has_more_time_than_a_page_as_long_as_it_comes(courtly: Any) -> None:
+    """One that drips holds the end of a crawl no longer than a page would."""
+    async with LocalWeb() as web:
+        listed = "".join(web.url("a.test", f"/no/{n}?{'x' * 1_000}\n") for n in range(200))
+        web.sites["a.test"] = {
+            "/robots.txt": text(
+                "User-agent: *\nDisallow: /no/\n"
+                "Sitemap: /fast.txt\nSitemap: /slow.txt\nSitemap: /silent.txt\n"
+            ),
+            "/": html("Home"),
+            "/fast.txt": Reply(body=listed, content_type="text/plain", body_s=3.0),
+            "/slow.txt": Reply(body=listed[:2_000], content_type="text/plain", body_s=60.0),
+            "/silent.txt": Reply(body=listed, content_type="text/plain", delay_s=60.0),
+        }
+        async with asyncio.timeout(40):
+            await courtly.crawl(web, "a.test", fetch={"timeout": 2, "max_attempts": 1})
+    assert courtly.rows("sitemaps", "url, urls") == [(web.url("a.test", "/fast.txt"), 200)]
+    errors = dict(courtly.rows("failed", "url, error"))
+    assert errors == {
+        web.url("a.test", path): "timeout: the answer was not complete within 2 s"
+        for path in ("/slow.txt", "/silent.txt")
+    }
