@@ -3,6 +3,7 @@ neither the crawl, nor another URL, nor a host's rest."""
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import random
 import sys
@@ -12,6 +13,7 @@ from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, Self
 
 import pytest
+from hypothesis import settings
 from selectolax.lexbor import SelectolaxError
 
 import crawler
@@ -86,6 +88,10 @@ def is_step(frame: FrameType) -> bool:
     code = frame.f_code
     if not code.co_filename.startswith(OURS) or code in ENDING:
         return False
+    if code.co_flags & inspect.CO_GENERATOR:
+        return (
+            False  # to be closed looks the same as to be resumed, and Python drops what it raises
+        )
     above: FrameType | None = frame
     while above is not None:
         if above.f_code.co_filename.startswith(CORE) or above.f_code is Visitor._contain.__code__:
@@ -162,7 +168,8 @@ async def test_a_fault_at_any_step_costs_one_url(
     await crawled(type(world)(world.clock), total)
     assert total.steps > 500
     faults = itertools.cycle(FAULTS)
-    for at in sorted(random.sample(range(1, total.steps), 20)):
+    rng = random.Random(part if settings().derandomize else None)
+    for at in sorted(rng.sample(range(1, total.steps), 20)):
         other = type(world)(world.clock)
         caplog.clear()
         injection = Injection(at, next(faults))
