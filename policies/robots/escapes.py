@@ -35,15 +35,36 @@ _UNRESERVED_DECODED = {
     pair: chr(code) if chr(code) in _UNRESERVED else "%" + pair.upper()
     for pair, code in _pairs().items()
 }
+
+
+def _escaping(kept: str | frozenset[str]) -> tuple[str, ...]:
+    """A table for str.translate: each octet but those `kept` becomes an escape. It has an entry for
+    every octet, since one that is missing costs ten times as much to look up."""
+    return tuple(c if c in kept else _escape(c) for c in _OCTETS)
+
+
 # What each octet that is not part of an escape becomes.
-_ESCAPE_NON_ASCII = {ord(c): _escape(c) for c in _OCTETS if ord(c) > 0x7F}
+_ESCAPE_NON_ASCII = _escaping(frozenset(_OCTETS[:0x80]))
 _LEGAL = "".join(_UNRESERVED | _RESERVED | {"%"}).encode()
-_ESCAPE_ILLEGAL = {ord(c): _escape(c) for c in _OCTETS if c not in _UNRESERVED | _RESERVED | {"%"}}
+_ESCAPE_ILLEGAL = _escaping(_UNRESERVED | _RESERVED | {"%"})
 # RFC 9309 section 2.2.2 escapes the reserved octets too, and its table shows which it leaves: the
 # separators of a path, the `?` that begins the query, and `=`; `&` separates like `=` does. Section
 # 2.2.3 has `%2A` and `%24` in a rule mean the `*` and `$` of a URL.
-_ESCAPE_IN_PATH = _ESCAPE_ILLEGAL | {ord(c): _escape(c) for c in _RESERVED - set("/?=&")}
-_ESCAPE_IN_QUERY = _ESCAPE_ILLEGAL | {ord(c): _escape(c) for c in _RESERVED - set("=&")}
+_ESCAPE_IN_PATH = _escaping(_UNRESERVED | set("%/?=&"))
+_ESCAPE_IN_QUERY = _escaping(_UNRESERVED | set("%=&"))
+
+_STAR, _END = "\u0100", "\u0101"  # no octets: a wildcard, and the end of a rule, among many rules
+
+
+def _of_many(table: tuple[str, ...], kept: str) -> tuple[str, ...]:
+    """The same table for rules that are joined: what is between them stays, too."""
+    return tuple(c if c in kept else table[ord(c)] for c in _OCTETS)
+
+
+_MANY_ILLEGAL = _of_many(_ESCAPE_ILLEGAL, "\n")
+_MANY_IN_PATH = {star: _of_many(_ESCAPE_IN_PATH, "\n" + star) for star in ("", "*")}
+_MANY_IN_QUERY = {star: _of_many(_ESCAPE_IN_QUERY, "\n" + star) for star in ("", "*")}
+_SAME_IN_FULL = "".join(_UNRESERVED | set("%/=&*\n")).encode()
 
 
 def _unescape(text: str, becomes: Mapping[str, str]) -> str:
@@ -88,9 +109,44 @@ def rule_forms(pieces: list[str], escapes: Escapes) -> list[list[str]]:
     return [pieces]
 
 
-def first_form(pieces: list[str], escapes: Escapes) -> list[str]:
-    """The first of `rule_forms`."""
-    return _rfc_given(pieces) if escapes is Escapes.RFC else rule_forms(pieces, escapes)[0]
+def first_forms(rules: list[str], escapes: Escapes, *, wild: bool) -> tuple[list[str], str]:
+    """The first of the `rule_forms` of many rules, and what stands for wildcards in them.
+
+    `wild`: a `*` in a rule is one. Rules hold no line ends.
+    """
+    if escapes is Escapes.NONE or not rules:
+        return rules, "*" if wild else _STAR
+    many = "\n".join(rules)
+    if escapes is Escapes.DECODE:
+        if "%" not in many:
+            return rules, "*" if wild else _STAR
+        many = many.replace("\n", _END)
+        if wild:
+            many = many.replace("*", _STAR)
+        return _unescape(many, _DECODED).split(_END), _STAR
+    if escapes is Escapes.GOOGLE:
+        many = _unescape(many, _RAISED)
+        if not many.isascii():
+            many = many.translate(_ESCAPE_NON_ASCII)
+    else:
+        many = _unescape(many, _UNRESERVED_DECODED)
+        if not many.isascii() or many.encode().translate(None, _LEGAL + b"\n"):
+            many = many.translate(_MANY_ILLEGAL)
+    return many.split("\n"), "*" if wild else _STAR
+
+
+def full_forms(given: list[str], *, wild: bool) -> list[str]:
+    """Of many rules in the first form of RFC 9309, the second (see `_rfc_forms`)."""
+    many = "\n".join(given)
+    if not many.encode().translate(None, _SAME_IN_FULL) and (wild or "*" not in many):
+        return given
+    star = "*" if wild else ""
+    full = many.translate(_MANY_IN_PATH[star]).split("\n")
+    asking = [i for i, text in enumerate(given) if "?" in text]
+    queries = "\n".join([given[i].partition("?")[2] for i in asking])
+    for i, query in zip(asking, queries.translate(_MANY_IN_QUERY[star]).split("\n"), strict=False):
+        full[i] = full[i].partition("?")[0] + "?" + query
+    return full
 
 
 def _rfc_given(pieces: list[str]) -> list[str]:

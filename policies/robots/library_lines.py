@@ -7,7 +7,9 @@ anywhere ends the name. It knows user-agent, allow, disallow and sitemap, and no
 
 from __future__ import annotations
 
-from policies.robots.syntax import USUAL, Kind, Leniency, Source
+import re
+
+from policies.robots.syntax import KIND_MASK, Kind, Leniency, Source
 
 LINE_BYTES_MAX = 2_083 * 8 - 1
 _BLANKS = b" \t\n\x0b\x0c\r"
@@ -22,8 +24,14 @@ _NAMES: tuple[tuple[bytes, Kind], ...] = (
     ),
     *((name, Kind.SITEMAP) for name in (b"sitemap", b"site-map")),
 )  # fmt: skip
+# How a line begins that may hold one of them.
+_BEGINNINGS = re.compile(
+    rb"(?i:[ \t\n\x0b\x0c\r]*(?:" + b"|".join({re.escape(name) for name, _ in _NAMES}) + rb"))"
+)
 _ITS_OWN = frozenset({Kind.AGENT, Kind.ALLOW, Kind.DISALLOW})
-_NOT_ITS = _ITS_OWN | {Kind.ACAP_CRAWLER, Kind.ACAP_ALLOW, Kind.ACAP_DISALLOW}
+_ACAP = frozenset({Kind.ACAP_CRAWLER, Kind.ACAP_ALLOW, Kind.ACAP_DISALLOW})
+_NOT_ITS = _ITS_OWN | _ACAP
+_WITHOUT_ACAP = bytes(Kind.UNKNOWN if byte & KIND_MASK in _ACAP else byte for byte in range(256))
 
 
 def _split(line: bytes) -> tuple[bytes, bytes, bool]:
@@ -49,25 +57,25 @@ class LibrarySource(Source):
         self.bom_bytes = source.bom_bytes
         self.cut_line = source.cut_line
         self.raw_lines = source.raw_lines
-        kinds = bytearray(source.kinds)
-        for i, line in enumerate(source.raw_lines):
-            usual = USUAL.get(line[: line.find(b":") + 1])
-            if usual is None or usual in _NOT_ITS - _ITS_OWN:
-                kinds[i] = self._kind(line, kinds[i])
+        self.unusual = source.unusual
+        # Names spelled as usual are read alike, those of ACAP apart.
+        kinds = bytearray(source.kinds.translate(_WITHOUT_ACAP))
+        for i in source.unusual:
+            if kinds[i] > Kind.COMMENT:
+                kinds[i] = self._kind(source.raw_lines[i], source.kinds[i])
         if self.cut_line is not None:
             kinds[self.cut_line - 1] = Kind.UNKNOWN
         self.kinds = bytes(kinds)
 
     @staticmethod
     def _kind(line: bytes, otherwise: int) -> int:
-        if line:
+        if _BEGINNINGS.match(line):
             name, _, colon = _split(line)
             name = name.lower()
             for beginning, kind in _NAMES:
                 if name.startswith(beginning):
                     return kind if colon else kind | Leniency.NO_COLON
-        known = Kind(otherwise & 0x1F)
-        return Kind.UNKNOWN if known in _NOT_ITS else otherwise
+        return Kind.UNKNOWN if otherwise & KIND_MASK in _NOT_ITS else otherwise
 
     def value(self, index: int) -> bytes:
         if self.kinds[index] & 0x1F in _ITS_OWN:

@@ -12,7 +12,7 @@ import string
 
 from msgspec import Struct
 
-from policies.robots.escapes import first_form, rule_forms
+from policies.robots.escapes import rule_forms
 from policies.robots.row import Dialect, Dollar, Wildcard
 
 # What is compared as it stands, whatever a dialect does with escapes.
@@ -95,14 +95,6 @@ def index_page(path: str) -> str | None:
     """What `path`, the value of an Allow, stands for besides: `/a/index.html` for `/a/$`."""
     at = path.rfind("/")
     return path[: at + 1] + "$" if at >= 0 and path.startswith("/index.htm", at) else None
-
-
-def compile_first(path: str, dialect: Dialect) -> tuple[list[str], bool]:
-    """The pieces of the first of the patterns of `compile_path`, and whether it is anchored."""
-    pieces, anchored = split_path(path, dialect)
-    if path.isascii() and not path.encode().translate(None, _BARE):
-        return pieces, anchored
-    return first_form(pieces, dialect.escapes), anchored
 
 
 def compile_path(path: str, dialect: Dialect) -> Compiled:

@@ -9,27 +9,20 @@ from __future__ import annotations
 import heapq
 import math
 import string
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 
 from msgspec import Struct
 
 from policies.pacing import Window, merged_windows
 from policies.robots import fields
+from policies.robots.compiling import Ranks, Rules, compile_rules
 from policies.robots.escapes import octets, path_forms
 from policies.robots.groups import Chosen, Record, choose, is_star, records, speaks_to
-from policies.robots.index import TOO_COMPLEX, WORK_MAX, Index
-from policies.robots.pattern import (
-    NONE,
-    Compiled,
-    compile_first,
-    compile_path,
-    index_page,
-    inner_pieces,
-    pattern_of,
-    split_path,
-)
-from policies.robots.row import Delay, Dialect, Dollar, Escapes, Precedence, Wildcard
+from policies.robots.index import TOO_COMPLEX, Index
+from policies.robots.pattern import NONE, Compiled, compile_path, index_page
+from policies.robots.row import Delay, Dialect, Escapes, Precedence
+from policies.robots.search import WORK_MAX, Search
 from policies.robots.syntax import FIELDS, Kind, Source
 
 _LINE_BITS = 20  # a file of 500 KiB has fewer lines than 2**20
@@ -47,9 +40,6 @@ _SHARE_MAX = 6  # so many dialects have wildcards: the others cost little
 _TRIED_OCTETS_MAX = 16_384  # of rules, to be tried one by one when a verdict is explained,
 _RULE_OCTETS = 64  # each counted as so many more
 
-_PLAIN = (string.ascii_letters + string.digits + "-._~/?:@!&'()+,;=[]").encode()
-_PLAIN_WILD = _PLAIN + b"*$"
-_PLAIN_MAX = 4_096  # octets; longer values take the way that minds the limit on lines
 # What both forms of RFC 9309 leave as it is.
 _BARE = (string.ascii_letters + string.digits + "-._~/").encode()
 
@@ -88,11 +78,8 @@ class Reading:
         self.acap: Chosen | None = None  # ACAP has records of its own, obeyed beside the others
         if self._kinds.find(Kind.ACAP_CRAWLER) >= 0:
             self.acap = choose(records(source, dialect, acap=True), self.agents, dialect)
-        self._index: Index | None = None
-        self._full: Index | None = None  # all rules, in every form they are compared in
-        self._escaped: Index | None = None  # those that hold an escape, in every form
+        self._rules: Rules | None = None
         self._plain_best: Callable[[str], int] | None = None  # for paths without escapes
-        self._plain = True  # no rule holds an escape
         # Allowed whatever the rules say.
         self.exempt_path = "/robots.txt" if dialect.robots_txt_allowed else None
 
@@ -107,12 +94,12 @@ class Reading:
 
     def rank(self, path: str) -> int:
         """The rank of the rule that decides over `path`, or NONE."""
-        index = self._index
-        if index is None:
-            index = self._compile()
-        if self._plain and "%" not in path and path.isascii():
-            return index.best(path)
-        return self._rank_escaped(index, path)
+        asked = self._asked(path)
+        if len(asked) == 1:
+            index, form = asked[0]
+            return index.best(form)
+        search = Search(self._work_max)  # one for all that is asked
+        return min([index.best(form, search) for index, form in asked])
 
     def names_us(self, value: str) -> bool:
         """Whether an agent value is one for which the records were chosen."""
@@ -127,122 +114,67 @@ class Reading:
                 return True
         return False
 
-    def _rank_escaped(self, index: Index, path: str) -> int:
-        return min([index.best(form) for index, form in self._asked(index, path)])
-
-    def _asked(self, index: Index, path: str) -> list[tuple[Index, str]]:
-        """What is asked about a path, in which spelling; `index` has the rules as given."""
+    def _asked(self, path: str) -> list[tuple[Index, str]]:
+        """What is asked about a path, in which spelling."""
+        rules = self._rules or self._compile()
+        if self._plain_best and "%" not in path and path.isascii():
+            return [(rules.bare, path)]
         escapes = self.dialect.escapes
-        if self._plain and "%" not in path and path.isascii():
-            return [(index, path)]
         if escapes is not Escapes.RFC:
-            return [(index, form) for form in path_forms(octets(path), escapes)]
-        # Where an escape is about, on either side, a rule is compared in both of its forms.
+            return [(rules.bare, form) for form in path_forms(octets(path), escapes)]
         if path.isascii() and not path.encode().translate(None, _BARE):
-            forms: tuple[str, ...] = (path,)
-        else:
-            forms = path_forms(octets(path), escapes)
+            return [(rules.bare, path)]
+        forms = path_forms(octets(path), escapes)
         if "%" in forms[0]:
-            if self._full is None:
-                self._full = self._index_of(self._compiled())
-            return [(self._full, form) for form in forms]
-        if self._plain or len(forms) == 1:
-            return [(index, forms[0])]  # what holds an escape matches nothing that has none
-        if self._escaped is None:
-            self._escaped = self._index_of(c for c in self._compiled() if "%" in c[2].text)
-        return [(index, forms[0]), *[(self._escaped, form) for form in forms]]
+            # Where an escape is about, on either side, a rule is compared in both of its forms.
+            indexes = [one for one in (rules.bare, rules.escaped, rules.full) if one is not None]
+            return [(index, form) for form in forms for index in indexes]
+        if rules.escaped is None or len(forms) == 1:
+            return [(rules.bare, forms[0])]
+        # What holds an escape matches nothing that has none.
+        return [(rules.bare, forms[0]), (rules.escaped, forms[1])]
 
-    def _compile(self) -> Index:
-        source, dialect = self.source, self.dialect
-        index = Index(self._work_max)
-        prefixes = index.prefixes
-        raw, kinds, raw_kinds = source.raw_lines, self._kinds, source.kinds
-        start, by_octet, by_line = self._rank_parts()
-        pages = dialect.index_pages
-        literal = dialect.wildcard is Wildcard.LITERAL and dialect.dollar is Dollar.LITERAL
-        wild = dialect.wildcard is Wildcard.ANY
+    def _compile(self) -> Rules:
+        lines: list[int] = []
+        kinds: list[int] = []
         for i, kind in self._rule_lines():
-            value = raw[i].partition(b":")[2].strip()
-            size = len(value)
-            if pages and kind == _ALLOW and b"/index.htm" in raw[i]:
-                self._add_index_page(index, i)
-            if 0 < size < _PLAIN_MAX and kinds[i] == raw_kinds[i]:
-                # Most rules: nothing in them that any dialect would escape or decode.
-                if not value.translate(None, _PLAIN):
-                    rank = start[kind] - size * by_octet + i * by_line
-                    text = value.decode("ascii")
-                    if prefixes.setdefault(text, rank) > rank:
-                        prefixes[text] = rank
-                    continue
-                if not literal and not value.translate(None, _PLAIN_WILD):
-                    text = value.decode("ascii")
-                    if wild and "$" not in text and text[-1] != "*":
-                        head, *rest = text.split("*")
-                        rank = start[kind] - size * by_octet + i * by_line
-                        index.wild(head, tuple(filter(None, rest)), None, rank)
-                        continue
-                    pieces, anchored = split_path(text, dialect)
-                    size = sum(map(len, pieces)) + len(pieces) - 1 + anchored
-                    rank = start[kind] - size * by_octet + i * by_line
-                    if len(pieces) > 1:
-                        middle, tail = inner_pieces(pieces, anchored=anchored)
-                        index.wild(pieces[0], middle, tail, rank)
-                    else:
-                        index.add(pattern_of(pieces, anchored=anchored), rank)
-                    continue
-            path = source.octets(i)
-            if path:
-                pieces, anchored = compile_first(path, dialect)
-                size = sum(map(len, pieces)) + len(pieces) - 1 + anchored
-                rank = start[kind] - size * by_octet + i * by_line
-                if self._plain and any("%" in piece for piece in pieces):
-                    self._plain = False
-                if len(pieces) > 1:
-                    middle, tail = inner_pieces(pieces, anchored=anchored)
-                    index.wild(pieces[0], middle, tail, rank)
-                else:
-                    index.add(pattern_of(pieces, anchored=anchored), rank)
-        if dialect.escapes is not Escapes.RFC:
-            self._plain = True  # an escape in a rule asks nothing of a path that has none
-        index.seal()
-        self._index = index
-        self._plain_best = index.best if self._plain else None
-        return index
+            lines.append(i)
+            kinds.append(kind)
+        paths = self.source.paths(lines)
+        if self.dialect.index_pages:
+            for i, kind, path in list(zip(lines, kinds, paths, strict=True)):
+                if kind == _ALLOW and (page := index_page(path)):
+                    lines.append(i)
+                    kinds.append(kind)
+                    paths.append(page)
+        if not all(paths):
+            kept = [n for n, path in enumerate(paths) if path]
+            lines = [lines[n] for n in kept]
+            kinds = [kinds[n] for n in kept]
+            paths = [paths[n] for n in kept]
+        self._rules = rules = compile_rules(
+            lines, kinds, paths, self.dialect, ranks=self._ranks, work_max=self._work_max
+        )
+        if rules.escaped is None:
+            self._plain_best = rules.bare.best
+        return rules
 
     def read_whole(self) -> None:
         """Work out now what is otherwise worked out when it is first asked for."""
-        for path in ("/", "/%"):  # the second has an index of its own
-            self.allowed(path)
+        self.allowed("/")
         self.crawl_delay_s, self.request_rates, self.visit_windows  # noqa: B018
 
-    def _add_index_page(self, index: Index, line: int) -> None:
-        page = index_page(self.source.octets(line))
-        if page is not None:
-            compiled = compile_path(page, self.dialect)
-            for pattern in compiled.patterns:
-                index.add(pattern, self._rank(line, _ALLOW, len(compiled.text)))
-
-    def _index_of(self, rules: Iterable[tuple[int, int, Compiled]]) -> Index:
-        """An index of every form of these rules. It may be asked twice for one verdict."""
-        index = Index(self._work_max // 2)
-        for i, kind, compiled in rules:
-            rank = self._rank(i, kind, len(compiled.text))
-            for pattern in compiled.patterns:
-                index.add(pattern, rank)
-        index.seal()
-        return index
-
-    def _rank_parts(self) -> tuple[list[int], int, int]:
-        """What ranks are made of: a start for each thing a rule does, less so much for each octet
-        of its length, plus so much for each line before it."""
+    @cached_property
+    def _ranks(self) -> Ranks:
         if self.dialect.precedence is Precedence.LONGEST:
             longest = _OCTETS_MAX << _CLASS_BITS
-            return [(longest | kind) << _LINE_BITS for kind in range(3)], 1 << _ORDER_SHIFT, 1
-        return [kind << _LINE_BITS for kind in range(3)], 0, (1 << _ORDER_SHIFT) + 1
+            starts = tuple((longest | kind) << _LINE_BITS for kind in range(3))
+            return Ranks(starts, 1 << _ORDER_SHIFT, 1)
+        return Ranks(tuple(kind << _LINE_BITS for kind in range(3)), 0, (1 << _ORDER_SHIFT) + 1)
 
     def _rank(self, line: int, kind: int, size: int) -> int:
-        start, by_octet, by_line = self._rank_parts()
-        return start[kind] - size * by_octet + line * by_line
+        ranks = self._ranks
+        return ranks.starts[kind] - size * ranks.by_octet + line * ranks.by_line
 
     def _rule_lines(self) -> Iterator[tuple[int, int]]:
         """The lines (from 0) of the chosen records that are rules, and what each does."""
@@ -317,7 +249,7 @@ class Reading:
 
     def _found(self, path: str) -> Iterator[int]:
         """The same by the index."""
-        for index, form in self._asked(self._index or self._compile(), path):
+        for index, form in self._asked(path):
             yield from index.every(form, RULES_SHOWN_MAX)
 
     @cached_property
@@ -334,7 +266,8 @@ class Reading:
     def compared(self, path: str) -> str:
         """`path` as the dialect compares it, for people."""
         forms = path_forms(octets(path), self.dialect.escapes)
-        form = forms[-1 if "%" in forms[0] or not self._plain else 0]
+        rules = self._rules or self._compile()
+        form = forms[-1 if "%" in forms[0] or rules.escaped else 0]
         return form.encode("latin-1").decode("utf-8", "replace")
 
     @cached_property

@@ -8,11 +8,14 @@ nobody looks further. The count depends on nothing but the patterns and the path
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
 LONG_PATH = 256
 """Octets; matching a longer path counts its work."""
+
+WORK_MAX = 12_000
+"""Steps of 0.1 to 0.25 µs that one verdict may cost where work is counted."""
 
 _CHILDREN_MAX = 16  # of a branch, before they are filed by some octets of each
 _KEY = 4  # so many, or all that it has
@@ -20,8 +23,9 @@ _TWO_WAY_MIN = 100  # octets of a piece: CPython searches longer ones in linear 
 _PADDING = "\n" * 2_500  # in texts of at least this length, also behind the last place to look from
 _SHORT = 16  # octets of a piece that costs little to look for in any path
 
-# Rank and pieces (head, middle), and what must stand at the end.
-Entry = tuple[int, tuple[str, ...], str | None]
+# Rank, the octets by which most paths are ruled out, the pieces (head, middle), and what must stand
+# at the end.
+Entry = tuple[int, str, tuple[str, ...], str | None]
 # The least rank under it, the next piece, and what follows; or a single pattern, and how many of
 # its pieces have been found once this one is.
 Child = tuple[int, str, "Branch | None", Entry, int]
@@ -66,7 +70,7 @@ def _grown(entries: Sequence[Entry]) -> Branch:
         branch, members, depth = todo.pop()
         groups: dict[str, list[Entry]] = {}
         for entry in members:
-            rank, pieces, tail = entry
+            rank, _, pieces, tail = entry
             if len(pieces) > depth:
                 piece = pieces[depth]
                 if piece in groups:
@@ -97,12 +101,22 @@ def _grown(entries: Sequence[Entry]) -> Branch:
 
 def _filed(children: Sequence[Child]) -> dict[str, list[Child]]:
     """By what their pieces begin with, or end with, whichever tells them apart better."""
-    starts: dict[str, list[Child]] = {}
-    ends: dict[str, list[Child]] = {}
-    for child in children:
-        starts.setdefault(child[1][:_KEY], []).append(child)
-        ends.setdefault(child[1][-_KEY:], []).append(child)
+    starts = _grouped(children, slice(_KEY))
+    if len(starts) * 2 > len(children):
+        return starts
+    ends = _grouped(children, slice(-_KEY, None))
     return starts if len(starts) >= len(ends) else ends
+
+
+def _grouped(children: Sequence[Child], part: slice) -> dict[str, list[Child]]:
+    groups: dict[str, list[Child]] = {}
+    for child in children:
+        key = child[1][part]
+        if key in groups:
+            groups[key].append(child)
+        else:
+            groups[key] = [child]
+    return groups
 
 
 def _least(child: Child) -> int:
@@ -146,16 +160,32 @@ def prepared(path: str) -> Prepared:
 
 
 class Search:
-    """One path looked for under patterns, with the work left. A step is 0.1 to 0.25 µs."""
+    """Paths looked for under patterns, with the work left for all of them. A step is 0.1 to
+    0.25 µs."""
 
-    __slots__ = ("_padded", "_path", "_prepared", "_size", "left")
+    __slots__ = ("_gram_cost", "_listed", "_padded", "_path", "_prepared", "_size", "left")
 
-    def __init__(self, about: Prepared, limit: int) -> None:
+    def __init__(self, limit: int) -> None:
+        self.left = limit
+        self._gram_cost = limit / (2 * WORK_MAX)  # those who share the work share the runs, too
+        self._listed: set[tuple[str, int]] = set()
+        self.turn_to(Prepared(""))
+
+    def turn_to(self, about: Prepared) -> None:
+        """Look for this path from now on."""
         self._prepared = about
         self._path = about.path
         self._padded = about.padded
         self._size = len(about.path)
-        self.left = limit
+
+    def common(self, keys: Mapping[str, object], size: int) -> list[str]:
+        """The runs of `size` octets of the path that are among `keys`."""
+        if (self._path, size) not in self._listed:  # they count whoever prepared them
+            self._listed.add((self._path, size))
+            self.spend(int(self._size * self._gram_cost))
+        grams = self._prepared.grams(size)
+        self.spend(min(len(grams), len(keys)) >> 2)
+        return sorted(grams.keys() & keys.keys())  # in one order, whatever strings hash to
 
     def spend(self, steps: int) -> None:
         """Count work. Raises TooMuchWorkError."""
@@ -181,7 +211,7 @@ class Search:
 
     def matches(self, entry: Entry, at: int, done: int) -> bool:
         """Whether the pieces from number `done` on stand in the path from `at` on."""
-        _, pieces, tail = entry
+        _, _, pieces, tail = entry
         self.spend(5)
         if not done:
             if not self._path.startswith(pieces[0]):
@@ -275,12 +305,8 @@ class Search:
         filed = branch.filed
         found: list[Child] = []
         for size in range(1, _KEY + 1):
-            grams = self._prepared.grams(size)
-            few, many = (grams, filed) if len(grams) < len(filed) else (filed, grams)
-            self.spend(1 + (len(few) >> 1))
-            for key in few:
-                if key in many:
-                    found += filed[key]
+            for key in self.common(filed, size):
+                found += filed[key]
         self.spend(len(found) << 1)
         found.sort(key=_least)
         return iter(found)

@@ -9,7 +9,8 @@ which dialect accepts which leniency is the dialect's row to say.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 from msgspec import Struct
@@ -104,7 +105,21 @@ _STEMS: tuple[tuple[bytes, int], ...] = tuple(
 
 _BLANKS = b" \t\x0b\x0c\x00"
 _WIDE_BLANKS = (b"\xc2\xa0", b"\xe3\x80\x80", b"\xe2\x80\x8b", b"\xef\xbb\xbf")  # UTF-8
+_WIDE = re.compile(b"(?:[" + _BLANKS + b"]|" + b"|".join(_WIDE_BLANKS) + b")+")
+_WIDE_BACKWARDS = re.compile(
+    b"(?:[" + _BLANKS + b"]|" + b"|".join(blank[::-1] for blank in _WIDE_BLANKS) + b")+"
+)
+# How a line begins that may hold a known name.
+_BEGINNINGS = re.compile(
+    b"(?i:"
+    + _WIDE.pattern[:-1]
+    + b"*(?:"
+    + b"|".join(sorted({re.escape(name[:4]) for name in (*_NAMES, *_LENIENT)}))
+    + b"))"
+)
 _MARKUP = (b"<!doctype", b"<html", b"<head", b"<body", b"<?xml", b"<!--")  # lower case
+_PLAIN_MAX = 4_096  # bytes; longer lines take the way that minds the limit on them
+_NO_COLON = int(Leniency.NO_COLON)  # in loops over many lines: an enum is slow there
 _LATER = 255  # a kind the fast pass leaves to the slow one
 
 
@@ -131,14 +146,16 @@ USUAL = _usual_spellings()
 def strip(value: bytes) -> bytes:
     """`value` without blanks around it: of ASCII, NUL, and those of other alphabets in UTF-8."""
     value = value.strip(_BLANKS)
-    while not value.isascii():
-        before = value
-        for blank in _WIDE_BLANKS:
-            value = value.removeprefix(blank).removesuffix(blank)
-        value = value.strip(_BLANKS)
-        if value == before:
-            break
+    if value.startswith(_WIDE_BLANKS):
+        value = value[_leading(_WIDE, value) :]
+    if value.endswith(_WIDE_BLANKS):
+        value = value[: len(value) - _leading(_WIDE_BACKWARDS, value[::-1])]
     return value
+
+
+def _leading(blanks: re.Pattern[bytes], value: bytes) -> int:
+    found = blanks.match(value)
+    return found.end() if found else 0
 
 
 def _code(line: bytes) -> bytes:
@@ -148,6 +165,15 @@ def _code(line: bytes) -> bytes:
 
 def _classify(line: bytes) -> int:
     """The kind of a line that the fast pass did not know, with its leniency flags."""
+    if line[:1] == b"#":
+        return Kind.COMMENT
+    if not _BEGINNINGS.match(line):
+        code = line[:LINE_BYTES_MAX].partition(b"#")[0]
+        if b":" in code:
+            return Kind.UNKNOWN
+        if strip(code):
+            return Kind.JUNK
+        return Kind.COMMENT if b"#" in line else Kind.BLANK
     code = _code(line)
     if not code:
         return Kind.COMMENT if b"#" in line else Kind.BLANK
@@ -169,7 +195,7 @@ def _classify(line: bytes) -> int:
         name = words[0].lower()
         kind = _NAMES.get(name) or _LENIENT.get(name)
         if kind is not None:
-            return kind | Leniency.NO_COLON
+            return kind | _NO_COLON
     return Kind.UNKNOWN if colon else Kind.JUNK
 
 
@@ -212,10 +238,16 @@ class Source:
         lines = used.splitlines()  # bytes split at LF, CR and CRLF only, which is what we want
         usual = USUAL.get
         kinds = bytearray([usual(line[: line.find(b":") + 1], _LATER) for line in lines])
+        self.unusual: list[int] = []  # the lines that the fast pass did not know
+        known: dict[bytes, int] = {b"": Kind.BLANK}
         at = kinds.find(_LATER)
         while at >= 0:
             line = lines[at]
-            kinds[at] = _classify(line) if line else Kind.BLANK
+            kind = known.get(line)
+            if kind is None:
+                kind = known[line] = _classify(line)
+            kinds[at] = kind
+            self.unusual.append(at)
             at = kinds.find(_LATER, at + 1)
         self.cut_line: int | None = None
         if len(body) >= BYTES_MAX and lines and used[-1:] not in (b"\n", b"\r"):
@@ -234,13 +266,40 @@ class Source:
     def value(self, index: int) -> bytes:
         """The value of line `index` (from 0), without comment and blanks."""
         code = _code(self.raw_lines[index])
-        if self.kinds[index] & Leniency.NO_COLON:
+        if self.kinds[index] & _NO_COLON:
             return code.split(None, 1)[1]
         return strip(code.partition(b":")[2])
 
     def octets(self, index: int) -> str:
         """The value of line `index`, one character for each octet (Latin-1): a rule's path."""
         return self.value(index).decode("latin-1")
+
+    def paths(self, indexes: Sequence[int]) -> list[str]:
+        """The values of many lines, as `octets` gives them."""
+        lines = [self.raw_lines[i] for i in indexes]
+        together = b"\n".join(lines)
+        if (
+            together.isascii()
+            and b"#" not in together
+            and b"\0" not in together
+            and not any(self.kinds[i] & _NO_COLON for i in indexes)
+            and max(map(len, lines), default=0) < _PLAIN_MAX
+        ):
+            values = [line.partition(b":")[2].strip() for line in lines]
+            return b"\n".join(values).decode("ascii").split("\n") if values else []
+        return [self._path(i, line) for i, line in zip(indexes, lines, strict=True)]
+
+    def _path(self, index: int, line: bytes) -> str:
+        if (
+            len(line) < _PLAIN_MAX
+            and line.isascii()
+            and b"\0" not in line
+            and not self.kinds[index] & _NO_COLON
+        ):
+            if b"#" in line:
+                line = line.partition(b"#")[0]
+            return line.partition(b":")[2].strip().decode("ascii")
+        return self.octets(index)
 
     def text(self, index: int) -> str:
         """The value of line `index` for people."""

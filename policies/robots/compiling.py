@@ -1,0 +1,104 @@
+"""The rules of a group as indexes: all of them at once, since a file may hold tens of thousands.
+
+`policies.robots.pattern` compiles one rule; what it makes of each is what is indexed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import compress
+from operator import and_, gt
+
+from msgspec import Struct
+
+from policies.robots.escapes import first_forms, full_forms
+from policies.robots.index import Index
+from policies.robots.row import Dialect, Dollar, Escapes, Wildcard
+
+
+class Ranks(Struct, frozen=True):
+    """What ranks are made of: a start for each thing a rule does, less so much for each octet of
+    its length, plus so much for each line before it."""
+
+    starts: tuple[int, ...]
+    by_octet: int
+    by_line: int
+
+
+class Rules(Struct, frozen=True):
+    """Rules, each in any number of spellings, of which any that matches is the rule matching."""
+
+    bare: Index
+    """Those that hold no escape, as given; all of them where the dialect compares one spelling."""
+    escaped: Index | None
+    """Those that hold an escape, in every spelling. None: there are none."""
+    full: Index | None
+    """The other spelling of those that hold none. None: it is the same."""
+
+
+def compile_rules(
+    lines: Sequence[int],
+    kinds: Sequence[int],
+    paths: list[str],
+    dialect: Dialect,
+    *,
+    ranks: Ranks,
+    work_max: int,
+) -> Rules:
+    """Index rules: of each its line, what it does (an index of `ranks.starts`), and its path in
+    octets, which is not empty."""
+    paths, anchored = _ends(paths, dialect)
+    wild = dialect.wildcard is Wildcard.ANY
+    given, star = first_forms(paths, dialect.escapes, wild=wild)
+    starts, by_octet, by_line = ranks.starts, ranks.by_octet, ranks.by_line
+    found = [
+        starts[kind] - (len(text) + end) * by_octet + line * by_line
+        for line, kind, text, end in zip(lines, kinds, given, anchored, strict=True)
+    ]
+    bare = Index(work_max, star=star)
+    escaped = full = None
+    holding: list[bool] = []
+    if dialect.escapes is Escapes.RFC and "%" in "".join(given):
+        holding = ["%" in text for text in given]
+    if not holding:
+        bare.fill(zip(given, anchored, found, strict=True))
+    else:
+        without = [not held for held in holding]
+        bare.fill(compress(zip(given, anchored, found, strict=True), without))
+        escaped = Index(work_max, star=star)
+        escaped.fill(compress(zip(given, anchored, found, strict=True), holding))
+    if dialect.escapes is Escapes.RFC:
+        others = full_forms(given, wild=wild)
+        if others is not given:
+            differing = list(map(str.__ne__, given, others))
+            if escaped is not None:
+                both = map(and_, differing, holding)
+                escaped.fill(compress(zip(others, anchored, found, strict=True), both))
+                differing = list(map(gt, differing, holding))
+            if any(differing):
+                full = Index(work_max, star=star)
+                full.fill(compress(zip(others, anchored, found, strict=True), differing))
+                full.seal()
+    if escaped is not None:
+        escaped.seal()
+    bare.seal()
+    return Rules(bare, escaped, full)
+
+
+def _ends(paths: list[str], dialect: Dialect) -> tuple[list[str], Sequence[bool]]:
+    """Paths without what stands for their end, and which of them are anchored there: as
+    `split_path` has it."""
+    anchored: Sequence[bool] = [False] * len(paths)
+    if dialect.dollar is Dollar.CUT:
+        parts = [path.partition("$") for path in paths]
+        paths = [part[0] for part in parts]
+        anchored = [bool(part[1]) for part in parts]
+    elif dialect.dollar is Dollar.LAST:
+        anchored = [path.endswith("$") for path in paths]
+        paths = [path[:-1] if end else path for path, end in zip(paths, anchored, strict=True)]
+    if not dialect.trailing_star_counts:
+        paths = [
+            path if end or not path.endswith("*") else path.rstrip("*")
+            for path, end in zip(paths, anchored, strict=True)
+        ]
+    return paths, anchored
