@@ -152,7 +152,7 @@ async def test_a_second_sigint_leaves_at_once(courtly: Courtly) -> None:
             with pytest.raises(TimeoutError):  # it waits for the answer, up to the fetch timeout
                 await asyncio.wait_for(process.wait(), 0.7)
             process.send_signal(signal.SIGINT)
-            _, errors = await asyncio.wait_for(process.communicate(), 5)
+            _, errors = await asyncio.wait_for(process.communicate(), 15)
         assert process.returncode == 130
         assert b"Traceback" not in errors
         await goes_on(courtly, web, *HOSTS)

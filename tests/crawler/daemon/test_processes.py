@@ -383,17 +383,22 @@ async def test_the_commands_work_where_no_crawl_runs(place: Place, web: LocalWeb
 
 async def test_a_plain_crawl_listens_on_its_socket(place: Place, web: LocalWeb) -> None:
     process = await place.spawn(
-        "crawl", web.url("slow.test"), web.url("slow.test", "/hang"), "--config", "courtly.toml",
-        "--quiet",
+        "crawl", web.url("slow.test"), web.url("slow.test", "/hang"), "--config", "courtly.toml"
     )  # fmt: skip
+    assert process.stderr is not None
     try:
         async with asyncio.timeout(LIMIT_S):
+            while not socket_path(place.database).exists():  # noqa: ASYNC110 - another process
+                await asyncio.sleep(0.05)
             while "running for" not in (await place.courtly("status"))[1]:
                 pass
         assert stat.S_IMODE(socket_path(place.database).stat().st_mode) == 0o600
         assert (await place.courtly("host", "pause", "slow.test"))[0] == 0
     finally:
         process.send_signal(signal.SIGINT)
+        async with asyncio.timeout(LIMIT_S):  # two at the same time would be one
+            while b"stopping" not in (line := await process.stderr.readline()) and line:
+                pass
         process.send_signal(signal.SIGINT)
         await process.communicate()
     assert not socket_path(place.database).exists()

@@ -78,7 +78,8 @@ async def test_a_year_of_adaptive_revisits(world: Any, monkeypatch: pytest.Monke
     assert len(crawled.at(path="/robots.txt")) > 250  # whenever it is older than a day
 
 
-async def test_off_by_default(world: Any) -> None:
+async def test_off_by_default(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("crawler.engine.keeper.IDLE_LOOK_S", HOUR_S)
     crawled = await live(world, {"http://a.test/": html("A")}, "http://a.test/", days=60)
     assert len(crawled.at(path="/")) == 1
 
