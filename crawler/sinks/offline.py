@@ -15,7 +15,10 @@ from crawler.documents.encoding import UTF8, decode
 from crawler.sinks.names import file_of, relative
 from crawler.sinks.requisites import (
     STYLE_BYTES_MAX,
+    USELESS,
     Role,
+    TooManyReferencesError,
+    check_references,
     in_style,
     in_tree,
     is_hint,
@@ -43,7 +46,8 @@ _DOCTYPE: Final = re.compile(r"\s*<!DOCTYPE[^>]*>", re.IGNORECASE)
 _EQUIV: Final = re.compile("(http)-(equiv)", re.IGNORECASE)
 # A refresh that leads to a file of the mirror.
 _LOCAL: Final = re.compile(
-    r"(?!.*//)\s*[0-9.]*\s*(?:[;,]\s*(?:url\s*=\s*)?)?['\"]?(?!/)[^:\\\s'\"<>]*", re.IGNORECASE
+    r"(?!.*//)\s*+[0-9.]*+\s*+(?:[;,]\s*+(?:url\s*+=\s*+)?+)?+['\"]?+(?!/)[^:\\\s'\"<>]*+",
+    re.IGNORECASE,
 )
 
 # What a page may load: files, and 'self' where a web server serves the mirror (for browsers no file
@@ -105,19 +109,23 @@ class Links:
 def offline_page(body: bytes, content_type: str | None, links: Links) -> bytes:
     """The page with its links led to files, and nothing in it that asks the network.
 
-    A page too tangled for a tree, or one that its tree makes more than four times as long besides
-    its links, keeps its references, which its policy keeps from loading; no script of it runs,
-    since what a script may do cannot be taken out of it."""
+    A page too tangled for a tree, one of too many references, or one that its tree makes more than
+    four times as long besides its links, keeps its references, which its policy keeps from loading;
+    no script of it runs, since what a script may do cannot be taken out of it."""
     tree = tree_of(body, content_type)
     if tree is not None:
-        page = _offline(tree, links)
-        if len(page) <= _TIMES_MAX * len(body) + GROWTH_BYTES_MAX:
+        try:
+            page = _offline(tree, links)
+        except TooManyReferencesError:
+            page = None
+        if page is not None and len(page) <= _TIMES_MAX * len(body) + GROWTH_BYTES_MAX:
             return page
         links.marked.clear()
     return _finished(to_text(body, content_type), run=_NO_SCRIPT)
 
 
 def _offline(tree: LexborHTMLParser, links: Links) -> bytes:
+    check_references(tree)
     base = _base(tree, links.url)
     for node in tree.css("a[href],area[href],iframe[src],frame[src]"):
         href = (node.attributes.get(_HREF[node.tag or "a"]) or "").strip()
@@ -132,8 +140,8 @@ def _offline(tree: LexborHTMLParser, links: Links) -> bytes:
         action = canonical(node.attributes.get("action") or "", base)
         if action is not None and links.fits(action):
             node.attrs["action"] = action
-    for node in tree.css("[integrity],[crossorigin],[ping]"):
-        for name in ("integrity", "crossorigin", "ping"):
+    for node in tree.css(",".join(f"[{name}]" for name in USELESS)):
+        for name in USELESS:
             if name in node.attributes:
                 del node.attrs[name]
     for node in tree.css("base,script[type=speculationrules i]"):

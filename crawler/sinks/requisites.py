@@ -7,6 +7,7 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Final
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
@@ -20,6 +21,8 @@ from policies.url import canonical
 REQUISITES_MAX: Final = 1_000
 # Read of one style sheet; real ones stay under 1 MB.
 STYLE_BYTES_MAX: Final = 5_000_000
+# Elements and references of one page that are looked at: as many as links are taken from a page.
+REFERENCES_MAX: Final = 50_000
 # References of one style sheet that are looked at; those behind them stay as they are.
 _STYLE_REFERENCES_MAX: Final = 4_000
 # Of one reference as it is written; an embedded image (data:) is none to be fetched.
@@ -38,6 +41,8 @@ class Role(enum.StrEnum):
 # (canonical URL, role, fragment with its "#" or "") → what stands there instead; None: as it was.
 Change = Callable[[str, Role, str], str | None]
 
+# Attributes that stand on any element, and are of no use without the network.
+USELESS: Final = ("integrity", "crossorigin", "ping")
 _SELECTOR: Final = (
     "base,a[href],area[href],iframe[src],frame[src],img,source,video,audio,track[src],embed[src],"
     "object[data],input[src],image,link[href],script[src],svg script,form[action],"
@@ -105,7 +110,8 @@ def requisites(
     elif declared in ("text/html", "application/xhtml+xml") and (
         tree := tree_of(body, content_type)
     ):
-        in_tree(tree, url, note)
+        with suppress(TooManyReferencesError):  # those before are enough
+            in_tree(tree, url, note)
     return tuple(found)
 
 
@@ -122,8 +128,39 @@ def tree_of(body: bytes, content_type: str | None) -> LexborHTMLParser | None:
 # ---------------------------------------------------------------- the walk
 
 
+class TooManyReferencesError(Exception):
+    """Of one page; the tree is half changed."""
+
+
+class _Counted:
+    """A `Change` for at most REFERENCES_MAX references."""
+
+    def __init__(self, change: Change) -> None:
+        self._change = change
+        self._left = REFERENCES_MAX
+
+    def spend(self) -> None:
+        """Raises TooManyReferencesError."""
+        self._left -= 1
+        if self._left < 0:
+            raise TooManyReferencesError
+
+    def __call__(self, url: str, role: Role, fragment: str) -> str | None:
+        return self._change(url, role, fragment)
+
+
+def check_references(tree: LexborHTMLParser) -> None:
+    """Raises TooManyReferencesError for a page with more elements to be looked at than that."""
+    for selector in (_SELECTOR, ",".join(f"[{name}]" for name in USELESS)):
+        if len(tree.css(selector)) > REFERENCES_MAX:
+            raise TooManyReferencesError
+
+
 def in_tree(tree: LexborHTMLParser, url: str, change: Change) -> None:
-    """Visit every reference of a page, and change the tree where `change` says so."""
+    """Visit every reference of a page, and change the tree where `change` says so. Raises
+    TooManyReferencesError."""
+    check_references(tree)
+    change = _Counted(change)
     base = url
     if (first := tree.css_first("base[href]")) is not None:
         base = canonical(first.attributes.get("href") or "", url) or url
@@ -193,6 +230,8 @@ def _one(href: str, role: Role, base: str, change: Change) -> str | None:
     href = href.strip()
     if not href or href.startswith("#") or len(href) > _REFERENCE_CHARS_MAX:
         return None
+    if isinstance(change, _Counted):
+        change.spend()
     url = canonical(href, base)
     if url is None:
         return None
