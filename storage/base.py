@@ -110,8 +110,10 @@ class Store(Protocol):
     A value that a database refuses (a number too large, text that is no Unicode) costs what has it
     and nothing else, and is logged. `complete` stores a Failed with the code `internal` instead of
     such an outcome, without its links (a Revisited without a plan where it was visited before);
-    `add` leaves such a link out; `robots_put` leaves the copy out and gives `refused`. That takes
-    further transactions.
+    `add` leaves such a link out; `robots_put` leaves the copy out and gives `refused`; `plan`
+    leaves the page without a plan; `rejudge` and `fail_host` store the block, or the failures,
+    without the words. Of a host's update what cannot be stored is as if new, but for its wait. A
+    name that cannot be stored is not known. That takes further transactions.
     """
 
     @property

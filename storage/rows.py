@@ -89,6 +89,7 @@ def robots_state(access: Access) -> str:
 
 
 WAIT_S_MAX: Final = 20 * 365 * 86_400.0  # of a host; no rule asks for as much
+WAIT_INSTEAD_S: Final = 3_600.0  # of a host whose wait is no number
 CLOCKS_APART_S: Final = 0.001  # two times of a store that are this near to each other are one
 
 

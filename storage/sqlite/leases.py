@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from policies.access import Access
 from storage.base import Hand, HostClock, HostUpdate, Lease, Queued, Want
-from storage.rows import CONTACTS_KEPT, COPIES_PER_LEASE, WAIT_S_MAX, rooms
+from storage.rows import CONTACTS_KEPT, COPIES_PER_LEASE, WAIT_INSTEAD_S, WAIT_S_MAX, rooms
 from storage.sqlite.copies import read_copy
 from storage.sqlite.links import HOPS, REQUISITE, SEED, SITEMAP, SUSPECT
 from storage.sqlite.names import Names
@@ -22,6 +22,8 @@ from storage.sqlite.tally import Tally
 ORIGINS_AT_ONCE = 256  # of one host, looked at for a hand: some 3 ms
 PROMOTED_AT_ONCE = 2_000  # URLs of a host whose retry is due, in one transaction
 _EMPTY = Hand(urls=(), next_due_in_s=None)
+
+_NUMBER_MAX = 1e11  # more seconds than any time has
 
 
 class Held(Struct):
@@ -212,19 +214,19 @@ class Leases:
             held.ring += len(update.contacts)
             contacts += [
                 (
-                    held.id, (held.ring - len(new) + n) % CONTACTS_KEPT, c.start_at, c.end_at,
-                    c.kind, c.status,
+                    held.id, (held.ring - len(new) + n) % CONTACTS_KEPT, _bounded(c.start_at),
+                    _bounded(c.end_at), c.kind, c.status,
                 )
                 for n, c in enumerate(new)
             ]  # fmt: skip
             clocks[held.id] = (
-                held.id, now_s + min(max(0.0, clock.next_in_s), WAIT_S_MAX),
+                held.id, now_s + _wait_s(clock.next_in_s),
                 now_s + min(clock.backoff_in_s, WAIT_S_MAX) if clock.backoff_in_s > 0 else None,
-                min(clock.delay_s, WAIT_S_MAX),
-                clock.delay_source, clock.latency_s, clock.backoff_level, clock.denials,
-                clock.connect_failures, clock.contacts, clock.smallest_rest_s,
+                _wait_s(clock.delay_s),
+                clock.delay_source, _bounded(clock.latency_s), clock.backoff_level, clock.denials,
+                clock.connect_failures, clock.contacts, _bounded(clock.smallest_rest_s),
                 clock.peak_concurrency, clock.breaches, held.ring,
-                None if clock.rested_s is None else now_s - clock.rested_s,
+                None if (rested_s := _bounded(clock.rested_s)) is None else now_s - rested_s,
                 *tally.of_slot(held.id),
             )  # fmt: skip
             if update.release:
@@ -305,3 +307,17 @@ class Leases:
                 next_revisit_in_s=0.0 if len(due) > room.due else next_revisit_in_s,
             )
         return hands
+
+
+def _wait_s(asked_s: float) -> float:
+    """As it is stored: what is no number must not hurry anybody."""
+    if asked_s != asked_s:
+        return WAIT_INSTEAD_S
+    return min(max(0.0, asked_s), WAIT_S_MAX)
+
+
+def _bounded(value: float | None) -> float | None:
+    """As it is stored: infinity could not be read again."""
+    if value is None or value != value:
+        return None
+    return min(max(-_NUMBER_MAX, value), _NUMBER_MAX)

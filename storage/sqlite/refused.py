@@ -12,7 +12,10 @@ from msgspec import structs
 from policies.retry import FailureCode
 from storage.base import (
     Batch,
+    Blocked,
+    BlockReason,
     Failed,
+    HostClock,
     HostUpdate,
     Link,
     Outcome,
@@ -21,8 +24,10 @@ from storage.base import (
     StoreError,
     Visited,
 )
+from storage.rows import WAIT_INSTEAD_S
 from storage.sqlite.schema import FAILURES
 
+_NUMBER_MAX: Final = 2**62
 _log = logging.getLogger("courtly.store")
 # What SQLite, or the module, says of a value; all other errors of theirs speak of the file.
 _OF_VALUES: Final = (
@@ -69,6 +74,71 @@ def instead_of(outcome: Outcome, error: RefusedError, now_s: float) -> Outcome:
         return Revisited(id=outcome.id, slot=outcome.slot, plan=None)
     sentence = f"{FailureCode.INTERNAL}: {name}, when its outcome was stored"
     return Failed(id=outcome.id, slot=outcome.slot, error=sentence, attempts=1, last_at=now_s)
+
+
+def blocked_instead(block: Blocked, error: RefusedError, now_s: float) -> Blocked:
+    """It is withdrawn all the same, without the words that cannot be stored."""
+    log(f"the verdict on URL {block.id}", error)
+    return Blocked(
+        id=block.id,
+        slot=block.slot,
+        reason=BlockReason.ROBOTS,
+        dialect="",
+        rule=None,
+        line=None,
+        robots_url="",
+        blocked_at=now_s,
+    )
+
+
+def failed_instead(error: RefusedError) -> str:
+    """An error that can be stored."""
+    name = log("the error of failed URLs", error)
+    return f"{FailureCode.INTERNAL}: {name}, when its outcome was stored"
+
+
+def _is_plain(value: object) -> bool:
+    """Can it be stored in any column of its kind?"""
+    match value:
+        case str():
+            return value.isascii() or value.encode("utf-8", "replace").decode() == value
+        case bool() | None:
+            return True
+        case int() | float():
+            return -_NUMBER_MAX < value < _NUMBER_MAX  # not for NaN
+    return False
+
+
+def plain_update(update: HostUpdate) -> HostUpdate:
+    """What of a host can be stored: a clock's fields that cannot are as if new, but for the wait,
+    which no value shortens."""
+    given = structs.asdict(update.clock)
+    fields = {name: value for name, value in given.items() if _is_plain(value)}
+    if "next_in_s" not in fields:
+        fields["next_in_s"] = WAIT_INSTEAD_S
+    contacts = [one for one in update.contacts if all(map(_is_plain, structs.astuple(one)))]
+    return structs.replace(update, clock=HostClock(**fields), contacts=contacts)
+
+
+def plain(batch: Batch) -> Batch:
+    """What of a commit, besides its outcomes, can be stored."""
+    return structs.replace(
+        batch,
+        hosts=[plain_update(update) for update in batch.hosts],
+        skipped={
+            reason: count
+            for reason, count in batch.skipped.items()
+            if _is_plain(reason) and _is_plain(count)
+        },
+        wants=[
+            structs.replace(
+                want,
+                held=[id_ for id_ in want.held if _is_plain(id_)],
+                closed=[origin for origin in want.closed if _is_plain(origin)],
+            )
+            for want in batch.wants
+        ],
+    )
 
 
 def begun(batch: Batch) -> Batch:

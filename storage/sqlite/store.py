@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import enum
 import logging
 import sqlite3
 import time
@@ -63,7 +64,12 @@ Item = TypeVar("Item")
 _log = logging.getLogger("courtly.store")  # for as long as nothing else shows trouble
 
 
+_Verdict = tuple[str, int | Blocked]  # what becomes of a URL that is judged again
 BULK_URLS = 2_000  # at a time: the store's other callers wait some 20 ms at most
+
+
+class _Ends(enum.Enum):
+    STORE = enum.auto()
 
 
 class _LaterError(Exception):
@@ -121,11 +127,17 @@ class SqliteStore:
         time = self._time
         return Moment(time.now_s(), time.wall_s(), time.shift_s(), time.uptime())
 
-    async def _transact(self, work: Callable[[Writer, Moment], T]) -> T:
-        """As `_try`; a value that is refused ends the store: nobody would know what to do."""
+    async def _transact(
+        self, work: Callable[[Writer, Moment], T], *, otherwise: T | _Ends = _Ends.STORE
+    ) -> T:
+        """As `_try`. Where a value is refused: log it, and give `otherwise`; without that the store
+        has ended, because nobody would know what to do."""
         try:
             return await self._try(work)
         except RefusedError as error:
+            if not isinstance(otherwise, _Ends):
+                refused.log("what was asked of the database", error)
+                return otherwise
             self._broken = self._failure(error.cause)
             if isinstance(error.cause, FAILURES):
                 raise self._broken from error.cause
@@ -270,10 +282,19 @@ class SqliteStore:
     def set_patience(self, seconds: float) -> None:
         self._patience.set(seconds, self._monotonic())
 
-    async def _transact_as(self, session: int, work: Callable[[Writer, Moment], T]) -> T:
+    async def _transact_as(
+        self,
+        session: int,
+        work: Callable[[Writer, Moment], T],
+        *,
+        otherwise: T | _Ends = _Ends.STORE,
+    ) -> T:
+        self._check_session(session)
+        return await self._transact(work, otherwise=otherwise)
+
+    def _check_session(self, session: int) -> None:
         if self._wire is not None and session != self._session:
             raise StoreError(f"session {session} is over; session {self._session} has begun")
-        return await self._transact(work)
 
     # ------------------------------------------------------------ sessions
 
@@ -294,7 +315,9 @@ class SqliteStore:
         if last is not None:
             self._time.resume(*last)
         left = self._in_flight.left() if not self._session else NOTHING_LEFT
-        self._session = await self._transact(lambda writer, at: writer.start(name, at, left))
+        self._session = await self._transact(
+            lambda writer, at: writer.start(_shown(name), at, left)
+        )
         self._in_flight.begin(self._session)
         return self._session
 
@@ -441,7 +464,12 @@ class SqliteStore:
     ) -> tuple[Completed, bool]:
         """Commit a batch with a value that was refused: what has it is replaced, all else is
         stored. What a crash meanwhile leaves out is not lost: it is still queued."""
-        first = await self._transact(commit(refused.begun(batch)))
+        try:
+            first = await self._try(commit(refused.begun(batch)))
+        except RefusedError as refusal:
+            refused.log("what a commit says of its hosts", refusal)
+            batch = refused.plain(batch)
+            first = await self._transact(commit(refused.begun(batch)))
         parts, left = await self._halve(
             batch.outcomes, lambda some: commit(refused.part(batch, some))
         )
@@ -449,7 +477,11 @@ class SqliteStore:
             instead = refused.instead_of(outcome, error, self._time.wall_s())
             # If this is refused as well, it is not the outcome that is at fault.
             parts.append(await self._transact(commit(refused.part(batch, [instead]))))
-        last = await self._transact(commit(refused.ended(batch)))
+        try:
+            last = await self._try(commit(refused.ended(batch)))
+        except RefusedError as refusal:
+            refused.log("what a commit asks for", refusal)
+            last = await self._transact(commit(refused.ended(refused.plain(batch))))
         every = [first, *parts, last]
         return _together([done for done, _ in every]), any(more for _, more in every)
 
@@ -472,7 +504,13 @@ class SqliteStore:
         )
 
     async def acquire(self, session: int, slots: Sequence[str]) -> Mapping[str, Lease]:
-        return await self._transact_as(session, lambda writer, at: writer.acquire(slots, at))
+        self._check_session(session)
+        parts, left = await self._halve(
+            slots, lambda some: lambda writer, at: writer.acquire(some, at)
+        )
+        for slot, error in left:
+            refused.log(f"the host {slot[:2_000]!a}", error)
+        return {slot: lease for part in parts for slot, lease in part.items()}
 
     async def outlook(self, session: int) -> Outlook:
         return await self._transact_as(session, lambda writer, at: writer.outlook(at))
@@ -491,7 +529,9 @@ class SqliteStore:
         links: Sequence[Link] = (),
     ) -> Completed:
         def put(
-            links: Sequence[Link], copy: Access | None = copy
+            links: Sequence[Link],
+            copy: Access | None = copy,
+            also: HostUpdate | None = also,
         ) -> Callable[[Writer, Moment], Completed]:
             return lambda writer, at: writer.robots_put(
                 session, slot, origin, copy, also, at, rejudge=rejudge, links=links
@@ -505,12 +545,13 @@ class SqliteStore:
             done = await self._try(put(()))
         except RefusedError as error:
             name = refused.log(f"the robots.txt of {origin[:2_000]!a}", error)
-            done = await self._transact(put((), None))
+            plain = None if also is None else refused.plain_update(also)
+            done = await self._transact(put((), None, plain))
             done = structs.replace(done, refused=name)
         return structs.replace(done, added=added.added)
 
     async def robots_get(self, origin: str) -> Access | None:
-        return await self._transact(lambda writer, _: writer.robots_get(origin))
+        return await self._transact(lambda writer, _: writer.robots_get(origin), otherwise=None)
 
     async def robots_due(self, session: int, *, limit: int) -> Sequence[RobotsDue]:
         return await self._transact_as(session, lambda writer, at: writer.robots_due(limit, at))
@@ -524,7 +565,12 @@ class SqliteStore:
         return await self._transact_as(session, lambda writer, _: writer.unplanned(after, limit))
 
     async def plan(self, session: int, plans: Mapping[int, Plan]) -> None:
-        await self._transact_as(session, lambda writer, at: writer.plan(plans, at))
+        self._check_session(session)
+        _, left = await self._halve(
+            [*plans.items()], lambda some: lambda writer, at: writer.plan(dict(some), at)
+        )
+        for (id_, _), error in left:
+            refused.log(f"the plan of URL {id_}", error)
 
     async def rejudge_due(self, session: int, *, limit: int) -> Sequence[RobotsDue]:
         return await self._transact_as(session, lambda writer, _: writer.rejudge_due(limit))
@@ -533,14 +579,18 @@ class SqliteStore:
         await self._transact_as(session, lambda writer, at: writer.rejudge_all(at))
 
     async def rejudge_done(self, session: int, origin: str) -> None:
-        await self._transact_as(session, lambda writer, _: writer.rejudge_done(origin))
+        await self._transact_as(
+            session, lambda writer, _: writer.rejudge_done(origin), otherwise=None
+        )
 
     async def ungoverned(self, origin: str, *, limit: int) -> Sequence[Judged]:
-        return await self._transact(lambda writer, _: writer.ungoverned(origin, limit))
+        return await self._transact(
+            lambda writer, _: writer.ungoverned(origin, limit), otherwise=[]
+        )
 
     async def blocked_by_robots(self, origin: str, *, after: int, limit: int) -> Sequence[Judged]:
         return await self._transact(
-            lambda writer, _: writer.blocked_by_robots(origin, after, limit)
+            lambda writer, _: writer.blocked_by_robots(origin, after, limit), otherwise=[]
         )
 
     async def rejudge(
@@ -551,14 +601,37 @@ class SqliteStore:
         withdrawn: Sequence[Blocked],
         freed: Sequence[int],
     ) -> Completed:
-        done, more = await self._transact_as(
-            session,
-            lambda writer, at: (
-                writer.rejudge(kept=kept, withdrawn=withdrawn, freed=freed, at=at),
+        self._check_session(session)
+
+        def judge(
+            some: Sequence[_Verdict],
+        ) -> Callable[[Writer, Moment], tuple[Completed, bool]]:
+            kept = [one for kind, one in some if kind == "kept" and isinstance(one, int)]
+            freed = [one for kind, one in some if kind == "freed" and isinstance(one, int)]
+            blocks = [one for _, one in some if isinstance(one, Blocked)]
+            return lambda writer, at: (
+                writer.rejudge(kept=kept, withdrawn=blocks, freed=freed, at=at),
                 writer.chains_left,
-            ),
-        )
-        return await self._settle_chains(done) if more else done
+            )
+
+        verdicts: list[_Verdict] = [
+            *(("kept", id_) for id_ in kept),
+            *(("withdrawn", block) for block in withdrawn),
+            *(("freed", id_) for id_ in freed),
+        ]
+        parts, left = await self._halve(verdicts, judge)
+        for (kind, one), error in left:
+            if not isinstance(one, Blocked):
+                refused.log(f"the verdict on URL {one}", error)
+                continue
+            instead = refused.blocked_instead(one, error, self._time.wall_s())
+            done_instead, gone = await self._halve([(kind, instead)], judge)
+            parts += done_instead
+            for _, again in gone:
+                refused.log("a block without its words", again)
+        every = [done for done, _ in parts]
+        done = _together(every) if every else Completed(stale=frozenset(), added={}, hands={})
+        return await self._settle_chains(done) if any(more for _, more in parts) else done
 
     # ------------------------------------------------------------ by hand
 
@@ -572,6 +645,34 @@ class SqliteStore:
         last_at: float,
         origin: str | None = None,
     ) -> int:
+        fail = partial(self._fail_host, session, origin=origin)
+        given = partial(fail, error=error, attempts=attempts, last_at=last_at)
+        try:
+            return await given(update)
+        except RefusedError:
+            update = refused.plain_update(update)
+        try:
+            return await given(update)
+        except RefusedError as refusal:
+            instead = refused.failed_instead(refusal)
+            now_s = self._time.wall_s()
+        try:
+            return await fail(update, error=instead, attempts=1, last_at=now_s)
+        except RefusedError as refusal:  # there is no such origin
+            refused.log("an origin", refusal)
+            return 0
+
+    async def _fail_host(
+        self,
+        session: int,
+        update: HostUpdate,
+        *,
+        error: str,
+        attempts: int,
+        last_at: float,
+        origin: str | None,
+    ) -> int:
+        """As `fail_host`. Raises RefusedError before any URL has failed."""
         fail = partial(
             Writer.fail_some,
             session=session,
@@ -582,30 +683,30 @@ class SqliteStore:
             limit=BULK_URLS,
         )
         held = structs.replace(update, release=False)  # until all have failed
-        failed = some = await self._transact(
+        failed = some = await self._try(
             lambda writer, at: fail(writer, update=held, wind=True, at=at)
         )
         while some == BULK_URLS:
-            some = await self._transact(
-                lambda writer, at: fail(writer, update=held, wind=False, at=at)
-            )
+            some = await self._try(lambda writer, at: fail(writer, update=held, wind=False, at=at))
             failed += some
         if update.release:
             last = structs.replace(update, contacts=())
-            failed += await self._transact(
+            failed += await self._try(
                 lambda writer, at: fail(writer, update=last, wind=True, at=at)
             )
         return failed
 
     async def retry_failed(self, host: str | None = None, code: str | None = None) -> int:
-        await self._transact(lambda writer, at: writer.forgive(host, at))
+        await self._transact(lambda writer, at: writer.forgive(host, at), otherwise=None)
         queued, last, some = 0, 0, BULK_URLS
         while some == BULK_URLS:
             retry = partial(Writer.retry_some, host=host, code=code, after=last, limit=BULK_URLS)
-            some, last = await self._transact(_without_time(retry))
+            some, last = await self._transact(_without_time(retry), otherwise=(0, last))
             queued += some
         if code in (None, FailureCode.QUARANTINED):
-            queued += await self._transact(lambda writer, at: writer.release_robots(host, at))
+            queued += await self._transact(
+                lambda writer, at: writer.release_robots(host, at), otherwise=0
+            )
         return queued
 
     async def set_control(
@@ -617,7 +718,8 @@ class SqliteStore:
         clear_slow: bool = False,
     ) -> bool:
         return await self._transact(
-            lambda writer, at: writer.set_control(slot, paused, slow_s, at, clear_slow=clear_slow)
+            lambda writer, at: writer.set_control(slot, paused, slow_s, at, clear_slow=clear_slow),
+            otherwise=False,
         )
 
     async def rouse(self, session: int) -> None:
@@ -630,7 +732,9 @@ class SqliteStore:
         return await self._transact(lambda writer, _: writer.paused())
 
     async def name_session(self, session: int, name: str) -> None:
-        await self._transact_as(session, lambda writer, _: writer.rename(session, name))
+        await self._transact_as(
+            session, lambda writer, _: writer.rename(session, _shown(name)), otherwise=None
+        )
 
     async def stats(self) -> Stats:
         """Not a transaction: it waits for no lock, and answers while others are tried again."""
@@ -652,6 +756,11 @@ class SqliteStore:
             raise
         writer = self._writer
         return Totals(Statements(db)).stats() if writer is None else writer.stats()
+
+
+def _shown(name: str) -> str:
+    """The name of a session, which is only shown."""
+    return name.encode("utf-8", "replace").decode()
 
 
 async def _sleep_until(when_s: float) -> None:

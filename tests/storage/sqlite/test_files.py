@@ -239,7 +239,7 @@ async def test_an_error_inside_a_transaction_undoes_it_and_closes_the_store(sqli
     (queued,) = lease.hand.urls
     await rig.commit(lease, rig.visited(queued))
     with pytest.raises((StoreError, TypeError)):
-        await rig.store.plan(rig.session, {queued.id: rig.plan(1.0, etag=object())})
+        await rig.store.claim(rig.session, hosts=object(), urls_per_host=1)
     with pytest.raises(StoreError):
         await rig.store.stats()
     await rig.crash()
