@@ -280,6 +280,6 @@ async def test_a_crawl_that_lives_on_needs_no_seed_to_begin(courtly: Courtly) ->
             assert life.control.state is State.IDLE
             added = await life.control.add_seeds([web.url("h0.test")])
             assert (added.added, added.known) == (1, 0)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(20):
                 while (await life.control.stats()).visited < 3:  # noqa: ASYNC110
                     await asyncio.sleep(0.02)

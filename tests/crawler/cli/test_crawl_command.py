@@ -177,7 +177,7 @@ async def test_a_second_interrupt_leaves_at_once(home: Held, config: Path) -> No
     process.send_signal(signal.SIGINT)
     await process.stderr.readline()
     process.send_signal(signal.SIGINT)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(20):
         ended = await end(process)
     assert ended.code == 130
     assert ended.last["queued"] == 1

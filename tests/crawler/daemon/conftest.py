@@ -85,7 +85,7 @@ class Daemon:
 
     async def until(self, true: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """The status, once that is true of it."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(20):
             while not true(status := dict(await self.answers.status())):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
             return status

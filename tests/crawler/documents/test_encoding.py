@@ -84,9 +84,9 @@ def test_no_bytes_fail_and_pieces_read_as_the_whole(name: str, body: bytes, step
 def test_time_is_linear_for_bytes_that_are_no_text(name: str) -> None:
     """A megabyte in a second: the quadratic codecs of Python take hours."""
     for unit in (b"\x80", b"\x81", b"\xff", b"\xd8\x00", b"\x00\xd8", b"\x1b$", b"\x81\x30\x81"):
-        began = time.perf_counter()
+        began = time.process_time()
         decode(unit * (1_000_000 // len(unit)), name)
-        assert time.perf_counter() - began < 2
+        assert time.process_time() - began < 2
 
 
 def test_large_bodies_are_decoded_as_small_ones() -> None:

@@ -177,10 +177,11 @@ async def test_cancelled_it_leaves_and_what_was_committed_stays(tmp_path: Path) 
                 async for page in crawl:
                     seen.append(page.url)
                     if len(seen) == 3:
+                        limit.reschedule(0)
                         await asyncio.Event().wait()
 
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(1):
+            async with asyncio.timeout(None) as limit:
                 await read()
         assert urls(db, "visited") == sorted(seen[:2])
         async with Crawler(user_agent=UA, config=config, db=db) as crawl:

@@ -145,9 +145,9 @@ def test_ten_thousand_mixed_lines_in_seconds() -> None:
         for _ in range(10_000)
     ]
     answerer = Answers(agents=("courtly",), dialects=("slurp",))
-    start_s = time.perf_counter()
+    start_s = time.process_time()
     found = [answerer.answer(line) for line in lines]
-    assert time.perf_counter() - start_s < 15, "about two seconds on a machine of its own"
+    assert time.process_time() - start_s < 15, "about two seconds"
     assert not answerer.errors
     assert {json.loads(each)["allowed"] for each in found} == {True, False}
 

@@ -16,7 +16,7 @@ from crawler.testing import LocalWeb
 
 async def events(response: aiohttp.ClientResponse, kind: str) -> dict[str, Any]:
     """The next event of a kind."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(20):
         name = ""
         async for raw in response.content:
             line = raw.decode().rstrip("\n")
@@ -46,7 +46,7 @@ async def test_streams_end_with_the_daemon(daemon: Any) -> None:
     async with daemon.client.session.get(f"{daemon.client.base}/api/events") as response:
         await events(response, "status")
         daemon.answers.stream.close()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             await response.content.read()
 
 
@@ -58,7 +58,7 @@ async def test_a_stream_ends_with_its_session(start: Any) -> None:
         async with daemon.client.session.get(f"{here}/api/events", headers=own) as response:
             await events(response, "status")
             await daemon.client.post("/logout", headers=own)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(20):
                 await response.content.read()
 
 

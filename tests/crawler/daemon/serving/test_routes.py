@@ -457,7 +457,7 @@ async def test_a_body_that_does_not_come_is_given_up(
     reader, writer = await asyncio.open_connection("127.0.0.1", daemon.port)
     head = "POST /api/pause HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     writer.write(f"{head}Content-Length: 100\r\n\r\n{{".encode())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(20):
         assert (await reader.readline()).split()[1] == b"408"
     writer.close()
     await writer.wait_closed()

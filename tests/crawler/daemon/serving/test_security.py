@@ -385,7 +385,7 @@ async def test_streams_of_one_peer_are_limited(daemon: Any) -> None:
     assert (await daemon.client.get("/api/events")).status == 503
     for response in opened:
         response.close()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(20):
         while (await daemon.client.session.get(url)).status != 200:  # noqa: ASYNC110
             await asyncio.sleep(0.1)
 
