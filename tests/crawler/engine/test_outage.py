@@ -287,7 +287,9 @@ async def test_robots_txt_that_times_out_in_an_outage_opens_nothing(world: World
 
 
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(
     hosts=st.integers(1, 30),

@@ -52,7 +52,9 @@ answers = st.builds(
 
 
 @settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=150,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(data=answers, split=st.integers(1, 60))
 def test_any_bytes_end_in_an_answer_or_a_failure(data, split):

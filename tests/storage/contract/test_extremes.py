@@ -94,7 +94,7 @@ CLOCKS = st.builds(
 @settings(
     max_examples=15,
     deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(clock=CLOCKS)
 @example(HostClock(next_in_s=1e308 * 1.797, delay_s=math.inf, backoff_in_s=math.inf))
