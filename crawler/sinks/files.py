@@ -4,6 +4,7 @@ a crash left half written cut off."""
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import re
 import time
@@ -16,6 +17,7 @@ from crawler.sinks.base import SinkError, sink_error
 from crawler.sinks.folder import make_folder
 from storage.files import FILE_MODE, open_for_update
 
+_log = logging.getLogger("courtly.sinks")
 _ENDINGS: Final = (".jsonl.gz", ".jsonl", ".warc.gz", ".warc", ".json.gz", ".json", ".gz")
 # Written in one go at most: the rest of a batch waits in memory no longer than that.
 _BUFFER_BYTES_MAX: Final = 4_000_000
@@ -177,9 +179,13 @@ class Files:
                     self.path.unlink(missing_ok=True)
                     self._number -= 1
                 self._open()
-            assert self._file is not None
-            self._file.truncate(size)
-            self._file.seek(size)
+            file = self._file
+            assert file is not None
+            if os.fstat(file.fileno()).st_size < size:  # another program has removed or cut it
+                self._begin_anew(file)
+                return
+            file.truncate(size)
+            file.seek(size)
         except OSError as error:
             raise self._error(error) from error
         self._bytes, self._head_bytes, self._began_at = size, head_bytes, began_at
@@ -202,9 +208,11 @@ class Files:
         self._begin()
 
     def _write(self) -> None:
-        file = self._file
-        if not self._buffer or file is None:
+        if not self._buffer or self._file is None:
             return
+        self._follow_others(self._file)
+        file = self._file
+        assert file is not None
         view = memoryview(self._buffer)
         try:
             at = 0
@@ -219,6 +227,32 @@ class Files:
             view.release()
         self._bytes += len(self._buffer)
         self._buffer = bytearray()
+
+    def _follow_others(self, file: BinaryIO) -> None:
+        """Where another program has moved, removed, replaced or cut the file, go on with what is at
+        the path now: what is written to a file without a name is lost, and behind a cut there would
+        be a hole."""
+        found = os.fstat(file.fileno())
+        path = self.path
+        try:
+            is_ours = os.path.samestat(found, path.lstat())
+        except FileNotFoundError:
+            is_ours = False
+        if is_ours and found.st_size >= self._bytes:
+            return
+        was = "cut" if is_ours else "moved, removed or replaced"
+        _log.warning("the sink %s was %s by another program: it begins anew there", path, was)
+        records, self._buffer = self._buffer, bytearray()
+        try:
+            self._begin_anew(file)
+        finally:
+            self._buffer = records
+
+    def _begin_anew(self, file: BinaryIO) -> None:
+        self._file = None
+        file.close()
+        self._begin()
+        self._note_safe()
 
     def _error(self, error: OSError) -> SinkError:
         return sink_error(self.path, error)

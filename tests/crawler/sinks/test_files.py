@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -141,3 +142,69 @@ def test_names_of_files_that_follow() -> None:
     assert numbered(Path("x/a.warc.gz"), 7) == Path("x/a-00007.warc.gz")
     assert numbered(Path("a.b.log"), 12) == Path("a.b-00012.log")
     assert numbered(Path("a"), 1) == Path("a-00001")
+
+
+def _removed(path: Path) -> bytes:
+    path.unlink()
+    return b""
+
+
+def _moved(path: Path) -> bytes:
+    path.rename(path.with_suffix(".old"))
+    return b""
+
+
+def _replaced(path: Path) -> bytes:
+    other = path.with_suffix(".new")
+    other.write_bytes(b'{"other":1}\n')
+    other.replace(path)
+    return b'{"other":1}\n'
+
+
+def _emptied(path: Path) -> bytes:
+    os.truncate(path, 0)
+    return b""
+
+
+def _cut(path: Path) -> bytes:
+    os.truncate(path, len(b'{"head":1}\n{"a'))
+    return b'{"head":1}\n'
+
+
+@pytest.mark.parametrize("act", [_removed, _moved, _replaced, _emptied, _cut])
+@pytest.mark.parametrize("failing", [False, True])
+def test_what_another_program_does_to_a_file_loses_nothing_written_later(
+    tmp_path: Path, act: Callable[[Path], bytes], failing: bool
+) -> None:
+    """Neither into a file without a name, nor behind a hole that the next run takes for damage."""
+    path, head = tmp_path / "a.jsonl", b'{"head":1}\n'
+    files = lines(path, head=lambda _: head)
+    files.open()
+    files.append(b'{"a":1}\n')
+    files.flush()
+    kept = act(path)
+    if failing:  # a full disk, say, after a part of them
+        files.append(b'{"b":2}\n')
+        files.undo()
+    for record in (b'{"b":2}\n', b'{"c":3}\n'):
+        files.append(record)
+        files.flush()
+    files.close()
+    assert path.read_bytes() == (kept or head) + b'{"b":2}\n{"c":3}\n'
+    if act is _moved:
+        assert path.with_suffix(".old").read_bytes() == head + b'{"a":1}\n'
+    files.open()
+    files.close()
+
+
+def test_a_file_replaced_by_something_else_is_not_touched(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    files = lines(path)
+    files.open()
+    path.unlink()
+    path.write_bytes(b"notes\n")
+    files.append(b'{"b":2}\n')
+    with pytest.raises(SinkError, match="not touched"):
+        files.flush()
+    files.close()
+    assert path.read_bytes() == b"notes\n"
