@@ -38,7 +38,11 @@ _TAG: Final = re.compile(
     r"""<(/?)([A-Za-z_:\u0080-\uffff][^\s<>/"'=]*)((?:[^<>"']|"[^<"]*"|'[^<']*')*)>"""
 )
 _TAG_CHARS_MAX: Final = 32_768
-_ATTRIBUTE: Final = re.compile(r"""([^\s<>/"'=]+)\s*=\s*(?:"([^<"]*)"|'([^<']*)'|([^\s<>"'/]+))""")
+# A name is looked for where one may begin, not in the middle of another: else a long one without
+# a value would cost its square.
+_ATTRIBUTE: Final = re.compile(
+    r"""(?<![^\s<>/"'=])([^\s<>/"'=]++)\s*+=\s*+(?:"([^<"]*+)"|'([^<']*+)'|([^\s<>"'/]++))"""
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,7 +85,7 @@ def test_a_page_of_as_many_as_may_be_is_rewritten(calls: list[str]) -> None:
     "content", [" " * 30_000 + "x y", "1" * 200_000 + " x y", "0;url=" + " " * 30_000 + "x y"]
 )
 def test_a_refresh_is_read_in_linear_time(content: str) -> None:
-    """It took 20 s of the first; now none takes 10 ms."""
+    """20,000 spaces took 9.5 s."""
     body = f'<meta http-equiv=refresh content="{content}">'.encode()
     began_s = time.process_time()
     page = offline_page(body, HTML, links())
