@@ -35,8 +35,10 @@ def is_quarantined(access: Access) -> bool:
 
 def died_with(access: Access, *, now_s: float) -> Access:
     """What is known after the process died with it in flight. `now_s` in Unix seconds."""
-    if not is_suspect(access):
-        return replace(access, error=_SUSPECT)
+    if not is_suspect(access):  # what is known is asked for again, to see whether it does it again
+        expires_at = access.expires_at
+        due_at = None if expires_at is None else min(expires_at, now_s)
+        return replace(access, error=_SUSPECT, expires_at=due_at)
     since_s = access.unreachable_since
     return Access(  # without the copy: nobody reads that again
         fetched_at=access.fetched_at,

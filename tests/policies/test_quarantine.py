@@ -29,6 +29,7 @@ def test_nothing_opens_what_is_quarantined(
     twice = died_with(once, now_s=NOW_S + 60)
     assert is_suspect(once)
     assert not is_quarantined(once)
+    assert access.due(once, NOW_S) or known is DOWN
     assert type(access.standing(once, now_s=NOW_S, rules=rules)) is type(
         access.standing(known, now_s=NOW_S, rules=rules)
     )

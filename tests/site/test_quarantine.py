@@ -63,11 +63,11 @@ async def run(courtly: Courtly, web: LocalWeb, how: str, *seeds: str) -> int | N
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", PROGRAM, given, stderr=asyncio.subprocess.DEVNULL
     )
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         return await process.wait()
 
 
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize("how", ["SIGSEGV", "exit"])
 async def test_a_page_that_kills_the_process_is_quarantined(courtly: Courtly, how: str) -> None:
     page = html("A", *PATHS)
@@ -86,7 +86,7 @@ async def test_a_page_that_kills_the_process_is_quarantined(courtly: Courtly, ho
         assert check(courtly.db) == []
 
 
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(240)
 async def test_a_clean_stop_makes_no_suspect(courtly: Courtly) -> None:
     """SIGTERM while a page hangs, again and again."""
     asked = asyncio.Event()
@@ -109,7 +109,7 @@ async def test_a_clean_stop_makes_no_suspect(courtly: Courtly) -> None:
         assert not courtly.db.with_name("crawl.db.inflight").exists()
 
 
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize("way", ["own", "hop", "kept"])
 async def test_a_robots_txt_that_kills_the_process_is_quarantined(
     courtly: Courtly, way: str
@@ -143,10 +143,10 @@ async def test_a_robots_txt_that_kills_the_process_is_quarantined(
         assert await run(courtly, web, "never") == 0
         assert courtly.urls("queued") == []
         assert len(courtly.urls("visited", "url LIKE '%bad%'")) == 4 + (way == "kept")
-        assert courtly.rows("robots", "origin", "error IS NOT NULL") == []
+        assert courtly.rows("robots", "origin", "error IS NOT NULL AND origin LIKE '%bad%'") == []
 
 
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(240)
 async def test_a_sitemap_that_kills_the_process_is_quarantined(courtly: Courtly) -> None:
     page = html("A", *PATHS[:4])
     async with LocalWeb({"a.test": dict.fromkeys(PATHS[:4], page)}) as web:
