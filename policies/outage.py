@@ -22,11 +22,11 @@ SILENT_S_MIN: Final = 10.0
 class Evidence(Struct, frozen=True):
     """Hosts whose last attempt failed without a byte of an answer, and nobody answered since.
 
-    reached: those that could not be connected to and had answered before, and those whose failure
-    speaks of our own side (no route to any network, no resolver). unknown: all others that could
-    not be connected to. mute: those that had answered before and now took a connection, to say
-    nothing or to break it off, as a firewall or a proxy without a network does; or for which a
-    proxy said that it could not reach them.
+    reached: those that could not be connected to and had answered before, and, while no host has
+    answered yet, those whose failure speaks of our own side (no route, no resolver). unknown: all
+    others that could not be connected to. mute: those that had answered before and now took a
+    connection, to say nothing or to break it off, as a firewall or a proxy without a network does;
+    or for which a proxy said that it could not reach them.
     """
 
     reached: frozenset[str] = frozenset()

@@ -161,12 +161,15 @@ class Holds:
     def _gather(self, host: Host, failure: Failure) -> None:
         """One more failure that an outage may be the cause of."""
         first = not (host.out_of_reach or host.tried_before or host.outages >= OUTAGES_MAX)
-        if host.reached or failure.local or first:
+        # There may be no route to the addresses of new hosts (IPv6), and a resolver that does not
+        # answer may wait for their nameservers. It shows an outage only where nobody has answered.
+        local = failure.local and not self._hosts_reached
+        if host.reached or local or first:
             self._evidence = outage.after_failure(
                 self._evidence,
                 host.slot,
                 reached=host.reached,
-                local=failure.local,
+                local=local,
                 connected=failure.connected,
             )
 

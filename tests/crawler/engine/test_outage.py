@@ -223,6 +223,50 @@ async def test_links_to_many_dead_hosts_are_no_outage(world: World) -> None:
     assert crawled.elapsed_s < 700
 
 
+@pytest.mark.parametrize(("code", "takes_s"), [(FailureCode.DNS, 5.0), (FailureCode.CONNECT, 0.0)])
+async def test_links_to_hosts_that_only_we_cannot_reach_are_no_outage(
+    world: World, code: FailureCode, takes_s: float
+) -> None:
+    """Their nameservers are dead, for which the resolver waits in vain; or they have IPv6 only."""
+    clock = world.clock
+
+    class Lame(FakeFetcher):
+        async def fetch(self, request: Request) -> Answer | Failure:
+            if not host_of(request.url).startswith("lame"):
+                return await super().fetch(request)
+            started_s = clock.monotonic()
+            await clock.sleep_until(started_s + takes_s)
+            return Failure(
+                url=request.url,
+                code=code,
+                sentence="no answer",
+                connected=False,
+                permanent=False,
+                local=True,
+                started_s=started_s,
+                ended_s=started_s + takes_s,
+            )
+
+    def answers(request: Request) -> Reply:
+        if request.url.endswith("/robots.txt"):
+            return not_found()
+        host, _, n = request.url.removeprefix("http://").partition("/")
+        lame = (f"http://lame{n}-{m}.{host}/" for m in range(8))
+        return html("Page", f"/{int(n) + 1}", *lame) if n != "20" else html("End")
+
+    watcher = Watcher()
+    crawled = await world.crawl(
+        {},
+        *(f"http://{name}.test/0" for name in "abc"),
+        fetcher=Lame(clock, answers),
+        observer=watcher,
+        scope={"follow": "any"},
+    )
+    assert len(crawled.urls("visited")) == 63
+    assert crawled.urls("failed") == []
+    assert watcher.holds == []
+
+
 async def test_a_host_that_is_gone_is_tried_for_days_and_counted_over_restarts(
     world: World,
 ) -> None:
