@@ -366,6 +366,10 @@ async def test_the_commands_work_where_no_crawl_runs(place: Place, web: LocalWeb
     assert (json.loads(out)["state"], json.loads(out)["queued"]) == ("stopped", 1)
     code, out, _ = await place.courtly("status")
     assert "no crawl runs" in out
+
+
+async def test_wrong_commands_are_refused_where_no_crawl_runs(place: Place, web: LocalWeb) -> None:
+    assert (await place.courtly("seeds", "add", web.url("a.test")))[0] == 0
     for wrong in (
         ("host", "pause", "nobody.test"),
         ("host", "slow", "a.test", "--delay", "-1"),
