@@ -150,7 +150,7 @@ def content(folder: Path, name: str) -> list[Any]:
     if name == "mirror":
         found = {
             str(one.relative_to(folder)): (
-                set(one.read_bytes().splitlines())  # a line may be there twice
+                set(one.read_bytes().splitlines()) - {b""}  # one may be empty, or there twice
                 if one.suffix == ".jsonl"
                 else one.read_bytes()
             )
