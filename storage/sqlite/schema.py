@@ -234,7 +234,7 @@ def connect_writer(path: Path, *, mode: int = FILE_MODE) -> Connection:
     if not exists and not path.exists():
         _make_empty(path, mode)
     db = Connection(
-        path,
+        path.absolute(),  # some builds of SQLite take "file:x" for a URI
         timeout=_WRITER_BUSY_TIMEOUT_S,
         isolation_level=None,
         cached_statements=_STATEMENTS_KEPT,

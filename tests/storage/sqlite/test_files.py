@@ -8,11 +8,13 @@ import sqlite3
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
 from storage.base import StoreError, StoreRefused
 from storage.sqlite import SqliteReader, SqliteStore, schema
+from storage.sqlite.care import check
 
 HOLD = """
     import asyncio, sys
@@ -67,6 +69,16 @@ async def test_a_file_that_is_no_database_is_refused(tmp_path):
     path.write_text("my diary, of which there is only one copy, and it is a longish one " * 9)
     assert "not an SQLite database" in await refusal(path)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["crawl.db"]
+
+
+async def test_a_name_that_looks_like_a_uri_is_a_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    name = "file:a.db?mode=memory"
+    store = SqliteStore(name, wall=lambda: 1.0)
+    await store.open_session("test")
+    await store.close()
+    assert sorted(one.name for one in tmp_path.iterdir()) == [name]
+    assert check(Path(name)) == []
 
 
 async def test_a_short_file_is_refused(tmp_path):
