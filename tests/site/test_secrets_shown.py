@@ -20,7 +20,7 @@ import pytest
 from crawler.daemon.serving.routes import ROUTES
 from crawler.testing import LocalWeb, Reply, html, redirect, text
 
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 MARK = "SECRETMARK7Q"
 NOT_A_PROXY = (
     f"http://u:{MARK}notport@[127.0.0.1:9",

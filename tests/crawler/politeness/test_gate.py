@@ -424,7 +424,7 @@ class ReadIn:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.loop = self.threads = 0
-        for kind, name in ((Source, "__init__"), (Reading, "__init__"), (Reading, "_index_of")):
+        for kind, name in ((Source, "__init__"), (Reading, "__init__")):
             monkeypatch.setattr(kind, name, self._counted(getattr(kind, name)))
         monkeypatch.setattr(Reading, "_compile", self._counted(Reading._compile))
 
