@@ -16,7 +16,7 @@ from policies.pacing import NO_ASK, Ask
 from policies.robots import Policy
 
 READ_APART_BYTES = 8_192
-"""Larger files are read in a thread: one made to be slow takes up to a second and a half."""
+"""Larger files are read in a thread: one made to be slow takes up to a second in all dialects."""
 
 
 class Origin:

@@ -21,6 +21,8 @@ from crawler.cli import main
 from crawler.cli.robots import batch as robots_batch
 from crawler.cli.robots.batch import Answers, Files, lines_of
 from policies import robots
+from policies.robots import reading
+from policies.robots.search import Search
 
 FILE = (
     "User-agent: *\nDisallow: /a # no\n\nUser-agent: examplebot\nDisallow: /b\nAllow: /b/*.html$\n"
@@ -208,3 +210,38 @@ def test_files_are_parsed_once_and_forgotten_in_bounds(monkeypatch: pytest.Monke
     monkeypatch.setattr(robots_batch, "FILES_BYTES_MAX", 10)
     assert files.parsed("x" * 50).source.body == b"x" * 50
     assert files.parsed("a") is not first
+
+
+def test_a_hostile_file_is_compiled_once_and_its_verdicts_are_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each line is answered from the file that is kept, within the limit on a verdict's work."""
+    compiled: list[object] = []
+    work_left: list[int] = []
+    compile_rules, spend = reading.compile_rules, Search.spend
+
+    def counted(*args: Any, **options: Any) -> Any:
+        compiled.append(args)
+        return compile_rules(*args, **options)
+
+    def spent(search: Search, steps: int) -> None:
+        work_left.append(search.left - steps)
+        spend(search, steps)
+
+    monkeypatch.setattr(reading, "compile_rules", counted)
+    monkeypatch.setattr(Search, "spend", spent)
+    random.seed(3)
+    path = "/" + "".join(random.choices("ab", k=2_000))
+    spots = [random.randrange(1, 900) for _ in range(9 * 6_000)]
+    rules = (
+        "Disallow: /*" + "*".join(path[at : at + 7] for at in spots[n : n + 9]) + "*c*ab$\n"
+        for n in range(0, len(spots), 9)
+    )
+    body = ("User-agent: *\n" + "".join(rules))[: robots.BYTES_MAX]
+    asked = [{"robots": body, "agent": "x", "url": f"{path}c/{n}"} for n in range(20)]
+    found = answers(*asked)
+    assert [one["allowed"] for one in found] == [False] * 20
+    assert [one["line"] for one in found] == [None] * 20  # too complex: no rule decided
+    assert len(compiled) == 1
+    over = [left for left in work_left if left < 0]
+    assert len(over) == 20  # each verdict ended where its work did

@@ -1,0 +1,86 @@
+"""No file takes long to parse and compile, whatever its lines are like."""
+
+from __future__ import annotations
+
+import itertools
+import string
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from policies import robots
+from policies.robots.dialect import DIALECTS
+
+CEILING_S = 0.7  # of CPU, for a machine that is busy: the aim is 0.2
+ALL = string.ascii_letters + string.digits
+
+
+def number(i: int, size: int) -> str:
+    return "".join(ALL[i // 62**n % 62] for n in range(size))
+
+
+def file_of(line: str) -> bytes:
+    """A file of the greatest size, of lines that differ where `line` has an @."""
+    found, size = ["User-agent: *"], 14
+    count = line.count("@")
+    for i in itertools.count():
+        parts = line.split("@")
+        drawn = number(i * (7 if count > 3 else 1), count)
+        one = parts[0] + "".join(map("".join, zip(drawn, parts[1:], strict=True)))
+        size += len(one.encode()) + 1
+        if size > robots.BYTES_MAX:
+            return "\n".join(found).encode()
+        found.append(one)
+    raise AssertionError
+
+
+def whole_s(body: bytes, name: str) -> float:
+    """CPU time, the least of three, for all that is read of a file before the second verdict."""
+    times: list[float] = []
+    for _ in range(3):
+        started = time.process_time()
+        policy = robots.parse(body).policy("x", name)
+        policy.read_whole()
+        policy.allowed("/%2f")
+        times.append(time.process_time() - started)
+        if times[-1] < CEILING_S:
+            break
+    return min(times)
+
+
+@pytest.mark.parametrize("name", ["rfc9309", "google", "yandex"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Allow:*:@@@",
+        "Allow:*:@*@@",
+        "Allow:*é@@@",
+        "Allow:*%4a@@@",
+        "Allow *:@@@",
+        "Allow:/*@@@/index.htm",
+        "#",
+        "@@:",
+    ],
+)
+def test_lines_that_took_up_to_two_seconds(line: str, name: str) -> None:
+    assert whole_s(file_of(line), name) < CEILING_S
+
+
+NAMES = st.sampled_from(
+    ["Allow:", "Disallow:", "allow ", "aLLow\t", " Disallow:", "Disalow:", "@:"]
+)
+PARTS = st.sampled_from(
+    ["@", "@@", "*", "*", ":", "/", "?", "é", "%41", "%3a", "a", "aaaa", "#", "$"]
+)
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    prefix=NAMES,
+    parts=st.lists(PARTS, max_size=8).map("".join),
+    name=st.sampled_from(sorted(DIALECTS)),
+)
+def test_no_lines_make_a_file_slow(prefix: str, parts: str, name: str) -> None:
+    assert whole_s(file_of(f"{prefix}{parts}*@@"), name) < CEILING_S
