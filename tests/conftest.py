@@ -49,9 +49,10 @@ settings.load_profile("fixed")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-# Shells have what runs in the background ignore Ctrl-C, and so would all processes of the tests.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# Shells have what runs in the background ignore these, and so would all processes of the tests.
+for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, usual)
 
 DAY_S = 86_400.0
 CAP_S = 30 * DAY_S  # a crawl that is not over by then never ends

@@ -95,7 +95,7 @@ async def test_a_foreign_lock_holds_the_crawl_until_it_is_gone(courtly: Courtly)
 
 @pytest.mark.parametrize(
     ("signals", "code", "within_s"),
-    [((signal.SIGTERM,), 1, 9.0), ((signal.SIGINT, signal.SIGINT), 130, 5.0)],
+    [((signal.SIGTERM,), 1, 9.0), ((signal.SIGINT, signal.SIGINT), 130, 10.0)],
 )
 async def test_told_to_stop_while_held_it_ends_soon(
     courtly: Courtly, signals: tuple[signal.Signals, ...], code: int, within_s: float
