@@ -135,7 +135,7 @@ class Desks:
             return
         now_s = self._clock.monotonic()
         host = Host(lease, self._config.site(slot).politeness, now_s=now_s)
-        await self._gate.adopt(host, dict(lease.robots))
+        self._gate.adopt(host, dict(lease.robots))
         self.robots_bytes += sum(len(copy.body or b"") for copy in lease.robots.values())
         self._turns.hold(host)
         self._desks[slot] = Desk(host)

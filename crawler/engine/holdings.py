@@ -30,6 +30,9 @@ REVISIT = "its next page is due again"  # names a timer
 DUE = "its next URL falls due"  # names a timer; the others are named by their origins
 FULL_KEPT_MAX = 50_000  # hosts that have had their pages: half a kilobyte each
 FULL_AGAIN_S = 3_600.0  # when those beyond it are looked at again
+# Of large robots.txt in memory: as they are read, hostile ones take up to 20 times that.
+ROBOTS_BYTES_MAX = 16_777_216
+TURN_S = 5.0  # when a host with a large robots.txt that had to leave may be back
 RELEASE_WAIT_S = 10.0  # when there is no room: hosts that wait longer make place for others
 
 
@@ -92,18 +95,15 @@ class Holdings:
             lease = (await self._store.acquire(self._session, [slot])).get(slot)
             if lease is None:
                 return None
-            host = await self._take_on(lease)
+            host = self._take_on(lease)
         if not self._course.stopping:
             self._ledger.want(host)  # it was leased with empty hands, but may have URLs
         return host
 
-    async def _take_on(self, lease: Lease) -> Host:
-        now_s = self._clock.monotonic()
-        config = self._effective.config
-        host = Host(lease, config.site(lease.slot).politeness, now_s=now_s)
-        await self._gate.adopt(host, dict(lease.robots))
-        if self._effective.config is not config:  # another one came meanwhile
-            host.rule(self._effective.config.site(lease.slot).politeness)
+    def _take_on(self, lease: Lease) -> Host:
+        politeness = self._effective.config.site(lease.slot).politeness
+        host = Host(lease, politeness, now_s=self._clock.monotonic())
+        self._gate.adopt(host, dict(lease.robots))
         for origin in self._gate.origins_of(host):
             if isinstance(origin.standing, Closed):
                 host.closed.add(origin.name)
@@ -186,6 +186,7 @@ class Holdings:
 
     async def claim(self) -> None:
         """Fill the bench from the store, as far as there is room."""
+        self.give_back_large()
         while (
             self._course.may_claim
             and not self._course.stopping
@@ -203,18 +204,28 @@ class Holdings:
                 leases = await self._store.claim(self._session, hosts=room, urls_per_host=PREFETCH)
                 for lease in leases:
                     if self._turns.get(lease.slot) is None:
-                        await self._take_on(lease)
+                        self._take_on(lease)
+                        self.give_back_large()
             self._course.may_claim = self._course.may_claim or len(leases) == room
+
+    def give_back_large(self) -> None:
+        """If large robots.txt take too much memory, hosts with one take turns (law 7)."""
+        if self._gate.large_bytes <= ROBOTS_BYTES_MAX:
+            return
+        again_s = self._clock.monotonic() + TURN_S
+        for host in self._gate.with_large():
+            if self._may_leave(host):
+                self.release(host, put_off_s=again_s)
+                if self._gate.large_bytes <= ROBOTS_BYTES_MAX:
+                    return
 
     def make_room(self) -> bool:
         """Give back hosts that do nothing, or that wait long; True if any were."""
         now_s = self._clock.monotonic()
         spare: list[Host] = []
         for host in self._turns:
-            if host.busy or host.unread or host.waiters or host.wanting or self.is_judged(host):
+            if not self._may_leave(host):
                 continue
-            if self._handover is not None and host.slot in self._handover.waiting:
-                continue  # its page would be given twice
             move = self._ending.next_move(host, asked=self._course.asked)
             if move is None:
                 if host.held:
@@ -232,6 +243,13 @@ class Holdings:
             else:  # hosts put away are nobody's to take up
                 self.release(host, put_off_s=now_s + FULL_AGAIN_S)
         return bool(spare)
+
+    def _may_leave(self, host: Host) -> bool:
+        """Is nothing under way at it?"""
+        if host.busy or host.unread or host.waiters or host.wanting or self.is_judged(host):
+            return False
+        # Else its page would be given twice.
+        return self._handover is None or host.slot not in self._handover.waiting
 
     def is_judged(self, host: Host) -> bool:
         """Is one of its robots.txt being asked for, or its pages being judged again?"""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from crawler.clock import Clock
 from crawler.politeness.flights import Flights
 from crawler.politeness.host import Host
-from crawler.politeness.origin import Origin
+from crawler.politeness.origin import READ_APART_BYTES, Origin
 from crawler.politeness.retries import Retries
 from policies import access
 from policies.access import Access, RobotsRules
@@ -38,16 +38,32 @@ class Origins:
         self._retries = retries
         self._rules_of = rules_of
         self.by_name: dict[str, Origin] = {}
+        self._large: dict[str, int] = {}  # bytes of their robots.txt, the oldest first
+        self.large_bytes = 0  # of all of them
+
+    def weigh(self, origin: Origin) -> None:
+        """Its robots.txt may be another one now."""
+        body_bytes = len(origin.stands_on.body or b"")
+        if self.by_name.get(origin.name) is not origin or body_bytes <= READ_APART_BYTES:
+            body_bytes = 0
+        self.large_bytes += body_bytes - self._large.pop(origin.name, 0)
+        if body_bytes:
+            self._large[origin.name] = body_bytes
+
+    def with_large(self) -> list[Host]:
+        """The hosts whose robots.txt are large, those read longest ago first."""
+        return list(dict.fromkeys(self.by_name[name].host for name in self._large))
 
     def of(self, host: Host) -> list[Origin]:
         return [o for name in host.pace.asks if (o := self.by_name.get(name)) and o.host is host]
 
-    async def adopt(self, host: Host, copies: dict[str, Access]) -> None:
-        """Take over what the store knows of a host's origins."""
+    def adopt(self, host: Host, copies: dict[str, Access]) -> None:
+        """Take over what the store knows of a host's origins. Large files are read when the first
+        URL of theirs comes up."""
         for name, known in copies.items():
             origin = self.add(name, host, known)
             origin.stand(known, now_s=self._clock.wall())
-            await origin.read()
+            self.weigh(origin)
             self._retries.schedule(origin)
 
     def add(self, name: str, host: Host, known: Access = access.UNKNOWN) -> Origin:
@@ -72,6 +88,7 @@ class Origins:
                     origin.access = known
                     origin.stand(known, now_s=self._clock.wall())
                     await origin.read()
+                    self.weigh(origin)
         return origin
 
     def release(self, host: str | None, now_s: float) -> list[Origin]:
@@ -128,3 +145,4 @@ class Origins:
     def _let_go(self, origin: Origin) -> None:
         self._retries.remove(origin)
         del self.by_name[origin.name]
+        self.weigh(origin)

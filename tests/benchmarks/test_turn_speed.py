@@ -184,7 +184,7 @@ def test_gate_check(beside: Beside) -> None:
         known = Access(
             status=200, body=ROBOTS, copy_at=now_s, fetched_at=now_s, expires_at=now_s + 3600
         )
-        await engine.gate.adopt(host, {"http://h0.test": known})
+        engine.gate.adopt(host, {"http://h0.test": known})
         origin = engine.gate.origin("http://h0.test")
         assert origin
         assert origin.policy

@@ -94,6 +94,7 @@ async def _latest_s(reader: PageReader, body: bytes) -> float:
     return latest_s
 
 
+@pytest.mark.bench
 @pytest.mark.parametrize("head", ["<ul>", "<UL>"], ids=["rows", "tree"])
 async def test_the_loop_is_not_late_for_a_large_page(
     head: str, monkeypatch: pytest.MonkeyPatch

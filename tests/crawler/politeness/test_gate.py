@@ -100,7 +100,7 @@ class Rig:
             return host
         lease = (await self.store.acquire(self.session, [slot]))[slot]
         host = Host(lease, PacingRules(delay=1, latency_factor=0), now_s=self.clock.monotonic())
-        await self.gate.adopt(host, dict(lease.robots))
+        self.gate.adopt(host, dict(lease.robots))
         self.turns.hold(host)
         return host
 
@@ -480,7 +480,7 @@ async def test_a_large_file_is_read_in_a_thread_where_the_store_has_it(
     known = rig.origin("http://a.test").access
     rig.gate.forget(host)
     read_in = ReadIn(monkeypatch)
-    await rig.gate.adopt(host, {"http://a.test": known})
+    rig.gate.adopt(host, {"http://a.test": known})
     await judged_apart(rig, read_in)
     assert rig.log.paths() == ["/robots.txt"]
 

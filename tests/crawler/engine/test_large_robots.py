@@ -1,0 +1,53 @@
+"""Hosts with a large robots.txt take turns in memory, and none is asked for it twice for that."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from crawler.fetching.request import Request
+from crawler.testing import Reply, html, text
+
+if TYPE_CHECKING:
+    from tests.conftest import World
+
+HOSTS = 40
+RULES = "User-agent: *\nDisallow: /x\n" + "Disallow: /not-here\n" * 1_000
+BYTES_MAX = 5 * len(RULES)
+
+
+def site(request: Request) -> Reply:
+    return text(RULES) if request.url.endswith("/robots.txt") else html("Page", "/x", "/a", "/b")
+
+
+@pytest.mark.parametrize("per", ["host", "domain"])
+async def test_all_are_crawled_within_the_memory(
+    world: World, monkeypatch: pytest.MonkeyPatch, per: str
+) -> None:
+    """But for what is under way: a domain's other files are being asked for most of the time."""
+    monkeypatch.setattr("crawler.engine.holdings.ROBOTS_BYTES_MAX", BYTES_MAX)
+    most = 0
+
+    def look() -> None:
+        nonlocal most
+        assert world.engine
+        busy = sum(host.busy for host in world.engine.turns)
+        most = max(most, world.engine.gate.large_bytes - busy * len(RULES))
+
+    seeds = [f"http://h{n}.of{n % 10}.test/" for n in range(HOSTS)]
+    crawled = await world.crawl(
+        site,
+        *seeds,
+        politeness={"per": per, "delay": 1, "latency_factor": 0},
+        at={s / 10: look for s in range(1, 6_000)},
+    )
+    assert len(crawled.urls("visited")) == 3 * HOSTS
+    assert len(crawled.urls("blocked")) == HOSTS
+    assert len(crawled.entries(path="/robots.txt")) == HOSTS
+    assert most > 0
+    assert per == "domain" or most <= 2 * BYTES_MAX
+
+    again = await world.crawl(site, *(f"{seed}c" for seed in seeds))
+    assert len(again.urls("visited")) == 4 * HOSTS
+    assert again.entries(path="/robots.txt") == []
