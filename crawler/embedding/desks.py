@@ -190,7 +190,7 @@ class Desks:
             lost.until_s > now_s for lost in host.out_of_reach.values()
         ):
             return True  # it rests
-        return any(origin.task for origin in self._gate.origins_of(host))
+        return any(origin.in_use for origin in self._gate.origins_of(host))
 
     def release_all(self) -> None:
         """At the end. A host in contact is not: it rests in full when it is next held (law 6)."""

@@ -254,7 +254,7 @@ class Holdings:
     def is_judged(self, host: Host) -> bool:
         """Is one of its robots.txt being asked for, or its pages being judged again?"""
         return any(
-            origin.task is not None or self._rejudge.runs(origin.name)
+            origin.in_use or self._rejudge.runs(origin.name)
             for origin in self._gate.origins_of(host)
         )
 

@@ -105,6 +105,7 @@ class Gate:
             learn=self._learn,
             known=self._known,
             fill=self._fill,
+            read=self._read_of,
         )
         self._retries = Retries(clock, ask=self.ask, keep_trying=keep_trying)
         self._origins = Origins(
@@ -166,6 +167,9 @@ class Gate:
             return ASKING
         if host.out_of_reach and (lost := host.beyond_reach(name, self._clock.monotonic())):
             return Shut(f"no connection could be made ({lost.failure.error})")
+        if host.pace.unread:
+            self._read(origin)
+            return ASKING
         if not origin.rules.obey:
             return GOVERNED
         now_s = self._clock.wall()
@@ -174,9 +178,6 @@ class Gate:
             return ASKING
         standing = origin.standing
         if isinstance(standing, access.Rules):
-            if origin.unread is not None:
-                self._read(origin)
-                return ASKING
             assert origin.policy is not None
             path = path_of(url)
             return GOVERNED if origin.policy.allowed(path) else origin.policy.verdict(path)
@@ -214,15 +215,19 @@ class Gate:
         for origin in self._origins.release(host, self._clock.wall()):
             self.ask(origin)
 
+    async def _read_of(self, host: Host) -> None:
+        """Read the files of its host that have not been read."""
+        await self._origins.read(host)
+
     def _read(self, origin: Origin) -> None:
-        """Read its file, unless that has been done or is under way."""
-        if origin.unread is not None and origin.task is None and not self._closed:
+        """The same for an origin, whose URLs wait for it."""
+        if origin.host.pace.unread and origin.task is None and not self._closed:
             self._retries.remove(origin)
             origin.task = self._spawn(self._read_apart(origin))
 
     async def _read_apart(self, origin: Origin) -> None:
         try:
-            await origin.read()
+            await self._read_of(origin.host)
         finally:
             self._end_task(origin)
 

@@ -35,7 +35,8 @@ class RequestFaultError(Exception):
 class Hops:
     """`hold`, `slot_of` and `lost` as the gate has them. `learn(origin, news)` gives what is known
     after this news, `known(origin, url)` what another origin's file says for it, if that needs no
-    request; `fill(url, host, result)` is told of a file of another origin.
+    request; `fill(url, host, result)` is told of a file of another origin; `read(host)` reads the
+    files that a host has and that may ask something of its pace.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class Hops:
         learn: Callable[[Origin, News], Awaitable[Access]],
         known: Callable[[Origin, str], Awaitable[Access | None]],
         fill: Callable[[str, Host, Answer | Failure], Awaitable[None]],
+        read: Callable[[Host], Awaitable[None]],
     ) -> None:
         self._clock = clock
         self._turns = turns
@@ -62,6 +64,7 @@ class Hops:
         self._learn = learn
         self._known = known
         self._fill = fill
+        self._read = read
 
     async def fetch(self, origin: Origin) -> Access | None:
         """Ask for robots.txt, following redirects, each hop at its host's turn.
@@ -82,6 +85,9 @@ class Hops:
             hop_origin = origin_of(url)
             if self._is_lost(origin, host, hop_origin):
                 return None
+            await self._read(host)
+            if host.gone and not own:
+                continue  # given back meanwhile
             origin.waits_at = host
             turn = await self._contacts.take(host, hop_origin)
             origin.waits_at = None

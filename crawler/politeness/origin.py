@@ -28,6 +28,7 @@ class Origin:
         "flights",
         "host",
         "loaded",
+        "lock",
         "name",
         "pinned",
         "policy",
@@ -63,9 +64,15 @@ class Origin:
         self.stands_on = known  # newer than `access` while that is being committed
         self.policy: Policy | None = None
         self.unread: Callable[[], Policy] | None = None  # gives the policy; `read` calls it
+        self.lock = asyncio.Lock()  # whoever reads it: once is enough
         self.fault: str | None = None  # why its file could not be read: a fault of our own
         self.task: asyncio.Task[None] | None = None  # its robots.txt is being fetched, or read
         self.waits_at: Host | None = None  # the host whose turn that task waits for
+
+    @property
+    def in_use(self) -> bool:
+        """Is its robots.txt being fetched, or read?"""
+        return self.task is not None or self.lock.locked()
 
     @property
     def answered(self) -> bool:
@@ -77,18 +84,19 @@ class Origin:
 
     def stand(self, known: Access, *, now_s: float) -> None:
         """Work out what governs the origin by what is known (`now_s`: wall clock), and what it asks
-        of the pace of its host. A large file must be `read` before it governs, and until then the
-        pace stays as it is."""
+        of the pace of its host. A large file must be `read` before it governs, and before the next
+        contact with its host."""
         self.stands_on = known
         self.standing = standing = access.standing(known, now_s=now_s, rules=self.rules)
-        self.policy = self.fault = self.unread = None
+        self.policy = self.fault = None
+        self._put_off(None)
         if not isinstance(standing, access.Rules):
             self._obey(None)
             return
         large = len(standing.body) > READ_APART_BYTES
         read = partial(_read, standing.body, self.tokens, self.rules.dialect, whole=large)
         if large:
-            self.unread = read
+            self._put_off(read)
             return
         try:
             with self.flights.noted(self.host.slot, self.name):
@@ -98,20 +106,31 @@ class Origin:
 
     async def read(self) -> None:
         """Read the file that governs the origin, if that has not been done."""
-        while (read := self.unread) is not None:
-            result: Policy | Exception
-            try:
-                with self.flights.noted(self.host.slot, self.name):
-                    result = await in_thread(read)
-            except Exception as error:  # noqa: BLE001 - what cannot be read opens nothing
-                result = error
-            if self.unread is not read:
-                continue  # there is another file by now
-            self.unread = None
-            if isinstance(result, Exception):
-                self._close_unread(result)
-            else:
-                self._obey(result)
+        if self.unread is None:
+            return
+        async with self.lock:
+            while (read := self.unread) is not None:
+                result: Policy | Exception
+                try:
+                    with self.flights.noted(self.host.slot, self.name):
+                        result = await in_thread(read)
+                except Exception as error:  # noqa: BLE001 - what cannot be read opens nothing
+                    result = error
+                if self.unread is not read:
+                    continue  # there is another file by now
+                self._put_off(None)
+                if isinstance(result, Exception):
+                    self._close_unread(result)
+                else:
+                    self._obey(result)
+
+    def _put_off(self, read: Callable[[], Policy] | None) -> None:
+        """Keep the file to be read later, which the host then waits for. None: there is none."""
+        self.unread = read
+        if read is None:
+            self.host.pace.unread.discard(self.name)
+        else:
+            self.host.pace.unread.add(self.name)
 
     def _obey(self, policy: Policy | None) -> None:
         """None: no file governs it."""
@@ -125,7 +144,8 @@ class Origin:
 
     def close(self, fault: str, *, until_s: float | None) -> None:
         """A fault of our own keeps its file from being read. Unix seconds."""
-        self.policy = self.unread = None
+        self.policy = None
+        self._put_off(None)
         reason = f"its robots.txt could not be read ({fault})"
         self.standing = access.Closed(reason=reason, until_s=until_s)
 

@@ -58,8 +58,8 @@ class Origins:
         return [o for name in host.pace.asks if (o := self.by_name.get(name)) and o.host is host]
 
     def adopt(self, host: Host, copies: dict[str, Access]) -> None:
-        """Take over what the store knows of a host's origins. Large files are read when the first
-        URL of theirs comes up."""
+        """Take over what the store knows of a host's origins. Large files are read before the
+        first contact with it."""
         for name, known in copies.items():
             origin = self.add(name, host, known)
             origin.stand(known, now_s=self._clock.wall())
@@ -74,6 +74,15 @@ class Origins:
         origin.loaded = known is not access.UNKNOWN or host.all_known
         host.pace.asks.setdefault(name, NO_ASK)
         return origin
+
+    async def read(self, host: Host) -> None:
+        """Read what has not been read of its robots.txt: each may ask something of its pace."""
+        while host.pace.unread and not host.gone:
+            name = next(iter(host.pace.unread))
+            origin = self.by_name.get(name)
+            if origin is not None and origin.host is host:
+                await origin.read()
+            host.pace.unread.discard(name)
 
     async def load(self, name: str, host: Host) -> Origin:
         """Have an origin in memory, as the store knows it."""
@@ -133,6 +142,7 @@ class Origins:
             if not (
                 origin.task
                 or origin.pinned
+                or origin.unread
                 or origin.name in needed
                 or origin.name in host.out_of_reach
                 or origin.access.retry_at is not None

@@ -61,6 +61,7 @@ class Pace:
         "rules",
         "slow_s",
         "smallest_rest_s",
+        "unread",
     )
 
     def __init__(self, lease: Lease, rules: PacingRules, *, now_s: float) -> None:
@@ -72,6 +73,7 @@ class Pace:
         if clock.rested_s is not None:
             self.ends = [now_s - clock.rested_s] * rules.concurrency_per_host
         self.asks: dict[str, Ask] = {}  # by origin
+        self.unread: set[str] = set()  # origins of which a file may ask more, once it is read
         self.ask = NO_ASK
         self.latency_s = clock.latency_s
         self.slow_s = lease.slow_s  # a delay set by hand
