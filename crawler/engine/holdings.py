@@ -212,7 +212,9 @@ class Holdings:
         """If large robots.txt take too much memory, hosts with one take turns (law 7)."""
         if self._gate.large_bytes <= ROBOTS_BYTES_MAX:
             return
-        again_s = self._clock.monotonic() + TURN_S
+        # Within the patience of the crawl, which ends when nothing can be done for that long.
+        turn_s = min(TURN_S, self._effective.config.crawl.patience_s / 2)
+        again_s = self._clock.monotonic() + turn_s
         for host in self._gate.with_large():
             if self._may_leave(host):
                 self.release(host, put_off_s=again_s)

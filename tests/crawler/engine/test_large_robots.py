@@ -51,3 +51,18 @@ async def test_all_are_crawled_within_the_memory(
     again = await world.crawl(site, *(f"{seed}c" for seed in seeds))
     assert len(again.urls("visited")) == 4 * HOSTS
     assert again.entries(path="/robots.txt") == []
+
+
+@pytest.mark.parametrize("patience", ["0s", "2s", "10m"])
+async def test_waiting_for_memory_is_within_any_patience(
+    world: World, monkeypatch: pytest.MonkeyPatch, patience: str
+) -> None:
+    monkeypatch.setattr("crawler.engine.holdings.ROBOTS_BYTES_MAX", BYTES_MAX)
+    crawled = await world.crawl(
+        site,
+        *(f"http://h{n}.test/" for n in range(HOSTS)),
+        politeness={"delay": 0 if patience == "0s" else 1, "latency_factor": 0},
+        crawl={"patience": patience},
+    )
+    assert len(crawled.urls("visited")) == 3 * HOSTS
+    assert crawled.urls("queued") == []
