@@ -30,7 +30,7 @@ REVISIT = "its next page is due again"  # names a timer
 DUE = "its next URL falls due"  # names a timer; the others are named by their origins
 FULL_KEPT_MAX = 50_000  # hosts that have had their pages: half a kilobyte each
 FULL_AGAIN_S = 3_600.0  # when those beyond it are looked at again
-# Of large robots.txt in memory: as they are read, hostile ones take up to 20 times that.
+# Of large robots.txt in memory, in each dialect: read, hostile ones take up to 20 times that.
 ROBOTS_BYTES_MAX = 16_777_216
 TURN_S = 5.0  # when a host with a large robots.txt that had to leave may be back
 RELEASE_WAIT_S = 10.0  # when there is no room: hosts that wait longer make place for others

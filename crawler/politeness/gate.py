@@ -140,7 +140,8 @@ class Gate:
 
     @property
     def large_bytes(self) -> int:
-        """Bytes of the large robots.txt in memory; read, they take 6 to 20 times that."""
+        """Bytes of the large robots.txt in memory, once for each dialect; read, they take 6 to 20
+        times that."""
         return self._origins.large_bytes
 
     def with_large(self) -> list[Host]:

@@ -38,7 +38,8 @@ class Origins:
         self._retries = retries
         self._rules_of = rules_of
         self.by_name: dict[str, Origin] = {}
-        self._large: dict[str, int] = {}  # bytes of their robots.txt, the oldest first
+        # Bytes of their robots.txt, once for each dialect it is read in; the oldest first.
+        self._large: dict[str, int] = {}
         self.large_bytes = 0  # of all of them
 
     def weigh(self, origin: Origin) -> None:
@@ -46,9 +47,10 @@ class Origins:
         body_bytes = len(origin.stands_on.body or b"")
         if self.by_name.get(origin.name) is not origin or body_bytes <= READ_APART_BYTES:
             body_bytes = 0
-        self.large_bytes += body_bytes - self._large.pop(origin.name, 0)
-        if body_bytes:
-            self._large[origin.name] = body_bytes
+        read_bytes = body_bytes * len(origin.rules.dialect)
+        self.large_bytes += read_bytes - self._large.pop(origin.name, 0)
+        if read_bytes:
+            self._large[origin.name] = read_bytes
 
     def with_large(self) -> list[Host]:
         """The hosts whose robots.txt are large, those read longest ago first."""
@@ -120,6 +122,7 @@ class Origins:
             if (rules, tokens) != (origin.rules, origin.tokens):
                 origin.rules, origin.tokens = rules, tokens
                 origin.stand(origin.stands_on, now_s=self._clock.wall())
+                self.weigh(origin)
                 changed.append(origin)
         for origin in changed:
             if origin.task is None:

@@ -60,7 +60,7 @@ class Index:
         self._wild: list[Entry] = []
         self._short: tuple[str, ...] = ()  # prefixes shorter than a stem; their lengths
         self._short_lengths: list[int] = []
-        self._lengths: dict[str, set[int]] = {}  # by stem, the lengths of its prefixes
+        self._lengths: dict[str, frozenset[int]] = {}  # by stem, the lengths of its prefixes
         self._sorted: list[str] = []
         self._links: list[tuple[int, int]] = []  # of each: parent, best rank of it and ancestors
         self._stems: dict[str, list[Entry]] = {}
@@ -151,6 +151,8 @@ class Index:
 
     def _file_prefixes(self) -> None:
         lengths = self._lengths
+        nothing: frozenset[int] = frozenset()
+        shared: dict[frozenset[int], frozenset[int]] = {}
         short: list[str] = []
         for prefix in self.prefixes:
             length = len(prefix)
@@ -158,10 +160,11 @@ class Index:
                 short.append(prefix)
                 continue
             stem = prefix[:_STEM]
-            if stem in lengths:
-                lengths[stem].add(length)
-            else:
-                lengths[stem] = {length}
+            known = lengths.get(stem, nothing)
+            if length not in known:
+                # Most stems have one prefix: a set of its own would be most of the memory.
+                longer = known | {length}
+                lengths[stem] = shared.setdefault(longer, longer)
         self._short = tuple(short) if len(short) <= _TUPLE_MAX else ()
         self._short_lengths = sorted(set(map(len, short)))
 
@@ -318,7 +321,7 @@ class Index:
             pass
         return ranks
 
-    def _prefix_of(self, path: str, lengths: list[int] | set[int]) -> int:
+    def _prefix_of(self, path: str, lengths: list[int] | frozenset[int]) -> int:
         rank = NONE
         prefixes = self.prefixes
         for length in lengths:

@@ -66,3 +66,18 @@ async def test_waiting_for_memory_is_within_any_patience(
     )
     assert len(crawled.urls("visited")) == 3 * HOSTS
     assert crawled.urls("queued") == []
+
+
+async def test_a_file_counts_for_each_dialect(world: World) -> None:
+    """Each is compiled apart."""
+    most: dict[int, int] = {}
+    for dialects in (["slurp"], ["slurp", "google", "bing"]):
+
+        def look(count: int = len(dialects)) -> None:
+            assert world.engine
+            most[count] = max(most.get(count, 0), world.engine.gate.large_bytes)
+
+        seed = f"http://of{len(dialects)}.test/"
+        at = {s / 10: look for s in range(1, 100)}
+        await world.crawl(site, seed, robots={"dialect": dialects}, at=at)
+    assert most == {1: len(RULES), 3: 3 * len(RULES)}
