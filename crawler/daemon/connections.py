@@ -4,7 +4,9 @@ others, and none kept whose peer reads nothing."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
+from collections.abc import AsyncIterator
 from typing import Final, cast
 
 from aiohttp import web
@@ -17,6 +19,28 @@ HEADER_S: Final = 60.0  # for a request's header to arrive, on a connection kept
 # waits for ever for a peer that acknowledges but does not read.
 STALLED_S: Final = 20.0
 LOOK_EVERY_S: Final = 5.0
+SHUTDOWN_S: Final = 2.0  # for answers under way at the end
+
+
+@contextlib.asynccontextmanager
+async def serving(app: web.Application, clock: Clock) -> AsyncIterator[Connections]:
+    """Serve an application on what the protocol factory given here is bound to. The caller closes
+    its listener; answers under way have SHUTDOWN_S when the block ends."""
+    runner = web.AppRunner(
+        app,
+        access_log=None,
+        handle_signals=False,
+        shutdown_timeout=SHUTDOWN_S,
+        keepalive_timeout=HEADER_S,
+    )
+    await runner.setup()
+    assert runner.server is not None
+    connections = Connections(runner.server, clock)
+    try:
+        yield connections
+    finally:
+        await runner.cleanup()
+        connections.close()
 
 
 class Connections:

@@ -10,8 +10,6 @@ import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from typing import Any, Final
 
-from aiohttp import web
-
 from crawler.app import Life, living, plainest
 from crawler.clock import RealClock
 from crawler.config import Config, ConfigError, seeds_of
@@ -20,7 +18,7 @@ from crawler.config.levels import LogLevel
 from crawler.config.sections import DaemonConfig
 from crawler.daemon import local
 from crawler.daemon.answering.answers import Answers
-from crawler.daemon.connections import HEADER_S, Connections
+from crawler.daemon.connections import serving
 from crawler.daemon.notify import Notify
 from crawler.daemon.problem import Problem
 from crawler.daemon.service import answering, application
@@ -32,8 +30,6 @@ from crawler.faults import contained
 from crawler.fetching.guard import listening
 
 DRAIN_MORE_S: Final = 5.0  # after the longest fetch: its commit, and hosts given back
-SHUTDOWN_S: Final = 2.0  # for answers under way when the crawl is over
-BACKLOG: Final = 128
 LIBRARIES: Final = ("aiohttp", "asyncio", "courtly")  # whose own logs go into ours
 
 
@@ -214,38 +210,26 @@ class Daemon:
         """The page and the API on the address of the config; gives its URL."""
         section = self.config.daemon
         app = application(answers, settings_of(section), watchers)
-        runner = web.AppRunner(
-            app,
-            access_log=None,
-            handle_signals=False,
-            shutdown_timeout=SHUTDOWN_S,
-            keepalive_timeout=HEADER_S,
-        )
-        await runner.setup()
-        assert runner.server is not None
-        connections = Connections(runner.server, watchers.clock)
         host, port = section.listens_on
-        try:
-            server = await asyncio.get_running_loop().create_server(
-                connections, host, port, backlog=BACKLOG
-            )
-        except OSError as error:
-            await runner.cleanup()
-            raise ListenError(
-                f"cannot listen on {section.listen} (daemon.listen): {why_not(error)}"
-            ) from None
-        try:
-            bound = server.sockets[0].getsockname()
-            shown = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
-            with contextlib.ExitStack() as guarded:
-                for one in server.sockets:
-                    guarded.enter_context(listening(*one.getsockname()[:2]))
-                yield f"http://{shown}:{bound[1]}/"
-        finally:
-            server.close()
-            answers.stream.close()
-            await runner.cleanup()
-            connections.close()
+        async with serving(app, watchers.clock) as connections:
+            try:
+                server = await asyncio.get_running_loop().create_server(
+                    connections, host, port, backlog=local.BACKLOG
+                )
+            except OSError as error:
+                raise ListenError(
+                    f"cannot listen on {section.listen} (daemon.listen): {why_not(error)}"
+                ) from None
+            try:
+                bound = server.sockets[0].getsockname()
+                shown = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
+                with contextlib.ExitStack() as guarded:
+                    for one in server.sockets:
+                        guarded.enter_context(listening(*one.getsockname()[:2]))
+                    yield f"http://{shown}:{bound[1]}/"
+            finally:
+                server.close()
+                answers.stream.close()
 
     # ------------------------------------------------------------ saying
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("courtly.http")
 
-SHUTDOWN_S = 2.0  # for answers under way when the crawl is over
 BACKLOG = 128  # connections that wait to be accepted, as aiohttp has it
 
 
@@ -96,31 +95,16 @@ def _bound(database: Path, warn: Callable[[str], None]) -> Iterator[socket.socke
 
 @contextlib.asynccontextmanager
 async def _served(app: web.Application, bound: socket.socket) -> AsyncIterator[None]:
-    from aiohttp import web  # heavy
-
     from crawler.clock import RealClock
-    from crawler.daemon.connections import HEADER_S, Connections
+    from crawler.daemon.connections import serving  # heavy
 
-    runner = web.AppRunner(
-        app,
-        access_log=None,
-        handle_signals=False,
-        shutdown_timeout=SHUTDOWN_S,
-        keepalive_timeout=HEADER_S,
-    )
-    await runner.setup()
-    assert runner.server is not None
-    connections = Connections(runner.server, RealClock())
-    server = None
-    try:
+    async with serving(app, RealClock()) as connections:
         loop = asyncio.get_running_loop()
         server = await loop.create_unix_server(connections, sock=bound, backlog=BACKLOG)
-        yield
-    finally:
-        if server is not None:
+        try:
+            yield
+        finally:
             server.close()
-        await runner.cleanup()
-        connections.close()
 
 
 def _remove(path: Path, ours: os.stat_result) -> None:
