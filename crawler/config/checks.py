@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from urllib.parse import urlsplit
 
-from crawler.config.names import read_pattern
+from crawler.config.host_patterns import is_address, read_pattern
 from crawler.config.readers import ProblemsError, line, text
 from policies.pacing import Window, parse_window
 from policies.url import parse_seed
@@ -158,6 +158,8 @@ def static_names(value: Mapping[str, str]) -> Mapping[str, str]:
 
 def _static_name(name: str, address: str) -> tuple[str, str]:
     pattern = read_pattern(name)
+    if is_address(pattern):
+        raise ValueError(f'"{name}" is an address, and only names are resolved')
     try:
         return pattern, str(ipaddress.ip_address(address))
     except ValueError:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from crawler.config import names
 from crawler.config.given import ConfigError, Given, Sections, Source, merged
+from crawler.config.host_patterns import matches, read_pattern
 from crawler.config.key import NAMED_TEXTS, TEXTS, Key
 from crawler.config.keys import SECTIONS, SITE_KEYS
 from crawler.config.lines import KeyPath, key_lines
@@ -181,7 +181,7 @@ class _Reading:
         for name, table in tables.items():
             path = ("site", name)
             try:
-                pattern = names.read_pattern(str(name))
+                pattern = read_pattern(str(name))
             except ValueError as error:
                 self._wrong(path, str(error))
                 continue
@@ -219,7 +219,7 @@ class _Reading:
         credentials = table.get("credentials")
         for origin in credentials if isinstance(credentials, Mapping) else ():
             host = host_of(str(origin) + "/") if "://" in str(origin) else ""
-            if host and not names.matches(pattern, host.lower()):
+            if host and not matches(pattern, host):
                 self._wrong((*path, "credentials", origin), "is no origin of this site")
 
     def _no_cookie_for_all(self, path: KeyPath, table: Mapping[str, object]) -> None:

@@ -10,9 +10,9 @@ from typing import Any, Self, TypeVar
 
 import msgspec
 
-from crawler.config import names
 from crawler.config.checks import contact_in
 from crawler.config.given import ConfigError, Given, Source
+from crawler.config.host_patterns import by_specificity, matches
 from crawler.config.identity import OWN_NAME, product_token, token_warnings, version
 from crawler.config.loading import read_values
 from crawler.config.sections import (
@@ -107,7 +107,7 @@ class Config:
             storage=storage,
             daemon=daemon,
             sinks=tuple(_sink(sink) for sink in given.sinks or ()),
-            sites=tuple(sorted(given.sites, key=names.specificity, reverse=True)),
+            sites=tuple(by_specificity(given.sites)),
             warnings=_warnings(crawl, robots, revisit, network, given),
             revisits=_revisits(revisit, given),
             given=given,
@@ -127,8 +127,7 @@ class Config:
             return self._of_tables(())
         if known := self._by_host.get(host):
             return known
-        name = host.removesuffix(".")
-        fitting = tuple(pattern for pattern in self.sites if names.matches(pattern, name))
+        fitting = tuple(pattern for pattern in self.sites if matches(pattern, host))
         site = self._of_tables(fitting)
         if len(self._by_host) >= _SITES_KEPT:
             self._by_host.clear()
@@ -178,6 +177,16 @@ class Config:
     def has_contact(self) -> bool:
         """Does the user agent carry a URL or an e-mail address (law 10)?"""
         return contact_in(self.crawl.user_agent)
+
+    def leads_to_loopback(self, host: str, *, resolves: bool = True) -> bool:
+        """Whether a request to `host` ends at this machine whatever DNS answers.
+
+        Behind a proxy `[network] resolve` does not apply, nor does it where the caller resolves
+        names itself (`resolves=False`): then the name alone decides.
+        """
+        if resolves and self.site(host).fetch.proxy is None:
+            return self.network.leads_to_loopback(host)
+        return is_loopback(host)
 
 
 def _section(kind: type[_Section], given: Given, name: str) -> _Section:

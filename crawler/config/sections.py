@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from crawler.config import names
+from crawler.config.host_patterns import static_address
 from crawler.config.levels import LogLevel
 from policies.address import is_loopback
 
@@ -58,14 +58,10 @@ class NetworkConfig(Struct, frozen=True, kw_only=True):
     allow: tuple[str, ...] = ()  # CIDR ranges
     resolve: Mapping[str, str] = msgspec.field(default_factory=dict)  # name or pattern -> address
 
-    def static_address(self, host: str) -> str | None:
-        """What `resolve` says of a host; the most specific pattern wins."""
-        fitting = [pattern for pattern in self.resolve if names.matches(pattern, host)]
-        return self.resolve[max(fitting, key=names.specificity)] if fitting else None
-
     def leads_to_loopback(self, host: str) -> bool:
-        """Law 10: localhost, a loopback address, or a name that `resolve` points at one."""
-        return is_loopback(self.static_address(host) or host)
+        """Whether a direct connection for `host` ends at this machine whatever DNS answers: it is
+        localhost, a loopback address, or a name that `resolve` maps to one."""
+        return is_loopback(static_address(self.resolve, host) or host)
 
 
 class StorageConfig(Struct, frozen=True, kw_only=True):

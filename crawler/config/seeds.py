@@ -105,11 +105,17 @@ def _line(problem: str) -> int:
     return int(found[1]) if found else 0
 
 
-def check_identity(config: Config, seeds: Sequence[str]) -> None:
-    """Law 10: beyond loopback only with a contact in the user agent. Raises ConfigError."""
+def check_identity(config: Config, urls: Sequence[str], *, resolves: bool = True) -> None:
+    """Check that a crawler without a contact in its user agent stays on this machine.
+
+    resolves: whether `[network] resolve` decides what is connected to; False where the connections
+    are someone else's. Raises ConfigError.
+    """
     if config.has_contact:
         return
-    beyond = next((s for s in seeds if not config.network.leads_to_loopback(host_of(s))), None)
+    beyond = next(
+        (url for url in urls if not config.leads_to_loopback(host_of(url), resolves=resolves)), None
+    )
     if beyond is None:
         return
     has = f'"{config.crawl.user_agent}" carries' if config.crawl.user_agent else "there is"

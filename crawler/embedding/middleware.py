@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import aiohttp
 from aiohttp import ClientHandlerType, ClientRequest, ClientResponse
@@ -13,7 +14,7 @@ from aiohttp.http import SERVER_SOFTWARE
 from msgspec.structs import replace
 
 from crawler.clock import Clock, RealClock, Timer
-from crawler.config import Config, ConfigError
+from crawler.config import Config, ConfigError, check_identity
 from crawler.embedding.door import Door
 from crawler.embedding.lasting import Lasting
 from crawler.embedding.settings import Given, paces, settings
@@ -115,6 +116,7 @@ class Politeness:
         door, fetcher = self._opened()
         url = str(request.url)
         url = canonical_url("http" + url[2:] if url.startswith("ws") else url)
+        check_identity(self._config, [url], resolves=self._resolves(request))
         for name, value in _identity(self._config).items():
             if request.headers.get(name, SERVER_SOFTWARE) == SERVER_SOFTWARE:
                 request.headers[name] = value
@@ -133,6 +135,15 @@ class Politeness:
             raise
         contact.answered(response)
         return response
+
+    def _resolves(self, request: ClientRequest) -> bool:
+        """Whether the session connects to where our `[network] resolve` leads."""
+        connector = request.session.connector
+        return (
+            request.proxy is None
+            and isinstance(connector, _GuardedConnector)
+            and connector.table == self._config.network.resolve
+        )
 
     async def _enter(self, door: Door, url: str) -> Turn:
         """The turn; not for ever while a response of its host is held unread."""
@@ -185,6 +196,14 @@ class Politeness:
         return guarded_connector(self._config, limit=limit)
 
 
+class _GuardedConnector(aiohttp.TCPConnector):
+    """table: the static names of its resolver."""
+
+    def __init__(self, table: Mapping[str, str], **given: Any) -> None:
+        super().__init__(**given)
+        self.table = table
+
+
 def guarded_connector(
     config: Given = None,
     *,
@@ -203,7 +222,8 @@ def guarded_connector(
     addresses = AddressRules.parse(config.network.allow)
     if not config.has_contact:
         addresses = replace(addresses, loopback_only=True)
-    return aiohttp.TCPConnector(
+    return _GuardedConnector(
+        config.network.resolve,
         limit=limit,
         keepalive_timeout=KEEPALIVE_S,
         resolver=Names(

@@ -44,7 +44,7 @@ from crawler.fetching.trouble import (
     trouble,
 )
 from crawler.fetching.wire import FIELD_BYTES_MAX, FIELDS_MAX, Connector, Sockets
-from policies.address import AddressRules
+from policies.address import AddressRules, is_loopback
 from policies.retry import FailureCode
 
 __all__ = [
@@ -286,8 +286,16 @@ class AiohttpFetcher:
         )
 
     def _refusal(self, host: str) -> Trouble | None:
-        """A proxy connects: what can still be judged is an address in the URL itself."""
+        """A proxy connects: what can still be judged is an address in the URL itself, and without a
+        contact for the host's owner, that no name is followed off this machine."""
         literal = literal_address(host)
+        if literal is None and self._addresses.loopback_only and not is_loopback(host):
+            return Trouble(
+                FailureCode.ADDRESS,
+                f"{host} is behind a proxy, and without a contact in crawl.user_agent only this "
+                "machine may be connected to",
+                permanent=True,
+            )
         if literal is not None and (sentence := self._addresses.judge(literal)) is not None:
             return Trouble(FailureCode.ADDRESS, sentence, permanent=True)
         return None

@@ -16,6 +16,7 @@ from aiohttp import AsyncResolver, ThreadedResolver
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from crawler.clock import Clock
+from crawler.config.host_patterns import read_pattern, static_address
 from crawler.fetching.exchange import current_exchange
 from crawler.fetching.guard import AddressRefusedError, judged
 from crawler.fetching.own import blame, blame_ares
@@ -75,7 +76,7 @@ class _System:
 class Names(AbstractResolver):
     """Static names, then DNS. With `pin` a host has one address, the same until it leaves the DNS.
 
-    table: host -> address. `*.test` is every name under test, and test; the longest pattern wins.
+    table: host pattern to address, as `[network] resolve` has them.
     Raises ValueError for a table value that is not an address.
     """
 
@@ -88,15 +89,10 @@ class Names(AbstractResolver):
         pin: bool = False,
         system: Callable[[], AbstractResolver] = system_resolver,
     ) -> None:
-        self._exact: dict[str, tuple[str, ...]] = {}
-        suffixes: dict[str, tuple[str, ...]] = {}
-        for name, address in table.items():
-            given = (str(ipaddress.ip_address(address)),)
-            if name.startswith("*."):
-                suffixes[name[1:].lower()] = given
-            else:
-                self._exact[name.lower()] = given
-        self._suffixes = sorted(suffixes.items(), key=lambda item: -len(item[0]))
+        self._table = {
+            read_pattern(name): str(ipaddress.ip_address(address))
+            for name, address in table.items()
+        }
         self._addresses = addresses
         self._clock = clock
         self._pin = pin
@@ -175,12 +171,8 @@ class Names(AbstractResolver):
         return (*v6, *v4) if permitted[0] in v6 else (*v4, *v6)
 
     async def _lookup(self, host: str) -> tuple[str, ...]:
-        name = host.lower().rstrip(".")
-        if (given := self._exact.get(name)) is not None:
-            return given
-        for suffix, given in self._suffixes:
-            if name.endswith(suffix) or name == suffix[1:]:
-                return given
+        if (given := static_address(self._table, host)) is not None:
+            return (given,)
         now_s = self._clock.monotonic()
         if (known := self._known.get(host)) is not None and known[0] > now_s:
             return known[1]

@@ -55,11 +55,11 @@ def _place(config: Config, host: str | None, section: str, field: str) -> str:
     """Where it was set: a line of the config, the name of an option, or nowhere."""
     places, base = config.given.places, config.given.base
     if host is not None:
-        from crawler.config import names
+        from crawler.config.host_patterns import matches
 
         for pattern in config.sites:
             place = places.get(f"site.{pattern}.{field}")
-            if place is not None and names.matches(pattern, host.removesuffix(".")):
+            if place is not None and matches(pattern, host):
                 return without_folder(place, base)
     return without_folder(places.get(f"{section}.{field}", DEFAULT), base)
 

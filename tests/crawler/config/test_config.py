@@ -216,6 +216,8 @@ def test_values_become_the_types_of_the_rules() -> None:
         ("network", "allow", ["home"], "must be an address or a range"),
         ("network", "resolve", {"a.test": "b.test"}, '"b.test" is not an IP address'),
         ("network", "resolve", {"a.test:80": "127.0.0.1"}, "names a port"),
+        ("network", "resolve", {"10.0.0.1": "127.0.0.1"}, "only names are resolved"),
+        ("network", "resolve", {"[::1]": "127.0.0.1"}, "only names are resolved"),
         ("storage", "url", "crawl.db", 'must be "sqlite:" and a path'),
         ("storage", "url", "sqlite:", "must name a file"),
         ("storage", "url", "sqlite::memory:", "must name a file"),

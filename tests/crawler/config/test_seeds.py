@@ -117,6 +117,23 @@ def test_beyond_loopback_a_contact_is_needed(seed: str, user_agent: str) -> None
         assert word in sentence
 
 
+@pytest.mark.parametrize(
+    "url",
+    ["http://93.184.216.34/", "http://[2606:2800::1]/", "http://a.proxied/"],
+)
+def test_what_resolve_does_not_decide_needs_a_contact(url: str) -> None:
+    """Addresses are never resolved, and behind a proxy the proxy resolves."""
+    config = from_dict(
+        {
+            "network": {"resolve": {"*": "127.0.0.9"}},
+            "site": {"*.proxied": {"proxy": "http://127.0.0.1:3128"}},
+        }
+    )
+    check_identity(config, ["http://any.example/", "http://localhost/"])
+    with pytest.raises(ConfigError, match=r"crawl\.user_agent"):
+        check_identity(config, [url])
+
+
 @pytest.mark.parametrize("user_agent", [CONTACT, "examplebot/1.0 (bot@example.com)"])
 def test_a_url_or_an_e_mail_is_a_contact(user_agent: str) -> None:
     check_identity(from_dict({"crawl": {"user_agent": user_agent}}), ["https://example.com/"])

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawler.config import ConfigError, from_dict
-from crawler.config.names import matches, read_pattern
+from crawler.config.host_patterns import matches, read_pattern
 
 
 @pytest.mark.parametrize(

@@ -221,6 +221,28 @@ async def test_law_10_and_what_cannot_be_kept_are_refused() -> None:
         Politeness(user_agent=UA, config={"politeness": {"per": "ip"}})
 
 
+async def test_without_a_contact_resolve_counts_only_where_it_is_used() -> None:
+    """A session of its own connector resolves names itself."""
+    async with LocalWeb({}) as web:
+        config = web.config()
+        url = web.url("a.test")
+        async with Politeness(config=config) as polite:
+            async with aiohttp.ClientSession(middlewares=(polite,)) as session:
+                with pytest.raises(ConfigError, match=r"crawl\.user_agent"):
+                    await session.get(url)
+            elsewhere = guarded_connector({"network": {"resolve": {"a.test": "127.0.0.7"}}})
+            async with aiohttp.ClientSession(middlewares=(polite,), connector=elsewhere) as session:
+                with pytest.raises(ConfigError, match=r"crawl\.user_agent"):
+                    await session.get(url)
+            guarded = polite.connector()
+            async with aiohttp.ClientSession(middlewares=(polite,), connector=guarded) as session:
+                async with session.get(url) as response:
+                    assert response.status == 404
+                with pytest.raises(ConfigError, match=r"crawl\.user_agent"):
+                    await session.get(url, proxy="http://127.0.0.1:9/")
+    assert web.log.paths() == ["/robots.txt", "/"]
+
+
 async def test_several_sessions_share_the_turns_of_one_politeness(tmp_path: Path) -> None:
     async with LocalWeb({}) as web:
         config = web.config(politeness={"latency_factor": 0})

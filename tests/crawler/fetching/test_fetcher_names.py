@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import struct
 from typing import Any
@@ -11,9 +12,14 @@ import aiodns
 import pytest
 from aiohttp import AsyncResolver
 from aiohttp.abc import AbstractResolver, ResolveResult
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+from msgspec import structs
 
 from crawler.clock import RealClock
+from crawler.config import ConfigError, from_dict
 from crawler.fetching.fetcher import AiohttpFetcher, Answer, Failure, FetchLimits, Request
+from crawler.fetching.guard import AddressRefusedError
 from crawler.fetching.resolver import (
     REMEMBERED_S,
     RENEWED_S,
@@ -22,8 +28,9 @@ from crawler.fetching.resolver import (
     system_resolver,
 )
 from crawler.testing import JumpClock
-from policies.address import AddressRules
+from policies.address import AddressRules, is_loopback
 from policies.retry import FailureCode
+from policies.url import canonical, host_of
 
 LOOPBACK = AddressRules.parse(["127.0.0.0/8", "::1/128"])
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
@@ -134,6 +141,39 @@ async def test_most_specific_static_name_wins():
         )
         found = [await names.address_of(h) for h in ("a.test", "a.b.test", "c.b.test", "xb.test")]
     assert found == ["127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.1"]
+
+
+PATTERNS = st.lists(
+    st.sampled_from(["*", "*.", "a", "b", "ab", ".", "test", "*a", "1", "-"]),
+    min_size=1,
+    max_size=5,
+).map("".join)
+HOSTS = st.lists(st.sampled_from(["a", "b", "ab", ".", "test", "1", "A"]), min_size=1, max_size=6)
+
+
+@given(st.dictionaries(PATTERNS, st.integers(1, 200), max_size=4), HOSTS.map("".join))
+@example({"*": 9}, "www.example.com")
+@example({"*.test": 1, "t*": 2}, "test")
+@example({"a*b.test": 1, "*": 2}, "aXb.test.")
+async def test_config_and_resolver_read_patterns_alike(entries: dict[str, int], host: str) -> None:
+    """What the contact check takes for loopback is what is connected to."""
+    table = {}
+    for pattern, last in entries.items():
+        with contextlib.suppress(ConfigError):
+            raw = {"network": {"resolve": {pattern: f"127.0.0.{last}"}}}
+            table |= from_dict(raw).network.resolve
+    config = from_dict({"network": {"resolve": table}})
+    url = canonical(f"http://{host}/")
+    assume(url is not None)
+    name = host_of(url)
+    async with JumpClock() as clock:
+        names = Names(table, LOOPBACK, clock, system=lambda: FakeDns({}))
+        try:
+            address = await names.address_of(name)
+        except (KeyError, AddressRefusedError):
+            address = None
+    assert config.leads_to_loopback(name) == (address is not None or name == "localhost")
+    assert config.leads_to_loopback(name, resolves=False) == is_loopback(name)
 
 
 async def test_static_name_must_have_an_address():
@@ -297,6 +337,22 @@ async def test_private_literal_is_not_asked_of_a_proxy(serve):
         assert isinstance(failure, Failure)
         assert failure.code is FailureCode.ADDRESS
     assert proxy.connections == 0
+
+
+async def test_without_a_contact_no_name_is_asked_of_a_proxy(serve):
+    proxy = await serve(HELLO)
+    rules = AddressRules.parse(["127.0.0.0/8"])
+    at_home = structs.replace(rules, loopback_only=True)
+    resolve = {"*": "127.0.0.1"}
+    async with open_fetcher(FakeDns({}), allow=at_home, resolve=resolve) as fetcher:
+        by_proxy = proxy.url(host="127.0.0.1")
+        failure = await fetcher.fetch(Request(url="http://a.example/", proxy=by_proxy))
+        assert isinstance(failure, Failure)
+        assert failure.code is FailureCode.ADDRESS
+        assert "crawl.user_agent" in failure.error
+        assert proxy.connections == 0
+        answer = await fetcher.fetch(Request(url="http://127.0.0.1/x", proxy=by_proxy))
+        assert isinstance(answer, Answer), answer
 
 
 async def test_proxy_that_refuses_the_tunnel(serve):

@@ -1,10 +1,14 @@
-"""Host names with `*`, as `[site."…"]` and `[network] resolve` write them."""
+"""Host patterns: host names with `*`, as `[site."…"]` and `[network] resolve` write them.
+
+Whoever asks which pattern applies to a host asks here, so that a pattern means the same everywhere.
+"""
 
 from __future__ import annotations
 
 import functools
 import ipaddress
 import re
+from collections.abc import Iterable, Mapping
 
 import ada_url
 
@@ -19,14 +23,14 @@ def read_pattern(text: str) -> str:
     """
     name = text.strip().lower().removesuffix(".")
     if not name:
-        raise ValueError("a host name is needed, not an empty text")
+        raise ValueError("a host name is needed, not an empty string")
     if "://" in name or "/" in name:
         raise ValueError(
             f'{text!r} is not a host name: write "example.org" or "*.example.org", '
             "without scheme and path"
         )
-    if _address(name):
-        return _address(name)
+    if address := _address(name):
+        return address
     if re.search(r":\d*\Z", name):
         raise ValueError(
             f"{text!r} names a port, but a host's rules cover all its ports: leave it out"
@@ -40,6 +44,11 @@ def read_pattern(text: str) -> str:
     if not _GLOB.match(rest):
         raise ValueError(f"{text!r} is not a host name")
     return prefix + rest
+
+
+def is_address(host: str) -> bool:
+    """Whether a host or pattern is an IP address, with or without brackets."""
+    return bool(_address(host))
 
 
 def _address(name: str) -> str:
@@ -56,10 +65,26 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def matches(pattern: str, host: str) -> bool:
-    """Does a pattern (from `read_pattern`) cover a host (lower case, no port, no brackets)?"""
+    """Whether a pattern (from `read_pattern`) covers a host.
+
+    host: without port and brackets, in any case, with or without a final dot.
+    """
+    host = host.lower().removesuffix(".")
     return pattern == host or ("*" in pattern and _compiled(pattern).match(host) is not None)
 
 
-def specificity(pattern: str) -> tuple[bool, int]:
-    """The larger, the more specific: a whole name before any `*`, then more characters given."""
-    return ("*" not in pattern, len(pattern.replace("*", "")))
+def by_specificity(patterns: Iterable[str]) -> list[str]:
+    """Patterns in the order in which they apply: whole names first, then those with more characters
+    besides `*`; equals stay in their order."""
+    return sorted(patterns, key=lambda one: ("*" in one, -len(one.replace("*", ""))))
+
+
+def static_address(table: Mapping[str, str], host: str) -> str | None:
+    """The address that `[network] resolve` gives a host, by its most specific pattern; None if the
+    table has none. An address is never resolved, so the table has none for it.
+
+    table: pattern (from `read_pattern`) to address. host: as for `matches`.
+    """
+    if not table or is_address(host):
+        return None
+    return next((table[one] for one in by_specificity(table) if matches(one, host)), None)
