@@ -35,8 +35,6 @@ TREE_TAGS_MAX: Final = 300_000
 _NAME = rb"[A-Za-z][^\t\n\f\r />]*+"
 _ATTRIBUTES = rb"(?:[\t\n\f\r /]*+" + ATTRIBUTE + rb")"
 _SPACE = rb"[\t\n\f\r />]"
-_FOREIGN_ROOT: Final = re.compile(rb"<(?:svg|math)(?=[\t\n\f\r />])", re.IGNORECASE)
-_CDATA: Final = b"<![CDATA["
 
 # One match for each step of the walk. Possessive throughout, and each form also ends with the text:
 # no byte is looked at twice in vain. A leaf is an element with only text inside; it leaves nothing
@@ -51,12 +49,13 @@ _STEP: Final = re.compile(
     rb"|/(" + _NAME + rb")" + _ATTRIBUTES + rb"*+[\t\n\f\r /]*+(?:>|\Z)"
     rb"|([A-Za-z])"
     rb"|!--(?:-?>|.*?(?:--!?>|\Z))"
+    rb"|(!\[CDATA\[)"
     rb"|[!?/][^>]*+(?:>|\Z))",
     re.DOTALL,
 )
 # The groups above, which `lastindex` tells apart: the name and the end of a start tag, the rest of
-# a leaf, the name of an end tag, a tag with too many attributes.
-_TAG, _SLASH, _LEAF, _END, _MANY = 1, 2, 3, 4, 5
+# a leaf, the name of an end tag, a tag with too many attributes, the beginning of CDATA.
+_TAG, _SLASH, _LEAF, _END, _MANY, _CDATA = 1, 2, 3, 4, 5, 6
 
 
 def _names(words: bytes) -> frozenset[bytes]:
@@ -72,14 +71,20 @@ _VOID_EVERYWHERE: Final = _names(b"br embed hr img meta")
 _FORMATTING: Final = _names(b"a b big code em font i nobr s small strike strong tt u")
 _ROOTS: Final = _names(b"html body")
 # Where raw text may not be raw, and where void elements may nest.
-_UNUSUAL: Final = _names(b"svg math select frameset")
+_UNUSUAL: Final = _names(b"svg math frameset")
 _FOREIGN: Final = _names(b"svg math")
-_SVG: Final = _names(
-    b"animate animatemotion animatetransform circle clippath defs ellipse filter g line"
-    b" lineargradient marker mask path pattern polygon polyline radialgradient rect stop symbol"
-    b" text tspan use"
+_COUNTED: Final = _FORMATTING | _UNUSUAL
+# Inside of these the formatting elements around them do not count.
+_MARKERS: Final = _names(b"applet caption marquee object td template th")
+# Start tags that end foreign content (WHATWG HTML, 13.2.6.5), and those in which HTML begins again.
+_HTML_INSTEAD: Final = _names(
+    b"b big blockquote body br center code dd div dl dt em embed font h1 h2 h3 h4 h5 h6 head hr i"
+    b" img li listing menu meta nobr ol p pre ruby s small span strong strike sub sup table tt u ul"
+    b" var"
 )
-_SVG_LEAF: Final = _SVG | _names(b"title desc style")
+_HTML_AGAIN: Final = _HTML_INSTEAD | _names(
+    b"annotation-xml desc foreignobject mi mn mo ms mtext title"
+)
 # The elements that a new one ends, when they are the innermost.
 _ENDED_BY: Final = {
     b"p": _names(b"p"),
@@ -90,6 +95,32 @@ _ENDED_BY: Final = {
     b"td": _names(b"td th"),
     b"th": _names(b"td th"),
     b"tr": _names(b"td th tr"),
+}
+_PARAGRAPH: Final = _names(b"p")
+_ANY: Final = _names(
+    b"a button caption colgroup dd dt h1 h2 h3 h4 h5 h6 li nobr optgroup option p rb rp rt rtc"
+    b" select table tbody td tfoot th thead tr"
+)
+# The elements that a start tag may close wherever they stand in the stack, with all inside.
+_CLOSES: Final = {
+    **dict.fromkeys(
+        _names(
+            b"address article aside blockquote center details dialog dir div dl fieldset figcaption"
+            b" figure footer form header hgroup hr listing main menu nav ol plaintext pre search"
+            b" section summary ul xmp"
+        ),
+        _PARAGRAPH,
+    ),
+    **dict.fromkeys(
+        _names(
+            b"body button caption col colgroup dd dt frameset head html input keygen li optgroup"
+            b" option rb rp rt rtc select table tbody td template textarea tfoot th thead tr"
+        ),
+        _ANY,
+    ),
+    **dict.fromkeys(_names(b"h1 h2 h3 h4 h5 h6"), _names(b"p h1 h2 h3 h4 h5 h6")),
+    b"a": _names(b"a"),
+    b"nobr": _names(b"nobr"),
 }
 _NEED_NO_END: Final = _names(b"p li option optgroup dt dd td th tr tbody thead tfoot")
 # These end tags also end elements of the kind above that stand open inside.
@@ -136,93 +167,191 @@ def is_tangled(html: bytes) -> bool:
             return False
     if tags > TREE_TAGS_MAX:
         return True
-    if _CDATA in html and _FOREIGN_ROOT.search(html):
-        return True  # text or markup, depending on what is open: not worth telling apart
-    return _nests(html)
+    return _Walk().is_endless(html)
 
 
-def _nests(html: bytes) -> bool:
-    """Walk the tags, with a stack that is at least as deep as the parser's (but for the elements
-    that a table implies, at most two for each of ours).
+class _Walk:
+    """A walk over the tags, with a stack that is at least as deep as the parser's (but for the
+    elements that a table implies, at most two for each of ours).
 
     Therefore: an element counts as open until an end tag stands right where it must end it; and
-    where the parser might read raw text as markup, we do not go on.
+    where the parser might read raw text as markup, the walk ends.
     """
-    open_: list[bytes] = []
-    weights: list[int] = []  # bytes of the formatting tags in `open_`
-    weight = copied = roots = unusual = foreign = 0
-    svg_at = -1  # where in `open_` an <svg> stands, of which all so far is known to be plain SVG
-    at: int | None = 0
-    while at is not None:
-        steps = _STEP.finditer(html, at)
-        at = None
-        for step in steps:
-            kind = step.lastindex
-            if kind is None:  # a comment
-                continue
-            if kind == _END:
-                if not open_:
+
+    __slots__ = (
+        "anchor_at",
+        "anchor_depth",
+        "copied",
+        "doubted",
+        "exact_at",
+        "foreign",
+        "formatting",
+        "open",
+        "unusual",
+        "weight",
+        "weights",
+    )
+
+    def __init__(self) -> None:
+        self.open: list[bytes] = []
+        self.weights: list[int] = []  # bytes of the formatting tags in `open`
+        self.weight = self.formatting = 0  # bytes of all of them, and their number
+        # Where in `weights` and in `open` the latest anchor is, if no element since keeps another
+        # from ending it; -1 if one does.
+        self.anchor_at = self.anchor_depth = -1
+        # So many of these bytes may belong to elements that the parser has closed without their end
+        # tag, to open them again, as copies, at the next tag.
+        self.doubted = 0
+        self.copied = 0  # the sum of that over all start tags
+        self.unusual = self.foreign = 0  # of these kinds in `open`
+        # Where in `open` an <svg> or <math> stands since which all is foreign, exactly as the
+        # parser has it; -1 if there is none.
+        self.exact_at = -1
+
+    def is_endless(self, html: bytes) -> bool:
+        """Whether a limit is passed anywhere. Linear."""
+        roots = 0
+        open_ = self.open
+        at: int | None = 0
+        while at is not None:
+            steps = _STEP.finditer(html, at)
+            at = None
+            for step in steps:
+                kind = step.lastindex
+                if kind is None:  # a comment
                     continue
-                name = step[_END].lower()
-                if open_[-1] == name:
-                    open_.pop()
-                    if name in _FORMATTING:
-                        weight -= weights.pop()
-                    elif name in _UNUSUAL:
-                        unusual -= 1
-                        foreign -= name in _FOREIGN
-                        svg_at = -1
+                if kind == _END:
+                    name = step[_END].lower()
+                    if open_ and open_[-1] == name and name not in _COUNTED:
+                        open_.pop()
+                    elif open_:
+                        self.end(name)
                     continue
-                svg_at = -1
-                if name in _CLOSERS and not foreign:
-                    depth = len(open_) - 1
-                    while depth > 0 and open_[depth] != name and open_[depth] in _NEED_NO_END:
-                        depth -= 1
-                    if open_[depth] == name:
-                        del open_[depth:]
-                        unusual -= name == b"select"
-                continue
-            if kind == _MANY:
-                return True
-            name = step[_TAG].lower()
-            copied += weight
-            if svg_at >= 0 and name not in (_SVG_LEAF if kind == _LEAF else _SVG):
-                svg_at = -1
-            if name in _ROOTS:
-                roots += 1
-                if roots > ROOTS_MAX:
+                if kind == _MANY:
                     return True
-            if kind == _LEAF:
-                continue
-            if name in _RAW_TEXT_AND_REST:
-                if name == b"plaintext":
-                    return unusual > 0 or copied > COPIED_BYTES_MAX
-                at = raw_text_end(html, step.end(), name)
-                if unusual and html.find(b"<", step.end(), at) >= 0:
+                if kind == _CDATA:
+                    # Text in foreign content; in HTML a comment, which ends with the next ">".
+                    if self.foreign and (self.exact_at < 0 or self.unusual > self.foreign):
+                        return True
+                    ending = b"]]>" if self.foreign else b">"
+                    at = html.find(ending, step.end())
+                    at = None if at < 0 else at + len(ending)
+                    break
+                name = step[_TAG].lower()
+                if self.weight > self.doubted and self.may_close(name):
+                    self.doubted = self.weight
+                self.copied += self.doubted
+                if name in _ROOTS:
+                    roots += 1
+                    if roots > ROOTS_MAX:
+                        return True
+                if kind == _LEAF:
+                    if self.exact_at >= 0 and (
+                        name in _HTML_INSTEAD or step[_SLASH].endswith(b"/")
+                    ):
+                        self.exact_at = -1
+                    continue
+                if name in _VOID and not self.unusual:
+                    continue
+                if name in _RAW_TEXT_AND_REST and self.exact_at < 0:
+                    if name == b"plaintext":
+                        return self.unusual > 0 or self.copied > COPIED_BYTES_MAX
+                    at = raw_text_end(html, step.end(), name)
+                    if self.unusual and html.find(b"<", step.end(), at) >= 0:
+                        return True
+                    break
+                self.start(name, step)
+                if (
+                    len(open_) > NESTING_MAX
+                    or self.copied > COPIED_BYTES_MAX
+                    or self.formatting > FORMATTING_MAX
+                ):
                     return True
-                break
-            if svg_at >= 0 and step[_SLASH].endswith(b"/"):
-                continue
-            if name in _VOID and (not unusual or name in _VOID_EVERYWHERE):
-                continue
-            if name in _ENDED_BY and not foreign:
-                ended = _ENDED_BY[name]
-                while open_ and open_[-1] in ended:
-                    open_.pop()
-            open_.append(name)
-            if len(open_) > NESTING_MAX or copied > COPIED_BYTES_MAX:
-                return True
+        return self.copied > COPIED_BYTES_MAX
+
+    def may_close(self, name: bytes) -> bool:
+        """Whether a start tag may close an element with a formatting element inside."""
+        if self.exact_at >= 0:
+            return name in _HTML_INSTEAD
+        if self.unusual:
+            return True
+        return name in _CLOSES and not _CLOSES[name].isdisjoint(self.open)
+
+    def start(self, name: bytes, step: re.Match[bytes]) -> None:
+        """Open an element, if it can be open, whose start tag is `step`."""
+        open_ = self.open
+        closed = (self.unusual > 0 or name in _FOREIGN) and step[_SLASH].endswith(b"/")
+        if self.exact_at >= 0:
+            if name in (_HTML_INSTEAD if closed else _HTML_AGAIN):
+                self.exact_at = -1
+            if closed:
+                return
+        elif (closed and not self.unusual) or (name in _VOID_EVERYWHERE):
+            return
+        if name in _ENDED_BY and not self.foreign:
+            ended = _ENDED_BY[name]
+            while open_ and open_[-1] in ended:
+                open_.pop()
+        open_.append(name)
+        if name in _MARKERS:
+            self.anchor_at = -1
+        elif name in _FORMATTING:
+            if name == b"a" and not self.unusual:
+                self.end_anchor()
+                self.anchor_at = len(self.weights)
+                self.anchor_depth = len(open_) - 1
+            size = step.end() - step.start()
+            self.weights.append(size)
+            self.weight += size
+            self.formatting += 1
+        elif name in _UNUSUAL:
+            self.unusual += 1
+            if name in _FOREIGN:
+                self.foreign += 1
+                if self.exact_at < 0 and not closed:
+                    self.exact_at = len(open_) - 1
+
+    def end_anchor(self) -> None:
+        """Of anchors only the latest is copied: another `<a>` takes it out of the list of active
+        formatting elements, unless more than seven blocks are open in it (13.2.6.4.7, the adoption
+        agency algorithm), although it may stay open here."""
+        if self.anchor_at >= 0 and len(self.open) - self.anchor_depth <= 8:
+            self.weight -= self.weights[self.anchor_at]
+            self.weights[self.anchor_at] = 0
+            self.formatting -= 1
+            self.anchor_at = -1
+            self.doubted = min(self.doubted, self.weight)
+
+    def end(self, name: bytes) -> None:
+        """Close an element, if that is sure to be what its end tag does."""
+        open_ = self.open
+        depth = len(open_) - 1
+        if open_[depth] != name:
+            self.doubted = self.weight
+            lowest = max(self.exact_at, 0)
+            if self.exact_at >= 0:
+                while depth >= lowest and open_[depth] != name:
+                    depth -= 1
+            elif name in _CLOSERS and not self.foreign:
+                while depth > 0 and open_[depth] != name and open_[depth] in _NEED_NO_END:
+                    depth -= 1
+            if depth < lowest or open_[depth] != name:
+                self.exact_at = -1
+                return
+        while len(open_) > depth:
+            name = open_.pop()
             if name in _FORMATTING:
-                weights.append(step.end() - step.start())
-                weight += weights[-1]
-                if len(weights) > FORMATTING_MAX:
-                    return True
+                size = self.weights.pop()
+                self.weight -= size
+                self.formatting -= size > 0
             elif name in _UNUSUAL:
-                unusual += 1
-                foreign += name in _FOREIGN
-                if name == b"svg" and svg_at < 0:
-                    svg_at = len(open_) - 1
-    return copied > COPIED_BYTES_MAX
+                self.unusual -= 1
+                self.foreign -= name in _FOREIGN
+        self.doubted = min(self.doubted, self.weight)
+        if self.anchor_at >= len(self.weights):
+            self.anchor_at = -1
+        if depth <= self.exact_at:
+            self.exact_at = -1
 
 
 _RAW_TEXT_AND_REST: Final = RAW_TEXT | {b"plaintext"}

@@ -33,6 +33,17 @@ PLAIN = "<div class='item'><p>text <a href='/x'>link</a> <b>bold</b> <br> <img s
         "<A HREF=x><B>y</B></A>" * 2000,
         "<input disabled><hr><meta name=a content=b>" * 2000,
         "<p title='</p><p>'>x</p>" * 2000,
+        "<svg><g></svg></g>" * 2000,
+        "<svg/><svg><title/><desc/><g><path></g></svg><p>" * 1000,
+        "<svg><style><![CDATA[ a > b { } <g> ]]></style></svg>" * 1000,
+        "<svg><path></svg><script>x = '<![CDATA[<svg>'</script><style>/*<![CDATA[*/</style>" * 1000,
+        "<svg></svg><!-- <![CDATA[ --><script>//<![CDATA[\nx = '<svg>'\n//]]></script>" * 1000,
+        "<p><![CDATA[x]]></p>" * 2000,
+        "<math><mi>x</mi><mo>&lt;</mo><mfrac><mn>1</mn><mn>2</mn></mfrac></math>" * 900,
+        "<h3><a id='x'/>title</h3><div><p>text</p></div>" * 400,
+        "<p><a class='a long name' href='x'><b><i>x</i></b><span>y</span></a></p>" * 9000,
+        "<a class='a long name' href='x'><div><p>x</p></div></a>" * 9000,
+        "<select><title><input></title>" + "<i></i>" * 900,
     ],
     ids=lambda html: f"{html[:16]}…",
 )  # fmt: skip
@@ -55,7 +66,6 @@ def test_ordinary_pages_are_not_tangled(html: str) -> None:
         "<div></div title='</div>'><p><i>",
         "<span><div></span></div>",
         "<div><table><td></div>",
-        "<svg><g></svg></g>",
         "<svg><div/>",
         "<svg><path d=x/>",
         "<svg><path d= />",
@@ -80,7 +90,11 @@ def test_nesting_cannot_be_hidden(unit: str) -> None:
         "<html lang=en>x</html>" * 900,
         "<svg><title><g></title>" + "<g>" * 900,
         "<svg><![CDATA[><!--]]>" + "<g>" * 900,
-        "<select><title><input></title>" + "<i></i>" * 900,
+        "<svg><foreignObject><![CDATA[><!--]]>" + "<g>" * 900,
+        "<frameset><svg><![CDATA[>" + "<frameset>" * 900,
+        "<svg><g/></g><desc><![CDATA[>" + "<p><i>" * 900,
+        "<p>" + f"<a {'x ' * 90}>" + "</p><div><p><b>x" * 1000,
+        "<a x=1>" + "<div>" * 9 + "<a x=2>" + "<p><i>x</p>" * 3000,
         "<svg><plaintext>" + "<g>" * 900,
     ],
     ids=lambda html: f"{html[:24]}…",
@@ -115,6 +129,9 @@ _TAGS = """
     <ruby> <rt> <html~a=1> <body~b=1> <head> </body> </html> <section> </section> <label> </label>
     <a~x="</div>"> <div~x='> <div/> <!x> <?x> </> </x~y=">"> <tbody> <optgroup> </option> </dd>
     <article> <center> </center> <marquee> <applet> </applet> <embed> <image> <link> <param>
+    <svg/> <math/> <desc/> <title/> <mi/> </mi> <mo> <annotation-xml~encoding=text/html> <section/>
+    </foreignObject> <a> </a> <a~x=1> <font~color=c> <u~x=1> </u> <th> </th> </caption> <tfoot>
+    <frameset/> </frameset> </table~x> <h3> </h3> <rp> <rtc> <menu> <dialog> <pre> <listing> <hr>
 """
 _SOUP = st.sampled_from(_TAGS.replace("~", "\t").split(" "))
 
@@ -136,3 +153,32 @@ def test_what_passes_the_walk_is_shallow_in_the_tree(before: str, unit: str) -> 
         patch.setattr(nesting, "TAGS_SAFE", 0)
         if not is_tangled(html):
             assert _depth(html) <= 3 * 6 + 4
+
+
+_COPIED = frozenset(nesting._FORMATTING) - {b""}
+
+
+def _formatting_elements(html: bytes) -> int:
+    root = LexborHTMLParser(html).root
+    nodes = root.traverse() if root is not None else ()
+    return sum(node.tag is not None and node.tag.encode() in _COPIED for node in nodes)
+
+
+@given(
+    before=st.lists(_SOUP, max_size=5).map("".join),
+    unit=st.lists(_SOUP, min_size=1, max_size=8).map("".join),
+)
+@settings(max_examples=600, deadline=None)
+@example(before="<p><b\tid=1>", unit="<div>x</div>")
+@example(before="<a\thref=x><div><i>", unit="<a\thref=x></div>")
+@example(before="<svg><desc><b\tid=1>", unit="<section/></section>")
+def test_what_passes_the_walk_is_hardly_copied(before: str, unit: str) -> None:
+    """However a unit is repeated, the parser makes few formatting elements that were not written:
+    a copy for each three bytes ("<b>") that were counted, and for each end tag up to eight."""
+    html = (before + unit * 60).encode()
+    bytes_max = 600
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nesting, "COPIED_BYTES_MAX", bytes_max)
+        patch.setattr(nesting, "TAGS_SAFE", 0)
+        if not is_tangled(html):
+            assert _formatting_elements(html) <= 2 * html.count(b"<") + bytes_max / 3
