@@ -42,6 +42,7 @@ class ScopeRules(Struct, frozen=True, kw_only=True):
     max_repeated_segment: int = 3
     max_queries_per_path: int = 1000
     sitemaps: bool = True
+    sitemap_paths: tuple[str, ...] = ("/sitemap.xml",)
 
     @property
     def bounds_hosts(self) -> bool:

@@ -228,7 +228,10 @@ class World:
     ) -> Crawled:
         """One crawl to its end, however it comes. `at`: what happens so many seconds after its
         beginning. One that is not over after `cap_s` fails the test."""
-        config = from_dict({"crawl": {"patience": "10m", **sections.pop("crawl", {})}, **sections})
+        own = {"crawl": {"patience": "10m"}, "scope": {"sitemap_paths": []}}
+        config = from_dict(
+            {**sections, **{name: {**own[name], **sections.get(name, {})} for name in own}}
+        )
         self.session = await self.store.open_session("test")
         by_domain = str(config.politeness.per) == "domain"
         await self.store.add(_links(seeds, by_domain=by_domain))

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from crawler.config.host_patterns import is_address, read_pattern
 from crawler.config.readers import ProblemsError, line, text
 from policies.pacing import Window, parse_window
-from policies.url import parse_seed
+from policies.url import canonical, parse_seed
 
 _URL = re.compile(r"https?://[^\s/()<>\"';,]+", re.IGNORECASE)
 _EMAIL = re.compile(r"[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+")
@@ -164,6 +164,14 @@ def _static_name(name: str, address: str) -> tuple[str, str]:
         return pattern, str(ipaddress.ip_address(address))
     except ValueError:
         raise ValueError(f'"{address}" is not an IP address') from None
+
+
+def absolute_path(value: str) -> str:
+    """A path with or without a query, in canonical form."""
+    url = canonical(value, "http://x/") if value.startswith("/") else None
+    if url is None or not url.startswith("http://x/"):
+        raise ValueError(f'"{value}" is not a path that begins with "/"')
+    return url.removeprefix("http://x")
 
 
 def seed(value: str) -> str:

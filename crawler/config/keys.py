@@ -117,6 +117,11 @@ SCOPE = {
         read=as_given,
         note="read the sitemaps that robots.txt names, and seeds that are such",
     ),
+    "sitemap_paths": Key(
+        accepts=TEXTS,
+        read=each(checks.absolute_path),
+        note="where to look for a sitemap if robots.txt names none",
+    ),
 }
 POLITENESS = {
     "delay": Key(

@@ -34,8 +34,9 @@ class SitemapParser:
     """`feed` pieces, then `close`; each gives entries, a few hundred at a time.
 
     kind: None until it is known, and for what is no sitemap. problem: what was wrong with it, in
-    words. cut: it is longer than its bound, and what is beyond is not read. read_bytes:
-    uncompressed. Never raises for what it is fed.
+    words. cut: it is longer than its bound, and what is beyond is not read. overlong: URLs left out
+    because they have more than CHARS_MAX characters. read_bytes: uncompressed. Never raises for
+    what it is fed.
     """
 
     def __init__(self, *, bytes_max: int = SITEMAP_BYTES_MAX) -> None:
@@ -48,6 +49,10 @@ class SitemapParser:
         self._gzip: Decoder | None = None
         self._head: bytes | None = b""  # too little to tell what it is
         self._reader: XmlReader | TextReader | None = None
+
+    @property
+    def overlong(self) -> int:
+        return 0 if self._reader is None else self._reader.overlong
 
     @property
     def wants_more(self) -> bool:
@@ -81,11 +86,14 @@ class SitemapParser:
         if self._head is not None:
             yield self._begin(self._head)
         if self._reader is not None:
-            yield self._read(b"", last=True)
+            yield self._reader.close(cut=self.cut or self.problem is not None)
         if self.cut:
             self.problem = f"longer than {self._bytes_max:,} bytes: what is beyond was not read"
-        elif self.kind is None and self.problem is None:
-            self.problem = "neither a sitemap nor a feed"
+        elif self.problem is None:
+            if self.kind is None:
+                self.problem = "neither a sitemap nor a feed"
+            elif self._reader is not None:
+                self.problem = self._reader.problem
 
     def _plain(self, data: bytes) -> Iterator[bytes]:
         """Uncompressed, in steps."""
@@ -129,10 +137,10 @@ class SitemapParser:
             head = narrow[root.start() :]  # what stands before it is a declaration, or an accident
         return self._read(head)
 
-    def _read(self, data: bytes, *, last: bool = False) -> list[Entry]:
+    def _read(self, data: bytes) -> list[Entry]:
         if self._reader is None:
             return []
-        entries = self._reader.feed(data, last=last)
+        entries = self._reader.feed(data)
         self.kind = self._reader.kind
         if self._reader.over:
             self._reader = None
@@ -140,17 +148,39 @@ class SitemapParser:
 
 
 class TextReader:
-    """One URL a line; what is none is passed over."""
+    """One URL a line; other lines are passed over. Its members are those of `XmlReader`."""
 
     kind = Kind.TEXT
     over = False
+    problem = None
 
     def __init__(self, encoding: str) -> None:
+        self.overlong = 0
         self._decoder = incremental_decoder(encoding)
         self._rest = ""
 
-    def feed(self, data: bytes, *, last: bool = False) -> list[Entry]:
-        text = self._rest + self._decoder.decode(data, last)
-        lines = text.replace("\r", "\n").split("\n")
-        self._rest = "" if last else lines.pop()[:CHARS_MAX]
-        return [Entry(url, NOTHING) for line in lines if _WEB.match(url := line.strip("\ufeff \t"))]
+    def feed(self, data: bytes) -> list[Entry]:
+        lines = self._lines(self._decoder.decode(data, False))
+        # Of a line that is too long, enough is kept to tell.
+        self._rest = lines.pop()[: CHARS_MAX + 1]
+        return self._entries(lines)
+
+    def close(self, *, cut: bool) -> list[Entry]:
+        """Nothing more comes. cut: the last line may be only half there, and is left out."""
+        lines = self._lines(self._decoder.decode(b"", True))
+        return self._entries(lines[:-1] if cut else lines)
+
+    def _lines(self, text: str) -> list[str]:
+        return (self._rest + text).replace("\r", "\n").split("\n")
+
+    def _entries(self, lines: list[str]) -> list[Entry]:
+        entries = []
+        for line in lines:
+            url = line.strip("\ufeff \t")
+            if not _WEB.match(url):
+                continue
+            if len(url) > CHARS_MAX:
+                self.overlong += 1
+            else:
+                entries.append(Entry(url, NOTHING))
+        return entries

@@ -17,6 +17,7 @@ from crawler.documents.sniff import ROOTS, Kind
 from policies.listing import Listing, parse_changefreq, parse_date, parse_priority
 
 CHARS_MAX: Final = 8_192  # of one URL; scope takes none that is longer
+_TEXT_CHARS_MAX: Final = CHARS_MAX * 8  # of one element, references not decoded
 ELEMENTS_MAX: Final = 1_000  # inside one entry, one in another; real ones have a few
 NOTHING: Final = Listing()
 
@@ -84,14 +85,31 @@ class Entry:
 
 
 @dataclass(slots=True)
+class _Text:
+    """What an element holds, up to a bound; `overlong` if there was more."""
+
+    pieces: list[str] = field(default_factory=list)
+    chars: int = 0
+
+    @property
+    def overlong(self) -> bool:
+        return self.chars > _TEXT_CHARS_MAX
+
+    def add(self, text: str) -> None:
+        if not self.overlong:
+            self.pieces.append(text[: _TEXT_CHARS_MAX + 1])
+            self.chars += len(text)
+
+
+@dataclass(slots=True)
 class _Open:
     """An entry whose end has not come."""
 
     name: str
     base: str
     inside: list[str] = field(default_factory=list)  # elements that are open in it
-    text: list[str] = field(default_factory=list)  # of the outermost of them
-    chars: int = 0
+    own: _Text | None = None  # outside of them
+    text: _Text | None = None  # of the outermost of them
     attributes: dict[str, str] = field(default_factory=dict)
     loc: str = ""
     href: str = ""
@@ -104,20 +122,37 @@ class _Open:
 class XmlReader:
     """`feed` gives the entries that have ended by now. Never raises for what it is fed.
 
-    kind: by the root element; over: that is of no sitemap or feed, and nothing more is read.
-    encoding: a name as `crawler.documents.encoding` gives it.
+    kind: by the root element. over: that is not the root of a sitemap or feed, and nothing more is
+    read. overlong: URLs of more than CHARS_MAX characters, which are left out. encoding: a name as
+    `crawler.documents.encoding` gives it.
     """
 
     def __init__(self, encoding: str) -> None:
         self.kind: Kind | None = None
         self.over = False
+        self.overlong = 0
+        self._root = ""
+        self._root_is_open = False
         self._decoder = incremental_decoder(encoding)
         self._held = ""  # not read yet: what it is depends on what follows
         self._sought: dict[str, int] = {}  # of what is held: up to where there is no such end
         self._base = ""
         self._open: _Open | None = None
 
-    def feed(self, data: bytes, *, last: bool = False) -> list[Entry]:
+    @property
+    def problem(self) -> str | None:
+        """What is wrong with the document if nothing more of it comes, in words."""
+        return "it ends before its root element does" if self._root_is_open else None
+
+    def feed(self, data: bytes) -> list[Entry]:
+        return self._read(data, last=False)
+
+    def close(self, *, cut: bool) -> list[Entry]:
+        """Nothing more comes. What is not closed by its end tag is left out, `cut` or not."""
+        del cut
+        return self._read(b"", last=True)
+
+    def _read(self, data: bytes, *, last: bool) -> list[Entry]:
         text = self._held + self._decoder.decode(data, last).translate(_CONTROLS)
         entries: list[Entry] = []
         at = 0
@@ -137,7 +172,7 @@ class XmlReader:
         self._held = text[at:]
         self._sought = {ends: sought - at for ends, sought in self._sought.items() if sought > at}
         if last:
-            self._finish(entries)
+            self._finish(entries, cut=True)
         return entries
 
     # ------------------------------------------------------------ what there is
@@ -206,6 +241,7 @@ class XmlReader:
         if self.kind is None:
             self.kind = ROOTS.get(local.encode("utf-8", "replace"))
             self.over = self.kind is None
+            self._root, self._root_is_open = name, not self.over
             self._base = _based("", _attributes(rest)) if "base" in rest else ""
             return
         if local in _ENTRIES[self.kind]:
@@ -214,40 +250,65 @@ class XmlReader:
             self._open = _Open(local, base)
             return
         one = self._open
-        if one is None or len(one.inside) >= ELEMENTS_MAX:
+        if one is None:
+            self._root_is_open = self._root_is_open or name == self._root
+            if "base" in rest:  # of an element around the entries, such as a channel
+                self._base = _based(self._base, _attributes(rest))
+            return
+        if len(one.inside) >= ELEMENTS_MAX:
             return
         if not one.inside:
-            one.text.clear()
-            one.chars = 0
+            one.text = None
             one.attributes = _attributes(rest) if local in ("link", "guid") else {}
         one.inside.append(name)
 
     def _end(self, name: str, local: str, entries: list[Entry]) -> None:
         one = self._open
+        if name == self._root:
+            self._root_is_open = False
         if one is None:
             return
         if name in one.inside:
             while one.inside.pop() != name:
                 pass
             if not one.inside:
-                _take(one, local)
+                self._take(one, local, entries)
         elif local == one.name:
             self._finish(entries)
 
     def _add_text(self, text: str) -> None:
         one = self._open
-        if text and one is not None and one.inside and one.chars < CHARS_MAX * 8:
-            one.text.append(text[: CHARS_MAX * 8])
-            one.chars += len(text)
+        if one is None or not text or text.isspace():
+            return
+        if one.inside:
+            if one.text is None:
+                one.text = _Text()
+            one.text.add(text)
+        else:
+            if one.own is None:
+                one.own = _Text()
+            one.own.add(text)
 
-    def _finish(self, entries: list[Entry]) -> None:
-        """The entry that is open has ended, or nothing more of it comes."""
+    def _take(self, one: _Open, local: str, entries: list[Entry]) -> None:
+        """A child of an entry has ended."""
+        if local == "link" and self.kind is Kind.URLSET:
+            if "alternate" in one.attributes.get("rel", "").lower().split():
+                self._add_entry(_href(one), NOTHING, entries)
+        else:
+            _take(one, local)
+
+    def _finish(self, entries: list[Entry], *, cut: bool = False) -> None:
+        """The entry that is open has ended. cut: the document has, so that what is still open in
+        the entry may be only half there."""
         one, self._open = self._open, None
         if one is None:
             return
-        if one.inside:
-            _take(one, one.inside[0].rpartition(":")[2].lower())
+        if one.inside and not cut:
+            self._take(one, one.inside[0].rpartition(":")[2].lower(), entries)
         loc = one.loc or one.href or (one.guid if _WEB.match(one.guid) else "")
+        if not loc and not cut and self.kind in (Kind.URLSET, Kind.INDEX):
+            text = _whole(one.own)  # some write the URL without a <loc> around it
+            loc = text if _WEB.match(text) else ""
         if not loc:
             return
         listing = Listing(
@@ -255,20 +316,37 @@ class XmlReader:
             changefreq=parse_changefreq(one.listing.get("changefreq", "")),
             priority=parse_priority(one.listing.get("priority", "")),
         )
-        entries.append(Entry(loc, listing, sitemap=one.name == "sitemap"))
+        self._add_entry(loc, listing, entries, sitemap=one.name == "sitemap")
+
+    def _add_entry(
+        self, loc: str, listing: Listing, entries: list[Entry], *, sitemap: bool = False
+    ) -> None:
+        if len(loc) > CHARS_MAX:
+            self.overlong += 1
+        elif loc:
+            entries.append(Entry(loc, listing, sitemap=sitemap))
+
+
+def _whole(text: _Text | None) -> str:
+    """References decoded. What is overlong is given as it is, so that it stays longer than any URL,
+    and nothing is taken for whole that was cut."""
+    if text is None:
+        return ""
+    joined = "".join(text.pieces)
+    return joined if text.overlong else _unescaped(joined).strip()
 
 
 def _take(one: _Open, local: str) -> None:
     """A child of an entry has ended."""
     if local not in _FIELDS:
         return
-    text = _unescaped("".join(one.text))[:CHARS_MAX].strip()
+    text = _whole(one.text)
     match local:
         case "loc":
             one.loc = one.loc or text
         case "link":
-            if one.attributes.get("rel", "alternate") == "alternate":
-                one.loc = one.loc or text
+            if one.attributes.get("rel", "alternate").lower() == "alternate":
+                one.loc = one.loc or _joined(_based(one.base, one.attributes), text)
                 one.href = one.href or _href(one)
         case "guid":
             if one.attributes.get("ispermalink", "true").lower() != "false":
@@ -286,13 +364,12 @@ def _attributes(rest: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, double, single, bare in _ATTRIBUTE.findall(rest):
         local = name.rpartition(":")[2].lower()
-        found.setdefault(local, _unescaped(double or single or bare)[:CHARS_MAX].strip())
+        found.setdefault(local, _unescaped(double or single or bare).strip())
     return found
 
 
 def _href(one: _Open) -> str:
-    href = one.attributes.get("href", "")
-    return _joined(_based(one.base, one.attributes), href) if href else ""
+    return _joined(_based(one.base, one.attributes), one.attributes.get("href", ""))
 
 
 def _based(base: str, attributes: dict[str, str]) -> str:
@@ -303,7 +380,7 @@ def _based(base: str, attributes: dict[str, str]) -> str:
 
 def _joined(base: str, href: str) -> str:
     try:
-        return urljoin(base, href) if base else href
+        return urljoin(base, href) if base and href else href
     except ValueError:
         return ""
 

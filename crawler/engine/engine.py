@@ -142,7 +142,7 @@ class Engine:
             lost=moves.not_connected,
             changed=moves.robots_changed,
             settled=moves.settled,
-            sitemaps=self._sitemaps.named,
+            sitemaps=self._sitemaps.of_origin,
             added=moves.added,
         )
         self._rejudge = Rejudge(

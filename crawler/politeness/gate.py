@@ -61,9 +61,9 @@ class Gate:
     failure, failures)` is told when an origin's robots.txt leads to where no connection can be
     made, so many times in a row;
     `changed(origin, previous)` when an origin's standing is new, `settled(origin)` when its URLs
-    may move again. `sitemaps(origin, body)` gives links to those that a robots.txt names, which are
-    committed with it; `added` is told of what that queued. Without
-    `keep_trying` a file that could not be had is asked for again only when somebody wants in.
+    may move again. `sitemaps(origin)` gives links to the sitemaps of an origin, which are committed
+    with its robots.txt; `added` is told of what that queued. Without `keep_trying` a file that
+    could not be had is asked for again only when somebody wants in.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Gate:
         changed: Callable[[Origin, Access], None],
         settled: Callable[[Origin], None],
         keep_trying: bool = True,
-        sitemaps: Callable[[str, bytes], Awaitable[Sequence[Link]]] | None = None,
+        sitemaps: Callable[[Origin], Awaitable[Sequence[Link]]] | None = None,
         added: Callable[[Completed], None] | None = None,
     ) -> None:
         self._clock = clock
@@ -297,9 +297,9 @@ class Gate:
     async def _store_copy(self, origin: Origin, learned: Access, *, rejudge: bool) -> None:
         host = origin.host
         links: Sequence[Link] = ()
-        if self._sitemaps is not None and learned.body is not None:
+        if self._sitemaps is not None:
             try:
-                links = await self._sitemaps(origin.name, learned.body)
+                links = await self._sitemaps(origin)
             except Exception as error:  # noqa: BLE001 - its rules count all the same
                 contained(f"reading the sitemaps that {origin.name} names", error)
         completed = await self._store.robots_put(

@@ -15,7 +15,7 @@ from crawler.telling.words import counted
 from crawler.threads import in_thread
 from policies import robots
 from policies.access import Rules, standing
-from policies.scope import SKIP_KEYS, Scope, Skip
+from policies.scope import HOPS_MAX, SKIP_KEYS, Scope, Skip
 from policies.url import (
     canonical,
     host_of,
@@ -80,6 +80,8 @@ async def explain_url(
         host = await known_host(reader, host_of(url))
     else:
         told += reasons.of_url(row, now_s, again=asked.again)
+        if chain := await _chain(reader, row):
+            told.append(reasons.redirects(chain))
         host = await reader.host(str(row["host"]))
         if row["state"] == "skipped" and row.get("reason") is None:
             told += await _left_out(reader, asked, url, None)
@@ -94,6 +96,16 @@ async def explain_url(
                 told += reasons.waits(host, now_s)
     told += await _verdict(reader, config, url, row, host, now_s)
     return Explained(name=url, row=row, sentences=tuple(told), host=host)
+
+
+async def _chain(reader: Reader, row: Row) -> list[str]:
+    """The URLs whose redirects led to this one, and it, from the first; empty if none did."""
+    urls = [str(row["url"])]
+    before: Row | None = row
+    while len(urls) <= HOPS_MAX and before is not None and before["hops"] and before["referrer"]:
+        urls.append(str(before["referrer"]))
+        before = await reader.url(urls[-1])
+    return urls[::-1] if len(urls) > 1 else []
 
 
 async def explain_host(

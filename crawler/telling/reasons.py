@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from crawler.config.units import say_bytes, say_duration
 from crawler.telling import backoff
@@ -13,6 +13,7 @@ from policies.scope import SKIP_KEYS, SKIP_WORDS
 from storage.base import Row
 
 _CONTACTS_SHOWN = 5
+_CHAIN_SHOWN = 24  # more URLs than `fetch.max_redirects` has by default
 _NO_CONNECTION = ("dns", "address", "connect", "tls")  # codes of `failed`
 
 
@@ -47,9 +48,21 @@ def of_url(row: Row, now_s: float, *, again: str = "") -> Iterator[str]:
         anchor = f", by the link “{_text(row['anchor'])}”" if row.get("anchor") else ""
         yield f"found on {_text(row['referrer'])}{anchor}"
     elif row.get("sitemap"):
-        yield "no page led to it: a robots.txt names it, or it was given as a seed"
+        yield (
+            "no page led to it: a robots.txt names it, it is one of `scope.sitemap_paths`, or it "
+            "was given as a seed"
+        )
     else:
         yield "no page led to it: it was given as a seed"
+
+
+def redirects(chain: Sequence[str]) -> str:
+    """The URLs of a redirect chain, those in the middle of a long one left out."""
+    shown = list(chain)
+    if len(shown) > _CHAIN_SHOWN:
+        left_out = len(shown) - _CHAIN_SHOWN
+        shown[_CHAIN_SHOWN // 2 : -_CHAIN_SHOWN // 2] = [f"({left_out} more)"]
+    return f"redirects led to it: {' → '.join(shown)}"
 
 
 def _visited(row: Row, now_s: float) -> Iterator[str]:

@@ -177,9 +177,7 @@ class AnswerReader:
             return []
         self._known.clear()
         origin = self._gate.origin(origin_of(queued.url))
-        if origin is None or origin.access.body is None:
-            return []
-        return list(await self._sitemaps.named(origin.name, origin.access.body))
+        return [] if origin is None else list(await self._sitemaps.of_origin(origin))
 
     def _follows(self, queued: Queued, host: str) -> bool:
         """Links of what was fetched only to show another page lead nowhere."""

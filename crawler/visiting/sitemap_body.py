@@ -11,6 +11,7 @@ from msgspec import structs
 from crawler.documents.sniff import SNIFF_BYTES, Kind, sniff
 from crawler.faults import contained
 from crawler.fetching.request import Answer, Head, OversizeError
+from policies.scope import Skip
 from storage.base import Completed, Link, Queued
 
 if TYPE_CHECKING:
@@ -30,11 +31,14 @@ _PERHAPS: Final = ("text/plain", "application/octet-stream", "")  # where text m
 
 class Lists(Protocol):
     """What becomes of what a sitemap lists; None: it is left out. `add(links, referrer)` queues and
-    commits."""
+    commits; `skip(reason, count)` counts what is left out."""
 
     def child(self, entry: Entry, queued: Queued) -> Link | None: ...
 
     def page(self, entry: Entry, queued: Queued) -> Link | None: ...
+
+    @property
+    def skip(self) -> Callable[[str, int], None]: ...
 
     @property
     def add(self) -> Callable[[Sequence[Link], int], Awaitable[Completed]]: ...
@@ -85,8 +89,11 @@ class Reading:
         return parser.wants_more
 
     async def end(self) -> None:
-        for entries in self._parsed().close():
+        parser = self._parsed()
+        for entries in parser.close():
             await self._list(entries)
+        if parser.overlong:
+            self._lists.skip(Skip.MAX_URL_BYTES, parser.overlong)
         await self._hand_on()
 
     async def _list(self, entries: list[Entry]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from crawler.clock import Clock
 from crawler.config.effective import Effective
 from crawler.fetching.request import REDIRECT_STATUSES, Answer, Head
-from crawler.politeness.origin import READ_APART_BYTES
+from crawler.politeness.origin import READ_APART_BYTES, Origin
 from crawler.threads import in_thread
 from crawler.visiting.sitemap_body import Reading, Sniffing
 from policies import robots
@@ -60,21 +60,28 @@ class Sitemaps:
         config = self._effective.config
         return config.crawl.max_depth >= 1 and config.site(host).scope.sitemaps
 
-    async def named(self, origin: str, body: bytes) -> Sequence[Link]:
-        """The sitemaps that an origin's robots.txt names, wherever they are; none if the origin is
-        not ours: a sitemap on another host does not bring that host's own."""
-        if b"sitemap" not in body.lower():
+    async def of_origin(self, origin: Origin) -> Sequence[Link]:
+        """The sitemaps to read for an origin: those that its robots.txt names, on any host. If one
+        was fetched, or does not exist, and names none: the paths of `scope.sitemap_paths` that it
+        allows. An origin out of scope brings none, so that a sitemap on another host does not bring
+        that host's own."""
+        name, body = origin.name, origin.stands_on.body or b""
+        host = host_of(name + "/")
+        if not self.wanted(host) or self._is_outside(name + "/", host):
             return ()
-        host = host_of(origin + "/")
-        if not self.wanted(host) or self._is_outside(origin + "/", host):
-            return ()
+        found: Sequence[str] = ()
+        if b"sitemap" in body.lower():
+            if len(body) > READ_APART_BYTES:
+                found = await in_thread(_named_in, body)
+            else:
+                found = _named_in(body)
+        if not found and origin.answered:
+            policy = origin.policy
+            paths = self._effective.config.site(host).scope.sitemap_paths
+            found = [path for path in paths if policy is None or policy.allowed(path)]
         links = []
-        if len(body) > READ_APART_BYTES:
-            found = await in_thread(_named_in, body)
-        else:
-            found = _named_in(body)
         for text in found[:NAMED_MAX]:
-            url = canonical(text, robots_url(origin))
+            url = canonical(text, robots_url(name))
             if url is None:
                 self.skip(Skip.UNPARSABLE, 1)
             elif (link := self.link(url, depth=0, anywhere=True)) is not None:

@@ -56,6 +56,7 @@ class Courtly:
         config = web.config(
             politeness={"delay": DELAY_S, "latency_factor": 0},
             crawl={"patience": 5},
+            scope={"sitemap_paths": []},
             storage={"url": f"sqlite:{self.db}"},
         )
         for name, section in sections.items():

@@ -106,7 +106,7 @@ def config_of(web: LocalWeb, folder: Path, *, delay: float = 0.01, extra: str = 
     config.write_text(
         f"""
         [crawl]
-        user_agent = "testingbot/1"
+        user_agent = "testingbot/1 (+http://a.test/)"
         patience = 1
         seeds = {json.dumps(seeds)}
         [politeness]

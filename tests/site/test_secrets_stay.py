@@ -29,7 +29,7 @@ async def test_no_secret_is_shown_or_kept(tmp_path: Path) -> None:
         config.write_text(
             f"""
             [crawl]
-            user_agent = "testingbot/1"
+            user_agent = "testingbot/1 (+http://a.test/)"
             patience = 1
             [politeness]
             delay = 0

@@ -73,7 +73,7 @@ async def test_secrets_that_cannot_be_had_stop_a_crawl_before_it_starts(courtly:
         assert process.returncode == 2
         (problem,) = errors.decode().splitlines()
         assert problem.endswith(
-            f"config.toml:12: fetch.credentials: for {origin}: "
+            f"config.toml:14: fetch.credentials: for {origin}: "
             "the environment variable COURTLY_TEST_UNSET is not set"
         )
         assert not courtly.db.exists()
@@ -115,7 +115,8 @@ async def test_headers_and_proxy_go_for_robots_txt_too(courtly: Courtly) -> None
     async with LocalWeb({"a.test": {"/": html("Home")}}) as web, LocalWeb() as proxy:
         proxy.sites["a.test"] = lambda _: html("From the proxy")
         site = {"a.test": {"headers": {"X-Key": "1"}, "proxy": f"http://127.0.0.1:{proxy.port}"}}
-        await courtly.crawl(web, "a.test", politeness=FAST, site=site)
+        agent = {"user_agent": "testbot/1 (+http://a.test/)"}
+        await courtly.crawl(web, "a.test", politeness=FAST, site=site, crawl=agent)
         assert web.log == []
         assert [entry.headers.get("x-key") for entry in proxy.log] == ["1", "1"]
         assert [entry.path for entry in proxy.log] == [

@@ -51,6 +51,7 @@ async def web() -> AsyncIterator[LocalWeb]:
 def write_config(path: Path, web: LocalWeb, *, allow: str = '"127.0.0.0/8"') -> Path:
     path.write_text(
         f'[crawl]\nseeds = ["{web.url("a.test")}"]\npatience = 1\n'
+        "[scope]\nsitemap_paths = []\n"
         "[politeness]\ndelay = 0.01\n"
         f'[network]\nallow = [{allow}]\nresolve = {{ "*.test" = "127.0.0.1" }}\n'
     )

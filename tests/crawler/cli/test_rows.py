@@ -73,7 +73,7 @@ async def test_why_says_what_a_sitemap_is_and_what_it_says(
     assert "an RSS feed, read at 2027-01-15" in text
     assert "status 200, 1.5 KB, 1 URL taken from it" in text
     assert "not all of it could be used: cut" in text
-    assert "a robots.txt names it, or it was given as a seed" in text
+    assert "a robots.txt names it, it is one of `scope.sitemap_paths`" in text
     await _of_url(store, asked, "http://maps.test/page")
     text = capsys.readouterr().out
     assert "a sitemap says of it: changed at 2023-11-14" in text

@@ -46,6 +46,7 @@ ATOM = b"""<feed xmlns="http://www.w3.org/2005/Atom" xml:base="http://a.test/blo
 TEXT = b"\xef\xbb\xbfhttp://a.test/1\r\nhttp://a.test/2?a=1&b=2\n\nftp://no\nwords\nhttp://a.test/3"
 ONE = b"<url><loc>http://a.test/1</loc></url>"
 TWO = b"<url><loc>http://a.test/2</loc></url>"
+E_ACUTE = "<urlset><url><loc>http://a.test/é</loc></url>"
 LAUGHS = (
     b'<!DOCTYPE urlset [<!ENTITY a "lol"><!ENTITY b "&a;&a;&a;"> <!ENTITY x SYSTEM "file:///etc/'
     b'passwd">]><urlset><url><loc>http://a.test/&b;&x;?q&lt=1</loc></url></urlset>'
@@ -107,7 +108,7 @@ def test_what_is_said_of_a_url_is_kept() -> None:
     ("document", "expected"),
     [
         (b"<urlset><url><loc>http://a.test/?a=1&b=2&c</loc></url></urlset>", "?a=1&b=2&c"),
-        (b"<urlset><url><loc>http://a.test/1</loc></url><url><loc>http://a.test/2", "1 2"),
+        (b"<urlset><url><loc>http://a.test/1</loc></url><url><loc>http://a.test/2", "1"),
         (b"<urlset><url><loc>http://a.test/1</url><url><loc>http://a.test/2</loc></url>", "1 2"),
         (b"<urlset><url><loc>http://a.test/1</loc><url><loc>http://a.test/2</loc></url>", "1 2"),
         (b"<urlset>" + ONE + b"</url>" + TWO + b"</urlset>", "1 2"),
@@ -119,8 +120,12 @@ def test_what_is_said_of_a_url_is_kept() -> None:
         (b"<br/><b>Warning</b>: x\n<?xml version='1.0'?><urlset>" + ONE, "1"),
         (b"<urlset><url><lastmod>2024-01-01</lastmod></url><url><loc/></url></urlset>", ""),
         (b"<urlset></urlset>", ""),
+        (b"<sitemapindex><sitemap>\n http://a.test/1 </sitemap></sitemapindex>", "1"),
+        (b"<urlset><url>http://a.test/1<lastmod>2024</lastmod></url>" + TWO + b"</urlset>", "1 2"),
+        (b"<urlset><url>words<loc>http://a.test/1</loc>http://a.test/2</url></urlset>", "1"),
+        (b"<rss><item>http://a.test/1</item></rss>", ""),
         ("<urlset><url><loc>http://a.test/é</loc></url></urlset>".encode("utf-16"), "é"),
-        (b"<?xml version='1.0' encoding='iso-8859-1'?><urlset><url><loc>http://a.test/\xe9", "é"),
+        (f"<?xml version='1.0' encoding='iso-8859-1'?>{E_ACUTE}".encode("latin-1"), "é"),
         (b"<urlset><url><loc>http://a.test/\xe9x</loc></url></urlset>", "\ufffdx"),
         (b"<?xml version='1.0' encoding='rot13'?><urlset>" + ONE + b"</urlset>", "1"),
     ],
@@ -141,6 +146,94 @@ def test_what_is_no_sitemap_says_so(document: bytes) -> None:
     assert (entries, parser.kind) == ([], None)
     assert parser.problem == "neither a sitemap nor a feed"
     assert sniff(document) is None
+
+
+ALTERNATES = b"""<urlset xmlns:xhtml="http://www.w3.org/1999/xhtml"><url>
+<loc>http://a.test/en</loc><priority>1</priority>
+<xhtml:link rel="alternate" hreflang="de" href="http://a.test/de?a=1&amp;b"/>
+<xhtml:link rel="ALTERNATE" media="handheld" href='http://m.a.test/'></xhtml:link>
+<xhtml:link rel="canonical" href="http://a.test/not-this"/><xhtml:link rel="alternate"/>
+</url></urlset>"""
+
+
+def test_alternates_of_a_page_are_taken() -> None:
+    entries, _ = parse(ALTERNATES)
+    said = {entry.loc: entry.listing.priority for entry in entries}
+    assert said == {
+        "http://a.test/en": 1.0,
+        "http://a.test/de?a=1&b": None,
+        "http://m.a.test/": None,
+    }
+
+
+def test_enclosures_and_identifiers_are_no_pages() -> None:
+    atom = b"""<feed xmlns="http://www.w3.org/2005/Atom"><id>http://a.test/feed</id>
+<entry><id>http://a.test/id</id><link rel="enclosure" href="http://a.test/a.mp3"/>
+<link rel="alternate" href="http://a.test/1"/><source><id>http://b.test/</id>
+<link href="http://b.test/1"/></source></entry>
+<entry><id>http://a.test/id2</id><link rel="enclosure" href="http://a.test/b.mp3"/></entry></feed>"""
+    rss = b"""<rss xmlns:media="http://search.yahoo.com/mrss/"><channel><item>
+<enclosure url="http://a.test/a.mp3" length="1" type="audio/mpeg"/><link>http://a.test/1</link>
+<media:content url="http://a.test/a.jpg"/><comments>http://a.test/1/comments</comments></item>
+<item><enclosure url="http://a.test/b.mp3"/></item></channel></rss>"""
+    assert locs(atom) == locs(rss) == ["http://a.test/1"]
+
+
+def test_links_of_a_feed_are_relative_to_its_base() -> None:
+    items = "<item><link>1</link></item><item xml:base='c/'><link>/2</link></item>"
+    rss = f"<rss xml:base='http://a.test/x'><channel xml:base='b/'>{items}</channel></rss>"
+    assert locs(rss.encode()) == ["http://a.test/b/1", "http://a.test/2"]
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+@pytest.mark.parametrize("document", [URLSET, INDEX, RSS, ATOM, TEXT, ALTERNATES])
+def test_a_document_cut_anywhere_gives_whole_urls_and_its_error(
+    document: bytes, pack: type[bytes]
+) -> None:
+    document = document.replace(b"<!-- ", b"").replace(b" -->", b"")
+    whole = set(locs(document))
+    packed = pack(document)
+    end = len(document.rstrip())  # what stands behind the root says nothing
+    for size in range(len(packed)):
+        found, parser = parse(packed[:size])
+        if pack is bytes and document is TEXT:
+            continue  # nothing tells that a text is cut
+        assert {entry.loc for entry in found} <= whole
+        assert parser.problem is not None or (pack is bytes and size >= end)
+    for size in range(len(document)):
+        found, parser = parse(document, bytes_max=size)
+        assert {entry.loc for entry in found} <= whole
+        assert parser.problem is not None
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "<urlset><url><loc>{}</loc></url></urlset>",
+        "<urlset><url><loc>http://a.test/1</loc><link rel='alternate' href='{}'/></url></urlset>",
+        "<sitemapindex><sitemap>{}</sitemap></sitemapindex>",
+        "<feed><entry><link href='{}'/></entry></feed>",
+        "<rss><item><guid>{}</guid></item></rss>",
+        "http://a.test/1\n{}\nhttp://a.test/2\n",
+    ],
+)
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://a.test/" + "x" * 9_000,
+        "http://a.test/" + "x" * 90_000,
+        "http://a.test/" + "&#x00061;" * 9_000,
+    ],
+)
+@pytest.mark.parametrize("step", [100, 1 << 16])
+def test_no_url_is_shortened(form: str, url: str, step: int) -> None:
+    if not form.startswith("<") and "&" in url:
+        return  # a text has no references
+    entries, parser = parse(form.format(url).encode(), step=step)
+    assert all(len(entry.loc) <= 15 for entry in entries)
+    if "'{}'" in form and len(url) > 32_000:
+        return  # such a tag is none
+    assert parser.overlong == 1
 
 
 def test_a_stream_cut_short_gives_what_came() -> None:

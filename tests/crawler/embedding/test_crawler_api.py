@@ -92,7 +92,7 @@ async def test_a_slow_reader_holds_the_crawl_back(clock: JumpClock) -> None:
         {f"http://h{n}.test/": html(str(n), "/1", "/2", "/3") for n in range(20)},
     )
     seeds = [f"http://h{n}.test/" for n in range(20)]
-    config = {"crawl": {"concurrency": 4}}
+    config = {"crawl": {"concurrency": 4}, "scope": {"sitemap_paths": []}}
     async with Crawler(
         seeds, user_agent=UA, config=config, clock=clock, fetcher=fetcher, delay=0.5
     ) as crawl:

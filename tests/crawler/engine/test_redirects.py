@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from crawler.config import from_dict
 from crawler.fetching.request import Request
+from crawler.telling.explain import Asked, explain_url
 from crawler.testing import Reply, html, not_found, redirect, text
 
 if TYPE_CHECKING:
@@ -43,6 +45,25 @@ async def test_a_chain_ends_after_max_redirects(world: World, most: int) -> None
         f"to http://a.test/{most + 1}"
     )
     assert len([one for one in crawled.entries() if one.path != "/robots.txt"]) == most + 1
+
+
+@pytest.mark.parametrize(
+    ("most", "shown"),
+    [
+        (0, None),
+        (3, "a.test/0 → http://a.test/1 → http://a.test/2 → http://a.test/3"),
+        (40, "/11 → (17 more) → http://a.test/29"),
+    ],
+)
+async def test_why_shows_the_chain(world: World, most: int, shown: str | None) -> None:
+    await world.crawl(endless, "http://a.test/0", fetch={"max_redirects": most})
+    explained = await explain_url(
+        world.store, Asked(config=from_dict({})), f"http://a.test/{most}", now_s=0.0
+    )
+    chains = [one for one in explained.sentences if one.startswith("redirects led to it: ")]
+    assert len(chains) == (shown is not None)
+    if shown is not None:
+        assert shown in chains[0]
 
 
 async def test_links_lead_into_a_chain_of_their_own(world: World) -> None:

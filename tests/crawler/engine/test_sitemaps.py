@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from crawler.fetching.request import Request
-from crawler.testing import Reply, html, redirect, text
+from crawler.testing import Reply, html, not_found, redirect, text
 from policies.retry import FailureCode
 
 DAY_S = 86_400.0
@@ -52,6 +52,57 @@ async def test_what_a_sitemap_of_robots_txt_lists_is_visited(world: Any) -> None
     assert crawled.entries(path="/own.xml") == []
     kinds = [c["kind"] for c in (await world.store.host("a.test"))["contacts"]]
     assert sorted(kinds) == ["page", "page", "page", "robots", "sitemap"]
+
+
+USUAL = {"sitemap_paths": ["/sitemap.xml"]}
+
+
+@pytest.mark.parametrize("robots", [text("User-agent: *\nDisallow: /x\n"), not_found()])
+async def test_without_a_named_sitemap_the_usual_places_are_tried(
+    world: Any, robots: Reply
+) -> None:
+    crawled = await world.crawl(
+        {
+            "http://a.test/robots.txt": robots,
+            "http://a.test/": html("Home", "http://b.test/"),
+            "http://a.test/sitemap.xml": xml("http://a.test/1"),
+            "http://a.test/1": html("1"),
+        },
+        "http://a.test/",
+        scope=USUAL,
+        politeness={"delay": 5.0},
+    )
+    assert crawled.urls("visited") == ["http://a.test/", "http://a.test/1"]
+    assert crawled.urls("sitemaps") == ["http://a.test/sitemap.xml"]
+    at = crawled.at("a.test")
+    assert len(at) == 4
+    assert all(b - a >= 5.0 for a, b in itertools.pairwise(at))
+
+
+async def test_the_usual_places_are_tried_only_where_nothing_is_named_or_forbids_it(
+    world: Any,
+) -> None:
+    crawled = await world.crawl(
+        {
+            "http://named.test/robots.txt": named("http://named.test/map.xml"),
+            "http://closed.test/robots.txt": text("User-agent: *\nDisallow: /*.xml\n"),
+            "http://down.test/robots.txt": Reply(status=500),
+            "http://off.test/robots.txt": not_found(),
+            "http://two.test/robots.txt": not_found(),
+        },
+        *(f"http://{name}.test/" for name in ("named", "closed", "down", "off", "two")),
+        scope=USUAL,
+        crawl={"patience": 60},
+        site={
+            "off.test": {"sitemap_paths": []},
+            "two.test": {"sitemap_paths": ["/sitemap.xml", "/maps/all.txt?x=1"]},
+        },
+    )
+    assert crawled.urls("sitemaps") == [
+        "http://named.test/map.xml", "http://two.test/maps/all.txt?x=1",
+        "http://two.test/sitemap.xml",
+    ]  # fmt: skip
+    assert crawled.urls("blocked") == []
 
 
 async def test_each_sitemap_is_a_turn_of_its_host(world: Any) -> None:

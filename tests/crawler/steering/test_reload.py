@@ -34,6 +34,7 @@ class File:
         self.sections: dict[str, Mapping[str, object]] = {
             **sections,
             "crawl": {"patience": "10m", "user_agent": BOT, **sections.get("crawl", {})},
+            "scope": {"sitemap_paths": [], **sections.get("scope", {})},
         }
         self.answers: list[Reloaded] = []
         self.refused: list[tuple[str, ...]] = []
