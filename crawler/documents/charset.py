@@ -10,38 +10,26 @@ import re
 from functools import lru_cache
 from typing import Final
 
-from crawler.documents import markup
 from crawler.documents.encoding import UTF8, decode, encoding_by_mark, encoding_of, reads_ascii
+from crawler.documents.prescan import declared_encoding
 
 # WHATWG: what declares nothing and is not UTF-8 is windows-1252, if guessing fails as well.
-_LAST_RESORT: Final = "cp1252"
+_LAST_RESORT: Final = "windows-1252"
 # Guessing reads so much: it costs a few milliseconds, and more text does not make it surer.
 _GUESS_BYTES: Final = 16_384
 # A longer Content-Type is not remembered; real ones have under 100 characters.
 _HEADER_CHARS_MAX: Final = 500
-# Where a page may declare its encoding: more than the 1,024 bytes of the standard, as many do.
-_DECLARED_BYTES: Final = 4_096
-
+# Python's names of what may be guessed, and the standard's.
 _GUESSED: Final = {
-    name.replace("-", "_"): name
-    for name in (
-        "cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "cp866", "cp874",
-        "koi8-r", "gb18030", "big5hkscs", "cp932", "euc_jp", "cp949",
-    )
+    "cp1252": "windows-1252", "cp1250": "windows-1250", "cp1251": "windows-1251",
+    "cp1253": "windows-1253", "cp1254": "windows-1254", "cp1255": "windows-1255",
+    "cp1256": "windows-1256", "cp866": "ibm866", "cp874": "windows-874", "koi8_r": "koi8-r",
+    "gb18030": "gb18030", "big5hkscs": "big5", "cp932": "shift_jis", "euc_jp": "euc-jp",
+    "cp949": "euc-kr",
 }  # fmt: skip
 _PARAMETER: Final = re.compile(
     r"""(?:^|;)[ \t]*([^\s;=]+)=(?:"((?:[^"\\]|\\.)*)"|([^;,\s]*))""", re.DOTALL
 )
-_DECLARES: Final = re.compile(rb"charset|<\?xml\s", re.IGNORECASE)
-# A comment, a meta element with its attributes, or the end of the head.
-_META: Final = re.compile(
-    rb"""<!--.*?(?:-->|\Z)|<meta(?=[\s/])((?:[^>"']|"[^"]*(?:"|\Z)|'[^']*(?:'|\Z))*)|<(body)(?=[\s/>])""",
-    re.IGNORECASE | re.DOTALL,
-)
-_XML_ENCODING: Final = re.compile(
-    rb"""\s*<\?xml\s[^<>]{0,200}?\sencoding\s{0,9}=\s{0,9}["']([^"'<>]{1,40})["']""", re.IGNORECASE
-)
-_IN_CONTENT: Final = re.compile(r"""charset\s*=\s*["']?\s*([^\s"';]+)""", re.IGNORECASE)
 _STYLE_CHARSET: Final = re.compile(rb'@charset "([^"]{1,40})";')
 
 
@@ -51,11 +39,11 @@ def to_utf8(body: bytes, content_type: str | None) -> tuple[bytes, str]:
     What the encoding has no character for becomes U+FFFD; a body in UTF-8 is returned as it is,
     its mistakes included.
     """
-    if body[:1] in (b"\xef", b"\xfe", b"\xff", b"\x00") and (mark := encoding_by_mark(body)):
+    if body[:1] in (b"\xef", b"\xfe", b"\xff") and (mark := encoding_by_mark(body)):
         name, size = mark
         rest = body[size:]
         return (rest, UTF8) if name == UTF8 else _recode(rest, name)
-    declared = _in_header(content_type) or _in_markup(body[:_DECLARED_BYTES])
+    declared = _in_header(content_type) or declared_encoding(body)
     if declared == UTF8 or (body.isascii() and (declared is None or reads_ascii(declared))):
         return body, declared or UTF8
     if declared is not None:
@@ -76,16 +64,11 @@ def style_text(body: bytes, content_type: str | None) -> str:
     if mark := encoding_by_mark(body):
         name, size = mark
         return decode(body[size:], name)
-    name_declared = _in_header(content_type)
-    if name_declared is None and (own := _STYLE_CHARSET.match(body)):
-        name_declared = _readable(encoding_of(own[1].decode("latin-1")))
-    return decode(body, name_declared or UTF8)
-
-
-def xml_encoding(head: bytes) -> str | None:
-    """The encoding that an XML declaration at the beginning names, if it is one of the web's."""
-    found = _XML_ENCODING.match(head)
-    return _readable(encoding_of(found[1].decode("latin-1"))) if found else None
+    declared = _in_header(content_type)
+    if declared is None and (own := _STYLE_CHARSET.match(body)):
+        declared = encoding_of(own[1].decode("latin-1"))
+        declared = UTF8 if declared in ("utf-16le", "utf-16be") else declared
+    return decode(body, declared or UTF8)
 
 
 def _in_header(content_type: str | None) -> str | None:
@@ -100,34 +83,6 @@ def _header_charset(content_type: str) -> str | None:
         if name.lower() == "charset":
             return encoding_of(quoted or token)
     return None
-
-
-def _in_markup(head: bytes) -> str | None:
-    """What the first meta element or the XML declaration says (WHATWG HTML, "prescan")."""
-    if _DECLARES.search(head) is None:
-        return None
-    if (said := xml_encoding(head)) is not None:
-        return said
-    for found in _META.finditer(head):
-        raw = found[1]
-        if found[2]:
-            break
-        if raw is None or b"charset" not in raw.lower():
-            continue
-        attributes = markup.attributes(raw)
-        label = attributes.get("charset")
-        if label is None and attributes.get("http-equiv", "").strip().lower() == "content-type":
-            inside = _IN_CONTENT.search(attributes.get("content", ""))
-            label = inside[1] if inside else None
-        if label is not None and (encoding := encoding_of(label)) is not None:
-            return _readable(encoding)
-    return None
-
-
-def _readable(encoding: str | None) -> str | None:
-    """UTF-16 cannot be true where the declaration could be read as ASCII: the standard takes it for
-    UTF-8."""
-    return UTF8 if encoding is not None and encoding.startswith("utf-16") else encoding
 
 
 def _recode(body: bytes, name: str) -> tuple[bytes, str]:

@@ -9,91 +9,82 @@ the name it is given, and it remembers every name that it does not know.
 from __future__ import annotations
 
 import codecs
-from functools import cache
-from typing import Final, Protocol
+from typing import Final
+
+from crawler.documents.decoders import Decoder, decoder
 
 UTF8: Final = "utf-8"
+REPLACEMENT: Final = "replacement"
 
-# Python's names of the decoders, each with the labels that the standard gives its encoding
-# (Encoding Standard, 4.2). The standard's "replacement" and "x-user-defined" have no decoder here:
-# their labels are as good as none.
-_LABELS_BY_DECODER: Final = {
+# The encodings by their names in lower case, each with all of its labels (Encoding Standard, 4.2).
+_LABELS: Final = {
     "utf-8": "unicode-1-1-utf-8 unicode11utf8 unicode20utf8 utf-8 utf8 x-unicode20utf8",
-    "cp866": "866 cp866 csibm866 ibm866",
-    "iso8859-2": "csisolatin2 iso-8859-2 iso-ir-101 iso8859-2 iso88592 iso_8859-2 iso_8859-2:1987"
+    "ibm866": "866 cp866 csibm866 ibm866",
+    "iso-8859-2": "csisolatin2 iso-8859-2 iso-ir-101 iso8859-2 iso88592 iso_8859-2 iso_8859-2:1987"
     " l2 latin2",
-    "iso8859-3": "csisolatin3 iso-8859-3 iso-ir-109 iso8859-3 iso88593 iso_8859-3 iso_8859-3:1988"
+    "iso-8859-3": "csisolatin3 iso-8859-3 iso-ir-109 iso8859-3 iso88593 iso_8859-3 iso_8859-3:1988"
     " l3 latin3",
-    "iso8859-4": "csisolatin4 iso-8859-4 iso-ir-110 iso8859-4 iso88594 iso_8859-4 iso_8859-4:1988"
+    "iso-8859-4": "csisolatin4 iso-8859-4 iso-ir-110 iso8859-4 iso88594 iso_8859-4 iso_8859-4:1988"
     " l4 latin4",
-    "iso8859-5": "csisolatincyrillic cyrillic iso-8859-5 iso-ir-144 iso8859-5 iso88595 iso_8859-5"
+    "iso-8859-5": "csisolatincyrillic cyrillic iso-8859-5 iso-ir-144 iso8859-5 iso88595 iso_8859-5"
     " iso_8859-5:1988",
-    "iso8859-6": "arabic asmo-708 csiso88596e csiso88596i csisolatinarabic ecma-114 iso-8859-6"
+    "iso-8859-6": "arabic asmo-708 csiso88596e csiso88596i csisolatinarabic ecma-114 iso-8859-6"
     " iso-8859-6-e iso-8859-6-i iso-ir-127 iso8859-6 iso88596 iso_8859-6 iso_8859-6:1987",
-    "iso8859-7": "csisolatingreek ecma-118 elot_928 greek greek8 iso-8859-7 iso-ir-126 iso8859-7"
+    "iso-8859-7": "csisolatingreek ecma-118 elot_928 greek greek8 iso-8859-7 iso-ir-126 iso8859-7"
     " iso88597 iso_8859-7 iso_8859-7:1987 sun_eu_greek",
-    "iso8859-8": "csiso88598e csisolatinhebrew hebrew iso-8859-8 iso-8859-8-e iso-ir-138 iso8859-8"
-    " iso88598 iso_8859-8 iso_8859-8:1988 visual csiso88598i iso-8859-8-i logical",
-    "iso8859-10": "csisolatin6 iso-8859-10 iso-ir-157 iso8859-10 iso885910 l6 latin6",
-    "iso8859-13": "iso-8859-13 iso8859-13 iso885913",
-    "iso8859-14": "iso-8859-14 iso8859-14 iso885914",
-    "iso8859-15": "csisolatin9 iso-8859-15 iso8859-15 iso885915 iso_8859-15 l9",
-    "iso8859-16": "iso-8859-16",
+    "iso-8859-8": "csiso88598e csisolatinhebrew hebrew iso-8859-8 iso-8859-8-e iso-ir-138 iso8859-8"
+    " iso88598 iso_8859-8 iso_8859-8:1988 visual",
+    "iso-8859-8-i": "csiso88598i iso-8859-8-i logical",
+    "iso-8859-10": "csisolatin6 iso-8859-10 iso-ir-157 iso8859-10 iso885910 l6 latin6",
+    "iso-8859-13": "iso-8859-13 iso8859-13 iso885913",
+    "iso-8859-14": "iso-8859-14 iso8859-14 iso885914",
+    "iso-8859-15": "csisolatin9 iso-8859-15 iso8859-15 iso885915 iso_8859-15 l9",
+    "iso-8859-16": "iso-8859-16",
     "koi8-r": "cskoi8r koi koi8 koi8-r koi8_r",
     "koi8-u": "koi8-ru koi8-u",
-    "mac-roman": "csmacintosh mac macintosh x-mac-roman",
-    "cp874": "dos-874 iso-8859-11 iso8859-11 iso885911 tis-620 windows-874",
-    "cp1250": "cp1250 windows-1250 x-cp1250",
-    "cp1251": "cp1251 windows-1251 x-cp1251",
-    "cp1252": "ansi_x3.4-1968 ascii cp1252 cp819 csisolatin1 ibm819 iso-8859-1 iso-ir-100 iso8859-1"
-    " iso88591 iso_8859-1 iso_8859-1:1987 l1 latin1 us-ascii windows-1252 x-cp1252",
-    "cp1253": "cp1253 windows-1253 x-cp1253",
-    "cp1254": "cp1254 csisolatin5 iso-8859-9 iso-ir-148 iso8859-9 iso88599 iso_8859-9"
+    "macintosh": "csmacintosh mac macintosh x-mac-roman",
+    "windows-874": "dos-874 iso-8859-11 iso8859-11 iso885911 tis-620 windows-874",
+    "windows-1250": "cp1250 windows-1250 x-cp1250",
+    "windows-1251": "cp1251 windows-1251 x-cp1251",
+    "windows-1252": "ansi_x3.4-1968 ascii cp1252 cp819 csisolatin1 ibm819 iso-8859-1 iso-ir-100"
+    " iso8859-1 iso88591 iso_8859-1 iso_8859-1:1987 l1 latin1 us-ascii windows-1252 x-cp1252",
+    "windows-1253": "cp1253 windows-1253 x-cp1253",
+    "windows-1254": "cp1254 csisolatin5 iso-8859-9 iso-ir-148 iso8859-9 iso88599 iso_8859-9"
     " iso_8859-9:1989 l5 latin5 windows-1254 x-cp1254",
-    "cp1255": "cp1255 windows-1255 x-cp1255",
-    "cp1256": "cp1256 windows-1256 x-cp1256",
-    "cp1257": "cp1257 windows-1257 x-cp1257",
-    "cp1258": "cp1258 windows-1258 x-cp1258",
-    "mac-cyrillic": "x-mac-cyrillic x-mac-ukrainian",
-    # gb18030 decodes all of GBK and GB2312.
-    "gb18030": "chinese csgb2312 csiso58gb231280 gb2312 gb_2312 gb_2312-80 gbk iso-ir-58 x-gbk"
-    " gb18030",
-    "big5hkscs": "big5 big5-hkscs cn-big5 csbig5 x-x-big5",
-    "euc_jp": "cseucpkdfmtjapanese euc-jp x-euc-jp",
-    "iso2022_jp": "csiso2022jp iso-2022-jp",
-    "cp932": "csshiftjis ms932 ms_kanji shift-jis shift_jis sjis windows-31j x-sjis",
-    "cp949": "cseuckr csksc56011987 euc-kr iso-ir-149 korean ks_c_5601-1987 ks_c_5601-1989 ksc5601"
+    "windows-1255": "cp1255 windows-1255 x-cp1255",
+    "windows-1256": "cp1256 windows-1256 x-cp1256",
+    "windows-1257": "cp1257 windows-1257 x-cp1257",
+    "windows-1258": "cp1258 windows-1258 x-cp1258",
+    "x-mac-cyrillic": "x-mac-cyrillic x-mac-ukrainian",
+    "gbk": "chinese csgb2312 csiso58gb231280 gb2312 gb_2312 gb_2312-80 gbk iso-ir-58 x-gbk",
+    "gb18030": "gb18030",
+    "big5": "big5 big5-hkscs cn-big5 csbig5 x-x-big5",
+    "euc-jp": "cseucpkdfmtjapanese euc-jp x-euc-jp",
+    "iso-2022-jp": "csiso2022jp iso-2022-jp",
+    "shift_jis": "csshiftjis ms932 ms_kanji shift-jis shift_jis sjis windows-31j x-sjis",
+    "euc-kr": "cseuckr csksc56011987 euc-kr iso-ir-149 korean ks_c_5601-1987 ks_c_5601-1989 ksc5601"
     " ksc_5601 windows-949",
-    "utf-16-be": "unicodefffe utf-16be",
-    "utf-16-le": "csunicode iso-10646-ucs-2 ucs-2 unicode unicodefeff utf-16 utf-16le",
+    "utf-16be": "unicodefffe utf-16be",
+    "replacement": "csiso2022kr hz-gb-2312 iso-2022-cn iso-2022-cn-ext iso-2022-kr replacement",
+    "utf-16le": "csunicode iso-10646-ucs-2 ucs-2 unicode unicodefeff utf-16 utf-16le",
+    "x-user-defined": "x-user-defined",
 }
-_DECODERS: Final = {
-    label: name for name, labels in _LABELS_BY_DECODER.items() for label in labels.split()
-}
+_NAMES: Final = {label: name for name, labels in _LABELS.items() for label in labels.split()}
 _MARKS: Final = (
     (codecs.BOM_UTF8, UTF8),
-    (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16, whose mark is its beginning
-    (codecs.BOM_UTF32_BE, "utf-32-be"),
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
+    (codecs.BOM_UTF16_LE, "utf-16le"),
+    (codecs.BOM_UTF16_BE, "utf-16be"),
 )
-# Of these, a declaration that can be read as ASCII cannot be true.
-_NOT_ASCII: Final = frozenset({"utf-16-be", "utf-16-le", "utf-32-be", "utf-32-le", "iso2022_jp"})
-_CJK: Final = frozenset({"gb18030", "big5hkscs", "euc_jp", "cp932", "cp949"})
-_SINGLE_BYTE: Final = frozenset(_LABELS_BY_DECODER) - _NOT_ASCII - _CJK - {UTF8}
-# UTF-16 that is none takes 150 ns a byte: between pieces of a large body other threads have their
-# turn.
+# Of these, bytes that are all ASCII may mean something else.
+_NOT_ASCII: Final = frozenset({"utf-16be", "utf-16le", "iso-2022-jp", REPLACEMENT})
+# Between pieces of a large body other threads have their turn.
 _PIECE_BYTES: Final = 131_072
-_EURO: Final = "courtly_euro"
-_EUROS_MAX: Final = 10_000  # the handler that finds them takes half a microsecond each
-# What `decode` takes: also what a byte order mark says, and what may be guessed.
-NAMES: Final = frozenset(_LABELS_BY_DECODER) | _NOT_ASCII
+NAMES: Final = frozenset(_LABELS)
 
 
 def encoding_of(label: str) -> str | None:
-    """Python's name of the encoding that a label stands for, or None if it is no encoding of the
-    web."""
-    return _DECODERS.get(label.strip("\t\n\f\r ").lower())
+    """The name of the encoding that a label stands for, or None if it is no encoding of the web."""
+    return _NAMES.get(label.strip("\t\n\f\r ").lower())
 
 
 def reads_ascii(name: str) -> bool:
@@ -102,7 +93,8 @@ def reads_ascii(name: str) -> bool:
 
 
 def encoding_by_mark(body: bytes) -> tuple[str, int] | None:
-    """The encoding that a byte order mark tells, and the size of the mark in bytes."""
+    """The encoding that a byte order mark tells (Encoding Standard, 6, "BOM sniff"), and the size
+    of the mark in bytes. The standard has no UTF-32: its mark is that of UTF-16, or none."""
     return next(((name, len(mark)) for mark, name in _MARKS if body.startswith(mark)), None)
 
 
@@ -110,66 +102,19 @@ def decode(body: bytes, name: str) -> str:
     """Text from bytes. What the encoding has no character for becomes U+FFFD; never raises.
 
     name: of NAMES, as `encoding_of` and `encoding_by_mark` give it."""
-    if len(body) <= _PIECE_BYTES or not name.startswith(("utf-16", "utf-32")):
-        return _decoded(body, name)
-    decoder = incremental_decoder(name)
+    pieces = incremental_decoder(name)
+    if len(body) <= _PIECE_BYTES:
+        return pieces.decode(body, True)
     steps = range(0, len(body), _PIECE_BYTES)
     return "".join(
         [
-            decoder.decode(body[at : at + _PIECE_BYTES], at + _PIECE_BYTES >= len(body))
+            pieces.decode(body[at : at + _PIECE_BYTES], at + _PIECE_BYTES >= len(body))
             for at in steps
         ]
     )
 
 
-class Decoder(Protocol):
-    """Decodes bytes that come in pieces; `last` says that no more come."""
-
-    def decode(self, data: bytes, last: bool, /) -> str: ...
-
-
 def incremental_decoder(name: str) -> Decoder:
     """The same for bytes that come in pieces."""
     assert name in NAMES
-    if name in _SINGLE_BYTE:
-        return _SingleByte(name)
-    return codecs.getincrementaldecoder(name)("replace")
-
-
-class _SingleByte:
-    """Python's own decoders of these call an error handler for each byte without a character: a
-    hundred times as slow."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def decode(self, data: bytes, last: bool, /) -> str:
-        del last
-        return _decoded(data, self._name)
-
-
-def _decoded(body: bytes, name: str) -> str:
-    assert name in NAMES
-    if name in _SINGLE_BYTE:
-        return codecs.charmap_decode(body, "strict", _characters(name))[0]
-    text = body.decode(name, "replace")
-    if name == "gb18030" and 0 < text.count("\ufffd") <= _EUROS_MAX:
-        return body.decode(name, _EURO)
-    return text
-
-
-@cache
-def _characters(name: str) -> str:
-    """The 256 characters of a single-byte encoding."""
-    return bytes(range(256)).decode(name, "replace")
-
-
-def _euro(error: UnicodeError) -> tuple[str, int]:
-    """A lone 0x80 is a euro sign (Encoding Standard, 10.2.1), which Python's decoder refuses."""
-    assert isinstance(error, UnicodeDecodeError)
-    if error.object[error.start] == 0x80:
-        return "\u20ac", error.start + 1
-    return "\ufffd", error.end
-
-
-codecs.register_error(_EURO, _euro)
+    return decoder(name)

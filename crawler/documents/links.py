@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from crawler.documents.encoding import UTF8
+from crawler.documents.query import with_encoded_query
 from crawler.fetching.request import Headers
 from policies.scope import Skip
 from policies.url import canonical, canonical_all, without_userinfo
@@ -50,15 +52,19 @@ class PageLink(NamedTuple):
 class Links:
     """Gathers links; each different href is resolved once, each URL kept once.
 
-    `url` is the page's, canonical. Hrefs are `str` as decoded from markup, None meaning empty.
-    Anchor texts may be left unread until they are asked for: most links of a page are known, and
-    nobody looks at theirs.
+    `url` is the page's, canonical; `encoding` is that of its text, which queries are written in (a
+    name as `crawler.documents.encoding` gives it). Hrefs are `str` as decoded from markup, None
+    meaning empty. Anchor texts may be left unread until they are asked for: most links of a page
+    are known, and nobody looks at theirs.
     """
 
-    __slots__ = ("_anchors", "_base", "_read", "_shy", "_urls", "canonical_url", "skipped")
+    __slots__ = (
+        "_anchors", "_base", "_read", "_shy", "_urls", "canonical_url", "encoding", "skipped",
+    )  # fmt: skip
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, encoding: str = UTF8) -> None:
         self._base = url
+        self.encoding = encoding
         self._urls: dict[str, str | None] = {}  # href as written -> canonical
         self._anchors: dict[str, str | None] = {}  # canonical -> first text; in order of occurrence
         self._shy: set[str] = set()  # all links to it so far say nofollow
@@ -99,7 +105,7 @@ class Links:
         self._read = read
 
     def set_base(self, href: str) -> None:
-        base = canonical(href, self._base) if len(href) <= HREF_CHARS_MAX else None
+        base = self._canonical(href) if len(href) <= HREF_CHARS_MAX else None
         if base is not None:
             self._base = base
             self._urls.clear()
@@ -135,7 +141,10 @@ class Links:
         new = [href for href in dict.fromkeys(hrefs) if href not in urls]
         usual = len(self._anchors) + len(new) <= LINKS_MAX
         if usual and new and max(map(len, new)) <= HREF_CHARS_MAX:
-            found = canonical_all(new, self._base)
+            meant = new
+            if self.encoding != UTF8:
+                meant = [with_encoded_query(href, self.encoding) for href in new]
+            found = canonical_all(meant, self._base)
             urls.update(zip(new, found, strict=True))
             if None in found:
                 for href in new:
@@ -160,10 +169,13 @@ class Links:
         if len(href) > HREF_CHARS_MAX:
             self._skip(Skip.MAX_URL_BYTES)
             return None
-        url = canonical(href, self._base)
+        url = self._canonical(href)
         if url is None:
             self._count(href)
         return url
+
+    def _canonical(self, href: str) -> str | None:
+        return canonical(with_encoded_query(href, self.encoding), self._base)
 
     def _count(self, href: str) -> None:
         """One that is no URL of ours."""

@@ -16,6 +16,7 @@ from selectolax.lexbor import LexborDocumentOptions, LexborHTMLParser, LexborNod
 
 from crawler.documents import markup, scan
 from crawler.documents.charset import to_utf8
+from crawler.documents.encoding import UTF8
 from crawler.documents.links import (
     TEXT_CHARS_READ,
     Links,
@@ -63,7 +64,7 @@ class Page(Struct, frozen=True, kw_only=True):
     gathered: Links
     directives: Directives = UNRESTRICTED  # of headers and meta elements, the strictest
     canonical_url: str | None = None
-    charset: str = "utf-8"
+    charset: str = UTF8  # as `crawler.documents.encoding` names it
     skipped: Mapping[str, int] = field(default_factory=dict)  # links left out here, by reason
     metas: Sequence[tuple[str, str]] = ()  # name and content of those that may concern us
 
@@ -87,21 +88,22 @@ def read(url: str, headers: Headers, body: bytes, *, tokens: Sequence[str]) -> P
     directives = UNRESTRICTED
     if "X-Robots-Tag" in headers:
         directives = from_header(headers.getall("X-Robots-Tag"), tokens)
-    reader = _Reader(url, _links_of_headers(url, headers))
     content_type = headers.get("Content-Type")
     media_type = None if content_type is None else _media_type(content_type)
     if body and _is_html(media_type, body):
         html, charset = to_utf8(body[:MARKUP_BYTES_MAX], content_type)
+        reader = _Reader(url, _links_of_headers(url, headers, charset))
         if media_type == _XHTML:
             html = _EMPTY_XML_ELEMENT.sub(rb"<\1\2></\1>", html)
         rows = scan.rows(html.decode(errors="replace"))
         if rows is None or not reader.read_rows(rows, html, _speaking(tuple(tokens))):
-            reader = _Reader(url, _links_of_headers(url, headers))
+            reader = _Reader(url, _links_of_headers(url, headers, charset))
             reader.read_structure(html)
         if reader.metas:
             directives = directives.merge(from_meta(reader.metas, tokens))
     else:
-        charset = "utf-8"
+        charset = UTF8
+        reader = _Reader(url, _links_of_headers(url, headers, charset))
     return Page(
         title=reader.title,
         gathered=reader.links,
@@ -115,11 +117,11 @@ def read(url: str, headers: Headers, body: bytes, *, tokens: Sequence[str]) -> P
 
 def links_from_headers(url: str, headers: Headers) -> tuple[PageLink, ...]:
     """The links of an answer's `Link` and `Refresh` headers alone, of whatever type it is."""
-    return _links_of_headers(url, headers).found()
+    return _links_of_headers(url, headers, UTF8).found()
 
 
-def _links_of_headers(url: str, headers: Headers) -> Links:
-    links = Links(url)
+def _links_of_headers(url: str, headers: Headers, encoding: str) -> Links:
+    links = Links(url, encoding)
     if "Link" in headers or "Refresh" in headers:
         links.read_headers(headers)
     return links
@@ -333,7 +335,7 @@ def _anchors(
                 blocks = scan.paragraphs_are_closed(html.decode(errors="replace"))
                 text = scan.anchor_text(holds, blocks=blocks)
             if text is None:
-                reader = _Reader(url, Links(url))
+                reader = _Reader(url, Links(url, links.encoding))
                 reader.read_structure(html)
                 return {**texts, **reader.links.anchors(())}
             texts[target] = anchor_text(text)

@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from crawler.documents.charset import xml_encoding
 from crawler.documents.encoding import incremental_decoder
+from crawler.documents.prescan import xml_encoding
 from crawler.documents.sitemap_xml import CHARS_MAX, NOTHING, Entry, XmlReader
 from crawler.documents.sniff import GZIP, ROOT, SNIFF_BYTES, URL, Kind, gunzip
 from crawler.fetching.decoding import Decoder, DecodingError
@@ -22,10 +22,10 @@ SITEMAP_BYTES_MAX: Final = 52_428_800
 STEP_BYTES: Final = 32_768  # parsed in one go: some 3 ms
 
 _WIDE: Final = {
-    codecs.BOM_UTF16_LE: "utf-16-le",
-    codecs.BOM_UTF16_BE: "utf-16-be",
-    b"<\0": "utf-16-le",
-    b"\0<": "utf-16-be",
+    codecs.BOM_UTF16_LE: "utf-16le",
+    codecs.BOM_UTF16_BE: "utf-16be",
+    b"<\0": "utf-16le",
+    b"\0<": "utf-16be",
 }
 _WEB: Final = re.compile(r"https?://\S", re.IGNORECASE)
 

@@ -12,8 +12,8 @@ import re
 from html import unescape
 from typing import Final
 
-from crawler.documents.charset import xml_encoding
 from crawler.documents.encoding import UTF8, decode, encoding_by_mark
+from crawler.documents.prescan import xml_encoding
 
 _DECLARATION: Final = '<?xml version="1.0" encoding="UTF-8"?>\n'
 _BYTES_MAX: Final = 10_000_000  # what is beyond is cut off; a browser shows the beginning
@@ -60,9 +60,9 @@ def is_xml(declared: str, body: bytes) -> bool:
 def inert_xml(body: bytes) -> bytes:
     """The document in UTF-8. Never raises."""
     mark = encoding_by_mark(body)
-    name = mark[0] if mark else xml_encoding(body[:1_000]) or UTF8
+    name = mark[0] if mark else xml_encoding(body[:1_000].lstrip()) or UTF8
     if not mark and body[:2] in (b"<\0", b"\0<"):
-        name = "utf-16-le" if body[1:2] == b"\0" else "utf-16-be"
+        name = "utf-16le" if body[1:2] == b"\0" else "utf-16be"
     text = decode(body[mark[1] if mark else 0 :][:_BYTES_MAX], name)
     out = [_DECLARATION]
     entities, has_entities = _Entities(""), False

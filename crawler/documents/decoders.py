@@ -1,0 +1,245 @@
+"""The decoders of the WHATWG Encoding Standard (sections 9 to 15) for bytes that come in pieces.
+
+What stands for no character becomes U+FFFD. An ASCII byte is never part of that: markup behind a
+broken character stays markup, as it is to a browser.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from functools import cache
+from typing import Final, Protocol
+
+from crawler.documents.encoding_index import (
+    DOUBLE_BYTE,
+    REPLACEMENT,
+    SINGLE_BYTE,
+    TABLES,
+    jis0212,
+    pairs,
+    place,
+    singles,
+)
+
+# Where a run of longer sequences begins and ends, and the bytes that begin one. A sequence that
+# the piece cuts off matches no run; its beginning waits for the next piece.
+_LEADS: Final = {
+    "big5": rb"\x81-\xfe",
+    "euc-jp": rb"\x8e\x8f\xa1-\xfe",
+    "euc-kr": rb"\x81-\xfe",
+    "gb18030": rb"\x81-\xfe",
+    "shift_jis": rb"\x81-\x9f\xe0-\xfc",
+}
+_RUNS: Final = {
+    # Behind 8F two bytes of JIS X 0212.
+    "euc-jp": rb"(?:[\x8e\xa1-\xfe].|\x8f[^\xa1-\xfe])+|(?:\x8f[\xa1-\xfe].)+",
+    # A digit as the second of four bytes; it stands for itself if no such four are there.
+    "gb18030": rb"(?:[\x81-\xfe](?:[^0-9]|[0-9](?!\Z|[\x81-\xfe](?:[0-9]|\Z))))+"
+    rb"|(?:[\x81-\xfe][0-9][\x81-\xfe][0-9])+",
+}
+# Characters that Python's decoders also give for bytes that the standard reads otherwise.
+_DIFFERING: Final = {
+    "big5": re.compile("[¢£¥•‾∼☉♁／＼､]"),
+    "euc-jp": re.compile("[~¢£¬‖−〜]"),
+    "gb18030": re.compile("[\u1e3f\ue5e5\ue78d-\ue796\ue7c7\ue81e-\ue864]"),
+    "shift_jis": re.compile("[\uf8f0-\uf8f3]"),
+}
+# Read in one go: an error costs its surroundings the fast path.
+_STEP_BYTES: Final = 16_384
+_ESCAPE: Final = re.compile(rb"\x1b(\([BIJ]|\$[@B])")
+_ESCAPE_BEGINS: Final = re.compile(rb"\x1b[($]?\Z")
+_SEVEN_BITS: Final = re.compile(rb"((?:[\x21-\x7e]{2})+)|([\x21-\x7e][^\x21-\x7e\x1b])")
+_KATAKANA: Final = "".join(
+    chr(byte + 0xFF40) if 0x21 <= byte <= 0x5F else REPLACEMENT for byte in range(256)
+)
+_ASCII: Final = "".join(
+    REPLACEMENT if byte in (0x0E, 0x0F, 0x1B) or byte > 0x7F else chr(byte) for byte in range(256)
+)
+_ROMAN: Final = _ASCII.replace("\\", "\xa5").replace("~", "\u203e")
+_EIGHTH_BIT: Final = bytes(byte | 0x80 for byte in range(256))
+
+
+class Decoder(Protocol):
+    """Decodes bytes that come in pieces; `last` says that no more come."""
+
+    def decode(self, data: bytes, last: bool, /) -> str: ...
+
+
+def decoder(name: str) -> Decoder:
+    """The decoder of an encoding, by its name in lower case."""
+    if name in SINGLE_BYTE:
+        return _SingleByte(name)
+    if name in ("utf-8", "utf-16le", "utf-16be"):
+        return codecs.getincrementaldecoder(name)("replace")
+    if name == "iso-2022-jp":
+        return _Iso2022Jp()
+    if name == "replacement":
+        return _Replacement()
+    name = "gb18030" if name == "gbk" else name
+    assert name in DOUBLE_BYTE
+    return _DoubleByte(name)
+
+
+class _SingleByte:
+    def __init__(self, name: str) -> None:
+        self._characters = singles(name)
+
+    def decode(self, data: bytes, last: bool, /) -> str:
+        del last
+        return codecs.charmap_decode(data, "strict", self._characters)[0]
+
+
+class _Replacement:
+    """Of encodings in which markup may be hidden from whoever does not know them: one U+FFFD stands
+    for all."""
+
+    _begun = False
+
+    def decode(self, data: bytes, last: bool, /) -> str:
+        del last
+        if self._begun or not data:
+            return ""
+        self._begun = True
+        return REPLACEMENT
+
+
+class _DoubleByte:
+    """By Python's decoder where that agrees with the standard; else by its index, in runs of
+    sequences and what is between them."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._codec = codecs.getincrementaldecoder(TABLES[name])
+        self._differing = _DIFFERING.get(name)
+        self._held = b""  # the beginning of a sequence
+
+    def decode(self, data: bytes, last: bool, /) -> str:
+        texts: list[str] = []
+        for at in range(0, len(data) or 1, _STEP_BYTES):
+            piece = self._held + data[at : at + _STEP_BYTES]
+            final = last and at + _STEP_BYTES >= len(data)
+            text = self._by_codec(piece, final)
+            texts.append(self._by_index(piece, final) if text is None else text)
+        return "".join(texts)
+
+    def _by_codec(self, data: bytes, last: bool) -> str | None:
+        codec = self._codec()  # strict
+        try:
+            text = codec.decode(data, last)
+        except UnicodeDecodeError:
+            return None
+        if self._differing is not None and self._differing.search(text):
+            return None
+        self._held = codec.getstate()[0]
+        return text
+
+    def _by_index(self, data: bytes, last: bool) -> str:
+        single, table = singles(self._name), pairs(self._name)
+        runs, lead = _patterns(self._name)
+        parts = runs.split(data)
+        rest = parts[-1]
+        begins = lead.search(rest)
+        self._held = b"" if begins is None or last else rest[begins.start() :]
+        if begins is not None:
+            parts[-1] = rest[: begins.start()]
+        texts: list[str] = []
+        for number, part in enumerate(parts):
+            if len(part) < 3:  # most are in what is hostile, or broken
+                if number % 2:
+                    texts.append(table[place(part)])
+                else:
+                    texts += [single[byte] for byte in part]
+            elif number % 2:
+                texts.append(self._run(part, table))
+            else:
+                texts.append(codecs.charmap_decode(part, "strict", single)[0])
+        if begins is not None and last:
+            texts.append(REPLACEMENT)
+        return "".join(texts)
+
+    def _run(self, run: bytes, table: tuple[str, ...]) -> str:
+        if run[0] == 0x8F and self._name == "euc-jp" and 0xA1 <= run[1] <= 0xFE:
+            triples = bytearray(run)
+            del triples[::3]
+            run, table = bytes(triples), jis0212()
+        elif self._name == "gb18030" and 0x30 <= run[1] <= 0x39 and len(run) >= 4 and _is_four(run):
+            return _four_bytes(run)
+        return "".join(map(table.__getitem__, memoryview(run).cast("H")))
+
+
+@cache
+def _patterns(name: str) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
+    lead = rb"[" + _LEADS[name] + rb"]"
+    runs = _RUNS.get(name, rb"(?:" + lead + rb".)+")
+    return re.compile(rb"(" + runs + rb")", re.DOTALL), re.compile(lead)
+
+
+def _is_four(run: bytes) -> bool:
+    return 0x81 <= run[2] <= 0xFE and 0x30 <= run[3] <= 0x39
+
+
+def _four_bytes(run: bytes) -> str:
+    """Python has these as the standard, but for U+E7C7, which changed places with U+1E3F."""
+    try:
+        text = run.decode("gb18030")
+    except UnicodeDecodeError:  # some of them stand for nothing
+        parts = [run[at : at + 4].decode("gb18030", "replace") for at in range(0, len(run), 4)]
+        text = "".join(part if len(part) == 1 else REPLACEMENT for part in parts)
+    return text.replace("\u1e3f", "\ue7c7")
+
+
+class _Iso2022Jp:
+    """Escape sequences change what the bytes behind them mean."""
+
+    def __init__(self) -> None:
+        self._mode = b"(B"
+        self._escaped = False  # nothing has come since the last escape sequence
+        self._held = b""  # the beginning of an escape sequence or a character
+
+    def decode(self, data: bytes, last: bool, /) -> str:
+        data = self._held + data
+        self._held = b""
+        if not last and (begins := _ESCAPE_BEGINS.search(data)):
+            self._held = data[begins.start() :]
+            data = data[: begins.start()]
+        parts = _ESCAPE.split(data)
+        texts: list[str] = []
+        for number, part in enumerate(parts):
+            if number % 2:
+                if self._escaped:  # two in a row hide something
+                    texts.append(REPLACEMENT)
+                self._mode, self._escaped = part, True
+            elif part:
+                final = number == len(parts) - 1 and not last
+                texts.append(self._segment(part, may_continue=final))
+        return "".join(texts)
+
+    def _segment(self, segment: bytes, *, may_continue: bool) -> str:
+        """Bytes without a whole escape sequence."""
+        if self._mode in (b"$@", b"$B"):
+            return self._double(segment, may_continue=may_continue)
+        self._escaped = False
+        table = {b"(B": _ASCII, b"(J": _ROMAN, b"(I": _KATAKANA}[self._mode]
+        return codecs.charmap_decode(segment, "strict", table)[0]
+
+    def _double(self, segment: bytes, *, may_continue: bool) -> str:
+        table = pairs("euc-jp")
+        parts = _SEVEN_BITS.split(segment)
+        rest = parts[-1]
+        if may_continue and not self._held and rest and 0x21 <= rest[-1] <= 0x7E:
+            self._held = rest[-1:]
+            parts[-1] = rest[:-1]
+        if len(parts) > 1 or parts[0]:
+            self._escaped = False
+        texts: list[str] = []
+        for at in range(0, len(parts), 3):
+            texts.append(REPLACEMENT * len(parts[at]))
+            if at + 1 < len(parts):
+                run, broken = parts[at + 1], parts[at + 2]
+                if broken:
+                    texts.append(REPLACEMENT)
+                else:
+                    numbers = memoryview(run.translate(_EIGHTH_BIT)).cast("H")
+                    texts.append("".join(map(table.__getitem__, numbers)))
+        return "".join(texts)
