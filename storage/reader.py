@@ -30,14 +30,14 @@ class Reader(Protocol):
     def iterate(
         self, view: str, *, host: str | None = None, limit: int | None = None
     ) -> AsyncGenerator[Row, None]:
-        """Rows of a view (`visited blocked failed queued links hosts robots skipped`), in a stable
+        """Rows of a view (one of `storage.rows.VIEWS`), in a stable
         order.
 
         Each row is true of the moment it is read, some hundred rows at a time: a URL that changes
         its state meanwhile may be missing, or be in two views. No transaction is open between
-        them, however long the caller takes. `host` keeps the rows of one host, of `links` those of
-        its pages (ValueError for `skipped`, which has none). Callers that leave it half-way close
-        it (`contextlib.aclosing`), before the reader.
+        them, however long the caller takes. `host` keeps the rows of one host, of `links`,
+        `malformed` and `fragments` those of its pages (ValueError for `skipped`, which has
+        none). Callers that leave it half-way close it (`contextlib.aclosing`), before the reader.
         """
         ...
 
@@ -84,6 +84,12 @@ class Reader(Protocol):
         - `broken`: URLs that failed or answered 400 and more, each with the pages that link to it,
           or to a redirect (`via`) that ends there: all of them where links are kept, else the first
           known. One that nothing links to has a row of its own. Rows of one URL come together.
+          `kind`: "link", or what the link is besides (a `Rel`).
+        - `dangling`: links with a fragment that points to nothing on the page at `url`, which was
+          read: the fragment, the page with the link, and the URL it has if redirects (`via`) lead
+          from there. Rows of one URL and fragment come together.
+        - `looked`: one row, of the HTML pages (2xx): how many, and in how many of them somebody
+          looked for what a `Looked` names.
         - `forbidden`: blocked URLs with the pages that link to them, likewise; by host and rule.
         - `duplicates`: pages (2xx) whose body is that of another; those of one body together."""
         ...

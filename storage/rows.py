@@ -15,7 +15,7 @@ VIEWS: Final[Mapping[str, tuple[str, ...]]] = {
         "url", "status", "fetched_at", "content_type", "body_bytes", "elapsed_s", "depth",
         "referrer", "redirect_url", "title", "indexable", "followable", "archivable",
         "canonical_url", "body_hash", "usage",
-        "visits", "checked_at", "changed_at", "next_visit_at",
+        "visits", "checked_at", "changed_at", "next_visit_at", "cut",
     ),
     "blocked": (
         "url", "reason", "dialect", "rule", "line", "robots_url", "blocked_at", "withdrawn",
@@ -23,7 +23,9 @@ VIEWS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "failed": ("url", "error", "attempts", "last_at"),
     "queued": ("url", "priority", "depth", "due_at", "attempts"),
-    "links": ("source", "target", "anchor", "rel"),
+    "links": ("source", "target", "anchor", "rel", "kind"),
+    "malformed": ("source", "href", "reason"),
+    "fragments": ("source", "target", "fragment", "found"),
     "hosts": (
         "host", "queued", "visited", "blocked", "failed", "body_bytes", "delay_s", "delay_source",
         "next_at", "paused", "backoff_until", "contacts", "smallest_rest_s", "peak_concurrency",
@@ -42,7 +44,9 @@ VIEWS: Final[Mapping[str, tuple[str, ...]]] = {
 
 # What reports are made of: kind -> columns.
 REPORTS: Final[Mapping[str, tuple[str, ...]]] = {
-    "broken": ("url", "status", "error", "source", "via", "anchor"),
+    "broken": ("url", "status", "error", "source", "via", "anchor", "kind"),
+    "dangling": ("url", "fragment", "source", "via"),
+    "looked": ("pages", "links", "fragments", "requisites"),
     "forbidden": (
         "host", "robots_url", "line", "rule", "reason", "url", "withdrawn", "anchor", "referrer",
     ),

@@ -35,7 +35,33 @@ class Rel(enum.StrEnum):
     NOFOLLOW = "nofollow"
     CANONICAL = "canonical"
     REDIRECT = "redirect"
-    REQUISITE = "requisite"
+    REQUISITE = "requisite"  # of no known kind
+    IMAGE = "image"
+    STYLE = "style"
+    SCRIPT = "script"
+    FONT = "font"
+    MEDIA = "media"  # sound, films
+
+    @property
+    def kind(self) -> str | None:
+        """What kind of file a requisite is; None of what is none, or of no known kind."""
+        return str(self) if self in _KINDS else None
+
+    @property
+    def role(self) -> str:
+        """The column `rel` of the view `links`."""
+        return str(Rel.REQUISITE if self in _KINDS else self)
+
+
+_KINDS = frozenset({Rel.IMAGE, Rel.STYLE, Rel.SCRIPT, Rel.FONT, Rel.MEDIA})
+
+
+class Looked(enum.IntFlag):
+    """What was looked for in a page, so that a report can say where nobody looked."""
+
+    LINKS = 1  # `outlinks` and `malformed` were kept
+    FRAGMENTS = 2  # `pointers`, and all of `elements`
+    REQUISITES = 4  # what the page needs to be shown was queued
 
 
 class Link(Struct, frozen=True, kw_only=True):
@@ -68,6 +94,21 @@ class Outlink(NamedTuple):
     url: str  # canonical
     anchor: str | None
     rel: Rel | None
+
+
+class Malformed(NamedTuple):
+    """A link that leads nowhere because of how it is written."""
+
+    href: str  # as written, cut
+    reason: str  # a `policies.scope.Skip`
+
+
+class Pointer(NamedTuple):
+    """A link with a fragment."""
+
+    url: str  # canonical
+    fragment: str  # as in a URL: percent-encoded
+    decoded: str | None  # without percent-encoding, where that differs
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -137,6 +178,11 @@ class Visited(Struct, frozen=True, kw_only=True):
     usage: str | None = None  # signals of use, as `policies.usage.Usage` writes them
     # All its links, each URL once, for the view `links`; none if nobody wants them.
     outlinks: Sequence[Outlink] = ()
+    malformed: Sequence[Malformed] = ()
+    pointers: Sequence[Pointer] = ()
+    elements: Sequence[str] = ()  # ids, and names of anchors: what a fragment can point to
+    looked: Looked = Looked(0)
+    cut: str | None = None  # why parts of it were not read: reasons, separated by blanks
     plan: Plan | None = None  # None: it is not to be visited again
     again: bool = False  # it was visited before, and is so to this moment
 

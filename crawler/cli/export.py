@@ -21,7 +21,7 @@ from crawler.cli.options import (
 from crawler.cli.text import bytes_out, echo
 from crawler.cli.whole_output import finish_stdout, replacing
 
-VIEWS = ("visited", "blocked", "failed", "links")
+VIEWS = ("visited", "blocked", "failed", "links", "malformed", "fragments")
 
 
 @click.command(short_help="Write what was visited, blocked or failed, or the links, as a file.")
@@ -50,8 +50,9 @@ def export(
     were met. A crawl may be writing the database meanwhile, and is not held up: each row is as it
     was when it was read.
 
-    VIEW is one of visited, blocked, failed and links; links are kept where `[storage] links` is
-    true.
+    VIEW is one of visited, blocked, failed, links, malformed and fragments. Links, and those that
+    are malformed, are kept where `[storage] links` is true; links with a fragment where
+    `[storage] fragments` is true.
     """
     if output is None:
         stdout_needed()

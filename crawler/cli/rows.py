@@ -23,7 +23,9 @@ TABLE_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "blocked": ("reason", "line", "rule", "withdrawn", "url", "referrer"),
     "failed": ("attempts", "last_at", "url", "error"),
     "queued": ("priority", "depth", "attempts", "due_at", "url"),
-    "links": ("rel", "source", "target", "anchor"),
+    "links": ("rel", "kind", "source", "target", "anchor"),
+    "malformed": ("reason", "source", "href"),
+    "fragments": ("found", "source", "target", "fragment"),
     "hosts": (
         "host", "visited", "queued", "blocked", "failed", "delay_s", "next_at", "paused",
         "delay_source",
@@ -39,13 +41,14 @@ _GAP = 2  # between columns
 _TEXT_LEAST: Mapping[str, int] = {
     "url": 24, "origin": 24, "host": 16, "referrer": 16, "title": 14, "rule": 14, "error": 18,
     "delay_source": 14, "reason": 8, "key": 12, "source": 24, "target": 24, "anchor": 12,
+    "href": 16, "fragment": 12,
 }  # fmt: skip
 _URL_WANTED = 36  # for so much of it other columns go
 _ADDRESSES = ("url", "origin", "host", "target")
 # What goes, in this order, where a table does not fit.
 _DROPPED_FIRST = (
-    "referrer", "depth", "paused", "withdrawn", "body_bytes", "title", "delay_source", "priority",
-    "expires_at", "last_at", "next_at", "fetched_at", "retry_at",
+    "referrer", "kind", "depth", "paused", "withdrawn", "body_bytes", "title", "delay_source",
+    "priority", "expires_at", "last_at", "next_at", "fetched_at", "retry_at",
 )  # fmt: skip
 _TOLD_IF_YES = ("paused", "withdrawn")  # these go only if they are "no" everywhere
 _NOTHING: Mapping[str, str] = {
@@ -57,6 +60,10 @@ _NOTHING: Mapping[str, str] = {
     "sitemaps": "no sitemap was read",
     "listings": "no sitemap said more of a URL than its name",
     "links": "no links are kept: that takes `links = true` below [storage] in the config",
+    "malformed": "no malformed links are kept: that takes `links = true` below [storage]"
+    " in the config",
+    "fragments": "no fragments are kept: that takes `fragments = true` below [storage]"
+    " in the config",
 }
 
 
@@ -266,4 +273,5 @@ _WORDS: Mapping[str, Callable[[object], str]] = {
     "retry_at": _when,
     "withdrawn": _yes,
     "paused": _yes,
+    "found": _yes,
 }

@@ -14,7 +14,7 @@ from crawler.cli.options import Choice, config_option, db_option, existing_datab
 # As storage.rows.VIEWS, which is too heavy to import for --help; a test compares them.
 VIEWS = (
     "visited", "blocked", "failed", "queued", "links", "hosts", "robots", "skipped", "sitemaps",
-    "listings",
+    "listings", "malformed", "fragments",
 )  # fmt: skip
 
 
@@ -42,11 +42,12 @@ def show(
 ) -> None:
     """Show what a crawl has visited, blocked (and by which rule), failed or queued; its hosts, the
     robots.txt files it knows, how many URLs were left out for which reason (skipped), the sitemaps
-    and feeds it has read, what those say of URLs (listings), and the links of its pages where
-    `[storage] links` is true.
+    and feeds it has read, what those say of URLs (listings), and the links of its pages and
+    those that are malformed where `[storage] links` is true, and those with a fragment where
+    `[storage] fragments` is.
 
-    VIEW is one of visited, blocked, failed, queued, links, hosts, robots, skipped, sitemaps and
-    listings.
+    VIEW is one of visited, blocked, failed, queued, links, hosts, robots, skipped, sitemaps,
+    listings, malformed and fragments.
     """
     stdout_needed()
     if host is not None and view == "skipped":

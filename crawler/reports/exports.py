@@ -17,7 +17,7 @@ _ROWS_AT_ONCE: Final = 2_000  # written in one go
 _ROWS_PER_GROUP: Final = 50_000  # of a Parquet file: its readers skip whole groups
 # What a spreadsheet would compute (OWASP, CSV injection), and the same in full width.
 _FORMULA: Final = re.compile(r"[=+\-@\t\r＝＋－＠]")
-_FLAGS: Final = frozenset({"indexable", "followable", "archivable", "withdrawn"})
+_FLAGS: Final = frozenset({"indexable", "followable", "archivable", "withdrawn", "found"})
 _WHOLE: Final = frozenset({"status", "body_bytes", "depth", "line", "attempts", "visits"})
 _REAL: Final = frozenset(
     {
@@ -108,7 +108,8 @@ class _Parquet:
         for row in rows:
             values = dict(row)
             for name in _FLAGS & values.keys():
-                values[name] = bool(values[name])
+                if values[name] is not None:
+                    values[name] = bool(values[name])
             self._rows.append(values)
         if len(self._rows) >= _ROWS_PER_GROUP:
             self._write_group()

@@ -88,7 +88,9 @@ class Changes:
             target = tables.by_url.get(page.redirect_url)
             if target is None:
                 target = self._note(page.redirect_url, url)
-        for noted in (page.canonical_url, *(link.url for link in page.outlinks)):
+        urls = [page.canonical_url, *(link.url for link in page.outlinks)]
+        urls += [pointer.url for pointer in page.pointers]
+        for noted in urls:
             if noted is not None and noted not in tables.by_url:
                 self._note(noted, url)
         tables.point(url, target)

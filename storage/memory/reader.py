@@ -72,6 +72,15 @@ class MemoryReader:
             for url in list(tables.urls.values()):
                 if url.state is State.VISITED and url.page and is_of(url.origin, host):
                     yield from _links_of(url.url, url.page)
+        elif view == "malformed":
+            for url in list(tables.urls.values()):
+                if url.state is State.VISITED and url.page and is_of(url.origin, host):
+                    for href, reason in url.page.malformed:
+                        yield {"source": url.url, "href": href, "reason": reason}
+        elif view == "fragments":
+            for url in list(tables.urls.values()):
+                if url.state is State.VISITED and is_of(url.origin, host):
+                    yield from reports.fragment_rows(tables, url)
         elif view == "robots":
             for name in sorted(tables.origins):
                 origin = tables.origins[name]
@@ -212,5 +221,10 @@ def _links_of(source: str, page: Visited) -> Iterator[Row]:
     first = {link.url: link for link in reversed(page.outlinks)}
     for link in page.outlinks:
         if first.pop(link.url, None) is not None:
-            rel = None if link.rel is None else str(link.rel)
-            yield {"source": source, "target": link.url, "anchor": link.anchor, "rel": rel}
+            yield {
+                "source": source,
+                "target": link.url,
+                "anchor": link.anchor,
+                "rel": None if link.rel is None else link.rel.role,
+                "kind": None if link.rel is None else link.rel.kind,
+            }

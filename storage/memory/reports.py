@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from storage.base import Rel, Row, State
+from storage.base import Looked, Pointer, Rel, Row, State
 from storage.memory.rows import Url
 from storage.memory.tables import Tables
 from storage.rows import REPORTS
@@ -30,14 +30,20 @@ def _linking(tables: Tables) -> _Linking:
     return found
 
 
-def _with_first(tables: Tables, url: Url, linking: _Linking) -> Iterator[tuple[Url, str | None]]:
+def _with_first(
+    tables: Tables, url: Url, linking: _Linking
+) -> Iterator[tuple[Url, str | None, str]]:
     """All that link to it, and the first that did where its links are not kept."""
     known = linking.get(url.url, [])
-    found = [(source, anchor) for source, anchor, rel in known if rel is not Rel.REDIRECT]
+    found = [
+        (source, anchor, str(rel or "link"))
+        for source, anchor, rel in known
+        if rel is not Rel.REDIRECT
+    ]
     if url.referrer is not None:
         first = tables.urls[url.referrer]
         if first.target is not url and first not in [source for source, *_ in known]:
-            found.append((first, url.anchor))
+            found.append((first, url.anchor, "requisite" if url.requisite else "link"))
     yield from sorted(found, key=lambda one: one[0].id)
 
 
@@ -52,12 +58,12 @@ def _broken(tables: Tables) -> Iterator[_Values]:
         error = failure.error if failure else None
         told = False
         for via in _reaching(tables, url):
-            for source, anchor in _with_first(tables, via, linking):
+            for source, anchor, kind in _with_first(tables, via, linking):
                 told = True
                 by = None if via is url else via.url
-                yield url.url, status, error, source.url, by, anchor
+                yield url.url, status, error, source.url, by, anchor, kind
         if not told:
-            yield url.url, status, error, None, None, None
+            yield url.url, status, error, None, None, None, None
 
 
 def _reaching(tables: Tables, url: Url) -> list[Url]:
@@ -113,8 +119,64 @@ def _duplicates(tables: Tables) -> Iterator[_Values]:
             )  # fmt: skip
 
 
+def _dangling(tables: Tables) -> Iterator[_Values]:
+    found: list[tuple[tuple[int, str, bool, int, int], _Values]] = []
+    for source in tables.urls.values():
+        page = source.page if source.state is State.VISITED else None
+        for place, pointer in enumerate(page.pointers if page else ()):
+            named = tables.by_url[pointer.url]
+            target, hops = named, 0
+            while target.target is not None and hops < _HOPS_MAX:
+                own = target.page.pointers if target.page else ()
+                if any(each.url == target.target.url for each in own):
+                    break
+                target, hops = target.target, hops + 1
+            if _has_element(target, pointer) is False:
+                via = named.url if hops else None
+                order = (target.id, pointer.fragment, bool(hops), source.id, place)
+                found.append((order, (target.url, pointer.fragment, source.url, via)))
+    yield from (values for _, values in sorted(found, key=lambda one: one[0]))
+
+
+def _has_element(target: Url, pointer: Pointer) -> bool | None:
+    """Whether a page has what a fragment points to; None: its elements are not known."""
+    page = target.page if target.state is State.VISITED else None
+    if page is None:
+        return None
+    if pointer.fragment in page.elements or pointer.decoded in page.elements:
+        return True
+    return False if Looked.FRAGMENTS in page.looked else None
+
+
+def fragment_rows(tables: Tables, source: Url) -> Iterator[Row]:
+    """Of a visited page, in the view `fragments`."""
+    for pointer in source.page.pointers if source.page else ():
+        found = _has_element(tables.by_url[pointer.url], pointer)
+        yield {
+            "source": source.url,
+            "target": pointer.url,
+            "fragment": pointer.fragment,
+            "found": None if found is None else int(found),
+        }
+
+
+def _looked(tables: Tables) -> Iterator[_Values]:
+    pages = [
+        url.page.looked
+        for url in tables.urls.values()
+        if url.state is State.VISITED
+        and url.page
+        and 200 <= url.page.status < 300
+        and (url.page.content_type or "").lower().startswith(_HTML_TYPES)
+    ]
+    yield len(pages), *(float(sum(what in one for one in pages)) for what in Looked)
+
+
+_HTML_TYPES: Final = ("text/html", "application/xhtml+xml")
 _KINDS: Final[Mapping[str, Callable[[Tables], Iterator[_Values]]]] = {
     "broken": _broken,
     "forbidden": _forbidden,
     "duplicates": _duplicates,
+    "dangling": _dangling,
+    "looked": _looked,
 }

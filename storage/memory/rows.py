@@ -257,6 +257,7 @@ class Url:
                 "checked_at": self.plan.checked_at if self.plan else page.fetched_at,
                 "changed_at": self.plan.changed_at if self.plan else None,
                 "next_visit_at": self.plan_at - shift_s if self.plan else None,
+                "cut": page.cut,
             }
         if self.state is State.BLOCKED and self.block:
             block = self.block

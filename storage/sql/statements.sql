@@ -35,10 +35,11 @@ INSERT INTO texts (id, text) SELECT v.id, v.text FROM v WHERE v.id IS NOT NULL;
 -- name: kind_id
 SELECT id FROM kinds
 WHERE status = ? AND directives = ? AND coalesce(content_type, 0) = coalesce(?, 0)
-AND coalesce(usage, 0) = coalesce(?, 0);
+AND coalesce(usage, 0) = coalesce(?, 0) AND coalesce(cut, 0) = coalesce(?, 0);
 
 -- name: new_kind
-INSERT INTO kinds (status, directives, content_type, usage) VALUES (?, ?, ?, ?) RETURNING id;
+INSERT INTO kinds (status, directives, content_type, usage, cut) VALUES (?, ?, ?, ?, ?)
+RETURNING id;
 
 -- ---------------------------------------------------------------- URLs
 
@@ -155,6 +156,27 @@ INSERT OR IGNORE INTO edges SELECT v.* FROM v WHERE v.source IS NOT NULL;
 
 -- name: drop_edges
 WITH v(id) AS (VALUES (?)) DELETE FROM edges WHERE source IN (SELECT v.id FROM v);
+
+-- name: new_hrefs
+WITH v(source, place, href, reason) AS (VALUES (?, ?, ?, ?))
+INSERT INTO hrefs SELECT v.* FROM v WHERE v.source IS NOT NULL;
+
+-- name: drop_hrefs
+WITH v(id) AS (VALUES (?)) DELETE FROM hrefs WHERE source IN (SELECT v.id FROM v);
+
+-- name: new_pointers
+WITH v(source, place, target, fragment, decoded) AS (VALUES (?, ?, ?, ?, ?))
+INSERT INTO pointers SELECT v.* FROM v WHERE v.source IS NOT NULL;
+
+-- name: drop_pointers
+WITH v(id) AS (VALUES (?)) DELETE FROM pointers WHERE source IN (SELECT v.id FROM v);
+
+-- name: new_elements
+WITH v(page, name) AS (VALUES (?, ?))
+INSERT OR IGNORE INTO elements SELECT v.* FROM v WHERE v.page IS NOT NULL;
+
+-- name: drop_elements
+WITH v(id) AS (VALUES (?)) DELETE FROM elements WHERE page IN (SELECT v.id FROM v);
 
 -- name: make_sitemaps
 WITH v(id, depth) AS (VALUES (?, ?))

@@ -149,6 +149,15 @@ _COUNTS: Final = {
     " LEFT JOIN urls AS u ON u.id = e.target WHERE p.id IS NULL OR u.id IS NULL": (
         "{} links belong to no page, or lead to no URL"
     ),
+    "SELECT count(*) FROM hrefs AS h LEFT JOIN pages AS p ON p.id = h.source WHERE p.id IS NULL": (
+        "{} malformed links belong to no page"
+    ),
+    "SELECT count(*) FROM pointers AS f LEFT JOIN pages AS p ON p.id = f.source"
+    " LEFT JOIN urls AS u ON u.id = f.target WHERE p.id IS NULL OR u.id IS NULL": (
+        "{} links with a fragment belong to no page, or lead to no URL"
+    ),
+    "SELECT count(*) FROM elements AS e LEFT JOIN pages AS p ON p.id = e.page"
+    " WHERE p.id IS NULL": "{} names of elements belong to no page",
     "SELECT count(*) FROM pages AS p LEFT JOIN urls AS u ON u.id = p.canonical"
     " WHERE p.canonical IS NOT NULL AND u.id IS NULL": "{} pages call no URL canonical",
     "SELECT count(*) FROM urls AS u LEFT JOIN origins AS o ON o.id = u.origin"
@@ -268,7 +277,7 @@ def _integrity(db: sqlite3.Connection) -> Iterator[str]:
 # Tables with something of a URL in each row, and the column that has its id.
 _OF_URLS: Final = {
     "urls": "id", "pages": "id", "tries": "id", "failures": "id", "readings": "id", "hints": "id",
-    "plans": "id", "edges": "source",
+    "plans": "id", "edges": "source", "hrefs": "source", "pointers": "source", "elements": "page",
 }  # fmt: skip
 
 

@@ -41,14 +41,15 @@ class Kind(NamedTuple):
     """What pages share."""
 
     status: int
-    directives: int  # 1 indexable, 2 followable, 4 archivable
+    directives: int  # 1 indexable, 2 followable, 4 archivable; from 8 on a `Looked`
     content_type: str | None
     usage: str | None
+    cut: str | None
 
     @classmethod
     def of(cls, page: Visited) -> Kind:
-        directives = page.indexable + 2 * page.followable + 4 * page.archivable
-        return cls(page.status, directives, page.content_type, page.usage)
+        directives = page.indexable + 2 * page.followable + 4 * page.archivable + 8 * page.looked
+        return cls(page.status, directives, page.content_type, page.usage, page.cut)
 
 
 class Names:
@@ -166,12 +167,13 @@ class Names:
         key = self._kinds.get(kind)
         if key is not None:
             return key
-        shared = [text for text in (kind.content_type, kind.usage) if text is not None]
+        shared = [text for text in kind[2:] if isinstance(text, str)]
         texts = self.texts(shared)
         values = (
             kind.status, kind.directives,
             None if kind.content_type is None else texts[kind.content_type],
             None if kind.usage is None else texts[kind.usage],
+            None if kind.cut is None else texts[kind.cut],
         )  # fmt: skip
         row = self._sql.row("kind_id", *values) or self._sql.row("new_kind", *values)
         assert row is not None

@@ -129,6 +129,8 @@ def pointed_to(page: Visited) -> Iterator[str]:
         yield page.canonical_url
     for link in page.outlinks:
         yield link.url
+    for pointer in page.pointers:
+        yield pointer.url
 
 
 def _texts_of(outcomes: Sequence[Outcome]) -> list[str]:

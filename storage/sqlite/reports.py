@@ -26,11 +26,15 @@ WITH RECURSIVE
     SELECT r.target, d.id, r.hops + 1
     FROM reach AS r JOIN redirects AS d ON d.target = r.via WHERE r.hops < 10
   ),
-  linking (target, via, source, anchor) AS (
-    SELECT r.target, r.via, e.source, e.anchor
+  linking (target, via, source, anchor, kind) AS (
+    SELECT
+      r.target, r.via, e.source, e.anchor,
+      CASE e.rel WHEN 1 THEN 'nofollow' WHEN 2 THEN 'canonical' WHEN 4 THEN 'requisite'
+        WHEN 5 THEN 'image' WHEN 6 THEN 'style' WHEN 7 THEN 'script' WHEN 8 THEN 'font'
+        WHEN 9 THEN 'media' ELSE 'link' END
     FROM reach AS r JOIN edges AS e ON e.target = r.via WHERE e.rel IS NOT 3
     UNION ALL
-    SELECT r.target, r.via, u.referrer, u.anchor
+    SELECT r.target, r.via, u.referrer, u.anchor, iif(u.flags & 8, 'requisite', 'link')
     FROM reach AS r JOIN urls AS u ON u.id = r.via
     WHERE u.referrer IS NOT NULL
       AND NOT EXISTS (SELECT 1 FROM edges AS e WHERE e.source = u.referrer AND e.target = r.via)
@@ -38,7 +42,7 @@ WITH RECURSIVE
   )
 SELECT
   o.name || u.path, k.status, t.text, so.name || s.path,
-  iif(l.via = b.id, NULL, vo.name || v.path), l.anchor
+  iif(l.via = b.id, NULL, vo.name || v.path), l.anchor, l.kind
 FROM broken AS b
 JOIN urls AS u ON u.id = b.id
 JOIN origins AS o ON o.id = u.origin
@@ -100,10 +104,51 @@ WHERE p.body_hash IN (SELECT hash FROM several) AND k.status BETWEEN 200 AND 299
 ORDER BY p.body_hash, p.id
 """
 
+# A redirect takes the fragment of a link along, unless it brings one of its own (RFC 9110, 10.2.2).
+_DANGLING: Final = """
+WITH RECURSIVE reach (source, place, target, hops) AS (
+  SELECT source, place, target, 0 FROM pointers
+  UNION
+  SELECT r.source, r.place, d.target, r.hops + 1
+  FROM reach AS r JOIN redirects AS d ON d.id = r.target
+  WHERE r.hops < 10
+    AND NOT EXISTS (SELECT 1 FROM pointers AS own WHERE own.source = d.id AND own.target = d.target)
+)
+SELECT
+  o.name || u.path, f.fragment, so.name || s.path,
+  iif(r.hops = 0, NULL, vo.name || v.path)
+FROM reach AS r
+JOIN pointers AS f ON f.source = r.source AND f.place = r.place
+JOIN pages AS p ON p.id = r.target
+JOIN kinds AS k ON k.id = p.kind
+JOIN urls AS u ON u.id = r.target
+JOIN origins AS o ON o.id = u.origin
+JOIN urls AS s ON s.id = r.source
+JOIN origins AS so ON so.id = s.origin
+JOIN urls AS v ON v.id = f.target
+JOIN origins AS vo ON vo.id = v.origin
+WHERE k.directives & 16 AND NOT EXISTS (
+  SELECT 1 FROM elements AS e WHERE e.page = r.target AND e.name IN (f.fragment, f.decoded)
+)
+ORDER BY r.target, f.fragment, r.hops <> 0, r.source, f.place
+"""
+
+_LOOKED: Final = """
+SELECT
+  count(*), total(k.directives >> 3 & 1), total(k.directives >> 4 & 1), total(k.directives >> 5 & 1)
+FROM pages AS p
+CROSS JOIN kinds AS k ON k.id = p.kind
+JOIN texts AS t ON t.id = k.content_type
+WHERE k.status BETWEEN 200 AND 299
+  AND (t.text LIKE 'text/html%' OR t.text LIKE 'application/xhtml+xml%')
+"""
+
 QUERIES: Final[Mapping[str, str]] = {
     "broken": _BROKEN,
     "forbidden": _FORBIDDEN,
     "duplicates": _DUPLICATES,
+    "dangling": _DANGLING,
+    "looked": _LOOKED,
 }
 
 

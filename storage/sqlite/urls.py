@@ -79,10 +79,11 @@ class Changes:
 
     # Drops before inserts: a URL may leave a table and come back to it in one transaction.
     _ORDER = (
-        "drop_tries", "drop_pages", "drop_plans", "drop_edges", "drop_ungoverned", "drop_redirects",
-        "drop_blocks", "drop_failures", "move_urls", "put_tries", "new_pages", "new_edges",
-        "new_ungoverned", "put_redirects", "new_blocks", "new_failures", "put_readings",
-        "put_plans", "new_seeds",
+        "drop_tries", "drop_pages", "drop_plans", "drop_edges", "drop_hrefs", "drop_pointers",
+        "drop_elements", "drop_ungoverned", "drop_redirects", "drop_blocks", "drop_failures",
+        "move_urls", "put_tries", "new_pages", "new_edges", "new_hrefs", "new_pointers",
+        "new_elements", "new_ungoverned", "put_redirects", "new_blocks", "new_failures",
+        "put_readings", "put_plans", "new_seeds",
     )  # fmt: skip
 
     def write(self) -> None:
@@ -119,7 +120,8 @@ class Changes:
         if row.state == State.VISITED:
             count(row.origin, row.slot, BODY_BYTES, -row.body_bytes)
             self._put("drop_pages", row.id)
-            self._put("drop_edges", row.id)
+            for name in ("drop_edges", "drop_hrefs", "drop_pointers", "drop_elements"):
+                self._put(name, row.id)
             self._put("drop_plans", row.id)
             self.replanned.add(row.slot)
             if row.ungoverned:
@@ -153,6 +155,12 @@ class Changes:
         for link in page.outlinks:
             rel = None if link.rel is None else _RELS[link.rel]
             self._put("new_edges", row.id, ids[link.url], link.anchor, rel)
+        for place, bad in enumerate(page.malformed):
+            self._put("new_hrefs", row.id, place, bad.href, bad.reason)
+        for place, to in enumerate(page.pointers):
+            self._put("new_pointers", row.id, place, ids[to.url], to.fragment, to.decoded)
+        for name in page.elements:
+            self._put("new_elements", row.id, name)
         if page.ungoverned:
             self._put("new_ungoverned", row.origin, row.id)
             self._tally.count(row.origin, row.slot, UNGOVERNED, 1)

@@ -21,6 +21,8 @@ _KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "robots": ("origin",),
     "skipped": ("reason",),
     "links": ("id", "target_id"),
+    "malformed": ("id", "place"),
+    "fragments": ("id", "place"),
 }
 _TEXT_KEYS: Final = frozenset({"host", "origin", "reason"})
 _ORIGINS: Final = (

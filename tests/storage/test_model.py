@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -31,21 +32,30 @@ from storage.base import (
     HostUpdate,
     Lease,
     Link,
+    Looked,
+    Malformed,
     Moved,
     Outcome,
     Outlink,
     Plan,
+    Pointer,
     Rel,
     Retry,
     Revisited,
+    Row,
     SitemapRead,
     Visited,
     Want,
 )
 from storage.memory import MemoryStore
-from storage.rows import VIEWS
+from storage.rows import REPORTS, VIEWS
 from storage.sqlite import SqliteReader, SqliteStore
 from storage.sqlite.care import check
+
+
+async def _rows(rows: AsyncIterator[Row]) -> list[tuple[object, ...]]:
+    return [tuple(row.values()) async for row in rows]
+
 
 START_S = 1_800_000_000.0
 ORIGINS = ("http://a.test", "https://a.test", "http://b.test", "http://c.test:8080")
@@ -368,6 +378,11 @@ class Stores(RuleBasedStateMachine):
                     Outlink(link.url, link.anchor, Rel.NOFOLLOW if in_s > 3 else None)
                     for link in links
                 ],
+                malformed=[Malformed(f"hhttp:{link.url}", "scheme") for link in links[:2]],
+                pointers=[Pointer(link.url, f"{link.depth}", None) for link in links[1:]],
+                elements=["1", "x"] if in_s > 3 else [],
+                looked=Looked(int(in_s) % 8),
+                cut="max_links" if in_s > 7 else None,
             )
         if kind == "read":
             return SitemapRead(
@@ -583,7 +598,7 @@ class Stores(RuleBasedStateMachine):
                 ),
             )
             for view in VIEWS
-        }
+        } | {kind: sorted(map(str, await _rows(reader.report(kind)))) for kind in REPORTS}
 
     def learn(self, moves: dict[str, str]) -> None:
         """Follow a step in bulk: those URLs that the store says have moved as they may."""
@@ -614,6 +629,8 @@ class Stores(RuleBasedStateMachine):
                     row.pop("due_at", None)
                     row.pop("next_visit_at", None)
             assert one[view] == other[view], view
+        for kind in REPORTS:
+            assert one[kind] == other[kind], kind
         states = {
             row["url"]: view
             for view in ("visited", "blocked", "failed", "queued")

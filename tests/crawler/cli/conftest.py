@@ -16,7 +16,9 @@ from storage.base import (
     HostClock,
     HostUpdate,
     Link,
+    Malformed,
     Outlink,
+    Pointer,
     Retry,
     Visited,
     Want,
@@ -67,6 +69,8 @@ async def store() -> AsyncIterator[MemoryStore]:
             link("http://a.test/later"),
         ],
         outlinks=[Outlink("http://a.test/broken", "=broken()", None)],
+        malformed=[Malformed("hhttp://\x1b[31m", "scheme")],
+        pointers=[Pointer("http://a.test/broken", "=a\x1b", None)],
     )
     done = await store.complete(
         session,

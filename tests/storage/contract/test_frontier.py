@@ -64,7 +64,7 @@ async def test_a_visited_url_and_its_links(rig):
             "referrer": None, "redirect_url": None, "title": "Home", "indexable": 0,
             "followable": 1, "archivable": 1, "canonical_url": None,
             "body_hash": None, "usage": None, "visits": 1, "checked_at": rig.wall_s,
-                "changed_at": None, "next_visit_at": None,
+                "changed_at": None, "next_visit_at": None, "cut": None,
         }
     ]  # fmt: skip
     about = await rig.reader.url("http://a.test/b")

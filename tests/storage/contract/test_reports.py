@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from storage.base import Outlink, Rel
+from storage.base import Looked, Malformed, Outlink, Pointer, Rel
 
 
 async def report(rig, kind):
@@ -33,11 +33,11 @@ async def test_broken_links_with_the_pages_that_link_to_them(rig):
     gone, dead = "http://a.test/gone", "http://a.test/dead"
     first, second, old = "http://a.test/", "http://a.test/two", "http://a.test/old"
     assert await report(rig, "broken") == [
-        (gone, 404, None, first, None, "gone"),
-        (gone, 404, None, second, None, "Gone!"),
-        (gone, 404, None, first, old, "old"),
-        (gone, 404, None, second, old, None),
-        (dead, None, "dns: none", first, None, "dead"),
+        (gone, 404, None, first, None, "gone", "link"),
+        (gone, 404, None, second, None, "Gone!", "link"),
+        (gone, 404, None, first, old, "old", "link"),
+        (gone, 404, None, second, old, None, "link"),
+        (dead, None, "dns: none", first, None, "dead", "link"),
     ]
 
 
@@ -45,7 +45,7 @@ async def test_a_broken_seed_is_linked_by_nobody(rig):
     await rig.add("http://a.test/")
     lease = await rig.claim_one()
     await rig.commit(lease, rig.visited(lease.hand.urls[0], status=410))
-    assert await report(rig, "broken") == [("http://a.test/", 410, None, None, None, None)]
+    assert await report(rig, "broken") == [("http://a.test/", 410, None, None, None, None, None)]
 
 
 async def test_what_robots_forbade_by_host_and_rule(rig):
@@ -88,3 +88,120 @@ async def test_pages_with_one_body(rig):
         (digits, f"http://a.test/{n}", 200, 100, "text/html", f"T{n}", None)
         for digits, n in (("ff" * 8, 0), ("ff" * 8, 2), ("01" * 8, 1), ("01" * 8, 4))
     ]
+
+
+A, B, C, D = (f"http://a.test/{name}" for name in "abcd")
+
+
+async def pages(rig, *outcomes):
+    """Visit A, B, C and D, each with the values given for it."""
+    await rig.add(A, B, C, D)
+    lease = await rig.claim_one()
+    given = dict(zip((A, B, C, D), outcomes, strict=False))
+    await rig.commit(
+        lease, *(rig.visited(one, **given[one.url]) for one in lease.hand.urls if one.url in given)
+    )
+    return {one.url: one for one in lease.hand.urls}, lease
+
+
+async def test_requisites_have_a_kind(rig):
+    kinds = {"i": Rel.IMAGE, "s": Rel.STYLE, "j": Rel.SCRIPT, "f": Rel.FONT, "m": Rel.MEDIA}
+    links = [Outlink(f"http://x.test/{name}", None, rel) for name, rel in kinds.items()]
+    links += [Outlink("http://x.test/?", None, Rel.REQUISITE), Outlink(B, "b", None)]
+    await pages(rig, {"outlinks": links}, {"status": 404})
+    rows = await rig.rows("links")
+    assert {row["target"][-1]: (row["rel"], row["kind"]) for row in rows} == {
+        "i": ("requisite", "image"), "s": ("requisite", "style"), "j": ("requisite", "script"),
+        "f": ("requisite", "font"), "m": ("requisite", "media"), "?": ("requisite", None),
+        "b": (None, None),
+    }  # fmt: skip
+    assert await report(rig, "broken") == [(B, 404, None, A, None, "b", "link")]
+
+
+async def test_broken_requisites_say_so_without_links_too(rig):
+    await rig.add(A)
+    lease = await rig.claim_one()
+    link = rig.link("http://a.test/i.png", requisite=True)
+    done = await rig.commit(lease, rig.visited(lease.hand.urls[0], links=[link]), want=3)
+    (image,) = done.hands["a.test"].urls
+    await rig.commit(lease, rig.visited(image, status=404))
+    assert await report(rig, "broken") == [(image.url, 404, None, A, None, None, "requisite")]
+
+
+async def test_malformed_links_go_with_their_page(rig):
+    bad = [Malformed("hhttp://x", "scheme"), Malformed("http://[", "unparsable")]
+    urls, lease = await pages(rig, {"malformed": bad}, {"malformed": bad[:1]})
+    expected = [
+        {"source": A, "href": "hhttp://x", "reason": "scheme"},
+        {"source": A, "href": "http://[", "reason": "unparsable"},
+        {"source": B, "href": "hhttp://x", "reason": "scheme"},
+    ]
+    assert await rig.rows("malformed") == expected
+    assert await rig.rows("malformed", host="b.test") == []
+    assert await rig.rows("malformed", host="a.test") == expected
+    await rig.commit(
+        lease, rig.visited(urls[A], again=True, malformed=bad[1:]), rig.blocked(urls[B])
+    )
+    assert await rig.rows("malformed") == expected[1:2]
+    await rig.crash()
+    if rig.kind != "memory":
+        assert await rig.rows("malformed") == expected[1:2]
+
+
+async def test_fragments_that_point_to_nothing(rig):
+    whole = Looked.FRAGMENTS
+    pointers = [
+        Pointer(A, "own", None), Pointer(B, "here", None), Pointer(B, "a%20b", "a b"),
+        Pointer(B, "%C3%BC", "ü"), Pointer(B, "gone", None), Pointer(C, "x", None),
+        Pointer("http://x.test/", "y", None),
+    ]  # fmt: skip
+    urls, lease = await pages(
+        rig,
+        {"pointers": pointers, "elements": ["own"], "looked": whole},
+        {"elements": ["here", "a b", "ü", "other"], "looked": whole},
+        {"elements": ["only"]},  # not read to its end
+    )
+    rows = await rig.rows("fragments")
+    assert [(row["target"], row["fragment"], row["found"]) for row in rows] == [
+        (A, "own", 1), (B, "here", 1), (B, "a%20b", 1), (B, "%C3%BC", 1), (B, "gone", 0),
+        (C, "x", None), ("http://x.test/", "y", None),
+    ]  # fmt: skip
+    assert await report(rig, "dangling") == [(B, "gone", A, None)]
+    assert await report(rig, "looked") == [(3, 0, 2, 0)]
+    # The page that had the element changes, and the one that linked it is withdrawn.
+    await rig.commit(lease, rig.visited(urls[B], again=True, looked=whole))
+    assert len(await report(rig, "dangling")) == 4
+    await rig.commit(lease, rig.blocked(urls[A]))
+    assert await report(rig, "dangling") == await rig.rows("fragments") == []
+
+
+async def test_redirects_take_fragments_along(rig):
+    whole = Looked.FRAGMENTS
+    await pages(
+        rig,
+        {"pointers": [Pointer(B, "x", None), Pointer(B, "in", None), Pointer(D, "z", None)]},
+        {"status": 301, "redirect_url": C},
+        {"elements": ["in", "own"], "looked": whole},
+        {"status": 301, "redirect_url": C, "pointers": [Pointer(C, "gone", None)]},
+    )
+    assert await report(rig, "dangling") == [(C, "gone", D, None), (C, "x", A, B)]
+
+
+async def test_redirects_in_a_circle_end(rig):
+    await pages(
+        rig,
+        {"pointers": [Pointer(B, "x", None)]},
+        {"status": 301, "redirect_url": C},
+        {"status": 301, "redirect_url": B},
+    )
+    assert await report(rig, "dangling") == []
+
+
+async def test_what_was_cut_of_a_page(rig):
+    urls, lease = await pages(rig, {"cut": "max_links max_markup"}, {}, {"cut": "max_links"})
+    assert [row["cut"] for row in await rig.rows("visited")] == [
+        "max_links max_markup", None, "max_links",
+    ]  # fmt: skip
+    await rig.commit(lease, rig.visited(urls[A], again=True))
+    assert (await rig.reader.url(A))["cut"] is None
+    assert (await rig.reader.url(C))["cut"] == "max_links"

@@ -28,7 +28,7 @@ async def lead_to_goal(rig, count):
     def fill(db):
         db.execute("BEGIN")
         (goal,) = db.execute("SELECT id FROM urls ORDER BY id LIMIT 1").fetchone()
-        db.execute("INSERT INTO kinds VALUES (1000, 301, NULL, 7, NULL)")
+        db.execute("INSERT INTO kinds VALUES (1000, 301, NULL, 7, NULL, NULL)")
         for sql in (
             "INSERT INTO pages SELECT id, 1000, 0, 1, 9, NULL, NULL, NULL FROM urls WHERE id <> ?",
             "INSERT INTO redirects SELECT id, ?1 FROM urls WHERE id <> ?1",
