@@ -81,6 +81,18 @@ def from_meta(metas: Iterable[tuple[str, str]], tokens: Sequence[str]) -> Direct
     return _directives(said)
 
 
+def is_too_long(
+    values: Iterable[str], metas: Iterable[tuple[str, str]], tokens: Sequence[str]
+) -> bool:
+    """Whether the end of one of these headers, or of a meta element that is ours, was not read."""
+    if any(len(value) > _CHARS_MAX for value in values):
+        return True
+    names = {token.lower() for token in tokens} | _ALL_ROBOTS
+    return any(
+        len(content) > _CHARS_MAX and name.strip().lower() in names for name, content in metas
+    )
+
+
 def rel_nofollow(rel: str | None) -> bool:
     """Whether a link's rel attribute has the keyword `nofollow` (`ugc`, `sponsored` are no ban)."""
     return rel is not None and "nofollow" in rel.lower().split()

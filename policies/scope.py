@@ -43,6 +43,7 @@ class ScopeRules(Struct, frozen=True, kw_only=True):
     max_queries_per_path: int = 1000
     sitemaps: bool = True
     sitemap_paths: tuple[str, ...] = ("/sitemap.xml",)
+    requisites: bool = False
 
     @property
     def bounds_hosts(self) -> bool:
@@ -79,14 +80,35 @@ class Skip(enum.StrEnum):
     MAX_REPEATED_SEGMENT = "max_repeated_segment"
     MAX_QUERIES_PER_PATH = "max_queries_per_path"
     MAX_LINKS = "max_links"
+    MAX_MARKUP = "max_markup"
+    MANY_METAS = "too-many-metas"
+    MANY_TITLES = "too-many-titles"
+    MANY_FRAGMENTS = "too-many-fragments"
+    MANY_REQUISITES = "too-many-requisites"
+    LONG_HEADER = "header-too-long"
+    TANGLED = "tangled"
     ROBOTS_TXT = "robots.txt"
     SITEMAPS = "sitemaps"
     MANY_SITEMAPS = "too-many-sitemaps"
 
 
-# Reason -> the config key that decides it. SCHEME, UNPARSABLE, NOFOLLOW, MAX_LINKS, MANY_SITEMAPS
-# have none: the first three are the page's doing, the others constants of
-# crawler/documents/page.py and crawler/visiting/sitemaps.py.
+# Of these, parts of a page were left out; its row in the view `visited` says so.
+CUTS: Final = frozenset(
+    {
+        Skip.MAX_LINKS,
+        Skip.MAX_MARKUP,
+        Skip.MAX_URL_BYTES,
+        Skip.MANY_METAS,
+        Skip.MANY_TITLES,
+        Skip.MANY_FRAGMENTS,
+        Skip.MANY_REQUISITES,
+        Skip.LONG_HEADER,
+        Skip.TANGLED,
+    }
+)
+
+# Reason -> the config key that decides it. Those without one are the page's doing, or constants
+# (docs/limits.md).
 SKIP_KEYS: Final[Mapping[str, str]] = MappingProxyType(
     {
         Skip.OUTSIDE: "scope.follow",
@@ -102,6 +124,7 @@ SKIP_KEYS: Final[Mapping[str, str]] = MappingProxyType(
         Skip.MAX_REPEATED_SEGMENT: "scope.max_repeated_segment",
         Skip.MAX_QUERIES_PER_PATH: "scope.max_queries_per_path",
         Skip.SITEMAPS: "scope.sitemaps",
+        Skip.MAX_MARKUP: "fetch.max_markup",
     }
 )
 
@@ -126,6 +149,13 @@ SKIP_WORDS: Final[Mapping[str, str]] = MappingProxyType(
         Skip.SITEMAPS: "a sitemap, where none are read",
         Skip.MANY_SITEMAPS: "beyond the number and nesting of sitemaps read for one host",
         Skip.MAX_LINKS: "beyond the number of links taken from one page",
+        Skip.MAX_MARKUP: "the end of a page with more markup than is read",
+        Skip.MANY_METAS: "beyond the number of meta elements read of one page",
+        Skip.MANY_TITLES: "the title of a page behind too many titles of drawings",
+        Skip.LONG_HEADER: "the end of a header or meta element that is too long",
+        Skip.MANY_FRAGMENTS: "fragments or ids of a page beyond their number or length",
+        Skip.MANY_REQUISITES: "beyond the number of requisites taken from one page",
+        Skip.TANGLED: "the structure of a page nested too deep to build a tree of",
     }
 )
 

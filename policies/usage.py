@@ -14,8 +14,8 @@ from typing import Final
 from msgspec import Struct
 
 NAMES: Final = ("content-usage", "content-signal", "tdm-reservation", "tdm-policy")
-SIGNALS_MAX: Final = 20  # of one page; a page that means it says it once
-_VALUE_CHARS_MAX: Final = 1_000  # a policy's URL is the longest
+SIGNALS_MAX: Final = 20  # of one page; a page that means it says it once. "…" stands for more
+_VALUE_CHARS_MAX: Final = 1_000  # a policy's URL is the longest; a longer value ends with "…"
 
 
 class Where(enum.StrEnum):
@@ -39,13 +39,14 @@ class Usage(Struct, frozen=True, kw_only=True):
     """All signals of one page, those of its header first."""
 
     signals: tuple[Signal, ...] = ()
+    more: bool = False  # there were more than SIGNALS_MAX
 
     def __bool__(self) -> bool:
         return bool(self.signals)
 
     def __str__(self) -> str:
         """`tdm-reservation: 1 (header); content-signal: ai-train=no (robots.txt)`."""
-        return "; ".join(map(str, self.signals))
+        return "; ".join([*map(str, self.signals), *(["…"] if self.more else [])])
 
     @property
     def tdm_reserved(self) -> bool | None:
@@ -72,11 +73,14 @@ def usage_of(
         _add(found, Where.META, name, value)
     for name, value in robots:
         _add(found, Where.ROBOTS, name, value)
-    return Usage(signals=tuple(found)) if found else NONE
+    signals = tuple(found)
+    return Usage(signals=signals[:SIGNALS_MAX], more=len(found) > SIGNALS_MAX) if found else NONE
 
 
 def _add(found: dict[Signal, None], where: Where, name: str, value: str) -> None:
     name = name.strip().lower()
-    value = " ".join(value[:_VALUE_CHARS_MAX].split())
-    if name in NAMES and value and len(found) < SIGNALS_MAX:
+    if name not in NAMES or len(found) > SIGNALS_MAX:
+        return
+    end = "…" if len(value) > _VALUE_CHARS_MAX else ""
+    if value := " ".join(value[:_VALUE_CHARS_MAX].split()) + end:
         found[Signal(where=where, name=name, value=value)] = None

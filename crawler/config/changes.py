@@ -30,7 +30,7 @@ _ABSENT = object()
 # What counts only after a restart: the database and the listening socket are held, and hosts are
 # leased under their slots. None: the whole section.
 RESTART: Mapping[str, tuple[str, ...] | None] = {
-    "storage": ("url", "links", "file_mode"),
+    "storage": ("url", "links", "fragments", "file_mode"),
     "daemon": None,
     "politeness": ("per",),
     "scope": ("max_queries_per_path",),
@@ -49,7 +49,15 @@ _SECONDS = frozenset(
     }
 )
 _BYTES = frozenset(
-    {"max_bytes_per_host", "max_url_bytes", "max_body", "max_header", "min_free", "max_size"}
+    {
+        "max_bytes_per_host",
+        "max_url_bytes",
+        "max_body",
+        "max_header",
+        "max_markup",
+        "min_free",
+        "max_size",
+    }
 )
 
 

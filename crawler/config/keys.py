@@ -122,6 +122,11 @@ SCOPE = {
         read=each(checks.absolute_path),
         note="where to look for a sitemap if robots.txt names none",
     ),
+    "requisites": Key(
+        accepts=bool,
+        read=as_given,
+        note="fetch the images, styles, scripts, fonts and media of pages, on any host",
+    ),
 }
 POLITENESS = {
     "delay": Key(
@@ -236,6 +241,12 @@ FETCH = {
         note="an answer's header, bytes",
         field="max_header_bytes",
     ),
+    "max_markup": Key(
+        accepts=int | str,
+        read=size_bytes,
+        note="how much of a page is read for links, bytes",
+        field="max_markup_bytes",
+    ),
     "cookies": Key(
         accepts=bool, read=as_given, note="keep cookies for this run, each site's apart"
     ),
@@ -278,6 +289,11 @@ STORAGE = {
     ),
     "links": Key(
         accepts=bool, read=as_given, note="keep every link of every page, with anchor and rel"
+    ),
+    "fragments": Key(
+        accepts=bool,
+        read=as_given,
+        note="keep every link with a fragment, and the ids that fragments can point to",
     ),
     "file_mode": Key(
         accepts=str,

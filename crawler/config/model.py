@@ -66,6 +66,7 @@ class Config:
     sites: tuple[str, ...]  # the patterns, the most specific first
     warnings: tuple[str, ...]  # what is allowed, but probably not meant
     revisits: bool  # whether any page is to be visited again, of any host
+    requisites: bool  # whether what any page needs to be shown is fetched, of any host
     given: Given = field(repr=False)
     _by_tables: dict[tuple[str, ...], Site] = field(default_factory=dict, repr=False, compare=False)
     _by_host: dict[str, Site] = field(default_factory=dict, repr=False, compare=False)
@@ -110,6 +111,7 @@ class Config:
             sites=tuple(by_specificity(given.sites)),
             warnings=_warnings(crawl, robots, revisit, network, given),
             revisits=_revisits(revisit, given),
+            requisites=_requisites(given),
             given=given,
         )
 
@@ -198,6 +200,11 @@ def _revisits(rules: RevisitRules, given: Given) -> bool:
     tables = given.sites.values()
     modes = [table.get("revisit", {}).get("mode", Revisit.OFF) for table in tables]
     return rules.on or any(mode != Revisit.OFF for mode in modes)
+
+
+def _requisites(given: Given) -> bool:
+    tables = (given.values, *given.sites.values())
+    return any(table.get("scope", {}).get("requisites") for table in tables)
 
 
 def _sink(values: Mapping[str, Any]) -> SinkConfig:

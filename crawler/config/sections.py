@@ -46,6 +46,7 @@ class FetchConfig:
     first_byte_timeout_s: float = math.inf  # `timeout` bounds it all the same
     min_rate_bytes_per_s: float = 100.0
     max_header_bytes: int = 256 * 1024
+    max_markup_bytes: int = 5_000_000
     cookies: bool = False
     credentials: Mapping[str, str] = field(default_factory=dict)  # origin -> where they are
     tls_verify: bool = True
@@ -70,6 +71,7 @@ class StorageConfig(Struct, frozen=True, kw_only=True):
     url: str = "sqlite:crawl.db"
     path: Path = Path("crawl.db")
     links: bool = False
+    fragments: bool = False
     file_mode: str = "0600"
     min_free_bytes: float = 0
     max_size_bytes: float = math.inf

@@ -9,8 +9,10 @@ from typing import Final, NamedTuple
 from crawler.documents.encoding import UTF8
 from crawler.documents.query import with_encoded_query
 from crawler.fetching.request import Headers
+from policies.schemes import is_mistyped
 from policies.scope import Skip
 from policies.url import canonical, canonical_all, without_userinfo
+from storage.base import Malformed
 
 # As many different links of one page as a sitemap may hold (sitemaps.org); more is a trap.
 LINKS_MAX: Final = 50_000
@@ -18,6 +20,9 @@ LINKS_MAX: Final = 50_000
 HREF_CHARS_MAX: Final = 16_384
 # What the store's contract promises for an anchor.
 ANCHOR_CHARS_MAX: Final = 200
+# Malformed hrefs kept of a page, and of each; all are counted.
+MALFORMED_MAX: Final = 100
+MALFORMED_CHARS_MAX: Final = 500
 # White space is collapsed in so much of a text only: enough to fill an anchor or a title.
 TEXT_CHARS_READ: Final = 4_000
 # Of a Link or Refresh header; proxies and servers refuse longer ones.
@@ -59,7 +64,8 @@ class Links:
     """
 
     __slots__ = (
-        "_anchors", "_base", "_read", "_shy", "_urls", "canonical_url", "encoding", "skipped",
+        "_anchors", "_base", "_read", "_shy", "_urls", "canonical_url", "encoding", "malformed",
+        "skipped",
     )  # fmt: skip
 
     def __init__(self, url: str, encoding: str = UTF8) -> None:
@@ -71,6 +77,7 @@ class Links:
         self._read: Callable[[Links, Iterable[str]], Mapping[str, str | None]] | None = None
         self.canonical_url: str | None = None  # the first rel=canonical
         self.skipped: dict[str, int] = {}  # left out, by reason
+        self.malformed: list[Malformed] = []
 
     def __len__(self) -> int:
         return len(self._anchors)
@@ -122,7 +129,7 @@ class Links:
         anchors = self._anchors
         if url not in anchors:
             if len(anchors) >= LINKS_MAX:
-                self._skip(Skip.MAX_LINKS)
+                self.skip(Skip.MAX_LINKS)
                 return None
             anchors[url] = None
             if nofollow:
@@ -156,6 +163,11 @@ class Links:
         for place, href in enumerate(hrefs):
             self.add(href, nofollow=place in nofollow)
 
+    @property
+    def resolved(self) -> Mapping[str, str | None]:
+        """Hrefs as written, with their canonical URLs. Without those that a base came after."""
+        return self._urls
+
     def url_of(self, href: str) -> str | None:
         """The URL of an href that was added, if it has one."""
         return self._urls.get(href)
@@ -167,7 +179,8 @@ class Links:
         if href[:1] == "#":
             return self._base
         if len(href) > HREF_CHARS_MAX:
-            self._skip(Skip.MAX_URL_BYTES)
+            self.note_malformed(href, Skip.MAX_URL_BYTES)
+            self.skip(Skip.MAX_URL_BYTES)
             return None
         url = self._canonical(href)
         if url is None:
@@ -179,10 +192,19 @@ class Links:
 
     def _count(self, href: str) -> None:
         """One that is no URL of ours."""
-        ours = _SCHEME.match(href) is None
-        self._skip(Skip.UNPARSABLE if ours else Skip.SCHEME)
+        reason = Skip.UNPARSABLE if _SCHEME.match(href) is None else Skip.SCHEME
+        if reason is Skip.UNPARSABLE or is_mistyped(href):
+            self.note_malformed(href, reason)
+        self.skip(reason)
 
-    def _skip(self, reason: str) -> None:
+    def note_malformed(self, href: str, reason: str) -> None:
+        if len(self.malformed) < MALFORMED_MAX:
+            shown = without_userinfo(href[: 2 * MALFORMED_CHARS_MAX].strip())
+            shown = shown.encode("utf-8", "replace").decode()  # of a header: lone surrogates
+            self.malformed.append(Malformed(cut(shown, MALFORMED_CHARS_MAX), reason))
+
+    def skip(self, reason: str) -> None:
+        """Count something left out."""
         self.skipped[reason] = self.skipped.get(reason, 0) + 1
 
     def add_link_element(self, href: str | None, rel: str | None) -> None:
@@ -200,17 +222,31 @@ class Links:
 
     def read_headers(self, headers: Headers) -> None:
         for value in headers.getall("Link", ()):
-            for href, rel in _link_header(value[:_HEADER_CHARS_MAX]):
+            for href, rel in _link_header(self._bounded(value)):
                 self.add_link_element(href, rel)
         for value in headers.getall("Refresh", ()):
-            self.add_refresh(value[:_HEADER_CHARS_MAX])
+            self.add_refresh(self._bounded(value))
+
+    def _bounded(self, value: str) -> str:
+        """A header's value as far as it is read."""
+        if len(value) > _HEADER_CHARS_MAX:
+            self.skip(Skip.LONG_HEADER)
+        return value[:_HEADER_CHARS_MAX]
 
 
 def collapsed(text: str, chars_max: int) -> str | None:
-    """White space collapsed, cut; None if nothing is left."""
+    """White space collapsed, cut (then it ends with "…"); None if nothing is left."""
     if len(text) <= chars_max:
         return " ".join(text.split()) or None
-    return " ".join(text[:TEXT_CHARS_READ].split())[:chars_max].rstrip() or None
+    read = " ".join(text[:TEXT_CHARS_READ].split())
+    if read and text[TEXT_CHARS_READ:].strip():
+        read += "…"
+    return cut(read, chars_max) or None
+
+
+def cut(text: str, chars_max: int) -> str:
+    """A text, its end replaced by "…" if it is longer."""
+    return text if len(text) <= chars_max else text[: chars_max - 1].rstrip() + "…"
 
 
 def anchor_text(text: str) -> str | None:

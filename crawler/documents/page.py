@@ -14,9 +14,12 @@ from typing import Final
 from msgspec import Struct, field
 from selectolax.lexbor import LexborDocumentOptions, LexborHTMLParser, LexborNode
 
+from crawler.documents import fragments as fragments_of
 from crawler.documents import markup, scan
+from crawler.documents.anchor_text import text_of, text_without_code
 from crawler.documents.charset import to_utf8
 from crawler.documents.encoding import UTF8
+from crawler.documents.fragments import Fragments
 from crawler.documents.links import (
     TEXT_CHARS_READ,
     Links,
@@ -28,10 +31,18 @@ from crawler.documents.links import (
 )
 from crawler.documents.nesting import is_tangled
 from crawler.fetching.request import Headers
-from policies.indexing import UNRESTRICTED, Directives, from_header, from_meta, rel_nofollow
+from policies.indexing import (
+    UNRESTRICTED,
+    Directives,
+    from_header,
+    from_meta,
+    is_too_long,
+    rel_nofollow,
+)
+from policies.scope import Skip
 from policies.usage import NAMES
 
-__all__ = ["Page", "PageLink", "links_from_headers", "read", "wants_body"]
+__all__ = ["Page", "PageLink", "read", "wants_body"]
 
 # What a listing can show of a title.
 TITLE_CHARS_MAX: Final = 500
@@ -67,6 +78,7 @@ class Page(Struct, frozen=True, kw_only=True):
     charset: str = UTF8  # as `crawler.documents.encoding` names it
     skipped: Mapping[str, int] = field(default_factory=dict)  # links left out here, by reason
     metas: Sequence[tuple[str, str]] = ()  # name and content of those that may concern us
+    fragments: Fragments = fragments_of.NONE  # if they were asked for
 
     @property
     def links(self) -> tuple[PageLink, ...]:
@@ -80,18 +92,28 @@ def wants_body(content_type: str | None) -> bool:
     return content_type is None or _media_type(content_type) in _HTML_TYPES
 
 
-def read(url: str, headers: Headers, body: bytes, *, tokens: Sequence[str]) -> Page:
+def read(
+    url: str,
+    headers: Headers,
+    body: bytes,
+    *,
+    tokens: Sequence[str],
+    markup_bytes_max: int = MARKUP_BYTES_MAX,
+    fragments: bool = False,
+) -> Page:
     """Read the answer for the canonical `url`; `tokens` are our product tokens. Never raises.
 
-    The body is read only if it is HTML or XHTML by its type, or has none and begins like markup.
+    The body is read only if it is HTML or XHTML by its type, or has none and begins like markup; of
+    it at most `markup_bytes_max` bytes. `fragments`: read them, too.
     """
     directives = UNRESTRICTED
+    html: bytes | None = None
     if "X-Robots-Tag" in headers:
         directives = from_header(headers.getall("X-Robots-Tag"), tokens)
     content_type = headers.get("Content-Type")
     media_type = None if content_type is None else _media_type(content_type)
     if body and _is_html(media_type, body):
-        html, charset = to_utf8(body[:MARKUP_BYTES_MAX], content_type)
+        html, charset = to_utf8(body[:markup_bytes_max], content_type)
         reader = _Reader(url, _links_of_headers(url, headers, charset))
         if media_type == _XHTML:
             html = _EMPTY_XML_ELEMENT.sub(rb"<\1\2></\1>", html)
@@ -101,9 +123,19 @@ def read(url: str, headers: Headers, body: bytes, *, tokens: Sequence[str]) -> P
             reader.read_structure(html)
         if reader.metas:
             directives = directives.merge(from_meta(reader.metas, tokens))
+        if len(body) > markup_bytes_max:
+            reader.links.skip(Skip.MAX_MARKUP)
     else:
         charset = UTF8
         reader = _Reader(url, _links_of_headers(url, headers, charset))
+    if is_too_long(headers.getall("X-Robots-Tag", ()), reader.metas, tokens):
+        reader.links.skip(Skip.LONG_HEADER)
+    found = fragments_of.NONE
+    if fragments:
+        whole = len(body) <= markup_bytes_max
+        found = fragments_of.fragments(reader.links.resolved, html, whole=whole)
+        if not found.all_read:
+            reader.links.skip(Skip.MANY_FRAGMENTS)
     return Page(
         title=reader.title,
         gathered=reader.links,
@@ -112,12 +144,8 @@ def read(url: str, headers: Headers, body: bytes, *, tokens: Sequence[str]) -> P
         charset=charset,
         skipped=reader.links.skipped,
         metas=reader.metas,
+        fragments=found,
     )
-
-
-def links_from_headers(url: str, headers: Headers) -> tuple[PageLink, ...]:
-    """The links of an answer's `Link` and `Refresh` headers alone, of whatever type it is."""
-    return _links_of_headers(url, headers, UTF8).found()
 
 
 def _links_of_headers(url: str, headers: Headers, encoding: str) -> Links:
@@ -214,6 +242,7 @@ class _Reader:
     def read_structure(self, html: bytes) -> None:
         """By a tree, or by tags alone if it would take too long to build."""
         if is_tangled(html):
+            self.links.skip(Skip.TANGLED)
             self.read_tokens(html)
         else:
             self.read_tree(html)
@@ -225,7 +254,7 @@ class _Reader:
         base = tree.css_first("base[href]")
         if base is not None:
             links.set_base(base.attributes.get("href") or "")
-        read_text = _text if tree.css_first("a script,a style") is None else _text_without_code
+        read_text = text_of if tree.css_first("a script,a style") is None else text_without_code
         for node in tree.css(_SELECTOR):
             tag = node.tag
             attributes = node.attributes
@@ -297,14 +326,18 @@ class _Reader:
         name, http_equiv = attributes.get("name"), attributes.get("http-equiv")
         if http_equiv is not None and http_equiv.strip().lower() == "refresh":
             return refresh_href(attributes.get("content") or "")
-        if name is not None and len(self.metas) < _METAS_MAX:
-            self.metas.append((name, attributes.get("content") or ""))
+        if name is not None:
+            if len(self.metas) < _METAS_MAX:
+                self.metas.append((name, attributes.get("content") or ""))
+            else:
+                self.links.skip(Skip.MANY_METAS)
         return None
 
     def _is_drawing(self, title: LexborNode) -> bool:
         """Whether a title element is an SVG's."""
         self._titles += 1
         if self._titles > _TITLES_MAX:
+            self.links.skip(Skip.MANY_TITLES)
             return True
         parent = title.parent
         while parent is not None:
@@ -363,23 +396,3 @@ def _is_html(media_type: str | None, body: bytes) -> bool:
         return media_type in _HTML_TYPES
     head = body[:1024].removeprefix(b"\xef\xbb\xbf").lstrip()
     return head.startswith(b"<") and not head.startswith((b"<?xml", b"<rss", b"<feed", b"<urlset"))
-
-
-def _text(anchor: LexborNode) -> str:
-    """The text of an anchor; of the first image that has one, its `alt`, if there is no text."""
-    text = anchor.text()
-    if text.strip():
-        return text
-    image = anchor.css_first("img[alt]")
-    return "" if image is None else image.attributes.get("alt") or ""
-
-
-def _text_without_code(anchor: LexborNode) -> str:
-    """The same for an anchor that may have a script or a style inside, which `text` would give."""
-    if anchor.css_first("script,style") is None:
-        return _text(anchor)
-    return "".join(
-        piece.text()
-        for piece in anchor.traverse(include_text=True)
-        if piece.is_text_node and (up := piece.parent) and up.tag not in ("script", "style")
-    )

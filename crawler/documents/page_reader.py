@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from crawler.documents import page
@@ -29,16 +30,32 @@ class PageReader:
         self._large = asyncio.Semaphore(LARGE_AT_ONCE)
 
     async def read(
-        self, url: str, headers: Headers, body: bytes, *, tokens: Sequence[str]
+        self,
+        url: str,
+        headers: Headers,
+        body: bytes,
+        *,
+        tokens: Sequence[str],
+        markup_bytes_max: int = page.MARKUP_BYTES_MAX,
+        fragments: bool = False,
     ) -> page.Page:
+        look = partial(
+            page.read,
+            url,
+            headers,
+            body,
+            tokens=tokens,
+            markup_bytes_max=markup_bytes_max,
+            fragments=fragments,
+        )
         if len(body) <= LARGE_BYTES:
-            return page.read(url, headers, body, tokens=tokens)
+            return look()
         async with self._large:
-            return await in_thread(_read_whole, url, headers, body, tokens)
+            return await in_thread(_read_whole, look)
 
 
-def _read_whole(url: str, headers: Headers, body: bytes, tokens: Sequence[str]) -> page.Page:
+def _read_whole(look: Callable[[], page.Page]) -> page.Page:
     """With the anchor texts, which would else be read when they are asked for."""
-    read = page.read(url, headers, body, tokens=tokens)
+    read = look()
     read.gathered.read_anchors()
     return read

@@ -1,4 +1,4 @@
-"""Broken links, what robots.txt forbade, and pages with the same body."""
+"""What robots.txt forbade, and pages with the same body."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Final
 
 from crawler.config.units import say_bytes
 from crawler.reports.base import Report, Section, count, together
+from crawler.reports.broken import broken
 from storage.base import Reader, Row
 
 # How an error page that answers 200 is called, in the languages most pages are written in.
@@ -23,43 +24,7 @@ _ERROR_TITLE: Final = re.compile(
 _HOME_COPIES_MIN: Final = 5
 
 
-def broken(reader: Reader) -> Report:
-    """Each broken link, with the pages that link to it."""
-    targets, links = 0, 0
-
-    async def sections() -> AsyncGenerator[Section, None]:
-        nonlocal targets, links
-        section: Section | None = None
-        async with aclosing(reader.report("broken")) as rows:
-            async for row, begins in together(rows, ["url"]):
-                if section is None or begins:
-                    if section is not None:
-                        yield section
-                    targets += 1
-                    section = Section(
-                        title=str(row["url"]),
-                        note=str(row["error"] or f"status {row['status']}"),
-                        columns=("page", "anchor", "through"),
-                        facts={"url": row["url"], "status": row["status"], "error": row["error"]},
-                        of="links",
-                    )
-                if row["source"] is None:
-                    section.note += "; no page is known to link to it"
-                    continue
-                links += 1
-                page, anchor, through = row["source"], row["anchor"], row["via"]
-                section.add(page, anchor, through)
-                section.add_item({"page": page, "anchor": anchor, "through": through})
-        if section is not None:
-            yield section
-
-    def conclude() -> str:
-        if not targets:
-            return "No broken links."
-        are = count(targets, "URL is", "URLs are")
-        return f"{are} broken, linked {count(links, 'time', 'times')}."
-
-    return Report(name="broken", title="Broken links", sections=sections(), conclude=conclude)
+__all__ = ["broken", "duplicates", "robots"]
 
 
 def robots(reader: Reader) -> Report:

@@ -16,6 +16,7 @@ _STYLE: Final = """
 body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 72rem; padding: 0 1rem }
 h2 { font-size: 1.1rem; margin: 2rem 0 0; overflow-wrap: anywhere }
 p { margin: .2rem 0 }
+p strong { white-space: pre-line }
 table { border-collapse: collapse; margin: .5rem 0; width: 100% }
 th, td { border-bottom: 1px solid #8884; overflow-wrap: anywhere; padding: .2rem .5rem .2rem 0;
   text-align: left; vertical-align: top }

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from types import TracebackType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
@@ -34,6 +34,9 @@ from storage.trouble import (
     retry_delays_s,
     words_of,
 )
+
+if TYPE_CHECKING:
+    from crawler.sinks.requisites import Requisites
 
 _log = logging.getLogger("courtly.sinks")
 # Put and not written; beyond it pages wait for the disk (law 7). A few of the largest bodies.
@@ -285,8 +288,8 @@ class Sinks:
         body: bytes,
         *,
         requisite: bool = False,
-    ) -> Sequence[str]:
-        """What the sinks that want this page need besides, to show it: canonical URLs."""
+    ) -> Requisites | None:
+        """What the sinks that want this page need besides, to show it; None: no sink does."""
         wants = [
             route.wants
             for route in self._routes
@@ -294,11 +297,17 @@ class Sinks:
             and route.wants.answer(url, status, content_type, requisite=requisite)
         ]
         if not wants:
-            return ()
+            return None
         from crawler.sinks.requisites import requisites  # only mirrors need it
 
         found = requisites(url, content_type, body, scripts=any(one.scripts for one in wants))
-        return [to for to in found if any(one.url(to, requisite=True) for one in wants)]
+        return found._replace(
+            roles={
+                to: role
+                for to, role in found.roles.items()
+                if any(one.url(to, requisite=True) for one in wants)
+            }
+        )
 
     def put(self, page: CrawledPage, id_: int = 0) -> None:
         """`id_`: of the URL, see `take_faults`."""

@@ -7,8 +7,7 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
@@ -92,27 +91,41 @@ _REFRESH: Final = re.compile(
 )
 
 
-def requisites(
-    url: str, content_type: str | None, body: bytes, *, scripts: bool
-) -> tuple[str, ...]:
-    """The URLs that a page or a style sheet needs to be shown, each once, at most
-    REQUISITES_MAX. Never raises."""
-    found: dict[str, None] = {}
+class Requisites(NamedTuple):
+    """What a page or a style sheet needs to be shown: URLs, each once, with what they are for."""
+
+    roles: Mapping[str, Role]
+    whole: bool  # these are all
+
+
+def requisites(url: str, content_type: str | None, body: bytes, *, scripts: bool) -> Requisites:
+    """At most REQUISITES_MAX of them. Never raises."""
+    found: dict[str, Role] = {}
+    whole = True
 
     def note(target: str, role: Role, _: str) -> None:
-        wanted = role is not Role.PAGE and (scripts or role is not Role.SCRIPT)
-        if wanted and target != url and len(found) < REQUISITES_MAX:
-            found[target] = None
+        nonlocal whole
+        if role is Role.PAGE or (role is Role.SCRIPT and not scripts) or target == url:
+            return
+        if len(found) < REQUISITES_MAX:
+            found.setdefault(target, role)
+        else:
+            whole = whole and target in found
 
+    counted = _Counted(note)
     declared = media_type(content_type)
     if declared == "text/css":
-        in_style(style_text(body[:STYLE_BYTES_MAX], content_type), url, note)
-    elif declared in ("text/html", "application/xhtml+xml") and (
-        tree := tree_of(body, content_type)
-    ):
-        with suppress(TooManyReferencesError):  # those before are enough
-            in_tree(tree, url, note)
-    return tuple(found)
+        whole = len(body) <= STYLE_BYTES_MAX
+        in_style(style_text(body[:STYLE_BYTES_MAX], content_type), url, counted)
+    elif declared in ("text/html", "application/xhtml+xml"):
+        tree = tree_of(body, content_type)
+        whole = tree is not None and len(body) <= MARKUP_BYTES_MAX
+        try:
+            if tree is not None:
+                in_tree(tree, url, counted)
+        except TooManyReferencesError:  # those before are enough
+            whole = False
+    return Requisites(found, whole and counted.whole)
 
 
 def media_type(content_type: str | None) -> str:
@@ -138,6 +151,7 @@ class _Counted:
     def __init__(self, change: Change) -> None:
         self._change = change
         self._left = REFERENCES_MAX
+        self.whole = True  # none was passed over for its length, or for the number in its style
 
     def spend(self) -> None:
         """Raises TooManyReferencesError."""
@@ -160,7 +174,7 @@ def in_tree(tree: LexborHTMLParser, url: str, change: Change) -> None:
     """Visit every reference of a page, and change the tree where `change` says so. Raises
     TooManyReferencesError."""
     check_references(tree)
-    change = _Counted(change)
+    change = change if isinstance(change, _Counted) else _Counted(change)
     base = url
     if (first := tree.css_first("base[href]")) is not None:
         base = canonical(first.attributes.get("href") or "", url) or url
@@ -228,7 +242,10 @@ def _set(node: LexborNode, name: str, value: str | None) -> None:
 
 def _one(href: str, role: Role, base: str, change: Change) -> str | None:
     href = href.strip()
-    if not href or href.startswith("#") or len(href) > _REFERENCE_CHARS_MAX:
+    if not href or href.startswith("#"):
+        return None
+    if len(href) > _REFERENCE_CHARS_MAX:
+        _passed_over(href, change)
         return None
     if isinstance(change, _Counted):
         change.spend()
@@ -237,6 +254,12 @@ def _one(href: str, role: Role, base: str, change: Change) -> str | None:
         return None
     _, mark, fragment = href.partition("#")
     return change(url, role, mark + fragment)
+
+
+def _passed_over(href: str, change: Change) -> None:
+    """Note that a reference was not looked at. An embedded file (data:) is none."""
+    if isinstance(change, _Counted) and not href.startswith("data:"):
+        change.whole = False
 
 
 # ---------------------------------------------------------------- styles and srcset
@@ -258,6 +281,7 @@ def in_style(text: str, base: str, change: Change) -> str | None:
             return found[0]  # a comment
         references += 1
         if references > _STYLE_REFERENCES_MAX or len(given) > _REFERENCE_CHARS_MAX:
+            _passed_over(given, change)
             return found[0]
         role = Role.STYLE if imported else Role.PART
         to = _one(_CSS_ESCAPE.sub(_unescaped, given), role, base, change)
@@ -271,6 +295,8 @@ def in_style(text: str, base: str, change: Change) -> str | None:
         given = found[1] or found[2]
         references += bool(given)
         wanted = given and references <= _STYLE_REFERENCES_MAX
+        if given and not wanted:
+            _passed_over(given, change)
         to = None if not wanted else _one(given, Role.PART, base, change)
         if to is None:
             return found[0]
@@ -301,6 +327,8 @@ def in_srcset(text: str, base: str, change: Change) -> str | None:
     none was."""
     candidates: list[str] = []
     changed = False
+    if len(text) > _REFERENCE_CHARS_MAX:
+        _passed_over("", change)
     for href, descriptor in _candidates(text[:_REFERENCE_CHARS_MAX]):
         to = _one(href, Role.PART, base, change)
         changed = changed or to is not None

@@ -179,7 +179,8 @@ async def _left_out(reader: Reader, asked: Asked, url: str, row: Row | None) -> 
         host=host,
         depth=depth if isinstance(depth, int) else 0,
         seed=known.get("seed") is True,
-        requisite=known.get("requisite") is True and bool(asked.config.given.sinks),
+        requisite=known.get("requisite") is True
+        and (bool(asked.config.given.sinks) or asked.config.requisites),
         lead=known.get("seed") is True and known.get("hops") != 0,
     )
     if row is not None and row.get("sitemap"):  # it may be of any host

@@ -4,25 +4,25 @@ leads."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from crawler.clock import Clock
 from crawler.config.effective import Effective
 from crawler.documents.page import Page
-from crawler.documents.page_reader import LARGE_BYTES, PageReader
+from crawler.documents.page_reader import PageReader
 from crawler.fetching.request import REDIRECT_STATUSES, Answer
 from crawler.politeness.gate import Gate, Pass
 from crawler.politeness.host import Host
-from crawler.threads import in_thread
 from crawler.visiting import kept
 from crawler.visiting.known import Known
 from crawler.visiting.ledger import Ledger
 from crawler.visiting.plans import Planner
+from crawler.visiting.requisites import Needed
+from crawler.visiting.requisites import needed as requisites_of
 from crawler.visiting.sitemaps import Sitemaps
 from policies.indexing import UNRESTRICTED, Directives, from_header
-from policies.scope import HOPS_MAX, Scope, Skip
+from policies.scope import CUTS, HOPS_MAX, Scope, Skip
 from policies.url import canonical, host_of, origin_of
 from policies.usage import NONE, Usage
 from storage.base import Link, Queued, Visited
@@ -77,7 +77,8 @@ class AnswerReader:
         title: str | None = None
         read: Page | None = None
         found: list[Link] = []
-        needed: Sequence[str] = ()
+        needed: Needed | None = None
+        cut: list[str] = []
         content_type = answer.headers.get("Content-Type")
         if "X-Robots-Tag" in answer.headers:
             directives = from_header(answer.headers.getall("X-Robots-Tag"), tokens)
@@ -91,19 +92,48 @@ class AnswerReader:
         if 200 <= answer.status < 300:
             if not self._scope.wants_type(content_type, host=name):
                 self._ledger.skip(Skip.CONTENT_TYPE)
-            read = await self._pages.read(queued.url, answer.headers, answer.body, tokens=tokens)
+            read = await self._pages.read(
+                queued.url,
+                answer.headers,
+                answer.body,
+                tokens=tokens,
+                markup_bytes_max=self._effective.config.site(name).fetch.max_markup_bytes,
+                fragments=self._effective.config.storage.fragments,
+            )
             title = read.title
             directives = read.directives  # of its header, too
             if self._follows(queued, name):
                 found += await self._follow(queued, read, directives)
             for reason, count in read.skipped.items():
                 self._ledger.skip(reason, count)
-            if self._sinks is not None and answer.body and directives.index and directives.archive:
-                needed = await self._needed(queued, answer, self._sinks)
-                found += self._requisites(queued, needed)
+            cut = [reason for reason in read.skipped if reason in CUTS]
+            if self._wanted_requisites:
+                needed = await requisites_of(
+                    queued, name, answer, directives, self._effective, self._sinks
+                )
+            if needed is not None:
+                found += self._requisites(queued, needed.rels)
+                if not needed.whole:
+                    self._ledger.skip(Skip.MANY_REQUISITES)
+                    cut.append(Skip.MANY_REQUISITES)
+        elif redirect_url is None and answer.status in REDIRECT_STATUSES:
+            for reason, count in kept.bad_redirect(answer).skipped.items():
+                self._ledger.skip(reason, count)
         usage = NONE
         if read is not None:
             usage = kept.usage_of(answer, read, self._gate.origin(origin_of(queued.url)))
+        config = self._effective.config
+        links = kept.NOTHING
+        if config.storage.links or config.storage.fragments or needed is not None:
+            links = kept.links_of(
+                answer,
+                read,
+                redirect_url,
+                None if needed is None else needed.rels,
+                storage=config.storage,
+                admit=self._scope.admit,
+                fits=self._fits,
+            )
         outcome = Visited(
             id=queued.id,
             slot=host.slot,
@@ -124,28 +154,27 @@ class AnswerReader:
             canonical_url=kept.canonical_url(read),
             body_hash=kept.body_hash(answer),
             usage=None if usage is NONE else str(usage) or None,
-            outlinks=(
-                kept.all_links(read, redirect_url, needed, self._scope.admit)
-                if self._effective.config.storage.links
-                else ()
-            ),
+            cut=" ".join(sorted(cut)) or None if cut else None,
+            outlinks=links.outlinks,
+            malformed=links.malformed,
+            pointers=links.pointers,
+            elements=links.elements,
+            looked=links.looked,
         )
         return outcome, read, usage
 
-    async def _needed(self, queued: Queued, answer: Answer, sinks: Sinks) -> Sequence[str]:
-        """The URLs that a mirror needs besides; of a large page, looked for beside the loop."""
-        look = partial(
-            sinks.requisites,
-            queued.url,
-            answer.status,
-            answer.headers.get("Content-Type"),
-            answer.body,
-            requisite=queued.requisite,
-        )
-        return look() if len(answer.body) <= LARGE_BYTES else await in_thread(look)
+    @property
+    def _wanted_requisites(self) -> bool:
+        return self._sinks is not None or self._effective.config.requisites
 
-    def _requisites(self, queued: Queued, needed: Sequence[str]) -> list[Link]:
-        """What a mirror needs besides, to show this page: of the same depth."""
+    def _fits(self, url: str) -> bool:
+        """Is it short enough to be visited?"""
+        return len(url) <= kept.URL_CHARS_MAX or (
+            len(url) <= self._effective.config.site(host_of(url)).scope.max_url_bytes
+        )
+
+    def _requisites(self, queued: Queued, needed: Iterable[str]) -> list[Link]:
+        """What is needed besides, to show this page: of the same depth."""
         found: list[Link] = []
         for url in needed:
             # Remembered apart: what scope leaves out as a link may be needed all the same.
@@ -167,7 +196,7 @@ class AnswerReader:
             queued=queued,
             seed=queued.seed and queued.before is None,
             hops=queued.hops + 1,
-            requisite=queued.requisite and self._sinks is not None,
+            requisite=queued.requisite and self._wanted_requisites,
         )
         return [link] if link else []
 

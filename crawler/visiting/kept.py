@@ -3,28 +3,33 @@ its body, and what it says of the use of its content."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
+from typing import Final, NamedTuple
 
+from crawler.config.sections import StorageConfig
+from crawler.documents.fragments import fragment_of
+from crawler.documents.links import MALFORMED_MAX, Links
 from crawler.documents.page import Page
-from crawler.fetching.request import Answer
+from crawler.fetching.request import REDIRECT_STATUSES, Answer
 from crawler.politeness.origin import Origin
 from policies import usage
+from policies.scope import Skip
 from policies.url import path_of
 from policies.usage import Usage
-from storage.base import Outlink, Rel
+from storage.base import Looked, Malformed, Outlink, Pointer, Rel
 
 # Not to be forged: who keeps one page of those that have the same must not be made to lose others'.
 _HASH_BYTES = 8  # of ten million pages the chance that two differ and look alike is one in 300,000
 
 
 # As `scope.max_url_bytes` is by default: what no crawl would visit needs no row either.
-_URL_CHARS_MAX = 2_048
+URL_CHARS_MAX: Final = 2_048
 
 
 def canonical_url(read: Page | None) -> str | None:
     url = read.canonical_url if read is not None else None
-    return url if url is None or len(url) <= _URL_CHARS_MAX else None
+    return url if url is None or len(url) <= URL_CHARS_MAX else None
 
 
 def body_hash(answer: Answer) -> str | None:
@@ -51,24 +56,100 @@ def usage_of(answer: Answer, read: Page | None, origin: Origin | None) -> Usage:
     return usage.usage_of(lambda name: headers.getall(name, ()), metas, robots)
 
 
-def all_links(
+class Kept(NamedTuple):
+    """What the config has kept of the links of a page."""
+
+    outlinks: Sequence[Outlink] = ()
+    malformed: Sequence[Malformed] = ()
+    pointers: Sequence[Pointer] = ()
+    elements: Sequence[str] = ()
+    looked: Looked = Looked(0)
+
+
+NOTHING: Final = Kept()
+
+
+def links_of(
+    answer: Answer,
     read: Page | None,
     redirect_url: str | None,
-    requisites: Iterable[str],
+    requisites: Mapping[str, Rel] | None,
+    *,
+    storage: StorageConfig,
     admit: Callable[[str], str],
-) -> list[Outlink]:
-    """Each URL once, in the page's order. `admit` drops what the config drops of a query."""
+    fits: Callable[[str], bool],
+) -> Kept:
+    """`redirect_url`: where it leads, canonical. `requisites`: None if nobody looked. `admit` drops
+    what the config drops of a query; `fits`: a URL is not too long to be visited."""
+    looked = Looked(0) if requisites is None else Looked.REQUISITES
+    outlinks: Sequence[Outlink] = ()
+    malformed: list[Malformed] = []
+    pointers: list[Pointer] = []
+    elements: Sequence[str] = ()
+    if storage.links:
+        outlinks, long = _all_links(read, redirect_url, requisites or {}, admit, fits)
+        malformed += read.gathered.malformed if read else bad_redirect(answer).malformed
+        if read and long:
+            hrefs = {url: href for href, url in read.gathered.resolved.items()}
+            noted = Links(answer.url)
+            for url in long[: MALFORMED_MAX - len(malformed)]:
+                noted.note_malformed(hrefs.get(url) or url, Skip.MAX_URL_BYTES)
+            malformed += noted.malformed
+        if answer.body_read:
+            looked |= Looked.LINKS
+    if storage.fragments:
+        found = dict.fromkeys(
+            pointer._replace(url=admit(pointer.url))
+            for pointer in (read.fragments.pointers if read else ())
+            if fits(pointer.url)
+        )
+        if redirect_url is not None and fits(redirect_url):
+            fragment = fragment_of(answer.headers.get("Location", ""))
+            if fragment is not None:
+                found[Pointer(redirect_url, *fragment)] = None
+        pointers += found
+        if read is not None:
+            elements = read.fragments.elements
+            looked |= Looked.FRAGMENTS if read.fragments.all_elements else Looked(0)
+    return Kept(outlinks, malformed, pointers, elements, looked)
+
+
+def bad_redirect(answer: Answer) -> Links:
+    """A redirect's target where it is no URL, counted as a link of a page is."""
+    links = Links(answer.url)
+    if answer.status in REDIRECT_STATUSES and (location := answer.headers.get("Location")):
+        links.add(location)
+    return links
+
+
+def _all_links(
+    read: Page | None,
+    redirect_url: str | None,
+    requisites: Mapping[str, Rel],
+    admit: Callable[[str], str],
+    fits: Callable[[str], bool],
+) -> tuple[list[Outlink], list[str]]:
+    """Each URL once, in the page's order; and those that are too long."""
     found: dict[str, Outlink] = {}
+    long: list[str] = []
     if redirect_url is not None:
         found[redirect_url] = Outlink(redirect_url, None, Rel.REDIRECT)
     for link in read.links if read else ():
-        if len(link.url) > _URL_CHARS_MAX:
-            continue
         url = admit(link.url)
+        if not fits(url):
+            long.append(link.url)
+            continue
         rel = Rel.NOFOLLOW if link.nofollow else None
         if read is not None and link.url == read.canonical_url and link.anchor is None:
             rel = Rel.CANONICAL
-        found.setdefault(url, Outlink(url, link.anchor, rel))
-    for url in requisites:
-        found.setdefault(url, Outlink(url, None, Rel.REQUISITE))
-    return list(found.values())
+        if (first := found.get(url)) is not None:  # without what `admit` drops they are one
+            rel = first.rel if None not in (first.rel, rel) else None
+            found[url] = Outlink(url, first.anchor or link.anchor, rel)
+        else:
+            found[url] = Outlink(url, link.anchor, rel)
+    for url, rel in requisites.items():
+        if fits(url):
+            found.setdefault(url, Outlink(url, None, rel))
+        else:
+            long.append(url)
+    return list(found.values()), long

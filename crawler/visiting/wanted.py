@@ -57,7 +57,7 @@ class Wanted:
             host=name,
             depth=queued.depth,
             seed=queued.seed,
-            requisite=queued.requisite and self._sinks is not None,
+            requisite=queued.requisite and self.shows,
             lead=queued.seed and queued.hops > 0,
         )
         if queued.before is not None:
@@ -92,8 +92,19 @@ class Wanted:
         )
 
     def requisite_body(self, head: Head) -> bool:
-        """As `body`, of what a page needs to be shown: whatever types scope wants."""
-        return self._a_sink_wants(head, requisite=True) or self.body(head)
+        """As `body`, of what a page needs to be shown: whatever types scope wants. A style sheet
+        has requisites of its own."""
+        style = (head.headers.get("Content-Type") or "").lower().startswith("text/css")
+        return (
+            (style and 200 <= head.status < 300 and self._effective.config.requisites)
+            or self._a_sink_wants(head, requisite=True)
+            or self.body(head)
+        )
+
+    @property
+    def shows(self) -> bool:
+        """Does anybody want what pages need to be shown?"""
+        return self._sinks is not None or self._effective.config.requisites
 
     def links(self) -> bool:
         """Does anyone look at the links of pages, besides the crawl?"""

@@ -75,12 +75,86 @@ async def test_broken_links_and_what_robots_forbade(courtly: Courtly, links: boo
         assert missing["pages_total"] == 2
 
 
+LINKED = {
+    "/": html(
+        "Home",
+        "/page#there", "/page#ü", "/page#gone", "/moved#gone", "/own#x", "#top", "#",
+        "hhttps://example.com/x", "http://[bad]/", "mailto:a@b.c", "tel:1", "/" + "x" * 3_000,
+        body='<img src="/ok.png"><img src="/gone.png"><link rel=stylesheet href="/s.css">'
+        '<script src="/gone.js"></script><a href="/bad">x</a>',
+    ),
+    "/page": html("Page", body='<h2 id="there">x</h2><a name="ü">y</a><p id="own">'),
+    "/moved": redirect("/page"),
+    "/own": redirect("/page#own"),
+    "/bad": redirect("htp://example.com/"),
+    "/ok.png": Reply(body=b"x", content_type="image/png"),
+    "/s.css": Reply(body="@import 'gone.css'; p { src: url(gone.woff2) }", content_type="text/css"),
+}  # fmt: skip
+CHECKS = {"storage": {"links": True, "fragments": True}, "scope": {"requisites": True}}
+
+
+async def test_what_a_link_checker_checks(courtly: Courtly) -> None:
+    async with LocalWeb({"a.test": LINKED}) as web:
+        await courtly.crawl(web, "a.test", politeness=POLITE, **CHECKS)
+        found = await findings(courtly, "broken")
+
+        def url(path: str) -> str:
+            return web.url("a.test", path)
+
+        broken = {
+            one["url"]: {(link["page"], link["kind"]) for link in one["links"]}
+            for one in found
+            if one["problem"] == "url"
+        }
+        assert broken == {
+            url("/gone.png"): {(url("/"), "image")},
+            url("/gone.js"): {(url("/"), "script")},
+            url("/gone.css"): {(url("/s.css"), "style")},
+            url("/gone.woff2"): {(url("/s.css"), "font")},
+        }
+        (malformed,) = [one["links"] for one in found if one["problem"] == "malformed"]
+        assert {(one["page"], one["href"], one["reason"]) for one in malformed} == {
+            (url("/"), "hhttps://example.com/x", "scheme"),
+            (url("/"), "http://[bad]/", "unparsable"),
+            (url("/"), "/" + "x" * 498 + "…", "max_url_bytes"),
+            (url("/bad"), "htp://example.com/", "scheme"),
+        }
+        fragments = [one for one in found if one["problem"] == "fragment"]
+        assert [(one["url"], one["fragment"]) for one in fragments] == [(url("/page"), "gone")]
+        assert fragments[0]["links"] == [
+            {"page": url("/"), "through": None},
+            {"page": url("/"), "through": url("/moved")},
+        ]
+        said = (await report(courtly, "broken")).stdout.splitlines()[-1]
+        assert said == (
+            "4 URLs are broken, linked 4 times. 4 malformed links. 1 fragment points to nothing."
+        )
+
+
+async def test_what_was_not_looked_at_is_said(courtly: Courtly) -> None:
+    async with LocalWeb({"a.test": LINKED}) as web:
+        await courtly.crawl(web, "a.test", politeness=POLITE)
+        assert not [one for one in web.log if "gone.js" in one.path]
+        said = (await report(courtly, "broken")).stdout.splitlines()[-3:]
+        keys = ("[storage] links", "[storage] fragments", "[scope] requisites")
+        for line, key in zip(said, keys, strict=True):
+            assert f"2 pages: set {key} = true." in line
+        for view in ("links", "malformed", "fragments"):
+            assert await views(courtly, view) == []
+
+
+async def views(courtly: Courtly, view: str) -> list[dict[str, Any]]:
+    command = ["show", view, "--format", "jsonl", "--db", str(courtly.db)]
+    result = await asyncio.to_thread(CliRunner().invoke, main, command)
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
 async def test_as_text_and_as_a_file(courtly: Courtly) -> None:
     async with LocalWeb({"a.test": SITE}) as web:
         await courtly.crawl(web, "a.test", politeness=POLITE, storage={"links": True})
         shown = (await report(courtly, "broken")).stdout
         assert f"{web.url('a.test', '/gone')}\n  status 404\n  page" in shown
-        assert shown.endswith("1 URL is broken, linked 4 times.\n")
+        assert "\n1 URL is broken, linked 4 times.\n" in shown
         file = courtly.folder / "robots.html"
         result = await report(courtly, "robots", "--format", "html", "--output", str(file))
         assert result.exit_code == 0
@@ -126,6 +200,8 @@ async def test_nothing_to_report(courtly: Courtly) -> None:
             ("robots", "robots.txt forbade nothing that was met."),
             ("duplicates", "No two pages have the same body."),
         ):
-            assert (await report(courtly, name)).stdout == f"{sentence}\n"
+            said = (await report(courtly, name)).stdout.splitlines()
+            assert said[0] == sentence
+            assert len(said) == (4 if name == "broken" else 1)
             assert await findings(courtly, name) == []
     assert (await report(courtly, "brokn")).exit_code == 2

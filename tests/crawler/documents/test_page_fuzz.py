@@ -70,7 +70,6 @@ def test_any_bytes_make_a_page(
         kept += [link.url, link.anchor]
     json.dumps(kept, ensure_ascii=False).encode()
     assert isinstance(made.directives, Directives)
-    page.links_from_headers(URL, given_headers)
     page.wants_body(given_headers.get("Content-Type"))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
@@ -40,12 +40,12 @@ class Spy:
         self._read = page.read
         monkeypatch.setattr(page_reader.page, "read", self.read)
 
-    def read(self, url: str, headers: Headers, body: bytes, *, tokens: tuple[str]) -> page.Page:
+    def read(self, url: str, headers: Headers, body: bytes, **how: Any) -> page.Page:
         self.threads.append(threading.get_ident())
         self.at_once += 1
         self.at_once_max = max(self.at_once_max, self.at_once)
         try:
-            return self._read(url, headers, body, tokens=tokens)
+            return self._read(url, headers, body, **how)
         finally:
             self.at_once -= 1
 

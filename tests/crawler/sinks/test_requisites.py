@@ -16,7 +16,7 @@ URL = "http://a.test/x/"
 
 def of(html: str, *, scripts: bool = False) -> list[str]:
     found = requisites(URL, "text/html; charset=utf-8", html.encode(), scripts=scripts)
-    return [url.removeprefix("http://a.test") for url in found]
+    return [url.removeprefix("http://a.test") for url in found.roles]
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_of_a_style_sheet() -> None:
         b"@font-face { src: url(f.woff2) format('woff2') }"
     )
     found = requisites("http://a.test/s/s.css", "text/css", css, scripts=False)
-    names = [url.removeprefix("http://a.test/s/") for url in found]
+    names = [url.removeprefix("http://a.test/s/") for url in found.roles]
     assert names == ["a.css", "b.css", "c).png", "d.png", "f.woff2"]
 
 
@@ -105,7 +105,12 @@ def test_the_addresses_of_an_image_set() -> None:
         b'content:"d.png"} q{background:-webkit-image-set("e.png" 1x)}'
     )
     found = requisites("http://a.test/s.css", "text/css", css, scripts=False)
-    assert sorted(url.rpartition("/")[2] for url in found) == ["a.png", "b.png", "c.png", "e.png"]
+    assert sorted(url.rpartition("/")[2] for url in found.roles) == [
+        "a.png",
+        "b.png",
+        "c.png",
+        "e.png",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from crawler.documents import page
 from crawler.documents.page_reader import PageReader
@@ -105,13 +105,13 @@ async def test_law_7_what_is_being_read_counts_until_it_is(
     in_memory: list[int] = []
 
     async def slowly(
-        _: PageReader, url: str, headers: Headers, body: bytes, *, tokens: tuple[str, ...]
+        _: PageReader, url: str, headers: Headers, body: bytes, **how: Any
     ) -> page.Page:
         assert world.engine
         in_memory.append(world.engine._visitor.unread)
         async with one:
             await world.wait(0.1)
-        return page.read(url, headers, body, tokens=tokens)
+        return page.read(url, headers, body, **how)
 
     monkeypatch.setattr(PageReader, "read", slowly)
     seeds = [f"http://h{n}.test/" for n in range(100)]

@@ -1,0 +1,155 @@
+"""Broken links: URLs that failed, links that are malformed, fragments that point to nothing; and
+where nobody looked for such."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Final
+
+from crawler.reports.base import Report, Section, count, together
+from policies.scope import SKIP_WORDS
+from storage.base import Reader, Row
+
+_MALFORMED: Final = {
+    **SKIP_WORDS,
+    "scheme": "an unknown scheme that looks like a typo",
+}
+
+
+@dataclass(slots=True)
+class _Found:
+    """What a report has seen so far."""
+
+    targets: int = 0
+    links: int = 0
+    malformed: int = 0
+    fragments: int = 0
+    unlooked: list[str] = field(default_factory=list)
+
+    def conclusion(self) -> str:
+        are = count(self.targets, "URL is", "URLs are")
+        said = [
+            f"{are} broken, linked {count(self.links, 'time', 'times')}."
+            if self.targets
+            else "No broken links."
+        ]
+        if self.malformed:
+            said.append(f"{count(self.malformed, 'malformed link', 'malformed links')}.")
+        if self.fragments:
+            point = count(self.fragments, "fragment points", "fragments point")
+            said.append(f"{point} to nothing.")
+        return "\n".join([" ".join(said), *self.unlooked])
+
+
+def broken(reader: Reader) -> Report:
+    """Each broken link, with the pages that link to it."""
+    found = _Found()
+
+    async def sections() -> AsyncGenerator[Section, None]:
+        for some in (_urls(reader, found), _malformed(reader, found), _fragments(reader, found)):
+            async with aclosing(some) as each:
+                async for section in each:
+                    yield section
+        async with aclosing(reader.report("looked")) as rows:
+            async for row in rows:
+                found.unlooked = _unlooked({name: int(float(str(row[name]))) for name in row})
+
+    return Report(
+        name="broken", title="Broken links", sections=sections(), conclude=found.conclusion
+    )
+
+
+async def _urls(reader: Reader, found: _Found) -> AsyncGenerator[Section, None]:
+    section: Section | None = None
+    async with aclosing(reader.report("broken")) as rows:
+        async for row, begins in together(rows, ["url"]):
+            if section is None or begins:
+                if section is not None:
+                    yield section
+                found.targets += 1
+                section = Section(
+                    title=str(row["url"]),
+                    note=str(row["error"] or f"status {row['status']}"),
+                    columns=("page", "kind", "anchor", "through"),
+                    facts={
+                        "problem": "url",
+                        "url": row["url"],
+                        "status": row["status"],
+                        "error": row["error"],
+                    },
+                    of="links",
+                )
+            if row["source"] is None:
+                section.note += "; no page is known to link to it"
+                continue
+            found.links += 1
+            page, kind = row["source"], row["kind"]
+            section.add(page, "" if kind == "link" else kind, row["anchor"], row["via"])
+            section.add_item(
+                {"page": page, "kind": kind, "anchor": row["anchor"], "through": row["via"]}
+            )
+    if section is not None:
+        yield section
+
+
+async def _malformed(reader: Reader, found: _Found) -> AsyncGenerator[Section, None]:
+    """One section, a link a row, page by page."""
+    section: Section | None = None
+    async with aclosing(reader.iterate("malformed")) as rows:
+        async for row in rows:
+            section = section or Section(
+                title="Malformed links",
+                columns=("page", "href", "reason"),
+                facts={"problem": "malformed"},
+                of="links",
+            )
+            found.malformed += 1
+            page, href, reason = row["source"], row["href"], str(row["reason"])
+            section.add(page, href, _MALFORMED.get(reason, reason))
+            section.add_item({"page": page, "href": href, "reason": reason})
+    if section is not None:
+        yield section
+
+
+async def _fragments(reader: Reader, found: _Found) -> AsyncGenerator[Section, None]:
+    section: Section | None = None
+    async with aclosing(reader.report("dangling")) as rows:
+        async for row, begins in together(rows, ["url", "fragment"]):
+            if section is None or begins:
+                if section is not None:
+                    yield section
+                found.fragments += 1
+                section = _fragment_section(row)
+            page, through = row["source"], row["via"]
+            section.add(page, through)
+            section.add_item({"page": page, "through": through})
+    if section is not None:
+        yield section
+
+
+def _fragment_section(row: Row) -> Section:
+    return Section(
+        title=f"{row['url']}#{row['fragment']}",
+        note="the page has no such element",
+        columns=("page", "through"),
+        facts={"problem": "fragment", "url": row["url"], "fragment": row["fragment"]},
+        of="links",
+    )
+
+
+def _unlooked(pages: dict[str, int]) -> list[str]:
+    """What nobody looked for in some of the HTML pages, and how to have it looked for."""
+    said = []
+    every = count(pages["pages"], "page", "pages")
+    for name, words, key in (
+        ("links", "All links, and malformed ones, were not stored", "[storage] links"),
+        ("fragments", "Fragments were not stored, or not all of them,", "[storage] fragments"),
+        ("requisites", "Images, styles and scripts were not fetched", "[scope] requisites"),
+    ):
+        missing = pages["pages"] - pages[name]
+        if missing:
+            of = f"{missing:,} of " if pages[name] else ""
+            said.append(f"{words} for {of}{every}: set {key} = true.")
+    return said

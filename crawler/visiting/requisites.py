@@ -1,0 +1,82 @@
+"""What a page needs to be shown: found in it, queued, and named by its kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from crawler.config.effective import Effective
+from crawler.documents.page_reader import LARGE_BYTES
+from crawler.fetching.request import Answer
+from crawler.threads import in_thread
+from policies.indexing import Directives
+from policies.url import path_of
+from storage.base import Queued, Rel
+
+if TYPE_CHECKING:
+    from crawler.sinks.dispatch import Sinks
+    from crawler.sinks.requisites import Role
+
+# Where the element does not say what kind of file it is, its ending does. All others are images.
+_ENDINGS: Final[Mapping[str, Rel]] = {
+    **dict.fromkeys(("woff", "woff2", "ttf", "otf", "eot"), Rel.FONT),
+    **dict.fromkeys(
+        (
+            "aac", "flac", "m4a", "m4v", "mkv", "mov", "mp3", "mp4", "oga", "ogg", "ogv", "opus",
+            "vtt", "wav", "webm",
+        ),
+        Rel.MEDIA,
+    ),
+}  # fmt: skip
+
+
+class Needed(Struct, frozen=True):
+    """Canonical URLs with what they are; whether these are all."""
+
+    rels: Mapping[str, Rel]
+    whole: bool = True
+
+
+async def needed(
+    queued: Queued, name: str, answer: Answer, directives: Directives, effective: Effective,
+    sinks: Sinks | None,
+) -> Needed | None:  # fmt: skip
+    """What an answer of the host `name` needs besides, to be shown: all of it where the config asks
+    for requisites, else what sinks want; None if nobody wants any. A large page is looked through
+    beside the event loop."""
+    if not answer.body:
+        return None
+    content_type = answer.headers.get("Content-Type")
+    if effective.config.site(name).scope.requisites or (
+        queued.requisite and effective.config.requisites
+    ):
+        from crawler.sinks.requisites import requisites  # few crawls need it
+
+        look = partial(requisites, queued.url, content_type, answer.body, scripts=True)
+        found = look() if len(answer.body) <= LARGE_BYTES else await in_thread(look)
+    elif sinks is not None and directives.index and directives.archive:
+        wanted = partial(
+            sinks.requisites,
+            queued.url,
+            answer.status,
+            content_type,
+            answer.body,
+            requisite=queued.requisite,
+        )
+        of_sinks = wanted() if len(answer.body) <= LARGE_BYTES else await in_thread(wanted)
+        if of_sinks is None:
+            return None
+        found = of_sinks
+    else:
+        return None
+    return Needed({url: _rel(url, role) for url, role in found.roles.items()}, found.whole)
+
+
+def _rel(url: str, role: Role) -> Rel:
+    if role != "part":
+        return Rel(str(role))
+    ending = path_of(url).partition("?")[0].rpartition("/")[2].rpartition(".")[2].lower()
+    return _ENDINGS.get(ending, Rel.IMAGE)
