@@ -14,7 +14,7 @@ from crawler.config import SinkConfig
 from crawler.documents.crawled import CrawledPage
 from crawler.sinks.base import SinkError, Withdrawn, sink_error
 from crawler.sinks.folder import Folder, make_folder
-from crawler.sinks.inert import inert_xml, is_markup, is_xml
+from crawler.sinks.inert import is_markup, is_xml
 from crawler.sinks.journal import Journal
 from crawler.sinks.names import ENDINGS, file_of, has_ending, relative
 from crawler.sinks.offline import (
@@ -22,22 +22,24 @@ from crawler.sinks.offline import (
     Links,
     offline_page,
     offline_style,
+    offline_xml,
     own_page,
     relinked,
     stub,
 )
-from crawler.sinks.requisites import Role, media_type
+from crawler.sinks.references import Role
+from crawler.sinks.requisites import HTML_TYPES, media_type
 from storage.files import FILE_MODE, open_for_update
 from storage.trouble import kind_of
 
 MARK: Final = ".courtly"  # the folder by which a mirror is known; it holds what `close` needs
-_HTML: Final = frozenset({"text/html", "application/xhtml+xml"})
 _SCRIPTS: Final = frozenset(
     {"text/javascript", "application/javascript", "application/x-javascript"}
 )
 # Files that a browser shows as markup, and those of which it may look at the bytes.
 _HTML_ENDINGS: Final = frozenset({"html", "htm"})
 _XML_ENDINGS: Final = frozenset({"svg", "xml", "rss", "atom"})
+_STYLE_ENDING: Final = "css"
 _UNKNOWN_ENDINGS: Final = frozenset({"part", "bin"})
 _PARTS: Final = ("image/", "font/", "audio/", "video/", "application/font", "application/x-font")
 _NAMES_KEPT: Final = 25_000  # some 4 MB
@@ -161,22 +163,20 @@ class Mirror:
         path = file_of(url, role, ending)
         # A browser goes by the name of a file, whatever was declared.
         shown_as = path.rpartition(".")[2]
+        links = Links(url, path, is_there=self._is_there, scripts=self._scripts)
         if shown_as in _XML_ENDINGS or (role is Role.PART and is_xml(declared, body)):
-            self._write(path, inert_xml(body))
+            body = offline_xml(body, links)
         elif (
             role is Role.PAGE
             or shown_as in _HTML_ENDINGS
             or (shown_as in _UNKNOWN_ENDINGS and is_markup(body))
         ):
-            links = Links(url, path, is_there=self._is_there, scripts=self._scripts)
-            self._write(path, offline_page(body, page.content_type, links))
-            if links.marked:
-                self._links.add([path, *links.marked])  # as they lead now, see `_relink`
-        elif role is Role.STYLE:
-            links = Links(url, path, is_there=self._is_there, scripts=self._scripts)
-            self._write(path, offline_style(body, page.content_type, links))
-        else:
-            self._write(path, body)
+            body = offline_page(body, page.content_type, links)
+        elif role is Role.STYLE or shown_as == _STYLE_ENDING:
+            body = offline_style(body, page.content_type, links)
+        self._write(path, body)
+        if links.marked:
+            self._links.add([path, *links.marked])  # as they lead now, see `_relink`
         if role is not Role.PAGE and not has_ending(
             url
         ):  # a link to it leads where a page would be
@@ -313,7 +313,7 @@ class Mirror:
 
 def _kind(declared: str, body: bytes) -> tuple[Role, str | None]:
     """What a body is by its type, and the ending of its file where the URL has none."""
-    if declared in _HTML or (not declared and body.lstrip()[:1] == b"<"):
+    if declared in HTML_TYPES or (not declared and body.lstrip()[:1] == b"<"):
         return Role.PAGE, None
     if declared == "text/css":
         return Role.STYLE, None

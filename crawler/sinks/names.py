@@ -8,7 +8,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Final
 
-from crawler.sinks.requisites import Role
+from crawler.sinks.references import Role
 
 # A name of a file or folder; most file systems take 255 bytes, some tools fewer.
 _NAME_CHARS_MAX: Final = 80

@@ -18,7 +18,7 @@ from storage.base import Queued, Rel
 
 if TYPE_CHECKING:
     from crawler.sinks.dispatch import Sinks
-    from crawler.sinks.requisites import Role
+    from crawler.sinks.references import Role
 
 # Where the element does not say what kind of file it is, its ending does. All others are images.
 _ENDINGS: Final[Mapping[str, Rel]] = {

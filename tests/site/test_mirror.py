@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from crawler.sinks.names import file_of
-from crawler.sinks.requisites import Role
+from crawler.sinks.references import Role
 from crawler.testing import Asked, LocalWeb, Reply, html, redirect, text
 
 if TYPE_CHECKING:

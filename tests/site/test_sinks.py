@@ -19,7 +19,7 @@ from crawler import Crawler
 from crawler.by_hand import retry_failed
 from crawler.documents.crawled import CrawledPage
 from crawler.sinks.names import file_of
-from crawler.sinks.requisites import Role
+from crawler.sinks.references import Role
 from crawler.testing import Asked, LocalWeb, Reply, html, redirect, text
 from storage.sqlite import SqliteReader
 

@@ -12,7 +12,7 @@ from crawler.config import from_dict
 from crawler.sinks.base import Withdrawn
 from crawler.sinks.mirror import Mirror
 from crawler.sinks.names import file_of
-from crawler.sinks.requisites import Role
+from crawler.sinks.references import Role
 
 if TYPE_CHECKING:
     from tests.crawler.sinks.conftest import MakePage

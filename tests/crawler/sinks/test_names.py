@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawler.sinks.names import file_of, relative
-from crawler.sinks.requisites import Role
+from crawler.sinks.references import Role
 from policies.url import canonical
 
 PIECES = st.sampled_from(

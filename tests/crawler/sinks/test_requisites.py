@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler.sinks.requisites import REQUISITES_MAX, in_srcset, in_style, requisites
+from crawler.sinks.references import REFERENCES_MAX, References
+from crawler.sinks.requisites import REQUISITES_MAX, requisites
+from crawler.sinks.styles import in_srcset, in_style
 
 URL = "http://a.test/x/"
 
@@ -67,14 +69,14 @@ def test_srcset_as_the_standard_reads_it() -> None:
         return seen[-1].upper()
 
     text = "a,b.png 2x, c.png, ,d.png 100w (x, y),e.png"
-    assert in_srcset(text, URL, change) == "A,B.PNG 2x, C.PNG, D.PNG 100w (x, y), E.PNG"
+    assert in_srcset(text, URL, References(change)) == "A,B.PNG 2x, C.PNG, D.PNG 100w (x, y), E.PNG"
 
 
 def test_nothing_else_of_a_style_is_changed() -> None:
     css = "p{content:'url(x)'}/* url(y) */a{background:url(z.png)}"
-    changed = in_style(css, URL, lambda *_: 'q"<\\.png')
+    changed = in_style(css, URL, References(lambda *_: 'q"<\\.png'))
     assert changed == "p{content:'url(x)'}/* url(y) */a{background:url(\"q\\22 \\3c \\5c .png\")}"
-    assert in_style("p{color:red}", URL, lambda *_: "no") is None
+    assert in_style("p{color:red}", URL, References(lambda *_: "no")) is None
 
 
 def test_it_is_bounded() -> None:
@@ -131,7 +133,7 @@ def test_time_and_memory_of_a_style_sheet_are_bounded(before: str, unit: str) ->
     style = before + unit * (1_000_000 // len(unit))
     tracemalloc.start()
     began_s = time.process_time()
-    in_style(style, URL, lambda url, _role, _fragment: url)
+    in_style(style, URL, References(lambda url, _role, _fragment: url))
     assert time.process_time() - began_s < 3
     _, peak_bytes = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -144,5 +146,7 @@ def test_only_so_many_references_of_a_style_sheet_are_looked_at() -> None:
     def note(url: str, _role: object, _fragment: str) -> None:
         seen.append(url)
 
-    in_style("".join(f"url({n}) " for n in range(10_000)), URL, note)
-    assert len(seen) == 4_000
+    references = References(note)
+    in_style("".join(f"url({n}) " for n in range(REFERENCES_MAX + 10)), URL, references)
+    assert len(seen) == REFERENCES_MAX
+    assert references.skipped == 10

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crawler.sinks.names import file_of
-from crawler.sinks.requisites import Role
+from crawler.sinks.references import Role
 from crawler.testing import LocalWeb, Reply, html
 
 if TYPE_CHECKING:

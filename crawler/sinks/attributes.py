@@ -1,0 +1,58 @@
+"""Attributes of a tag: where they are in a document, and how they are written."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from crawler.documents import markup
+from policies.url import canonical
+
+# By name: the value, where the attribute begins and where it ends in the document.
+Attributes = dict[str, tuple[str, int, int]]
+
+_VOID: Final = frozenset(
+    b"area base br col embed frame hr img input link meta param source track wbr".split()
+)
+_XML_TAG: Final = re.compile(
+    rb"<([A-Za-z][^\t\n\f\r />]*+)((?:[\t\n\f\r /]++|" + markup.ATTRIBUTE + rb")*+)(?:>|\Z)"
+)
+_BASE: Final = re.compile(rb"<base[\t\n\f\r /]", re.IGNORECASE)
+_ATTRIBUTE: Final = re.compile(markup.ATTRIBUTE)
+
+
+def html_of(xhtml: bytes) -> bytes:
+    """XHTML as a browser reads it that takes it for HTML: elements without content have an end tag,
+    else all that follows would be in them."""
+    return _XML_TAG.sub(_with_end_tag, xhtml)
+
+
+def _with_end_tag(found: re.Match[bytes]) -> bytes:
+    name, raw = found[1], found[2]
+    if raw[-1:] != b"/" or name.lower() in _VOID or found[0][-1:] != b">":
+        return found[0]
+    return b"<" + name + raw[:-1] + b"></" + name + b">"
+
+
+def base_of(html: bytes, url: str) -> str:
+    """What the document's references are relative to."""
+    if _BASE.search(html):
+        for token in markup.tokens(html):
+            href = markup.attributes(token[1]).get("href") if token[0] == b"base" else None
+            if href is not None:
+                return canonical(href, url) or url
+    return url
+
+
+def located(raw: bytes, offset: int) -> Attributes:
+    """A tag's attributes and where they are in the document; the first of a name counts."""
+    found: Attributes = {}
+    for one in _ATTRIBUTE.finditer(raw):
+        for name, value in markup.attributes(one[0]).items():
+            found.setdefault(name, (value, offset + one.start(), offset + one.end()))
+    return found
+
+
+def quoted(value: bytes, *, srcdoc: bool = False) -> bytes:
+    value = value.replace(b"&", b"&amp;").replace(b'"', b"&quot;")
+    return value if srcdoc else value.replace(b"<", b"&lt;")

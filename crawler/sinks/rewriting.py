@@ -1,0 +1,374 @@
+"""Markup with its references changed in place: one flat walk over its tags, whatever their nesting.
+
+All else stays as it is, byte for byte, but for what would ask the network in spite of a page's
+policy: bases, hints, refreshes and the like are taken out, and where only a browser may see one
+(our tokenizer sees text there) its name is written so that it is none.
+
+The walk also serves to find references: with a `Change` that changes nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from secrets import token_hex
+from typing import Final
+
+from crawler.documents import markup
+from crawler.documents.encoding import UTF8, decode
+from crawler.sinks import references as bounds
+from crawler.sinks.attributes import Attributes, base_of, located, quoted
+from crawler.sinks.references import References, Role
+from crawler.sinks.styles import in_srcset, in_style
+
+# On a link: where it leads on the web.
+ORIGIN: Final = "data-courtly-url"
+BLANK: Final = "about:blank"
+# A refresh: what is before its address, and the address.
+REFRESH: Final = re.compile(
+    r"(\s*+[0-9.]*+\s*+[;,]\s*+(?:url\s*+=\s*+)?+['\"]?+)([^'\"]*+)", re.IGNORECASE
+)
+_DEPTH_MAX: Final = 3  # documents in a srcdoc of a document
+_PAGE, _PART, _STYLE, _SCRIPT = Role.PAGE, Role.PART, Role.STYLE, Role.SCRIPT
+_HREFS: Final = {"href": _PART, "xlink:href": _PART}
+_LINKS: Final = {"href": _PAGE, "xlink:href": _PAGE}
+# Attributes that are references, by element.
+_ATTRIBUTES: Final[dict[bytes, dict[str, Role]]] = {
+    b"a": _LINKS,
+    b"area": _LINKS,
+    b"iframe": {"src": _PAGE},
+    b"frame": {"src": _PAGE},
+    b"img": {"src": _PART},
+    b"source": {"src": _PART},
+    b"video": {"src": _PART, "poster": _PART},
+    b"audio": {"src": _PART},
+    b"track": {"src": _PART},
+    b"embed": {"src": _PART},
+    b"object": {"data": _PART},
+    b"input": {"src": _PART},
+    b"image": {"src": _PART, **_HREFS},  # of an SVG; in HTML another name of `img`
+    b"use": _HREFS,
+    b"feimage": _HREFS,
+    b"script": {"src": _SCRIPT, "href": _SCRIPT, "xlink:href": _SCRIPT},
+}
+_FRAMES: Final = frozenset({b"iframe", b"frame"})
+_SRCSETS: Final = frozenset({"srcset", "imagesrcset"})
+# On any element: styles, and attributes of SVG that are properties of a style.
+_STYLES: Final = frozenset(
+    {"style", "fill", "stroke", "filter", "mask", "clip-path", "cursor", "marker", "marker-start",
+     "marker-mid", "marker-end"}
+)  # fmt: skip
+# Not loaded, and of no use in a file: they lead to the web.
+_ABSOLUTE: Final = frozenset({"action", "formaction", "longdesc", "cite"})
+# Of no use without the network.
+_USELESS: Final = frozenset({"integrity", "crossorigin", "ping", "attributionsrc"})
+_ANYWHERE: Final = re.compile(
+    rb"style|background|\(|\\|action|longdesc|cite|integrity|crossorigin|ping|attributionsrc"
+    rb"|data-courtly-url",
+    re.IGNORECASE,
+)
+_WALKED: Final = frozenset({*_ATTRIBUTES, b"link", b"meta", b"base"})
+# Elements whose content a script would load, or that make a browser connect beforehand.
+_HINTS: Final = frozenset({"prefetch", "prerender", "modulepreload", "preconnect", "dns-prefetch"})
+_PRELOADED: Final = {
+    "image": _PART, "font": _PART, "audio": _PART, "video": _PART, "track": _PART,
+    "style": _STYLE, "script": _SCRIPT,
+}  # fmt: skip
+# Kinds of `http-equiv` that a page may keep: they concern nothing but how it is shown.
+_KEPT_EQUIVS: Final = frozenset({"content-language", "default-style"})
+# A refresh that leads to a file of the mirror.
+_LOCAL: Final = re.compile(
+    r"(?!.*//)\s*+[0-9.]*+\s*+(?:[;,]\s*+(?:url\s*+=\s*+)?+)?+['\"]?+(?!/)[^:\\\s'\"<>]*+",
+    re.IGNORECASE,
+)
+# Names that a policy does not keep from taking effect. With a character reference in it a name of a
+# tag or an attribute is another name; in text and in values it reads the same.
+_ACTIVE: Final = re.compile(
+    rb"(?P<equiv>http-equi)v|(?<=[\t\n\f\r /\"'])(?P<srcdoc>srcdo)c(?=[\t\n\f\r ]*+=)"
+    rb"|(?P<link><lin)k(?=[\t\n\f\r />])",
+    re.IGNORECASE,
+)
+_IN_SCRIPT: Final = re.compile(rb"srcdoc|<link", re.IGNORECASE)
+
+_SPACE: Final = b"\t\n\f\r "
+
+_Edit = tuple[int, int, bytes]
+
+
+class Rewriter:
+    """Rewrites documents of one file.
+
+    scripts: whether scripts may be loaded. Links keep, in an attribute, where they lead on the web;
+    `relinked` goes by it."""
+
+    def __init__(self, references: References, *, scripts: bool) -> None:
+        self._references = references
+        self._scripts = scripts
+
+    def rewritten(self, html: bytes, url: str, *, depth: int = 0) -> bytes:
+        """The document, in UTF-8, with its references changed. url: of the document, canonical."""
+        walk = _Walk(html, url, self._references, scripts=self._scripts, depth=depth)
+        out: list[bytes] = []
+        at = 0
+        for start, end, new in walk.edits():
+            out += (html[at:start], new)
+            at = end
+        out.append(html[at:])
+        return walk.inert(b"".join(out))
+
+    def walk(self, html: bytes, url: str) -> None:
+        """Read the references and change nothing."""
+        for _ in _Walk(html, url, self._references, scripts=self._scripts, depth=0).edits():
+            pass
+
+
+class _Walk:
+    def __init__(
+        self, html: bytes, url: str, references: References, *, scripts: bool, depth: int
+    ) -> None:
+        self._html = html
+        self._url = url
+        self._base = url
+        self._references = references
+        self._scripts = scripts
+        self._depth = depth
+        self._room_bytes = 0  # before the edit that is being made
+        # What no document can have stands for names that take effect.
+        self._own = {letter: token_hex(8).encode() for letter in "vck"}
+
+    def edits(self) -> Iterator[_Edit]:
+        """In order, none in another."""
+        self._base = base_of(self._html, self._url)
+        opened, end_of_opened = b"", 0
+        for token in markup.tokens(self._html):
+            name, raw, start, end = token[:4]
+            if opened:
+                yield from self._in_raw_text(opened, end_of_opened, start)
+                opened = b""
+            if name[:1] in b"/!":  # the end of the document has no name
+                continue
+            if raw and (name in _WALKED or _ANYWHERE.search(raw)):
+                yield from self._in_tag(name, raw, start, end)
+            if name in (b"style", b"script"):
+                opened, end_of_opened = name, end
+
+    def inert(self, html: bytes) -> bytes:
+        """The document without names that take effect, but for those that the walk left."""
+        html = _ACTIVE.sub(_without_effect, html)
+        for letter, own in self._own.items():
+            html = html.replace(own, letter.encode())
+        return html
+
+    # ------------------------------------------------------------ elements
+
+    def _in_raw_text(self, name: bytes, start: int, end: int) -> Iterator[_Edit]:
+        text = self._html[start:end]
+        self._room_bytes = self._references.room_bytes
+        if name == b"style":
+            changed = in_style(decode(text, UTF8), self._base, self._references)
+            if changed is not None:
+                yield from self._edit(start, end, changed.encode("utf-8", "replace"))
+            return
+        protected = _IN_SCRIPT.sub(lambda found: self._kept_name(found[0]), text)
+        if protected != text:
+            yield start, end, protected
+
+    def _in_tag(self, name: bytes, raw: bytes, start: int, end: int) -> Iterator[_Edit]:
+        attributes = located(raw, start + 1 + len(name))
+        if name == b"base":
+            yield self._base_tag(attributes, start, end)
+            return
+        if name == b"meta":
+            yield from self._meta(attributes, start, end)
+            return
+        roles = _ATTRIBUTES.get(name, {})
+        if name == b"link":
+            rels = set(attributes.get("rel", ("", 0, 0))[0].lower().split())
+            linked = self._link_role(attributes, rels)
+            if linked is None:
+                yield start, end, b""
+                return
+            roles = {"href": linked}
+            yield start + 1, start + 5, self._kept_name(self._html[start + 1 : start + 5])
+        edits: list[_Edit] = []
+        for attribute, written in attributes.items():
+            edits += self._in_attribute(name, roles, attribute, written)
+        yield from edits
+
+    def _in_attribute(
+        self, tag: bytes, roles: dict[str, Role], name: str, written: tuple[str, int, int]
+    ) -> Iterator[_Edit]:
+        value, start, end = written
+        self._room_bytes = self._references.room_bytes
+        role = roles.get(name)
+        new: str | None = None
+        origin = ""
+        if role is _SCRIPT and not self._scripts:
+            new = "data:,"  # nothing is fetched and nothing runs
+        elif role is _PAGE:
+            new, origin = self._page(tag, value)
+        elif role is not None:
+            new = self._references.changed(value, role, self._base)
+        elif name == "background":
+            new = self._references.changed(value, _PART, self._base)
+        elif name in _SRCSETS:
+            new = in_srcset(value, self._base, self._references)
+        elif name in _STYLES:
+            worth = "(" in value or "\\" in value
+            new = in_style(value, self._base, self._references) if worth else None
+        elif name == "srcdoc" and tag == b"iframe":
+            yield from self._srcdoc(value, start, end)
+            return
+        elif name in _ABSOLUTE:
+            new = self._references.resolved(value.strip(), self._base)
+        elif name == "rel" and tag == b"link":
+            rels = value.lower().split()
+            new = " ".join(rel for rel in rels if rel not in _HINTS) if _HINTS & {*rels} else None
+        elif name in _USELESS or name == ORIGIN:
+            yield self._without(start, end)
+            return
+        elif name == "type" and tag == b"script" and value.strip().lower() == "speculationrules":
+            new = "text/plain"
+        if new is not None:
+            yield from self._value(start, end, new, origin=origin)
+
+    def _page(self, tag: bytes, value: str) -> tuple[str | None, str]:
+        """What stands in the place of a link, and where it leads on the web."""
+        href = value.strip()
+        if (not href or href.startswith("#")) and self._base == self._url:
+            return None, ""  # within the page
+        url = self._references.resolved(href or self._base, self._base)
+        if url is None:
+            return None, ""
+        to = self._references.led(url, _PAGE, href)
+        if tag in _FRAMES and (to is None or to.startswith(("http:", "https:"))):
+            to = BLANK  # it would be loaded without being asked for
+        return to, url
+
+    def _link_role(self, attributes: Attributes, rels: set[str]) -> Role | None:
+        """What a `link` element is for; None if it has to go."""
+        if "stylesheet" in rels:
+            return _STYLE
+        if "preload" in rels:
+            kind = attributes.get("as", ("", 0, 0))[0].strip().lower()
+            role = _PRELOADED.get(kind)
+            return None if role is _SCRIPT and not self._scripts else role
+        if rels & _HINTS:
+            return None
+        loaded = "manifest" in rels or any("icon" in rel or "image" in rel for rel in rels)
+        return _PART if loaded else _PAGE
+
+    def _base_tag(self, attributes: Attributes, start: int, end: int) -> _Edit:
+        if "target" not in attributes:
+            return start, end, b""
+        if "href" not in attributes:
+            return start, start, b""
+        return self._without(*attributes["href"][1:])
+
+    def _meta(self, attributes: Attributes, start: int, end: int) -> Iterator[_Edit]:
+        if "http-equiv" not in attributes:
+            return
+        kind, equiv_start, _ = attributes["http-equiv"]
+        kind = kind.strip().lower()
+        kept: list[_Edit] = []
+        if kind == "refresh":
+            kept = list(self._refresh(attributes))
+        if not kept and kind not in _KEPT_EQUIVS:
+            yield start, end, b""
+            return
+        name = self._kept_name(self._html[equiv_start : equiv_start + len(b"http-equiv")])
+        kept.append((equiv_start, equiv_start + len(b"http-equiv"), name))
+        yield from sorted(kept)
+
+    def _refresh(self, attributes: Attributes) -> Iterator[_Edit]:
+        """Of a refresh that leads to a file."""
+        if "content" not in attributes:
+            return
+        content, start, end = attributes["content"]
+        self._room_bytes = self._references.room_bytes
+        found = REFRESH.match(content)
+        if found is None:
+            return
+        to, url = self._page(b"", found[2])
+        if to is None:
+            return
+        new = f"{found[1]}{to}"
+        if _LOCAL.fullmatch(new):
+            yield from self._value(start, end, new, origin=url)
+
+    def _srcdoc(self, value: str, start: int, end: int) -> Iterator[_Edit]:
+        """A document in an attribute: its links are relative to this one."""
+        if self._depth >= _DEPTH_MAX:
+            self._references.skipped += 1
+            yield self._without(start, end)
+            return
+        rewriter = Rewriter(self._references, scripts=self._scripts)
+        inner = rewriter.rewritten(
+            value.encode("utf-8", "replace"), self._base, depth=self._depth + 1
+        )
+        named = self._kept_name(b"srcdoc")
+        yield from self._edit(start, end, named + b'="' + quoted(inner, srcdoc=True) + b'"')
+
+    # ------------------------------------------------------------ edits
+
+    def _value(self, start: int, end: int, value: str, *, origin: str = "") -> Iterator[_Edit]:
+        """Another value in the place of an attribute's, and where it leads on the web."""
+        name = self._html[start:end].partition(b"=")[0].rstrip(_SPACE)
+        new = name + b'="' + quoted(value.encode("utf-8", "replace")) + b'"'
+        if origin:
+            new += f' {ORIGIN}="{origin}"'.replace("&", "&amp;").encode()
+        yield from self._edit(start, end, new)
+
+    def _edit(self, start: int, end: int, new: bytes) -> Iterator[_Edit]:
+        charged_bytes = self._room_bytes - self._references.room_bytes
+        if self._references.fits(len(new) - (end - start) - charged_bytes):
+            yield start, end, new
+
+    def _without(self, start: int, end: int) -> _Edit:
+        """An attribute taken out, with the white space before it."""
+        html = self._html
+        while html[start - 1] in _SPACE:
+            start -= 1
+        return start, end, b"" if html[end] in b"\t\n\f\r />" else b" "
+
+    def _kept_name(self, name: bytes) -> bytes:
+        """A name that may take effect: its last letter is written by `inert`."""
+        return name[:-1] + self._own[chr(name[-1]).lower()]
+
+
+def relinked(html: bytes, link: Callable[[str, str, str], str | None]) -> bytes | None:
+    """A document that `Rewriter` has written, with its links changed once more; None if none was.
+
+    link: (URL on the web, attribute's name, its value) → the value instead, None for the same."""
+    room_bytes = bounds.GROWTH_BYTES_MAX
+    out: list[bytes] = []
+    at = 0
+    for token in markup.tokens(html):
+        name, raw, start = token[:3]
+        if ORIGIN.encode() not in raw:
+            continue
+        attributes = located(raw, start + 1 + len(name))
+        for attribute, (value, begins, ends) in attributes.items():
+            new = None
+            if attribute == "srcdoc":
+                inner = relinked(value.encode("utf-8", "replace"), link)
+                new = None if inner is None else quoted(inner, srcdoc=True)
+            elif ORIGIN in attributes and attribute in ("href", "xlink:href", "src", "content"):
+                changed = link(attributes[ORIGIN][0], attribute, value)
+                new = None if changed is None else quoted(changed.encode("utf-8", "replace"))
+            if new is not None:
+                new = _ACTIVE.sub(_without_effect, new)
+                new = html[begins:ends].partition(b"=")[0] + b'="' + new + b'"'
+                growth_bytes = len(new) - (ends - begins)
+                if growth_bytes <= room_bytes:
+                    room_bytes -= max(growth_bytes, 0)
+                    out += (html[at:begins], new)
+                    at = ends
+    if not out:
+        return None
+    out.append(html[at:])
+    return b"".join(out)
+
+
+def _without_effect(found: re.Match[bytes]) -> bytes:
+    return b"%s&#%d;" % (found[0][:-1], found[0][-1])

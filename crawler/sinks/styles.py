@@ -1,0 +1,146 @@
+"""References in style sheets (CSS Syntax Level 3) and in `srcset` attributes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from crawler.sinks.references import References, Role
+
+_WS: Final = r"[ \t\n\r\f]"
+
+
+def _word(word: str) -> str:
+    """A pattern of a word, any letter of which may be escaped: "\\75 rl" and "\\url" are "url"."""
+    letters = []
+    for letter in word:
+        codes = "|".join({f"{ord(letter):x}", f"{ord(letter.upper()):x}"})
+        itself = letter if letter in "abcdef" else rf"\\?{letter}"
+        letters.append(rf"(?:{itself}|\\0{{0,4}}(?:{codes})(?:\r\n|{_WS})?+)")
+    return "".join(letters)
+
+
+# Possessive, and each form also ends with the sheet: what is not closed costs neither time nor
+# memory. A string that its line ends, or an address with a quote in it, is an error; it is passed
+# over whole, for the quotes inside of it begin no other.
+_NO_WORD_BEFORE: Final = r"(?<![^\x00-\x2c./:-@\[\]^`{-\x7f])"
+_ESCAPE: Final = r"\\(?:\r\n|.)"
+_DOUBLE: Final = rf'(?:[^"\\\n\r\f]++|{_ESCAPE})*+'
+_SINGLE: Final = rf"(?:[^'\\\n\r\f]++|{_ESCAPE})*+"
+_COMMENT: Final = r"/\*.*?(?:\*/|\Z)"
+_GAP: Final = rf"(?:{_WS}++|{_COMMENT})*+"
+_TOKEN: Final = re.compile(
+    rf"{_COMMENT}"
+    rf"|{_NO_WORD_BEFORE}(?P<function>{_word('url')}\({_WS}*+)(?:"
+    rf"(?:\"(?P<url_d>{_DOUBLE})(?:\"|\Z)|'(?P<url_s>{_SINGLE})(?:'|\Z))(?P<close>{_WS}*+(?:\)|\Z))?"
+    rf"|(?P<url>(?:[^\"'()\\\x00-\x20\x7f]++|\\[^\n\r\f])*+){_WS}*+(?:\)|\Z)"
+    rf"|(?:[^)\\]++|{_ESCAPE})*+\)?)"
+    rf"|(?P<import>@{_word('import')}{_GAP})"
+    rf"|(?P<namespace>@{_word('namespace')}{_GAP}(?:[\w-]++{_GAP})?+)"
+    rf"|{_NO_WORD_BEFORE}(?P<set>(?:-{_word('webkit')}-)?{_word('image-set')}\()"
+    rf"|\"(?P<text_d>{_DOUBLE})(?:\"|\Z)|'(?P<text_s>{_SINGLE})(?:'|\Z)"
+    rf"|\"{_DOUBLE}|'{_SINGLE}"
+    r"|(?P<opens>\()|(?P<closes>\))",
+    re.IGNORECASE | re.DOTALL,
+)
+_CSS_ESCAPE: Final = re.compile(
+    rf"\\(?:([0-9a-fA-F]{{1,6}})(?:\r\n|{_WS})?|(\r\n|[\n\r\f])|(.))", re.DOTALL
+)
+_TO_ESCAPE: Final = re.compile(r'["\\\n\r\f<]')
+
+
+def in_style(text: str, base: str, references: References) -> str | None:
+    """The style sheet with its references changed; None if none was."""
+    out: list[str] = []
+    at = 0
+    expected: tuple[int, str] = (-1, "")  # where an address would belong to a rule, and to which
+    depth = 0
+    sets: list[int] = []  # the depths of the image-sets that are open
+    for found in _TOKEN.finditer(text):
+        kind = found.lastgroup
+        if kind == "opens" or kind == "closes":
+            if sets:
+                depth += 1 if kind == "opens" else -1
+                if depth < sets[-1]:
+                    sets.pop()
+            continue
+        if kind is None:
+            continue  # a comment, or an error
+        if kind in ("import", "namespace"):
+            expected = (found.end(), kind)
+            continue
+        if kind == "set":
+            depth = depth + 1 if sets else 1
+            sets.append(depth)
+            continue
+        rule = expected[1] if expected[0] == found.start() else ""
+        end = ""
+        if found["function"] is not None:
+            given = _first(found, "url_d", "url_s", "url")
+            if found["url"] is not None or found["close"] is not None:
+                end = ")"
+            elif given is not None:
+                depth += 1
+        else:
+            given = _first(found, "text_d", "text_s")
+            if rule == "import":
+                end = ")"
+            elif not (sets and sets[-1] == depth):
+                continue  # a text, no address
+        if given is None or rule == "namespace":
+            continue
+        role = Role.STYLE if rule == "import" else Role.PART
+        to = references.changed(_CSS_ESCAPE.sub(_unescaped, given), role, base)
+        if to is None:
+            continue
+        before = "url(" if found["function"] is not None or rule == "import" else ""
+        out += (text[at : found.start()], f'{before}"{_quoted(to)}"{end}')
+        at = found.end()
+    if not out:
+        return None
+    out.append(text[at:])
+    return "".join(out)
+
+
+def _first(found: re.Match[str], *groups: str) -> str | None:
+    return next((found[group] for group in groups if found[group] is not None), None)
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    if found[1] is None:
+        return found[3] or ""  # what continues a line is nothing
+    code = int(found[1], 16)
+    return chr(code) if 0 < code < 0x110000 and not 0xD800 <= code < 0xE000 else "\ufffd"
+
+
+def _quoted(text: str) -> str:
+    return _TO_ESCAPE.sub(lambda found: f"\\{ord(found[0]):x} ", text)
+
+
+def in_srcset(text: str, base: str, references: References) -> str | None:
+    """A `srcset` with its candidates changed (WHATWG HTML, "parsing a srcset attribute"); None if
+    none was."""
+    candidates: list[str] = []
+    changed = False
+    for href, descriptor in _candidates(text):
+        to = references.changed(href, Role.PART, base)
+        changed = changed or to is not None
+        candidates.append(f"{href if to is None else to} {descriptor}".rstrip())
+    return ", ".join(candidates) if changed else None
+
+
+_CANDIDATE: Final = re.compile(r"[ \t\n\f\r,]*+([^ \t\n\f\r]++)")
+_DESCRIPTOR: Final = re.compile(r"(?:[^(,]++|\([^)]*+(?:\)|\Z))*+(?:,|\Z)")
+
+
+def _candidates(text: str) -> Iterator[tuple[str, str]]:
+    at = 0
+    while (found := _CANDIDATE.match(text, at)) is not None:
+        href, at = found[1], found.end()
+        if href.endswith(","):
+            yield href.rstrip(","), ""
+            continue
+        if descriptor := _DESCRIPTOR.match(text, at):
+            at = descriptor.end()
+            yield href, " ".join(descriptor[0].removesuffix(",").split())
