@@ -23,8 +23,9 @@ FORMATTING_MAX: Final = 50
 COPIED_BYTES_MAX: Final = 500_000
 # Attributes of one tag: real ones have under 30, and 100 of them cost 12 µs.
 ATTRIBUTES_MAX: Final = 100
-# <html> and <body> tags: the attributes of each further one are merged into the first, one by one.
-ROOTS_MAX: Final = 20
+# Tags of html and body, each further one of which costs as much as those before: the attributes
+# are merged into the first's, one by one; comments after an end tag are put behind the body.
+ROOTS_MAX: Final = 40
 # In documents no larger than this the nesting alone is harmless (a millisecond at the worst), and
 # one element, such as the one `a` that can be open at a time, is copied in under 0.1 s.
 TAGS_SAFE: Final = 800
@@ -73,7 +74,7 @@ _ROOTS: Final = _names(b"html body")
 # Where raw text may not be raw, and where void elements may nest.
 _UNUSUAL: Final = _names(b"svg math frameset")
 _FOREIGN: Final = _names(b"svg math")
-_COUNTED: Final = _FORMATTING | _UNUSUAL
+_COUNTED: Final = _FORMATTING | _UNUSUAL | _ROOTS
 # Inside of these the formatting elements around them do not count.
 _MARKERS: Final = _names(b"applet caption marquee object td template th")
 # Start tags that end foreign content (WHATWG HTML, 13.2.6.5), and those in which HTML begins again.
@@ -224,7 +225,12 @@ class _Walk:
                     name = step[_END].lower()
                     if open_ and open_[-1] == name and name not in _COUNTED:
                         open_.pop()
-                    elif open_:
+                        continue
+                    if name in _ROOTS:
+                        roots += 1
+                        if roots > ROOTS_MAX:
+                            return True
+                    if open_:
                         self.end(name)
                     continue
                 if kind == _MANY:
