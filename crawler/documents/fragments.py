@@ -100,10 +100,10 @@ def _names_by_tree(html: bytes) -> list[str]:
 
 def _names_by_tokens(html: bytes) -> list[str]:
     names = []
-    for name, raw, _, _ in markup.tokens(html):
-        if raw and name[:1] != b"/":
-            attributes = markup.attributes(raw)
+    for tag in markup.tokens(html):
+        if tag.attributes and tag.name[:1] != b"/" and not (tag.in_template or tag.ignored):
+            attributes = markup.attributes(tag.attributes)
             names.append(attributes.get("id", ""))
-            if name == b"a":
+            if tag.name == b"a":
                 names.append(attributes.get("name", ""))
     return names

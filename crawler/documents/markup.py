@@ -1,8 +1,7 @@
 """Markup as a flat run of tags: WHATWG's tokenizer rules in linear time, with no tree above them.
 
-For documents that are too tangled to build a tree of. The result is nearly the tree's, because
-links need no structure; what is lost is what only structure tells (a `<template>`'s content is
-read as well, a title inside an SVG is a title).
+For documents that are too tangled to build a tree of. open_elements.py follows what is open, which
+decides what is raw text, CDATA and a template's content, and states where it differs from a tree.
 """
 
 from __future__ import annotations
@@ -10,7 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from html.entities import html5
-from typing import Final
+from typing import Final, NamedTuple
+
+from crawler.documents.open_elements import ATTRIBUTES_MATTER, OpenElements
 
 # One attribute, its name first; shared with nesting.py. HTML's white space has no vertical tab.
 ATTRIBUTE: Final = (
@@ -20,7 +21,7 @@ ATTRIBUTE: Final = (
 # What follows "<", in one match: a tag, a comment, or a bogus comment. Possessive, and each form
 # also ends with the text, so that no byte is looked at twice in vain.
 _TOKEN: Final = re.compile(
-    rb"<(?:(?P<tag>/?+[A-Za-z][^\t\n\f\r />]*+)(?P<attributes>(?:[\t\n\f\r /]++|"
+    rb"<(?:(?P<tag>/?+[A-Za-z][^\t\n\f\r />]*+)(?P<attributes>(?:(?P<between>[\t\n\f\r /]++)|"
     + ATTRIBUTE
     + rb")*+)"
     rb"(?:(?P<close>>)|\Z)|!--(?:-?>|.*?(?:--!?>|\Z))|[!?/][^>]*+(?:>|\Z))",
@@ -33,6 +34,9 @@ _PARTS: Final = re.compile(
 RAW_TEXT: Final = frozenset(
     {b"script", b"style", b"textarea", b"title", b"xmp", b"iframe", b"noembed", b"noframes"}
 )
+_RAW_TEXT_AND_REST: Final = RAW_TEXT | {b"plaintext"}
+_BASE: Final = re.compile(rb"<base[\t\n\f\r /]", re.IGNORECASE)
+_FRAMESET: Final = re.compile(rb"<frameset[\t\n\f\r />]", re.IGNORECASE)
 _RAW_TEXT_END: Final = {
     name: re.compile(rb"</" + name + rb"(?=[\t\n\f\r />])", re.IGNORECASE) for name in RAW_TEXT
 }
@@ -46,34 +50,82 @@ _REFERENCE: Final = re.compile(
 )
 
 
-def tokens(html: bytes) -> Iterator[tuple[bytes, bytes, int, int]]:
-    """The tags of a document in order: (name, raw attributes, start, end).
+CDATA: Final = b"![CDATA["
 
-    Names are in lower case; that of an end tag begins with "/", that of a comment is "!", that of
-    the document's end empty. The content of elements that hold no markup (script, style, title …)
-    is passed over: their end tag comes next.
+
+class Tag(NamedTuple):
+    """A tag where it stands: `html[start:end]`.
+
+    The name is in lower case; that of an end tag begins with "/", that of a comment is "!", that of
+    a CDATA section is CDATA, that of the document's end empty.
     """
+
+    name: bytes
+    attributes: bytes  # as they stand
+    start: int
+    end: int
+    foreign: bool = False  # of SVG or MathML
+    in_svg: bool = False  # in an <svg>, be it as HTML
+    in_template: bool = False  # in a <template>, whose content is no part of the page
+    ignored: bool = False  # by the parser: no element begins here
+
+
+def tokens(html: bytes) -> Iterator[Tag]:
+    """The tags of a document in order, ending with one of no name.
+
+    The content of elements that hold no markup (script, style, title … of HTML) is passed over:
+    their end tag comes next.
+    """
+    frames = _FRAMESET.search(html) is not None
+    elements = OpenElements(frames=frames)
     at = html.find(b"<")
+    text_at = 0
     while at >= 0:
+        if frames and elements.may_be_frameset and html[text_at:at].strip(b"\t\n\f\r \x00"):
+            elements.refuse_frameset()
         token = _TOKEN.match(html, at)
         if token is None:
+            text_at = at
             at = html.find(b"<", at + 1)
             continue
         end = token.end()
         tag: bytes | None = token["tag"]
         if tag is None:
-            yield b"!", b"", at, end
+            if elements.foreign and html.startswith(CDATA, at + 1):
+                found = html.find(b"]]>", at + 9)
+                end = len(html) if found < 0 else found + 3
+                yield Tag(CDATA, b"", at, end, foreign=True)
+            else:
+                yield Tag(b"!", b"", at, end)
         elif token["close"] is None:
             break  # the document ended inside the tag
         else:
             name = tag.lower()
-            yield name, token["attributes"], at, end
-            if name == b"plaintext":
-                break
-            if name in RAW_TEXT:
+            made = _placed(elements, name, token)
+            yield made
+            if name in _RAW_TEXT_AND_REST and made.foreign is made.ignored is False:
+                if name == b"plaintext":
+                    break
                 end = raw_text_end(html, end, name)
+        text_at = end
         at = html.find(b"<", end)
-    yield b"", b"", len(html), len(html)
+    yield Tag(b"", b"", len(html), len(html))
+
+
+def _placed(elements: OpenElements, name: bytes, token: re.Match[bytes]) -> Tag:
+    """The tag of this name, taken in by what is open around it."""
+    raw: bytes = token["attributes"]
+    in_svg, in_template = elements.in_svg, elements.in_template
+    if name[:1] == b"/":
+        foreign: bool | None = elements.foreign
+        elements.end(name[1:])
+    else:
+        values = attributes(raw) if name in ATTRIBUTES_MATTER else {}
+        # A "/" that ends a value without quotes closes nothing.
+        closed = raw.endswith(b"/") and token.end("between") == token.end("attributes")
+        foreign = elements.start(name, values, closed=closed)
+    start, end = token.span()
+    return Tag(name, raw, start, end, foreign is True, in_svg, in_template, foreign is None)
 
 
 def attributes(raw: bytes) -> dict[str, str]:
@@ -91,6 +143,29 @@ def attributes(raw: bytes) -> dict[str, str]:
 def text(raw: bytes) -> str:
     """Text between tags, its references decoded; NUL is left out, as the standard does."""
     return unescaped(raw.replace(b"\x00", b"").decode("utf-8", "replace"))
+
+
+def base_href(html: bytes) -> str | None:
+    """What the first `<base href>` of a document says, as written; None if there is none."""
+    if _BASE.search(html) is not None:
+        for tag in tokens(html):
+            if tag.name == b"base" and not tag.in_template and not tag.ignored:
+                href = attributes(tag.attributes).get("href")
+                if href is not None:
+                    return href
+    return None
+
+
+def text_between(last: Tag, tag: Tag, html: bytes, bytes_max: int) -> str:
+    """The beginning of the text between two successive tags, or, where the second is a CDATA
+    section, with its text. Scripts and styles have no text."""
+    if last.name in (b"script", b"style") and not last.ignored:
+        return ""
+    found = text(html[last.end : min(tag.start, last.end + bytes_max)])
+    if tag.name == CDATA:
+        cdata = html[tag.start + len("<![CDATA[") : tag.end].removesuffix(b"]]>")
+        found += cdata[:bytes_max].decode("utf-8", "replace")
+    return found
 
 
 def unescaped(text: str) -> str:

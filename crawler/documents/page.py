@@ -65,7 +65,6 @@ _EMPTY_XML_ELEMENT: Final = re.compile(
 _LINKING: Final = re.compile(r"canonical|next|prev|alternate|&|[^\x00-\x7f]", re.IGNORECASE)
 _ANCHOR_ENDS: Final = frozenset({b"a", b"/a", b""})
 _ELEMENTS: Final = frozenset({b"a", b"area", b"frame", b"iframe", b"img", b"link", b"meta"})
-_BASE: Final = re.compile(rb"<base[\t\n\f\r /]", re.IGNORECASE)
 
 
 class Page(Struct, frozen=True, kw_only=True):
@@ -273,29 +272,31 @@ class _Reader:
     def read_tokens(self, html: bytes) -> None:
         """Tag by tag, for what is too tangled for a tree."""
         links = self.links
-        if _BASE.search(html):  # it also counts for what stands before it
-            for name, raw, _, _ in markup.tokens(html):
-                if name == b"base" and (href := markup.attributes(raw).get("href")) is not None:
-                    links.set_base(href)
-                    break
+        base = markup.base_href(html)
+        if base is not None:  # it also counts for what stands before it
+            links.set_base(base)
         open_url: str | None = None  # of the anchor that is open and could do with a text
         text, alt = "", ""
-        last, behind = b"", 0  # the tag before, and where it ended
-        for name, raw, start, end in markup.tokens(html):
-            if open_url is not None and last not in markup.RAW_TEXT:
-                if len(text) < TEXT_CHARS_READ:
-                    text += markup.text(html[behind : min(start, behind + TEXT_CHARS_READ)])
-            elif last == b"title" and self.title is None:
-                title = markup.text(html[behind : min(start, behind + TEXT_CHARS_READ)])
-                self.title = collapsed(title, TITLE_CHARS_MAX)
-            last, behind = name, end
+        last = markup.Tag(b"", b"", 0, 0)  # the tag before
+        for tag in markup.tokens(html):
+            if tag.in_template:
+                last = tag
+                continue
+            if open_url is not None and len(text) < TEXT_CHARS_READ:
+                text += markup.text_between(last, tag, html, TEXT_CHARS_READ)
+            if last.name == b"title" and self.title is None and not (last.foreign or last.in_svg):
+                self.title = collapsed(
+                    markup.text_between(last, tag, html, TEXT_CHARS_READ), TITLE_CHARS_MAX
+                )
+            last = tag
+            name = tag.name
             if name in _ANCHOR_ENDS:
                 if open_url is not None:
                     links.set_anchor(open_url, text if text.strip() else alt)
                 open_url, text, alt = None, "", ""
-            if name not in _ELEMENTS:
+            if name not in _ELEMENTS or tag.ignored:
                 continue
-            attributes = markup.attributes(raw)
+            attributes = markup.attributes(tag.attributes)
             if name == b"a":
                 if "href" in attributes:
                     nofollow = rel_nofollow(attributes.get("rel"))

@@ -17,7 +17,6 @@ _VOID: Final = frozenset(
 _XML_TAG: Final = re.compile(
     rb"<([A-Za-z][^\t\n\f\r />]*+)((?:[\t\n\f\r /]++|" + markup.ATTRIBUTE + rb")*+)(?:>|\Z)"
 )
-_BASE: Final = re.compile(rb"<base[\t\n\f\r /]", re.IGNORECASE)
 _ATTRIBUTE: Final = re.compile(markup.ATTRIBUTE)
 
 
@@ -36,12 +35,8 @@ def _with_end_tag(found: re.Match[bytes]) -> bytes:
 
 def base_of(html: bytes, url: str) -> str:
     """What the document's references are relative to."""
-    if _BASE.search(html):
-        for token in markup.tokens(html):
-            href = markup.attributes(token[1]).get("href") if token[0] == b"base" else None
-            if href is not None:
-                return canonical(href, url) or url
-    return url
+    href = markup.base_href(html)
+    return url if href is None else canonical(href, url) or url
 
 
 def located(raw: bytes, offset: int) -> Attributes:
