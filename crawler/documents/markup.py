@@ -76,13 +76,12 @@ def tokens(html: bytes) -> Iterator[Tag]:
     The content of elements that hold no markup (script, style, title … of HTML) is passed over:
     their end tag comes next.
     """
-    frames = _FRAMESET.search(html) is not None
-    elements = OpenElements(frames=frames)
+    elements = OpenElements(frames=_FRAMESET.search(html) is not None)
     at = html.find(b"<")
     text_at = 0
     while at >= 0:
-        if frames and elements.may_be_frameset and html[text_at:at].strip(b"\t\n\f\r \x00"):
-            elements.refuse_frameset()
+        if elements.heeds_text and html[text_at:at].strip(b"\t\n\f\r \x00"):
+            elements.add_text()
         token = _TOKEN.match(html, at)
         if token is None:
             text_at = at

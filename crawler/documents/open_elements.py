@@ -5,9 +5,9 @@ template's content is no part of the page. The rules are those of WHATWG HTML, 1
 without the nodes: nothing is moved or copied, because no tree is made. Each tag takes constant time
 on average. These differ from a tree:
 
-- Formatting elements that the parser opens anew, after the end of the block that held them, are not
-  open here; those that were misnested are closed once and for all (13.2.6.4.7). Inside of SVG or
-  MathML this decides whether its end tag is heard.
+- Formatting elements that the parser opens anew, after the end of what held them, are not open here
+  (13.2.4.3). This decides which end tags are heard where SVG or MathML is misnested with them, and
+  an `<a>` of a template is copied behind it if an `<object>` or a cell of it is not closed there.
 - What a frameset replaces, when it comes after something of a body, is not taken back.
 - Content of a table outside of its cells is not moved before the table.
 - No more than OPEN_MAX elements are open; a tag beyond that is read, and opens nothing.
@@ -40,6 +40,7 @@ _OF_FONT: Final = frozenset({"color", "face", "size"})
 _HTML_ENCODINGS: Final = frozenset({"text/html", "application/xhtml+xml"})
 # The only elements whose attributes matter here.
 ATTRIBUTES_MATTER: Final = _names(b"annotation-xml font input")
+_BLOCKS_PASSED: Final = 8
 _HEADINGS: Final = _names(b"h1 h2 h3 h4 h5 h6")
 _FORMATTING: Final = _names(b"a b big code em font i nobr s small strike strong tt u")
 _ROW_GROUPS: Final = _names(b"tbody tfoot thead")
@@ -71,6 +72,8 @@ _FRAMESET_REFUSED_BY: Final = _names(
     b"applet area body br button dd dt embed hr iframe image img input keygen li listing marquee"
     b" object pre select table textarea wbr xmp"
 )
+_OF_HEAD_NOSCRIPT: Final = _names(b"basefont bgsound head html link meta noframes noscript style")
+_OF_HEAD: Final = _OF_HEAD_NOSCRIPT | _names(b"base script template title")
 _MATHML_TEXT: Final = _names(b"mi mn mo ms mtext")
 _SVG_HTML: Final = _names(b"desc foreignobject title")
 
@@ -106,13 +109,14 @@ class OpenElements:
     around is a `<template>` of HTML, an `<svg>`.
     """
 
-    __slots__ = ("_at", "_framesets", "_may_be_frameset", "_stack")
+    __slots__ = ("_at", "_framesets", "_in_head", "_may_be_frameset", "_stack")
 
     def __init__(self, *, frames: bool = True) -> None:
         """`frames`: the document may have framesets."""
         self._stack: list[tuple[bytes, ...]] = []  # the classes of each; its own name first
         self._at: dict[bytes, list[int]] = {}  # class -> where in the stack
         self._may_be_frameset = frames
+        self._in_head = True
         self._framesets = -1  # how many are open; -1: this is no page of frames
 
     @property
@@ -128,13 +132,14 @@ class OpenElements:
         return self._last(_DRAWING) >= 0
 
     @property
-    def may_be_frameset(self) -> bool:
-        """Whether a frameset could still replace the body, so that text is of interest."""
-        return self._may_be_frameset
+    def heeds_text(self) -> bool:
+        """Whether text other than white space would still make a difference."""
+        return self._in_head or self._may_be_frameset
 
-    def refuse_frameset(self) -> None:
-        """Take note of text other than white space in the body."""
+    def add_text(self) -> None:
+        """Take in text other than white space: with it the body begins, and no frameset follows."""
         self._may_be_frameset = False
+        self._leave_head(b"")
 
     # ------------------------------------------------------------ tags
 
@@ -156,6 +161,7 @@ class OpenElements:
             self._pop_to(max(self._last(_HTML), self._last(_HTML_INSIDE)) + 1)
         if self._framesets >= 0:
             return self._start_in_frameset(name)
+        self._leave_head(name)
         if name in (b"svg", b"math"):
             if not closed:
                 self._start_foreign(name, attributes, _SVG if name == b"svg" else _MATHML)
@@ -167,6 +173,10 @@ class OpenElements:
         if self._framesets >= 0:
             self._framesets -= name == b"frameset" and self._framesets > 0
             return
+        if name == b"br":
+            self.add_text()
+        elif name in (b"head", b"body", b"html") and not self._stack:
+            self._in_head = False
         if self._stack and self._stack[-1][1] != _HTML:
             if name in (b"p", b"br"):
                 self._pop_to(max(self._last(_HTML), self._last(_HTML_INSIDE)) + 1)
@@ -209,6 +219,13 @@ class OpenElements:
             if name in (b"frame", b"frameset"):
                 return False
         return False if name in (b"noframes", b"html") else None
+
+    def _leave_head(self, name: bytes) -> None:
+        """End the `<noscript>` of a head with what cannot stand in it."""
+        if self._in_head and not self.in_template:
+            self._in_head = name in _OF_HEAD
+            if name not in _OF_HEAD_NOSCRIPT and self._stack and self._stack[-1][0] == b"noscript":
+                self._pop_to(len(self._stack) - 1)
 
     def _start_html(self, name: bytes, attributes: Mapping[str, str]) -> bool:
         """Whether there is an element of it; what it closes is closed, and it is opened."""
@@ -331,12 +348,26 @@ class OpenElements:
             self._pop_to(at)
 
     def _end_formatting(self, name: bytes) -> None:
-        """The adoption agency algorithm, without the copies that it makes."""
-        at = self._last(name)
-        if self._last(_IS_SPECIAL) > at:
-            self._remove(at)
-        else:
+        """The adoption agency algorithm (13.2.6.4.7), without the copies that it makes: the element
+        moves down through up to eight blocks that are open in it, and ends with what is open in the
+        last. Between blocks only the three innermost formatting elements stay open."""
+        at, block = self._last(name), self._last(_IS_SPECIAL)
+        if block < at:
             self._pop_to(at)
+            return
+        blocks = self._at[_IS_SPECIAL]
+        if len(blocks) - bisect_left(blocks, at) < _BLOCKS_PASSED:
+            self._pop_to(block + 1)
+            kept = 0
+            for place in range(block, at, -1):
+                classes = self._stack[place]
+                if _IS_SPECIAL in classes:
+                    kept = 0
+                elif classes and classes[0] in _FORMATTING and kept < 3:
+                    kept += 1
+                elif classes:
+                    self._remove(place)
+        self._remove(at)
 
     def _end_implied(self, names: frozenset[bytes]) -> None:
         while self._stack and self._stack[-1][0] in names:
