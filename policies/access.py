@@ -160,8 +160,12 @@ def _failed(access: Access, news: News, *, now_s: float, rules: RobotsRules) -> 
         retry_at=now_s + max(wait_s, asked_s or 0.0),
         failures=failures,
         unreachable_since=now_s if since is None else min(since, now_s),
-        error=_failure_in_words(news)[:_ERROR_CHARS_MAX],
+        error=_cut(_failure_in_words(news)),
     )
+
+
+def _cut(error: str) -> str:
+    return error if len(error) <= _ERROR_CHARS_MAX else error[: _ERROR_CHARS_MAX - 1] + "…"
 
 
 def _not_after(at_s: float | None, now_s: float) -> float | None:

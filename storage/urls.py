@@ -60,8 +60,9 @@ class Looked(enum.IntFlag):
     """What was looked for in a page, so that a report can say where nobody looked."""
 
     LINKS = 1  # `outlinks` and `malformed` were kept
-    FRAGMENTS = 2  # `pointers`, and all of `elements`
+    FRAGMENTS = 2  # all of `elements` were
     REQUISITES = 4  # what the page needs to be shown was queued
+    POINTERS = 8  # `pointers` were kept, and `elements` as far as it has any
 
 
 class Link(Struct, frozen=True, kw_only=True):
@@ -132,6 +133,7 @@ class Before(Struct, frozen=True, kw_only=True):
     status: int
     redirect_url: str | None
     body_hash: str | None
+    looked: Looked = Looked(0)
 
 
 class Queued(Struct, frozen=True, kw_only=True):

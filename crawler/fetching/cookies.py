@@ -8,6 +8,7 @@ left out.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from email.utils import mktime_tz, parsedate_tz
 from itertools import islice
@@ -24,6 +25,7 @@ COOKIES_MAX: Final = 100
 # Servers take header fields of about 8 KiB.
 HEADER_CHARS_MAX: Final = 8000
 JARS_MAX: Final = 10_000
+_log = logging.getLogger("courtly.cookies")
 _AGE_S_MAX: Final = 400 * 86_400.0  # RFC 6265bis 5.5
 
 
@@ -45,14 +47,30 @@ class Cookies:
     def __init__(self, wall: Callable[[], float]) -> None:
         self._wall = wall
         self._jars: dict[str, _Jar] = {}
+        self._told: set[str] = set()  # sites of which the log says that cookies were left out
 
     def learn(self, url: str, values: Iterable[str]) -> None:
         """Take in the Set-Cookie values of the answer for `url`."""
         host = host_of(url)
         site = registrable_domain(host)
-        for value in islice(values, COOKIES_MAX):
-            if len(value) <= COOKIE_CHARS_MAX and value.isascii() and value.isprintable():
+        for number, value in enumerate(islice(values, COOKIES_MAX + 1)):
+            if number == COOKIES_MAX or len(value) > COOKIE_CHARS_MAX:
+                self._left_out(site)
+            elif value.isascii() and value.isprintable():
                 self._learn(url, host, site, value)
+
+    def _left_out(self, site: str) -> None:
+        """Log once for each site that a cookie of it was not kept, or is not sent."""
+        if site not in self._told and len(self._told) < JARS_MAX:
+            self._told.add(site)
+            _log.warning(
+                "cookies of %s were left out: of a site %d are kept, of %d characters each, and %d"
+                " characters of them are sent",
+                site,
+                COOKIES_MAX,
+                COOKIE_CHARS_MAX,
+                HEADER_CHARS_MAX,
+            )
 
     def _learn(self, url: str, host: str, site: str, value: str) -> None:
         pair, *attributes = value.split(";")
@@ -93,6 +111,7 @@ class Cookies:
             jar.pop(place, None)
             return
         if len(jar) >= COOKIES_MAX and place not in jar:
+            self._left_out(site)
             del jar[next(iter(jar))]
         jar[place] = _Cookie(
             value=content,
@@ -132,6 +151,8 @@ class Cookies:
             longer = f"{text}; {pair}" if text else pair
             if len(longer) <= HEADER_CHARS_MAX:
                 text = longer
+            else:
+                self._left_out(registrable_domain(host))
         return text or None
 
 

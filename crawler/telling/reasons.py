@@ -80,6 +80,11 @@ def _visited(row: Row, now_s: float) -> Iterator[str]:
     if row.get("next_visit_at"):
         due_at = _number(row["next_visit_at"])
         yield f"to be visited again at {at(due_at)}, {_in(due_at, now_s)}"
+    if row.get("cut"):
+        cut = [SKIP_WORDS.get(reason, reason) for reason in str(row["cut"]).split()]
+        keys = [SKIP_KEYS[reason] for reason in str(row["cut"]).split() if reason in SKIP_KEYS]
+        said = f" ({', '.join(keys)})" if keys else ""
+        yield f"not read of it: {'; '.join(cut)}{said}"
     if row["title"]:
         yield f"its title: {_text(row['title'])}"
     if row["redirect_url"]:

@@ -25,7 +25,7 @@ from policies.indexing import UNRESTRICTED, Directives, from_header
 from policies.scope import CUTS, HOPS_MAX, Scope, Skip
 from policies.url import canonical, host_of, origin_of
 from policies.usage import NONE, Usage
-from storage.base import Link, Queued, Visited
+from storage.base import Link, Looked, Queued, Visited
 
 if TYPE_CHECKING:
     from crawler.sinks.dispatch import Sinks
@@ -122,15 +122,17 @@ class AnswerReader:
         usage = NONE
         if read is not None:
             usage = kept.usage_of(answer, read, self._gate.origin(origin_of(queued.url)))
-        config = self._effective.config
+        wanted = kept.wanted(self._effective.config, name)
+        if needed is not None:
+            wanted |= Looked.REQUISITES
         links = kept.NOTHING
-        if config.storage.links or config.storage.fragments or needed is not None:
+        if wanted:
             links = kept.links_of(
                 answer,
                 read,
                 redirect_url,
-                None if needed is None else needed.rels,
-                storage=config.storage,
+                {} if needed is None else needed.rels,
+                looked=wanted,
                 admit=self._scope.admit,
                 fits=self._fits,
             )

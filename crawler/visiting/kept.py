@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
-from crawler.config.sections import StorageConfig
+from crawler.config.model import Config
 from crawler.documents.fragments import fragment_of
 from crawler.documents.links import MALFORMED_MAX, Links
 from crawler.documents.page import Page
@@ -69,25 +69,36 @@ class Kept(NamedTuple):
 NOTHING: Final = Kept()
 
 
+def wanted(config: Config, host: str) -> Looked:
+    """What the config has kept of the pages of a host, besides what the crawl goes by."""
+    looked = Looked(0)
+    if config.storage.links:
+        looked |= Looked.LINKS
+    if config.storage.fragments:
+        looked |= Looked.POINTERS
+    if config.requisites and config.site(host).scope.requisites:
+        looked |= Looked.REQUISITES
+    return looked
+
+
 def links_of(
     answer: Answer,
     read: Page | None,
     redirect_url: str | None,
-    requisites: Mapping[str, Rel] | None,
+    requisites: Mapping[str, Rel],
     *,
-    storage: StorageConfig,
+    looked: Looked,
     admit: Callable[[str], str],
     fits: Callable[[str], bool],
 ) -> Kept:
-    """`redirect_url`: where it leads, canonical. `requisites`: None if nobody looked. `admit` drops
-    what the config drops of a query; `fits`: a URL is not too long to be visited."""
-    looked = Looked(0) if requisites is None else Looked.REQUISITES
+    """`redirect_url`: where it leads, canonical. `looked`: what is wanted. `admit` drops what the
+    config drops of a query; `fits`: a URL is not too long to be visited."""
     outlinks: Sequence[Outlink] = ()
     malformed: list[Malformed] = []
     pointers: list[Pointer] = []
     elements: Sequence[str] = ()
-    if storage.links:
-        outlinks, long = _all_links(read, redirect_url, requisites or {}, admit, fits)
+    if Looked.LINKS in looked:
+        outlinks, long = _all_links(read, redirect_url, requisites, admit, fits)
         malformed += read.gathered.malformed if read else bad_redirect(answer).malformed
         if read and long:
             hrefs = {url: href for href, url in read.gathered.resolved.items()}
@@ -95,9 +106,7 @@ def links_of(
             for url in long[: MALFORMED_MAX - len(malformed)]:
                 noted.note_malformed(hrefs.get(url) or url, Skip.MAX_URL_BYTES)
             malformed += noted.malformed
-        if answer.body_read:
-            looked |= Looked.LINKS
-    if storage.fragments:
+    if Looked.POINTERS in looked:
         found = dict.fromkeys(
             pointer._replace(url=admit(pointer.url))
             for pointer in (read.fragments.pointers if read else ())

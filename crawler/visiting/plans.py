@@ -10,6 +10,7 @@ from msgspec import structs
 from crawler.clock import Clock
 from crawler.config.effective import Effective
 from crawler.fetching.request import REDIRECT_STATUSES, Answer
+from crawler.visiting import kept
 from crawler.visiting.kept import body_hash
 from policies import revisit
 from policies.revisit import RevisitRules, Seen
@@ -32,7 +33,7 @@ class Planner:
 
     def conditions(self, queued: Queued) -> Mapping[str, str]:
         """Headers that let the server say that nothing has changed (RFC 9110, 13.1)."""
-        if queued.before is None:
+        if queued.before is None or self._must_read(queued):
             return _NO_HEADERS
         plan = queued.before.plan
         headers = {}
@@ -47,6 +48,8 @@ class Planner:
         before = queued.before
         if before is None:
             return None
+        if self._must_read(queued) and answer.status < 300:
+            return None
         if answer.status != 304:
             etag, last_modified = _validators(answer)
             if revisit.is_changed(
@@ -59,6 +62,14 @@ class Planner:
                 return None
         plan = self._plan(queued, answer, before.status, Seen.UNCHANGED)
         return Revisited(id=queued.id, slot=slot, plan=plan)
+
+    def _must_read(self, queued: Queued) -> bool:
+        """Is the page to be read, even if it has not changed? It was visited before the config had
+        something kept that it has kept now."""
+        before = queued.before
+        if before is None or queued.sitemap or not 200 <= before.status < 300:
+            return False
+        return bool(kept.wanted(self._effective.config, host_of(queued.url)) & ~before.looked)
 
     def plan(self, queued: Queued, answer: Answer) -> Plan | None:
         """For a page that is new, or says something new; None: it is not to be visited again."""

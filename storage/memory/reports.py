@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
+from policies.scope import HOPS_MAX
 from storage.base import Looked, Pointer, Rel, Row, State
 from storage.memory.rows import Url
 from storage.memory.tables import Tables
@@ -12,7 +13,6 @@ from storage.rows import REPORTS
 
 _Values = tuple[object, ...]
 _Linking = dict[str, list[tuple[Url, str | None, Rel | None]]]  # target -> who links to it, how
-_HOPS_MAX: Final = 10
 
 
 def rows(tables: Tables, kind: str) -> Iterator[Row]:
@@ -68,7 +68,7 @@ def _broken(tables: Tables) -> Iterator[_Values]:
 
 def _reaching(tables: Tables, url: Url) -> list[Url]:
     found, ring = {url.id: url}, [url]
-    for _ in range(_HOPS_MAX):
+    for _ in range(HOPS_MAX):
         ring = [source for one in ring for source in tables.sources.get(one.id, {}).values()]
         ring = [one for one in ring if one.id not in found]
         found |= {one.id: one for one in ring}
@@ -126,7 +126,7 @@ def _dangling(tables: Tables) -> Iterator[_Values]:
         for place, pointer in enumerate(page.pointers if page else ()):
             named = tables.by_url[pointer.url]
             target, hops = named, 0
-            while target.target is not None and hops < _HOPS_MAX:
+            while target.target is not None and hops < HOPS_MAX:
                 own = target.page.pointers if target.page else ()
                 if any(each.url == target.target.url for each in own):
                     break
@@ -169,7 +169,13 @@ def _looked(tables: Tables) -> Iterator[_Values]:
         and 200 <= url.page.status < 300
         and (url.page.content_type or "").lower().startswith(_HTML_TYPES)
     ]
-    yield len(pages), *(float(sum(what in one for one in pages)) for what in Looked)
+    yield (
+        len(pages),
+        *(
+            float(sum(what in one for one in pages))
+            for what in (Looked.LINKS, Looked.FRAGMENTS, Looked.REQUISITES)
+        ),
+    )
 
 
 _HTML_TYPES: Final = ("text/html", "application/xhtml+xml")

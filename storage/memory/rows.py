@@ -15,6 +15,7 @@ from storage.base import (
     Contact,
     Failed,
     HostClock,
+    Looked,
     Plan,
     Queued,
     Row,
@@ -199,6 +200,7 @@ class Url:
             status=last.status,
             redirect_url=self.target.url if self.target else None,
             body_hash=self.page.body_hash if self.page else None,
+            looked=self.page.looked if self.page else Looked(0),
         )
         return structs.replace(self.ask(), attempts=0, refusals=0, before=before)
 

@@ -236,7 +236,7 @@ SELECT json_group_array(json_array(
     SELECT json_group_array(json_array(
       q.id, q.url, q.depth, q.priority, q.flags, q.status, q.redirect_url, q.body_hash,
       q.interval_s, q.checked_at, q.changed_at, q.visits, q.failures, q.etag, q.last_modified,
-      json(q.listing)
+      json(q.listing), q.looked
     ))
     FROM (
       SELECT
@@ -248,7 +248,8 @@ SELECT json_group_array(json_array(
         n.etag, n.last_modified,
         iif(u.flags & 32, (
           SELECT json_array(h.lastmod, h.changefreq, h.priority) FROM hints AS h WHERE h.id = u.id
-        ), NULL) AS listing
+        ), NULL) AS listing,
+        coalesce(k.directives, 0) >> 3 AS looked
       FROM plans AS n CROSS JOIN urls AS u ON u.id = n.id
       CROSS JOIN origins AS o ON o.id = u.origin
       LEFT JOIN pages AS p ON p.id = u.id LEFT JOIN kinds AS k ON k.id = p.kind

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from policies.listing import Changefreq, Listing
-from storage.base import Before, Plan, Queued, Unplanned, Want
+from storage.base import Before, Looked, Plan, Queued, Unplanned, Want
 from storage.sqlite.links import HOPS, SEED, SITEMAP, SUSPECT
 from storage.sqlite.statements import Statements, Values
 
@@ -18,7 +18,7 @@ _AgainShape = list[
         list[
             tuple[
                 int, str, int, float, int, int, str | None, str | None, float, float, float, int,
-                int, str | None, str | None, ListingShape | None,
+                int, str | None, str | None, ListingShape | None, int,
             ]
         ],
         float | None,
@@ -97,11 +97,13 @@ class Plans:
                             last_modified=last_modified,
                         ),
                         status=status, redirect_url=redirect_url, body_hash=body_hash,
+                        looked=Looked(looked),
                     ),
                 )
                 for (
                     key, url, depth, priority, flags, status, redirect_url, body_hash, interval_s,
                     checked_at, changed_at, visits, failures, etag, last_modified, listing,
+                    looked,
                 ) in rows
             ]  # fmt: skip
             found[slot] = (urls, None if next_at is None else max(0.0, next_at - now_s))

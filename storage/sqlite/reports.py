@@ -24,7 +24,7 @@ WITH RECURSIVE
     SELECT id, id, 0 FROM broken
     UNION
     SELECT r.target, d.id, r.hops + 1
-    FROM reach AS r JOIN redirects AS d ON d.target = r.via WHERE r.hops < 10
+    FROM reach AS r JOIN redirects AS d ON d.target = r.via WHERE r.hops < 100
   ),
   linking (target, via, source, anchor, kind) AS (
     SELECT
@@ -111,7 +111,7 @@ WITH RECURSIVE reach (source, place, target, hops) AS (
   UNION
   SELECT r.source, r.place, d.target, r.hops + 1
   FROM reach AS r JOIN redirects AS d ON d.id = r.target
-  WHERE r.hops < 10
+  WHERE r.hops < 100
     AND NOT EXISTS (SELECT 1 FROM pointers AS own WHERE own.source = d.id AND own.target = d.target)
 )
 SELECT
