@@ -21,12 +21,13 @@ ATTRIBUTE: Final = (
 # What follows "<", in one match: a tag, a comment, or a bogus comment. Possessive, and each form
 # also ends with the text, so that no byte is looked at twice in vain.
 _TOKEN: Final = re.compile(
-    rb"<(?:(?P<tag>/?+[A-Za-z][^\t\n\f\r />]*+)(?P<attributes>(?:(?P<between>[\t\n\f\r /]++)|"
+    rb"<(?:(?P<tag>/?+[A-Za-z][^\t\n\f\r />]*+)(?P<attributes>(?:[\t\n\f\r /]++|"
     + ATTRIBUTE
     + rb")*+)"
     rb"(?:(?P<close>>)|\Z)|!--(?:-?>|.*?(?:--!?>|\Z))|[!?/][^>]*+(?:>|\Z))",
     re.DOTALL,
 )
+_ATTRIBUTE: Final = re.compile(ATTRIBUTE)
 _PARTS: Final = re.compile(
     rb"([^\t\n\f\r />][^\t\n\f\r />=]*+)(?:[\t\n\f\r ]*+=[\t\n\f\r ]*+"
     rb"""(?:"([^"]*+)"?|'([^']*+)'?|([^\t\n\f\r >"'][^\t\n\f\r >]*+))?+)?+"""
@@ -111,6 +112,15 @@ def tokens(html: bytes) -> Iterator[Tag]:
     yield Tag(b"", b"", len(html), len(html))
 
 
+def _is_closed(raw: bytes) -> bool:
+    """Whether the "/" at the end of a tag stands alone: one that ends a value without quotes closes
+    nothing."""
+    end = 0
+    for attribute in _ATTRIBUTE.finditer(raw):
+        end = attribute.end()
+    return end < len(raw)
+
+
 def _placed(elements: OpenElements, name: bytes, token: re.Match[bytes]) -> Tag:
     """The tag of this name, taken in by what is open around it."""
     raw: bytes = token["attributes"]
@@ -120,9 +130,7 @@ def _placed(elements: OpenElements, name: bytes, token: re.Match[bytes]) -> Tag:
         elements.end(name[1:])
     else:
         values = attributes(raw) if name in ATTRIBUTES_MATTER else {}
-        # A "/" that ends a value without quotes closes nothing.
-        closed = raw.endswith(b"/") and token.end("between") == token.end("attributes")
-        foreign = elements.start(name, values, closed=closed)
+        foreign = elements.start(name, values, closed=raw.endswith(b"/") and _is_closed(raw))
     start, end = token.span()
     return Tag(name, raw, start, end, foreign is True, in_svg, in_template, foreign is None)
 

@@ -216,6 +216,15 @@ def test_frames_agree_with_the_tree(head: str, html: str) -> None:
     agrees(f"{head}<frameset>{html}")
 
 
+@given(
+    st.lists(st.sampled_from([*"<a='\"/> x", "<a href=", "<svg", "<!--"]), max_size=40).map("".join)
+)
+@settings(max_examples=2_000, deadline=None)
+@example("<iframe src='<a href='<a href='http://b.test/<a href='<style>")
+def test_attributes_agree_with_the_tree(html: str) -> None:
+    agrees(html)
+
+
 _UNITS = [
     "<svg>", "<svg><g>", "<svg><g/>", "</svg>", "<svg><desc>", "<svg><foreignObject><p>", "<math>",
     "<math><mi>", "<template>", "</template>", "<template><svg>", "<![CDATA[", "<svg><![CDATA[",
