@@ -16,10 +16,12 @@ from crawler.sinks.base import SinkError, Withdrawn, sink_error
 from crawler.sinks.folder import Folder, make_folder
 from crawler.sinks.inert import is_markup, is_xml
 from crawler.sinks.journal import Journal
-from crawler.sinks.names import ENDINGS, file_of, has_ending, relative
+from crawler.sinks.names import DRAWING, ENDINGS, drawing, file_of, has_ending, relative
 from crawler.sinks.offline import (
+    IMAGE,
     WEB,
     Links,
+    importing,
     offline_page,
     offline_style,
     offline_xml,
@@ -41,6 +43,11 @@ _HTML_ENDINGS: Final = frozenset({"html", "htm"})
 _XML_ENDINGS: Final = frozenset({"svg", "xml", "rss", "atom"})
 _STYLE_ENDING: Final = "css"
 _UNKNOWN_ENDINGS: Final = frozenset({"part", "bin"})
+# What a URL that redirects may be asked for as.
+_COPIED: Final = (
+    (Role.PART, None), (Role.PART, DRAWING), (Role.STYLE, None), (Role.SCRIPT, None),
+)  # fmt: skip
+_REDIRECTS_MAX: Final = 10  # in a row, as in a crawl
 _PARTS: Final = ("image/", "font/", "audio/", "video/", "application/font", "application/x-font")
 _NAMES_KEPT: Final = 25_000  # some 4 MB
 _HOSTS_LISTED: Final = 10_000  # in the mirror's first page
@@ -260,39 +267,64 @@ class Mirror:
     # ------------------------------------------------------------ at the end
 
     def _copy_aliases(self, hurried: threading.Event) -> None:
-        """What is asked for by a URL that redirects, such as an image, gets the target's bytes."""
-        for entry in self._aliases.entries():
-            if hurried.is_set():
+        """What is asked for by a URL that redirects, such as an image, gets the target's bytes; a
+        style sheet imports its target, for its references are relative to it. Of redirects to
+        redirects the last comes first."""
+        for _ in range(_REDIRECTS_MAX):
+            copied = False
+            for entry in self._aliases.entries():
+                if hurried.is_set():
+                    return
+                if len(entry) == 2:
+                    copied = self._copy_alias(*entry) or copied
+            if not copied:
                 return
-            if len(entry) != 2:
+
+    def _copy_alias(self, url: str, target: str) -> bool:
+        copied = False
+        for role, ending in _COPIED:
+            source, name = file_of(target, role, ending), file_of(url, role, ending)
+            if name.endswith(".html") or self._is_there(name) or not self._is_there(source):
                 continue
-            url, target = entry
-            for role in (Role.PART, Role.STYLE, Role.SCRIPT):
-                source, name = file_of(target, role), file_of(url, role)
-                if name.endswith(".html") or self._is_there(name) or not self._is_there(source):
-                    continue
-                if (content := self._folder.read(source)) is not None:
-                    self._write(name, content)
+            if name.endswith(f".{_STYLE_ENDING}"):
+                content: bytes | None = importing(relative(source, name))
+            else:
+                content = self._folder.read(source)
+            if content is not None:
+                self._write(name, content)
+                copied = True
+        return copied
 
     def _relink(self, hurried: threading.Event) -> None:
         """Links to files that never came lead to the web again, and those to files that did come
-        lead to them; what still leads out is looked at again at the end of the next run.
+        lead to them; what still leads out is looked at again at the end of the next run. Images
+        that turned out to be drawings have another ending.
 
-        An entry is a page and the URLs of its links whose files were not there, those that lead to
-        the web with WEB before them. A page whose links are right already is not touched."""
+        An entry is a file and the URLs of its references whose files were not there, those that
+        lead to the web with WEB before them, those of images with IMAGE. A file whose references
+        are right already is not touched."""
         self._links.keep_none()  # of what an attempt before this one kept
         for path, *marked in self._links.entries():
             if hurried.is_set():
                 self._links.keep([path, *marked])
                 continue
-            urls = {mark.removeprefix(WEB): mark.startswith(WEB) for mark in marked}
+            images = {m.removeprefix(IMAGE) for m in marked if m.startswith(IMAGE)}
+            drawings = {file_of(url, Role.PART) for url in images if self._is_there(drawing(url))}
+            urls = {m.removeprefix(WEB): m.startswith(WEB) for m in marked if m[:1] != IMAGE}
             there = {url: self._is_there(file_of(url, Role.PAGE)) for url in urls}
-            if any(there[url] == leads_out for url, leads_out in urls.items()):
+            if drawings or any(there[url] == leads_out for url, leads_out in urls.items()):
                 content = self._folder.read(path)
-                page = None if content is None else relinked(content, path, self._is_there)
+                page = (
+                    None if content is None else relinked(content, path, self._is_there, drawings)
+                )
                 if page is not None:
                     self._write(path, page)
             missing = [f"{WEB}{url}" for url, found in there.items() if not found]
+            missing += [
+                f"{IMAGE}{url}"
+                for url in sorted(images)
+                if not any(self._is_there(name) for name in (file_of(url, Role.PART), drawing(url)))
+            ]
             if missing:
                 self._links.keep([path, *missing])
         self._links.renew()
@@ -319,6 +351,8 @@ def _kind(declared: str, body: bytes) -> tuple[Role, str | None]:
         return Role.STYLE, None
     if declared in _SCRIPTS:
         return Role.SCRIPT, None
+    if declared == "image/svg+xml":
+        return Role.PART, DRAWING  # browsers do not find out by its bytes
     if declared.startswith(_PARTS):
         return Role.PART, None
     if is_xml(declared, b""):

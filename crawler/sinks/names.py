@@ -27,12 +27,14 @@ _KNOWN: Final = (
     " zip gz tgz bz2 xz tar 7z rar doc docx xls xlsx ppt pptx odt ods odp epub"
 )
 ENDINGS: Final = frozenset(_KNOWN.split())
+PART: Final = ".part"
 _OF_ROLE: Final = {
     Role.PAGE: ".html",
     Role.STYLE: ".css",
     Role.SCRIPT: ".js",
-    Role.PART: ".part",  # browsers look at the bytes of an image, a font or a film
+    Role.PART: PART,  # browsers look at the bytes of an image, a font or a film
 }
+DRAWING: Final = ".svg"
 
 
 def has_ending(url: str) -> bool:
@@ -58,6 +60,11 @@ def file_of(url: str, role: Role, ending: str | None = None) -> str:
         digest = blake2b(url.encode(), digest_size=10).hexdigest()
         path = f"{folder}/{stem[:40]}~{digest}{ending}"
     return path
+
+
+def drawing(url: str) -> str:
+    """The path of a URL's file if it is a drawing: browsers know one by its ending alone."""
+    return file_of(url, Role.PART, DRAWING)
 
 
 def relative(to: str, start: str) -> str:

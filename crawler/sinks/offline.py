@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from html import escape
 from typing import Final
 
@@ -11,14 +11,16 @@ from crawler.documents.charset import style_text, to_utf8
 from crawler.sinks import rewriting
 from crawler.sinks.attributes import html_of
 from crawler.sinks.inert import inert_xml, is_drawing, xml_text
-from crawler.sinks.names import file_of, relative
+from crawler.sinks.names import DRAWING, PART, drawing, file_of, relative
 from crawler.sinks.references import References, Role
 from crawler.sinks.requisites import BYTES_READ_MAX, XHTML, media_type
 from crawler.sinks.rewriting import BLANK, ORIGIN, REFRESH, Rewriter
 from crawler.sinks.styles import in_style
 from policies.url import host_of
 
-WEB: Final = "!"  # no URL begins so
+# No URL begins so.
+WEB: Final = "!"
+IMAGE: Final = "~"
 _REFRESH: Final = "0; url="  # as a stub has it
 # Before all else in a file: whatever it says of its charset, it is UTF-8.
 _UTF8: Final = b"\xef\xbb\xbf"
@@ -30,6 +32,7 @@ _PROLOGUE: Final = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 
+_PART_NAME: Final = re.compile(rb"(?<![\w./~+-])[\w./~+-]++(?<=\.part)")
 # What a page may load: files, and 'self' where a web server serves the mirror (for browsers no file
 # is the same origin as another).
 _FILES: Final = "'self' file: data: blob:"
@@ -50,7 +53,8 @@ class Links(References):
     """What to write in the places of one file's references.
 
     Links within the host are taken to be there one day, others only if they are. `marked` gathers
-    the links whose files are not there yet, those that lead to the web with WEB before them.
+    the links whose files are not there yet, those that lead to the web with WEB before them, and
+    images that may turn out to be drawings with IMAGE.
     """
 
     def __init__(
@@ -66,6 +70,8 @@ class Links(References):
 
     def change(self, url: str, role: Role, fragment: str) -> str | None:
         place = file_of(url, role)
+        if role is Role.PART and place.endswith(PART):
+            place = self._image(url, place)
         there = role is not Role.PAGE or self._is_there(place)
         leads_out = not there and host_of(url) != self._host
         if not there and not self.fits(len(url)):
@@ -73,6 +79,16 @@ class Links(References):
         if not there:
             self.marked[f"{WEB}{url}" if leads_out else url] = None
         return (url if leads_out else relative(place, self.path)) + fragment
+
+    def _image(self, url: str, place: str) -> str:
+        """Where an image is whose URL has no ending: a drawing has another one."""
+        if self._is_there(place):
+            return place
+        if self._is_there(drawing(url)):
+            return drawing(url)
+        if self.fits(len(url)):
+            self.marked[f"{IMAGE}{url}"] = None
+        return place
 
 
 def offline_page(body: bytes, content_type: str | None, links: Links) -> bytes:
@@ -128,9 +144,17 @@ def offline_style(body: bytes, content_type: str | None, links: Links) -> bytes:
     return _UTF8 + (text if changed is None else changed).encode("utf-8", "replace")
 
 
-def relinked(page: bytes, path: str, is_there: Callable[[str], bool]) -> bytes | None:
-    """A page of the mirror with its links led to files that are there, and to the web where they
-    are not; None if all of them are right already."""
+def importing(href: str) -> bytes:
+    """A style sheet that is another one, which is at `href`."""
+    return _UTF8 + f'@import "{href}";\n'.encode()
+
+
+def relinked(
+    page: bytes, path: str, is_there: Callable[[str], bool], drawings: Collection[str] = ()
+) -> bytes | None:
+    """A file of the mirror with its links led to files that are there, and to the web where they
+    are not; None if all of them are right already. drawings: files of images whose URLs have no
+    ending and that are there under that of a drawing."""
 
     def link(url: str, attribute: str, value: str) -> str | None:
         before, href = "", value
@@ -147,4 +171,13 @@ def relinked(page: bytes, path: str, is_there: Callable[[str], bool]) -> bytes |
             meant = BLANK if attribute == "src" else url + mark + fragment
         return None if meant == value else meant
 
-    return rewriting.relinked(page, link)
+    changed = rewriting.relinked(page, link)
+    if not drawings:
+        return changed
+    written = {relative(name, path).encode() for name in drawings}
+
+    def drawn(found: re.Match[bytes]) -> bytes:
+        name = found[0]
+        return name.removesuffix(PART.encode()) + DRAWING.encode() if name in written else name
+
+    return _PART_NAME.sub(drawn, page if changed is None else changed)

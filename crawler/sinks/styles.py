@@ -26,6 +26,7 @@ def _word(word: str) -> str:
 # over whole, for the quotes inside of it begin no other.
 _NO_WORD_BEFORE: Final = r"(?<![^\x00-\x2c./:-@\[\]^`{-\x7f])"
 _ESCAPE: Final = r"\\(?:\r\n|.)"
+_UNQUOTED: Final = rf"\\(?:[0-9a-f]{{1,6}}+(?:\r\n|{_WS})?+|[^\n\r\f])"
 _DOUBLE: Final = rf'(?:[^"\\\n\r\f]++|{_ESCAPE})*+'
 _SINGLE: Final = rf"(?:[^'\\\n\r\f]++|{_ESCAPE})*+"
 _COMMENT: Final = r"/\*.*?(?:\*/|\Z)"
@@ -34,7 +35,7 @@ _TOKEN: Final = re.compile(
     rf"{_COMMENT}"
     rf"|{_NO_WORD_BEFORE}(?P<function>{_word('url')}\({_WS}*+)(?:"
     rf"(?:\"(?P<url_d>{_DOUBLE})(?:\"|\Z)|'(?P<url_s>{_SINGLE})(?:'|\Z))(?P<close>{_WS}*+(?:\)|\Z))?"
-    rf"|(?P<url>(?:[^\"'()\\\x00-\x20\x7f]++|\\[^\n\r\f])*+){_WS}*+(?:\)|\Z)"
+    rf"|(?P<url>(?:[^\"'()\\\x00-\x20\x7f]++|{_UNQUOTED})*+){_WS}*+(?:\)|\Z)"
     rf"|(?:[^)\\]++|{_ESCAPE})*+\)?)"
     rf"|(?P<import>@{_word('import')}{_GAP})"
     rf"|(?P<namespace>@{_word('namespace')}{_GAP}(?:[\w-]++{_GAP})?+)"
