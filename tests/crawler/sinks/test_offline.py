@@ -69,7 +69,7 @@ def offline(
         ("<table background=/b.gif>", 'background="../b.gif"'),
         ("<video poster=/p.png src=/v.mp4>", 'poster="../p.png" src="../v.mp4"'),
         ("<input type=image src=/i.png>", 'src="../i.png"'),
-        ("<object data=/o.svg></object><embed src=e.png>", '"../o.svg"></object><embed src="e.png"'),
+        ("<object data=/o.svg><embed src=e.png>", 'data="../o.svg"><embed src="e.png"'),
         ("<button formaction=go>", 'formaction="https://a.test/x/go"'),
         ("<img src='/i.png?a=1&amp;b'>", 'src="../i~'),
         ('<iframe srcdoc="<img src=/i.png>">', 'srcdoc="<img src=&quot;../i.png&quot;>"'),
