@@ -58,17 +58,18 @@ def to_text(body: bytes, content_type: str | None) -> str:
     return decode(to_utf8(body, content_type)[0], UTF8)
 
 
-def style_text(body: bytes, content_type: str | None) -> str:
-    """The text of a style sheet: by BOM, header, and its own first line (CSS Syntax, 3.2). Never
-    raises."""
+def style_text(body: bytes, content_type: str | None) -> tuple[str, str]:
+    """The text of a style sheet and the name of the encoding it was in: by BOM, header, and its own
+    first line (CSS Syntax, 3.2). Never raises."""
     if mark := encoding_by_mark(body):
         name, size = mark
-        return decode(body[size:], name)
+        return decode(body[size:], name), name
     declared = _in_header(content_type)
     if declared is None and (own := _STYLE_CHARSET.match(body)):
         declared = encoding_of(own[1].decode("latin-1"))
         declared = UTF8 if declared in ("utf-16le", "utf-16be") else declared
-    return decode(body, declared or UTF8)
+    name = declared or UTF8
+    return decode(body, name), name
 
 
 def _in_header(content_type: str | None) -> str | None:

@@ -221,11 +221,16 @@ class Links:
             self.add(href)
 
     def read_headers(self, headers: Headers) -> None:
+        """The links of headers. Browsers take their queries for UTF-8 whatever the page is in."""
+        encoding, self.encoding = self.encoding, UTF8
         for value in headers.getall("Link", ()):
             for href, rel in _link_header(self._bounded(value)):
                 self.add_link_element(href, rel)
         for value in headers.getall("Refresh", ()):
             self.add_refresh(self._bounded(value))
+        self.encoding = encoding
+        if encoding != UTF8:
+            self._urls.clear()
 
     def _bounded(self, value: str) -> str:
         """A header's value as far as it is read."""

@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 from crawler.documents import markup
+from crawler.documents.query import with_encoded_query
 from policies.url import canonical
 
 # By name: the value, where the attribute begins and where it ends in the document.
@@ -33,10 +34,10 @@ def _with_end_tag(found: re.Match[bytes]) -> bytes:
     return b"<" + name + raw[:-1] + b"></" + name + b">"
 
 
-def base_of(html: bytes, url: str) -> str:
-    """What the document's references are relative to."""
+def base_of(html: bytes, url: str, encoding: str) -> str:
+    """What the document's references are relative to. encoding: in which queries are written."""
     href = markup.base_href(html)
-    return url if href is None else canonical(href, url) or url
+    return url if href is None else canonical(with_encoded_query(href, encoding), url) or url
 
 
 def located(raw: bytes, offset: int) -> Attributes:

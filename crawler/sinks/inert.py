@@ -57,13 +57,14 @@ def is_xml(declared: str, body: bytes) -> bool:
     return head.startswith((b"<?xml", b"<svg"))
 
 
-def xml_text(body: bytes) -> str:
-    """A document's text: by byte order mark, declaration, or UTF-8. Never raises."""
+def xml_text(body: bytes) -> tuple[str, str]:
+    """A document's text and the name of the encoding it was in: by byte order mark, declaration, or
+    UTF-8. Never raises."""
     mark = encoding_by_mark(body)
     name = mark[0] if mark else xml_encoding(body[:1_000].lstrip()) or UTF8
     if not mark and body[:2] in (b"<\0", b"\0<"):
         name = "utf-16le" if body[1:2] == b"\0" else "utf-16be"
-    return decode(body[mark[1] if mark else 0 :][:_BYTES_MAX], name)
+    return decode(body[mark[1] if mark else 0 :][:_BYTES_MAX], name), name
 
 
 def is_drawing(text: str) -> bool:
@@ -78,7 +79,7 @@ def is_drawing(text: str) -> bool:
 
 def inert_xml(body: bytes) -> bytes:
     """The document in UTF-8. Never raises."""
-    text = xml_text(body)
+    text, _ = xml_text(body)
     out = [_DECLARATION]
     entities, has_entities = _Entities(""), False
     drawing: bool | None = None  # not known until the root has come

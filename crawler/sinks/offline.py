@@ -104,7 +104,7 @@ def offline_page(body: bytes, content_type: str | None, links: Links) -> bytes:
 
 def offline_xml(body: bytes, links: Links) -> bytes:
     """The same for XML, which has no policy; of an SVG the references are changed, too."""
-    text = xml_text(body)
+    text, links.encoding = xml_text(body)
     if is_drawing(text):
         rewriter = Rewriter(links, scripts=False)
         body = _UTF8 + rewriter.rewritten(text.encode("utf-8", "replace"), links.url)
@@ -139,7 +139,7 @@ def stub(href: str, url: str) -> bytes:
 
 
 def offline_style(body: bytes, content_type: str | None, links: Links) -> bytes:
-    text = style_text(body[:BYTES_READ_MAX], content_type)
+    text, links.encoding = style_text(body[:BYTES_READ_MAX], content_type)
     changed = in_style(text, links.url, links)
     return _UTF8 + (text if changed is None else changed).encode("utf-8", "replace")
 

@@ -44,22 +44,26 @@ class References:
         self.skipped = 0
         self.encoding = UTF8  # in which queries are written: that of the file's text
 
-    def resolved(self, href: str, base: str) -> str | None:
-        """The canonical URL of a reference, which counts as read; None where it has none."""
+    def resolved(self, href: str, base: str, *, encoding: str | None = None) -> str | None:
+        """The canonical URL of a reference, which counts as read; None where it has none.
+
+        encoding: of its query, if that is another than the file's."""
         if not href:
             return None
         if self._left <= 0 or len(href) > _REFERENCE_CHARS_MAX:
             self.skipped += not href.startswith("data:")
             return None
         self._left -= 1
-        return canonical(with_encoded_query(href, self.encoding), base)
+        return canonical(with_encoded_query(href, encoding or self.encoding), base)
 
-    def changed(self, href: str, role: Role, base: str) -> str | None:
+    def changed(
+        self, href: str, role: Role, base: str, *, encoding: str | None = None
+    ) -> str | None:
         """What stands in the place of a reference instead; None: it stays."""
         href = href.strip()
         if href.startswith("#"):
             return None
-        url = self.resolved(href, base)
+        url = self.resolved(href, base, encoding=encoding)
         return None if url is None else self.led(url, role, href)
 
     def led(self, url: str, role: Role, href: str) -> str | None:

@@ -45,13 +45,18 @@ def requisites(url: str, content_type: str | None, body: bytes, *, scripts: bool
     references = References(note)
     body = body[:BYTES_READ_MAX]
     if declared == "text/css":
-        in_style(style_text(body, content_type), url, references)
+        text, references.encoding = style_text(body, content_type)
+        in_style(text, url, references)
     elif declared in HTML_TYPES:
         html, references.encoding = to_utf8(body, content_type)
         html = html_of(html) if declared == XHTML else html
         Rewriter(references, scripts=scripts).walk(html, url)
-    elif declared == "image/svg+xml" and is_drawing(text := xml_text(body)):
-        Rewriter(references, scripts=False).walk(text.encode("utf-8", "replace"), url)
+    elif declared == "image/svg+xml":
+        text, references.encoding = xml_text(body)
+        if is_drawing(text):
+            Rewriter(references, scripts=False).walk(text.encode("utf-8", "replace"), url)
+        else:
+            whole = True
     else:
         whole = True
     return Requisites(found, whole and not references.skipped)

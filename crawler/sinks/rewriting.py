@@ -138,7 +138,7 @@ class _Walk:
 
     def edits(self) -> Iterator[_Edit]:
         """In order, none in another."""
-        self._base = base_of(self._html, self._url)
+        self._base = base_of(self._html, self._url, self._references.encoding)
         opened, end_of_opened = b"", 0
         for token in markup.tokens(self._html):
             name, raw, start, end = token[:4]
@@ -215,7 +215,9 @@ class _Walk:
             new = in_srcset(value, self._base, self._references)
         elif name in _STYLES:
             worth = "(" in value or "\\" in value
-            new = in_style(value, self._base, self._references) if worth else None
+            # Of these, Chromium takes all queries for UTF-8.
+            if worth:
+                new = in_style(value, self._base, self._references, encoding=UTF8)
         elif name == "srcdoc" and tag == b"iframe":
             yield from self._srcdoc(value, start, end)
             return

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from crawler.documents.encoding import UTF8
 from crawler.sinks.references import References, Role
 
 _WS: Final = r"[ \t\n\r\f]"
@@ -51,8 +52,12 @@ _CSS_ESCAPE: Final = re.compile(
 _TO_ESCAPE: Final = re.compile(r'["\\\n\r\f<]')
 
 
-def in_style(text: str, base: str, references: References) -> str | None:
-    """The style sheet with its references changed; None if none was."""
+def in_style(
+    text: str, base: str, references: References, *, encoding: str | None = None
+) -> str | None:
+    """The style sheet with its references changed; None if none was.
+
+    encoding: of their queries, if that is another than the file's."""
     out: list[str] = []
     at = 0
     expected: tuple[int, str] = (-1, "")  # where an address would belong to a rule, and to which
@@ -92,7 +97,9 @@ def in_style(text: str, base: str, references: References) -> str | None:
         if given is None or rule == "namespace":
             continue
         role = Role.STYLE if rule == "import" else Role.PART
-        to = references.changed(_CSS_ESCAPE.sub(_unescaped, given), role, base)
+        # As Chromium has it: the queries of imports are always in UTF-8.
+        used = UTF8 if rule == "import" else encoding
+        to = references.changed(_CSS_ESCAPE.sub(_unescaped, given), role, base, encoding=used)
         if to is None:
             continue
         before = "url(" if found["function"] is not None or rule == "import" else ""
