@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import aiohttp
 from aiohttp import ClientHandlerType, ClientRequest, ClientResponse
@@ -14,13 +13,13 @@ from aiohttp.http import SERVER_SOFTWARE
 from msgspec.structs import replace
 
 from crawler.clock import Clock, RealClock, Timer
-from crawler.config import Config, ConfigError, check_identity
+from crawler.config import Config, ConfigError
 from crawler.embedding.door import Door
 from crawler.embedding.lasting import Lasting
 from crawler.embedding.settings import Given, paces, settings
 from crawler.embedding.verdicts import NextTurn, canonical_url
 from crawler.errors import ResponseUnread
-from crawler.fetching.client import ClientFetcher, Contact
+from crawler.fetching.client import ClientFetcher, Contact, GuardedConnector, check_request
 from crawler.fetching.fetcher import KEEPALIVE_S
 from crawler.fetching.guard import socket_guard
 from crawler.fetching.resolver import Names
@@ -90,7 +89,7 @@ class Politeness:
         from crawler.embedding.embed import door  # loads what the database needs
 
         clock = self._clock or RealClock()
-        self._fetcher = ClientFetcher(clock, headers=_identity(self._config))
+        self._fetcher = ClientFetcher(clock, config=self._config, headers=_identity(self._config))
         await self._door.open(
             door(self._config, db=self._db, clock=clock, fetcher=self._fetcher, name="middleware")
         )
@@ -116,7 +115,7 @@ class Politeness:
         door, fetcher = self._opened()
         url = str(request.url)
         url = canonical_url("http" + url[2:] if url.startswith("ws") else url)
-        check_identity(self._config, [url], resolves=self._resolves(request))
+        check_request(self._config, request, url)
         for name, value in _identity(self._config).items():
             if request.headers.get(name, SERVER_SOFTWARE) == SERVER_SOFTWARE:
                 request.headers[name] = value
@@ -135,15 +134,6 @@ class Politeness:
             raise
         contact.answered(response)
         return response
-
-    def _resolves(self, request: ClientRequest) -> bool:
-        """Whether the session connects to where our `[network] resolve` leads."""
-        connector = request.session.connector
-        return (
-            request.proxy is None
-            and isinstance(connector, _GuardedConnector)
-            and connector.table == self._config.network.resolve
-        )
 
     async def _enter(self, door: Door, url: str) -> Turn:
         """The turn; not for ever while a response of its host is held unread."""
@@ -196,14 +186,6 @@ class Politeness:
         return guarded_connector(self._config, limit=limit)
 
 
-class _GuardedConnector(aiohttp.TCPConnector):
-    """table: the static names of its resolver."""
-
-    def __init__(self, table: Mapping[str, str], **given: Any) -> None:
-        super().__init__(**given)
-        self.table = table
-
-
 def guarded_connector(
     config: Given = None,
     *,
@@ -222,7 +204,7 @@ def guarded_connector(
     addresses = AddressRules.parse(config.network.allow)
     if not config.has_contact:
         addresses = replace(addresses, loopback_only=True)
-    return _GuardedConnector(
+    return GuardedConnector(
         config.network.resolve,
         limit=limit,
         keepalive_timeout=KEEPALIVE_S,

@@ -6,7 +6,8 @@ from __future__ import annotations
 import asyncio
 import weakref
 from asyncio import Future
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 import aiohttp
 from aiohttp import ClientHandlerType, ClientRequest, ClientResponse, ClientTimeout
@@ -14,15 +15,42 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from crawler.clock import Clock
+from crawler.config import Config, ConfigError, check_identity
 from crawler.fetching.exchange import Exchange, Phase
 from crawler.fetching.header import readable
 from crawler.fetching.request import DEFAULT_LIMITS, Answer, Failure, Request, may_be_secret
 from crawler.fetching.trouble import NETWORK_ERRORS, Trouble, once, trouble
 from policies.retry import FailureCode
-from policies.url import origin_of
+from policies.url import host_of, origin_of
 
 _NO_CLIENT: Final = Trouble(FailureCode.CONNECT, "the ClientSession to ask with is closed")
 ORIGINS_MAX: Final = 4_096  # whose secret headers are remembered
+
+
+class GuardedConnector(aiohttp.TCPConnector):
+    """A connector whose resolver has a table of static names.
+
+    table: host pattern to address, as `[network] resolve` has them.
+    """
+
+    def __init__(self, table: Mapping[str, str], **given: Any) -> None:
+        super().__init__(**given)
+        self.table = table
+
+
+def check_request(config: Config, request: ClientRequest, url: str) -> None:
+    """Check that a request without a contact in its user agent stays on this machine. Where the
+    session does not connect by our `[network] resolve`, the host of the URL decides.
+
+    url: that of the request, canonical. Raises ConfigError.
+    """
+    connector = request.session.connector
+    resolves = (
+        request.proxy is None
+        and isinstance(connector, GuardedConnector)
+        and connector.table == config.network.resolve
+    )
+    check_identity(config, [url], resolves=resolves)
 
 
 class Contact:
@@ -98,8 +126,9 @@ class ClientFetcher:
     """A Fetcher over the ClientSessions that were seen last; a Contact's request is not made but
     waited for."""
 
-    def __init__(self, clock: Clock, *, headers: dict[str, str]) -> None:
+    def __init__(self, clock: Clock, *, config: Config, headers: dict[str, str]) -> None:
         self._clock = clock
+        self._config = config
         self._headers = headers
         self._clients: list[weakref.ref[aiohttp.ClientSession]] = []
         self._contacts: dict[int, Contact] = {}
@@ -132,9 +161,19 @@ class ClientFetcher:
         if contact is not None:
             return await contact.ended
         started_s = self._clock.monotonic()
-        client = next((c for ref in self._clients[::-1] if (c := ref()) and not c.closed), None)
-        if client is None:
-            return _failure(request.url, _NO_CLIENT, started_s, self._clock)
+        clients = [c for ref in self._clients[::-1] if (c := ref()) and not c.closed]
+        for client in clients:
+            try:
+                return await self._ask(client, request, started_s)
+            except ConfigError:
+                continue  # it would leave this machine; another session may resolve the name itself
+        problem = _beyond(host_of(request.url)) if clients else _NO_CLIENT
+        return _failure(request.url, problem, started_s, self._clock)
+
+    async def _ask(
+        self, client: aiohttp.ClientSession, request: Request, started_s: float
+    ) -> Answer | Failure:
+        """Raises ConfigError if the request may not leave this machine, and would."""
         response: ClientResponse | None = None
         try:
             async with client.request(
@@ -146,7 +185,7 @@ class ClientFetcher:
                     total=request.limits.timeout_s, connect=request.limits.connect_s
                 ),
                 # Instead of the session's, this one's owner among them.
-                middlewares=(self._without_secrets, once),
+                middlewares=(self._permitted, once),
                 raise_for_status=False,
             ) as response:
                 body, cut = await _read(response, request.limits.body_bytes_max)
@@ -172,17 +211,27 @@ class ClientFetcher:
             address=None,
         )
 
-    async def _without_secrets(
+    async def _permitted(
         self, request: ClientRequest, handler: ClientHandlerType
     ) -> ClientResponse:
         """A client middleware. The session adds its own headers, cookies and auth to each request:
         here they go only to origins to which its owner sends them, and not to wherever a redirect
-        leads."""
+        leads. Without a contact, no redirect leads off this machine. Raises ConfigError."""
+        check_request(self._config, request, str(request.url))
         sent = self._secrets.get(origin_of(str(request.url)), CIMultiDict[str]())
         for name in {name for name in request.headers if may_be_secret(name)}:
             if name not in sent or request.headers.getall(name) != sent.getall(name):
                 del request.headers[name]
         return await handler(request)
+
+
+def _beyond(host: str) -> Trouble:
+    return Trouble(
+        FailureCode.ADDRESS,
+        f"{host} is beyond this machine, and without a contact in crawl.user_agent only this "
+        "machine may be connected to",
+        permanent=True,
+    )
 
 
 async def _read(response: ClientResponse, bytes_max: int) -> tuple[bytes, bool]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
+from aiohttp.abc import AbstractResolver, ResolveResult
 
 from crawler.config import ConfigError
 from crawler.embedding import middleware
@@ -241,6 +243,58 @@ async def test_without_a_contact_resolve_counts_only_where_it_is_used() -> None:
                 with pytest.raises(ConfigError, match=r"crawl\.user_agent"):
                     await session.get(url, proxy="http://127.0.0.1:9/")
     assert web.log.paths() == ["/robots.txt", "/"]
+
+
+class _Anywhere(AbstractResolver):
+    """Has the same address for every name, and remembers who was asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        self.asked.append(host)
+        return [
+            ResolveResult(
+                hostname=host, host="127.0.0.1", port=port, family=family, proto=0, flags=0
+            )
+        ]
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+async def test_without_a_contact_robots_txt_is_fetched_from_this_machine_only() -> None:
+    """Neither a redirect nor the session of another connector leads beyond it."""
+    sites = {"127.0.0.1": {"/robots.txt": redirect("http://beyond.test/robots.txt")}}
+    names = _Anywhere()
+    async with LocalWeb(sites) as web, Politeness(config=web.config()) as polite:
+        own = aiohttp.TCPConnector(resolver=names)
+        async with aiohttp.ClientSession(middlewares=(polite,), connector=own) as session:
+            with pytest.raises(FetchFailed, match="beyond this machine"):
+                await session.get(web.url("127.0.0.1"))
+    assert names.asked == []
+
+
+async def test_robots_txt_is_fetched_by_a_session_that_may() -> None:
+    names = _Anywhere()
+    async with LocalWeb({}) as web, Politeness(config=web.config(), delay=DELAY_S) as polite:
+        own = aiohttp.TCPConnector(resolver=names)
+        async with (
+            aiohttp.ClientSession(middlewares=(polite,), connector=polite.connector()) as guarded,
+            aiohttp.ClientSession(middlewares=(polite,), connector=own) as other,
+        ):
+
+            async def get(session: aiohttp.ClientSession, url: str) -> None:
+                async with session.get(url) as response:
+                    await response.read()
+
+            async with asyncio.TaskGroup() as group:
+                group.create_task(get(guarded, web.url("a.test")))
+                group.create_task(get(other, web.url("127.0.0.1")))
+    assert names.asked == []
+    assert sorted(web.log.paths()) == ["/", "/", "/robots.txt", "/robots.txt"]
 
 
 async def test_several_sessions_share_the_turns_of_one_politeness(tmp_path: Path) -> None:
