@@ -84,7 +84,9 @@ NAMES: Final = frozenset(_LABELS)
 
 def encoding_of(label: str) -> str | None:
     """The name of the encoding that a label stands for, or None if it is no encoding of the web."""
-    return _NAMES.get(label.strip("\t\n\f\r ").lower())
+    label = label.strip("\t\n\f\r ")
+    # Labels are ASCII; of other characters, the Kelvin sign has an ASCII letter in lower case.
+    return _NAMES.get(label.lower()) if label.isascii() else None
 
 
 def reads_ascii(name: str) -> bool:

@@ -34,6 +34,7 @@ def test_labels_stand_for_the_encodings_of_the_standard() -> None:
     assert encoding_of("gb2312") == "gbk" != encoding_of("gb18030")
     assert encoding_of("iso-2022-kr") == "replacement"
     assert encoding_of("utf-32") is encoding_of("utf-7") is None
+    assert encoding_of("gb\N{KELVIN SIGN}") is encoding_of("utf-8\N{NO-BREAK SPACE}") is None
 
 
 @pytest.mark.parametrize("label", [*PYTHONS, "ü", "a\0b", "x" * 10_000, "../aliases", "os.path"])
