@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 
 import ada_url
 
+_NO_HOST = re.compile(r"[\s@?#%\\]")
 _GLOB = re.compile(r"[a-z0-9_*-]+(?:\.[a-z0-9_*-]+)*\Z")
 
 
@@ -29,6 +30,8 @@ def read_pattern(text: str) -> str:
             f'{text!r} is not a host name: write "example.org" or "*.example.org", '
             "without scheme and path"
         )
+    if _NO_HOST.search(name):  # a URL parser would pass over these, or read what is behind them
+        raise ValueError(f"{text!r} is not a host name")
     if address := _address(name):
         return address
     if re.search(r":\d*\Z", name):
@@ -52,10 +55,17 @@ def is_address(host: str) -> bool:
 
 
 def _address(name: str) -> str:
+    """The address as URLs have it, without brackets; "" for a name."""
     try:
-        return str(ipaddress.ip_address(name.removeprefix("[").removesuffix("]")))
+        address = ipaddress.ip_address(name.removeprefix("[").removesuffix("]"))
     except ValueError:
         return ""
+    if address.version == 4:
+        return str(address)
+    # Python writes addresses that carry an IPv4 one in two ways, from 3.13 on not as URLs do.
+    bits = f"{int(address):032x}"
+    groups = ":".join(bits[at : at + 4] for at in range(0, 32, 4))
+    return ada_url.URL(f"http://[{groups}]/").hostname[1:-1]
 
 
 @functools.lru_cache(maxsize=4096)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from ipaddress import IPv4Address, IPv6Address
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from crawler.config import ConfigError, from_dict
 from crawler.config.host_patterns import matches, read_pattern
+from policies.url import canonical, host_of
 
 
 @pytest.mark.parametrize(
@@ -46,14 +49,26 @@ def test_patterns_become_canonical_names(text: str, pattern: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", " ", "https://a.test", "a.test/x", "a.test:80", "a b.test", "*.a b", "a.test:"]
-)
+    "text",
+    ["", " ", "https://a.test", "a.test/x", "a.test:80", "a b.test", "*.a b", "a.test:", "a@b.test",
+     "a.test?b", "a.test#b", "a\\b.test", "a\tb.test", "a%2eb.test", "fe80::1%eth0"],
+)  # fmt: skip
 def test_what_is_no_pattern(text: str) -> None:
     with pytest.raises(ValueError, match=r"host name|port"):
         read_pattern(text)
 
 
-@given(st.text(max_size=20), st.text("ab.*-", max_size=12))
+@given(st.ip_addresses() | st.integers(0, 2**32 - 1).map(lambda n: IPv6Address(0xFFFF << 32 | n)))
+def test_addresses_are_written_as_urls_have_them(address: IPv4Address | IPv6Address) -> None:
+    for text in (str(address), address.exploded):
+        url = canonical(f"http://[{text}]/" if address.version == 6 else f"http://{text}/")
+        assert url is not None
+        assert read_pattern(text) == host_of(url)
+
+
+@given(
+    st.text(max_size=20) | st.text("ab.*-@?#%\\[]\t:1", max_size=9), st.text("ab.*-", max_size=12)
+)
 def test_any_text_is_a_pattern_or_refused(text: str, host: str) -> None:
     try:
         pattern = read_pattern(text)
