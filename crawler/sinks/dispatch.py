@@ -38,7 +38,6 @@ from storage.trouble import (
 if TYPE_CHECKING:
     from crawler.sinks.requisites import Requisites
 
-_log = logging.getLogger("courtly.sinks")
 # Put and not written; beyond it pages wait for the disk (law 7). A few of the largest bodies.
 BYTES_MAX: Final = 64_000_000
 PAGES_MAX: Final = 1_000

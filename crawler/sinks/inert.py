@@ -16,7 +16,7 @@ from crawler.documents.encoding import UTF8, decode, encoding_by_mark
 from crawler.documents.prescan import xml_encoding
 
 _DECLARATION: Final = '<?xml version="1.0" encoding="UTF-8"?>\n'
-_BYTES_MAX: Final = 10_000_000  # what is beyond is cut off; a browser shows the beginning
+XML_BYTES_MAX: Final = 10_000_000  # what is beyond is cut off; a browser shows the beginning
 _TOKEN: Final = re.compile(
     # Possessive: what is not closed must cost neither time nor memory.
     r"""<!--.*?-->|(?P<cdata><!\[CDATA\[.*?\]\]>)|<\?.*?\?>"""
@@ -64,7 +64,7 @@ def xml_text(body: bytes) -> tuple[str, str]:
     name = mark[0] if mark else xml_encoding(body[:1_000].lstrip()) or UTF8
     if not mark and body[:2] in (b"<\0", b"\0<"):
         name = "utf-16le" if body[1:2] == b"\0" else "utf-16be"
-    return decode(body[mark[1] if mark else 0 :][:_BYTES_MAX], name), name
+    return decode(body[mark[1] if mark else 0 :][:XML_BYTES_MAX], name), name
 
 
 def is_drawing(text: str) -> bool:

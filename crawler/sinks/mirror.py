@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import html
+import logging
 import mimetypes
 import os
 import threading
@@ -14,7 +15,7 @@ from crawler.config import SinkConfig
 from crawler.documents.crawled import CrawledPage
 from crawler.sinks.base import SinkError, Withdrawn, sink_error
 from crawler.sinks.folder import Folder, make_folder
-from crawler.sinks.inert import is_markup, is_xml
+from crawler.sinks.inert import XML_BYTES_MAX, is_markup, is_xml
 from crawler.sinks.journal import Journal
 from crawler.sinks.names import DRAWING, ENDINGS, drawing, file_of, has_ending, relative
 from crawler.sinks.offline import (
@@ -30,9 +31,11 @@ from crawler.sinks.offline import (
     stub,
 )
 from crawler.sinks.references import Role
-from crawler.sinks.requisites import HTML_TYPES, media_type
+from crawler.sinks.requisites import BYTES_READ_MAX, HTML_TYPES, media_type
 from storage.files import FILE_MODE, open_for_update
 from storage.trouble import kind_of
+
+_log = logging.getLogger("courtly.sinks")
 
 MARK: Final = ".courtly"  # the folder by which a mirror is known; it holds what `close` needs
 _SCRIPTS: Final = frozenset(
@@ -170,8 +173,10 @@ class Mirror:
         path = file_of(url, role, ending)
         # A browser goes by the name of a file, whatever was declared.
         shown_as = path.rpartition(".")[2]
+        cut = False
         links = Links(url, path, is_there=self._is_there, scripts=self._scripts)
         if shown_as in _XML_ENDINGS or (role is Role.PART and is_xml(declared, body)):
+            cut = len(body) > XML_BYTES_MAX
             body = offline_xml(body, links)
         elif (
             role is Role.PAGE
@@ -180,8 +185,18 @@ class Mirror:
         ):
             body = offline_page(body, page.content_type, links)
         elif role is Role.STYLE or shown_as == _STYLE_ENDING:
+            cut = len(body) > BYTES_READ_MAX
             body = offline_style(body, page.content_type, links)
         self._write(path, body)
+        if cut:
+            _log.warning("the mirror has only the beginning of %s, which is too long", url)
+        if links.skipped:
+            _log.warning(
+                "the mirror has %d references of %s as they were: too many, too long, or too much"
+                " to write",
+                links.skipped,
+                url,
+            )
         if links.marked:
             self._links.add([path, *links.marked])  # as they lead now, see `_relink`
         if role is not Role.PAGE and not has_ending(

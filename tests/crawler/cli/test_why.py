@@ -329,3 +329,22 @@ async def test_a_page_that_is_visited_again_says_when(
     assert "visited 3 times, last at 2027-01-15 08:00:00Z" in text
     assert "it last said something new at 2027-01-15 07:00:00Z" in text
     assert "to be visited again at 2027-01-16 08:00:00Z" in text
+
+
+async def test_what_was_cut_of_a_page_is_said(
+    store: MemoryStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session = await store.open_session("test")
+    await store.add([link("http://c.test/", host="c.test")])
+    (lease,) = await store.claim(session, hosts=1, urls_per_host=9)
+    page = Visited(
+        id=lease.hand.urls[0].id, slot="c.test", status=200, fetched_at=NOW_S,
+        content_type="text/html", body_bytes=1, elapsed_s=0.5, cut="max_links max_markup",
+    )  # fmt: skip
+    update = HostUpdate(slot="c.test", epoch=lease.epoch, clock=HostClock())
+    await store.complete(session, Batch(outcomes=[page], hosts=[update]))
+    text = await said(store, "http://c.test/", capsys)
+    assert "not read of it: beyond the number of links taken from one page; the end of a page" in (
+        " ".join(text.split())
+    )
+    assert "(fetch.max_markup)" in text

@@ -405,3 +405,23 @@ async def test_memory_of_the_frontier_alone_grows_with_a_long_sitemap(
     assert sum(sizes) == 12_000
     assert max(sizes) < 2_500
     assert crawled.rows["sitemaps"][0]["urls"] == 12_000
+
+
+async def test_sitemaps_beyond_their_number_are_counted(
+    world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of a robots.txt, and those of an index."""
+    monkeypatch.setattr("crawler.visiting.sitemaps.NAMED_MAX", 1)
+    monkeypatch.setattr("crawler.visiting.sitemaps.CHILDREN_MAX", 2)
+
+    def answers(request: Request) -> Reply:
+        path = request.url.removeprefix("http://a.test")
+        if path == "/robots.txt":
+            return named("http://a.test/index.xml", "http://a.test/a.xml", "http://a.test/b.xml")
+        if path == "/index.xml":
+            return xml(*(f"http://a.test/{n}.xml" for n in range(5)), index=True)
+        return xml("http://a.test/") if path.endswith(".xml") else html("Home")
+
+    crawled = await world.crawl(answers, "http://a.test/")
+    assert len(crawled.rows["sitemaps"]) == 3
+    assert {"reason": "too-many-sitemaps", "count": 2 + 3} in crawled.rows["skipped"]

@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from crawler.config import from_dict
 from crawler.sinks.base import Withdrawn
 from crawler.sinks.mirror import Mirror
@@ -91,3 +93,36 @@ def test_links_that_a_hurried_close_leaves_are_seen_to_by_the_next(
     assert 0 < done() < len(files)
     mirror(tmp_path).close(threading.Event())
     assert done() == len(files)
+
+
+def test_references_that_stay_are_logged(
+    tmp_path: Path,
+    make_page: MakePage,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("crawler.sinks.references.GROWTH_BYTES_MAX", 50)
+    sink = mirror(tmp_path)
+    sink.put(make_page(body=b"".join(b"<a href=/%d.html>x</a>" % n for n in range(100))))
+    sink.close(threading.Event())
+    (record,) = caplog.records
+    assert "references of http://a.test/ as they were" in record.getMessage()
+
+
+def test_files_that_are_cut_are_logged(
+    tmp_path: Path,
+    make_page: MakePage,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("crawler.sinks.mirror.XML_BYTES_MAX", 10)
+    monkeypatch.setattr("crawler.sinks.mirror.BYTES_READ_MAX", 10)
+    sink = mirror(tmp_path)
+    drawing = b"<svg xmlns='http://www.w3.org/2000/svg'></svg>"
+    sink.put(make_page("http://a.test/a.svg", body=drawing, content_type="image/svg+xml"))
+    sink.put(make_page("http://a.test/a.css", body=b"p { color: red }", content_type="text/css"))
+    sink.close(threading.Event())
+    assert [one.getMessage() for one in caplog.records] == [
+        f"the mirror has only the beginning of http://a.test/{name}, which is too long"
+        for name in ("a.svg", "a.css")
+    ]

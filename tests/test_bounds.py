@@ -1,0 +1,516 @@
+"""No bound loses anything silently.
+
+Every constant whose name ends in _MAX or _LIMIT(S) stands in one of three tables: it loses nothing;
+or what it cuts, leaves out or refuses leaves a trace that a user can find, shown here by doing so
+or by a test elsewhere. A new one without an entry fails. docs/limits.md says it to users.
+"""
+
+from __future__ import annotations
+
+import ast
+import logging
+import re
+from collections.abc import Callable, Iterator, Mapping
+from html import escape
+from pathlib import Path
+from typing import Final
+
+import pytest
+from multidict import CIMultiDict, CIMultiDictProxy
+
+from crawler.documents import fragments, links, page
+from crawler.documents.links import Links, anchor_text, collapsed
+from crawler.documents.sitemap import SitemapParser
+from crawler.fetching import cookies
+from crawler.sinks import requisites
+from crawler.visiting.outcomes import led_on
+from policies import access, indexing, robots, usage
+from policies.access import UNKNOWN, News, RobotsRules
+from policies.robots.lint import lint
+from policies.scope import CUTS, SKIP_WORDS, Skip
+from storage.base import Queued
+
+ROOT: Final = Path(__file__).parents[1]
+URL: Final = "http://a.test/"
+TOKENS: Final = ("bot",)
+_BOUND: Final = re.compile(r"_*[A-Z][A-Z0-9_]*?_(?:MAX|LIMITS?)(?:_[A-Z]{1,2})?|LIMITS?")
+
+
+def bounds() -> Iterator[str]:
+    """`path:NAME` of every bound in the source: constants of modules and classes."""
+    for package in ("crawler", "policies", "storage"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            bodies = [
+                tree.body,
+                *(node.body for node in tree.body if isinstance(node, ast.ClassDef)),
+            ]
+            for node in (node for body in bodies for node in body):
+                targets = node.targets if isinstance(node, ast.Assign) else ()
+                if isinstance(node, ast.AnnAssign):
+                    targets = [node.target]
+                for target in targets:
+                    if isinstance(target, ast.Name) and _BOUND.fullmatch(target.id):
+                        yield f"{path.relative_to(ROOT).as_posix()}:{target.id}"
+
+
+# ---------------------------------------------------------------- shown here
+
+MonkeyPatch = pytest.MonkeyPatch
+Caught = pytest.LogCaptureFixture
+Proof = Callable[[MonkeyPatch, Caught], None]
+
+
+def headers(**values: str) -> CIMultiDictProxy[str]:
+    given = {"Content-Type": "text/html; charset=utf-8"}
+    given |= {name.replace("_", "-"): value for name, value in values.items()}
+    return CIMultiDictProxy(CIMultiDict(given))
+
+
+def read(html: str, *, fragments: bool = False, **given: str) -> page.Page:
+    return page.read(URL, headers(**given), html.encode(), tokens=TOKENS, fragments=fragments)
+
+
+def skips(reason: Skip, html: str, module: object = page, name: str = "", **given: str) -> Proof:
+    """Reading a page that is beyond the bound counts under the reason, and marks the page."""
+
+    def proof(patch: MonkeyPatch, _: Caught) -> None:
+        if name:
+            patch.setattr(module, name, 2)
+        assert read(html, fragments=True, **given).skipped[reason] >= 1
+        assert reason in CUTS
+        assert reason in SKIP_WORDS
+
+    return proof
+
+
+def long_texts(_: MonkeyPatch, __: Caught) -> None:
+    for chars_max in (links.ANCHOR_CHARS_MAX, page.TITLE_CHARS_MAX):
+        for text in ("x" * (chars_max + 1), "word " * chars_max, "x" + " " * 5_000 + "y"):
+            shown = collapsed(text, chars_max)
+            assert shown is not None
+            assert shown.endswith("…")
+            assert len(shown) <= chars_max
+        assert collapsed("x" * chars_max, chars_max) == "x" * chars_max
+    assert (anchor_text("y" * 300) or "").endswith("…")
+    assert (read(f"<title>{'x' * 600}</title>").title or "").endswith("…")
+
+
+def malformed_links(_: MonkeyPatch, __: Caught) -> None:
+    found = Links(URL)
+    for number in range(links.MALFORMED_MAX + 7):
+        found.add(f"hhttp://{number}/{'x' * links.MALFORMED_CHARS_MAX}")
+    assert found.skipped == {Skip.SCHEME: links.MALFORMED_MAX + 7}  # all are counted
+    assert len(found.malformed) == links.MALFORMED_MAX
+    assert all(href.endswith("…") for href, _ in found.malformed)
+
+
+def sitemap(body: bytes, said: str) -> Proof:
+    def proof(_: MonkeyPatch, __: Caught) -> None:
+        parser = SitemapParser(bytes_max=10_000)
+        for _entries in (*parser.feed(body), *parser.close()):
+            pass
+        assert parser.overlong if said == "overlong" else said in (parser.problem or "")
+
+    return proof
+
+
+def cookies_left_out(values: list[str]) -> Proof:
+    def proof(_: MonkeyPatch, caught: Caught) -> None:
+        jars = cookies.Cookies(lambda: 0.0)
+        with caught.at_level(logging.WARNING, "courtly.cookies"):
+            jars.learn("http://shop.example.org/", values)
+            jars.header("http://shop.example.org/")
+            jars.header("http://shop.example.org/")
+        (record,) = caught.records  # once for each site
+        assert "cookies of example.org were left out" in record.getMessage()
+
+    return proof
+
+
+def some_requisites(html: str, body: bytes = b"") -> Proof:
+    def proof(_: MonkeyPatch, __: Caught) -> None:
+        kind, content = ("text/css", body) if body else ("text/html", html.encode())
+        assert not requisites.requisites(URL, kind, content, scripts=True).whole
+        assert requisites.requisites(URL, "text/html", b"<img src=x>", scripts=True).whole
+
+    return proof
+
+
+def signals_of_use(_: MonkeyPatch, __: Caught) -> None:
+    many = [("tdm-policy", f"http://a.test/{n}") for n in range(usage.SIGNALS_MAX + 1)]
+    assert str(usage.usage_of(lambda _: (), many)).endswith("; …")
+    long = usage.usage_of(lambda _: (), [("tdm-policy", "x" * 2_000)])
+    assert "x… (meta)" in str(long)
+
+
+def long_robots(_: MonkeyPatch, __: Caught) -> None:
+    news = News(status=200, body=b"#" * 600_000, headers={}, url=f"{URL}robots.txt")
+    known = access.learn(UNKNOWN, news, now_s=0.0, rules=RobotsRules())
+    assert known.truncated  # a column of `robots`, and in `why`
+
+
+def long_robots_error(_: MonkeyPatch, __: Caught) -> None:
+    news = News(status=None, body=None, headers={}, url=URL, failure="x" * 900)
+    error = access.learn(UNKNOWN, news, now_s=0.0, rules=RobotsRules()).error
+    assert error is not None
+    assert error.endswith("…")
+
+
+def long_robots_line(_: MonkeyPatch, __: Caught) -> None:
+    body = b"User-agent: *\nDisallow: /" + b"x" * 40_000
+    assert "long-line" in {one.code for one in lint(robots.parse(body))}
+
+
+def robots_redirects(_: MonkeyPatch, __: Caught) -> None:
+    news = News(status=302, url=URL, redirect_overflow=True)
+    known = access.learn(UNKNOWN, news, now_s=0.0, rules=RobotsRules())
+    assert known.error == "redirected more than five times"
+
+
+def long_target(_: MonkeyPatch, __: Caught) -> None:
+    queued = Queued(id=1, url=URL, depth=0, priority=0, attempts=0, refusals=0, seed=True, hops=9)
+    assert led_on(queued, "a.test", URL + "x" * 900, now_s=0.0).error.endswith("…")
+
+
+def nested(times: int) -> str:
+    """A document in a document."""
+    html = "<img src=x>"
+    for _ in range(times):
+        html = f'<iframe srcdoc="{escape(html)}"></iframe>'
+    return html
+
+
+LINES = "".join(f"<a href={n}>x</a>" for n in range(9))
+TANGLE = "\0" + "<a href=x><object>" * 3_000
+DOCUMENTS = "crawler/documents/"
+SHOWN_HERE: Final[dict[str, Proof]] = {
+    f"{DOCUMENTS}links.py:LINKS_MAX": skips(Skip.MAX_LINKS, LINES, links, "LINKS_MAX"),
+    f"{DOCUMENTS}links.py:HREF_CHARS_MAX": skips(
+        Skip.MAX_URL_BYTES, f"<a href=/{'x' * 20_000}>x</a>"
+    ),
+    f"{DOCUMENTS}links.py:ANCHOR_CHARS_MAX": long_texts,
+    f"{DOCUMENTS}page.py:TITLE_CHARS_MAX": long_texts,
+    f"{DOCUMENTS}links.py:MALFORMED_MAX": malformed_links,
+    f"{DOCUMENTS}links.py:MALFORMED_CHARS_MAX": malformed_links,
+    f"{DOCUMENTS}links.py:_HEADER_CHARS_MAX": skips(
+        Skip.LONG_HEADER, "", Link="<x>; rel=next, " * 9_000
+    ),
+    f"{DOCUMENTS}page.py:MARKUP_BYTES_MAX": skips(Skip.MAX_MARKUP, "x" * 5_000_001),
+    f"{DOCUMENTS}page.py:_METAS_MAX": skips(
+        Skip.MANY_METAS, "<meta name=robots content=index>" * 1_001
+    ),
+    f"{DOCUMENTS}page.py:_TITLES_MAX": skips(
+        Skip.MANY_TITLES, "<svg><title>x</title></svg>" * 101 + "<title>page</title>"
+    ),
+    "policies/indexing.py:_CHARS_MAX": skips(
+        Skip.LONG_HEADER, "", indexing, X_Robots_Tag="x" * 10_000 + ", noindex"
+    ),
+    **{
+        f"{DOCUMENTS}fragments.py:{name}": skips(Skip.MANY_FRAGMENTS, html, fragments, name)
+        for name, html in {
+            "ELEMENTS_MAX": "<p id=a><p id=b><p id=c>",
+            "POINTERS_MAX": "<a href=#a>x</a><a href=#b>x</a><a href=#c>x</a>",
+            "NAME_CHARS_MAX": "<a href=#long>x</a>",
+        }.items()
+    },
+    **{
+        f"{DOCUMENTS}nesting.py:{name}": skips(Skip.TANGLED, TANGLE)
+        for name in (
+            "NESTING_MAX",
+            "FORMATTING_MAX",
+            "COPIED_BYTES_MAX",
+            "ATTRIBUTES_MAX",
+            "ROOTS_MAX",
+            "TREE_TAGS_MAX",
+        )
+    },
+    f"{DOCUMENTS}open_elements.py:OPEN_MAX": skips(Skip.TANGLED, TANGLE),
+    f"{DOCUMENTS}sitemap.py:SITEMAP_BYTES_MAX": sitemap(
+        b"<urlset>" + b"<url><loc>http://a.test/</loc></url>" * 1_000, "longer than"
+    ),
+    **{
+        f"{DOCUMENTS}sitemap_xml.py:{name}": sitemap(
+            b"<urlset><url><loc>http://a.test/" + b"x" * 9_000 + b"</loc></url></urlset>",
+            "overlong",
+        )
+        for name in ("CHARS_MAX", "_TEXT_CHARS_MAX")
+    },
+    **{
+        f"crawler/fetching/cookies.py:{name}": cookies_left_out(values)
+        for name, values in {
+            "COOKIES_MAX": [f"n{n}=x" for n in range(101)],
+            "COOKIE_CHARS_MAX": ["a=" + "x" * 5_000],
+            "HEADER_CHARS_MAX": [f"n{n}={'x' * 4_000}" for n in range(3)],
+        }.items()
+    },
+    "crawler/sinks/requisites.py:REQUISITES_MAX": some_requisites(
+        "".join(f"<img src={n}>" for n in range(1_001))
+    ),
+    "crawler/sinks/requisites.py:BYTES_READ_MAX": some_requisites("", b" " * 5_000_001),
+    "crawler/sinks/references.py:_REFERENCE_CHARS_MAX": some_requisites(
+        f"<img src=/{'x' * 20_000}>"
+    ),
+    "crawler/sinks/references.py:REFERENCES_MAX": some_requisites("<img src=x>" * 50_001),
+    "crawler/sinks/rewriting.py:_DEPTH_MAX": some_requisites(nested(5)),
+    "policies/usage.py:SIGNALS_MAX": signals_of_use,
+    "policies/usage.py:_VALUE_CHARS_MAX": signals_of_use,
+    "crawler/politeness/hops.py:REDIRECTS_MAX": robots_redirects,
+    "policies/robots/syntax.py:BYTES_MAX": long_robots,
+    "crawler/politeness/news.py:ROBOTS_BYTES_MAX": long_robots,
+    "crawler/politeness/news.py:LIMITS": long_robots,
+    "policies/access.py:_ERROR_CHARS_MAX": long_robots_error,
+    "policies/robots/syntax.py:LINE_BYTES_MAX": long_robots_line,
+    "policies/robots/library_lines.py:LINE_BYTES_MAX": long_robots_line,
+    "crawler/visiting/outcomes.py:_TARGET_CHARS_MAX": long_target,
+}
+
+# ---------------------------------------------------------------- shown elsewhere
+
+CRAWLER: Final = "tests/crawler/"
+TOO_LARGE: Final = "`failed`, code too-large"
+REFUSED: Final = "an error that names the bound"
+# The trace, and the test that meets the bound and finds it.
+SHOWN_ELSEWHERE: Final[Mapping[str, tuple[str, str]]] = {
+    "crawler/visiting/kept.py:URL_CHARS_MAX": (
+        "a row of `malformed`",
+        "tests/site/test_links_view.py::test_long_urls_and_dropped_parameters",
+    ),
+    **{
+        f"crawler/visiting/sitemaps.py:{name}": (
+            "`too-many-sitemaps` in `skipped`",
+            f"{CRAWLER}engine/test_sitemaps.py::{test}",
+        )
+        for name, test in {
+            "NAMED_MAX": "test_sitemaps_beyond_their_number_are_counted",
+            "CHILDREN_MAX": "test_sitemaps_beyond_their_number_are_counted",
+            "NESTING_MAX": "test_indexes_are_followed_so_deep_and_no_deeper",
+        }.items()
+    },
+    "crawler/fetching/request.py:DEFAULT_LIMITS": (
+        TOO_LARGE,
+        f"{CRAWLER}fetching/test_fetcher_hostile.py::test_endless_body",
+    ),
+    **{
+        f"crawler/output.py:{name}": (
+            "a line in the log says how many are missing; `log_lines_lost`",
+            f"{CRAWLER}daemon/watching/test_log.py::test_a_pipe_that_nobody_reads_never_makes_it_wait",
+        )
+        for name in ("BYTES_MAX", "STREAM_BYTES_MAX")
+    },
+    "crawler/sinks/inert.py:XML_BYTES_MAX": (
+        "a line in the log",
+        f"{CRAWLER}sinks/test_mirror.py::test_files_that_are_cut_are_logged",
+    ),
+    "crawler/fetching/body.py:WIRE_BYTES_MAX": (
+        TOO_LARGE,
+        f"{CRAWLER}fetching/test_fetcher_sink.py::test_a_sink_may_refuse_what_is_too_large",
+    ),
+    "crawler/fetching/wire.py:FIELD_BYTES_MAX": (
+        TOO_LARGE,
+        f"{CRAWLER}fetching/test_fetcher_hostile.py::test_header_field_of_100_kb_is_too_large",
+    ),
+    "crawler/fetching/wire.py:FIELDS_MAX": (
+        TOO_LARGE,
+        f"{CRAWLER}fetching/test_fetcher_hostile.py::test_too_many_header_fields",
+    ),
+    "crawler/fetching/wire.py:INTERIM_MAX": (
+        "`failed`, code protocol",
+        f"{CRAWLER}fetching/test_fetcher_hostile.py::test_flood_of_interim_answers",
+    ),
+    "crawler/fetching/decoding.py:MEMBERS_MAX": (
+        "`failed`, code body",
+        f"{CRAWLER}fetching/test_decoding.py::test_members_have_a_bound",
+    ),
+    "crawler/fetching/decoding.py:ZSTD_WINDOW_LOG_MAX": (
+        "`failed`, code body",
+        f"{CRAWLER}fetching/test_decoding.py::test_rfc9659_zstd_window_over_8_mb_is_refused",
+    ),
+    "crawler/embedding/session.py:REDIRECTS_MAX": (
+        "TooManyRedirects",
+        f"{CRAWLER}embedding/test_session.py::test_redirects_are_bounded",
+    ),
+    "crawler/config/seeds.py:_LINE_CHARS_MAX": (
+        REFUSED,
+        f"{CRAWLER}config/test_seeds.py::test_a_device_is_no_file_of_seeds",
+    ),
+    "crawler/daemon/watching/stream.py:QUEUE_MAX": (
+        "the stream ends, and its reader connects again",
+        f"{CRAWLER}daemon/serving/test_events.py::test_a_listener_that_is_too_slow_is_let_go",
+    ),
+    "crawler/daemon/socket_path.py:PATH_BYTES_MAX": (
+        REFUSED,
+        f"{CRAWLER}daemon/test_local.py::test_a_name_that_is_too_long_is_refused",
+    ),
+    "crawler/reports/base.py:ROWS_MAX": (
+        "and N more; `links_total`",
+        f"{CRAWLER}reports/test_findings.py::test_a_link_in_every_page_s_foot_does_not_fill_the_report",
+    ),
+    "crawler/sinks/jsonl.py:_LINKS_BYTES_MAX": (
+        "`links_omitted` in the line",
+        f"{CRAWLER}sinks/test_jsonl.py::test_links_that_are_far_longer_than_their_page_are_left_out_and_counted",
+    ),
+    "crawler/sinks/references.py:GROWTH_BYTES_MAX": (
+        "a line in the log",
+        f"{CRAWLER}sinks/test_mirror.py::test_references_that_stay_are_logged",
+    ),
+    "crawler/sinks/dispatch.py:FINISH_S_MAX": (
+        "the next run does the rest",
+        f"{CRAWLER}sinks/test_dispatch.py::test_a_stop_bounds_what_closing_a_sink_completes",
+    ),
+    "policies/robots/lint.py:FINDINGS_MAX": (
+        "a finding that says so",
+        f"{CRAWLER}cli/robots/test_lint.py::test_a_flood_is_cut_and_said_to_be",
+    ),
+    "policies/robots/search.py:WORK_MAX": (
+        "a verdict that says so, and blocks",
+        "tests/policies/robots/test_work.py::test_what_cannot_be_judged_in_time_is_disallowed_and_says_so",
+    ),
+    "policies/retry.py:REFUSALS_MAX": (
+        "`failed`, code refused",
+        "tests/policies/test_retry.py::test_refusals_are_not_attempts_and_the_fifth_is_the_last",
+    ),
+}
+
+# ---------------------------------------------------------------- what loses nothing
+
+CACHE: Final = "how much is remembered; what is forgotten is looked up again"
+BATCH: Final = "how much at once; the rest follows"
+WAITS: Final = "others wait until there is room"
+SHOWN: Final = "how much is shown at once; the database has all of it"
+SAME: Final = "beyond it the same is found in another way"
+PACE: Final = "a time or number that no sensible rule exceeds; less waiting than this is exact"
+NO_VALUE: Final = "what is longer is no value of its kind"
+ASKED: Final = "what a request may ask at once; more is refused with an error"
+RETRY: Final = "how often or long something is tried before the error is told"
+
+LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
+    CACHE: (
+        "crawler/cli/robots/batch.py:FILES_BYTES_MAX", "crawler/cli/robots/batch.py:FILES_MAX",
+        "crawler/daemon/serving/sessions.py:PEERS_MAX",
+        "crawler/daemon/serving/sessions.py:SESSIONS_MAX",
+        "crawler/daemon/watching/recent.py:HOSTS_MAX", "crawler/embedding/desks.py:HOSTS_KEPT_MAX",
+        "crawler/embedding/desks.py:LOOKED_AT_MAX",
+        "crawler/embedding/desks.py:ROBOTS_BYTES_KEPT_MAX", "crawler/embedding/door.py:NEAR_MAX",
+        "crawler/engine/due.py:VAIN_MAX", "crawler/engine/holdings.py:FULL_KEPT_MAX",
+        "crawler/engine/revisits.py:VAIN_MAX", "crawler/fetching/client.py:ORIGINS_MAX",
+        "crawler/fetching/cookies.py:JARS_MAX", "crawler/fetching/direct.py:WAYS_MAX",
+        "crawler/fetching/meant.py:DOMAINS_MAX", "crawler/fetching/resolver.py:REMEMBERED_MAX",
+        "crawler/politeness/holds.py:SUSPECTS_MAX",
+        "crawler/politeness/origins.py:ORIGINS_PER_HOST_MAX", "crawler/sinks/warc.py:_DIGESTS_MAX",
+        "policies/robots/file.py:_POLICIES_MAX", "storage/sqlite/links.py:_CHARS_MAX",
+        "storage/sqlite/names.py:_KEPT_MAX", "policies/outage.py:UNKNOWN_MAX",
+    ),
+    BATCH: (
+        "crawler/engine/due.py:DUE_ORIGINS_MAX", "crawler/politeness/host.py:APPETITE_MAX",
+        "crawler/politeness/turns.py:PASS_BEHIND_MAX", "crawler/politeness/turns.py:PASS_MAX",
+        "crawler/sinks/files.py:_BUFFER_BYTES_MAX", "crawler/sinks/journal.py:_LINES_BYTES_MAX",
+        "crawler/visiting/network_first.py:AT_ONCE_MAX", "storage/sqlite/statements.py:_ROWS_MAX",
+        "storage/paging.py:ROWS_MAX", "crawler/daemon/answering/answers.py:LIMIT_MAX",
+    ),
+    WAITS: (
+        "crawler/engine/engine.py:WAITING_PAGES_MAX", "crawler/engine/holdings.py:HOSTS_HELD_MAX",
+        "crawler/engine/holdings.py:ROBOTS_BYTES_MAX", "crawler/sinks/dispatch.py:BYTES_MAX",
+        "crawler/sinks/dispatch.py:PAGES_MAX", "crawler/visiting/ledger.py:LINKS_MAX",
+        "crawler/visiting/ledger.py:OUTCOMES_MAX",
+        "crawler/visiting/network_first.py:WAITING_BYTES_MAX",
+        "crawler/cli/open_files.py:FILES_MAX", "crawler/cli/open_files.py:OTHERS_MAX",
+        "crawler/cli/allocator.py:_M_ARENA_MAX", "crawler/cli/allocator.py:ARENAS_MAX",
+        "crawler/daemon/connections.py:CONNECTIONS_MAX",
+    ),
+    SHOWN: (
+        "crawler/cli/robots/lint.py:LINE_CHARS_MAX", "crawler/cli/robots/view.py:LINE_CHARS_MAX",
+        "crawler/daemon/answering/answers.py:FAILED_OF_MAX",
+        "crawler/daemon/watching/stream.py:EVENTS_PER_S_MAX",
+        "crawler/daemon/web/charts.py:READ_MAX", "crawler/daemon/web/charts.py:_POINTS_MAX",
+        "crawler/daemon/web/sheet.py:_LINES_MAX",
+        "crawler/daemon/web/timeline.py:STRIP_CONTACTS_MAX",
+        "crawler/daemon/web/words.py:_SHOWN_CHARS_MAX", "crawler/events.py:LOOKED_AT_MAX",
+        "policies/robots/reading.py:RULES_SHOWN_MAX",
+        "policies/robots/reading.py:_TRIED_OCTETS_MAX", "storage/sqlite/care.py:FINDINGS_MAX",
+    ),
+    SAME: (
+        "crawler/documents/scan.py:_ATTRIBUTES_MAX", "crawler/documents/scan.py:_PASSED_MAX",
+        "crawler/documents/scan.py:_PIECES_MAX", "crawler/sinks/members.py:_TRIES_MAX",
+        "crawler/sinks/names.py:_NAME_CHARS_MAX", "crawler/sinks/names.py:_PATH_CHARS_MAX",
+        "crawler/cli/whole_output.py:_NAME_CHARS_MAX",
+        "crawler/visiting/plans.py:_VALIDATOR_CHARS_MAX", "policies/access.py:_HEADER_CHARS_MAX",
+        "policies/robots/index.py:_HITS_MAX", "policies/robots/index.py:_LENGTHS_MAX",
+        "policies/robots/index.py:_SCAN_MAX", "policies/robots/index.py:_TUPLE_MAX",
+        "policies/robots/reading.py:_OCTETS_MAX", "policies/robots/reading.py:_SHARE_MAX",
+        "policies/robots/reading.py:_WINDOWS_MAX", "policies/robots/search.py:_CHILDREN_MAX",
+        "policies/robots/syntax.py:_PLAIN_MAX",
+        "crawler/cli/robots/files.py:FILE_BYTES_MAX", "crawler/fetching/resolver.py:PER_FAMILY_MAX",
+    ),
+    PACE: (
+        "crawler/fetching/cookies.py:_AGE_S_MAX", "crawler/steering/control.py:SLOW_S_MAX",
+        "policies/pacing.py:LATENCY_TERM_MAX_S", "policies/pacing.py:REST_S_MAX",
+        "policies/retry.py:DENIALS_MAX", "policies/retry.py:REST_S_MAX",
+        "policies/retry.py:_DOUBLINGS_MAX", "policies/retry.py:_RETRY_S_MAX",
+        "policies/retry.py:_STEPS_TO_MAX", "policies/revisit.py:GONE_MAX_S",
+        "policies/robots/fields.py:NUMBER_MAX", "policies/robots/fields.py:_SENSE_DIGITS_MAX",
+        "storage/rows.py:WAIT_S_MAX", "storage/sqlite/leases.py:_NUMBER_MAX",
+        "storage/sqlite/links.py:_PRIORITY_MAX", "storage/sqlite/refused.py:_NUMBER_MAX",
+        "storage/sqlite/writer.py:_SESSION_MAX", "storage/sqlite/writer.py:_TIME_S_MAX",
+        "crawler/engine/rejudge.py:JUDGING_MAX_S", "crawler/visiting/visit.py:JUDGING_MAX_S",
+        "crawler/embedding/middleware.py:HOLD_MAX_S",
+    ),
+    NO_VALUE: (
+        "crawler/documents/charset.py:_HEADER_CHARS_MAX",
+        "crawler/documents/prescan.py:_BYTES_MAX", "crawler/documents/sitemap_xml.py:ELEMENTS_MAX",
+        "crawler/documents/sitemap_xml.py:_TAG_CHARS_MAX", "policies/listing.py:_DATE_CHARS_MAX",
+        "policies/retry.py:_DATE_CHARS_MAX", "policies/schemes.py:_CHARS_MAX",
+        "storage/sqlite/lock.py:_HOLDER_BYTES_MAX", "crawler/sinks/warc.py:_HEAD_BYTES_MAX",
+        "crawler/testing/web.py:_HEAD_BYTES_MAX", "crawler/sinks/inert.py:_ENTITIES_MAX",
+        "crawler/sinks/inert.py:_EXPANSION_CHARS_MAX",
+    ),
+    ASKED: (
+        "crawler/cli/robots/batch.py:LINE_BYTES_MAX", "crawler/config/loading.py:CONFIG_BYTES_MAX",
+        "crawler/config/secrets.py:SECRET_BYTES_MAX",
+        "crawler/daemon/answering/answers.py:SEEDS_MAX",
+        "crawler/daemon/answering/answers.py:SEED_BYTES_MAX",
+        "crawler/daemon/answering/checking.py:AGENTS_MAX",
+        "crawler/daemon/answering/checking.py:AGENT_BYTES_MAX",
+        "crawler/daemon/answering/checking.py:URL_BYTES_MAX",
+        "crawler/daemon/answering/checking.py:VERDICTS_MAX",
+        "crawler/daemon/client.py:ANSWER_BYTES_MAX",
+        "crawler/daemon/serving/guards.py:STREAMS_MAX",
+        "crawler/daemon/serving/guards.py:STREAMS_OF_PEER_MAX",
+        "crawler/daemon/serving/http.py:BODY_BYTES_MAX",
+        "crawler/daemon/serving/http.py:FORM_BYTES_MAX", "crawler/daemon/web/forms.py:URLS_MAX",
+        "policies/scope.py:HOPS_MAX",
+    ),
+    RETRY: (
+        "crawler/politeness/holds.py:OURS_IN_A_ROW_MAX", "crawler/politeness/holds.py:OUTAGES_MAX",
+        "crawler/politeness/host.py:EXCUSES_MAX", "storage/sqlite/care.py:LOCK_WAIT_S_MAX",
+        "storage/trouble.py:MEMORY_WAIT_S_MAX", "storage/trouble.py:RETRY_S_MAX",
+        "storage/trouble.py:START_WAIT_S_MAX",
+    ),
+}  # fmt: skip
+
+
+def listed() -> list[str]:
+    harmless = [name for names in LOSES_NOTHING.values() for name in names]
+    return [*SHOWN_HERE, *SHOWN_ELSEWHERE, *harmless]
+
+
+def test_every_bound_has_its_entry_and_every_entry_its_bound() -> None:
+    names = listed()
+    assert sorted(set(bounds()) - set(names)) == [], (
+        "say what is lost beyond it, and where a user finds that"
+    )
+    assert sorted(set(names) - set(bounds())) == [], "there is no such bound any more"
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("name", SHOWN_HERE)
+def test_what_is_lost_leaves_a_trace(
+    name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    SHOWN_HERE[name](monkeypatch, caplog)
+
+
+@pytest.mark.parametrize("name", SHOWN_ELSEWHERE)
+def test_a_test_elsewhere_finds_the_trace(name: str) -> None:
+    path, _, test = SHOWN_ELSEWHERE[name][1].partition("::")
+    assert re.search(rf"^(?:async )?def {test}\(", (ROOT / path).read_text("utf-8"), re.MULTILINE)
