@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from crawler.documents.encoding import UTF8
-from crawler.documents.query import with_encoded_query
+from crawler.documents.query import are_sent_as_written, with_encoded_query
 from crawler.fetching.request import Headers
 from policies.schemes import is_mistyped
 from policies.scope import Skip
@@ -149,7 +149,7 @@ class Links:
         usual = len(self._anchors) + len(new) <= LINKS_MAX
         if usual and new and max(map(len, new)) <= HREF_CHARS_MAX:
             meant = new
-            if self.encoding != UTF8:
+            if self.encoding != UTF8 and not are_sent_as_written(new, self.encoding):
                 meant = [with_encoded_query(href, self.encoding) for href in new]
             found = canonical_all(meant, self._base)
             urls.update(zip(new, found, strict=True))

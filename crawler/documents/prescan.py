@@ -43,7 +43,7 @@ def declared_encoding(body: bytes) -> str | None:
     head = body[:_BYTES_MAX]
     if (wide := _WIDE_XML.get(head[:6])) is not None:
         return wide
-    if b"charset" in head.lower():
+    if b"charset" in head or b"charset" in head.lower():
         try:
             if (found := _in_metas(head)) is not None:
                 return found
@@ -73,7 +73,9 @@ def _in_metas(head: bytes) -> str | None:
             name = tag[0].lower()
             is_meta = _META.match(head, at) is not None
             at = at + len(b"meta") if is_meta else tag.end()
-            attributes, at = _attributes(head, at)
+            attributes: dict[bytes, bytes] = {}
+            if head[at : at + 1] != b">":
+                attributes, at = _attributes(head, at)
             if is_meta:
                 if (encoding := _of_meta(attributes)) is not None:
                     return encoding

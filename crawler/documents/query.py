@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache, partial
 from typing import Final
 
@@ -31,6 +31,8 @@ _ESCAPED: Final = frozenset(b" \"#<>'") | frozenset(range(0x20)) | {0x7F}
 _PERCENT: Final = tuple(
     f"%{byte:02X}" if byte > 0x7F or byte in _ESCAPED else chr(byte) for byte in range(256)
 )
+# Bytes that would change what others mean.
+_SHIFTS: Final = frozenset("\x0e\x0f\x1b")
 _NOT_ASCII: Final = re.compile(r"[^\x00-\x7f]+")
 # Of Big5, the pairs that were added for Hong Kong are not written; of these characters, which it
 # has twice, the second pair is.
@@ -51,7 +53,7 @@ def with_encoded_query(href: str, encoding: str) -> str:
 
     encoding: a name as `crawler.documents.encoding` gives it.
     """
-    if encoding in _AS_UTF8 or (href.isascii() and encoding != "iso-2022-jp"):
+    if are_sent_as_written((href,), encoding):
         return href
     before, mark, rest = href.partition("?")
     if not mark or "#" in before:
@@ -60,6 +62,14 @@ def with_encoded_query(href: str, encoding: str) -> str:
     if not mark:
         query = query.rstrip(_SPACES)
     return f"{before}?{encoded_query(query.translate(_REMOVED), encoding)}{mark}{fragment}"
+
+
+def are_sent_as_written(hrefs: Iterable[str], encoding: str) -> bool:
+    """Whether `with_encoded_query` would leave all these as they are, as it does on most pages."""
+    if encoding in _AS_UTF8:
+        return True
+    text = "".join(hrefs)
+    return text.isascii() and (encoding != "iso-2022-jp" or _SHIFTS.isdisjoint(text))
 
 
 def encoded_query(query: str, encoding: str) -> str:
@@ -159,8 +169,7 @@ def _iso_2022_jp(query: str) -> str:
         elif text.isascii():
             if mode != "(J" or text in "\\~":
                 enter("(B")
-            # Bytes that would change what others mean.
-            found.append(_reference(REPLACEMENT) if text in "\x0e\x0f\x1b" else _PERCENT[ord(text)])
+            found.append(_reference(REPLACEMENT) if text in _SHIFTS else _PERCENT[ord(text)])
         elif text in table:
             enter("$B")
             found.append(_escaped(table[text]))
