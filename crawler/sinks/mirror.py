@@ -32,6 +32,7 @@ from crawler.sinks.offline import (
 )
 from crawler.sinks.references import Role
 from crawler.sinks.requisites import BYTES_READ_MAX, HTML_TYPES, media_type
+from policies.scope import HOPS_MAX
 from storage.files import FILE_MODE, open_for_update
 from storage.trouble import kind_of
 
@@ -50,7 +51,6 @@ _UNKNOWN_ENDINGS: Final = frozenset({"part", "bin"})
 _COPIED: Final = (
     (Role.PART, None), (Role.PART, DRAWING), (Role.STYLE, None), (Role.SCRIPT, None),
 )  # fmt: skip
-_REDIRECTS_MAX: Final = 10  # in a row, as in a crawl
 _PARTS: Final = ("image/", "font/", "audio/", "video/", "application/font", "application/x-font")
 _NAMES_KEPT: Final = 25_000  # some 4 MB
 _HOSTS_LISTED: Final = 10_000  # in the mirror's first page
@@ -285,7 +285,7 @@ class Mirror:
         """What is asked for by a URL that redirects, such as an image, gets the target's bytes; a
         style sheet imports its target, for its references are relative to it. Of redirects to
         redirects the last comes first."""
-        for _ in range(_REDIRECTS_MAX):
+        for _ in range(HOPS_MAX):
             copied = False
             for entry in self._aliases.entries():
                 if hurried.is_set():
