@@ -8,7 +8,10 @@ on average. These differ from a tree:
 - Formatting elements that the parser opens anew, after the end of what held them, are not open here
   (13.2.4.3). This decides which end tags are heard where SVG or MathML is misnested with them, and
   an `<a>` of a template is copied behind it if an `<object>` or a cell of it is not closed there.
+- Behind a `<col>` that stands directly in a template the parser ignores all but templates up to its
+  end; here a `<style>` or `<script>` is raw text as elsewhere.
 - What a frameset replaces, when it comes after something of a body, is not taken back.
+- A form in a form, and a noscript in that of a head, which the parser ignores, count as elements.
 - Content of a table outside of its cells is not moved before the table.
 - No more than OPEN_MAX elements are open; a tag beyond that is read, and opens nothing.
 """
@@ -243,6 +246,9 @@ class OpenElements:
             return True
         if name in _TABLE_PARTS:
             return self._start_in_table(name)
+        if name == b"select" and 0 <= self._last(_SCOPE) <= self._last(name):
+            self._pop_to(self._last(name))  # it counts as the end tag
+            return False
         self._close_for(name)
         if name not in _VOID:
             self._push(_CLASSES.get(name) or (name, _HTML))
@@ -274,8 +280,8 @@ class OpenElements:
                         self._pop_to(last(option))
             elif name != b"hr" and self._stack[-1][0] == b"option":
                 self._pop_to(len(self._stack) - 1)
-        elif name in (b"select", b"input", b"keygen", b"textarea"):
-            if (at := last(b"select")) >= 0 and at >= last(_SCOPE) and name != b"textarea":
+        elif name in (b"input", b"keygen"):
+            if (at := last(b"select")) >= 0 and at >= last(_SCOPE):
                 self._pop_to(at)
         elif name in (b"rb", b"rtc", b"rp", b"rt") and last(b"ruby") > last(_SCOPE):
             self._end_implied(_IMPLIED_ENDS - {b"rtc"} if name in (b"rp", b"rt") else _IMPLIED_ENDS)

@@ -63,6 +63,7 @@ _EMPTY_XML_ELEMENT: Final = re.compile(
 
 # Found in the attributes of every link element that may have to be followed.
 _LINKING: Final = re.compile(r"canonical|next|prev|alternate|&|[^\x00-\x7f]", re.IGNORECASE)
+_NEEDED: Final = {b"link": "href", b"meta": "content"}  # without it the element says nothing
 _ANCHOR_ENDS: Final = frozenset({b"a", b"/a", b""})
 _ELEMENTS: Final = frozenset({b"a", b"area", b"frame", b"iframe", b"img", b"link", b"meta"})
 
@@ -272,8 +273,7 @@ class _Reader:
     def read_tokens(self, html: bytes) -> None:
         """Tag by tag, for what is too tangled for a tree."""
         links = self.links
-        base = markup.base_href(html)
-        if base is not None:  # it also counts for what stands before it
+        if (base := markup.base_href(html)) is not None:  # it also counts for what stands before it
             links.set_base(base)
         open_url: str | None = None  # of the anchor that is open and could do with a text
         text, alt = "", ""
@@ -303,7 +303,7 @@ class _Reader:
                     open_url = links.add(attributes["href"], nofollow=nofollow)
             elif name == b"img":
                 alt = alt or attributes.get("alt", "")
-            else:
+            elif name not in _NEEDED or _NEEDED[name] in attributes:
                 self._add_element(name.decode(), attributes)
 
     def _add_element(self, tag: str | None, attributes: Mapping[str, str | None]) -> None:

@@ -94,6 +94,7 @@ def check(html: str, *, ordered: bool = True) -> None:
         "<noscript><a href=x></noscript><noscript><style><a href=no></style></noscript>",
         "<plaintext><a href=no></plaintext><a href=no>",
         "<select><a href=x><option><a href=y></select><title><a href=no></title>",
+        "<link rel=next><meta name=robots><meta http-equiv=refresh><area><iframe><a href=x>",
         "<select><svg></select><title><a href=no></title>",
         "<map><area href=x><area href=y alt=z></map>",
         "<frameset><frame src=x><a href=no><title><frame src=y></title></frameset><frame>",
@@ -133,25 +134,29 @@ def test_anchors_are_those_of_the_tree(html: str) -> None:
 # ---------------------------------------------------------------- properties
 
 _WORDS = """
-    <svg> </svg> <svg/> <math> </math> <g> </g> <g/> <foreignObject> </foreignObject> <desc> </desc>
-    <desc/> <title> </title> <title/> <script> </script> <script/> <style> </style> <style/> <mi>
-    </mi> <mo> </mo> <mi/> <mglyph> <malignmark/> <annotation-xml> </annotation-xml> <mtext>
-    </mtext> <annotation-xml~encoding="text/html"> <annotation-xml~encoding=TEXT/html/>
-    <font> </font>
-    <font~color=c> <font~x=y~size=3> <template> </template> <template/> <![CDATA[ ]]> <!-- --> <!-->
-    <!x> <?x> </> </~x> <textarea> </textarea> <iframe~src=@> </iframe> <iframe/> <xmp> </xmp>
-    <noembed> </noembed> <noframes> </noframes> <noscript> </noscript> <plaintext> <p> </p> <div>
-    </div> <span> </span> <br> </br> <li> <ul> </ul> </li> <button> </button> <section> </section>
-    <a~href=@> <a~href="@"> </a> <a> <A~HREF='@'> <area~href=@> <link~rel=next~href=@> <a~href=@/>
-    <meta~http-equiv=refresh~content="0;url=@"> <meta~name=robots~content=@> <base~href=@> <img>
-    <frame~src=@> <path~d=x/> <path~d="x"/> <path~d=~/> <text> </text> text > < " ' & &lt; <input>
-    <input~type=hidden> <h1> </h1> <h2> </h2> <dd> <dt> </dd> <dl> </dl> <object> </object> <hr>
-    <applet> </applet> <ruby> <rt> <pre> </pre> <form> </form> <head> </head> <body> </body> <html>
-    </html> <table> </table> <tr> </tr> <td> </td> <th> <tbody> </tbody> <caption> </caption> <col>
-    <colgroup> <select> </select> <option> </option> <optgroup> <image> <marquee> </marquee>
+    <svg> </svg> <svg/> <math> </math> <g> </g> <g/> <foreignObject> </foreignObject> <desc>
+    </desc> <desc/> <title> </title> <title/> <script> </script> <script/> <style> </style>
+    <style/> <mi> </mi> <mo> </mo> <mi/> <mglyph> <malignmark/> <annotation-xml>
+    </annotation-xml> <mtext> </mtext> <annotation-xml~encoding="text/html">
+    <annotation-xml~encoding=TEXT/html/> <font~id=@> </font> <font~color=c~id=@>
+    <font~id=@~size=3> <template> </template> <template/> <![CDATA[ ]]> <!-- --> <!--> <!x> <?x>
+    </> </~x> <textarea> </textarea> <iframe~src=@> </iframe> <iframe/> <xmp> </xmp> <noembed>
+    </noembed> <noframes> </noframes> <noscript> </noscript> <plaintext> <p> </p> <div> </div>
+    <span> </span> <br> </br> <li> <ul> </ul> </li> <button> </button> <section> </section>
+    <a~href=@> <a~href="@"> </a> <a~id=@> <A~HREF='@'> <area~href=@> <link~rel=next~href=@>
+    <a~href=@/> <meta~http-equiv=refresh~content="0;url=@"> <meta~name=robots~content=@>
+    <base~href=@> <img> <frame~src=@> <path~d=x/> <path~d="x"/> <path~d=~/> <text> </text> text
+    > < " ' & &lt; <input> <input~type=hidden> <h1> </h1> <h2> </h2> <dd> <dt> </dd> <dl> </dl>
+    <object> </object> <hr> <link~rel=next> <meta~name=robots> <area> <iframe> <frame>
+    <svg~href=@> <a~href~id=@> <applet> </applet> <ruby> <rt> <pre> </pre> <form> </form> <head>
+    </head> <body> </body> <html> </html> <table> </table> <tr> </tr> <td> </td> <th> <tbody>
+    </tbody> <caption> </caption> <col> <colgroup> <select> </select> <option> </option>
+    <optgroup> <image> <marquee> </marquee>
 """  # fmt: skip
 _TAGS = [word.replace("~", " ") for word in _WORDS.split()]
-_FORMATTING = ["<b>", "</b>", "<i>", "</i>", "<em>", "</em>", "<nobr>", "</nobr>", "<u>", "</u>"]
+_FORMATTING = [
+    tag for name in ["b", "i", "em", "nobr", "u"] for tag in (f"<{name} id=@>", f"</{name}>")
+]
 _PROBES = [
     "<title><a href=@></title>",
     "<style><a href=@></style>",
@@ -173,14 +178,20 @@ def _soup(*names: list[str]) -> st.SearchStrategy[str]:
 
 
 def _copies(html: str) -> bool:
-    """Whether the parser makes formatting elements that were not written."""
-    written = sum(
-        tag.name in open_elements._FORMATTING and not tag.in_template and not tag.ignored
-        for tag in markup.tokens(html.encode())
-    )
-    root = LexborHTMLParser(html).root
-    nodes = root.traverse() if root is not None else ()
-    return sum((node.tag or "").encode() in open_elements._FORMATTING for node in nodes) > written
+    """Whether the parser makes formatting elements that were not written. (Each that was has a
+    number of its own.)"""
+    written = [
+        node.attributes.get("href") or node.attributes.get("id")
+        for name in open_elements._FORMATTING
+        for node in LexborHTMLParser(html).css(name.decode())
+    ]
+    return len(set(written)) < len(written)
+
+
+def _differs_in_template(html: str) -> bool:
+    """Whether a template has what makes a difference that `open_elements` states."""
+    names = {b"applet", b"caption", b"col", b"marquee", b"object", b"td", b"th"}
+    return any(tag.in_template and tag.name in names for tag in markup.tokens(html.encode()))
 
 
 def agrees(html: str) -> None:
@@ -188,12 +199,12 @@ def agrees(html: str) -> None:
     try:
         check(html, ordered="<t" not in html)
     except AssertionError:
-        if not _copies(html):
+        if not _copies(html) and not _differs_in_template(html):
             raise
 
 
 @given(_soup(_TAGS) | _soup(_TAGS, _FORMATTING))
-@settings(max_examples=3_000, deadline=None)
+@settings(max_examples=1_200, deadline=None)
 @example("<i><div><math></i><style><a href=x></style>")
 @example("<noscript><math></noscript><style><a href=x></style>")
 @example("text<noscript><math></noscript><style><a href=x></style>")
@@ -202,7 +213,7 @@ def test_links_agree_with_the_tree_whatever_is_open(html: str) -> None:
 
 
 @given(_soup(_TAGS, _PROBES * 8))
-@settings(max_examples=3_000, deadline=None)
+@settings(max_examples=1_200, deadline=None)
 def test_raw_text_agrees_with_the_tree_whatever_is_open(html: str) -> None:
     agrees(html)
 
@@ -219,7 +230,7 @@ def test_frames_agree_with_the_tree(head: str, html: str) -> None:
 @given(
     st.lists(st.sampled_from([*"<a='\"/> x", "<a href=", "<svg", "<!--"]), max_size=40).map("".join)
 )
-@settings(max_examples=2_000, deadline=None)
+@settings(max_examples=800, deadline=None)
 @example("<iframe src='<a href='<a href='http://b.test/<a href='<style>")
 def test_attributes_agree_with_the_tree(html: str) -> None:
     agrees(html)
@@ -237,9 +248,9 @@ _UNITS = [
 
 @pytest.mark.parametrize("unit", _UNITS)
 def test_it_is_linear(unit: str) -> None:
-    """A megabyte of it, also behind much that is open, and before its end."""
+    """50 KB of it, also behind much that is open, and before its end."""
     started_s = time.process_time()
-    for before in ("", "<b><div>" * 10_000, "<svg>" * 10_000, "<div>" + "<span>" * 10_000):
-        for _ in markup.tokens((before + unit * (100_000 // len(unit)) + "</b>" * 10_000).encode()):
+    for before in ("", "<b><div>" * 5_000, "<svg>" * 5_000, "<div>" + "<span>" * 5_000):
+        for _ in markup.tokens((before + unit * (50_000 // len(unit)) + "</b>" * 5_000).encode()):
             pass
-    assert time.process_time() - started_s < 4
+    assert time.process_time() - started_s < 3

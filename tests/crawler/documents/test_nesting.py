@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from multidict import CIMultiDict, CIMultiDictProxy
 from selectolax.lexbor import LexborHTMLParser
 
-from crawler.documents import nesting
+from crawler.documents import nesting, page
 from crawler.documents.nesting import is_tangled
 
+HEADERS = CIMultiDictProxy(CIMultiDict([("Content-Type", "text/html; charset=utf-8")]))
 PLAIN = "<div class='item'><p>text <a href='/x'>link</a> <b>bold</b> <br> <img src=i></p></div>\n"
 
 
@@ -184,3 +188,33 @@ def test_what_passes_the_walk_is_hardly_copied(before: str, unit: str) -> None:
         patch.setattr(nesting, "TAGS_SAFE", 0)
         if not is_tangled(html):
             assert _formatting_elements(html) <= 2 * html.count(b"<") + bytes_max / 3
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        "<select>" + "<option>x" * 50_000,
+        "<select>" + "<option selected>x" * 30_000,
+        "</body><!-- -->x" * 60_000,
+        "<svg><desc>" * 100_000,
+        "<svg><foreignObject><p><b>x</foreignObject>" * 20_000,
+        "<svg><![CDATA[<p>]]><title/>" * 40_000,
+        "<template>" * 100_000,
+        "<table>" * 100_000,
+        "<table><b>" * 80_000,
+        "<table>" + "<p>x</p>" * 100_000,
+        "<math><mi><b>" * 60_000,
+        "<frameset>" * 90_000,
+        "<p><font a=b>" * 70_000,
+        "<b><div>" * 100_000 + "</b>" * 100_000,
+        "<form><div></form>" * 50_000,
+        "<a x=1><div>" * 9 + "<a x=2><p>y" * 80_000,
+        "<p " + " ".join(f"a{n}" for n in range(100_000)) + ">",
+        "<ruby><rt><rtc>" * 60_000,
+    ],
+    ids=lambda html: f"{html[:24]}…",
+)
+def test_a_megabyte_of_anything_is_read_in_linear_time(html: str) -> None:
+    started_s = time.process_time()
+    page.read("http://a.test/", HEADERS, html.encode(), tokens=())
+    assert time.process_time() - started_s < 5
