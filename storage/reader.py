@@ -85,6 +85,7 @@ class Reader(Protocol):
           or to a redirect (`via`) that ends there: all of them where links are kept, else the first
           known. One that nothing links to has a row of its own. Rows of one URL come together.
           `kind`: "link", or what the link is besides (a `Rel`).
+        - `malformed`: the rows of that view, by href: those of one href and reason come together.
         - `dangling`: links with a fragment that points to nothing on the page at `url`, which was
           read: the fragment, the page with the link, and the URL it has if redirects (`via`) lead
           from there. Rows of one URL and fragment come together.

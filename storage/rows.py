@@ -45,8 +45,9 @@ VIEWS: Final[Mapping[str, tuple[str, ...]]] = {
 # What reports are made of: kind -> columns.
 REPORTS: Final[Mapping[str, tuple[str, ...]]] = {
     "broken": ("url", "status", "error", "source", "via", "anchor", "kind"),
+    "malformed": ("href", "reason", "source"),
     "dangling": ("url", "fragment", "source", "via"),
-    "looked": ("pages", "links", "fragments", "requisites"),
+    "looked": ("pages", "links", "pointers", "fragments", "requisites"),
     "forbidden": (
         "host", "robots_url", "line", "rule", "reason", "url", "withdrawn", "anchor", "referrer",
     ),

@@ -18,6 +18,7 @@ class Section:
     name `of`, `items`, of which there are `items_total`."""
 
     title: str
+    linked: bool = True  # a title that is a URL can be followed
     note: str = ""
     columns: tuple[str, ...] = ()
     rows: list[tuple[str, ...]] = field(default_factory=list)

@@ -36,7 +36,8 @@ class _Found:
             else "No broken links."
         ]
         if self.malformed:
-            said.append(f"{count(self.malformed, 'malformed link', 'malformed links')}.")
+            are = count(self.malformed, "href is", "hrefs are")
+            said.append(f"{are} malformed.")
         if self.fragments:
             point = count(self.fragments, "fragment points", "fragments point")
             said.append(f"{point} to nothing.")
@@ -95,22 +96,30 @@ async def _urls(reader: Reader, found: _Found) -> AsyncGenerator[Section, None]:
 
 
 async def _malformed(reader: Reader, found: _Found) -> AsyncGenerator[Section, None]:
-    """One section, a link a row, page by page."""
     section: Section | None = None
-    async with aclosing(reader.iterate("malformed")) as rows:
-        async for row in rows:
-            section = section or Section(
-                title="Malformed links",
-                columns=("page", "href", "reason"),
-                facts={"problem": "malformed"},
-                of="links",
-            )
-            found.malformed += 1
-            page, href, reason = row["source"], row["href"], str(row["reason"])
-            section.add(page, href, _MALFORMED.get(reason, reason))
-            section.add_item({"page": page, "href": href, "reason": reason})
+    async with aclosing(reader.report("malformed")) as rows:
+        async for row, begins in together(rows, ["href", "reason"]):
+            if section is None or begins:
+                if section is not None:
+                    yield section
+                found.malformed += 1
+                section = _malformed_section(row)
+            section.add(row["source"])
+            section.add_item({"page": row["source"]})
     if section is not None:
         yield section
+
+
+def _malformed_section(row: Row) -> Section:
+    href, reason = str(row["href"]), str(row["reason"])
+    return Section(
+        title=href,
+        linked=False,
+        note=f"malformed: {_MALFORMED.get(reason, reason)}",
+        columns=("page",),
+        facts={"problem": "malformed", "href": href, "reason": reason},
+        of="links",
+    )
 
 
 async def _fragments(reader: Reader, found: _Found) -> AsyncGenerator[Section, None]:
@@ -145,11 +154,15 @@ def _unlooked(pages: dict[str, int]) -> list[str]:
     every = count(pages["pages"], "page", "pages")
     for name, words, key in (
         ("links", "All links, and malformed ones, were not stored", "[storage] links"),
-        ("fragments", "Fragments were not stored, or not all of them,", "[storage] fragments"),
+        ("pointers", "Fragments were not stored", "[storage] fragments"),
         ("requisites", "Images, styles and scripts were not fetched", "[scope] requisites"),
     ):
         missing = pages["pages"] - pages[name]
         if missing:
             of = f"{missing:,} of " if pages[name] else ""
             said.append(f"{words} for {of}{every}: set {key} = true.")
+    unread = pages["pointers"] - pages["fragments"]
+    if unread > 0:
+        were = count(unread, "page was", "pages were")
+        said.append(f"{were} not read to the end, so fragments in them are not judged.")
     return said

@@ -38,7 +38,7 @@ _SECTION: Final = """
 {% if text.startswith(("http://", "https://")) -%}
 <a href="{{ text }}" rel="noreferrer">{{ text }}</a>{% else %}{{ text }}{% endif %}
 {%- endmacro -%}
-<h2>{{ cell(title) }}</h2>
+<h2>{{ cell(title) if linked else title }}</h2>
 {% if note %}<p>{{ note }}</p>{% endif %}
 {% if rows %}<table>
 <thead><tr>{% for name in columns %}<th scope="col">{{ name }}</th>{% endfor %}</tr></thead>
@@ -96,6 +96,7 @@ async def _html(report: Report, out: Out) -> None:
             out(
                 section_page.render(
                     title=one.title,
+                    linked=one.linked,
                     note=one.note,
                     columns=one.columns,
                     rows=one.rows,

@@ -37,9 +37,7 @@ def of_url(row: Row, now_s: float, *, again: str = "") -> Iterator[str]:
     elif row.get("reason") is None:  # kept for the view `links` alone
         yield "not queued: known only as the target of a link, which was left out when it was found"
     else:
-        reason = str(row["reason"])
-        key = SKIP_KEYS.get(reason)
-        yield f"left out: {SKIP_WORDS.get(reason, reason)}{f' ({key})' if key else ''}"
+        yield f"left out: {_reason(str(row['reason']))}"
     if row.get("sitemap") and state != "sitemaps":
         yield "it is a sitemap or a feed, and no page"
     if isinstance(listing := row.get("listing"), Mapping):
@@ -54,6 +52,11 @@ def of_url(row: Row, now_s: float, *, again: str = "") -> Iterator[str]:
         )
     else:
         yield "no page led to it: it was given as a seed"
+
+
+def _reason(reason: str) -> str:
+    key = SKIP_KEYS.get(reason)
+    return f"{SKIP_WORDS.get(reason, reason)}{f' ({key})' if key else ''}"
 
 
 def redirects(chain: Sequence[str]) -> str:
@@ -81,10 +84,7 @@ def _visited(row: Row, now_s: float) -> Iterator[str]:
         due_at = _number(row["next_visit_at"])
         yield f"to be visited again at {at(due_at)}, {_in(due_at, now_s)}"
     if row.get("cut"):
-        cut = [SKIP_WORDS.get(reason, reason) for reason in str(row["cut"]).split()]
-        keys = [SKIP_KEYS[reason] for reason in str(row["cut"]).split() if reason in SKIP_KEYS]
-        said = f" ({', '.join(keys)})" if keys else ""
-        yield f"not read of it: {'; '.join(cut)}{said}"
+        yield f"not read of it: {'; '.join(map(_reason, str(row['cut']).split()))}"
     if row["title"]:
         yield f"its title: {_text(row['title'])}"
     if row["redirect_url"]:

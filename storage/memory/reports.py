@@ -138,6 +138,16 @@ def _dangling(tables: Tables) -> Iterator[_Values]:
     yield from (values for _, values in sorted(found, key=lambda one: one[0]))
 
 
+def _malformed(tables: Tables) -> Iterator[_Values]:
+    found = [
+        (bad.href.encode(), bad.reason, url.id, place, (bad.href, bad.reason, url.url))
+        for url in tables.urls.values()
+        if url.state is State.VISITED and url.page
+        for place, bad in enumerate(url.page.malformed)
+    ]
+    yield from (values for *_, values in sorted(found))
+
+
 def _has_element(target: Url, pointer: Pointer) -> bool | None:
     """Whether a page has what a fragment points to; None: its elements are not known."""
     page = target.page if target.state is State.VISITED else None
@@ -173,7 +183,7 @@ def _looked(tables: Tables) -> Iterator[_Values]:
         len(pages),
         *(
             float(sum(what in one for one in pages))
-            for what in (Looked.LINKS, Looked.FRAGMENTS, Looked.REQUISITES)
+            for what in (Looked.LINKS, Looked.POINTERS, Looked.FRAGMENTS, Looked.REQUISITES)
         ),
     )
 
@@ -183,6 +193,7 @@ _KINDS: Final[Mapping[str, Callable[[Tables], Iterator[_Values]]]] = {
     "broken": _broken,
     "forbidden": _forbidden,
     "duplicates": _duplicates,
+    "malformed": _malformed,
     "dangling": _dangling,
     "looked": _looked,
 }

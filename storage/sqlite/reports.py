@@ -133,9 +133,18 @@ WHERE k.directives & 16 AND NOT EXISTS (
 ORDER BY r.target, f.fragment, r.hops <> 0, r.source, f.place
 """
 
+_MALFORMED: Final = """
+SELECT h.href, h.reason, so.name || s.path
+FROM hrefs AS h
+JOIN urls AS s ON s.id = h.source
+JOIN origins AS so ON so.id = s.origin
+ORDER BY h.href, h.reason, h.source, h.place
+"""
+
 _LOOKED: Final = """
 SELECT
-  count(*), total(k.directives >> 3 & 1), total(k.directives >> 4 & 1), total(k.directives >> 5 & 1)
+  count(*), total(k.directives >> 3 & 1), total(k.directives >> 6 & 1),
+  total(k.directives >> 4 & 1), total(k.directives >> 5 & 1)
 FROM pages AS p
 CROSS JOIN kinds AS k ON k.id = p.kind
 JOIN texts AS t ON t.id = k.content_type
@@ -147,6 +156,7 @@ QUERIES: Final[Mapping[str, str]] = {
     "broken": _BROKEN,
     "forbidden": _FORBIDDEN,
     "duplicates": _DUPLICATES,
+    "malformed": _MALFORMED,
     "dangling": _DANGLING,
     "looked": _LOOKED,
 }

@@ -96,6 +96,9 @@ CHECKS = {"storage": {"links": True, "fragments": True}, "scope": {"requisites":
 async def test_what_a_link_checker_checks(courtly: Courtly) -> None:
     async with LocalWeb({"a.test": LINKED}) as web:
         await courtly.crawl(web, "a.test", politeness=POLITE, **CHECKS)
+        as_html = (await report(courtly, "broken", "--format", "html")).stdout
+        assert "<h2>http://[bad]/</h2>" in as_html  # no link
+        assert "<h2>hhttps://example.com/x</h2>" in as_html
         found = await findings(courtly, "broken")
 
         def url(path: str) -> str:
@@ -112,8 +115,8 @@ async def test_what_a_link_checker_checks(courtly: Courtly) -> None:
             url("/gone.css"): {(url("/s.css"), "style")},
             url("/gone.woff2"): {(url("/s.css"), "font")},
         }
-        (malformed,) = [one["links"] for one in found if one["problem"] == "malformed"]
-        assert {(one["page"], one["href"], one["reason"]) for one in malformed} == {
+        malformed = [one for one in found if one["problem"] == "malformed"]
+        assert {(one["links"][0]["page"], one["href"], one["reason"]) for one in malformed} == {
             (url("/"), "hhttps://example.com/x", "scheme"),
             (url("/"), "http://[bad]/", "unparsable"),
             (url("/"), "/" + "x" * 498 + "…", "max_url_bytes"),
@@ -127,7 +130,8 @@ async def test_what_a_link_checker_checks(courtly: Courtly) -> None:
         ]
         said = (await report(courtly, "broken")).stdout.splitlines()[-1]
         assert said == (
-            "4 URLs are broken, linked 4 times. 4 malformed links. 1 fragment points to nothing."
+            "4 URLs are broken, linked 4 times. 4 hrefs are malformed. "
+            "1 fragment points to nothing."
         )
 
 

@@ -138,6 +138,9 @@ async def test_malformed_links_go_with_their_page(rig):
     ]
     assert await rig.rows("malformed") == expected
     assert await rig.rows("malformed", host="b.test") == []
+    assert await report(rig, "malformed") == [
+        ("hhttp://x", "scheme", A), ("hhttp://x", "scheme", B), ("http://[", "unparsable", A),
+    ]  # fmt: skip
     assert await rig.rows("malformed", host="a.test") == expected
     await rig.commit(
         lease, rig.visited(urls[A], again=True, malformed=bad[1:]), rig.blocked(urls[B])
@@ -149,7 +152,7 @@ async def test_malformed_links_go_with_their_page(rig):
 
 
 async def test_fragments_that_point_to_nothing(rig):
-    whole = Looked.FRAGMENTS
+    whole = Looked.FRAGMENTS | Looked.POINTERS
     pointers = [
         Pointer(A, "own", None), Pointer(B, "here", None), Pointer(B, "a%20b", "a b"),
         Pointer(B, "%C3%BC", "ü"), Pointer(B, "gone", None), Pointer(C, "x", None),
@@ -167,7 +170,7 @@ async def test_fragments_that_point_to_nothing(rig):
         (C, "x", None), ("http://x.test/", "y", None),
     ]  # fmt: skip
     assert await report(rig, "dangling") == [(B, "gone", A, None)]
-    assert await report(rig, "looked") == [(3, 0, 2, 0)]
+    assert await report(rig, "looked") == [(3, 0, 2, 2, 0)]
     # The page that had the element changes, and the one that linked it is withdrawn.
     await rig.commit(lease, rig.visited(urls[B], again=True, looked=whole))
     assert len(await report(rig, "dangling")) == 4
