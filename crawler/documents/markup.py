@@ -38,6 +38,18 @@ RAW_TEXT: Final = frozenset(
 _RAW_TEXT_AND_REST: Final = RAW_TEXT | {b"plaintext"}
 _BASE: Final = re.compile(rb"<base[\t\n\f\r /]", re.IGNORECASE)
 _FRAMESET: Final = re.compile(rb"<frameset[\t\n\f\r />]", re.IGNORECASE)
+_PLACED: Final = re.compile(
+    rb"<(?:(?P<opens>svg|math|select)|(?P<closes>/(?:svg|math|select))|(?P<frameset>frameset)|(?:"
+    + b"|".join(sorted(_RAW_TEXT_AND_REST))
+    + rb"))(?=[\t\n\f\r />])|<!\[CDATA\[",
+    re.IGNORECASE,
+)
+_PASSED: Final = re.compile(
+    rb"(?:[^<]++|</[A-Za-z][^\t\n\f\r />]*+>|<(?!(?:"
+    + b"|".join(sorted(_RAW_TEXT_AND_REST))
+    + rb")[\t\n\f\r />])[A-Za-z][^\t\n\f\r />]*+(?: (?:class|id)=\"[^\"]*+\")*+>)*+",
+    re.IGNORECASE,
+)
 _RAW_TEXT_END: Final = {
     name: re.compile(rb"</" + name + rb"(?=[\t\n\f\r />])", re.IGNORECASE) for name in RAW_TEXT
 }
@@ -112,6 +124,56 @@ def tokens(html: bytes) -> Iterator[Tag]:
     yield Tag(b"", b"", len(html), len(html))
 
 
+def tags_with_attributes(html: bytes) -> Iterator[tuple[bytes, bytes, int, int]]:
+    """Of `tokens` the name, the attributes, start and end, for those who need no tags without
+    attributes but class and id: such tags may be left out, but for those around raw text. What is
+    open is followed only where it may decide what is raw text: this is many times as fast."""
+    if _depends_on_what_is_open(html):
+        yield from (tag[:4] for tag in tokens(html))
+        return
+    at = _next_worth(html, 0)
+    while at >= 0:
+        token = _TOKEN.match(html, at)
+        if token is None:
+            at = html.find(b"<", at + 1)
+            continue
+        end = token.end()
+        tag: bytes | None = token["tag"]
+        if tag is None:
+            at = _next_worth(html, end)
+            continue
+        if token["close"] is None:
+            break
+        name = tag.lower()
+        yield name, token["attributes"], at, end
+        if name == b"plaintext":
+            break
+        if name in RAW_TEXT:
+            at = html.find(b"<", raw_text_end(html, end, name))
+        else:
+            at = _next_worth(html, end)
+    yield b"", b"", len(html), len(html)
+
+
+def _next_worth(html: bytes, at: int) -> int:
+    passed = _PASSED.match(html, at)
+    return html.find(b"<", at if passed is None else passed.end())
+
+
+def _depends_on_what_is_open(html: bytes) -> bool:
+    """Whether there may be raw text or CDATA in SVG, MathML or a `<select>`, or frames."""
+    depth = 0
+    for found in _PLACED.finditer(html):
+        kind = found.lastgroup
+        if kind == "opens":
+            depth += 1
+        elif kind == "closes":
+            depth = max(depth - 1, 0)
+        elif depth or kind == "frameset":
+            return True
+    return False
+
+
 def _is_closed(raw: bytes) -> bool:
     """Whether the "/" at the end of a tag stands alone: one that ends a value without quotes closes
     nothing."""
@@ -144,6 +206,22 @@ def attributes(raw: bytes) -> dict[str, str]:
         if "&" in value:
             value = unescaped_value(value)
         found.setdefault(name.decode("utf-8", "replace").lower(), value)
+    return found
+
+
+def located(raw: bytes, offset: int) -> dict[str, tuple[str, int, int]]:
+    """The same with where each attribute begins and ends in the document, in which the tag's
+    attributes begin at `offset`."""
+    found: dict[str, tuple[str, int, int]] = {}
+    for one in _PARTS.finditer(raw):
+        value = (one[2] or one[3] or one[4] or b"").decode("utf-8", "replace")
+        if "&" in value:
+            value = unescaped_value(value)
+        if "\0" in value:
+            value = value.replace("\0", "\ufffd")
+        name = one[1].decode("utf-8", "replace").lower()
+        if name not in found:
+            found[name] = (value, offset + one.start(), offset + one.end())
     return found
 
 

@@ -6,8 +6,6 @@ import re
 from typing import Final
 
 from crawler.documents import markup
-from crawler.documents.query import with_encoded_query
-from policies.url import canonical
 
 # By name: the value, where the attribute begins and where it ends in the document.
 Attributes = dict[str, tuple[str, int, int]]
@@ -18,7 +16,6 @@ _VOID: Final = frozenset(
 _XML_TAG: Final = re.compile(
     rb"<([A-Za-z][^\t\n\f\r />]*+)((?:[\t\n\f\r /]++|" + markup.ATTRIBUTE + rb")*+)(?:>|\Z)"
 )
-_ATTRIBUTE: Final = re.compile(markup.ATTRIBUTE)
 
 
 def html_of(xhtml: bytes) -> bytes:
@@ -32,21 +29,6 @@ def _with_end_tag(found: re.Match[bytes]) -> bytes:
     if raw[-1:] != b"/" or name.lower() in _VOID or found[0][-1:] != b">":
         return found[0]
     return b"<" + name + raw[:-1] + b"></" + name + b">"
-
-
-def base_of(html: bytes, url: str, encoding: str) -> str:
-    """What the document's references are relative to. encoding: in which queries are written."""
-    href = markup.base_href(html)
-    return url if href is None else canonical(with_encoded_query(href, encoding), url) or url
-
-
-def located(raw: bytes, offset: int) -> Attributes:
-    """A tag's attributes and where they are in the document; the first of a name counts."""
-    found: Attributes = {}
-    for one in _ATTRIBUTE.finditer(raw):
-        for name, value in markup.attributes(one[0]).items():
-            found.setdefault(name, (value, offset + one.start(), offset + one.end()))
-    return found
 
 
 def quoted(value: bytes, *, srcdoc: bool = False) -> bytes:

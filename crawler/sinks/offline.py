@@ -134,7 +134,7 @@ def own_page(title: str, body: str, *, head: str = "") -> bytes:
 def stub(href: str, url: str) -> bytes:
     """A page that leads on to a file, which is that of `url` if that is not empty."""
     href, mark = escape(href), f' {ORIGIN}="{escape(url)}"' if url else ""
-    head = f'<meta http-equiv="refresh"{mark} content="{_REFRESH}{href}">'
+    head = f'<meta http-equiv="refresh" content="{_REFRESH}{href}"{mark}>'
     return own_page("Moved", f'<p><a href="{href}"{mark}>Moved</a></p>', head=head)
 
 

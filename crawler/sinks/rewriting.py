@@ -16,10 +16,12 @@ from typing import Final
 
 from crawler.documents import markup
 from crawler.documents.encoding import UTF8, decode
+from crawler.documents.query import with_encoded_query
 from crawler.sinks import references as bounds
-from crawler.sinks.attributes import Attributes, base_of, located, quoted
+from crawler.sinks.attributes import Attributes, quoted
 from crawler.sinks.references import References, Role
 from crawler.sinks.styles import in_srcset, in_style
+from policies.url import canonical
 
 # On a link: where it leads on the web.
 ORIGIN: Final = "data-courtly-url"
@@ -51,6 +53,7 @@ _ATTRIBUTES: Final[dict[bytes, dict[str, Role]]] = {
     b"feimage": _HREFS,
     b"script": {"src": _SCRIPT, "href": _SCRIPT, "xlink:href": _SCRIPT},
 }
+_ANCHORS: Final = frozenset({b"a", b"area"})
 _FRAMES: Final = frozenset({b"iframe", b"frame"})
 _SRCSETS: Final = frozenset({"srcset", "imagesrcset"})
 # On any element: styles, and attributes of SVG that are properties of a style.
@@ -88,9 +91,19 @@ _ACTIVE: Final = re.compile(
     rb"|(?P<link><lin)k(?=[\t\n\f\r />])",
     re.IGNORECASE,
 )
+_ACTIVE_NAMES: Final = (b"http-equiv", b"srcdoc", b"<link")
 _IN_SCRIPT: Final = re.compile(rb"srcdoc|<link", re.IGNORECASE)
 
 _SPACE: Final = b"\t\n\f\r "
+
+# An attribute that leads somewhere, and ORIGIN: behind it, or among others behind it. In a document
+# in an attribute, quotes are escaped.
+_MARKED: Final = re.compile(
+    rb"(?<![\w:-])(?P<name>href|xlink:href|src|content)=(?P<quote>\"|&(?:amp;){0,3}+quot;)"
+    rb"(?P<value>(?:(?!(?P=quote))[^\"])*+)(?P=quote)(?: [^\s\"=<>/]++=\"[^\"]*+\"){0,20}?"
+    rb" " + ORIGIN.encode() + rb"=(?P=quote)(?P<origin>(?:(?!(?P=quote))[^\"])*+)(?P=quote)",
+    re.IGNORECASE,
+)
 
 _Edit = tuple[int, int, bytes]
 
@@ -117,8 +130,9 @@ class Rewriter:
         return walk.inert(b"".join(out))
 
     def walk(self, html: bytes, url: str) -> None:
-        """Read the references and change nothing."""
-        for _ in _Walk(html, url, self._references, scripts=self._scripts, depth=0).edits():
+        """Read the references, but for links of anchors, and change nothing."""
+        walk = _Walk(html, url, self._references, scripts=self._scripts, depth=0)
+        for _ in walk.edits(passed=_ANCHORS):
             pass
 
 
@@ -136,25 +150,29 @@ class _Walk:
         # What no document can have stands for names that take effect.
         self._own = {letter: token_hex(8).encode() for letter in "vck"}
 
-    def edits(self) -> Iterator[_Edit]:
-        """In order, none in another."""
-        self._base = base_of(self._html, self._url, self._references.encoding)
+    def edits(self, *, passed: frozenset[bytes] = frozenset()) -> Iterator[_Edit]:
+        """In order, none in another. passed: elements that are passed over, but for attributes
+        that any element may have."""
+        if (href := markup.base_href(self._html)) is not None:
+            href = with_encoded_query(href, self._references.encoding)
+            self._base = canonical(href, self._url) or self._url
         opened, end_of_opened = b"", 0
-        for token in markup.tokens(self._html):
-            name, raw, start, end = token[:4]
+        for name, raw, start, end in markup.tags_with_attributes(self._html):
             if opened:
                 yield from self._in_raw_text(opened, end_of_opened, start)
                 opened = b""
             if name[:1] in b"/!":  # the end of the document has no name
                 continue
-            if raw and (name in _WALKED or _ANYWHERE.search(raw)):
+            if raw and ((name in _WALKED and name not in passed) or _ANYWHERE.search(raw)):
                 yield from self._in_tag(name, raw, start, end)
             if name in (b"style", b"script"):
                 opened, end_of_opened = name, end
 
     def inert(self, html: bytes) -> bytes:
         """The document without names that take effect, but for those that the walk left."""
-        html = _ACTIVE.sub(_without_effect, html)
+        lower = html.lower()
+        if any(name in lower for name in _ACTIVE_NAMES):
+            html = _ACTIVE.sub(_without_effect, html)
         for letter, own in self._own.items():
             html = html.replace(own, letter.encode())
         return html
@@ -174,7 +192,7 @@ class _Walk:
             yield start, end, protected
 
     def _in_tag(self, name: bytes, raw: bytes, start: int, end: int) -> Iterator[_Edit]:
-        attributes = located(raw, start + 1 + len(name))
+        attributes = markup.located(raw, start + 1 + len(name))
         if name == b"base":
             yield self._base_tag(attributes, start, end)
             return
@@ -343,33 +361,37 @@ def relinked(html: bytes, link: Callable[[str, str, str], str | None]) -> bytes 
 
     link: (URL on the web, attribute's name, its value) → the value instead, None for the same."""
     room_bytes = bounds.GROWTH_BYTES_MAX
-    out: list[bytes] = []
-    at = 0
-    for token in markup.tokens(html):
-        name, raw, start = token[:3]
-        if ORIGIN.encode() not in raw:
-            continue
-        attributes = located(raw, start + 1 + len(name))
-        for attribute, (value, begins, ends) in attributes.items():
-            new = None
-            if attribute == "srcdoc":
-                inner = relinked(value.encode("utf-8", "replace"), link)
-                new = None if inner is None else quoted(inner, srcdoc=True)
-            elif ORIGIN in attributes and attribute in ("href", "xlink:href", "src", "content"):
-                changed = link(attributes[ORIGIN][0], attribute, value)
-                new = None if changed is None else quoted(changed.encode("utf-8", "replace"))
-            if new is not None:
-                new = _ACTIVE.sub(_without_effect, new)
-                new = html[begins:ends].partition(b"=")[0] + b'="' + new + b'"'
-                growth_bytes = len(new) - (ends - begins)
-                if growth_bytes <= room_bytes:
-                    room_bytes -= max(growth_bytes, 0)
-                    out += (html[at:begins], new)
-                    at = ends
-    if not out:
-        return None
-    out.append(html[at:])
-    return b"".join(out)
+    changed = False
+
+    def new(found: re.Match[bytes]) -> bytes:
+        nonlocal room_bytes, changed
+        quote = found["quote"]
+        depth = 1 if quote == b'"' else 2 + quote.count(b"amp;")
+        value, origin = (_unquoted(found[name], depth) for name in ("value", "origin"))
+        meant = link(origin, found["name"].decode().lower(), value)
+        if meant is None:
+            return found[0]
+        written = _ACTIVE.sub(_without_effect, meant.encode("utf-8", "replace"))
+        for _ in range(depth):
+            written = quoted(written)
+        growth_bytes = len(written) - len(found["value"])
+        if growth_bytes > room_bytes:
+            return found[0]
+        room_bytes -= max(growth_bytes, 0)
+        changed = True
+        before = found.start("value") - found.start()
+        behind = found.end("value") - found.start()
+        return found[0][:before] + written + found[0][behind:]
+
+    page = _MARKED.sub(new, html)
+    return page if changed else None
+
+
+def _unquoted(value: bytes, depth: int) -> str:
+    text = decode(value, UTF8)
+    for _ in range(depth):
+        text = markup.unescaped_value(text)
+    return text
 
 
 def _without_effect(found: re.Match[bytes]) -> bytes:

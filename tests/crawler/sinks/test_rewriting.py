@@ -1,0 +1,103 @@
+"""Markup rewritten in place: as the reader without a tree sees it, and in linear time."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crawler.documents.markup import tags_with_attributes, tokens
+from crawler.sinks.offline import Links, offline_page, relinked
+
+PIECES = st.sampled_from(
+    [
+        "<a href=x>",
+        "<p>",
+        "</p>",
+        "<p class='a' id=b>",
+        '<p class="a" x=1>',
+        "<style>",
+        "</style>",
+        "<title x=1>",
+        "</title>",
+        "<svg>",
+        "</svg>",
+        "<svg x=1/>",
+        "<select>",
+        "</select>",
+        "<![CDATA[",
+        "]]>",
+        "<!--",
+        "-->",
+        "<script y>",
+        "</script>",
+        "<frameset>",
+        "<math>",
+        "</math>",
+        "<",
+        ">",
+        '"',
+        "x",
+        "<textarea>",
+        "</textarea>",
+        "<plaintext>",
+        "<img src=y>",
+        "<td z=1>",
+        "</",
+        "<P Q=R>",
+    ]
+)
+HOSTILE = [
+    '<a href=x class="',
+    "<a href='",
+    "<a href=x ",
+    "<",
+    "</",
+    "<!--",
+    "<![CDATA[",
+    "<svg>",
+    "<b x=",
+    "<svg><style>",
+    "<a href=x>",
+    "<iframe srcdoc='",
+    '<p class="',
+    '<p class="" ',
+    "<select><title>",
+    '<a href="x" data-courtly-url="x">',
+    ' href="" data-courtly-url="',
+    "href=&quot;",
+    'src="" ',
+    "http-equiv",
+    " srcdoc",
+    "<link",
+    "<!doctype",
+    "<!doctype x>",
+    "<!-- -->",
+    "<?x>",
+    "<base ",
+    "&amp;",
+    "<style>url(",
+    "<p style='url(x)'>",
+    "<script><link",
+]
+
+
+@given(st.lists(PIECES, max_size=20).map("".join).map(str.encode))
+def test_every_tag_with_attributes_is_found(html: bytes) -> None:
+    def of_interest(name: bytes, raw: bytes) -> bool:
+        return name[:1] not in (b"", b"/", b"!") and b"=" in raw and b"class" not in raw
+
+    found = [tag for tag in tags_with_attributes(html) if of_interest(tag[0], tag[1])]
+    assert found == [tag[:4] for tag in tokens(html) if of_interest(tag.name, tag.attributes)]
+
+
+@pytest.mark.parametrize("unit", HOSTILE)
+def test_rewriting_takes_linear_time(unit: str) -> None:
+    began_s = time.process_time()
+    body = (unit * (300_000 // len(unit))).encode()
+    links = Links("http://a.test/", "a.test/index.html", is_there=lambda _: False, scripts=True)
+    page = offline_page(body, "text/html", links)
+    relinked(page, "a.test/index.html", lambda _: False, {"a.test/x.part"})
+    assert time.process_time() - began_s < 4
