@@ -323,9 +323,11 @@ class _Walk:
             yield self._without(start, end)
             return
         rewriter = Rewriter(self._references, scripts=self._scripts)
+        encoding, self._references.encoding = self._references.encoding, UTF8  # it has its own
         inner = rewriter.rewritten(
             value.encode("utf-8", "replace"), self._base, depth=self._depth + 1
         )
+        self._references.encoding = encoding
         named = self._kept_name(b"srcdoc")
         yield from self._edit(start, end, named + b'="' + quoted(inner, srcdoc=True) + b'"')
 

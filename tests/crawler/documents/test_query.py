@@ -12,6 +12,7 @@ from multidict import CIMultiDict
 from crawler.documents import page
 from crawler.documents.encoding import NAMES, decode
 from crawler.documents.query import encoded_query, with_encoded_query
+from crawler.documents.sitemap import SitemapParser
 from crawler.sinks.offline import Links, offline_page, offline_style
 from crawler.sinks.requisites import requisites
 from policies.url import canonical
@@ -145,16 +146,32 @@ def test_utf16_and_what_is_replaced_send_utf8() -> None:
 def test_what_a_page_needs_and_where_its_mirror_leads() -> None:
     html = (
         '<img src="?i=ж"><style>p{background:url(?s=ж)}</style><p style="background:url(?a=ж)">'
-        '<form action="?ж"></form><a href="https://b.test/?ж">x</a>'
+        '<iframe srcdoc="<img src=?d=ж>"></iframe><form action="?ж"></form><a href="https://b.test/?ж">x</a>'
     )
     body, declared = html.encode("cp1251"), "text/html; charset=windows-1251"
     found = requisites(URL, declared, body, scripts=False).roles
     d = "https://a.test/d/p"
-    assert set(found) == {f"{d}?i=%E6", f"{d}?s=%E6", f"{d}?a=%D0%B6"}
+    assert set(found) == {f"{d}?i=%E6", f"{d}?s=%E6", f"{d}?a=%D0%B6", f"{d}?d=%D0%B6"}
     links = Links(URL, "a/p.html", is_there=lambda _: False, scripts=False)
     mirrored = offline_page(body, declared, links).decode()
     assert f'action="{d}?%E6"' in mirrored
     assert 'href="https://b.test/?%E6"' in mirrored
+
+
+def test_drawings_have_encodings_of_their_own() -> None:
+    drawing = """<?xml version="1.0" encoding="windows-1251"?>
+    <svg xmlns="http://www.w3.org/2000/svg"><image href="?ж"/></svg>""".encode("cp1251")
+    found = requisites(URL, "image/svg+xml", drawing, scripts=False).roles
+    assert set(found) == {"https://a.test/d/p?%E6"}
+
+
+def test_what_sitemaps_and_feeds_list_is_utf8() -> None:
+    """An address there is a URI, or else an IRI, which is mapped by UTF-8 (RFC 3987, 3.1)."""
+    parser = SitemapParser()
+    feed = """<?xml version="1.0" encoding="windows-1251"?><feed xmlns="http://www.w3.org/2005/Atom">
+    <entry><link href="https://a.test/ж?q=ж"/></entry></feed>""".encode("cp1251")
+    entries = [one for some in (*parser.feed(feed), *parser.close()) for one in some]
+    assert [canonical(one.loc) for one in entries] == ["https://a.test/%D0%B6?q=%D0%B6"]
 
 
 @pytest.mark.parametrize(
