@@ -96,6 +96,12 @@ class Reading:
             self._lists.skip(Skip.MAX_URL_BYTES, parser.overlong)
         await self._hand_on()
 
+    async def break_off(self) -> None:
+        """The body ends early, by a failure of its transfer: what is whole of it counts."""
+        if self._parser is not None and self._parser.overlong:
+            self._lists.skip(Skip.MAX_URL_BYTES, self._parser.overlong)
+        await self._hand_on()
+
     async def _list(self, entries: list[Entry]) -> None:
         for entry in entries:
             one = self._lists.child if entry.sitemap else self._lists.page

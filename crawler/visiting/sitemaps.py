@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -14,7 +15,7 @@ from crawler.visiting.sitemap_body import Reading, Sniffing
 from policies import robots
 from policies.listing import frontier_priority
 from policies.scope import Scope, Skip
-from policies.url import canonical, host_of, robots_url
+from policies.url import canonical, host_of, path_of, robots_url
 from storage.base import Completed, Link, Plan, Queued, SitemapRead
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ CHILDREN_WHILE_S: Final = 43_200.0
 HOSTS_COUNTED: Final = 10_000  # for that; beyond it the count begins anew
 # A sitemap is read again when it is named anew after so long; a robots.txt is asked for as often.
 READ_AGAIN_S: Final = 86_400.0
+# Many sites redirect what they do not have to their home page, a login or an error page. Read as a
+# sitemap, such a page would be lost as a page.
+_LIKE_SITEMAP: Final = re.compile(r"sitemap|\.(?:xml|txt|gz)\Z", re.IGNORECASE)
 
 
 class Sitemaps:
@@ -185,11 +189,13 @@ class Sitemaps:
         if answer.status in REDIRECT_STATUSES:
             url = canonical(answer.headers.get("Location", ""), queued.url)
             target = None
-            if url and answer.headers.get("Location"):
+            error = "it redirects to where it is not read"
+            if url and not self._may_lead_to(url, queued):
+                error = "it redirects to what does not look like a sitemap"
+            elif url and answer.headers.get("Location"):
                 target = self.link(url, depth=queued.depth + 1, anywhere=True)
-            if target is None:
-                error = "it redirects to where it is not read"
-            else:
+            if target is not None:
+                error = None
                 links.append(target)
         elif not 200 <= answer.status < 300:
             error = f"the server answered {answer.status}"
@@ -206,6 +212,14 @@ class Sitemaps:
             plan=plan,
             again=queued.before is not None,
         )
+
+    def _may_lead_to(self, target: str, queued: Queued) -> bool:
+        """Whether a redirect may lead from a sitemap to this one; strictly for a usual path that no
+        site has named."""
+        usual = self._effective.config.site(host_of(queued.url)).scope.sitemap_paths
+        if queued.depth == 0 and path_of(queued.url) in usual:
+            return _LIKE_SITEMAP.search(path_of(target).partition("?")[0]) is not None
+        return path_of(target) != "/"
 
 
 def _named_in(body: bytes) -> Sequence[str]:

@@ -286,6 +286,8 @@ class Visitor:
         self._refill(host)  # while this one is fetched
         self._ledger.asking(queued)
         result = await self._contacts.fetch(turn, request, kind=PAGE)
+        if isinstance(result, Failure) and sniffing is not None and sniffing.reading is not None:
+            await sniffing.reading.break_off()
         answer = self._answered(host, queued, result, fetch)
         if answer is None:
             return False
@@ -323,6 +325,8 @@ class Visitor:
         self._refill(host)
         self._ledger.asking(queued)
         result = await self._contacts.fetch(turn, request, kind=SITEMAP)
+        if isinstance(result, Failure):
+            await reading.break_off()
         if (answer := self._answered(host, queued, result, fetch)) is not None:
             plan = self._planner.sitemap(queued, answer)
             outcome: Outcome = self._sitemaps.outcome(queued, host.slot, answer, reading, plan)

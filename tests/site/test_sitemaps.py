@@ -7,6 +7,8 @@ import contextlib
 import gzip
 from typing import Any
 
+import pytest
+
 from crawler.testing import LocalWeb, Reply, html, text
 
 PAGES = 20_000
@@ -41,6 +43,32 @@ async def test_a_packed_sitemap_of_many_urls_on_another_host(courtly: Any) -> No
     (contacts,) = courtly.rows("hosts", "contacts, breaches", "host = 'cdn.test'")
     assert contacts == (2, 0)
     assert [entry.path for entry in web.log.requests("cdn.test")] == ["/robots.txt", "/map.xml.gz"]
+
+
+@pytest.mark.parametrize("as_seed", [False, True])
+async def test_a_sitemap_whose_transfer_fails_gives_the_urls_that_are_whole(
+    courtly: Any, as_seed: bool
+) -> None:
+    async with LocalWeb() as web:
+        urls = [web.url("a.test", f"/{n}") for n in range(400)]
+        document = "<urlset>" + "".join(f"<url><loc>{url}</loc></url>" for url in urls)
+        web.sites["a.test"] = {
+            "/robots.txt": text("" if as_seed else f"Sitemap: {web.url('a.test', '/map.xml')}\n"),
+            "/": html("Home"),
+            "/map.xml": Reply(body=document, content_type="application/xml", broken=True),
+        }
+        await courtly.crawl(
+            web,
+            web.url("a.test", "/map.xml" if as_seed else "/"),
+            crawl={"max_pages": 2},
+            fetch={"max_attempts": 1},
+        )
+    ((failed,),) = courtly.rows("failed", "url")
+    assert failed.endswith("/map.xml")
+    known = {url for view in ("visited", "queued") for (url,) in courtly.rows(view, "url")}
+    known.discard(web.url("a.test"))
+    assert known == set(urls[: len(known)])
+    assert 100 < len(known) < 300  # half of the document
 
 
 async def test_kill_9_while_a_sitemap_is_read(courtly: Any) -> None:

@@ -105,6 +105,65 @@ async def test_the_usual_places_are_tried_only_where_nothing_is_named_or_forbids
     assert crawled.urls("blocked") == []
 
 
+@pytest.mark.parametrize("target", ["/", "/login?next=/sitemap.xml", "http://b.test/404.html"])
+async def test_a_usual_place_that_redirects_to_a_page_leaves_it_a_page(
+    world: Any, target: str
+) -> None:
+    crawled = await world.crawl(
+        {
+            "http://a.test/robots.txt": not_found(),
+            "http://a.test/start": html("Start", "/", "/login?next=/sitemap.xml"),
+            "http://a.test/": html("Home"),
+            "http://a.test/login?next=/sitemap.xml": html("Login"),
+            "http://a.test/sitemap.xml": redirect(target),
+        },
+        "http://a.test/start",
+        scope=USUAL,
+    )
+    assert crawled.urls("visited") == [
+        "http://a.test/", "http://a.test/login?next=/sitemap.xml", "http://a.test/start",
+    ]  # fmt: skip
+    ((url, error),) = [(row["url"], row["error"]) for row in crawled.rows["sitemaps"]]
+    assert (url, error) == (
+        "http://a.test/sitemap.xml", "it redirects to what does not look like a sitemap",
+    )  # fmt: skip
+    assert len(crawled.log.requests("a.test")) == 5
+
+
+@pytest.mark.parametrize(
+    "target", ["/sitemap_index.xml", "/wp-sitemap.xml?page=1", "/map.txt.gz", "/sitemaps/all"]
+)
+async def test_a_usual_place_may_redirect_to_a_sitemap(world: Any, target: str) -> None:
+    crawled = await world.crawl(
+        {
+            "http://a.test/robots.txt": not_found(),
+            "http://a.test/": html("Home"),
+            "http://a.test/sitemap.xml": redirect(target),
+            f"http://a.test{target}": xml("http://a.test/1"),
+        },
+        "http://a.test/",
+        scope=USUAL,
+    )
+    assert crawled.urls("queued") == []
+    assert [(row["status"], row["urls"], row["error"]) for row in crawled.rows["sitemaps"]] == [
+        (302, 0, None), (200, 1, None),
+    ]  # fmt: skip
+
+
+async def test_a_named_sitemap_that_redirects_to_the_home_page_leaves_it_a_page(world: Any) -> None:
+    crawled = await world.crawl(
+        {
+            "http://a.test/robots.txt": named("http://a.test/map.xml"),
+            "http://a.test/": html("Home", "/1"),
+            "http://a.test/map.xml": redirect("/"),
+        },
+        "http://a.test/",
+    )
+    assert "http://a.test/" in crawled.urls("visited")
+    assert crawled.urls("sitemaps") == ["http://a.test/map.xml"]
+    assert len(crawled.entries(path="/")) == 1
+
+
 async def test_each_sitemap_is_a_turn_of_its_host(world: Any) -> None:
     crawled = await world.crawl(
         {
@@ -287,7 +346,9 @@ async def test_a_redirect_is_followed_as_a_sitemap(world: Any) -> None:
         "http://a.test/",
     )
     assert crawled.urls("visited") == ["http://a.test/", "http://a.test/1"]
-    assert [row["status"] for row in crawled.rows["sitemaps"]] == [302, 200]
+    assert [(row["status"], row["error"]) for row in crawled.rows["sitemaps"]] == [
+        (302, None), (200, None),
+    ]  # fmt: skip
 
 
 async def test_failures_and_refusals_are_those_of_a_page(world: Any) -> None:
