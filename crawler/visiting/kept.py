@@ -66,15 +66,19 @@ class Kept(NamedTuple):
     looked: Looked = Looked(0)
 
 
+_UNLOOKED: Final = Looked(0)
 NOTHING: Final = Kept()
 
 
 def wanted(config: Config, host: str) -> Looked:
     """What the config has kept of the pages of a host, besides what the crawl goes by."""
-    looked = Looked(0)
-    if config.storage.links:
+    storage = config.storage
+    looked = _UNLOOKED
+    if not (storage.links or storage.fragments or config.requisites):
+        return looked  # as a rule; flags are slow to put together
+    if storage.links:
         looked |= Looked.LINKS
-    if config.storage.fragments:
+    if storage.fragments:
         looked |= Looked.POINTERS
     if config.requisites and config.site(host).scope.requisites:
         looked |= Looked.REQUISITES

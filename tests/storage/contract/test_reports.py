@@ -208,3 +208,20 @@ async def test_what_was_cut_of_a_page(rig):
     await rig.commit(lease, rig.visited(urls[A], again=True))
     assert (await rig.reader.url(A))["cut"] is None
     assert (await rig.reader.url(C))["cut"] == "max_links"
+
+
+async def test_links_beyond_a_limit_of_the_store_are_links_all_the_same(rig):
+    """A target is in the view though its query was one too many for its path to be queued."""
+    await rig.store.close()
+    await rig.open(queries_per_path_max=1)
+    urls = [f"http://a.test/p?{n}" for n in range(4)] + ["http://z.test/", A]
+    await rig.add(A)
+    lease = await rig.claim_one()
+    outlinks = [Outlink(url, None, None) for url in urls]
+    pointers = [Pointer(url, "x", None) for url in urls]
+    page = rig.visited(lease.hand.urls[0], links=urls[:4], outlinks=outlinks, pointers=pointers)
+    await rig.commit(lease, page)
+    assert sorted(row["target"] for row in await rig.rows("links")) == sorted(urls)
+    assert sorted(row["target"] for row in await rig.rows("fragments")) == sorted(urls)
+    assert await rig.urls("queued") == ["http://a.test/p?0"]
+    assert await rig.rows("skipped") == [{"reason": "max_queries_per_path", "count": 3}]
