@@ -174,6 +174,13 @@ def test_what_sitemaps_and_feeds_list_is_utf8() -> None:
     assert [canonical(one.loc) for one in entries] == ["https://a.test/%D0%B6?q=%D0%B6"]
 
 
+def test_a_base_in_a_mirror_has_its_query_in_the_page_s_encoding() -> None:
+    body = """<base href="https://b.test/x?ж"><a href="#a">x</a>""".encode("koi8-r")
+    links = Links(URL, "a/p.html", is_there=lambda _: False, scripts=False)
+    mirrored = offline_page(body, "text/html; charset=koi8-r", links).decode()
+    assert 'href="https://b.test/x?%D6#a"' in mirrored
+
+
 @pytest.mark.parametrize(
     ("content_type", "first", "sent"),
     [
