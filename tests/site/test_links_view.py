@@ -133,3 +133,43 @@ async def test_a_page_visited_again_has_its_new_links_alone(courtly: Courtly) ->
         web.sites["a.test"]["/"] = Reply(status=410)
         await again(**LINKS)
         assert await links(courtly, web, "/") == {}
+
+
+async def test_a_process_that_is_killed_leaves_no_page_with_some_of_its_links(
+    courtly: Courtly,
+) -> None:
+    """At each kill, and in the end, a page that is visited has all that was kept of it."""
+    targets = [f"/{n}" for n in range(40)]
+    page = html("Page", *targets, "hhttp://x/", "#gone", body="<p id=a><p id=b>")
+    config: dict[str, Any] = {
+        "storage": {"links": True, "fragments": True},
+        "politeness": POLITE,
+    }
+    counts = (
+        "SELECT url, (SELECT count(*) FROM links WHERE id = v.id),"
+        " (SELECT count(*) FROM malformed WHERE id = v.id),"
+        " (SELECT count(*) FROM fragments WHERE id = v.id) FROM visited AS v"
+    )
+
+    def expected(url: str) -> list[int]:
+        return [41 if url.endswith("/") else 40, 1, 1]  # the home page links itself besides
+
+    async with LocalWeb({"a.test": dict.fromkeys(["/", *targets], page)}) as web:
+        for _ in range(3):
+            begun = len(web.log.requests("a.test"))
+            async with courtly.process(web, web.url("a.test"), **config) as process:
+                for _ in range(1_000):
+                    if len(web.log.requests("a.test")) > begun + 9:
+                        break
+                    await asyncio.sleep(0.01)
+                process.kill()
+                await process.wait()
+            with contextlib.closing(sqlite3.connect(courtly.db)) as db:
+                for url, *kept in db.execute(counts).fetchall():
+                    assert kept == expected(url)
+        async with courtly.process(web, web.url("a.test"), **config) as process:
+            assert await process.wait() == 0
+    with contextlib.closing(sqlite3.connect(courtly.db)) as db:
+        rows = db.execute(counts).fetchall()
+    assert len(rows) == 41
+    assert all(kept == expected(url) for url, *kept in rows)
