@@ -260,6 +260,29 @@ def test_it_agrees_with_the_tree_or_leaves_it_the_page(html: str) -> None:
     check(html)
 
 
+# Rich in foreign content, templates and raw text, with what ends them in the wrong place.
+_FOREIGN = """
+    <svg> </svg> <svg/> <svg~viewBox="0"> <path~d=""/> <path> </path> <g> </g> <g/> <text> </text>
+    <title>t</title> <title> </title> <title/> <desc>d</desc> <desc> </desc> <desc/> <use/> <stop/>
+    <linearGradient> </linearGradient> <clipPath/> <feBlend/> <filter> </filter> <foreignObject>
+    </foreignObject> <math> </math> <mi> </mi> <annotation-xml> <mglyph/> <font~color=c> </p> <p>
+    </br> <style> </style> <style/> <script> </script> <script/> <![CDATA[ ]]> <!-- --> <!--> <!x>
+    <template> </template> <template/> <div> </div> <a~href="@"> <a~href="@"> <a~href=@> </a> </a>
+    <title><a~href="@"></title> <style><a~href="@"></style> <![CDATA[<a~href="@">]]> <select>
+    </select> <option> <textarea> </textarea> <iframe~src="@"> </iframe> <noscript> </noscript> text
+    <table><tr><td> </td></tr></table> <frameset> <frame~src="@"> <plaintext> <xmp> </xmp> <b> </b>
+    <symbol> </symbol> <defs> </defs> <image/> <a~xlink:href="@"> <tspan> </tspan> <animate/>
+"""
+
+
+@given(
+    st.lists(st.sampled_from([piece.replace("~", " ") for piece in _FOREIGN.split()]), max_size=16)
+)
+@settings(max_examples=2_000, deadline=None)
+def test_it_agrees_with_the_tree_on_foreign_content(pieces: list[str]) -> None:
+    check("".join(piece.replace("@", f"l{at}") for at, piece in enumerate(pieces)))
+
+
 _REFERENCES = """
     & &amp &amp; &lt &copy &copy; &not &notit; &notin; # ; = x 1 &#65 &#65; &#x41 &#x; &#0 &#128;
     &#xD800; &#1114112; &#xfffe; &AMP &CounterClockwiseContourIntegral; &frac12 &sup &sup1 &supe;
