@@ -57,7 +57,6 @@ _SPECIAL: Final = _names(
     b" script search section select source style summary table tbody td template textarea tfoot th"
     b" thead title tr track ul wbr xmp"
 )
-# Their end tags close them, with all inside, if they are in scope.
 _BLOCKS: Final = _names(
     b"address applet article aside blockquote button center dd details dialog dir div dl dt"
     b" fieldset figcaption figure footer form header hgroup listing main marquee menu nav object ol"
@@ -100,6 +99,15 @@ def _classes_of(name: bytes) -> tuple[bytes, ...]:
 
 _CLASSES: Final = {
     name: _classes_of(name) for name in _SPECIAL | _BLOCKS | _SCOPES | _FORMATTING | _IMPLIED_ENDS
+}
+# What must not stand between an end tag and the element that it closes with all inside; for other
+# names it is any special element.
+_CLOSED_WITHIN: Final = {
+    **dict.fromkeys(_BLOCKS | _HEADINGS, _SCOPE),
+    **dict.fromkeys(_TABLE_PARTS | {b"table"}, _TABLE_SCOPE),
+    b"li": _LIST_SCOPE,
+    b"p": _BUTTON_SCOPE,
+    b"template": b"template",
 }
 _FOREIGN_STOPS: Final = (_SCOPE, _BUTTON_SCOPE, _LIST_SCOPE, _IS_SPECIAL, _LIST_STOP)
 
@@ -319,38 +327,14 @@ class OpenElements:
 
     def _end_html(self, name: bytes) -> None:
         last = self._last
-        at = last(name)
-        if at < 0:
-            if name in _HEADINGS:
-                at = max(map(last, _HEADINGS))
-                if at > last(_SCOPE):
-                    self._pop_to(at)
-        elif name == b"p":
-            if at > last(_BUTTON_SCOPE):
-                self._pop_to(at)
-        elif name == b"li":
-            if at > last(_LIST_SCOPE):
-                self._pop_to(at)
-        elif name in _HEADINGS:
-            at = max(map(last, _HEADINGS))
-            if at > last(_SCOPE):
-                self._pop_to(at)
-        elif name == b"template":
-            self._pop_to(at)
-        elif name in _TABLE_PARTS or name == b"table":
-            if at >= last(_TABLE_SCOPE):
-                self._pop_to(at)
-        elif name in _FORMATTING:
+        at = max(map(last, _HEADINGS)) if name in _HEADINGS else last(name)
+        if name in _FORMATTING:
             if at > last(_SCOPE):
                 self._end_formatting(name)
-        elif name == b"form":
-            if at > last(_SCOPE):
-                self._end_implied(_IMPLIED_ENDS)
-                self._remove(at)
-        elif name in _BLOCKS:
-            if at >= last(_SCOPE):
-                self._pop_to(at)
-        elif at >= last(_IS_SPECIAL):
+        elif name == b"form" and at > last(_SCOPE):
+            self._end_implied(_IMPLIED_ENDS)
+            self._remove(at)
+        elif at >= max(0, last(_CLOSED_WITHIN.get(name, _IS_SPECIAL))):
             self._pop_to(at)
 
     def _end_formatting(self, name: bytes) -> None:
