@@ -14,7 +14,9 @@ _VOID: Final = frozenset(
     b"area base br col embed frame hr img input link meta param source track wbr".split()
 )
 _XML_TAG: Final = re.compile(
-    rb"<([A-Za-z][^\t\n\f\r />]*+)((?:[\t\n\f\r /]++|" + markup.ATTRIBUTE + rb")*+)(?:>|\Z)"
+    rb"<([A-Za-z][\w:.-]*+)(?=[\t\n\f\r />])((?:[\t\n\f\r /]++|"
+    + markup.ATTRIBUTE
+    + rb")*+)(?:>|\Z)"
 )
 
 

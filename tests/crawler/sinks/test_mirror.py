@@ -126,3 +126,38 @@ def test_files_that_are_cut_are_logged(
         f"the mirror has only the beginning of http://a.test/{name}, which is too long"
         for name in ("a.svg", "a.css")
     ]
+
+
+def test_what_redirects_over_hops_is_there_and_styles_import_their_target(
+    tmp_path: Path, make_page: MakePage
+) -> None:
+    sink = mirror(tmp_path)
+    for start in ("/a/old.png", "/b/hop.png", "/a/old.css", "/b/hop.css"):
+        end = start.replace("/a/old", "/b/hop") if "/a/" in start else start.replace("hop", "new")
+        moved = make_page(f"https://a.test{start}", body=b"", content_type=None)
+        sink.put(replace(moved, status=302, redirect_url=f"https://a.test{end}"))
+    sink.put(make_page("https://a.test/b/new.png", body=b"png", content_type="image/png"))
+    css = b"p{background:url(i.png)}"
+    sink.put(make_page("https://a.test/b/new.css", body=css, content_type="text/css"))
+    sink.flush()
+    sink.close(threading.Event())
+    host = tmp_path / "a.test"
+    assert (host / "a/old.png").read_bytes() == b"png"
+    assert '@import "../b/hop.css"' in (host / "a/old.css").read_text()
+    assert '@import "new.css"' in (host / "b/hop.css").read_text()
+    assert 'url("i.png")' in (host / "b/new.css").read_text()
+
+
+def test_a_drawing_without_an_ending_is_shown_at_the_end(
+    tmp_path: Path, make_page: MakePage
+) -> None:
+    sink = mirror(tmp_path)
+    sink.put(make_page("https://a.test/", body=b"<img src=badge><img src=photo>"))
+    svg = b'<svg xmlns="http://www.w3.org/2000/svg"/>'
+    sink.put(make_page("https://a.test/badge", body=svg, content_type="image/svg+xml"))
+    sink.put(make_page("https://a.test/photo", body=b"png", content_type="image/png"))
+    sink.flush()
+    sink.close(threading.Event())
+    page = (tmp_path / "a.test/index.html").read_text()
+    assert page.endswith('<img src="badge~.svg"><img src="photo~.part">')
+    assert (tmp_path / "a.test/badge~.svg").is_file()
