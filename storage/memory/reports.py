@@ -131,7 +131,7 @@ def _dangling(tables: Tables) -> Iterator[_Values]:
                 if any(each.url == target.target.url for each in own):
                     break
                 target, hops = target.target, hops + 1
-            if _has_element(target, pointer) is False:
+            if target.target is None and _has_element(target, pointer) is False:
                 via = named.url if hops else None
                 order = (target.id, pointer.fragment, bool(hops), source.id, place)
                 found.append((order, (target.url, pointer.fragment, source.url, via)))

@@ -127,7 +127,9 @@ JOIN urls AS s ON s.id = r.source
 JOIN origins AS so ON so.id = s.origin
 JOIN urls AS v ON v.id = f.target
 JOIN origins AS vo ON vo.id = v.origin
-WHERE k.directives & 16 AND NOT EXISTS (
+WHERE k.directives & 16
+AND NOT EXISTS (SELECT 1 FROM redirects AS d WHERE d.id = r.target)
+AND NOT EXISTS (
   SELECT 1 FROM elements AS e WHERE e.page = r.target AND e.name IN (f.fragment, f.decoded)
 )
 ORDER BY r.target, f.fragment, r.hops <> 0, r.source, f.place

@@ -598,7 +598,9 @@ class Stores(RuleBasedStateMachine):
                 ),
             )
             for view in VIEWS
-        } | {kind: sorted(map(str, await _rows(reader.report(kind)))) for kind in REPORTS}
+        } | {
+            f"report {kind}": sorted(map(str, await _rows(reader.report(kind)))) for kind in REPORTS
+        }
 
     def learn(self, moves: dict[str, str]) -> None:
         """Follow a step in bulk: those URLs that the store says have moved as they may."""
@@ -630,7 +632,7 @@ class Stores(RuleBasedStateMachine):
                     row.pop("next_visit_at", None)
             assert one[view] == other[view], view
         for kind in REPORTS:
-            assert one[kind] == other[kind], kind
+            assert one[f"report {kind}"] == other[f"report {kind}"], kind
         states = {
             row["url"]: view
             for view in ("visited", "blocked", "failed", "queued")
