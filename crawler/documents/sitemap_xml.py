@@ -159,8 +159,10 @@ class XmlReader:
         while not self.over:
             found = _OPENS.search(text, at)
             opens = -1 if found is None else found.start()
-            self._add_text(text[at:] if opens < 0 else text[at:opens])
-            at = len(text) if opens < 0 else opens
+            before = len(text) if opens < 0 else opens
+            if before > at and self._open is not None:
+                self._add_text(text[at:before])
+            at = before
             if opens < 0:
                 break
             end = self._end_of_part(text, at, last=last)
