@@ -7,6 +7,8 @@ import asyncio
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
+from msgspec import structs
+
 from crawler.clock import Clock
 from crawler.config.effective import Effective
 from crawler.documents.page import Page
@@ -203,12 +205,16 @@ class AnswerReader:
         return [link] if link else []
 
     async def _arrive(self, queued: Queued) -> list[Link]:
-        """Here the redirects of a seed end: scope widens to this host, and its sitemaps count."""
+        """Here the redirects of a seed end: scope widens to this host, and its sitemaps count. One
+        that a redirect led to before is read again: what it lists was out of scope."""
         if not self._scope.add_root(queued.url):
             return []
         self._known.clear()
         origin = self._gate.origin(origin_of(queued.url))
-        return [] if origin is None else list(await self._sitemaps.of_origin(origin))
+        if origin is None:
+            return []
+        named = await self._sitemaps.of_origin(origin)
+        return [structs.replace(link, again_before=self._clock.wall()) for link in named]
 
     def _follows(self, queued: Queued, host: str) -> bool:
         """Links of what was fetched only to show another page lead nowhere."""

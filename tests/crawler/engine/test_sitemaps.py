@@ -351,6 +351,29 @@ async def test_a_redirect_is_followed_as_a_sitemap(world: Any) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("path", ["/robots.txt", "/sitemap.xml"])
+async def test_a_sitemap_read_before_its_host_was_in_scope_is_read_again(
+    world: Any, path: str
+) -> None:
+    """A redirect leads to it sooner than the seed's redirects end at its host."""
+    crawled = await world.crawl(
+        {
+            f"http://a.test{path}": redirect(f"http://www.a.test{path}"),
+            "http://a.test/": redirect("http://www.a.test/"),
+            "http://www.a.test/": redirect("/en"),
+            "http://www.a.test/en": redirect("/en/"),
+            "http://www.a.test/en/": html("Home"),
+            "http://www.a.test/sitemap.xml": xml("http://www.a.test/1", "http://www.a.test/2"),
+        },
+        "http://a.test/",
+        scope=USUAL,
+    )
+    pages = ["", "en", "en/", "1", "2"]
+    expected = sorted(["http://a.test/", *(f"http://www.a.test/{page}" for page in pages)])
+    assert crawled.urls("visited") == expected
+    assert len(crawled.entries(path="/sitemap.xml")) <= 4
+
+
 async def test_failures_and_refusals_are_those_of_a_page(world: Any) -> None:
     asked: list[str] = []
 
