@@ -86,8 +86,7 @@ class AnswerReader:
             directives = from_header(answer.headers.getall("X-Robots-Tag"), tokens)
         else:
             directives = UNRESTRICTED
-        if (redirect_url := target_of(answer)) is not None:
-            redirect_url = self._scope.admit(redirect_url, host=host_of(redirect_url))
+        if (redirect_url := self.redirect_url(answer)) is not None:
             found = self._redirect(queued, redirect_url)
         elif queued.seed and queued.hops:
             found = await self._arrive(queued)
@@ -166,6 +165,11 @@ class AnswerReader:
             looked=links.looked,
         )
         return outcome, read, usage
+
+    def redirect_url(self, answer: Answer) -> str | None:
+        """Where it redirects to, as it is stored: without what the config drops of a query."""
+        target = target_of(answer)
+        return None if target is None else self._scope.admit(target, host=host_of(target))
 
     @property
     def _wanted_requisites(self) -> bool:

@@ -9,12 +9,12 @@ from msgspec import structs
 
 from crawler.clock import Clock
 from crawler.config.effective import Effective
-from crawler.fetching.request import REDIRECT_STATUSES, Answer
+from crawler.fetching.request import Answer
 from crawler.visiting import kept
 from crawler.visiting.kept import body_hash
 from policies import revisit
 from policies.revisit import RevisitRules, Seen
-from policies.url import canonical, host_of
+from policies.url import host_of
 from storage.base import Plan, Queued, Revisited, Unplanned
 
 _NO_HEADERS: Mapping[str, str] = {}
@@ -43,8 +43,12 @@ class Planner:
             headers["If-Modified-Since"] = plan.last_modified
         return headers
 
-    def unchanged(self, queued: Queued, slot: str, answer: Answer) -> Revisited | None:
-        """What is recorded of a visit again that saw nothing new; None: it did."""
+    def unchanged(
+        self, queued: Queued, slot: str, answer: Answer, target: str | None
+    ) -> Revisited | None:
+        """What is recorded of a visit again that saw nothing new; None: it did.
+
+        `target`: where it redirects to, as it would be stored."""
         before = queued.before
         if before is None:
             return None
@@ -57,7 +61,7 @@ class Planner:
                 body_hash=(before.body_hash, body_hash(answer)),
                 etag=(before.plan.etag, etag),
                 last_modified=(before.plan.last_modified, last_modified),
-                target=(before.redirect_url, _target(answer)),
+                target=(before.redirect_url, target),
             ):
                 return None
         plan = self._plan(queued, answer, before.status, Seen.UNCHANGED)
@@ -149,10 +153,3 @@ def _validators(answer: Answer) -> tuple[str | None, str | None]:
         return value if value and sendable and len(value) <= _VALIDATOR_CHARS_MAX else None
 
     return kept("ETag"), kept("Last-Modified")
-
-
-def _target(answer: Answer) -> str | None:
-    location = answer.headers.get("Location")
-    if answer.status not in REDIRECT_STATUSES or not location:
-        return None
-    return canonical(location, answer.url)

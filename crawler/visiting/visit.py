@@ -302,7 +302,8 @@ class Visitor:
             outcome = self._sitemaps.outcome(queued, host.slot, answer, sniffing.reading, plan)
             self._ledger.record(outcome, host, queued.url)
             return False
-        if same := self._planner.unchanged(queued, host.slot, answer):
+        target = self._answers.redirect_url(answer)
+        if same := self._planner.unchanged(queued, host.slot, answer, target):
             self._ledger.record(same, host, queued.url)
             return True
         if sniffing is not None:

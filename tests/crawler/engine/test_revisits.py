@@ -179,6 +179,22 @@ async def test_a_redirect_that_leads_elsewhere_is_followed(world: Any) -> None:
     assert "http://a.test/2" in rows
 
 
+async def test_a_redirect_to_what_drop_params_shortens_is_unchanged(world: Any) -> None:
+    tokens = itertools.count()
+
+    def answers(request: Request) -> Reply:
+        if request.url == "http://a.test/":
+            return redirect(f"/1?sid={next(tokens)}&page=2")
+        return html(request.url)
+
+    scope = {"drop_params": ["sid"]}
+    crawled = await live(world, answers, "http://a.test/", days=5.5, revisit=FIXED, scope=scope)
+    row = {row["url"]: row for row in crawled.rows["visited"]}["http://a.test/"]
+    assert row["redirect_url"] == "http://a.test/1?page=2"
+    assert row["visits"] == 6
+    assert row["changed_at"] == row["fetched_at"] < row["checked_at"] - 4 * DAY_S
+
+
 async def test_a_plain_crawl_visits_what_is_due_and_ends(world: Any) -> None:
     answers = {f"http://{host}.test/": html("A") for host in "abc"}
     seeds = list(answers)
