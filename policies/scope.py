@@ -154,7 +154,7 @@ SKIP_WORDS: Final[Mapping[str, str]] = MappingProxyType(
         Skip.MANY_TITLES: "the title of a page behind too many titles of drawings",
         Skip.LONG_HEADER: "the end of a header or meta element that is too long",
         Skip.MANY_FRAGMENTS: "fragments or ids of a page beyond their number or length",
-        Skip.MANY_REQUISITES: "requisites of a page beyond their number or what is read of it",
+        Skip.MANY_REQUISITES: "requisites beyond their number, their nesting or the part read",
         Skip.TANGLED: "the structure of a page nested too deep to build a tree of",
     }
 )

@@ -79,6 +79,7 @@ class Link(Struct, frozen=True, kw_only=True):
         None  # text of the first link, white space collapsed, at most 200 characters
     )
     requisite: bool = False  # what a page needs to be shown: scope was widened for it
+    requisite_depth: int = 0  # of a requisite: the requisites in a row that led to it
     # A sitemap or feed, and no page: see `SitemapRead`. One that is known as a page becomes one.
     sitemap: bool = False
     # If it was last read as a sitemap, or found unchanged, before this (Unix seconds), it is to be
@@ -149,6 +150,7 @@ class Queued(Struct, frozen=True, kw_only=True):
     hops: int = 0  # redirects in a row that led to it
     suspect: bool = False  # it was in flight when the process died
     requisite: bool = False  # as its first Link said
+    requisite_depth: int = 0  # of a requisite: the requisites in a row that led to it
     sitemap: bool = False
     before: Before | None = None  # it is visited, and to be visited again
     listing: Listing | None = None  # what a sitemap says of it

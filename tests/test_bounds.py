@@ -287,6 +287,10 @@ SHOWN_ELSEWHERE: Final[Mapping[str, tuple[str, str]]] = {
             "NESTING_MAX": "test_indexes_are_followed_so_deep_and_no_deeper",
         }.items()
     },
+    "crawler/visiting/requisites.py:DEPTH_MAX": (
+        "`too-many-requisites` in `skipped`, and in `cut` of the last",
+        "tests/site/test_requisites.py::test_style_sheets_that_import_new_ones_without_end",
+    ),
     "crawler/fetching/request.py:DEFAULT_LIMITS": (
         TOO_LARGE,
         f"{CRAWLER}fetching/test_fetcher_hostile.py::test_endless_body",

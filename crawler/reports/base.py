@@ -43,6 +43,11 @@ class Section:
             self.items.append(item)
 
     @property
+    def filled(self) -> list[int]:
+        """The columns in which any row says something."""
+        return [n for n in range(len(self.columns)) if any(row[n] for row in self.rows)]
+
+    @property
     def data(self) -> dict[str, object]:
         return {**self.facts, self.of: self.items, f"{self.of}_total": self.items_total}
 

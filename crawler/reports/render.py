@@ -71,7 +71,7 @@ def _section_text(section: Section) -> str:
     lines = [plain(section.title)]
     if section.note:
         lines.append(f"  {plain(section.note)}")
-    filled = [n for n in range(len(section.columns)) if any(row[n] for row in section.rows)]
+    filled = section.filled
     if len(filled) > 1:
         table = [section.columns, *section.rows]
         widths = {n: max(len(plain(row[n])) for row in table) for n in filled}
@@ -93,13 +93,14 @@ async def _html(report: Report, out: Out) -> None:
     out(environment.from_string(_HEAD).render(title=report.title, style=_STYLE))
     async with aclosing(report.sections) as sections:
         async for one in sections:
+            filled = one.filled
             out(
                 section_page.render(
                     title=one.title,
                     linked=one.linked,
                     note=one.note,
-                    columns=one.columns,
-                    rows=one.rows,
+                    columns=[one.columns[n] for n in filled],
+                    rows=[[row[n] for n in filled] for row in one.rows],
                     more=one.more,
                 )
             )

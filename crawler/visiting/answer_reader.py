@@ -20,7 +20,7 @@ from crawler.visiting import kept
 from crawler.visiting.known import Known
 from crawler.visiting.ledger import Ledger
 from crawler.visiting.plans import Planner
-from crawler.visiting.requisites import Needed
+from crawler.visiting.requisites import DEPTH_MAX, Needed
 from crawler.visiting.requisites import needed as requisites_of
 from crawler.visiting.sitemaps import Sitemaps
 from policies.indexing import UNRESTRICTED, Directives, from_header
@@ -113,9 +113,12 @@ class AnswerReader:
                     queued, name, answer, directives, self._effective, self._sinks
                 )
             if needed is not None:
-                found += self._requisites(queued, needed.rels)
-                if not needed.whole:
-                    self._ledger.skip(Skip.MANY_REQUISITES)
+                too_deep = queued.requisite and queued.requisite_depth >= DEPTH_MAX
+                beyond = (len(needed.rels) if too_deep else 0) + (not needed.whole)
+                if not too_deep:
+                    found += self._requisites(queued, needed.rels)
+                if beyond:
+                    self._ledger.skip(Skip.MANY_REQUISITES, beyond)
                     cut.append(Skip.MANY_REQUISITES)
         elif redirect_url is None and answer.status in REDIRECT_STATUSES:
             for reason, count in kept.bad_redirect(answer).skipped.items():
@@ -184,10 +187,13 @@ class AnswerReader:
     def _requisites(self, queued: Queued, needed: Iterable[str]) -> list[Link]:
         """What is needed besides, to show this page: of the same depth."""
         found: list[Link] = []
+        depth = queued.requisite_depth + 1 if queued.requisite else 0
         for url in needed:
             # Remembered apart: what scope leaves out as a link may be needed all the same.
             if self._known.new(f"requisite {url}", queued.depth):
-                link = self._link(url, depth=queued.depth, queued=queued, requisite=True)
+                link = self._link(
+                    url, depth=queued.depth, queued=queued, requisite=True, requisite_depth=depth
+                )
                 if link is not None:
                     found.append(link)
         return found
@@ -205,6 +211,7 @@ class AnswerReader:
             seed=queued.seed and queued.before is None,
             hops=queued.hops + 1,
             requisite=queued.requisite and self._wanted_requisites,
+            requisite_depth=queued.requisite_depth,
         )
         return [link] if link else []
 
@@ -258,6 +265,7 @@ class AnswerReader:
         seed: bool = False,
         hops: int = 0,
         requisite: bool = False,
+        requisite_depth: int = 0,
     ) -> Link | None:
         host = host_of(url)
         if not requisite and (admitted := self._scope.admit(url, host=host)) != url:
@@ -280,4 +288,5 @@ class AnswerReader:
             hops=hops,
             anchor=anchor,
             requisite=requisite,
+            requisite_depth=requisite_depth,
         )

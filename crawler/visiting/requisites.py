@@ -33,6 +33,11 @@ _ENDINGS: Final[Mapping[str, Rel]] = {
 }  # fmt: skip
 
 
+# Requisites that need others, one after the other: style sheets that import style sheets, on real
+# sites three or four.
+DEPTH_MAX: Final = 10
+
+
 class Needed(Struct, frozen=True):
     """Canonical URLs with what they are; whether these are all."""
 

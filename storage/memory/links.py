@@ -54,6 +54,7 @@ class Links:
                 url.depth, url.priority, url.seed = link.depth, link.priority, link.seed
                 url.anchor, url.referrer, url.sitemap = link.anchor, referrer, link.sitemap
                 url.requisite, url.hops = link.requisite, link.hops
+                url.requisite_depth = link.requisite_depth
                 url.root = url.root or (link.seed and not link.hops)
             self.requeue(url, added)
         named = {

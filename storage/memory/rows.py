@@ -151,6 +151,7 @@ class Url:
     anchor: str | None
     referrer: int | None
     requisite: bool = False
+    requisite_depth: int = 0
     state: State | None = None
     turn: int = 0  # counts up with every retry: what was tried goes behind what was not
     due_at: float | None = None
@@ -186,6 +187,7 @@ class Url:
             seed=self.seed,
             hops=self.hops,
             requisite=self.requisite,
+            requisite_depth=self.requisite_depth,
             sitemap=self.sitemap,
             listing=self.listing,
         )

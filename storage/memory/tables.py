@@ -65,6 +65,7 @@ class Tables:
             anchor=link.anchor,
             referrer=referrer,
             requisite=link.requisite,
+            requisite_depth=link.requisite_depth,
             sitemap=link.sitemap,
         )
         self.urls[url.id] = url

@@ -13,7 +13,7 @@ from policies.access import Access
 from storage.base import Hand, HostClock, HostUpdate, Lease, Queued, Want
 from storage.rows import CONTACTS_KEPT, COPIES_PER_LEASE, WAIT_INSTEAD_S, WAIT_S_MAX, rooms
 from storage.sqlite.copies import read_copy
-from storage.sqlite.links import HOPS, REQUISITE, SEED, SITEMAP, SUSPECT
+from storage.sqlite.links import REQUISITE, SEED, SITEMAP, SUSPECT, hops_of, requisite_depth_of
 from storage.sqlite.names import Names
 from storage.sqlite.plans import ListingShape, Plans, listing_of
 from storage.sqlite.statements import Statements, Values
@@ -268,8 +268,9 @@ class Leases:
                     ((-priority, turn, depth, key), Queued(
                         id=key, url=origin + path, depth=depth, priority=priority,
                         attempts=attempts, refusals=refusals, seed=bool(flags & SEED),
-                        hops=flags >> HOPS, suspect=bool(flags & SUSPECT),
+                        hops=hops_of(flags), suspect=bool(flags & SUSPECT),
                         requisite=bool(flags & REQUISITE),
+                        requisite_depth=requisite_depth_of(flags),
                         sitemap=bool(flags & SITEMAP), listing=listing_of(listing),
                     ))
                     for key, path, depth, priority, turn, flags, attempts, refusals, listing in urls

@@ -25,7 +25,8 @@ REQUISITE: Final = 8
 SITEMAP: Final = 16
 LISTED: Final = 32  # a sitemap says something of it
 SUSPECT: Final = 64  # it was in flight when the process died
-HOPS: Final = 8  # bits from this one on: redirects in a row that led to it
+_HOPS: Final = 8  # bits from this one on: redirects in a row that led to it
+_REQUISITE_DEPTH: Final = 16  # bits from this one on
 _QUEUED: Final = int(State.QUEUED)
 _PRIORITY_MAX: Final = 1e300
 
@@ -35,6 +36,16 @@ _KnownShape = list[tuple[int, int, int]]  # place, id, depth
 # Plain tuples: there is one for every link, and a named one takes ten times as long to make.
 _Found = tuple[Link | None, int | None]
 _Place = tuple[str, Link | None, int | None, Origin, int]  # URL, link, page, origin, fingerprint
+
+
+def hops_of(flags: int) -> int:
+    """Redirects in a row that led to a URL with these flags."""
+    return flags >> _HOPS & 0xFF
+
+
+def requisite_depth_of(flags: int) -> int:
+    """Requisites in a row that led to one with these flags."""
+    return flags >> _REQUISITE_DEPTH
 
 
 class Recent:
@@ -257,7 +268,8 @@ class Links:
                 | (REQUISITE if link.requisite else 0)
                 | (SITEMAP if link.sitemap else 0)
                 | (LISTED if link.listing is not None else 0)
-                | (link.hops << HOPS)
+                | (link.hops << _HOPS)
+                | (link.requisite_depth << _REQUISITE_DEPTH)
             )
             depth = depths[url] = link.depth
             if not -_PRIORITY_MAX < link.priority < _PRIORITY_MAX:

@@ -8,7 +8,7 @@ import msgspec
 
 from policies.listing import Changefreq, Listing
 from storage.base import Before, Looked, Plan, Queued, Unplanned, Want
-from storage.sqlite.links import HOPS, SEED, SITEMAP, SUSPECT
+from storage.sqlite.links import REQUISITE, SEED, SITEMAP, SUSPECT, hops_of, requisite_depth_of
 from storage.sqlite.statements import Statements, Values
 
 ListingShape = tuple[int | None, str | None, float | None]
@@ -87,8 +87,10 @@ class Plans:
             urls = [
                 Queued(
                     id=key, url=url, depth=depth, priority=priority, attempts=0, refusals=0,
-                    seed=bool(flags & SEED), hops=flags >> HOPS,
+                    seed=bool(flags & SEED), hops=hops_of(flags),
                     suspect=bool(flags & SUSPECT), sitemap=bool(flags & SITEMAP),
+                    requisite=bool(flags & REQUISITE),
+                    requisite_depth=requisite_depth_of(flags),
                     listing=listing_of(listing),
                     before=Before(
                         plan=Plan(

@@ -19,7 +19,7 @@ from storage.rows import CONTACTS_KEPT, REPORTS, STATE_VIEWS, VIEWS, check_view
 from storage.sqlite import pages, reports
 from storage.sqlite.copies import read_copy
 from storage.sqlite.fingerprint import fingerprint
-from storage.sqlite.links import HOPS, OUT, REQUISITE, SEED, SITEMAP, some_seeds
+from storage.sqlite.links import OUT, REQUISITE, SEED, SITEMAP, hops_of, some_seeds
 from storage.sqlite.schema import FAILURES, DamagedError, connect_reader, translate
 from storage.sqlite.statements import Statements, Value
 from storage.sqlite.views import ROWS_AT_ONCE, ViewRows
@@ -239,7 +239,7 @@ def _url(sql: Statements, url: str) -> Row | None:
     row["sitemap"] = bool(_int(flags) & SITEMAP)
     row["requisite"] = bool(_int(flags) & REQUISITE)
     row["seed"] = bool(_int(flags) & SEED)
-    row["hops"] = _int(flags) >> HOPS
+    row["hops"] = hops_of(_int(flags))
     row["listing"] = _listing(sql, key)
     if state == State.QUEUED:
         row["error"] = error

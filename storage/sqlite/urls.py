@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from storage.base import Blocked, BlockReason, Failed, Plan, Rel, Retry, SitemapRead, State, Visited
 from storage.rows import WAIT_S_MAX
-from storage.sqlite.links import FETCHED, HOPS, OUT, SEED, SITEMAP, SUSPECT, TRIED
+from storage.sqlite.links import FETCHED, OUT, SEED, SITEMAP, SUSPECT, TRIED, hops_of
 from storage.sqlite.names import Kind, Names, Verdict
 from storage.sqlite.plans import plan_row
 from storage.sqlite.statements import Statements, Values
@@ -166,7 +166,7 @@ class Changes:
             self._tally.count(row.origin, row.slot, UNGOVERNED, 1)
         if page.redirect_url is not None:
             self._put("put_redirects", row.id, ids[page.redirect_url])
-        elif row.flags >> HOPS and row.flags & SEED:
+        elif hops_of(row.flags) and row.flags & SEED:
             self._put("new_seeds", row.id)
 
     def cleared(self, row: UrlRow) -> None:

@@ -99,6 +99,8 @@ async def test_what_a_link_checker_checks(courtly: Courtly) -> None:
         as_html = (await report(courtly, "broken", "--format", "html")).stdout
         assert "<h2>http://[bad]/</h2>" in as_html  # no link
         assert "<h2>hhttps://example.com/x</h2>" in as_html
+        assert '<th scope="col">kind</th>' in as_html
+        assert "anchor</th>" not in as_html  # none of these links has a text
         found = await findings(courtly, "broken")
 
         def url(path: str) -> str:

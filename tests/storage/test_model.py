@@ -20,6 +20,7 @@ from hypothesis.stateful import (
 
 from policies.access import Access
 from policies.listing import Listing
+from policies.scope import HOPS_MAX
 from policies.url import host_of, origin_of
 from storage.base import (
     Batch,
@@ -67,13 +68,16 @@ urls = st.sampled_from(URLS)
 quarters = st.integers(0, 40).map(lambda n: n / 4)  # exact in every representation
 links = st.lists(
     st.builds(
-        lambda url, depth, priority, seed, sitemap, again_before: Link(
+        lambda url, depth, priority, seed, sitemap, again_before, hops, needs: Link(
             url=url,
             slot=host_of(url),
             host=host_of(url),
             depth=depth,
             priority=priority,
             seed=seed,
+            hops=hops,
+            requisite=needs is not None,
+            requisite_depth=needs or 0,
             sitemap=sitemap and "?" not in url,
             again_before=again_before if sitemap or seed else None,
             listing=Listing(priority=priority) if priority else None,
@@ -84,6 +88,8 @@ links = st.lists(
         st.sampled_from((False, False, False, True)),
         st.sampled_from((False, False, False, True)),
         st.sampled_from((None, START_S + 3)),
+        st.sampled_from((0, 0, 1, HOPS_MAX)),
+        st.sampled_from((None, None, 0, 1, 10)),
     ),
     max_size=6,
 )
@@ -178,7 +184,18 @@ class Stores(RuleBasedStateMachine):
     def handed(self, slot: str, one: Any, other: Any) -> None:
         shown = [
             [
-                (q.url, q.depth, q.priority, q.attempts, q.refusals, q.seed, q.sitemap)
+                (
+                    q.url,
+                    q.depth,
+                    q.priority,
+                    q.attempts,
+                    q.refusals,
+                    q.seed,
+                    q.sitemap,
+                    q.hops,
+                    q.requisite,
+                    q.requisite_depth,
+                )
                 for q in hand.urls
             ]
             for hand in (one, other)

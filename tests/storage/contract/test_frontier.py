@@ -32,6 +32,20 @@ async def test_what_a_page_needs_to_be_shown_stays_marked(rig):
     assert {q.url: q.requisite for q in again} == marks
 
 
+async def test_a_requisite_that_is_visited_again_is_still_one(rig):
+    await rig.add("http://a.test/")
+    lease = await rig.claim_one()
+    link = rig.link("http://a.test/i.css", requisite=True, requisite_depth=3, hops=100)
+    done = await rig.commit(lease, rig.visited(lease.hand.urls[0], links=[link]), want=5)
+    (new,) = done.hands["a.test"].urls
+    await rig.commit(lease, rig.visited(new, plan=rig.plan(10.0)))
+    rig.wall_s += 11
+    (again,) = (await rig.commit(lease, want=5, revisits=True)).hands["a.test"].urls
+    assert again.before is not None
+    for queued in (new, again):
+        assert (queued.requisite, queued.requisite_depth, queued.hops) == (True, 3, 100)
+
+
 async def test_a_hand_is_best_first(rig):
     """Priority, then breadth, then age."""
     await rig.add("http://a.test/deep", depth=3)

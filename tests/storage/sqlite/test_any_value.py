@@ -38,7 +38,7 @@ FIELDS = {
     "failed": ["error", "attempts", "last_at"],
     "retry": ["due_in_s", "attempts", "refusals", "error"],
     "read": ["status", "fetched_at", "kind", "body_bytes", "urls", "error"],
-    "link": ["depth", "priority", "anchor", "hops", "again_before", "listing"],
+    "link": ["depth", "priority", "anchor", "hops", "requisite_depth", "again_before", "listing"],
     "plan": ["due_in_s", "interval_s", "checked_at", "changed_at", "visits", "failures", "etag",
              "last_modified"],
 }  # fmt: skip
