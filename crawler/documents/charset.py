@@ -27,8 +27,10 @@ _GUESSED: Final = {
     "gb18030": "gb18030", "big5hkscs": "big5", "cp932": "shift_jis", "euc_jp": "euc-jp",
     "cp949": "euc-kr",
 }  # fmt: skip
+# As browsers read it (MIME Sniffing, 4.4): a quote may lack its end, and blanks count for nothing
+# around a value.
 _PARAMETER: Final = re.compile(
-    r"""(?:^|;)[ \t]*([^\s;=]+)=(?:"((?:[^"\\]|\\.)*)"|([^;,\s]*))""", re.DOTALL
+    r"""(?:^|;)[ \t]*([^\s;=]+)=[ \t]*(?:"((?:[^"\\]|\\.)*)(?:"|\Z)|([^;,]*))""", re.DOTALL
 )
 _STYLE_CHARSET: Final = re.compile(rb'@charset "([^"]{1,40})";')
 
@@ -80,9 +82,10 @@ def _in_header(content_type: str | None) -> str | None:
 
 @lru_cache(maxsize=256)
 def _header_charset(content_type: str) -> str | None:
-    for name, quoted, token in _PARAMETER.findall(content_type):
-        if name.lower() == "charset":
-            return encoding_of(quoted or token)
+    for found in _PARAMETER.finditer(content_type):
+        name, quoted, token = found.groups()
+        if name.lower() == "charset" and (quoted is not None or token):
+            return encoding_of(token if quoted is None else quoted)
     return None
 
 
