@@ -74,8 +74,8 @@ class SitemapParser:
             if not self.wants_more:
                 return
 
-    def close(self) -> Iterator[list[Entry]]:
-        """The document has ended, or no more of it comes."""
+    def close(self, *, broken_off: bool = False) -> Iterator[list[Entry]]:
+        """The document has ended, or no more of it comes. broken_off: its transfer failed."""
         if self._first:
             yield self._take(self._first)
         if self._gzip is not None and self.wants_more:
@@ -86,7 +86,7 @@ class SitemapParser:
         if self._head is not None:
             yield self._begin(self._head)
         if self._reader is not None:
-            yield self._reader.close(cut=self.cut or self.problem is not None)
+            yield self._reader.close(cut=broken_off or self.cut or self.problem is not None)
         if self.cut:
             self.problem = f"longer than {self._bytes_max:,} bytes: what is beyond was not read"
         elif self.problem is None:

@@ -89,17 +89,18 @@ class Reading:
         return parser.wants_more
 
     async def end(self) -> None:
-        parser = self._parsed()
-        for entries in parser.close():
+        await self._end(self._parsed(), broken_off=False)
+
+    async def break_off(self) -> None:
+        """The transfer has failed: what has come so far is read, and its whole URLs count."""
+        if self._parser is not None:
+            await self._end(self._parser, broken_off=True)
+
+    async def _end(self, parser: SitemapParser, *, broken_off: bool) -> None:
+        for entries in parser.close(broken_off=broken_off):
             await self._list(entries)
         if parser.overlong:
             self._lists.skip(Skip.MAX_URL_BYTES, parser.overlong)
-        await self._hand_on()
-
-    async def break_off(self) -> None:
-        """The body ends early, by a failure of its transfer: what is whole of it counts."""
-        if self._parser is not None and self._parser.overlong:
-            self._lists.skip(Skip.MAX_URL_BYTES, self._parser.overlong)
         await self._hand_on()
 
     async def _list(self, entries: list[Entry]) -> None:
@@ -181,6 +182,13 @@ class Sniffing:
             await self._tell()
         if self.reading is not None:
             await self.reading.end()
+
+    async def break_off(self) -> None:
+        """As that of `Reading`, if it is a sitemap or feed."""
+        if not self._known:
+            await self._tell()
+        if self.reading is not None:
+            await self.reading.break_off()
 
     async def _tell(self) -> bool:
         self._known = True

@@ -286,8 +286,8 @@ class Visitor:
         self._refill(host)  # while this one is fetched
         self._ledger.asking(queued)
         result = await self._contacts.fetch(turn, request, kind=PAGE)
-        if isinstance(result, Failure) and sniffing is not None and sniffing.reading is not None:
-            await sniffing.reading.break_off()
+        if isinstance(result, Failure) and sniffing is not None:
+            await sniffing.break_off()
         answer = self._answered(host, queued, result, fetch)
         if answer is None:
             return False
