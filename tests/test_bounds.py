@@ -354,6 +354,13 @@ SHOWN_ELSEWHERE: Final[Mapping[str, tuple[str, str]]] = {
         "`links_omitted` in the line",
         f"{CRAWLER}sinks/test_jsonl.py::test_links_that_are_far_longer_than_their_page_are_left_out_and_counted",
     ),
+    **{
+        f"crawler/sinks/symbols.py:{name}": (
+            "a line in the log",
+            f"{CRAWLER}sinks/test_symbols.py::test_what_is_not_copied_is_logged",
+        )
+        for name in ("DRAWING_BYTES_MAX", "COPIED_BYTES_MAX", "DRAWINGS_MAX")
+    },
     "crawler/sinks/references.py:GROWTH_BYTES_MAX": (
         "a line in the log",
         f"{CRAWLER}sinks/test_mirror.py::test_references_that_stay_are_logged",
@@ -466,7 +473,7 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "policies/retry.py:_DATE_CHARS_MAX", "policies/schemes.py:_CHARS_MAX",
         "storage/sqlite/lock.py:_HOLDER_BYTES_MAX", "crawler/sinks/warc.py:_HEAD_BYTES_MAX",
         "crawler/testing/web.py:_HEAD_BYTES_MAX", "crawler/sinks/inert.py:_ENTITIES_MAX",
-        "crawler/sinks/inert.py:_EXPANSION_CHARS_MAX",
+        "crawler/sinks/inert.py:_EXPANSION_CHARS_MAX", "crawler/sinks/symbols.py:_DEPTH_MAX",
     ),
     ASKED: (
         "crawler/cli/robots/batch.py:LINE_BYTES_MAX", "crawler/config/loading.py:CONFIG_BYTES_MAX",

@@ -17,12 +17,14 @@ from crawler.sinks.base import SinkError, Withdrawn, sink_error
 from crawler.sinks.folder import Folder, make_folder
 from crawler.sinks.inert import XML_BYTES_MAX, is_markup, is_xml
 from crawler.sinks.journal import Journal
-from crawler.sinks.names import DRAWING, ENDINGS, drawing, file_of, has_ending, relative
+from crawler.sinks.names import DRAWING, ENDINGS, as_drawing, drawing, file_of, has_ending, relative
 from crawler.sinks.offline import (
     IMAGE,
+    USED,
     WEB,
     Links,
     importing,
+    notice,
     offline_page,
     offline_style,
     offline_xml,
@@ -32,6 +34,7 @@ from crawler.sinks.offline import (
 )
 from crawler.sinks.references import Role
 from crawler.sinks.requisites import BYTES_READ_MAX, HTML_TYPES, media_type
+from crawler.sinks.symbols import Symbols, drawings_used
 from policies.scope import HOPS_MAX
 from storage.files import FILE_MODE, open_for_update
 from storage.trouble import kind_of
@@ -197,11 +200,12 @@ class Mirror:
                 links.skipped,
                 url,
             )
-        if links.marked:
-            self._links.add([path, *links.marked])  # as they lead now, see `_relink`
-        if role is not Role.PAGE and not has_ending(
-            url
-        ):  # a link to it leads where a page would be
+        drawings = drawings_used(body, path) if path.endswith(".html") else ()
+        marked = [*links.marked, *(f"{USED}{name}" for name in drawings)]
+        if marked:
+            self._links.add([path, *marked])  # as they lead now, see `_relink`
+        if role is not Role.PAGE and not has_ending(url):
+            # a link to it leads where a page would be
             self._write_stub(file_of(url, Role.PAGE), path)
 
     def _put_redirect(self, url: str, target: str) -> None:
@@ -216,7 +220,7 @@ class Mirror:
         try:
             for name in self._files_of(page.url):
                 if name.endswith(".html"):
-                    self._write(name, _notice(page))
+                    self._write(name, notice(page.url, page.robots_url))
                 else:
                     self._remove(name)
             self._withdrawn.add(page.url)
@@ -313,11 +317,13 @@ class Mirror:
     def _relink(self, hurried: threading.Event) -> None:
         """Links to files that never came lead to the web again, and those to files that did come
         lead to them; what still leads out is looked at again at the end of the next run. Images
-        that turned out to be drawings have another ending.
+        that turned out to be drawings have another ending, and pages get what they use of them.
 
         An entry is a file and the URLs of its references whose files were not there, those that
-        lead to the web with WEB before them, those of images with IMAGE. A file whose references
-        are right already is not touched."""
+        lead to the web with WEB before them, those of images with IMAGE, and with USED the files
+        of drawings of which it uses elements. A file whose references are right already is not
+        touched."""
+        symbols = Symbols(self._folder.read)
         self._links.keep_none()  # of what an attempt before this one kept
         for path, *marked in self._links.entries():
             if hurried.is_set():
@@ -325,24 +331,39 @@ class Mirror:
                 continue
             images = {m.removeprefix(IMAGE) for m in marked if m.startswith(IMAGE)}
             drawings = {file_of(url, Role.PART) for url in images if self._is_there(drawing(url))}
-            urls = {m.removeprefix(WEB): m.startswith(WEB) for m in marked if m[:1] != IMAGE}
+            used = {m.removeprefix(USED) for m in marked if m.startswith(USED)}
+            used_there = {n for n in used if self._is_there(n) or self._is_there(as_drawing(n))}
+            urls = {m.removeprefix(WEB): m[:1] == WEB for m in marked if m[:1] not in (IMAGE, USED)}
             there = {url: self._is_there(file_of(url, Role.PAGE)) for url in urls}
-            if drawings or any(there[url] == leads_out for url, leads_out in urls.items()):
-                content = self._folder.read(path)
-                page = (
-                    None if content is None else relinked(content, path, self._is_there, drawings)
-                )
-                if page is not None:
-                    self._write(path, page)
+            wrong = any(there[url] == leads_out for url, leads_out in urls.items())
+            if wrong or drawings or used_there:
+                self._relink_file(path, drawings, symbols if used_there else None)
             missing = [f"{WEB}{url}" for url, found in there.items() if not found]
             missing += [
                 f"{IMAGE}{url}"
                 for url in sorted(images)
                 if not any(self._is_there(name) for name in (file_of(url, Role.PART), drawing(url)))
             ]
+            missing += [f"{USED}{name}" for name in sorted(used - used_there)]
             if missing:
                 self._links.keep([path, *missing])
+        if symbols.skipped:
+            _log.warning(
+                "the mirror shows %d elements of drawings (`use`) when served only: too large, or"
+                " too many in one page",
+                symbols.skipped,
+            )
         self._links.renew()
+
+    def _relink_file(self, path: str, drawings: set[str], symbols: Symbols | None) -> None:
+        content = self._folder.read(path)
+        if content is None:
+            return
+        page = relinked(content, path, self._is_there, drawings)
+        if symbols is not None:
+            page = symbols.shown(content if page is None else page, path) or page
+        if page is not None:
+            self._write(path, page)
 
     def _write_first_page(self) -> None:
         hosts = sorted(
@@ -374,9 +395,3 @@ def _kind(declared: str, body: bytes) -> tuple[Role, str | None]:
         return Role.PART, ".xml"
     guessed = mimetypes.guess_extension(declared) or ""
     return Role.PART, guessed if guessed[1:] in ENDINGS - _HTML_ENDINGS else ".bin"
-
-
-def _notice(page: Withdrawn) -> bytes:
-    what = f"fetch {page.url}" if page.robots_url else "have it indexed"
-    text = html.escape(f"{page.robots_url or page.url} asks not to {what}.")
-    return own_page("Withdrawn", f"<h1>Withdrawn</h1>\n<p>{text}</p>")

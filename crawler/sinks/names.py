@@ -67,6 +67,11 @@ def drawing(url: str) -> str:
     return file_of(url, Role.PART, DRAWING)
 
 
+def as_drawing(path: str) -> str:
+    """The same path of a file that has no known ending, if it is a drawing."""
+    return path.removesuffix(PART) + DRAWING if path.endswith(PART) else path
+
+
 def relative(to: str, start: str) -> str:
     """From one file to another, as an href: names have no character that would be escaped there."""
     here, there = start.split("/")[:-1], to.split("/")

@@ -21,6 +21,7 @@ from policies.url import host_of
 # No URL begins so.
 WEB: Final = "!"
 IMAGE: Final = "~"
+USED: Final = "#"
 _REFRESH: Final = "0; url="  # as a stub has it
 # Before all else in a file: whatever it says of its charset, it is UTF-8.
 _UTF8: Final = b"\xef\xbb\xbf"
@@ -129,6 +130,13 @@ def own_page(title: str, body: str, *, head: str = "") -> bytes:
     return (
         _UTF8 + f"<!DOCTYPE html>{_head(_NO_SCRIPT)}<title>{title}</title>{head}{body}\n".encode()
     )
+
+
+def notice(url: str, robots_url: str | None) -> bytes:
+    """What stands in the place of a page that is withdrawn."""
+    what = f"fetch {url}" if robots_url else "have it indexed"
+    text = escape(f"{robots_url or url} asks not to {what}.")
+    return own_page("Withdrawn", f"<h1>Withdrawn</h1>\n<p>{text}</p>")
 
 
 def stub(href: str, url: str) -> bytes:
