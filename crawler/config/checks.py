@@ -168,10 +168,19 @@ def _static_name(name: str, address: str) -> tuple[str, str]:
 
 def absolute_path(value: str) -> str:
     """A path with or without a query, in canonical form."""
-    url = canonical(value, "http://x/") if value.startswith("/") else None
-    if url is None or not url.startswith("http://x/"):
-        raise ValueError(f'"{value}" is not a path that begins with "/"')
+    if not value.startswith("/") or value.startswith(("//", "/\\")):
+        raise ValueError(f'"{value}" is not a path that begins with one "/"')
+    url = canonical(value, "http://x/")
+    assert url is not None
     return url.removeprefix("http://x")
+
+
+def file_path(value: str) -> str:
+    """An absolute path that is not the home page's."""
+    path = absolute_path(value)
+    if path.partition("?")[0] == "/":
+        raise ValueError(f'"{value}" is the home page, not a file')
+    return path
 
 
 def seed(value: str) -> str:

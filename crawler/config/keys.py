@@ -119,7 +119,7 @@ SCOPE = {
     ),
     "sitemap_paths": Key(
         accepts=TEXTS,
-        read=each(checks.absolute_path),
+        read=each(checks.file_path),
         note="where to look for a sitemap if robots.txt names none",
     ),
     "requisites": Key(

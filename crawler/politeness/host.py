@@ -70,6 +70,7 @@ class Host:
         "out_of_reach",
         "outages",
         "pace",
+        "pages_in_flight",
         "parked",
         "paused",
         "reached",
@@ -107,6 +108,7 @@ class Host:
         self.next_due_s: float | None = None  # when its next URL falls due
         self.timers: dict[str, Timer] = {}  # by what they wait for: each holds this object
         self.waiters: deque[Future[Turn]] = deque()  # directed turns: robots hops, embedders
+        self.pages_in_flight = 0  # new ones: requested and not answered yet
         self.unread = 0  # pages fetched whose outcome is not recorded yet
         self.all_known = lease.robots_all  # every origin it has is in memory, or new
         self.paused = lease.paused

@@ -232,7 +232,9 @@ class Visitor:
         self._ledger.record(outcome, host, queued.url)
 
     def _refill(self, host: Host) -> None:
-        if len(host.hand) <= LOW_WATER:
+        """Ask for more URLs, unless the pages in flight may be the last ones that the host's limit
+        allows: whichever of them ends last asks again."""
+        if len(host.hand) <= LOW_WATER and not self._wanted.may_be_full(host):
             self._ledger.want(host)
 
     # ------------------------------------------------------------ the request
@@ -283,9 +285,14 @@ class Visitor:
             into=sniffing.into if sniffing else None,
         )
         host.appetite = PREFETCH
-        self._refill(host)  # while this one is fetched
         self._ledger.asking(queued)
-        result = await self._contacts.fetch(turn, request, kind=PAGE)
+        new = queued.before is None
+        host.pages_in_flight += new
+        self._refill(host)  # while this one is fetched
+        try:
+            result = await self._contacts.fetch(turn, request, kind=PAGE)
+        finally:
+            host.pages_in_flight -= new
         if isinstance(result, Failure) and sniffing is not None:
             await sniffing.break_off()
         answer = self._answered(host, queued, result, fetch)

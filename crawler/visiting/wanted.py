@@ -74,11 +74,11 @@ class Wanted:
         return rules.host_limit(host.visited, host.body_bytes)
 
     def may_be_full(self, host: Host) -> bool:
-        """With several lanes: what the others fetch may fill it; they ask for more when done."""
-        others = host.busy - 1
+        """Whether the pages in flight may bring a host to its page limit."""
+        in_flight = host.pages_in_flight
         return (
-            others > 0
-            and host.visited + others
+            in_flight > 0
+            and host.visited + in_flight
             >= self._effective.config.site(host.slot).scope.max_pages_per_host
         )
 

@@ -448,3 +448,20 @@ async def test_a_budget_of_no_page_ends_at_once(world: World) -> None:
     assert crawled.log.paths() == []
     assert crawled.urls("queued") == ["http://a.test/"]
     assert crawled.elapsed_s < 1
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 3])
+@pytest.mark.parametrize("limit", [1, 2, 3, 5])
+async def test_lanes_that_reach_a_host_s_page_limit_together(
+    world: World, lanes: int, limit: int
+) -> None:
+    """No lane leaves the last page to another that does the same, and none exceeds the limit."""
+    crawled = await world.crawl(
+        {"http://a.test/": html("Home", *(f"/{n}" for n in range(9)))},
+        "http://a.test/",
+        scope={"max_pages_per_host": limit},
+        politeness={"delay": 5.0, "concurrency_per_host": lanes},
+    )
+    assert len(crawled.rows["visited"]) == limit
+    assert len(crawled.rows["queued"]) == 10 - limit
+    assert crawled.medium.calls["complete"] < 50
