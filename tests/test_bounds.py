@@ -474,6 +474,7 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "storage/sqlite/lock.py:_HOLDER_BYTES_MAX", "crawler/sinks/warc.py:_HEAD_BYTES_MAX",
         "crawler/testing/web.py:_HEAD_BYTES_MAX", "crawler/sinks/inert.py:_ENTITIES_MAX",
         "crawler/sinks/inert.py:_EXPANSION_CHARS_MAX", "crawler/sinks/symbols.py:_DEPTH_MAX",
+        "crawler/sinks/manifests.py:MANIFEST_BYTES_MAX",
     ),
     ASKED: (
         "crawler/cli/robots/batch.py:LINE_BYTES_MAX", "crawler/config/loading.py:CONFIG_BYTES_MAX",

@@ -6,7 +6,6 @@ import contextlib
 import fcntl
 import html
 import logging
-import mimetypes
 import os
 import threading
 from typing import BinaryIO, Final
@@ -17,7 +16,9 @@ from crawler.sinks.base import SinkError, Withdrawn, sink_error
 from crawler.sinks.folder import Folder, make_folder
 from crawler.sinks.inert import XML_BYTES_MAX, is_markup, is_xml
 from crawler.sinks.journal import Journal
-from crawler.sinks.names import DRAWING, ENDINGS, as_drawing, drawing, file_of, has_ending, relative
+from crawler.sinks.kinds import HTML_ENDINGS, kind_by_type
+from crawler.sinks.manifests import in_manifest
+from crawler.sinks.names import DRAWING, as_drawing, drawing, file_of, has_ending, relative
 from crawler.sinks.offline import (
     IMAGE,
     USED,
@@ -33,7 +34,7 @@ from crawler.sinks.offline import (
     stub,
 )
 from crawler.sinks.references import Role
-from crawler.sinks.requisites import BYTES_READ_MAX, HTML_TYPES, media_type
+from crawler.sinks.requisites import BYTES_READ_MAX, media_type
 from crawler.sinks.symbols import Symbols, drawings_used
 from policies.scope import HOPS_MAX
 from storage.files import FILE_MODE, open_for_update
@@ -42,11 +43,7 @@ from storage.trouble import kind_of
 _log = logging.getLogger("courtly.sinks")
 
 MARK: Final = ".courtly"  # the folder by which a mirror is known; it holds what `close` needs
-_SCRIPTS: Final = frozenset(
-    {"text/javascript", "application/javascript", "application/x-javascript"}
-)
-# Files that a browser shows as markup, and those of which it may look at the bytes.
-_HTML_ENDINGS: Final = frozenset({"html", "htm"})
+# Files that a browser shows as XML, and those of which it may look at the bytes.
 _XML_ENDINGS: Final = frozenset({"svg", "xml", "rss", "atom"})
 _STYLE_ENDING: Final = "css"
 _UNKNOWN_ENDINGS: Final = frozenset({"part", "bin"})
@@ -54,7 +51,6 @@ _UNKNOWN_ENDINGS: Final = frozenset({"part", "bin"})
 _COPIED: Final = (
     (Role.PART, None), (Role.PART, DRAWING), (Role.STYLE, None), (Role.SCRIPT, None),
 )  # fmt: skip
-_PARTS: Final = ("image/", "font/", "audio/", "video/", "application/font", "application/x-font")
 _NAMES_KEPT: Final = 25_000  # some 4 MB
 _HOSTS_LISTED: Final = 10_000  # in the mirror's first page
 
@@ -172,7 +168,7 @@ class Mirror:
     def _put_body(self, page: CrawledPage) -> None:
         declared = media_type(page.content_type)
         url, body = page.url, page.body
-        role, ending = _kind(declared, body)
+        role, ending = kind_by_type(declared, body)
         path = file_of(url, role, ending)
         # A browser goes by the name of a file, whatever was declared.
         shown_as = path.rpartition(".")[2]
@@ -183,13 +179,15 @@ class Mirror:
             body = offline_xml(body, links)
         elif (
             role is Role.PAGE
-            or shown_as in _HTML_ENDINGS
+            or shown_as in HTML_ENDINGS
             or (shown_as in _UNKNOWN_ENDINGS and is_markup(body))
         ):
             body = offline_page(body, page.content_type, links)
         elif role is Role.STYLE or shown_as == _STYLE_ENDING:
             cut = len(body) > BYTES_READ_MAX
             body = offline_style(body, page.content_type, links)
+        else:
+            body = in_manifest(declared, body, url, links) or body
         self._write(path, body)
         if cut:
             _log.warning("the mirror has only the beginning of %s, which is too long", url)
@@ -377,21 +375,3 @@ class Mirror:
         )
         page = own_page("Mirror", f"<h1>Mirror</h1>\n<ul>\n{items}</ul>")
         self._write("index.html", page)
-
-
-def _kind(declared: str, body: bytes) -> tuple[Role, str | None]:
-    """What a body is by its type, and the ending of its file where the URL has none."""
-    if declared in HTML_TYPES or (not declared and body.lstrip()[:1] == b"<"):
-        return Role.PAGE, None
-    if declared == "text/css":
-        return Role.STYLE, None
-    if declared in _SCRIPTS:
-        return Role.SCRIPT, None
-    if declared == "image/svg+xml":
-        return Role.PART, DRAWING  # browsers do not find out by its bytes
-    if declared.startswith(_PARTS):
-        return Role.PART, None
-    if is_xml(declared, b""):
-        return Role.PART, ".xml"
-    guessed = mimetypes.guess_extension(declared) or ""
-    return Role.PART, guessed if guessed[1:] in ENDINGS - _HTML_ENDINGS else ".bin"

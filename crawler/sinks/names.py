@@ -24,7 +24,7 @@ _UNSAFE: Final = re.compile(r"[^a-z0-9_-]+")
 _KNOWN: Final = (
     "html htm css js mjs json xml rss atom txt csv md pdf png apng jpg jpeg gif webp avif"
     " svg ico bmp tif tiff woff woff2 ttf otf eot mp4 m4v webm ogv ogg oga mp3 m4a wav flac vtt"
-    " zip gz tgz bz2 xz tar 7z rar doc docx xls xlsx ppt pptx odt ods odp epub"
+    " webmanifest zip gz tgz bz2 xz tar 7z rar doc docx xls xlsx ppt pptx odt ods odp epub"
 )
 ENDINGS: Final = frozenset(_KNOWN.split())
 PART: Final = ".part"
@@ -32,6 +32,7 @@ _OF_ROLE: Final = {
     Role.PAGE: ".html",
     Role.STYLE: ".css",
     Role.SCRIPT: ".js",
+    Role.MANIFEST: ".json",
     Role.PART: PART,  # browsers look at the bytes of an image, a font or a film
 }
 DRAWING: Final = ".svg"

@@ -25,6 +25,7 @@ class Role(enum.StrEnum):
     PAGE = "page"  # a link, a frame
     STYLE = "style"
     SCRIPT = "script"
+    MANIFEST = "manifest"  # of a web application
     PART = "part"  # an image, a font, sound, a film
 
 

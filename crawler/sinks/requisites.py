@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from crawler.documents.charset import style_text, to_utf8
 from crawler.sinks.attributes import html_of
 from crawler.sinks.inert import is_drawing, xml_text
+from crawler.sinks.manifests import in_manifest
 from crawler.sinks.references import References, Role
 from crawler.sinks.rewriting import Rewriter
 from crawler.sinks.styles import in_style
@@ -28,7 +29,9 @@ class Requisites(NamedTuple):
 
 
 def requisites(url: str, content_type: str | None, body: bytes, *, scripts: bool) -> Requisites:
-    """Those of a page, a style sheet or a drawing, at most REQUISITES_MAX. Never raises."""
+    """Those of a page, a style sheet, a drawing or a manifest, at most REQUISITES_MAX.
+
+    Never raises."""
     found: dict[str, Role] = {}
     whole = len(body) <= BYTES_READ_MAX
 
@@ -43,7 +46,7 @@ def requisites(url: str, content_type: str | None, body: bytes, *, scripts: bool
 
     declared = media_type(content_type)
     references = References(note)
-    body = body[:BYTES_READ_MAX]
+    whole_body, body = body, body[:BYTES_READ_MAX]
     if declared == "text/css":
         text, references.encoding = style_text(body, content_type)
         in_style(text, url, references)
@@ -59,6 +62,7 @@ def requisites(url: str, content_type: str | None, body: bytes, *, scripts: bool
             whole = True
     else:
         whole = True
+        in_manifest(declared, whole_body, url, references)
     return Requisites(found, whole and not references.skipped)
 
 

@@ -232,9 +232,8 @@ class _Walk:
         elif name in _SRCSETS:
             new = in_srcset(value, self._base, self._references)
         elif name in _STYLES:
-            worth = "(" in value or "\\" in value
             # Of these, Chromium takes all queries for UTF-8.
-            if worth:
+            if "(" in value or "\\" in value:
                 new = in_style(value, self._base, self._references, encoding=UTF8)
         elif name == "srcdoc" and tag == b"iframe":
             yield from self._srcdoc(value, start, end)
@@ -275,8 +274,9 @@ class _Walk:
             return None if role is _SCRIPT and not self._scripts else role
         if rels & _HINTS:
             return None
-        loaded = "manifest" in rels or any("icon" in rel or "image" in rel for rel in rels)
-        return _PART if loaded else _PAGE
+        if "manifest" in rels:
+            return Role.MANIFEST
+        return _PART if any("icon" in rel or "image" in rel for rel in rels) else _PAGE
 
     def _base_tag(self, attributes: Attributes, start: int, end: int) -> _Edit:
         if "target" not in attributes:
@@ -328,8 +328,8 @@ class _Walk:
             value.encode("utf-8", "replace"), self._base, depth=self._depth + 1
         )
         self._references.encoding = encoding
-        named = self._kept_name(b"srcdoc")
-        yield from self._edit(start, end, named + b'="' + quoted(inner, srcdoc=True) + b'"')
+        new = b'%s="%s"' % (self._kept_name(b"srcdoc"), quoted(inner, srcdoc=True))
+        yield from self._edit(start, end, new)
 
     # ------------------------------------------------------------ edits
 

@@ -81,6 +81,8 @@ async def needed(
 
 
 def _rel(url: str, role: Role) -> Rel:
+    if role == "manifest":
+        return Rel.REQUISITE
     if role != "part":
         return Rel(str(role))
     ending = path_of(url).partition("?")[0].rpartition("/")[2].rpartition(".")[2].lower()

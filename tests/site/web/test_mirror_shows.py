@@ -108,6 +108,7 @@ def site(web_port: int) -> dict[str, Any]:
         "/deep/other.css": css("h1 { color: red }"),
         "/deep/late.css": css("#late { color: rgb(5, 5, 5) }"),
         "/deep/app.webmanifest": Reply(body='{"icons": [{"src": "m.png"}]}', content_type="application/manifest+json"),
+        "/deep/m.png": image("9"),
         "/deep/own.woff2": Reply(body=b"wOF2", content_type="font/woff2"),
     }  # fmt: skip
     for n in range(1, 6):
