@@ -32,7 +32,9 @@ _FOLLOWED_RELS: Final = frozenset({"canonical", "next", "prev", "previous", "alt
 _UNSEEN: Final = ""  # no canonical URL is empty
 
 # A scheme that is not ours, behind what a URL parser passes over (WHATWG URL, "basic URL parser").
-_SCHEME: Final = re.compile(r"[\x00-\x20]*+(?!https?:)[a-z][a-z0-9+.\t\n\r-]*+:", re.IGNORECASE)
+# A scheme other than http and https. URL parsers drop tabs and line ends wherever they stand.
+_OURS: Final = r"[\t\n\r]*+".join(["h", "t", "t", "p", "s?", ":"])
+_SCHEME: Final = re.compile(rf"[\x00-\x20]*+(?!{_OURS})[a-z][a-z0-9+.\t\n\r-]*+:", re.IGNORECASE)
 _LINK_VALUE: Final = re.compile(
     r"""<([^<>]*+)>((?:\s*+;\s*+[^\s=;,<>]++(?:\s*+=\s*+(?:"(?:[^"\\]|\\.)*+"|[^\s",;]++)?+)?+)*+)""",
     re.DOTALL,

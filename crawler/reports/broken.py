@@ -164,5 +164,6 @@ def _unlooked(pages: dict[str, int]) -> list[str]:
     unread = pages["pointers"] - pages["fragments"]
     if unread > 0:
         were = count(unread, "page was", "pages were")
-        said.append(f"{were} not read to the end, so fragments in them are not judged.")
+        them = "it" if unread == 1 else "them"
+        said.append(f"{were} not read to the end, so links to fragments in {them} are not judged.")
     return said

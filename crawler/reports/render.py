@@ -96,11 +96,11 @@ async def _html(report: Report, out: Out) -> None:
             filled = one.filled
             out(
                 section_page.render(
-                    title=one.title,
+                    title=plain(one.title),
                     linked=one.linked,
-                    note=one.note,
+                    note=plain(one.note),
                     columns=[one.columns[n] for n in filled],
-                    rows=[[row[n] for n in filled] for row in one.rows],
+                    rows=[[plain(row[n]) for n in filled] for row in one.rows],
                     more=one.more,
                 )
             )

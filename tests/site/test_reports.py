@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from crawler.cli import main
+from crawler.documents.fragments import ELEMENTS_MAX
 from crawler.testing import LocalWeb, Reply, html, redirect, text
 
 if TYPE_CHECKING:
@@ -91,6 +92,19 @@ LINKED = {
     "/s.css": Reply(body="@import 'gone.css'; p { src: url(gone.woff2) }", content_type="text/css"),
 }  # fmt: skip
 CHECKS = {"storage": {"links": True, "fragments": True}, "scope": {"requisites": True}}
+
+
+async def test_hrefs_that_turn_text_around_and_a_page_of_too_many_ids(courtly: Courtly) -> None:
+    ids = "".join(f"<p id=i{n}>" for n in range(ELEMENTS_MAX + 1))
+    site = {"/": html("Home", "/ids#none", "http://[\u202e\x1b]/"), "/ids": html("", body=ids)}
+    async with LocalWeb({"a.test": site}) as web:
+        await courtly.crawl(web, "a.test", politeness=POLITE, **CHECKS)
+        for how in ("html", "text"):
+            shown = (await report(courtly, "broken", "--format", how)).stdout
+            assert "http://[\ufffd\ufffd]/" in shown
+            assert "\u202e" not in shown
+            assert "\x1b" not in shown
+            assert "1 page was not read to the end, so links to fragments in it are not" in shown
 
 
 async def test_what_a_link_checker_checks(courtly: Courtly) -> None:

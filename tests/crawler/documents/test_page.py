@@ -349,6 +349,9 @@ def test_what_is_no_url_is_counted() -> None:
         ("HTTP://a b/", Skip.UNPARSABLE),
         ("//[", Skip.UNPARSABLE),
         ("http://a.test:99999/", Skip.UNPARSABLE),
+        ("ht\ntp\t://[", Skip.UNPARSABLE),
+        (" h\rttps\n://a b/", Skip.UNPARSABLE),
+        ("ht\ntpx:", Skip.SCHEME),
     ],
 )
 def test_a_foreign_scheme_is_told_from_what_cannot_be_parsed(href: str, reason: Skip) -> None:
