@@ -31,9 +31,9 @@ _HEADER_CHARS_MAX: Final = 65_536
 _FOLLOWED_RELS: Final = frozenset({"canonical", "next", "prev", "previous", "alternate"})
 _UNSEEN: Final = ""  # no canonical URL is empty
 
-# A scheme that is not ours, behind what a URL parser passes over (WHATWG URL, "basic URL parser").
-# A scheme other than http and https. URL parsers drop tabs and line ends wherever they stand.
-_OURS: Final = r"[\t\n\r]*+".join(["h", "t", "t", "p", "s?", ":"])
+# A scheme that is not ours, behind what a URL parser passes over (WHATWG URL, "basic URL parser");
+# it drops tabs and line ends wherever they stand.
+_OURS: Final = r"[\t\n\r]*+".join("http") + r"(?:[\t\n\r]*+s)?+[\t\n\r]*+:"
 _SCHEME: Final = re.compile(rf"[\x00-\x20]*+(?!{_OURS})[a-z][a-z0-9+.\t\n\r-]*+:", re.IGNORECASE)
 _LINK_VALUE: Final = re.compile(
     r"""<([^<>]*+)>((?:\s*+;\s*+[^\s=;,<>]++(?:\s*+=\s*+(?:"(?:[^"\\]|\\.)*+"|[^\s",;]++)?+)?+)*+)""",
