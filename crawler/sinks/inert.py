@@ -84,18 +84,19 @@ def inert_xml(body: bytes) -> bytes:
     entities, has_entities = _Entities(""), False
     drawing: bool | None = None  # not known until the root has come
     dropped: list[str] = []  # the elements that are open, from the first that is left out
-    style = False
+    style = _Style()
     at = 0
     while (opens := text.find("<", at)) >= 0:
-        _add_text(out, text[at:opens], entities, dropped, style=style)
+        if opens > at and not dropped:
+            style.add(out, entities.expanded(text[at:opens]))
         found = _TOKEN.match(text, opens)
         if found is None:
             at = len(text)  # not well-formed: a browser stops here, too
             break
         at = found.end()
         if found["cdata"] is not None:
-            if not dropped and not (style and _style_leads_out(found["cdata"][9:-3])):
-                out.append(found["cdata"])
+            if not dropped:
+                style.add(out, found["cdata"], css=found["cdata"][9:-3])
             continue
         if found["name"] is None:
             if found["subset"] and not has_entities:  # a document has one, and one bound
@@ -109,29 +110,46 @@ def inert_xml(body: bytes) -> bytes:
                 if dropped[-1] == qualified:
                     dropped.pop()
                 continue
-            style = False
+            style.end(out)
             out.append(f"</{qualified}>")
             continue
         empty = raw.endswith("/")
-        if dropped or (drawing and local in _DROPPED):
+        if dropped or style.is_open or (drawing and local in _DROPPED):
             if not empty:
                 dropped.append(qualified)
             continue
-        style = drawing and local == "style" and not empty
         kept = _kept(local, raw, drawing=drawing)
         out.append(f"<{qualified}{kept}{'/' if empty else ''}>")
-    _add_text(out, text[at:], entities, dropped, style=style)
+        if drawing and local == "style" and not empty:
+            style.begin(out)
+    if at < len(text) and not dropped:
+        style.add(out, entities.expanded(text[at:]))
+    style.end(out)
     return "".join(out).encode("utf-8", "replace")
 
 
-def _add_text(
-    out: list[str], text: str, entities: _Entities, dropped: list[str], *, style: bool
-) -> None:
-    if not text or dropped:
-        return
-    text = entities.expanded(text)
-    if not (style and _style_leads_out(unescape(text))):
+class _Style:
+    """The style sheet in an SVG that is being read. It is judged whole: browsers join the texts
+    between comments, CDATA and elements, and what leads out may be spread over them."""
+
+    def __init__(self) -> None:
+        self.is_open = False
+        self._start = 0  # in what is written
+        self._css: list[str] = []
+
+    def begin(self, out: list[str]) -> None:
+        self.is_open, self._start, self._css = True, len(out), []
+
+    def add(self, out: list[str], text: str, *, css: str | None = None) -> None:
+        """Write a text, of a style sheet or not. css: what it stands for, if not the text's."""
         out.append(text)
+        if self.is_open:
+            self._css.append(unescape(text) if css is None else css)
+
+    def end(self, out: list[str]) -> None:
+        if self.is_open and _style_leads_out("".join(self._css)):
+            del out[self._start :]
+        self.is_open = False
 
 
 def _kept(local: str, raw: str, *, drawing: bool) -> str:

@@ -29,6 +29,10 @@ def inert(text: str) -> str:
         (SVG + "<script>x</script><g onload='x'/></svg>", SVG + "<g/></svg>"),
         (SVG + "<style>@import 'x';</style></svg>", SVG + "<style></style></svg>"),
         (SVG + "<style>p{fill:url(#a)}</style></svg>",) * 2,
+        (SVG + "<style><![CDATA[p{fill:url(#a)}]]></style></svg>",) * 2,
+        (SVG + "<style><x/>@import 'x';</style><text>//</text></svg>", SVG + "<style></style><text>//</text></svg>"),
+        (SVG + "<style><x>y</x>p{}<style>q{}</style></style></svg>", SVG + "<style>p{}</style></svg>"),
+        (SVG + "<style>@im<!-- -->port 'x'", SVG + "<style>"),
         (SVG + "<image href='ht&#9;tp://b.test/x'/></svg>", SVG + "<image/></svg>"),
         (SVG + "<image href='//b.test/x'/></svg>", SVG + "<image/></svg>"),
         (SVG + "<rect style='fill:\\75rl(x)'/></svg>", SVG + "<rect/></svg>"),
@@ -69,6 +73,26 @@ def test_an_svg_keeps_no_reference_to_the_network(text: str) -> None:
         assert "//" not in tag
     assert "<?" not in re.sub(r"<!\[CDATA\[.*?\]\]>", "", out, flags=re.DOTALL)
     assert inert(inert(out)) == inert(out)
+
+
+@given(
+    st.sampled_from(
+        ["@import url(http://b.test/x);", "p{fill:url(//b.test)}", "p{fill:url(\\68ttp:x)}"]
+    ),
+    st.lists(
+        st.tuples(
+            st.integers(0, 30),
+            st.sampled_from(["<!-- x -->", "<?x?>", "<x/>", "<x>y</x>", "]]><![CDATA["]),
+        ),
+        max_size=8,
+    ),
+)
+def test_a_style_in_pieces_leads_nowhere(css: str, cuts: list[tuple[int, str]]) -> None:
+    cuts = [(min(place, len(css)), gap) for place, gap in cuts]
+    for place, gap in sorted(cuts, reverse=True):
+        gap = gap if gap[0] == "]" else f"]]>{gap}<![CDATA["
+        css = css[:place] + gap + css[place:]
+    assert inert(f"{SVG}<style><![CDATA[{css}]]></style>k</svg>") == f"{SVG}<style></style>k</svg>"
 
 
 @given(st.binary(max_size=300))
