@@ -124,12 +124,13 @@ def tokens(html: bytes) -> Iterator[Tag]:
     yield Tag(b"", b"", len(html), len(html))
 
 
-def tags_with_attributes(html: bytes) -> Iterator[tuple[bytes, bytes, int, int]]:
-    """Of `tokens` the name, the attributes, start and end, for those who need no tags without
-    attributes but class and id: such tags may be left out, but for those around raw text. What is
-    open is followed only where it may decide what is raw text: this is many times as fast."""
+def tags_with_attributes(html: bytes) -> Iterator[tuple[bytes, bytes, int, int, bool]]:
+    """Of `tokens` the name, the attributes, start, end and whether it is foreign, for those who
+    need no tags without attributes but class and id: such tags may be left out, but for those
+    around raw text. What is open is followed only where it may decide what is raw text: this is
+    many times as fast."""
     if _depends_on_what_is_open(html):
-        yield from (tag[:4] for tag in tokens(html))
+        yield from (tag[:5] for tag in tokens(html))
         return
     at = _next_worth(html, 0)
     while at >= 0:
@@ -145,14 +146,14 @@ def tags_with_attributes(html: bytes) -> Iterator[tuple[bytes, bytes, int, int]]
         if token["close"] is None:
             break
         name = tag.lower()
-        yield name, token["attributes"], at, end
+        yield name, token["attributes"], at, end, False
         if name == b"plaintext":
             break
         if name in RAW_TEXT:
             at = html.find(b"<", raw_text_end(html, end, name))
         else:
             at = _next_worth(html, end)
-    yield b"", b"", len(html), len(html)
+    yield b"", b"", len(html), len(html), False
 
 
 def _next_worth(html: bytes, at: int) -> int:

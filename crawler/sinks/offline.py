@@ -8,7 +8,7 @@ from html import escape
 from typing import Final
 
 from crawler.documents.charset import style_text, to_utf8
-from crawler.sinks import rewriting
+from crawler.sinks import relinking
 from crawler.sinks.attributes import html_of
 from crawler.sinks.inert import inert_xml, is_drawing, xml_text
 from crawler.sinks.names import DRAWING, PART, drawing, file_of, relative
@@ -179,7 +179,7 @@ def relinked(
             meant = BLANK if attribute == "src" else url + mark + fragment
         return None if meant == value else meant
 
-    changed = rewriting.relinked(page, link)
+    changed = relinking.relinked(page, link)
     if not drawings:
         return changed
     written = {relative(name, path).encode() for name in drawings}

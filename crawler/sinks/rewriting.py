@@ -10,14 +10,13 @@ The walk also serves to find references: with a `Change` that changes nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from secrets import token_hex
 from typing import Final
 
 from crawler.documents import markup
 from crawler.documents.encoding import UTF8, decode
 from crawler.documents.query import with_encoded_query
-from crawler.sinks import references as bounds
 from crawler.sinks.attributes import Attributes, quoted
 from crawler.sinks.references import References, Role
 from crawler.sinks.styles import in_srcset, in_style
@@ -96,15 +95,6 @@ _IN_SCRIPT: Final = re.compile(rb"srcdoc|<link", re.IGNORECASE)
 
 _SPACE: Final = b"\t\n\f\r "
 
-# An attribute that leads somewhere, and ORIGIN: behind it, or among others behind it. In a document
-# in an attribute, quotes are escaped.
-_MARKED: Final = re.compile(
-    rb"(?<![\w:-])(?P<name>href|xlink:href|src|content)=(?P<quote>\"|&(?:amp;){0,3}+quot;)"
-    rb"(?P<value>(?:(?!(?P=quote))[^\"])*+)(?P=quote)(?: [^\s\"=<>/]++=\"[^\"]*+\"){0,20}?"
-    rb" " + ORIGIN.encode() + rb"=(?P=quote)(?P<origin>(?:(?!(?P=quote))[^\"])*+)(?P=quote)",
-    re.IGNORECASE,
-)
-
 _Edit = tuple[int, int, bytes]
 
 
@@ -157,10 +147,15 @@ class _Walk:
             href = with_encoded_query(href, self._references.encoding)
             self._base = canonical(href, self._url) or self._url
         opened, end_of_opened = b"", 0
-        for name, raw, start, end in markup.tags_with_attributes(self._html):
+        for name, raw, start, end, foreign in markup.tags_with_attributes(self._html):
             if opened:
-                yield from self._in_raw_text(opened, end_of_opened, start)
-                opened = b""
+                # Of an SVG or MathML the content is in pieces, between comments and CDATA.
+                foreign = foreign or name[:1] == b"!"
+                yield from self._in_raw_text(opened, end_of_opened, start, escaped=foreign)
+                if opened == b"style" and name == markup.CDATA:
+                    yield from self._in_raw_text(opened, start + 9, self._end_of_cdata(end))
+                end_of_opened = end
+                opened = opened if name[:1] == b"!" else b""
             if name[:1] in b"/!":  # the end of the document has no name
                 continue
             if raw and ((name in _WALKED and name not in passed) or _ANYWHERE.search(raw)):
@@ -172,20 +167,31 @@ class _Walk:
         """The document without names that take effect, but for those that the walk left."""
         lower = html.lower()
         if any(name in lower for name in _ACTIVE_NAMES):
-            html = _ACTIVE.sub(_without_effect, html)
+            html = without_active_names(html)
         for letter, own in self._own.items():
             html = html.replace(own, letter.encode())
         return html
 
     # ------------------------------------------------------------ elements
 
-    def _in_raw_text(self, name: bytes, start: int, end: int) -> Iterator[_Edit]:
+    def _end_of_cdata(self, end: int) -> int:
+        return end - 3 if self._html.endswith(b"]]>", 0, end) else end
+
+    def _in_raw_text(
+        self, name: bytes, start: int, end: int, *, escaped: bool = False
+    ) -> Iterator[_Edit]:
+        """escaped: whether character references are such."""
         text = self._html[start:end]
         self._room_bytes = self._references.room_bytes
         if name == b"style":
-            changed = in_style(decode(text, UTF8), self._base, self._references)
+            css = decode(text, UTF8)
+            css = markup.unescaped(css) if escaped else css
+            changed = in_style(css, self._base, self._references)
             if changed is not None:
-                yield from self._edit(start, end, changed.encode("utf-8", "replace"))
+                new = changed.encode("utf-8", "replace")
+                if escaped:
+                    new = new.replace(b"&", b"&amp;").replace(b"<", b"&lt;")
+                yield from self._edit(start, end, new)
             return
         protected = _IN_SCRIPT.sub(lambda found: self._kept_name(found[0]), text)
         if protected != text:
@@ -358,42 +364,9 @@ class _Walk:
         return name[:-1] + self._own[chr(name[-1]).lower()]
 
 
-def relinked(html: bytes, link: Callable[[str, str, str], str | None]) -> bytes | None:
-    """A document that `Rewriter` has written, with its links changed once more; None if none was.
-
-    link: (URL on the web, attribute's name, its value) → the value instead, None for the same."""
-    room_bytes = bounds.GROWTH_BYTES_MAX
-    changed = False
-
-    def new(found: re.Match[bytes]) -> bytes:
-        nonlocal room_bytes, changed
-        quote = found["quote"]
-        depth = 1 if quote == b'"' else 2 + quote.count(b"amp;")
-        value, origin = (_unquoted(found[name], depth) for name in ("value", "origin"))
-        meant = link(origin, found["name"].decode().lower(), value)
-        if meant is None:
-            return found[0]
-        written = _ACTIVE.sub(_without_effect, meant.encode("utf-8", "replace"))
-        for _ in range(depth):
-            written = quoted(written)
-        growth_bytes = len(written) - len(found["value"])
-        if growth_bytes > room_bytes:
-            return found[0]
-        room_bytes -= max(growth_bytes, 0)
-        changed = True
-        before = found.start("value") - found.start()
-        behind = found.end("value") - found.start()
-        return found[0][:before] + written + found[0][behind:]
-
-    page = _MARKED.sub(new, html)
-    return page if changed else None
-
-
-def _unquoted(value: bytes, depth: int) -> str:
-    text = decode(value, UTF8)
-    for _ in range(depth):
-        text = markup.unescaped_value(text)
-    return text
+def without_active_names(html: bytes) -> bytes:
+    """The same text, with names that take effect written as none."""
+    return _ACTIVE.sub(_without_effect, html)
 
 
 def _without_effect(found: re.Match[bytes]) -> bytes:

@@ -73,7 +73,7 @@ class Symbols:
         """The page with the elements in it, and their references led to them; None if there is
         nothing to change."""
         uses: dict[str, list[tuple[str, int, int]]] = {}
-        for tag, raw, start, _ in markup.tags_with_attributes(page):
+        for tag, raw, start, *_ in markup.tags_with_attributes(page):
             if tag != b"use":
                 continue
             for name, (value, begins, ends) in markup.located(raw, start + 4).items():

@@ -76,6 +76,7 @@ def drawing(net: str, prefix: str = "") -> str:
 <svg xmlns="{SVG}" xmlns:xlink="http://www.w3.org/1999/xlink" xmlns:h="http://www.w3.org/1999/xhtml">
 <style>@import url({net}{prefix}import); rect {{ fill: url({net}{prefix}fill#a) }}</style>
 <style><![CDATA[rect {{ mask: \\75rl({net}{prefix}mask) }}]]></style>
+<style><x/>@import "htt<!-- -->p:/<![CDATA[/]]>{net[7:]}{prefix}pieces";</style>
 <script href="{net}{prefix}script"/><script>fetch("{net}{prefix}fetch")</script>
 <image href="{net}{prefix}image" width="9" height="9"/><image href="&e;"/><image/>
 <image xlink:href="ht&#9;tp:{net[5:]}{prefix}tab"/><use href="{net}{prefix}use#x"/>
