@@ -91,7 +91,8 @@ def _split(url: str) -> tuple[str, list[str], str, str, bool]:
     path, question, _ = rest.partition("?")
     host, colon, port = authority.partition(":") if authority[:1] != "[" else (authority, "", "")
     exact = not question
-    if not _HOST.match(host) or ".." in host or _RESERVED.match(host):
+    # The mirror's own first page is "index.html".
+    if not _HOST.match(host) or ".." in host or _RESERVED.match(host) or host == "index.html":
         digest = blake2b(authority.encode(), digest_size=5).hexdigest()
         host = f"{_UNSAFE.sub('_', host)[:40]}~{digest}"
     folder = host + ("" if scheme == "https" else f"+{scheme}") + (f"+{port}" if colon else "")

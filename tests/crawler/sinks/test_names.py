@@ -81,3 +81,7 @@ def test_from_file_to_file() -> None:
     assert relative("a.test/x/y.html", "a.test/x/z.html") == "y.html"
     assert relative("b.test/i.png", "a.test/x/z.html") == "../../b.test/i.png"
     assert relative("a.test/index.html", "index.html") == "a.test/index.html"
+
+
+def test_no_host_has_the_place_of_the_first_page() -> None:
+    assert not file_of("https://index.html/x", Role.PAGE).startswith("index.html")

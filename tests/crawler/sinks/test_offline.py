@@ -63,7 +63,7 @@ def offline(
         ("<svg><style><![CDATA[p{fill:url(/i.png)}]]></style>", 'url("../i.png")}]]>'),
         ("<svg><style>p{}<!-- x --> q{fill:url(/i.png)}", 'q{fill:url("../i.png")}'),
         ("<svg><style>p{fill:url(&quot;/i.png&quot;)}</style>", 'url("../i.png")'),
-        ("<svg><style>/*&lt;/style>&amp;*/p{fill:url(/i.png)}", '/*&lt;/style>&amp;*/p{fill:url("..'),
+        ("<svg><style>/*&lt;/style>&amp;*/p{fill:url(/i.png)}", '/*&lt;/style>&amp;*/p{fill:url("'),
         ('<link rel=preload as=image imagesrcset="/i.png 2x">', 'imagesrcset="../i.png 2x"'),
         ('<link rel="stylesheet preconnect" href=s.css>', '<link rel="stylesheet" href="s.css">'),
         ('<svg><image xlink:href="/i.png"/><use href="/s.svg#a"/></svg>', 'href="../s.svg#a"'),
