@@ -222,6 +222,7 @@ SHOWN_HERE: Final[dict[str, Proof]] = {
             "COPIED_BYTES_MAX",
             "ATTRIBUTES_MAX",
             "ROOTS_MAX",
+            "STEPS_PER_BYTE_MAX",
             "TREE_TAGS_MAX",
         )
     },

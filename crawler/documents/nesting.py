@@ -26,6 +26,10 @@ ATTRIBUTES_MAX: Final = 100
 # Tags of html and body, each further one of which costs as much as those before: the attributes
 # are merged into the first's, one by one; comments after an end tag are put behind the body.
 ROOTS_MAX: Final = 40
+# Open elements that the parser looks at for each byte of the document: tags that close others, and
+# end tags of what is not innermost, search the stack, at up to 6 ns for each. Real pages stay under
+# a half; 300 KB of such tags take it some 40 ms at the worst.
+STEPS_PER_BYTE_MAX: Final = 8
 # In documents no larger than this the nesting alone is harmless (a millisecond at the worst), and
 # one element, such as the one `a` that can be open at a time, is copied in under 0.1 s.
 TAGS_SAFE: Final = 800
@@ -107,7 +111,7 @@ _CLOSES: Final = {
     **dict.fromkeys(
         _names(
             b"address article aside blockquote center details dialog dir div dl fieldset figcaption"
-            b" figure footer form header hgroup hr listing main menu nav ol plaintext pre search"
+            b" figure footer form header hgroup hr listing main menu nav ol p plaintext pre search"
             b" section summary ul xmp"
         ),
         _PARAGRAPH,
@@ -188,6 +192,7 @@ class _Walk:
         "foreign",
         "formatting",
         "open",
+        "steps",
         "unusual",
         "weight",
         "weights",
@@ -204,6 +209,7 @@ class _Walk:
         # tag, to open them again, as copies, at the next tag.
         self.doubted = 0
         self.copied = 0  # the sum of that over all start tags
+        self.steps = 0  # open elements that the parser may have looked at in search of one
         self.unusual = self.foreign = 0  # of these kinds in `open`
         # Where in `open` an <svg> or <math> stands since which all is foreign, exactly as the
         # parser has it; -1 if there is none.
@@ -213,6 +219,7 @@ class _Walk:
         """Whether a limit is passed anywhere. Linear."""
         roots = 0
         open_ = self.open
+        steps_max = STEPS_PER_BYTE_MAX * max(len(html), BYTES_SAFE)
         at: int | None = 0
         while at is not None:
             steps = _STEP.finditer(html, at)
@@ -247,6 +254,8 @@ class _Walk:
                 if self.weight > self.doubted and self.may_close(name):
                     self.doubted = self.weight
                 self.copied += self.doubted
+                if name in _CLOSES:
+                    self.steps += len(open_)
                 if name in _ROOTS:
                     roots += 1
                     if roots > ROOTS_MAX:
@@ -273,7 +282,7 @@ class _Walk:
                     or self.formatting > FORMATTING_MAX
                 ):
                     return True
-        return self.copied > COPIED_BYTES_MAX
+        return self.copied > COPIED_BYTES_MAX or self.steps > steps_max
 
     def may_close(self, name: bytes) -> bool:
         """Whether a start tag may close an element with a formatting element inside."""
@@ -333,6 +342,7 @@ class _Walk:
         open_ = self.open
         depth = len(open_) - 1
         if open_[depth] != name:
+            self.steps += len(open_)
             self.doubted = self.weight
             lowest = max(self.exact_at, 0)
             if self.exact_at >= 0:

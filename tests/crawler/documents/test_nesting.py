@@ -102,6 +102,12 @@ def test_nesting_cannot_be_hidden(unit: str) -> None:
         "<p>" + f"<a {'x ' * 90}>" + "</p><div><p><b>x" * 1000,
         "<a x=1>" + "<div>" * 9 + "<a x=2>" + "<p><i>x</p>" * 3000,
         "<svg><plaintext>" + "<g>" * 900,
+        "<p>" + "".join(f"<b {'x ' * 20}y={n}>" for n in range(9)) + "<p>x" * 5_000,
+        "<span>" * 480 + "<hr>" * 60_000,
+        "<span>" * 480 + "<p></p>" * 40_000,
+        "<span>" * 300 + "</x>" * 60_000,
+        "<math>" * 480 + "</td>" * 60_000,
+        "<select>" + "<span>" * 480 + "<option>" * 30_000,
     ],
     ids=lambda html: f"{html[:24]}…",
 )  # fmt: skip
