@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from crawler.sinks import requisites
 from crawler.testing import Asked, LocalWeb, Reply, html
 from crawler.visiting.requisites import DEPTH_MAX
 from policies.scope import Skip
@@ -41,6 +42,18 @@ async def test_style_sheets_that_import_new_ones_without_end(courtly: Courtly, h
         reason = str(Skip.MANY_REQUISITES)
         assert {url for url, said in cut.items() if said == reason} == {last, f"{last}?again"}
         assert courtly.rows("skipped", "reason, count") == [(reason, 4)]
+
+
+async def test_more_requisites_than_are_fetched_leave_a_trace(
+    courtly: Courtly, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requisites, "REQUISITES_MAX", 1)
+    site = {"/": html("Home", body='<img src="a.png"><img src="b.png"><img src="c.png">')}
+    async with LocalWeb({"a.test": site}) as web:
+        await courtly.crawl(web, "a.test", politeness=POLITE, scope={"requisites": True})
+        reason = str(Skip.MANY_REQUISITES)
+        assert dict(courtly.rows("visited", "url, cut"))[web.url("a.test")] == reason
+        assert courtly.rows("skipped", "reason, count") == [(reason, 1)]
 
 
 async def test_style_sheets_of_other_hosts_are_visited_again(courtly: Courtly) -> None:
