@@ -220,6 +220,7 @@ SHOWN_HERE: Final[dict[str, Proof]] = {
             "NESTING_MAX",
             "FORMATTING_MAX",
             "COPIED_BYTES_MAX",
+            "MERGED_BYTES_MAX",
             "ATTRIBUTES_MAX",
             "ROOTS_MAX",
             "STEPS_PER_BYTE_MAX",

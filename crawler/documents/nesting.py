@@ -13,6 +13,7 @@ from functools import cache
 from typing import Final
 
 from crawler.documents.markup import ATTRIBUTE, RAW_TEXT, raw_text_end
+from crawler.documents.merged_text import SPECIAL, MergedText
 
 # Open elements at a time: browsers stop at 512, real pages stay under 100.
 NESTING_MAX: Final = 512
@@ -21,6 +22,9 @@ FORMATTING_MAX: Final = 50
 # Bytes of formatting tags that the parser may be made to copy: at 0.2 µs and 50 bytes of memory for
 # each (measured at the worst, single letters as attributes) 0.1 s and 25 MB.
 COPIED_BYTES_MAX: Final = 500_000
+# Bytes of text that the parser may be made to copy, in 0.1 s at the worst. It frees none of them
+# before the page has been read.
+MERGED_BYTES_MAX: Final = 100_000_000
 # Attributes of one tag: real ones have under 30, and 100 of them cost 12 µs.
 ATTRIBUTES_MAX: Final = 100
 # Tags of html and body, each further one of which costs as much as those before: the attributes
@@ -219,6 +223,8 @@ class _Walk:
         """Whether a limit is passed anywhere. Linear."""
         roots = 0
         open_ = self.open
+        texts = MergedText()
+        behind = 0  # where the step before ended
         steps_max = STEPS_PER_BYTE_MAX * max(len(html), BYTES_SAFE)
         at: int | None = 0
         while at is not None:
@@ -226,10 +232,19 @@ class _Walk:
             at = None
             for step in steps:
                 kind = step.lastindex
+                if texts.plain:
+                    texts.run += step.start() - behind
+                elif step.start() > behind:
+                    texts.add(html[behind : step.start()])
+                behind = step.end()
                 if kind is None:  # a comment
+                    texts.comment()
                     continue
                 if kind == _END:
                     name = step[_END].lower()
+                    attributes = behind - step.end(_END) > 1
+                    if attributes or not texts.plain:
+                        texts.end(name, attributes=attributes)
                     if open_ and open_[-1] == name and name not in _COUNTED:
                         open_.pop()
                         continue
@@ -249,8 +264,13 @@ class _Walk:
                     ending = b"]]>" if self.foreign else b">"
                     at = html.find(ending, step.end())
                     at = None if at < 0 else at + len(ending)
-                    break
+                    break  # its text is added with what stands behind it
                 name = step[_TAG].lower()
+                if texts.plain and name not in SPECIAL and not self.unusual:
+                    texts.run = 0
+                else:
+                    attributes = step.start(_SLASH) > step.end(_TAG)
+                    texts.start(name, attributes=attributes, unusual=self.unusual > 0)
                 if self.weight > self.doubted and self.may_close(name):
                     self.doubted = self.weight
                 self.copied += self.doubted
@@ -261,6 +281,11 @@ class _Walk:
                     if roots > ROOTS_MAX:
                         return True
                 if kind == _LEAF:
+                    if texts.plain:
+                        texts.run += behind - step.end(_SLASH)
+                    else:
+                        texts.add(step[_LEAF])
+                        texts.end(name, attributes=False)
                     if self.exact_at >= 0 and (
                         name in _HTML_INSTEAD or step[_SLASH].endswith(b"/")
                     ):
@@ -270,10 +295,14 @@ class _Walk:
                     continue
                 if name in _RAW_TEXT_AND_REST and self.exact_at < 0:
                     if name == b"plaintext":
-                        return self.unusual > 0 or self.copied > COPIED_BYTES_MAX
+                        at = None
+                        if self.unusual:
+                            return True
+                        break
                     at = raw_text_end(html, step.end(), name)
                     if self.unusual and html.find(b"<", step.end(), at) >= 0:
                         return True
+                    behind = at
                     break
                 self.start(name, step)
                 if (
@@ -282,7 +311,11 @@ class _Walk:
                     or self.formatting > FORMATTING_MAX
                 ):
                     return True
-        return self.copied > COPIED_BYTES_MAX or self.steps > steps_max
+        return (
+            self.copied > COPIED_BYTES_MAX
+            or self.steps > steps_max
+            or texts.copied_bytes > MERGED_BYTES_MAX
+        )
 
     def may_close(self, name: bytes) -> bool:
         """Whether a start tag may close an element with a formatting element inside."""
