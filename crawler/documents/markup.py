@@ -35,18 +35,18 @@ _PARTS: Final = re.compile(
 RAW_TEXT: Final = frozenset(
     {b"script", b"style", b"textarea", b"title", b"xmp", b"iframe", b"noembed", b"noframes"}
 )
-_RAW_TEXT_AND_REST: Final = RAW_TEXT | {b"plaintext"}
+RAW_TEXT_AND_REST: Final = RAW_TEXT | {b"plaintext"}
 _BASE: Final = re.compile(rb"<base[\t\n\f\r /]", re.IGNORECASE)
 _FRAMESET: Final = re.compile(rb"<frameset[\t\n\f\r />]", re.IGNORECASE)
 _PLACED: Final = re.compile(
     rb"<(?:(?P<opens>svg|math|select)|(?P<closes>/(?:svg|math|select))|(?P<frameset>frameset)|(?:"
-    + b"|".join(sorted(_RAW_TEXT_AND_REST))
+    + b"|".join(sorted(RAW_TEXT_AND_REST))
     + rb"))(?=[\t\n\f\r />])|<!\[CDATA\[",
     re.IGNORECASE,
 )
 _PASSED: Final = re.compile(
     rb"(?:[^<]++|</[A-Za-z][^\t\n\f\r />]*+>|<(?!(?:"
-    + b"|".join(sorted(_RAW_TEXT_AND_REST))
+    + b"|".join(sorted(RAW_TEXT_AND_REST))
     + rb")[\t\n\f\r />])[A-Za-z][^\t\n\f\r />]*+(?: (?:class|id)=\"[^\"]*+\")*+>)*+",
     re.IGNORECASE,
 )
@@ -115,7 +115,7 @@ def tokens(html: bytes) -> Iterator[Tag]:
             name = tag.lower()
             made = _placed(elements, name, token)
             yield made
-            if name in _RAW_TEXT_AND_REST and made.foreign is made.ignored is False:
+            if name in RAW_TEXT_AND_REST and made.foreign is made.ignored is False:
                 if name == b"plaintext":
                     break
                 end = raw_text_end(html, end, name)

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from typing import Final
 
+from crawler.documents.open_elements import TABLE_PARTS
+
 _CELLS: Final = frozenset({b"td", b"th", b"caption"})
-_PARTS: Final = _CELLS | {b"tr", b"tbody", b"thead", b"tfoot", b"colgroup", b"col"}
 # Start tags that are ignored, or only add attributes, depending on what is open.
 _PERHAPS_IGNORED: Final = frozenset({b"html", b"head", b"body", b"form", b"frame"})
 # What a table holds besides its parts; all else that stands there moves before the table.
 _IN_TABLE: Final = frozenset({b"style", b"script", b"template", b"input", b"form"})
 # Start tags that `start` must be told of; while `plain`, any other one ends a text node.
-SPECIAL: Final = _PARTS | _PERHAPS_IGNORED | {b"table", b"template", b"frameset"}
+SPECIAL: Final = TABLE_PARTS | _PERHAPS_IGNORED | {b"table", b"template", b"frameset"}
 
 
 class MergedText:
@@ -75,10 +76,10 @@ class MergedText:
                 self._cells.append(False)
                 self._tables += 1
             self.run = self._moved = 0
-        elif name in _PARTS and self._cells:
+        elif name in TABLE_PARTS and self._cells:
             self._cells[-1] = name in _CELLS
             self.run = 0
-        elif name in _PARTS or name in _PERHAPS_IGNORED:
+        elif name in TABLE_PARTS or name in _PERHAPS_IGNORED:
             self._ignored(attributes=attributes)
         else:
             self.run = 0
@@ -93,7 +94,7 @@ class MergedText:
             if self._cells:
                 self._cells.pop()
                 self._tables -= 1
-        elif name in _PARTS:
+        elif name in TABLE_PARTS:
             if self._cells:
                 self._cells[-1] = False
         elif name == b"template" and self._templates:
@@ -112,7 +113,7 @@ class MergedText:
         if name == b"table":
             self._cells.clear()
             self._tables += 1
-        if inserted and name not in _PARTS and name not in _PERHAPS_IGNORED:
+        if inserted and name not in TABLE_PARTS and name not in _PERHAPS_IGNORED:
             self.run = 0
         else:
             self._ignored(attributes=attributes)

@@ -12,8 +12,9 @@ import re
 from functools import cache
 from typing import Final
 
-from crawler.documents.markup import ATTRIBUTE, RAW_TEXT, raw_text_end
+from crawler.documents.markup import ATTRIBUTE, RAW_TEXT_AND_REST, raw_text_end
 from crawler.documents.merged_text import SPECIAL, MergedText
+from crawler.documents.open_elements import BREAKING_OUT, FORMATTING, MARKERS
 
 # Open elements at a time: browsers stop at 512, real pages stay under 100.
 NESTING_MAX: Final = 512
@@ -77,20 +78,13 @@ _VOID: Final = _names(
 )
 # In SVG and MathML the other void names nest; these end the foreign content instead.
 _VOID_EVERYWHERE: Final = _names(b"br embed hr img meta")
-_FORMATTING: Final = _names(b"a b big code em font i nobr s small strike strong tt u")
 _ROOTS: Final = _names(b"html body")
 # Where raw text may not be raw, and where void elements may nest.
 _UNUSUAL: Final = _names(b"svg math frameset")
 _FOREIGN: Final = _names(b"svg math")
-_COUNTED: Final = _FORMATTING | _UNUSUAL | _ROOTS
-# Inside of these the formatting elements around them do not count.
-_MARKERS: Final = _names(b"applet caption marquee object td template th")
+_COUNTED: Final = FORMATTING | _UNUSUAL | _ROOTS
 # Start tags that end foreign content (WHATWG HTML, 13.2.6.5), and those in which HTML begins again.
-_HTML_INSTEAD: Final = _names(
-    b"b big blockquote body br center code dd div dl dt em embed font h1 h2 h3 h4 h5 h6 head hr i"
-    b" img li listing menu meta nobr ol p pre ruby s small span strong strike sub sup table tt u ul"
-    b" var"
-)
+_HTML_INSTEAD: Final = BREAKING_OUT | _names(b"font")
 _HTML_AGAIN: Final = _HTML_INSTEAD | _names(
     b"annotation-xml desc foreignobject mi mn mo ms mtext title"
 )
@@ -293,7 +287,7 @@ class _Walk:
                     continue
                 if name in _VOID and not self.unusual:
                     continue
-                if name in _RAW_TEXT_AND_REST and self.exact_at < 0:
+                if name in RAW_TEXT_AND_REST and self.exact_at < 0:
                     if name == b"plaintext":
                         at = None
                         if self.unusual:
@@ -341,9 +335,9 @@ class _Walk:
             while open_ and open_[-1] in ended:
                 open_.pop()
         open_.append(name)
-        if name in _MARKERS:
+        if name in MARKERS:
             self.anchor_at = -1
-        elif name in _FORMATTING:
+        elif name in FORMATTING:
             if name == b"a" and not self.unusual:
                 self.end_anchor()
                 self.anchor_at = len(self.weights)
@@ -389,7 +383,7 @@ class _Walk:
                 return
         while len(open_) > depth:
             name = open_.pop()
-            if name in _FORMATTING:
+            if name in FORMATTING:
                 size = self.weights.pop()
                 self.weight -= size
                 self.formatting -= size > 0
@@ -401,6 +395,3 @@ class _Walk:
             self.anchor_at = -1
         if depth <= self.exact_at:
             self.exact_at = -1
-
-
-_RAW_TEXT_AND_REST: Final = RAW_TEXT | {b"plaintext"}

@@ -35,7 +35,7 @@ _VOID: Final = _names(
     b" source track wbr"
 )
 # Start tags that end foreign content (13.2.6.5); font does with these attributes alone.
-_BREAKING_OUT: Final = _names(
+BREAKING_OUT: Final = _names(
     b"b big blockquote body br center code dd div dl dt em embed h1 h2 h3 h4 h5 h6 head hr i img"
     b" li listing menu meta nobr ol p pre ruby s small span strong strike sub sup table tt u ul var"
 )
@@ -45,9 +45,9 @@ _HTML_ENCODINGS: Final = frozenset({"text/html", "application/xhtml+xml"})
 ATTRIBUTES_MATTER: Final = _names(b"annotation-xml font input")
 _BLOCKS_PASSED: Final = 8
 _HEADINGS: Final = _names(b"h1 h2 h3 h4 h5 h6")
-_FORMATTING: Final = _names(b"a b big code em font i nobr s small strike strong tt u")
+FORMATTING: Final = _names(b"a b big code em font i nobr s small strike strong tt u")
 _ROW_GROUPS: Final = _names(b"tbody tfoot thead")
-_TABLE_PARTS: Final = _ROW_GROUPS | _names(b"caption col colgroup td th tr")
+TABLE_PARTS: Final = _ROW_GROUPS | _names(b"caption col colgroup td th tr")
 _IMPLIED_ENDS: Final = _names(b"dd dt li optgroup option p rb rp rt rtc")
 _SPECIAL: Final = _names(
     b"address applet area article aside base basefont bgsound blockquote body br button caption"
@@ -68,7 +68,7 @@ _CLOSING_P: Final = (
     | _names(b"hr li p plaintext table xmp")
 )
 _SCOPES: Final = _names(b"applet caption html marquee object select table td template th")
-_MARKERS: Final = _names(b"applet caption marquee object td template th")
+MARKERS: Final = _names(b"applet caption marquee object td template th")
 _TABLE_SCOPES: Final = _names(b"html table template")
 _FRAMESET_REFUSED_BY: Final = _names(
     b"applet area body br button dd dt embed hr iframe image img input keygen li listing marquee"
@@ -93,18 +93,18 @@ def _classes_of(name: bytes) -> tuple[bytes, ...]:
     found += [_TABLE_SCOPE] if name in _TABLE_SCOPES else []
     found += [_IS_SPECIAL] if name in _SPECIAL else []
     found += [_LIST_STOP] if name in _SPECIAL - {b"address", b"div", b"p"} else []
-    found += [_MARKER] if name in _MARKERS else []
+    found += [_MARKER] if name in MARKERS else []
     return tuple(found)
 
 
 _CLASSES: Final = {
-    name: _classes_of(name) for name in _SPECIAL | _BLOCKS | _SCOPES | _FORMATTING | _IMPLIED_ENDS
+    name: _classes_of(name) for name in _SPECIAL | _BLOCKS | _SCOPES | FORMATTING | _IMPLIED_ENDS
 }
 # What must not stand between an end tag and the element that it closes with all inside; for other
 # names it is any special element.
 _CLOSED_WITHIN: Final = {
     **dict.fromkeys(_BLOCKS | _HEADINGS, _SCOPE),
-    **dict.fromkeys(_TABLE_PARTS | {b"table"}, _TABLE_SCOPE),
+    **dict.fromkeys(TABLE_PARTS | {b"table"}, _TABLE_SCOPE),
     b"li": _LIST_SCOPE,
     b"p": _BUTTON_SCOPE,
     b"template": b"template",
@@ -163,7 +163,7 @@ class OpenElements:
         """
         stack = self._stack
         if stack and stack[-1][1] != _HTML and not self._begins_html(name):
-            if name not in _BREAKING_OUT and not (
+            if name not in BREAKING_OUT and not (
                 name == b"font" and not _OF_FONT.isdisjoint(attributes)
             ):
                 if not closed:
@@ -252,7 +252,7 @@ class OpenElements:
             self._pop_to(0)
             self._framesets = 1
             return True
-        if name in _TABLE_PARTS:
+        if name in TABLE_PARTS:
             return self._start_in_table(name)
         if name == b"select" and 0 <= self._last(_SCOPE) <= self._last(name):
             self._pop_to(self._last(name))  # it counts as the end tag
@@ -269,7 +269,7 @@ class OpenElements:
             at = last(name) if name == b"li" else max(last(b"dd"), last(b"dt"))
             if at >= 0 and at >= last(_LIST_STOP):
                 self._pop_to(at)
-        elif name in _FORMATTING:
+        elif name in FORMATTING:
             if last(name) > {b"a": last(_MARKER), b"nobr": last(_SCOPE)}.get(name, OPEN_MAX):
                 self._end_formatting(name)
         elif name == b"button":
@@ -328,7 +328,7 @@ class OpenElements:
     def _end_html(self, name: bytes) -> None:
         last = self._last
         at = max(map(last, _HEADINGS)) if name in _HEADINGS else last(name)
-        if name in _FORMATTING:
+        if name in FORMATTING:
             if at > last(_SCOPE):
                 self._end_formatting(name)
         elif name == b"form" and at > last(_SCOPE):
@@ -353,7 +353,7 @@ class OpenElements:
                 classes = self._stack[place]
                 if _IS_SPECIAL in classes:
                     kept = 0
-                elif classes and classes[0] in _FORMATTING and kept < 3:
+                elif classes and classes[0] in FORMATTING and kept < 3:
                     kept += 1
                 elif classes:
                     self._remove(place)

@@ -188,7 +188,7 @@ def cases(folder: Path) -> Iterator[tuple[str, str]]:
 # Elements that a parser also makes where no tag stands, or copies.
 NOT_COUNTED = frozenset(
     ["html", "head", "body", "tbody", "tr", "colgroup", "p", "br"]
-    + [name.decode() for name in open_elements._FORMATTING]
+    + [name.decode() for name in open_elements.FORMATTING]
 )
 
 

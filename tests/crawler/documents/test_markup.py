@@ -182,7 +182,7 @@ def _copies(html: str) -> bool:
     number of its own.)"""
     written = [
         node.attributes.get("href") or node.attributes.get("id")
-        for name in open_elements._FORMATTING
+        for name in open_elements.FORMATTING
         for node in LexborHTMLParser(html).css(name.decode())
     ]
     return len(set(written)) < len(written)

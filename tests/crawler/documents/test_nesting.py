@@ -167,7 +167,7 @@ def test_what_passes_the_walk_is_shallow_in_the_tree(before: str, unit: str) -> 
             assert _depth(html) <= 3 * 6 + 4
 
 
-_COPIED = frozenset(nesting._FORMATTING) - {b""}
+_COPIED = frozenset(nesting.FORMATTING) - {b""}
 
 
 def _formatting_elements(html: bytes) -> int:
