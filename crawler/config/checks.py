@@ -166,18 +166,13 @@ def _static_name(name: str, address: str) -> tuple[str, str]:
         raise ValueError(f'"{address}" is not an IP address') from None
 
 
-def absolute_path(value: str) -> str:
-    """A path with or without a query, in canonical form."""
+def file_path(value: str) -> str:
+    """An absolute path that is not the home page's, with or without a query, in canonical form."""
     if not value.startswith("/") or value.startswith(("//", "/\\")):
         raise ValueError(f'"{value}" is not a path that begins with one "/"')
     url = canonical(value, "http://x/")
     assert url is not None
-    return url.removeprefix("http://x")
-
-
-def file_path(value: str) -> str:
-    """An absolute path that is not the home page's."""
-    path = absolute_path(value)
+    path = url.removeprefix("http://x")
     if path.partition("?")[0] == "/":
         raise ValueError(f'"{value}" is the home page, not a file')
     return path

@@ -95,6 +95,10 @@ def static_address(table: Mapping[str, str], host: str) -> str | None:
 
     table: pattern (from `read_pattern`) to address. host: as for `matches`.
     """
-    if not table or is_address(host):
+    name = host.lower().removesuffix(".")
+    if not table or is_address(name):
         return None
-    return next((table[one] for one in by_specificity(table) if matches(one, host)), None)
+    if name in table:  # a whole name is the most specific; a table may hold thousands of them
+        return table[name]
+    patterns = by_specificity(one for one in table if "*" in one)
+    return next((table[one] for one in patterns if matches(one, name)), None)
