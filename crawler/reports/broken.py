@@ -3,7 +3,7 @@ where nobody looked for such."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Final
@@ -62,52 +62,67 @@ def broken(reader: Reader) -> Report:
     )
 
 
-async def _urls(reader: Reader, found: _Found) -> AsyncGenerator[Section, None]:
+async def _grouped(
+    reader: Reader,
+    report: str,
+    keys: Sequence[str],
+    begin: Callable[[Row], Section],
+    add: Callable[[Section, Row], None],
+) -> AsyncGenerator[Section, None]:
+    """A section for each group of a report's rows with equal `keys`: `begin` makes it from the
+    first row, `add` adds each."""
     section: Section | None = None
-    async with aclosing(reader.report("broken")) as rows:
-        async for row, begins in together(rows, ["url"]):
+    async with aclosing(reader.report(report)) as rows:
+        async for row, begins in together(rows, keys):
             if section is None or begins:
                 if section is not None:
                     yield section
-                found.targets += 1
-                section = Section(
-                    title=str(row["url"]),
-                    note=str(row["error"] or f"status {row['status']}"),
-                    columns=("page", "kind", "anchor", "through"),
-                    facts={
-                        "problem": "url",
-                        "url": row["url"],
-                        "status": row["status"],
-                        "error": row["error"],
-                    },
-                    of="links",
-                )
-            if row["source"] is None:
-                section.note += "; no page is known to link to it"
-                continue
-            found.links += 1
-            page, kind = row["source"], row["kind"]
-            section.add(page, "" if kind == "link" else kind, row["anchor"], row["via"])
-            section.add_item(
-                {"page": page, "kind": kind, "anchor": row["anchor"], "through": row["via"]}
-            )
+                section = begin(row)
+            add(section, row)
     if section is not None:
         yield section
 
 
-async def _malformed(reader: Reader, found: _Found) -> AsyncGenerator[Section, None]:
-    section: Section | None = None
-    async with aclosing(reader.report("malformed")) as rows:
-        async for row, begins in together(rows, ["href", "reason"]):
-            if section is None or begins:
-                if section is not None:
-                    yield section
-                found.malformed += 1
-                section = _malformed_section(row)
-            section.add(row["source"])
-            section.add_item({"page": row["source"]})
-    if section is not None:
-        yield section
+def _urls(reader: Reader, found: _Found) -> AsyncGenerator[Section, None]:
+    def begin(row: Row) -> Section:
+        found.targets += 1
+        return Section(
+            title=str(row["url"]),
+            note=str(row["error"] or f"status {row['status']}"),
+            columns=("page", "kind", "anchor", "through"),
+            facts={
+                "problem": "url",
+                "url": row["url"],
+                "status": row["status"],
+                "error": row["error"],
+            },
+            of="links",
+        )
+
+    def add(section: Section, row: Row) -> None:
+        if row["source"] is None:
+            section.note += "; no page is known to link to it"
+            return
+        found.links += 1
+        page, kind = row["source"], row["kind"]
+        section.add(page, "" if kind == "link" else kind, row["anchor"], row["via"])
+        section.add_item(
+            {"page": page, "kind": kind, "anchor": row["anchor"], "through": row["via"]}
+        )
+
+    return _grouped(reader, "broken", ["url"], begin, add)
+
+
+def _malformed(reader: Reader, found: _Found) -> AsyncGenerator[Section, None]:
+    def begin(row: Row) -> Section:
+        found.malformed += 1
+        return _malformed_section(row)
+
+    def add(section: Section, row: Row) -> None:
+        section.add(row["source"])
+        section.add_item({"page": row["source"]})
+
+    return _grouped(reader, "malformed", ["href", "reason"], begin, add)
 
 
 def _malformed_section(row: Row) -> Section:
@@ -122,20 +137,16 @@ def _malformed_section(row: Row) -> Section:
     )
 
 
-async def _fragments(reader: Reader, found: _Found) -> AsyncGenerator[Section, None]:
-    section: Section | None = None
-    async with aclosing(reader.report("dangling")) as rows:
-        async for row, begins in together(rows, ["url", "fragment"]):
-            if section is None or begins:
-                if section is not None:
-                    yield section
-                found.fragments += 1
-                section = _fragment_section(row)
-            page, through = row["source"], row["via"]
-            section.add(page, through)
-            section.add_item({"page": page, "through": through})
-    if section is not None:
-        yield section
+def _fragments(reader: Reader, found: _Found) -> AsyncGenerator[Section, None]:
+    def begin(row: Row) -> Section:
+        found.fragments += 1
+        return _fragment_section(row)
+
+    def add(section: Section, row: Row) -> None:
+        section.add(row["source"], row["via"])
+        section.add_item({"page": row["source"], "through": row["via"]})
+
+    return _grouped(reader, "dangling", ["url", "fragment"], begin, add)
 
 
 def _fragment_section(row: Row) -> Section:

@@ -16,12 +16,10 @@ from crawler.documents.page_reader import PageReader
 from crawler.fetching.request import REDIRECT_STATUSES, Answer
 from crawler.politeness.gate import Gate, Pass
 from crawler.politeness.host import Host
-from crawler.visiting import kept
+from crawler.visiting import kept, requisites
 from crawler.visiting.known import Known
 from crawler.visiting.ledger import Ledger
 from crawler.visiting.plans import Planner
-from crawler.visiting.requisites import DEPTH_MAX, Needed
-from crawler.visiting.requisites import needed as requisites_of
 from crawler.visiting.sitemaps import Sitemaps
 from policies.indexing import UNRESTRICTED, Directives, from_header
 from policies.scope import CUTS, HOPS_MAX, Scope, Skip
@@ -79,7 +77,7 @@ class AnswerReader:
         title: str | None = None
         read: Page | None = None
         found: list[Link] = []
-        needed: Needed | None = None
+        needed: requisites.Needed | None = None
         cut: list[str] = []
         content_type = answer.headers.get("Content-Type")
         if "X-Robots-Tag" in answer.headers:
@@ -108,12 +106,12 @@ class AnswerReader:
             for reason, count in read.skipped.items():
                 self._ledger.skip(reason, count)
             cut = [reason for reason in read.skipped if reason in CUTS]
-            if self._wanted_requisites:
-                needed = await requisites_of(
+            if requisites.wanted(self._effective, self._sinks):
+                needed = await requisites.needed(
                     queued, name, answer, directives, self._effective, self._sinks
                 )
             if needed is not None:
-                too_deep = queued.requisite and queued.requisite_depth >= DEPTH_MAX
+                too_deep = queued.requisite and queued.requisite_depth >= requisites.DEPTH_MAX
                 beyond = (len(needed.rels) if too_deep else 0) + (not needed.whole)
                 if not too_deep:
                     found += self._requisites(queued, needed.rels)
@@ -174,10 +172,6 @@ class AnswerReader:
         target = target_of(answer)
         return None if target is None else self._scope.admit(target, host=host_of(target))
 
-    @property
-    def _wanted_requisites(self) -> bool:
-        return self._sinks is not None or self._effective.config.requisites
-
     def _fits(self, url: str) -> bool:
         """Is it short enough to be visited?"""
         return len(url) <= kept.URL_CHARS_MAX or (
@@ -210,7 +204,7 @@ class AnswerReader:
             queued=queued,
             seed=queued.seed and queued.before is None,
             hops=queued.hops + 1,
-            requisite=queued.requisite and self._wanted_requisites,
+            requisite=queued.requisite and requisites.wanted(self._effective, self._sinks),
             requisite_depth=queued.requisite_depth,
         )
         return [link] if link else []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +19,7 @@ from storage.base import Queued, Rel
 if TYPE_CHECKING:
     from crawler.sinks.dispatch import Sinks
     from crawler.sinks.references import Role
+    from crawler.sinks.requisites import Requisites
 
 # Where the element does not say what kind of file it is, its ending does. All others are images.
 _ENDINGS: Final[Mapping[str, Rel]] = {
@@ -45,6 +46,11 @@ class Needed(Struct, frozen=True):
     whole: bool = True
 
 
+def wanted(effective: Effective, sinks: Sinks | None) -> bool:
+    """Whether the config or a sink may want what pages need to be shown."""
+    return sinks is not None or effective.config.requisites
+
+
 async def needed(
     queued: Queued, name: str, answer: Answer, directives: Directives, effective: Effective,
     sinks: Sinks | None,
@@ -60,10 +66,10 @@ async def needed(
     ):
         from crawler.sinks.requisites import requisites  # few crawls need it
 
+        look: Callable[[], Requisites | None]
         look = partial(requisites, queued.url, content_type, answer.body, scripts=True)
-        found = look() if len(answer.body) <= LARGE_BYTES else await in_thread(look)
     elif sinks is not None and directives.index and directives.archive:
-        wanted = partial(
+        look = partial(
             sinks.requisites,
             queued.url,
             answer.status,
@@ -71,11 +77,10 @@ async def needed(
             answer.body,
             requisite=queued.requisite,
         )
-        of_sinks = wanted() if len(answer.body) <= LARGE_BYTES else await in_thread(wanted)
-        if of_sinks is None:
-            return None
-        found = of_sinks
     else:
+        return None
+    found = look() if len(answer.body) <= LARGE_BYTES else await in_thread(look)
+    if found is None:
         return None
     return Needed({url: _rel(url, role) for url, role in found.roles.items()}, found.whole)
 

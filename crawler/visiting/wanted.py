@@ -8,6 +8,7 @@ from crawler.config.effective import Effective
 from crawler.documents import page
 from crawler.fetching.request import Head
 from crawler.politeness.host import Host
+from crawler.visiting import requisites
 from crawler.visiting.plans import Planner
 from crawler.visiting.sitemaps import Sitemaps
 from policies.scope import Scope, Skip
@@ -104,7 +105,7 @@ class Wanted:
     @property
     def shows(self) -> bool:
         """Does anybody want what pages need to be shown?"""
-        return self._sinks is not None or self._effective.config.requisites
+        return requisites.wanted(self._effective, self._sinks)
 
     def links(self) -> bool:
         """Does anyone look at the links of pages, besides the crawl?"""
