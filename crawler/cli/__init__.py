@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
-import sys
-
 from crawler.cli import interrupts
 
-interrupts.leave_when_interrupted()  # before what is heavy: Ctrl-C during an import is no error
+interrupts.leave_when_interrupted()  # before the heavy imports, which Ctrl-C may interrupt
 
+import importlib  # noqa: E402
+import importlib.util  # noqa: E402
+import sys  # noqa: E402
 from typing import Any  # noqa: E402
 
 import click  # noqa: E402

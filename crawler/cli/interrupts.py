@@ -1,7 +1,7 @@
-"""Ctrl-C at a moment when nothing has begun, or all is over: the process exits, without a word.
+"""Ctrl-C before a command has started and after it has finished: the process exits silently.
 
 Python would raise KeyboardInterrupt wherever it is: in the middle of an import, or in a callback
-from which it can only print a traceback.
+that cannot pass an exception on, where it prints a traceback and the interrupt is lost.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ from contextlib import contextmanager
 from types import FrameType
 
 EXIT_CODE = 130
+REPEATED_AFTER_S = 0.01
 
 
 def leave_when_interrupted() -> None:
-    """From now on SIGINT ends the process at once. For the program alone: whoever imports this as a
-    library keeps Python's own handling."""
+    """From now on, exit immediately at SIGINT. Applies to the command line only: a program that
+    imports this package keeps Python's own handling."""
     if _is_program() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _leave)
+        sys.unraisablehook = _repeat_interrupt
 
 
 @contextmanager
@@ -51,6 +53,19 @@ def leaving() -> Iterator[None]:
 
 def _leave(_number: int, _frame: FrameType | None) -> None:
     os._exit(EXIT_CODE)
+
+
+def _repeat_interrupt(lost: sys.UnraisableHookArgs) -> None:
+    """Send SIGINT again when its KeyboardInterrupt was raised in a callback of a weak reference or
+    in a finalizer, which drop it."""
+    if not issubclass(lost.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(lost)
+        return
+    import threading  # only at this rare moment
+
+    again = threading.Timer(REPEATED_AFTER_S, os.kill, (os.getpid(), signal.SIGINT))
+    again.daemon = True
+    again.start()
 
 
 def _is_program() -> bool:

@@ -49,11 +49,54 @@ async def web() -> AsyncIterator[LocalWeb]:
 
 def beyond_us(said: str) -> bool:
     """A traceback from the interpreter's own start, before our first line that can change what a
-    signal does."""
+    signal does. An ignored KeyboardInterrupt is always from there: later it is sent again, silently
+    (see `test_repeated_when_ignored`)."""
     frames = re.findall(r'/((?:crawler|storage)/[^"]+)", line (\d+), in (\S+)', said)
-    return "Exception ignored" not in said and all(
+    ignored = re.findall(
+        r"^Exception ignored.*\n(?:Traceback.*\n|  .*\n)*(\S*)", said, re.MULTILINE
+    )
+    return all(name.startswith("KeyboardInterrupt") for name in ignored) and all(
         name == "<module>" and int(line) <= BEGINNINGS.get(file, 0) for file, line, name in frames
     )
+
+
+IGNORING = """
+import signal, sys, weakref
+import crawler.cli.interrupts as interrupts
+interrupts._is_program = lambda: True
+interrupts.leave_when_interrupted()
+class Thing: pass
+with interrupts.raised():
+    thing = Thing()
+    reference = weakref.ref(thing, lambda _: {ignored})
+    try:
+        del thing
+        import time
+        time.sleep({wait_s})
+    except KeyboardInterrupt:
+        sys.exit(3)
+sys.exit(4)
+"""
+
+
+@pytest.mark.parametrize(
+    ("ignored", "wait_s", "code", "said"),
+    [
+        ("signal.raise_signal(signal.SIGINT)", 10, 3, ""),
+        ("1 / 0", 0, 4, "ZeroDivisionError"),
+    ],
+)
+async def test_repeated_when_ignored(ignored: str, wait_s: int, code: int, said: str) -> None:
+    """A callback of a weak reference drops what is raised in it: the interrupt comes again, any
+    other exception is printed as ever."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", IGNORING.format(ignored=ignored, wait_s=wait_s)),
+        stderr=asyncio.subprocess.PIPE,
+    )
+    async with asyncio.timeout(LIMIT_S):
+        _, err = await process.communicate()
+    assert process.returncode == code, err
+    assert (said in err.decode()) if said else err == b"", err
 
 
 async def interrupted(
