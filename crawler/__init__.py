@@ -12,7 +12,7 @@ import importlib
 TYPE_CHECKING = False  # type checkers take it for true; `typing` is slow to import
 if TYPE_CHECKING:
     from crawler.config import ConfigError
-    from crawler.documents.crawled import CrawledPage, Timings
+    from crawler.documents.crawled_page import CrawledPage, Timings
     from crawler.embedding.crawl import Crawler
     from crawler.embedding.middleware import Politeness, guarded_connector
     from crawler.embedding.response import Response
@@ -55,7 +55,7 @@ __all__ = [
 _HOMES = {
     "ConfigError": "crawler.config",
     "CourtlyError": "crawler.errors",
-    "CrawledPage": "crawler.documents.crawled",
+    "CrawledPage": "crawler.documents.crawled_page",
     "Crawler": "crawler.embedding.crawl",
     "FetchFailed": "crawler.errors",
     "InvalidURL": "crawler.errors",
@@ -69,7 +69,7 @@ _HOMES = {
     "SessionClosed": "crawler.errors",
     "StoreError": "storage.base",
     "StoreRefused": "storage.base",
-    "Timings": "crawler.documents.crawled",
+    "Timings": "crawler.documents.crawled_page",
     "TooManyRedirects": "crawler.errors",
     "guarded_connector": "crawler.embedding.middleware",
 }

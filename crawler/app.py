@@ -116,9 +116,9 @@ async def opened_sinks(config: Config, clock: Clock) -> AsyncIterator[Sinks | No
     if not config.sinks:
         yield None
         return
-    from crawler.sinks.build import sinks_of  # nobody else needs what writes them
+    from crawler.sinks.build import build_sinks  # nobody else needs what writes them
 
-    async with sinks_of(config, clock=clock) as sinks:
+    async with build_sinks(config, clock=clock) as sinks:
         yield sinks
 
 
@@ -227,7 +227,7 @@ async def crawl(
     ):
         engine, clock = life.engine, life.clock
         if life.sinks is not None:
-            life.sinks.leaving = leave
+            life.sinks.exit_requested = leave
         began_s = clock.monotonic()
         interrupted = await _run(engine, life.store, clock, observe=observe, stop=stop, leave=leave)
         elapsed_s = clock.monotonic() - began_s

@@ -19,7 +19,7 @@ import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from crawler.documents import fragments, links, page
-from crawler.documents.links import Links, anchor_text, collapsed
+from crawler.documents.links import PageLinks, anchor_text, collapsed
 from crawler.documents.sitemap import SitemapParser
 from crawler.fetching import cookies
 from crawler.sinks import requisites
@@ -67,8 +67,8 @@ def headers(**values: str) -> CIMultiDictProxy[str]:
     return CIMultiDictProxy(CIMultiDict(given))
 
 
-def read(html: str, *, fragments: bool = False, **given: str) -> page.Page:
-    return page.read(URL, headers(**given), html.encode(), tokens=TOKENS, fragments=fragments)
+def read(html: str, *, fragments: bool = False, **given: str) -> page.ParsedPage:
+    return page.parse_page(URL, headers(**given), html.encode(), tokens=TOKENS, fragments=fragments)
 
 
 def skips(reason: Skip, html: str, module: object = page, name: str = "", **given: str) -> Proof:
@@ -97,7 +97,7 @@ def long_texts(_: MonkeyPatch, __: Caught) -> None:
 
 
 def malformed_links(_: MonkeyPatch, __: Caught) -> None:
-    found = Links(URL)
+    found = PageLinks(URL)
     for number in range(links.MALFORMED_MAX + 7):
         found.add(f"hhttp://{number}/{'x' * links.MALFORMED_CHARS_MAX}")
     assert found.skipped == {Skip.SCHEME: links.MALFORMED_MAX + 7}  # all are counted
@@ -417,7 +417,8 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
     BATCH: (
         "crawler/engine/due.py:DUE_ORIGINS_MAX", "crawler/politeness/host.py:APPETITE_MAX",
         "crawler/politeness/turns.py:PASS_BEHIND_MAX", "crawler/politeness/turns.py:PASS_MAX",
-        "crawler/sinks/files.py:_BUFFER_BYTES_MAX", "crawler/sinks/journal.py:_LINES_BYTES_MAX",
+        "crawler/sinks/rotating_file.py:_BUFFER_BYTES_MAX",
+        "crawler/sinks/journal.py:_LINES_BYTES_MAX",
         "crawler/visiting/network_first.py:AT_ONCE_MAX", "storage/sqlite/statements.py:_ROWS_MAX",
         "storage/paging.py:ROWS_MAX", "crawler/daemon/answering/answers.py:LIMIT_MAX",
     ),
@@ -445,7 +446,8 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
     SAME: (
         "crawler/documents/scan.py:_ATTRIBUTES_MAX", "crawler/documents/scan.py:_PASSED_MAX",
         "crawler/documents/scan.py:_PIECES_MAX", "crawler/sinks/members.py:_TRIES_MAX",
-        "crawler/sinks/names.py:_NAME_CHARS_MAX", "crawler/sinks/names.py:_PATH_CHARS_MAX",
+        "crawler/sinks/mirror_paths.py:_NAME_CHARS_MAX",
+        "crawler/sinks/mirror_paths.py:_PATH_CHARS_MAX",
         "crawler/cli/whole_output.py:_NAME_CHARS_MAX",
         "crawler/visiting/plans.py:_VALIDATOR_CHARS_MAX", "policies/access.py:_HEADER_CHARS_MAX",
         "policies/robots/index.py:_HITS_MAX", "policies/robots/index.py:_LENGTHS_MAX",

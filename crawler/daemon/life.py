@@ -129,7 +129,7 @@ class Daemon:
         """The crawl, to its end, and what goes on beside it."""
         self._starting = None
         if life.sinks is not None:
-            life.sinks.leaving = self._leave
+            life.sinks.exit_requested = self._leave
         async with asyncio.TaskGroup() as group:
             crawl = group.create_task(life.run())
             tasks = [group.create_task(each) for each in beside]

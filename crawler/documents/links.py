@@ -56,7 +56,7 @@ class PageLink(NamedTuple):
     nofollow: bool  # every link to it says nofollow
 
 
-class Links:
+class PageLinks:
     """Gathers links; each different href is resolved once, each URL kept once.
 
     `url` is the page's, canonical; `encoding` is that of its text, which queries are written in (a
@@ -76,7 +76,7 @@ class Links:
         self._urls: dict[str, str | None] = {}  # href as written -> canonical
         self._anchors: dict[str, str | None] = {}  # canonical -> first text; in order of occurrence
         self._shy: set[str] = set()  # all links to it so far say nofollow
-        self._read: Callable[[Links, Iterable[str]], Mapping[str, str | None]] | None = None
+        self._read: Callable[[PageLinks, Iterable[str]], Mapping[str, str | None]] | None = None
         self.canonical_url: str | None = None  # the first rel=canonical
         self.skipped: dict[str, int] = {}  # left out, by reason
         self.malformed: list[Malformed] = []
@@ -108,7 +108,7 @@ class Links:
         self._read = None
 
     def read_anchors_by(
-        self, read: Callable[[Links, Iterable[str]], Mapping[str, str | None]]
+        self, read: Callable[[PageLinks, Iterable[str]], Mapping[str, str | None]]
     ) -> None:
         """Have anchor texts read when they are asked for."""
         self._read = read

@@ -22,8 +22,8 @@ from crawler.documents.encoding import UTF8
 from crawler.documents.fragments import Fragments
 from crawler.documents.links import (
     TEXT_CHARS_READ,
-    Links,
     PageLink,
+    PageLinks,
     anchor_text,
     collapsed,
     followed_rels,
@@ -42,7 +42,7 @@ from policies.indexing import (
 from policies.scope import Skip
 from policies.usage import NAMES
 
-__all__ = ["Page", "PageLink", "read", "wants_body"]
+__all__ = ["PageLink", "ParsedPage", "may_be_html", "parse_page"]
 
 # What a listing can show of a title.
 TITLE_CHARS_MAX: Final = 500
@@ -68,11 +68,11 @@ _ANCHOR_ENDS: Final = frozenset({b"a", b"/a", b""})
 _ELEMENTS: Final = frozenset({b"a", b"area", b"frame", b"iframe", b"img", b"link", b"meta"})
 
 
-class Page(Struct, frozen=True, kw_only=True):
+class ParsedPage(Struct, frozen=True, kw_only=True):
     """What was read. `gathered` has the links; their anchor texts may cost more when asked for."""
 
     title: str | None = None
-    gathered: Links
+    gathered: PageLinks
     directives: Directives = UNRESTRICTED  # of headers and meta elements, the strictest
     canonical_url: str | None = None
     charset: str = UTF8  # as `crawler.documents.encoding` names it
@@ -86,13 +86,13 @@ class Page(Struct, frozen=True, kw_only=True):
         return self.gathered.found()
 
 
-def wants_body(content_type: str | None) -> bool:
+def may_be_html(content_type: str | None) -> bool:
     """Whether a body of this declared type may have links: HTML and XHTML. Also one of no type at
     all, which `read` looks at more closely."""
     return content_type is None or _media_type(content_type) in _HTML_TYPES
 
 
-def read(
+def parse_page(
     url: str,
     headers: Headers,
     body: bytes,
@@ -100,7 +100,7 @@ def read(
     tokens: Sequence[str],
     markup_bytes_max: int = MARKUP_BYTES_MAX,
     fragments: bool = False,
-) -> Page:
+) -> ParsedPage:
     """Read the answer for the canonical `url`; `tokens` are our product tokens. Never raises.
 
     The body is read only if it is HTML or XHTML by its type, or has none and begins like markup; of
@@ -136,7 +136,7 @@ def read(
         found = fragments_of.fragments(reader.links.resolved, html, whole=whole)
         if not found.all_read:
             reader.links.skip(Skip.MANY_FRAGMENTS)
-    return Page(
+    return ParsedPage(
         title=reader.title,
         gathered=reader.links,
         directives=directives,
@@ -148,8 +148,8 @@ def read(
     )
 
 
-def _links_of_headers(url: str, headers: Headers, encoding: str) -> Links:
-    links = Links(url, encoding)
+def _links_of_headers(url: str, headers: Headers, encoding: str) -> PageLinks:
+    links = PageLinks(url, encoding)
     if "Link" in headers or "Refresh" in headers:
         links.read_headers(headers)
     return links
@@ -163,7 +163,7 @@ class _Reader:
 
     __slots__ = ("_titles", "links", "metas", "title", "url")
 
-    def __init__(self, url: str, links: Links) -> None:
+    def __init__(self, url: str, links: PageLinks) -> None:
         self._titles = 0
         self.url = url
         self.links = links
@@ -353,7 +353,7 @@ def _anchors(
     hrefs: Sequence[str],
     held: Sequence[str | None],
     html: bytes,
-    links: Links,
+    links: PageLinks,
     wanted: Iterable[str],
 ) -> Mapping[str, str | None]:
     """The anchor texts of `wanted` from what the anchors hold, or all of the page from a tree."""
@@ -369,7 +369,7 @@ def _anchors(
                 blocks = scan.paragraphs_are_closed(html.decode(errors="replace"))
                 text = scan.anchor_text(holds, blocks=blocks)
             if text is None:
-                reader = _Reader(url, Links(url, links.encoding))
+                reader = _Reader(url, PageLinks(url, links.encoding))
                 reader.read_structure(html)
                 return {**texts, **reader.links.anchors(())}
             texts[target] = anchor_text(text)

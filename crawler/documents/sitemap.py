@@ -14,7 +14,7 @@ from typing import Final
 from crawler.documents.encoding import incremental_decoder
 from crawler.documents.prescan import xml_encoding
 from crawler.documents.sitemap_xml import CHARS_MAX, NOTHING, Entry, XmlReader
-from crawler.documents.sniff import GZIP, ROOT, SNIFF_BYTES, URL, Kind, gunzip
+from crawler.documents.sniff import GZIP, ROOT, SNIFF_BYTES, URL, DocumentKind, gunzip
 from crawler.fetching.decoding import Decoder, DecodingError
 
 # sitemaps.org: at most 50 MB (52,428,800 bytes) uncompressed. Also our bound, for feeds too.
@@ -40,7 +40,7 @@ class SitemapParser:
     """
 
     def __init__(self, *, bytes_max: int = SITEMAP_BYTES_MAX) -> None:
-        self.kind: Kind | None = None
+        self.kind: DocumentKind | None = None
         self.problem: str | None = None
         self.cut = False
         self.read_bytes = 0
@@ -150,7 +150,7 @@ class SitemapParser:
 class TextReader:
     """One URL a line; other lines are passed over. Its members are those of `XmlReader`."""
 
-    kind = Kind.TEXT
+    kind = DocumentKind.TEXT
     over = False
     problem = None
 

@@ -13,7 +13,7 @@ from typing import Final
 from urllib.parse import urljoin
 
 from crawler.documents.encoding import incremental_decoder
-from crawler.documents.sniff import ROOTS, Kind
+from crawler.documents.sniff import ROOTS, DocumentKind
 from policies.listing import Listing, parse_changefreq, parse_date, parse_priority
 
 CHARS_MAX: Final = 8_192  # of one URL; scope takes none that is longer
@@ -23,10 +23,10 @@ NOTHING: Final = Listing()
 
 _WEB: Final = re.compile(r"https?://\S", re.IGNORECASE)
 _ENTRIES: Final = {
-    Kind.URLSET: frozenset({"url", "sitemap"}),
-    Kind.INDEX: frozenset({"url", "sitemap"}),
-    Kind.RSS: frozenset({"item"}),
-    Kind.ATOM: frozenset({"entry"}),
+    DocumentKind.URLSET: frozenset({"url", "sitemap"}),
+    DocumentKind.INDEX: frozenset({"url", "sitemap"}),
+    DocumentKind.RSS: frozenset({"item"}),
+    DocumentKind.ATOM: frozenset({"entry"}),
 }
 _FIELDS: Final = frozenset(
     {"loc", "link", "guid", "lastmod", "updated", "pubdate", "date", "published", "changefreq",
@@ -128,7 +128,7 @@ class XmlReader:
     """
 
     def __init__(self, encoding: str) -> None:
-        self.kind: Kind | None = None
+        self.kind: DocumentKind | None = None
         self.over = False
         self.overlong = 0
         self._root = ""
@@ -293,7 +293,7 @@ class XmlReader:
 
     def _take(self, one: _Open, local: str, entries: list[Entry]) -> None:
         """A child of an entry has ended."""
-        if local == "link" and self.kind is Kind.URLSET:
+        if local == "link" and self.kind is DocumentKind.URLSET:
             if "alternate" in one.attributes.get("rel", "").lower().split():
                 self._add_entry(_href(one), NOTHING, entries)
         else:
@@ -308,7 +308,7 @@ class XmlReader:
         if one.inside and not cut:
             self._take(one, one.inside[0].rpartition(":")[2].lower(), entries)
         loc = one.loc or one.href or (one.guid if _WEB.match(one.guid) else "")
-        if not loc and not cut and self.kind in (Kind.URLSET, Kind.INDEX):
+        if not loc and not cut and self.kind in (DocumentKind.URLSET, DocumentKind.INDEX):
             text = _whole(one.own)  # some write the URL without a <loc> around it
             loc = text if _WEB.match(text) else ""
         if not loc:

@@ -22,7 +22,7 @@ ROOT: Final = re.compile(
 URL: Final = re.compile(rb"https?://[^\s<>]+", re.IGNORECASE)
 
 
-class Kind(enum.StrEnum):
+class DocumentKind(enum.StrEnum):
     URLSET = "urlset"
     INDEX = "index"
     RSS = "rss"
@@ -31,15 +31,15 @@ class Kind(enum.StrEnum):
 
 
 ROOTS: Final = {
-    b"urlset": Kind.URLSET,
-    b"sitemapindex": Kind.INDEX,
-    b"rss": Kind.RSS,
-    b"rdf": Kind.RSS,  # RSS 0.9 and 1.0
-    b"feed": Kind.ATOM,
+    b"urlset": DocumentKind.URLSET,
+    b"sitemapindex": DocumentKind.INDEX,
+    b"rss": DocumentKind.RSS,
+    b"rdf": DocumentKind.RSS,  # RSS 0.9 and 1.0
+    b"feed": DocumentKind.ATOM,
 }
 
 
-def sniff(head: bytes) -> Kind | None:
+def sniff(head: bytes) -> DocumentKind | None:
     """What a document is that begins so, by its root element or its first line; None: no sitemap
     and no feed. Looks into gzip. Strict: for what was not said to be one."""
     if head.startswith(GZIP):
@@ -50,7 +50,7 @@ def sniff(head: bytes) -> Kind | None:
     text, _ = to_utf8(head, None)
     text = text.lstrip(b"\xef\xbb\xbf \t\r\n")
     if not text.startswith(b"<"):
-        return Kind.TEXT if URL.fullmatch(text.split(b"\n", 1)[0].strip()) else None
+        return DocumentKind.TEXT if URL.fullmatch(text.split(b"\n", 1)[0].strip()) else None
     tag = _FIRST_TAG.search(_NOT_TAGS.sub(b"", text))
     return ROOTS.get(tag[1].lower()) if tag else None
 

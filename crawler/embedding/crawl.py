@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from crawler.clock import Clock
 from crawler.config import Config, check_identity, seeds_of
-from crawler.documents.crawled import CrawledPage
+from crawler.documents.crawled_page import CrawledPage
 from crawler.embedding.lasting import Lasting
 from crawler.embedding.settings import Given, settings
 from crawler.engine.roots import check_roots, seed_link
@@ -19,7 +19,7 @@ from crawler.fetching.fetcher import Fetcher
 if TYPE_CHECKING:
     from crawler.embedding.running import Running
     from crawler.events import Summary
-    from crawler.sinks.dispatch import Call
+    from crawler.sinks.dispatch import PageFunction
 
 
 class Crawler:
@@ -62,7 +62,7 @@ class Crawler:
         delay: float | None = None,
         allow: str | tuple[str, ...] | list[str] = (),
         dialect: str | tuple[str, ...] | list[str] = (),
-        sinks: Iterable[Call] = (),
+        sinks: Iterable[PageFunction] = (),
         clock: Clock | None = None,
         fetcher: Fetcher | None = None,
     ) -> None:
@@ -79,7 +79,7 @@ class Crawler:
         self._seedless = self._config.override({"crawl": {"seeds": []}})
         self._seeds = [seeds] if isinstance(seeds, str) else list(seeds)
         self._db = db
-        self._called: list[tuple[Call, Mapping[str, Any]]] = [(call, {}) for call in sinks]
+        self._called: list[tuple[PageFunction, Mapping[str, Any]]] = [(call, {}) for call in sinks]
         self._clock = clock
         self._fetcher = fetcher
         self._running: Lasting[Running] = Lasting(
@@ -99,14 +99,14 @@ class Crawler:
     @contextlib.asynccontextmanager
     async def _begun(self, seeds: Sequence[str]) -> AsyncIterator[Running]:
         from crawler.embedding.running import running  # loads what the database needs
-        from crawler.sinks.build import called
+        from crawler.sinks.build import page_callback
 
         async with running(
             self._config,
             db=self._db,
             clock=self._clock,
             fetcher=self._fetcher,
-            called=[called(call, **wants) for call, wants in self._called],
+            called=[page_callback(call, **wants) for call, wants in self._called],
         ) as opened:
             await self._add(opened, seeds)
             yield opened
@@ -145,7 +145,7 @@ class Crawler:
 
     def add_sink(
         self,
-        call: Call,
+        call: PageFunction,
         *,
         include: str | Iterable[str] = (),
         exclude: str | Iterable[str] = (),
@@ -161,7 +161,7 @@ class Crawler:
         come only with `noindex`, headers such as Set-Cookie only with `session_headers`. If it
         raises an exception, that page fails with the code `internal`, and the crawl continues.
         Raises ConfigError."""
-        from crawler.sinks.build import called
+        from crawler.sinks.build import page_callback
 
         wants = {
             "include": [include] if isinstance(include, str) else list(include),
@@ -173,7 +173,7 @@ class Crawler:
             "noindex": noindex,
             "session_headers": session_headers,
         }
-        one = called(call, **wants)
+        one = page_callback(call, **wants)
         running = self._running.now
         if running is None:
             self._called.append((call, wants))

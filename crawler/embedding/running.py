@@ -10,14 +10,14 @@ from pathlib import Path
 from crawler.app import plainest
 from crawler.clock import Clock, RealClock
 from crawler.config import Config, ConfigError
-from crawler.documents.crawled import CrawledPage
+from crawler.documents.crawled_page import CrawledPage
 from crawler.embedding.embed import State, network, state
 from crawler.engine.engine import Engine
 from crawler.engine.roots import check_roots
 from crawler.events import Summary
 from crawler.fetching.fetcher import Fetcher
-from crawler.sinks.build import sinks_of
-from crawler.sinks.dispatch import Called, Sinks
+from crawler.sinks.build import build_sinks
+from crawler.sinks.dispatch import PageCallback, Sinks
 from crawler.steering.summary import summarise
 from crawler.visiting.handover import Handover
 from storage.base import Link
@@ -121,12 +121,12 @@ async def running(
     db: str | Path | None,
     clock: Clock | None,
     fetcher: Fetcher | None,
-    called: Sequence[Called] = (),
+    called: Sequence[PageCallback] = (),
 ) -> AsyncIterator[Running]:
     """A crawl that begins when its first page is asked for, and is stopped at the end. `called`:
     functions that get its pages, besides the config's sinks."""
     clock = clock or RealClock()
-    sinks = sinks_of(config, called, clock=clock)
+    sinks = build_sinks(config, called, clock=clock)
     async with (
         state(config, db=db, clock=clock, name="crawl") as kept,
         network(config, clock=clock, fetcher=fetcher) as wire,

@@ -103,7 +103,9 @@ class DiskSpace:
             if path.is_dir():
                 folders.append(str(path))
             else:
-                from crawler.sinks.files import numbered_files  # only crawls with sinks have it
+                from crawler.sinks.rotating_file import (
+                    numbered_files,  # only crawls with sinks have it
+                )
 
                 files.update(map(str, numbered_files(path)))
         used = sum(map(_file_bytes, files))

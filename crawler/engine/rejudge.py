@@ -132,7 +132,7 @@ class Rejudge:
         if self._sinks is None or not urls:
             return
         for url, block in zip(urls, blocks, strict=True):
-            self._sinks.forbidden(url, block)
+            self._sinks.withdraw_blocked(url, block)
         await self._sinks.flush()
 
     async def _blocked(self, name: str) -> bool:

@@ -9,32 +9,34 @@ from crawler.config import Config, ConfigError, SinkConfig, from_dict
 from crawler.config.identity import version
 from crawler.fetching.decoding import ACCEPT_ENCODING
 from crawler.fetching.fetcher import ACCEPT
-from crawler.sinks.base import Sink
-from crawler.sinks.dispatch import Call, Called, Route, Sinks
-from crawler.sinks.wants import Wants
+from crawler.sinks.dispatch import PageCallback, PageFunction, SinkRoute, Sinks
+from crawler.sinks.sink import Sink
+from crawler.sinks.sink_filter import SinkFilter
 
 
-def sinks_of(config: Config, called: Sequence[Called] = (), *, clock: Clock | None = None) -> Sinks:
-    """All of them, not opened yet. Each kind brings its library when there is one of it."""
+def build_sinks(
+    config: Config, called: Sequence[PageCallback] = (), *, clock: Clock | None = None
+) -> Sinks:
+    """Build the configured sinks, unopened. A sink kind is imported only when it is configured."""
     return Sinks(
-        [Route(sink=_sink(one, config), wants=_wants(one)) for one in config.sinks],
+        [SinkRoute(sink=_sink(one, config), wants=_wants(one)) for one in config.sinks],
         called,
         clock=clock,
     )
 
 
-def called(call: Call, **wants: object) -> Called:
+def page_callback(call: PageFunction, **wants: object) -> PageCallback:
     """A function, and what it wants in the terms of a `[[sink]]`. Raises ConfigError."""
     data = {"kind": "jsonl", "path": "of a function", **wants}
     try:
         (sink,) = from_dict({"sink": [data]}, where="add_sink").sinks
     except ConfigError as error:
         raise ConfigError(*(text.replace(": sink.", ": ", 1) for text in error.problems)) from None
-    return Called(call=call, wants=_wants(sink))
+    return PageCallback(call=call, wants=_wants(sink))
 
 
-def _wants(sink: SinkConfig) -> Wants:
-    return Wants(
+def _wants(sink: SinkConfig) -> SinkFilter:
+    return SinkFilter(
         include=sink.include,
         exclude=sink.exclude,
         statuses=frozenset(sink.status),

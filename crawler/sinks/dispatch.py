@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Final, Self
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from crawler.clock import Clock, RealClock
-from crawler.documents.crawled import CrawledPage
+from crawler.documents.crawled_page import CrawledPage
 from crawler.faults import contained
 from crawler.fetching.request import Headers
-from crawler.sinks.base import Sink, SinkError, Withdrawn
-from crawler.sinks.wants import Wants
+from crawler.sinks.sink import Sink, SinkError, Withdrawn
+from crawler.sinks.sink_filter import SinkFilter
 from crawler.threads import Threads, in_thread
 from storage.base import Blocked
 from storage.trouble import (
@@ -56,26 +56,26 @@ SESSION_HEADERS: Final = (
     "Set-Cookie", "Set-Cookie2", "Authentication-Info", "Proxy-Authentication-Info",
 )  # fmt: skip
 
-Call = Callable[[CrawledPage], Awaitable[None] | None]
+PageFunction = Callable[[CrawledPage], Awaitable[None] | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Route:
+class SinkRoute:
     """A sink, with what it wants."""
 
     sink: Sink
-    wants: Wants
+    wants: SinkFilter
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Called:
+class PageCallback:
     """A function of the user's that is called with every page it wants, one after the other.
 
     One that is not `async` is called in a thread. Pages stay in line until it has returned. An
     exception it raises is a fault of its page alone."""
 
-    call: Call
-    wants: Wants
+    call: PageFunction
+    wants: SinkFilter
     line: deque[tuple[CrawledPage, int]] = field(default_factory=deque)  # with the ids of URLs
 
     async def work(self, faults: dict[int, str]) -> None:
@@ -96,7 +96,7 @@ class Called:
             self.line.popleft()
 
 
-def _call(call: Call, page: CrawledPage) -> Awaitable[None] | Exception | None:
+def _call(call: PageFunction, page: CrawledPage) -> Awaitable[None] | Exception | None:
     """Give what it raises: a StopIteration would never leave the thread."""
     try:
         return call(page)
@@ -110,8 +110,8 @@ class Sinks:
 
     def __init__(
         self,
-        routes: Sequence[Route] = (),
-        called: Sequence[Called] = (),
+        routes: Sequence[SinkRoute] = (),
+        called: Sequence[PageCallback] = (),
         *,
         clock: Clock | None = None,
     ) -> None:
@@ -130,7 +130,7 @@ class Sinks:
         self._lock = asyncio.Lock()
         self._hurried = threading.Event()
         self._stopped = False
-        self.leaving: asyncio.Event | None = None  # set by who tells the crawl to leave at once
+        self.exit_requested: asyncio.Event | None = None  # set for an immediate exit
 
     @property
     def any(self) -> bool:
@@ -141,7 +141,7 @@ class Sinks:
         """Does anybody look at the links of pages? Their texts cost a second look at the page."""
         return bool(self._called) or any(route.wants.links for route in self._routes)
 
-    def add(self, called: Called) -> None:
+    def add(self, called: PageCallback) -> None:
         self._called.append(called)
 
     # ------------------------------------------------------------ life
@@ -192,8 +192,8 @@ class Sinks:
             return
         closing = asyncio.ensure_future(self._close_all(thread))
         reasons: list[asyncio.Future[None]] = []  # not to wait any longer
-        if self.leaving is not None:
-            reasons.append(asyncio.ensure_future(_until(self.leaving)))
+        if self.exit_requested is not None:
+            reasons.append(asyncio.ensure_future(_until(self.exit_requested)))
         if self._stopped:
             assert self._clock is not None
             until_s = self._clock.monotonic() + FINISH_S_MAX
@@ -331,7 +331,7 @@ class Sinks:
                 one.line.append((page if one.wants.session_headers else public, id_))
                 self._bytes += len(page.body) + _PAGE_BYTES
 
-    def forbidden(self, url: str, block: Blocked) -> None:
+    def withdraw_blocked(self, url: str, block: Blocked) -> None:
         """A page that had been fetched is blocked: tell those that may have it."""
         page = Withdrawn(
             url=url,

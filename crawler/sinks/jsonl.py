@@ -15,11 +15,11 @@ import msgspec
 
 from crawler.config import SinkConfig
 from crawler.documents.charset import to_text
-from crawler.documents.crawled import CrawledPage
+from crawler.documents.crawled_page import CrawledPage
 from crawler.documents.page import PageLink
-from crawler.sinks.base import SinkError, Withdrawn
-from crawler.sinks.files import Files
 from crawler.sinks.members import whole_members
+from crawler.sinks.rotating_file import RotatingFile
+from crawler.sinks.sink import SinkError, Withdrawn
 from storage.files import FILE_MODE
 
 _COMPRESSION: Final = 6  # gzip's own default: a third of level 9's time for nearly its size
@@ -43,7 +43,7 @@ class JsonLines:
         self._config = config
         self._packs = config.compresses
         self._lines = bytearray()
-        self._files = Files(
+        self._files = RotatingFile(
             config.path,
             whole=whole_members if self._packs else _whole_lines,
             bytes_max=config.max_file_bytes,

@@ -7,7 +7,7 @@ from typing import Final
 
 from crawler.sinks.inert import is_xml
 from crawler.sinks.manifests import MANIFEST_TYPE
-from crawler.sinks.names import DRAWING, ENDINGS
+from crawler.sinks.mirror_paths import DRAWING, ENDINGS
 from crawler.sinks.references import Role
 from crawler.sinks.requisites import HTML_TYPES
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final
 
-from crawler.sinks.names import file_of
+from crawler.sinks.mirror_paths import file_of
 from crawler.sinks.references import References, Role
 
 MANIFEST_TYPE: Final = "application/manifest+json"

@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from crawler.sinks.base import SinkError
+from crawler.sinks.sink import SinkError
 
 _MAGIC: Final = b"\x1f\x8b\x08"
 _WINDOW_BYTES: Final = 16_000_000  # of the end of a file, where a member should begin

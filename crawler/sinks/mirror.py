@@ -11,19 +11,18 @@ import threading
 from typing import BinaryIO, Final
 
 from crawler.config import SinkConfig
-from crawler.documents.crawled import CrawledPage
-from crawler.sinks.base import SinkError, Withdrawn, sink_error
+from crawler.documents.crawled_page import CrawledPage
 from crawler.sinks.folder import Folder, make_folder
 from crawler.sinks.inert import XML_BYTES_MAX, is_markup, is_xml
 from crawler.sinks.journal import Journal
 from crawler.sinks.kinds import HTML_ENDINGS, kind_by_type
 from crawler.sinks.manifests import in_manifest
-from crawler.sinks.names import DRAWING, as_drawing, drawing, file_of, has_ending, relative
+from crawler.sinks.mirror_paths import DRAWING, as_drawing, drawing, file_of, has_ending, relative
 from crawler.sinks.offline import (
     IMAGE,
     USED,
     WEB,
-    Links,
+    OfflineReferences,
     importing,
     notice,
     offline_page,
@@ -35,6 +34,7 @@ from crawler.sinks.offline import (
 )
 from crawler.sinks.references import Role
 from crawler.sinks.requisites import BYTES_READ_MAX, media_type
+from crawler.sinks.sink import SinkError, Withdrawn, sink_error
 from crawler.sinks.symbols import Symbols, drawings_used
 from policies.scope import HOPS_MAX
 from storage.files import FILE_MODE, open_for_update
@@ -173,7 +173,7 @@ class Mirror:
         # A browser goes by the name of a file, whatever was declared.
         shown_as = path.rpartition(".")[2]
         cut = False
-        links = Links(url, path, is_there=self._is_there, scripts=self._scripts)
+        links = OfflineReferences(url, path, is_there=self._is_there, scripts=self._scripts)
         if shown_as in _XML_ENDINGS or (role is Role.PART and is_xml(declared, body)):
             cut = len(body) > XML_BYTES_MAX
             body = offline_xml(body, links)

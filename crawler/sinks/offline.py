@@ -11,7 +11,7 @@ from crawler.documents.charset import style_text, to_utf8
 from crawler.sinks import relinking
 from crawler.sinks.attributes import html_of
 from crawler.sinks.inert import inert_xml, is_drawing, xml_text
-from crawler.sinks.names import DRAWING, PART, drawing, file_of, relative
+from crawler.sinks.mirror_paths import DRAWING, PART, drawing, file_of, relative
 from crawler.sinks.references import References, Role
 from crawler.sinks.requisites import BYTES_READ_MAX, XHTML, media_type
 from crawler.sinks.rewriting import BLANK, ORIGIN, REFRESH, Rewriter
@@ -50,7 +50,7 @@ _GUARD: Final = (
 )
 
 
-class Links(References):
+class OfflineReferences(References):
     """What to write in the places of one file's references.
 
     Links within the host are taken to be there one day, others only if they are. `marked` gathers
@@ -92,7 +92,7 @@ class Links(References):
         return place
 
 
-def offline_page(body: bytes, content_type: str | None, links: Links) -> bytes:
+def offline_page(body: bytes, content_type: str | None, links: OfflineReferences) -> bytes:
     """The page with its links led to files, and nothing in it that asks the network."""
     html, links.encoding = to_utf8(body, content_type)
     if media_type(content_type) == XHTML:
@@ -103,7 +103,7 @@ def offline_page(body: bytes, content_type: str | None, links: Links) -> bytes:
     return b"".join((_UTF8, page[:end], _head(_run(links.scripts)).encode(), page[end:]))
 
 
-def offline_xml(body: bytes, links: Links) -> bytes:
+def offline_xml(body: bytes, links: OfflineReferences) -> bytes:
     """The same for XML, which has no policy; of an SVG the references are changed, too."""
     text, links.encoding = xml_text(body)
     if is_drawing(text):
@@ -146,7 +146,7 @@ def stub(href: str, url: str) -> bytes:
     return own_page("Moved", f'<p><a href="{href}"{mark}>Moved</a></p>', head=head)
 
 
-def offline_style(body: bytes, content_type: str | None, links: Links) -> bytes:
+def offline_style(body: bytes, content_type: str | None, links: OfflineReferences) -> bytes:
     text, links.encoding = style_text(body[:BYTES_READ_MAX], content_type)
     changed = in_style(text, links.url, links)
     return _UTF8 + (text if changed is None else changed).encode("utf-8", "replace")

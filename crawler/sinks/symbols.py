@@ -15,7 +15,7 @@ from urllib.parse import unquote
 from xml.etree import ElementTree as ET
 
 from crawler.documents import markup
-from crawler.sinks.names import DRAWING, PART
+from crawler.sinks.mirror_paths import DRAWING, PART
 
 DRAWING_BYTES_MAX: Final = 2_000_000  # of a file that is read; real ones stay under 1.5 MB
 COPIED_BYTES_MAX: Final = 1_000_000  # into one page

@@ -20,10 +20,10 @@ from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
 
 from crawler.config import SinkConfig
-from crawler.documents.crawled import CrawledPage
-from crawler.sinks.base import SinkError, Withdrawn
-from crawler.sinks.files import Files
+from crawler.documents.crawled_page import CrawledPage
 from crawler.sinks.members import whole_members
+from crawler.sinks.rotating_file import RotatingFile
+from crawler.sinks.sink import SinkError, Withdrawn
 from policies.url import origin_of, path_of
 from storage.files import FILE_MODE
 
@@ -63,7 +63,7 @@ class Warc:
         self._sent = sent
         self._payloads: OrderedDict[str, tuple[str, str]] = OrderedDict()
         self._new: list[str] = []  # of these, since the last flush
-        self._files = Files(
+        self._files = RotatingFile(
             config.path,
             whole=whole_members if self._packs else _whole_records,
             head=self._head,

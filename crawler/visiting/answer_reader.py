@@ -11,8 +11,8 @@ from msgspec import structs
 
 from crawler.clock import Clock
 from crawler.config.effective import Effective
-from crawler.documents.page import Page
-from crawler.documents.page_reader import PageReader
+from crawler.documents.page import ParsedPage
+from crawler.documents.page_parser import PageParser
 from crawler.fetching.request import REDIRECT_STATUSES, Answer
 from crawler.politeness.gate import Gate, Pass
 from crawler.politeness.host import Host
@@ -67,15 +67,15 @@ class AnswerReader:
         self._planner = planner
         self._sitemaps = sitemaps
         self._sinks = sinks
-        self._pages = PageReader()
+        self._pages = PageParser()
 
     async def read(
         self, host: Host, name: str, queued: Queued, answer: Answer, passed: Pass
-    ) -> tuple[Visited, Page | None, Usage]:
+    ) -> tuple[Visited, ParsedPage | None, Usage]:
         """A complete answer of the host of this name: what it says of itself, where it leads."""
         tokens = self._effective.config.token(name)
         title: str | None = None
-        read: Page | None = None
+        read: ParsedPage | None = None
         found: list[Link] = []
         needed: requisites.Needed | None = None
         cut: list[str] = []
@@ -228,7 +228,7 @@ class AnswerReader:
         skip = self._scope.judge(queued.url, host=host, depth=queued.depth, seed=queued.seed)
         return skip is None
 
-    async def _follow(self, queued: Queued, read: Page, directives: Directives) -> list[Link]:
+    async def _follow(self, queued: Queued, read: ParsedPage, directives: Directives) -> list[Link]:
         links = read.gathered
         if not directives.follow:
             if links:

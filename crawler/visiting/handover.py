@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from crawler.documents.crawled import CrawledPage
+from crawler.documents.crawled_page import CrawledPage
 
 
 class _Waiting(Struct, eq=False):

@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 
 from crawler.config.model import Config
 from crawler.documents.fragments import fragment_of
-from crawler.documents.links import MALFORMED_MAX, Links
-from crawler.documents.page import Page
+from crawler.documents.links import MALFORMED_MAX, PageLinks
+from crawler.documents.page import ParsedPage
 from crawler.fetching.request import REDIRECT_STATUSES, Answer
 from crawler.politeness.origin import Origin
 from policies import usage
@@ -27,7 +27,7 @@ _HASH_BYTES = 8  # of ten million pages the chance that two differ and look alik
 URL_CHARS_MAX: Final = 2_048
 
 
-def canonical_url(read: Page | None) -> str | None:
+def canonical_url(read: ParsedPage | None) -> str | None:
     url = read.canonical_url if read is not None else None
     return url if url is None or len(url) <= URL_CHARS_MAX else None
 
@@ -39,7 +39,7 @@ def body_hash(answer: Answer) -> str | None:
     return blake2b(answer.body, digest_size=_HASH_BYTES).hexdigest()
 
 
-def usage_of(answer: Answer, read: Page | None, origin: Origin | None) -> Usage:
+def usage_of(answer: Answer, read: ParsedPage | None, origin: Origin | None) -> Usage:
     """What header, meta elements and the origin's robots.txt say."""
     robots: list[tuple[str, str]] = []
     if origin is not None and origin.policy is not None and (lines := origin.policy.usages):
@@ -87,7 +87,7 @@ def wanted(config: Config, host: str) -> Looked:
 
 def links_of(
     answer: Answer,
-    read: Page | None,
+    read: ParsedPage | None,
     redirect_url: str | None,
     requisites: Mapping[str, Rel],
     *,
@@ -106,7 +106,7 @@ def links_of(
         malformed += read.gathered.malformed if read else bad_redirect(answer).malformed
         if read and long:
             hrefs = {url: href for href, url in read.gathered.resolved.items()}
-            noted = Links(answer.url)
+            noted = PageLinks(answer.url)
             for url in long[: MALFORMED_MAX - len(malformed)]:
                 noted.note_malformed(hrefs.get(url) or url, Skip.MAX_URL_BYTES)
             malformed += noted.malformed
@@ -127,16 +127,16 @@ def links_of(
     return Kept(outlinks, malformed, pointers, elements, looked)
 
 
-def bad_redirect(answer: Answer) -> Links:
+def bad_redirect(answer: Answer) -> PageLinks:
     """A redirect's target where it is no URL, counted as a link of a page is."""
-    links = Links(answer.url)
+    links = PageLinks(answer.url)
     if answer.status in REDIRECT_STATUSES and (location := answer.headers.get("Location")):
         links.add(location)
     return links
 
 
 def _all_links(
-    read: Page | None,
+    read: ParsedPage | None,
     redirect_url: str | None,
     requisites: Mapping[str, Rel],
     admit: Callable[[str], str],

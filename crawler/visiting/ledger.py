@@ -18,7 +18,7 @@ from crawler.visiting.outcomes import unkept
 from storage.base import Batch, Completed, HostUpdate, Outcome, Queued, Store, Visited, Want
 
 if TYPE_CHECKING:
-    from crawler.documents.crawled import CrawledPage
+    from crawler.documents.crawled_page import CrawledPage
     from crawler.sinks.dispatch import Sinks
 
 LINKS_PER_COMMIT = 1_000

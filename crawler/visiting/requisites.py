@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from crawler.config.effective import Effective
-from crawler.documents.page_reader import LARGE_BYTES
+from crawler.documents.page_parser import LARGE_BYTES
 from crawler.fetching.request import Answer
 from crawler.threads import in_thread
 from policies.indexing import Directives

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec import structs
 
-from crawler.documents.sniff import SNIFF_BYTES, Kind, sniff
+from crawler.documents.sniff import SNIFF_BYTES, DocumentKind, sniff
 from crawler.faults import contained
 from crawler.fetching.request import Answer, Head, OversizeError
 from policies.scope import Skip
@@ -67,7 +67,7 @@ class Reading:
         return self._parser
 
     @property
-    def kind(self) -> Kind | None:
+    def kind(self) -> DocumentKind | None:
         return self._parser.kind if self._parser else None
 
     @property
@@ -194,7 +194,7 @@ class Sniffing:
         self._known = True
         data = b"".join(self._pieces)
         kind = sniff(data[:SNIFF_BYTES])
-        if kind is None or (kind is Kind.TEXT and not self._text):
+        if kind is None or (kind is DocumentKind.TEXT and not self._text):
             return self._is_page
         self._pieces = []
         self.reading = Reading(self._lists, self._queued)

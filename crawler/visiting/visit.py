@@ -12,7 +12,7 @@ from msgspec import Struct
 from crawler.clock import Clock
 from crawler.config.effective import Effective
 from crawler.config.sections import FetchConfig
-from crawler.documents.crawled import CrawledPage, crawled
+from crawler.documents.crawled_page import CrawledPage, crawled_page
 from crawler.faults import contained, is_memory
 from crawler.fetching.request import Answer, Failure, Request, limits_of
 from crawler.politeness.contact import PAGE, REFUSALS, SITEMAP, Contacts
@@ -218,7 +218,7 @@ class Visitor:
             now_s = self._clock.wall()
             blocked = blocked_by(passed, queued.id, host.slot, queued.url, now_s=now_s)
             if queued.before is not None and self._sinks is not None:
-                self._sinks.forbidden(queued.url, blocked)
+                self._sinks.withdraw_blocked(queued.url, blocked)
             self._ledger.record(blocked, host, queued.url)
         return None
 
@@ -398,7 +398,7 @@ class Visitor:
             elif not await self._show(
                 host,
                 outcome,
-                crawled(queued, answer, outcome, read, usage, links=self._wanted.links()),
+                crawled_page(queued, answer, outcome, read, usage, links=self._wanted.links()),
             ):
                 self._ledger.not_asked(host, queued)
                 return False

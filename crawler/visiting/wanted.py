@@ -88,7 +88,7 @@ class Wanted:
         content_type = head.headers.get("Content-Type")
         return (
             200 <= head.status < 300
-            and (self._hands_over or page.wants_body(content_type) or self._a_sink_wants(head))
+            and (self._hands_over or page.may_be_html(content_type) or self._a_sink_wants(head))
             and self._scope.wants_type(content_type, host=host_of(head.url))
         )
 

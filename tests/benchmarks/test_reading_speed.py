@@ -18,7 +18,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from selectolax.lexbor import LexborHTMLParser
 
 from crawler.documents import markup, page, scan
-from crawler.documents.links import Links
+from crawler.documents.links import PageLinks
 from crawler.visiting.known import Known
 from policies.scope import Follow, Scope, ScopeRules
 from policies.url import canonical_all, host_of
@@ -116,7 +116,7 @@ HREFS = {url: hrefs_of(url) for url in HTML}
 
 
 def urls_of(url: str) -> list[str]:
-    links = Links(url)
+    links = PageLinks(url)
     links.add_all(HREFS[url], set())
     return links.followed()
 
@@ -131,7 +131,7 @@ def test_the_pages_are_what_they_should_be() -> None:
 
 def test_read(beside: Beside) -> None:
     """All of it: charset, links, title, metas; no anchors, which only new links need."""
-    ours = each(lambda url, body: page.read(url, HEADERS, body, tokens=TOKENS))
+    ours = each(lambda url, body: page.parse_page(url, HEADERS, body, tokens=TOKENS))
     assert beside("read a page", ours, LEXBOR, build) < 3
 
 
@@ -142,13 +142,13 @@ def test_extract(beside: Beside) -> None:
 
 def test_read_by_a_tree(beside: Beside) -> None:
     """What a page costs that cannot do without."""
-    ours = each(lambda url, body: page._Reader(url, Links(url)).read_structure(body))
+    ours = each(lambda url, body: page._Reader(url, PageLinks(url)).read_structure(body))
     assert beside("read by a tree", ours, LEXBOR, build) < 7
 
 
 def test_anchors(beside: Beside) -> None:
     """The anchor texts of all links, as a reader of pages or a sink wants them."""
-    pages = {url: page.read(url, HEADERS, body, tokens=TOKENS) for url, body in WEB}
+    pages = {url: page.parse_page(url, HEADERS, body, tokens=TOKENS) for url, body in WEB}
     assert beside("all anchors", each(lambda url, _: pages[url].links), LEXBOR, build) < 1
 
 

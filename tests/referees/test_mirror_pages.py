@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 import pytest
 
-from crawler.sinks.names import file_of
+from crawler.sinks.mirror_paths import file_of
 from crawler.sinks.references import Role
 from crawler.testing import Asked, LocalWeb, Reply, redirect
 from tests.site.conftest import Courtly

@@ -18,7 +18,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from crawler.documents import markup, open_elements, page
 from crawler.documents.charset import to_utf8
-from crawler.documents.links import Links
+from crawler.documents.links import PageLinks
 from crawler.documents.nesting import is_tangled
 
 pytestmark = [pytest.mark.referee, pytest.mark.timeout(7_200)]
@@ -39,7 +39,7 @@ def urls(reader: page._Reader) -> list[str]:
 
 def expected(elements: Iterable[Element]) -> page._Reader:
     """What these elements, in document order, say of a page."""
-    reader = page._Reader(URL, Links(URL))
+    reader = page._Reader(URL, PageLinks(URL))
     elements = list(elements)
     for tag, attributes, _ in elements:
         if tag == "base" and "href" in attributes:
@@ -63,13 +63,13 @@ def expected(elements: Iterable[Element]) -> page._Reader:
 
 
 def by_tree(html: bytes) -> page._Reader:
-    reader = page._Reader(URL, Links(URL))
+    reader = page._Reader(URL, PageLinks(URL))
     reader.read_tree(html)
     return reader
 
 
 def by_tokens(html: bytes) -> page._Reader:
-    reader = page._Reader(URL, Links(URL))
+    reader = page._Reader(URL, PageLinks(URL))
     reader.read_tokens(html)
     return reader
 
@@ -111,7 +111,7 @@ def test_links_of_saved_pages(data: Data, parse5: Callable[[bytes], list[Element
         for path in sample(folder):
             html, _ = to_utf8(path.read_bytes()[: page.MARKUP_BYTES_MAX], None)
             theirs = expected(parse5(html))
-            read = page.read(URL, HEADERS, html, tokens=())
+            read = page.parse_page(URL, HEADERS, html, tokens=())
             ours = [link.url for link in read.links]
             tangled = is_tangled(html)
             flat = by_tokens(html)

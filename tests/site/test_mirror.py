@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from crawler.sinks.names import file_of
+from crawler.sinks.mirror_paths import file_of
 from crawler.sinks.references import Role
 from crawler.testing import Asked, LocalWeb, Reply, html, redirect, text
 

@@ -17,8 +17,8 @@ import pytest
 
 from crawler import Crawler
 from crawler.by_hand import retry_failed
-from crawler.documents.crawled import CrawledPage
-from crawler.sinks.names import file_of
+from crawler.documents.crawled_page import CrawledPage
+from crawler.sinks.mirror_paths import file_of
 from crawler.sinks.references import Role
 from crawler.testing import Asked, LocalWeb, Reply, html, redirect, text
 from storage.sqlite import SqliteReader

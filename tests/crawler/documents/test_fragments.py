@@ -11,15 +11,15 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from crawler.documents import fragments as module
 from crawler.documents.fragments import fragment_of
-from crawler.documents.page import Page, read
+from crawler.documents.page import ParsedPage, parse_page
 from policies.scope import Skip
 
 URL = "http://a.test/dir/page"
 HTML = CIMultiDictProxy(CIMultiDict([("Content-Type", "text/html; charset=utf-8")]))
 
 
-def page(html: str, **how: int) -> Page:
-    return read(URL, HTML, html.encode(), tokens=("bot",), fragments=True, **how)
+def page(html: str, **how: int) -> ParsedPage:
+    return parse_page(URL, HTML, html.encode(), tokens=("bot",), fragments=True, **how)
 
 
 @pytest.mark.parametrize(
@@ -98,5 +98,5 @@ def test_bounds_are_told(name: str, html: str, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_nothing_is_read_unless_asked_for() -> None:
-    made = read(URL, HTML, b"<p id=x><a href=#x>y</a>", tokens=("bot",))
+    made = parse_page(URL, HTML, b"<p id=x><a href=#x>y</a>", tokens=("bot",))
     assert made.fragments is module.NONE

@@ -11,19 +11,19 @@ from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
 
 from crawler.documents import markup, open_elements, page
-from crawler.documents.links import Links
+from crawler.documents.links import PageLinks
 
 URL = "http://a.test/dir/page.html"
 
 
 def by_tokens(html: bytes) -> page._Reader:
-    reader = page._Reader(URL, Links(URL))
+    reader = page._Reader(URL, PageLinks(URL))
     reader.read_tokens(html)
     return reader
 
 
 def by_tree(html: bytes) -> page._Reader:
-    reader = page._Reader(URL, Links(URL))
+    reader = page._Reader(URL, PageLinks(URL))
     reader.read_tree(html)
     return reader
 

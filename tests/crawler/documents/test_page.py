@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from crawler.documents import links, page, scan
-from crawler.documents.links import Links
-from crawler.documents.page import Page, PageLink, read, wants_body
+from crawler.documents.links import PageLinks
+from crawler.documents.page import PageLink, ParsedPage, may_be_html, parse_page
 from policies.indexing import Directives
 from policies.scope import Skip
 from policies.url import canonical
@@ -24,12 +24,12 @@ def headers(*pairs: tuple[str, str]) -> CIMultiDictProxy[str]:
     return CIMultiDictProxy(CIMultiDict([("Content-Type", "text/html; charset=utf-8"), *pairs]))
 
 
-def read_html(html: str | bytes, *pairs: tuple[str, str]) -> Page:
+def read_html(html: str | bytes, *pairs: tuple[str, str]) -> ParsedPage:
     body = html.encode() if isinstance(html, str) else html
-    return read(URL, headers(*pairs), body, tokens=TOKENS)
+    return parse_page(URL, headers(*pairs), body, tokens=TOKENS)
 
 
-def urls(read_page: Page) -> list[str]:
+def urls(read_page: ParsedPage) -> list[str]:
     return [link.url for link in read_page.links]
 
 
@@ -240,7 +240,7 @@ def test_directives_of_headers_and_meta_together(tangle: str) -> None:
 )
 def test_link_header(header: str, expected: list[str]) -> None:
     """RFC 8288."""
-    found = read(URL, headers(("Link", header)), b"", tokens=TOKENS)
+    found = parse_page(URL, headers(("Link", header)), b"", tokens=TOKENS)
     assert urls(found) == expected
     assert urls(read_html("", ("Link", header))) == expected
 
@@ -264,7 +264,7 @@ def test_other_types_give_what_their_headers_say() -> None:
             ]
         )
     )
-    read_page = read(URL, answer, b"<a href=y><title>z</title>", tokens=TOKENS)
+    read_page = parse_page(URL, answer, b"<a href=y><title>z</title>", tokens=TOKENS)
     assert urls(read_page) == ["http://a.test/dir/x"]
     assert read_page.canonical_url == "http://a.test/dir/x"
     assert read_page.directives == Directives(index=False, follow=False)
@@ -286,7 +286,7 @@ def test_other_types_give_what_their_headers_say() -> None:
     ],
 )
 def test_bodies_with_links_are_wanted(content_type: str | None, wanted: bool) -> None:
-    assert wants_body(content_type) is wanted
+    assert may_be_html(content_type) is wanted
 
 
 @pytest.mark.parametrize(
@@ -299,14 +299,14 @@ def test_bodies_with_links_are_wanted(content_type: str | None, wanted: bool) ->
     ],
 )
 def test_without_a_type_only_markup_is_read(body: bytes, count: int) -> None:
-    assert len(read(URL, CIMultiDictProxy(CIMultiDict()), body, tokens=TOKENS).links) == count
+    assert len(parse_page(URL, CIMultiDictProxy(CIMultiDict()), body, tokens=TOKENS).links) == count
 
 
 def test_xhtml_may_close_empty_elements() -> None:
     """In HTML `<title/>` and `<script/>` would swallow the rest of the page."""
     answer = CIMultiDictProxy(CIMultiDict([("Content-Type", "application/xhtml+xml")]))
     body = b'<html><head><title/><script src="s.js" /></head><body><a href="x"/></body></html>'
-    assert urls(read(URL, answer, body, tokens=TOKENS)) == ["http://a.test/dir/x"]
+    assert urls(parse_page(URL, answer, body, tokens=TOKENS)) == ["http://a.test/dir/x"]
 
 
 def test_charset_is_reported_and_counts() -> None:
@@ -316,7 +316,7 @@ def test_charset_is_reported_and_counts() -> None:
     assert read_page.charset == "utf-8"  # the header goes before the meta element
     answer = CIMultiDictProxy(CIMultiDict([("Content-Type", "text/html")]))
     body = "<meta charset=windows-1251><title>Привет</title><a href=x>мир</a>".encode("cp1251")
-    read_page = read(URL, answer, body, tokens=TOKENS)
+    read_page = parse_page(URL, answer, body, tokens=TOKENS)
     assert (read_page.charset, read_page.title) == ("windows-1251", "Привет")
     assert read_page.links[0].anchor == "мир"
 
@@ -355,7 +355,7 @@ def test_what_is_no_url_is_counted() -> None:
     ],
 )
 def test_a_foreign_scheme_is_told_from_what_cannot_be_parsed(href: str, reason: Skip) -> None:
-    links = Links("http://a.test/")
+    links = PageLinks("http://a.test/")
     assert links.add(href) is None
     assert links.skipped == {reason: 1}
 
@@ -368,10 +368,10 @@ def test_a_huge_href_is_left_out_and_counted() -> None:
 
 def test_markup_beyond_the_bound_is_not_read_and_counted() -> None:
     body = b"<a href=x>" + b" " * 100 + b"<a href=y>"
-    cut = read(URL, headers(), body, tokens=TOKENS, markup_bytes_max=100)
+    cut = parse_page(URL, headers(), body, tokens=TOKENS, markup_bytes_max=100)
     assert urls(cut) == ["http://a.test/dir/x"]
     assert cut.skipped == {Skip.MAX_MARKUP: 1}
-    whole = read(URL, headers(), body, tokens=TOKENS, markup_bytes_max=len(body))
+    whole = parse_page(URL, headers(), body, tokens=TOKENS, markup_bytes_max=len(body))
     assert len(whole.links) == 2
     assert whole.skipped == {}
 
@@ -449,7 +449,7 @@ def test_hostile_input_never_raises(
     body: bytes, content_type: str, values: list[tuple[str, str]]
 ) -> None:
     answer = CIMultiDictProxy(CIMultiDict([("Content-Type", content_type), *values]))
-    read_page = read(URL, answer, body, tokens=TOKENS)
+    read_page = parse_page(URL, answer, body, tokens=TOKENS)
     assert len(set(urls(read_page))) == len(read_page.links)
     for link in read_page.links:
         assert canonical(link.url) == link.url
@@ -468,7 +468,7 @@ def test_both_ways_of_reading_find_much_the_same(html: str) -> None:
     structural = ["<svg", "<frame", "<template", "<![CDATA", "<table", "<iframe", "<td", "<title"]
     if any(piece in html for piece in structural):
         return
-    tree, flat = page._Reader(URL, Links(URL)), page._Reader(URL, Links(URL))
+    tree, flat = page._Reader(URL, PageLinks(URL)), page._Reader(URL, PageLinks(URL))
     tree.read_tree(html.encode())
     flat.read_tokens(html.encode())
     assert [link.url for link in tree.links.found()] == [link.url for link in flat.links.found()]

@@ -63,14 +63,14 @@ def test_any_bytes_make_a_page(
     )
     if read_first:
         given_headers = readable(given_headers)
-    made = page.read(URL, given_headers, body, tokens=TOKENS)
+    made = page.parse_page(URL, given_headers, body, tokens=TOKENS)
     kept = [made.title, made.canonical_url, made.charset]
     for link in made.links:
         assert canonical(link.url) == link.url
         kept += [link.url, link.anchor]
     json.dumps(kept, ensure_ascii=False).encode()
     assert isinstance(made.directives, Directives)
-    page.wants_body(given_headers.get("Content-Type"))
+    page.may_be_html(given_headers.get("Content-Type"))
 
 
 @given(_VALUES | st.binary(max_size=300))
@@ -121,8 +121,8 @@ def test_no_repetition_takes_long(piece: str) -> None:
     text = piece * (_LONG // len(piece))
     headers = CIMultiDictProxy(CIMultiDict([(name, text) for name in NAMES if name != "Location"]))
     started_s = time.process_time()
-    page.read(URL, headers, b"", tokens=TOKENS)
-    page.wants_body(text)
+    page.parse_page(URL, headers, b"", tokens=TOKENS)
+    page.may_be_html(text)
     readable(CIMultiDictProxy(CIMultiDict([("X", text[:262_144])])))  # a header has no more
     from_meta([("robots", text), (text, text)], TOKENS)
     for href in (text, "http://a.test/" + text, "http://" + text, text + "/x"):

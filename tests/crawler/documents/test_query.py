@@ -13,7 +13,7 @@ from crawler.documents import page
 from crawler.documents.encoding import NAMES, decode
 from crawler.documents.query import encoded_query, with_encoded_query
 from crawler.documents.sitemap import SitemapParser
-from crawler.sinks.offline import Links, offline_page, offline_style
+from crawler.sinks.offline import OfflineReferences, offline_page, offline_style
 from crawler.sinks.requisites import requisites
 from policies.url import canonical
 
@@ -112,7 +112,7 @@ def test_all_that_a_page_links_is_in_its_encoding(more: str) -> None:
     headers = CIMultiDict(
         {"Content-Type": "text/html; charset=windows-1251", "Link": "</l?ж>; rel=next"}
     )
-    found = {link.url for link in page.read(URL, headers, body, tokens=["x"]).links}
+    found = {link.url for link in page.parse_page(URL, headers, body, tokens=["x"]).links}
     found.discard("https://a.test/b/x")
     b = "https://a.test/b/"
     assert found == {
@@ -129,17 +129,17 @@ def test_all_that_a_page_links_is_in_its_encoding(more: str) -> None:
 
 def test_headers_and_page_may_write_the_same_href() -> None:
     headers = CIMultiDict({"Content-Type": "text/html; charset=koi8-r", "Link": "<?ж>; rel=next"})
-    found = page.read(URL, headers, "<a href='?ж'>x</a>".encode("koi8-r"), tokens=["x"]).links
+    found = page.parse_page(URL, headers, "<a href='?ж'>x</a>".encode("koi8-r"), tokens=["x"]).links
     assert [link.url for link in found] == ["https://a.test/d/p?%D0%B6", "https://a.test/d/p?%D6"]
 
 
 def test_utf16_and_what_is_replaced_send_utf8() -> None:
     body = '<a href="?ж">x</a>'.encode("utf-16-le")
     utf16 = CIMultiDict({"Content-Type": "text/html; charset=utf-16"})
-    read = page.read(URL, utf16, body, tokens=["x"])
+    read = page.parse_page(URL, utf16, body, tokens=["x"])
     assert [link.url for link in read.links] == ["https://a.test/d/p?%D0%B6"]
     replaced = CIMultiDict({"Content-Type": "text/html; charset=iso-2022-kr"})
-    read = page.read(URL, replaced, b"<a href=x>", tokens=["x"])
+    read = page.parse_page(URL, replaced, b"<a href=x>", tokens=["x"])
     assert (read.charset, read.links) == ("replacement", ())
 
 
@@ -152,7 +152,7 @@ def test_what_a_page_needs_and_where_its_mirror_leads() -> None:
     found = requisites(URL, declared, body, scripts=False).roles
     d = "https://a.test/d/p"
     assert set(found) == {f"{d}?i=%E6", f"{d}?s=%E6", f"{d}?a=%D0%B6", f"{d}?d=%D0%B6"}
-    links = Links(URL, "a/p.html", is_there=lambda _: False, scripts=False)
+    links = OfflineReferences(URL, "a/p.html", is_there=lambda _: False, scripts=False)
     mirrored = offline_page(body, declared, links).decode()
     assert f'action="{d}?%E6"' in mirrored
     assert 'href="https://b.test/?%E6"' in mirrored
@@ -176,7 +176,7 @@ def test_what_sitemaps_and_feeds_list_is_utf8() -> None:
 
 def test_a_base_in_a_mirror_has_its_query_in_the_page_s_encoding() -> None:
     body = """<base href="https://b.test/x?ж"><a href="#a">x</a>""".encode("koi8-r")
-    links = Links(URL, "a/p.html", is_there=lambda _: False, scripts=False)
+    links = OfflineReferences(URL, "a/p.html", is_there=lambda _: False, scripts=False)
     mirrored = offline_page(body, "text/html; charset=koi8-r", links).decode()
     assert 'href="https://b.test/x?%D6#a"' in mirrored
 
@@ -196,5 +196,7 @@ def test_style_sheets_have_encodings_of_their_own(content_type: str, first: str,
     found = requisites(URL, content_type, body, scripts=False).roles
     d = "https://a.test/d/"
     assert set(found) == {f"{d}i.css?%D0%B6", f"{d}p?{sent}", f"{d}p?s={sent}"}
-    links = Links("https://a.test/s.css", "s.css", is_there=lambda _: True, scripts=False)
+    links = OfflineReferences(
+        "https://a.test/s.css", "s.css", is_there=lambda _: True, scripts=False
+    )
     assert offline_style(body, content_type, links)

@@ -13,7 +13,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from selectolax.lexbor import LexborHTMLParser
 
 from crawler.documents import markup, page, scan
-from crawler.documents.links import Links
+from crawler.documents.links import PageLinks
 from policies.indexing import from_meta
 
 pytestmark = pytest.mark.skipif(not scan._SOUND, reason="every page gets a tree")
@@ -23,10 +23,10 @@ HEADERS = CIMultiDictProxy(CIMultiDict([("Content-Type", "text/html; charset=utf
 TOKENS = ("examplebot",)
 
 
-def by_tree(html: bytes) -> page.Page:
-    reader = page._Reader(URL, Links(URL))
+def by_tree(html: bytes) -> page.ParsedPage:
+    reader = page._Reader(URL, PageLinks(URL))
     reader.read_tree(html)
-    return page.Page(
+    return page.ParsedPage(
         title=reader.title,
         gathered=reader.links,
         directives=from_meta(reader.metas, TOKENS),
@@ -35,7 +35,7 @@ def by_tree(html: bytes) -> page.Page:
     )
 
 
-def seen(read: page.Page) -> tuple[object, ...]:
+def seen(read: page.ParsedPage) -> tuple[object, ...]:
     skipped: Mapping[str, int] = dict(read.skipped)
     return read.title, read.links, read.directives, read.canonical_url, skipped
 
@@ -43,7 +43,7 @@ def seen(read: page.Page) -> tuple[object, ...]:
 def check(html: str) -> None:
     body = html.encode("utf-8", "surrogateescape")
     if scan.rows(body.decode(errors="replace")) is not None:
-        assert seen(page.read(URL, HEADERS, body, tokens=TOKENS)) == seen(by_tree(body)), html
+        assert seen(page.parse_page(URL, HEADERS, body, tokens=TOKENS)) == seen(by_tree(body)), html
 
 
 # ---------------------------------------------------------------- it answers
@@ -105,7 +105,7 @@ def test_ordinary_pages_need_no_tree(html: str) -> None:
 
 @pytest.mark.parametrize("html", ORDINARY, ids=lambda html: f"{html[:30]}…")
 def test_an_anchor_is_read_when_it_is_asked_for(html: str) -> None:
-    read = page.read(URL, HEADERS, html.encode(), tokens=TOKENS)
+    read = page.parse_page(URL, HEADERS, html.encode(), tokens=TOKENS)
     for url, anchor, _ in by_tree(html.encode()).links:
         assert read.gathered.anchors([url])[url] == anchor
 
@@ -158,7 +158,7 @@ def test_what_only_a_tree_can_tell_is_left_to_it(html: str) -> None:
         check(html)
         check(html + "<a href=z>z</a>")
         pytest.fail("it is answered, and rightly; it may move to the ordinary ones")
-    read = page.read(URL, HEADERS, html.encode(), tokens=TOKENS)
+    read = page.parse_page(URL, HEADERS, html.encode(), tokens=TOKENS)
     assert seen(read) == seen(by_tree(html.encode()))
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from crawler.documents.sitemap import SitemapParser
 from crawler.documents.sitemap_xml import Entry
-from crawler.documents.sniff import Kind, sniff
+from crawler.documents.sniff import DocumentKind, sniff
 from policies.listing import Changefreq
 
 URLSET = b"""<?xml version="1.0" encoding="UTF-8"?>
@@ -75,16 +75,20 @@ def locs(document: bytes, **values: int) -> list[str]:
 @pytest.mark.parametrize(
     ("document", "kind", "expected"),
     [
-        (URLSET, Kind.URLSET, ["http://a.test/1?x=1&y=2", "http://a.test/2"]),
-        (INDEX, Kind.INDEX, ["http://a.test/one.xml", "http://a.test/two.xml.gz"]),
-        (RSS, Kind.RSS, ["http://a.test/1", "http://a.test/2", "http://a.test/3?a=1&b=2"]),
-        (ATOM, Kind.ATOM, ["http://a.test/blog/one", "http://a.test/two"]),
-        (TEXT, Kind.TEXT, ["http://a.test/1", "http://a.test/2?a=1&b=2", "http://a.test/3"]),
-        (LAUGHS, Kind.URLSET, ["http://a.test/&b;&x;?q&lt=1"]),
+        (URLSET, DocumentKind.URLSET, ["http://a.test/1?x=1&y=2", "http://a.test/2"]),
+        (INDEX, DocumentKind.INDEX, ["http://a.test/one.xml", "http://a.test/two.xml.gz"]),
+        (RSS, DocumentKind.RSS, ["http://a.test/1", "http://a.test/2", "http://a.test/3?a=1&b=2"]),
+        (ATOM, DocumentKind.ATOM, ["http://a.test/blog/one", "http://a.test/two"]),
+        (
+            TEXT,
+            DocumentKind.TEXT,
+            ["http://a.test/1", "http://a.test/2?a=1&b=2", "http://a.test/3"],
+        ),
+        (LAUGHS, DocumentKind.URLSET, ["http://a.test/&b;&x;?q&lt=1"]),
     ],
 )
 def test_every_kind_in_pieces_of_every_size(
-    document: bytes, kind: Kind, expected: list[str], step: int, pack: type[bytes]
+    document: bytes, kind: DocumentKind, expected: list[str], step: int, pack: type[bytes]
 ) -> None:
     entries, parser = parse(pack(document), step=step)
     assert [entry.loc for entry in entries] == expected

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from crawler.documents.crawled import CrawledPage, Timings
+from crawler.documents.crawled_page import CrawledPage, Timings
 from crawler.documents.page import PageLink
 from policies.indexing import Directives
 

@@ -14,9 +14,9 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from warcio.archiveiterator import ArchiveIterator
 
 from crawler.config import Config, from_dict
-from crawler.documents.crawled import CrawledPage, Timings
+from crawler.documents.crawled_page import CrawledPage, Timings
 from crawler.fetching.header import readable
-from crawler.sinks.build import called, sinks_of
+from crawler.sinks.build import build_sinks, page_callback
 from policies.indexing import Directives
 
 NAMES = [
@@ -67,7 +67,7 @@ def config_of(folder: Path, **keys: object) -> Config:
 
 async def take(folder: Path, *pages: CrawledPage, **keys: object) -> list[CrawledPage]:
     got: list[CrawledPage] = []
-    async with sinks_of(config_of(folder, **keys), [called(got.append, **keys)]) as sinks:
+    async with build_sinks(config_of(folder, **keys), [page_callback(got.append, **keys)]) as sinks:
         for page in pages:
             sinks.put(page)
         await sinks.flush()

@@ -9,10 +9,10 @@ from collections.abc import Callable
 import pytest
 
 from crawler.clock import RealClock
-from crawler.documents.crawled import CrawledPage
-from crawler.sinks.base import SinkError, Withdrawn
-from crawler.sinks.dispatch import PAGES_MAX, Called, Route, Sinks
-from crawler.sinks.wants import Wants
+from crawler.documents.crawled_page import CrawledPage
+from crawler.sinks.dispatch import PAGES_MAX, PageCallback, SinkRoute, Sinks
+from crawler.sinks.sink import SinkError, Withdrawn
+from crawler.sinks.sink_filter import SinkFilter
 from storage.base import Blocked, BlockReason
 
 MakePage = Callable[..., CrawledPage]
@@ -54,24 +54,24 @@ class Memory:
 @pytest.mark.parametrize(
     ("wants", "taken"),
     [
-        (Wants(), ["/", "/a.png", "/gone"]),
-        (Wants(include=("*.png",)), ["/a.png"]),
-        (Wants(exclude=("*.png",)), ["/", "/gone"]),
-        (Wants(statuses=frozenset({404})), ["/gone"]),
-        (Wants(statuses=frozenset({2})), ["/", "/a.png"]),
-        (Wants(content_types=("image/*",)), ["/a.png"]),
-        (Wants(noindex=True), ["/", "/a.png", "/gone", "/hidden"]),
+        (SinkFilter(), ["/", "/a.png", "/gone"]),
+        (SinkFilter(include=("*.png",)), ["/a.png"]),
+        (SinkFilter(exclude=("*.png",)), ["/", "/gone"]),
+        (SinkFilter(statuses=frozenset({404})), ["/gone"]),
+        (SinkFilter(statuses=frozenset({2})), ["/", "/a.png"]),
+        (SinkFilter(content_types=("image/*",)), ["/a.png"]),
+        (SinkFilter(noindex=True), ["/", "/a.png", "/gone", "/hidden"]),
     ],
 )
 async def test_each_sink_gets_what_it_wants(
-    make_page: MakePage, wants: Wants, taken: list[str]
+    make_page: MakePage, wants: SinkFilter, taken: list[str]
 ) -> None:
     sink = Memory()
     called: list[str] = []
     got: list[str] = []
     sinks = Sinks(
-        [Route(sink=sink, wants=wants)],
-        [Called(call=lambda page: called.append(page.url), wants=wants)],
+        [SinkRoute(sink=sink, wants=wants)],
+        [PageCallback(call=lambda page: called.append(page.url), wants=wants)],
     )
     async with sinks:
         for page in (
@@ -90,8 +90,8 @@ async def test_each_sink_gets_what_it_wants(
 
 
 def test_a_body_is_wanted_if_any_sink_wants_it() -> None:
-    none = Route(sink=Memory(), wants=Wants(body=False))
-    png = Route(sink=Memory(), wants=Wants(content_types=("image/*",)))
+    none = SinkRoute(sink=Memory(), wants=SinkFilter(body=False))
+    png = SinkRoute(sink=Memory(), wants=SinkFilter(content_types=("image/*",)))
     sinks = Sinks([none, png])
     assert sinks.wants_body("http://a.test/x", 200, "image/png")
     assert not sinks.wants_body("http://a.test/x", 200, "text/html")
@@ -99,7 +99,7 @@ def test_a_body_is_wanted_if_any_sink_wants_it() -> None:
 
 async def test_cancelled_while_it_writes_it_loses_nothing(make_page: MakePage) -> None:
     sink = Memory()
-    async with Sinks([Route(sink=sink, wants=Wants())]) as sinks:
+    async with Sinks([SinkRoute(sink=sink, wants=SinkFilter())]) as sinks:
         sink.go.clear()
         sinks.put(make_page("http://a.test/1"))
         first = asyncio.create_task(sinks.flush())
@@ -115,7 +115,7 @@ async def test_cancelled_while_it_writes_it_loses_nothing(make_page: MakePage) -
 
 async def test_a_full_sink_fails_every_flush_after_it(make_page: MakePage) -> None:
     sink = Memory()
-    async with Sinks([Route(sink=sink, wants=Wants())]) as sinks:
+    async with Sinks([SinkRoute(sink=sink, wants=SinkFilter())]) as sinks:
         sink.full = True
         sinks.put(make_page())
         with pytest.raises(SinkError):
@@ -140,7 +140,7 @@ async def test_functions_are_called_in_order_and_again_for_what_they_did_not_fin
         finished.append(page.url)
 
     sinks = Sinks()
-    sinks.add(Called(call=slow, wants=Wants()))
+    sinks.add(PageCallback(call=slow, wants=SinkFilter()))
     async with sinks:
         sinks.put(make_page("http://a.test/1"))
         sinks.put(make_page("http://a.test/2"))
@@ -155,7 +155,7 @@ async def test_functions_are_called_in_order_and_again_for_what_they_did_not_fin
 
 
 async def test_pages_wait_when_far_more_is_noted_than_written(make_page: MakePage) -> None:
-    sinks = Sinks([Route(sink=Memory(), wants=Wants())])
+    sinks = Sinks([SinkRoute(sink=Memory(), wants=SinkFilter())])
     async with sinks:
         sinks.put(make_page(body=b"x" * 63_000_000))
         assert sinks.due
@@ -182,11 +182,11 @@ async def test_a_forbidden_page_is_told_to_sinks_that_want_its_url() -> None:
         blocked_at=1.0,
     )
     routes = [
-        Route(sink=sink, wants=Wants()),
-        Route(sink=other, wants=Wants(exclude=("*/x",))),
+        SinkRoute(sink=sink, wants=SinkFilter()),
+        SinkRoute(sink=other, wants=SinkFilter(exclude=("*/x",))),
     ]
     async with Sinks(routes) as sinks:
-        sinks.forbidden("http://a.test/x", block)
+        sinks.withdraw_blocked("http://a.test/x", block)
         await sinks.flush()
     assert "withdraw http://a.test/x" in sink.calls
     assert other.calls == ["open", "close"]
@@ -197,8 +197,8 @@ async def test_a_page_that_asks_not_to_be_indexed_when_it_is_visited_again_is_wi
 ) -> None:
     sink, curious = Memory(), Memory()
     routes = [
-        Route(sink=sink, wants=Wants()),
-        Route(sink=curious, wants=Wants(noindex=True)),
+        SinkRoute(sink=sink, wants=SinkFilter()),
+        SinkRoute(sink=curious, wants=SinkFilter(noindex=True)),
     ]
     async with Sinks(routes) as sinks:
         sinks.put(make_page(index=False, again=True))
@@ -210,12 +210,12 @@ async def test_a_page_that_asks_not_to_be_indexed_when_it_is_visited_again_is_wi
 async def test_who_is_told_to_leave_finishes_nothing() -> None:
     sink = Memory()
     sink.finishes = True
-    sinks = Sinks([Route(sink=sink, wants=Wants())])
-    sinks.leaving = asyncio.Event()
+    sinks = Sinks([SinkRoute(sink=sink, wants=SinkFilter())])
+    sinks.exit_requested = asyncio.Event()
     await sinks.open()
     closing = asyncio.create_task(sinks.close())
     await asyncio.sleep(0)
-    sinks.leaving.set()
+    sinks.exit_requested.set()
     await closing
     assert sink.calls == ["open", "close"]
 
@@ -228,7 +228,7 @@ async def test_a_stop_bounds_what_closing_a_sink_completes(
     monkeypatch.setattr("crawler.sinks.dispatch.FINISH_S_MAX", 0.1)
     sink = Memory()
     sink.finishes, sink.finishes_s = True, 30.0 if stopped else 0.3
-    sinks = Sinks([Route(sink=sink, wants=Wants())], clock=RealClock())
+    sinks = Sinks([SinkRoute(sink=sink, wants=SinkFilter())], clock=RealClock())
     await sinks.open()
     if stopped:
         sinks.stop()

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from crawler.config import SinkConfig
-from crawler.documents.crawled import CrawledPage
+from crawler.documents.crawled_page import CrawledPage
 from crawler.documents.page import PageLink
-from crawler.sinks.base import Withdrawn
 from crawler.sinks.jsonl import JsonLines
+from crawler.sinks.sink import Withdrawn
 
 MakePage = Callable[..., CrawledPage]
 

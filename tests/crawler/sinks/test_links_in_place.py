@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from crawler.config import from_dict
-from crawler.documents.crawled import CrawledPage
-from crawler.sinks.base import Sink, SinkError, Withdrawn
-from crawler.sinks.build import sinks_of
+from crawler.documents.crawled_page import CrawledPage
+from crawler.sinks.build import build_sinks
 from crawler.sinks.folder import Folder
+from crawler.sinks.sink import Sink, SinkError, Withdrawn
 
 MakePage = Callable[..., CrawledPage]
 KINDS = {"jsonl": "x.jsonl", "warc": "x.warc", "mirror": "mirror"}
@@ -23,7 +23,7 @@ KINDS = {"jsonl": "x.jsonl", "warc": "x.warc", "mirror": "mirror"}
 def sink_of(kind: str, path: Path, **storage: object) -> Sink:
     table = {"kind": kind, "path": str(path)}
     config = from_dict({"sink": [table], "storage": storage})
-    (route,) = sinks_of(config)._routes
+    (route,) = build_sinks(config)._routes
     return route.sink
 
 

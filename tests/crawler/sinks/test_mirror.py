@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from crawler.config import from_dict
-from crawler.sinks.base import Withdrawn
 from crawler.sinks.mirror import Mirror
-from crawler.sinks.names import file_of
+from crawler.sinks.mirror_paths import file_of
 from crawler.sinks.references import Role
+from crawler.sinks.sink import Withdrawn
 
 if TYPE_CHECKING:
     from tests.crawler.sinks.conftest import MakePage

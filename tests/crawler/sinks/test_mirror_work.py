@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from crawler.sinks import references
-from crawler.sinks.offline import Links, offline_page
+from crawler.sinks.offline import OfflineReferences, offline_page
 from crawler.sinks.requisites import requisites
 
 URL = "http://a.test/d/"
@@ -46,8 +46,8 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def links() -> Links:
-    return Links(URL, "a.test/d/index.html", is_there=lambda _: False, scripts=True)
+def links() -> OfflineReferences:
+    return OfflineReferences(URL, "a.test/d/index.html", is_there=lambda _: False, scripts=True)
 
 
 def page_of(kind: str, pieces: int) -> bytes:

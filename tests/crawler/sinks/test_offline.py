@@ -11,8 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
 
-from crawler.sinks.names import file_of
-from crawler.sinks.offline import Links, offline_page, offline_style, relinked, stub
+from crawler.sinks.mirror_paths import file_of
+from crawler.sinks.offline import OfflineReferences, offline_page, offline_style, relinked, stub
 from crawler.sinks.references import Role
 from policies.url import canonical
 
@@ -28,7 +28,7 @@ def offline(
     scripts: bool = False,
     there: Callable[[str], bool] = THERE.__contains__,
 ) -> str:
-    links = Links(URL, PATH, is_there=there, scripts=scripts)
+    links = OfflineReferences(URL, PATH, is_there=there, scripts=scripts)
     raw = html.encode() if isinstance(html, str) else html
     page = offline_page(raw, content_type, links)
     assert page.startswith(b"\xef\xbb\xbf")
@@ -144,7 +144,7 @@ def test_a_stub_leads_on() -> None:
 
 
 def test_a_style_keeps_what_it_says() -> None:
-    links = Links(
+    links = OfflineReferences(
         "https://a.test/s/s.css", "a.test/s/s.css", is_there=lambda _: True, scripts=False
     )
     css = offline_style(b"@import '../t';p{color:red;background:url(i.png)}", "text/css", links)
@@ -243,7 +243,7 @@ def test_links_make_a_page_grow_no_further_than_its_bound(monkeypatch, one, base
     deep = "".join(f"{n}/" for n in range(300))
     head = f"<base href={base}{deep}>"
     body = (head + one * 4_000).encode()
-    links = Links(
+    links = OfflineReferences(
         f"https://a.test/{deep}",
         f"a.test/{deep}index.html",
         is_there=lambda _: False,
@@ -258,7 +258,7 @@ def test_links_make_a_page_grow_no_further_than_its_bound(monkeypatch, one, base
 
 
 def test_an_image_that_turns_out_to_be_a_drawing_has_its_ending() -> None:
-    links = Links(URL, PATH, is_there=lambda _: False, scripts=False)
+    links = OfflineReferences(URL, PATH, is_there=lambda _: False, scripts=False)
     html = b"<img src=badge><img srcset='badge, other 2x'><p>a/badge~.part"
     page = offline_page(html, "text/html", links)
     assert sorted(links.marked) == ["~https://a.test/x/badge", "~https://a.test/x/other"]
@@ -286,7 +286,7 @@ def test_a_document_in_a_document_in_a_document_ends() -> None:
     html = "<img src=//b.test/i.png>"
     for _ in range(12):
         html = f'<iframe srcdoc="{html.replace("&", "&amp;").replace(chr(34), "&quot;")}"></iframe>'
-    links = Links(URL, PATH, is_there=lambda _: False, scripts=False)
+    links = OfflineReferences(URL, PATH, is_there=lambda _: False, scripts=False)
     page = offline_page(html.encode(), "text/html", links)
     assert b"//b.test" not in page
     assert links.skipped == 1
@@ -296,7 +296,7 @@ def test_a_style_sheet_grows_no_further_than_its_bound(monkeypatch):
     monkeypatch.setattr("crawler.sinks.references.GROWTH_BYTES_MAX", 100_000)
     deep = "".join(f"{n}/" for n in range(300))
     body = b"p{background:url(a)}" * 3_000
-    links = Links(
+    links = OfflineReferences(
         f"https://a.test/{deep}", f"a.test/{deep}x.css", is_there=lambda _: False, scripts=False
     )
     assert len(offline_style(body, "text/css", links)) <= 4 * len(body) + 100_000
@@ -305,7 +305,9 @@ def test_a_style_sheet_grows_no_further_than_its_bound(monkeypatch):
 def test_a_page_that_utf_8_makes_longer_is_rewritten(monkeypatch):
     monkeypatch.setattr("crawler.sinks.references.GROWTH_BYTES_MAX", 1_000)
     body = b"<a href=x>1</a>" + b"\xa0" * 50_000
-    links = Links("https://a.test/", "a.test/index.html", is_there=lambda _: False, scripts=True)
+    links = OfflineReferences(
+        "https://a.test/", "a.test/index.html", is_there=lambda _: False, scripts=True
+    )
     page = offline_page(body, "text/html; charset=windows-1252", links)
     assert len(page) <= 4 * len(body) + 1_000
     assert b'<a href="x~.html"' in page

@@ -19,9 +19,9 @@ import pytest
 from warcio.archiveiterator import ArchiveIterator
 
 from crawler.config import from_dict
-from crawler.sinks.base import SinkError
-from crawler.sinks.build import sinks_of
+from crawler.sinks.build import build_sinks
 from crawler.sinks.dispatch import Sinks
+from crawler.sinks.sink import SinkError
 from storage.base import Blocked, BlockReason
 from storage.trouble import TroubleKind
 from tests.crawler.sinks.conftest import MakePage
@@ -125,7 +125,7 @@ def sinks_at(folder: Path, name: str, clock: Clock) -> Sinks:
     sink = {"kind": kind, "path": str(folder / name)}
     if kind != "mirror":
         sink["max_file"] = "4KB"
-    return sinks_of(from_dict({"sink": [sink]}), clock=clock)
+    return build_sinks(from_dict({"sink": [sink]}), clock=clock)
 
 
 async def use(sinks: Sinks, make_page: MakePage) -> None:
@@ -139,7 +139,7 @@ async def use(sinks: Sinks, make_page: MakePage) -> None:
                 id=1, slot="a.test", reason=BlockReason.ROBOTS, dialect="slurp", rule="x", line=1,
                 robots_url="http://a.test/robots.txt", blocked_at=1.0,
             )  # fmt: skip
-            sinks.forbidden("http://a.test/0/1", block)
+            sinks.withdraw_blocked("http://a.test/0/1", block)
         await sinks.flush()
         assert sinks.take_faults() == {}
 

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from crawler.config import SinkConfig
-from crawler.documents.crawled import CrawledPage
-from crawler.sinks.base import SinkError, Withdrawn
+from crawler.documents.crawled_page import CrawledPage
+from crawler.sinks.sink import SinkError, Withdrawn
 from crawler.sinks.warc import Warc
 
 MakePage = Callable[..., CrawledPage]

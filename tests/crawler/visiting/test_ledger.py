@@ -38,7 +38,7 @@ from storage.base import (
 )
 
 if TYPE_CHECKING:
-    from crawler.documents.crawled import CrawledPage
+    from crawler.documents.crawled_page import CrawledPage
     from crawler.sinks.dispatch import Sinks
 
 FLOAT_S = 1e-6  # the clock counts in floats

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from crawler.documents import page
-from crawler.documents.page_reader import PageReader
+from crawler.documents.page_parser import PageParser
 from crawler.testing import Reply, html, not_found
 from crawler.visiting.network_first import AT_ONCE_MAX, WAITING_BYTES_MAX, NetworkFirst
 
@@ -105,15 +105,15 @@ async def test_law_7_what_is_being_read_counts_until_it_is(
     in_memory: list[int] = []
 
     async def slowly(
-        _: PageReader, url: str, headers: Headers, body: bytes, **how: Any
-    ) -> page.Page:
+        _: PageParser, url: str, headers: Headers, body: bytes, **how: Any
+    ) -> page.ParsedPage:
         assert world.engine
         in_memory.append(world.engine._visitor.unread)
         async with one:
             await world.wait(0.1)
-        return page.read(url, headers, body, **how)
+        return page.parse_page(url, headers, body, **how)
 
-    monkeypatch.setattr(PageReader, "read", slowly)
+    monkeypatch.setattr(PageParser, "read", slowly)
     seeds = [f"http://h{n}.test/" for n in range(100)]
 
     def answers(request: Request) -> Reply:

@@ -7,7 +7,7 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crawler.sinks.names import file_of
+from crawler.sinks.mirror_paths import file_of
 from crawler.sinks.references import Role
 from crawler.testing import LocalWeb, Reply, html
 

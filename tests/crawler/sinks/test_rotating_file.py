@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from crawler.sinks.base import SinkError
-from crawler.sinks.files import Files, numbered
 from crawler.sinks.jsonl import _whole_lines
 from crawler.sinks.members import whole_members
+from crawler.sinks.rotating_file import RotatingFile, numbered
+from crawler.sinks.sink import SinkError
 
 
-def lines(path: Path, **keys: object) -> Files:
-    return Files(path, whole=_whole_lines, fsync=False, **keys)  # type: ignore[arg-type]
+def lines(path: Path, **keys: object) -> RotatingFile:
+    return RotatingFile(path, whole=_whole_lines, fsync=False, **keys)  # type: ignore[arg-type]
 
 
 def test_a_torn_last_line_is_cut_and_the_file_goes_on(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_a_file_of_something_else_is_not_touched(tmp_path: Path) -> None:
     path.write_bytes(b"dear diary")
     with pytest.raises(SinkError, match="not touched"):
         lines(path).open()
-    packed = Files(path, whole=whole_members)
+    packed = RotatingFile(path, whole=whole_members)
     with pytest.raises(SinkError, match="not touched"):
         packed.open()
     assert path.read_bytes() == b"dear diary"
@@ -125,11 +125,11 @@ def test_a_full_disk_is_a_sentence_and_leaves_whole_records(
 ) -> None:
     path = tmp_path / "full"
     monkeypatch.setattr(
-        "crawler.sinks.files.open_for_update", lambda *_: os.open("/dev/full", os.O_RDWR)
+        "crawler.sinks.rotating_file.open_for_update", lambda *_: os.open("/dev/full", os.O_RDWR)
     )
     if not os.access("/dev/full", os.W_OK):
         pytest.skip("there is no /dev/full")
-    files = Files(path, whole=_whole_lines, fsync=False)
+    files = RotatingFile(path, whole=_whole_lines, fsync=False)
     files.open()
     files.append(b"{}\n")
     with pytest.raises(SinkError, match="no space left"):

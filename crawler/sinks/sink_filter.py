@@ -11,7 +11,7 @@ _NO_TYPE: Final = "application/octet-stream"  # RFC 9110, 8.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wants:
+class SinkFilter:
     """include, exclude: globs on whole URLs, as in `[scope]`. statuses: 200, and classes as 2 for
     2xx; empty: all. content_types: as `scope.content_types`. noindex: pages that ask not to be
     indexed, too. body, links: whether those are wanted at all. requisites: what its pages need to

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler.sinks.names import file_of, relative
+from crawler.sinks.mirror_paths import file_of, relative
 from crawler.sinks.references import Role
 from policies.url import canonical
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from crawler.documents.charset import to_text
-from crawler.documents.page import Page, PageLink
+from crawler.documents.page import PageLink, ParsedPage
 from crawler.fetching.request import Answer, Headers
 from policies.indexing import Directives
 from policies.usage import NONE, Usage
@@ -67,11 +67,11 @@ class CrawledPage:
         return to_text(self.body, self.content_type)
 
 
-def crawled(
+def crawled_page(
     queued: Queued,
     answer: Answer,
     outcome: Visited,
-    read: Page | None,
+    read: ParsedPage | None,
     usage: Usage,
     *,
     links: bool,

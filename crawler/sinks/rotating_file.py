@@ -13,8 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from crawler.sinks.base import SinkError, sink_error
 from crawler.sinks.folder import make_folder
+from crawler.sinks.sink import SinkError, sink_error
 from storage.files import FILE_MODE, open_for_update
 
 _log = logging.getLogger("courtly.sinks")
@@ -27,7 +27,7 @@ _BUFFER_BYTES_MAX: Final = 4_000_000
 Whole = Callable[[BinaryIO, Path], int]
 
 
-class Files:
+class RotatingFile:
     """`a.jsonl`, then `a-00001.jsonl`, `a-00002.jsonl` and so on: the last one is written to.
 
     bytes_max, age_s_max: a file that has reached one of them is followed by another.

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from crawler.documents import page, page_reader
-from crawler.documents.page_reader import LARGE_BYTES, PageReader
+from crawler.documents import page, page_parser
+from crawler.documents.page_parser import LARGE_BYTES, PageParser
 from crawler.fetching.request import Headers
 from crawler.testing import html, not_found
 from crawler.visiting import answer_reader
@@ -37,10 +37,10 @@ class Spy:
         self.threads: list[int] = []
         self.at_once = 0
         self.at_once_max = 0
-        self._read = page.read
-        monkeypatch.setattr(page_reader.page, "read", self.read)
+        self._read = page.parse_page
+        monkeypatch.setattr(page_parser.page, "parse_page", self.read)
 
-    def read(self, url: str, headers: Headers, body: bytes, **how: Any) -> page.Page:
+    def read(self, url: str, headers: Headers, body: bytes, **how: Any) -> page.ParsedPage:
         self.threads.append(threading.get_ident())
         self.at_once += 1
         self.at_once_max = max(self.at_once_max, self.at_once)
@@ -53,16 +53,16 @@ class Spy:
 @pytest.mark.parametrize("head", ["<ul>", "<TABLE><TR>"], ids=["rows", "tree"])
 async def test_a_large_page_says_the_same(head: str) -> None:
     body = page_of(LARGE_BYTES + 20_000, head=head)
-    read = await PageReader().read(URL, HEADERS, body, tokens=TOKENS)
+    read = await PageParser().read(URL, HEADERS, body, tokens=TOKENS)
     assert len(read.links) > 3_000
-    assert read.links == page.read(URL, HEADERS, body, tokens=TOKENS).links
+    assert read.links == page.parse_page(URL, HEADERS, body, tokens=TOKENS).links
 
 
 async def test_only_large_pages_leave_the_loop_and_one_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     spy = Spy(monkeypatch)
-    reader = PageReader()
+    reader = PageParser()
     await reader.read(URL, HEADERS, page_of(LARGE_BYTES // 2), tokens=TOKENS)
     assert spy.threads == [threading.get_ident()]
     large = page_of(LARGE_BYTES * 2)
@@ -72,7 +72,7 @@ async def test_only_large_pages_leave_the_loop_and_one_at_a_time(
 
 
 async def test_a_cancelled_reader_lets_the_next_one_in() -> None:
-    reader = PageReader()
+    reader = PageParser()
     large = page_of(LARGE_BYTES * 2)
     first = asyncio.ensure_future(reader.read(URL, HEADERS, large, tokens=TOKENS))
     await asyncio.sleep(0)
@@ -82,7 +82,7 @@ async def test_a_cancelled_reader_lets_the_next_one_in() -> None:
     assert (await reader.read(URL, HEADERS, large, tokens=TOKENS)).links
 
 
-async def _latest_s(reader: PageReader, body: bytes) -> float:
+async def _latest_s(reader: PageParser, body: bytes) -> float:
     """The longest that the loop made somebody wait who wanted to run all the time."""
     reading = asyncio.ensure_future(reader.read(URL, HEADERS, body, tokens=TOKENS))
     latest_s, before_s = 0.0, time.perf_counter()
@@ -101,16 +101,16 @@ async def test_the_loop_is_not_late_for_a_large_page(
 ) -> None:
     """Beside the same page read on the loop, the best of a few: the machine may be busy."""
     body = page_of(2_500_000, head=head)
-    beside_s = [await _latest_s(PageReader(), body) for _ in range(4)]
-    monkeypatch.setattr(page_reader, "LARGE_BYTES", len(body))
-    on_loop_s = [await _latest_s(PageReader(), body) for _ in range(2)]
+    beside_s = [await _latest_s(PageParser(), body) for _ in range(4)]
+    monkeypatch.setattr(page_parser, "LARGE_BYTES", len(body))
+    on_loop_s = [await _latest_s(PageParser(), body) for _ in range(2)]
     assert min(beside_s) < min(on_loop_s) / 2, (beside_s, on_loop_s)
 
 
 async def test_a_crawl_follows_what_a_large_page_links(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(page_reader, "LARGE_BYTES", 1_000)
+    monkeypatch.setattr(page_parser, "LARGE_BYTES", 1_000)
     monkeypatch.setattr(answer_reader, "LINKS_AT_ONCE", 7)
     spy = Spy(monkeypatch)
     paths = [f"/{n}" for n in range(40)]

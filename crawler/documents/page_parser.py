@@ -18,7 +18,7 @@ LARGE_BYTES: Final = 262_144
 LARGE_AT_ONCE: Final = 1
 
 
-class PageReader:
+class PageParser:
     """What `page.read` does, so that everybody else goes on meanwhile.
 
     A thread helps because no step of the reading holds the interpreter's lock for long: `scan` goes
@@ -38,9 +38,9 @@ class PageReader:
         tokens: Sequence[str],
         markup_bytes_max: int = page.MARKUP_BYTES_MAX,
         fragments: bool = False,
-    ) -> page.Page:
+    ) -> page.ParsedPage:
         look = partial(
-            page.read,
+            page.parse_page,
             url,
             headers,
             body,
@@ -54,7 +54,7 @@ class PageReader:
             return await in_thread(_read_whole, look)
 
 
-def _read_whole(look: Callable[[], page.Page]) -> page.Page:
+def _read_whole(look: Callable[[], page.ParsedPage]) -> page.ParsedPage:
     """With the anchor texts, which would else be read when they are asked for."""
     read = look()
     read.gathered.read_anchors()

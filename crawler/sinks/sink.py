@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from crawler.documents.crawled import CrawledPage
+from crawler.documents.crawled_page import CrawledPage
 from storage.base import StoreError
 from storage.trouble import TroubleKind, kind_of, words_of
 
