@@ -1,7 +1,7 @@
-"""Bytes of a page to UTF-8: by BOM, header, meta, and only then by guessing.
+"""The encoding of a page: by byte order mark, header, meta element, and finally by guessing.
 
-The result is bytes because that is what Lexbor reads; most pages are UTF-8 or ASCII and pass
-through untouched.
+The result is UTF-8 bytes because Lexbor reads those. Most pages are UTF-8 or ASCII and are returned
+unchanged.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Final
 from crawler.documents.encoding import UTF8, decode, encoding_by_mark, encoding_of, reads_ascii
 from crawler.documents.prescan import declared_encoding
 
-# WHATWG: what declares nothing and is not UTF-8 is windows-1252, if guessing fails as well.
+# The WHATWG's default for pages that declare nothing and are not UTF-8.
 _LAST_RESORT: Final = "windows-1252"
-# Guessing reads so much: it costs a few milliseconds, and more text does not make it surer.
+# More text than this makes guessing slower, but no more accurate.
 _GUESS_BYTES: Final = 16_384
-# A longer Content-Type is not remembered; real ones have under 100 characters.
+# Longer Content-Type values are cut. Real ones have fewer than 100 characters.
 _HEADER_CHARS_MAX: Final = 500
-# Python's names of what may be guessed, and the standard's.
+# The encodings that may be guessed: Python's names and those of the standard.
 _GUESSED: Final = {
     "cp1252": "windows-1252", "cp1250": "windows-1250", "cp1251": "windows-1251",
     "cp1253": "windows-1253", "cp1254": "windows-1254", "cp1255": "windows-1255",
@@ -27,19 +27,23 @@ _GUESSED: Final = {
     "gb18030": "gb18030", "big5hkscs": "big5", "cp932": "shift_jis", "euc_jp": "euc-jp",
     "cp949": "euc-kr",
 }  # fmt: skip
-# As browsers read it (MIME Sniffing, 4.4): a quote may lack its end, and blanks count for nothing
-# around a value.
+# As in browsers (MIME Sniffing, 4.4), a quote may lack its end, and blanks around a value are
+# ignored.
 _PARAMETER: Final = re.compile(
     r"""(?:^|;)[ \t]*([^\s;=]+)=[ \t]*(?:"((?:[^"\\]|\\.)*)(?:"|\Z)|([^;,]*))""", re.DOTALL
 )
 _STYLE_CHARSET: Final = re.compile(rb'@charset "([^"]{1,40})";')
 
 
-def to_utf8(body: bytes, content_type: str | None) -> tuple[bytes, str]:
-    """The body as UTF-8 and the name of the encoding it was in. Never raises.
+def media_type(content_type: str | None) -> str:
+    """Return the media type of a Content-Type value without parameters, in lower case."""
+    return (content_type or "").partition(";")[0].partition(",")[0].strip().lower()
 
-    What the encoding has no character for becomes U+FFFD; a body in UTF-8 is returned as it is,
-    its mistakes included.
+
+def to_utf8(body: bytes, content_type: str | None) -> tuple[bytes, str]:
+    """Return the body in UTF-8 and the name of its original encoding. Never raises.
+
+    Invalid sequences become U+FFFD, except in UTF-8 bodies, which are returned unchanged.
     """
     if body[:1] in (b"\xef", b"\xfe", b"\xff") and (mark := encoding_by_mark(body)):
         name, size = mark
@@ -56,13 +60,15 @@ def to_utf8(body: bytes, content_type: str | None) -> tuple[bytes, str]:
 
 
 def to_text(body: bytes, content_type: str | None) -> str:
-    """The body as text, decoded as `to_utf8` does it. Never raises."""
+    """Decode the body as `to_utf8` does. Never raises."""
     return decode(to_utf8(body, content_type)[0], UTF8)
 
 
 def style_text(body: bytes, content_type: str | None) -> tuple[str, str]:
-    """The text of a style sheet and the name of the encoding it was in: by BOM, header, and its own
-    first line (CSS Syntax, 3.2). Never raises."""
+    """Return the text of a style sheet and the name of its encoding. Never raises.
+
+    The encoding is given by byte order mark, header, or `@charset` (CSS Syntax, 3.2).
+    """
     if mark := encoding_by_mark(body):
         name, size = mark
         return decode(body[size:], name), name
@@ -94,7 +100,7 @@ def _recode(body: bytes, name: str) -> tuple[bytes, str]:
 
 
 def _is_utf8(body: bytes) -> bool:
-    """Valid to the end, or to a character that the end cuts in two."""
+    """Return whether the body is valid UTF-8, except for a character cut off at its end."""
     try:
         body.decode()
     except UnicodeDecodeError as error:
@@ -103,11 +109,11 @@ def _is_utf8(body: bytes) -> bool:
 
 
 def _guess(body: bytes) -> str:
-    from charset_normalizer import from_bytes  # 7 ms, and few crawls meet a page that needs it
+    from charset_normalizer import from_bytes  # slow to import, rarely needed
 
     sample = body[:_GUESS_BYTES]
     if len(body) > _GUESS_BYTES:
-        # End at a byte that is no part of a longer character in any of the encodings, if there is.
+        # Prefer to cut at a byte that is part of a longer character in none of the encodings.
         end = max(sample.rfind(b"<"), sample.rfind(b" "), sample.rfind(b"\n"))
         sample = sample[:end] if end > _GUESS_BYTES // 2 else sample
     best = from_bytes(sample, cp_isolation=list(_GUESSED)).best()

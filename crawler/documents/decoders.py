@@ -1,7 +1,7 @@
-"""The decoders of the WHATWG Encoding Standard (sections 9 to 15) for bytes that come in pieces.
+"""Incremental decoders of the WHATWG Encoding Standard (sections 9 to 15).
 
-What stands for no character becomes U+FFFD. An ASCII byte is never part of that: markup behind a
-broken character stays markup, as it is to a browser.
+Invalid sequences become U+FFFD. They never include an ASCII byte, so that markup after a broken
+character remains markup, as in a browser.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from functools import cache
 from typing import Final, Protocol
 
 from crawler.documents.encoding_index import (
+    CODECS,
     DOUBLE_BYTE,
     REPLACEMENT,
     SINGLE_BYTE,
-    TABLES,
     jis0212,
     pairs,
     place,
     singles,
 )
 
-# Where a run of longer sequences begins and ends, and the bytes that begin one. A sequence that
-# the piece cuts off matches no run; its beginning waits for the next piece.
+# The lead bytes of multi-byte sequences, and runs of such sequences. A sequence cut off by the end
+# of a piece matches no run. Its bytes are held until the next piece.
 _LEADS: Final = {
     "big5": rb"\x81-\xfe",
     "euc-jp": rb"\x8e\x8f\xa1-\xfe",
@@ -32,13 +32,13 @@ _LEADS: Final = {
     "shift_jis": rb"\x81-\x9f\xe0-\xfc",
 }
 _RUNS: Final = {
-    # Behind 8F two bytes of JIS X 0212.
+    # 8F is followed by two bytes of JIS X 0212.
     "euc-jp": rb"(?:[\x8e\xa1-\xfe].|\x8f[^\xa1-\xfe])+|(?:\x8f[\xa1-\xfe].)+",
-    # A digit as the second of four bytes; it stands for itself if no such four are there.
+    # A digit is the second byte of a four-byte sequence, or itself if there is no such sequence.
     "gb18030": rb"(?:[\x81-\xfe](?:[^0-9]|[0-9](?!\Z|[\x81-\xfe](?:[0-9]|\Z))))+"
     rb"|(?:[\x81-\xfe][0-9][\x81-\xfe][0-9])+",
 }
-# Characters that Python's decoders also give for bytes that the standard reads otherwise.
+# Characters that Python's codecs also return for bytes that the standard decodes differently.
 _DIFFERING: Final = {
     "big5": "¢£¥•‾∼☉♁／＼､",
     "euc-jp": "~¢£¬‖−〜",
@@ -47,7 +47,7 @@ _DIFFERING: Final = {
     "\ue81e\ue826\ue82b\ue82c\ue832\ue843\ue854\ue864",
     "shift_jis": "\uf8f0\uf8f1\uf8f2\uf8f3",
 }
-# Read in one go: an error costs its surroundings the fast path.
+# An error takes the bytes around it off the fast path, up to this size.
 _STEP_BYTES: Final = 16_384
 _ESCAPE: Final = re.compile(rb"\x1b(\([BIJ]|\$[@B])")
 _ESCAPE_BEGINS: Final = re.compile(rb"\x1b[($]?\Z")
@@ -63,13 +63,13 @@ _EIGHTH_BIT: Final = bytes(byte | 0x80 for byte in range(256))
 
 
 class Decoder(Protocol):
-    """Decodes bytes that come in pieces; `last` says that no more come."""
+    """Decodes bytes in pieces. `last` marks the final piece."""
 
     def decode(self, data: bytes, last: bool, /) -> str: ...
 
 
-def decoder(name: str) -> Decoder:
-    """The decoder of an encoding, by its name in lower case."""
+def incremental_decoder(name: str) -> Decoder:
+    """Return a decoder for an encoding, given by its name in `encoding_index.NAMES`."""
     if name in SINGLE_BYTE:
         return _SingleByte(name)
     if name in ("utf-8", "utf-16le", "utf-16be"):
@@ -93,8 +93,10 @@ class _SingleByte:
 
 
 class _Replacement:
-    """Of encodings in which markup may be hidden from whoever does not know them: one U+FFFD stands
-    for all."""
+    """Decodes any input to one U+FFFD.
+
+    It serves encodings in which markup can be hidden from software that does not support them.
+    """
 
     _begun = False
 
@@ -107,14 +109,13 @@ class _Replacement:
 
 
 class _DoubleByte:
-    """By Python's decoder where that agrees with the standard; else by its index, in runs of
-    sequences and what is between them."""
+    """Decodes by Python's codec where that agrees with the standard, otherwise by the index."""
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._table = TABLES[name]
+        self._codec = CODECS[name]
         self._differing = _DIFFERING[name]
-        self._held = b""  # the beginning of a sequence
+        self._held = b""  # an incomplete sequence
 
     def decode(self, data: bytes, last: bool, /) -> str:
         texts: list[str] = []
@@ -129,14 +130,14 @@ class _DoubleByte:
         held = b""
         try:
             if last:
-                text = data.decode(self._table)
+                text = data.decode(self._codec)
             else:
-                codec = codecs.getincrementaldecoder(self._table)()
+                codec = codecs.getincrementaldecoder(self._codec)()
                 text = codec.decode(data)
                 held = codec.getstate()[0]
         except UnicodeDecodeError:
             return None
-        # (A regular expression takes several times as long to find one of these.)
+        # Faster than a regular expression.
         if any(one in text for one in self._differing):
             return None
         self._held = held
@@ -153,7 +154,7 @@ class _DoubleByte:
             parts[-1] = rest[: begins.start()]
         texts: list[str] = []
         for number, part in enumerate(parts):
-            if len(part) < 3:  # most are in what is hostile, or broken
+            if len(part) < 3:  # the usual case in broken or hostile input
                 if number % 2:
                     texts.append(table[place(part)])
                 else:
@@ -188,22 +189,22 @@ def _is_four(run: bytes) -> bool:
 
 
 def _four_bytes(run: bytes) -> str:
-    """Python has these as the standard, but for U+E7C7, which changed places with U+1E3F."""
+    """Decode four-byte sequences. Python's codec differs only in U+E7C7, swapped with U+1E3F."""
     try:
         text = run.decode("gb18030")
-    except UnicodeDecodeError:  # some of them stand for nothing
+    except UnicodeDecodeError:  # some are unassigned
         parts = [run[at : at + 4].decode("gb18030", "replace") for at in range(0, len(run), 4)]
         text = "".join(part if len(part) == 1 else REPLACEMENT for part in parts)
     return text.replace("\u1e3f", "\ue7c7")
 
 
 class _Iso2022Jp:
-    """Escape sequences change what the bytes behind them mean."""
+    """Decodes ISO-2022-JP, in which escape sequences select the character set."""
 
     def __init__(self) -> None:
         self._mode = b"(B"
-        self._escaped = False  # nothing has come since the last escape sequence
-        self._held = b""  # the beginning of an escape sequence or a character
+        self._escaped = False  # nothing followed the last escape sequence yet
+        self._held = b""  # an incomplete escape sequence or character
 
     def decode(self, data: bytes, last: bool, /) -> str:
         data = self._held + data
@@ -215,7 +216,7 @@ class _Iso2022Jp:
         texts: list[str] = []
         for number, part in enumerate(parts):
             if number % 2:
-                if self._escaped:  # two in a row hide something
+                if self._escaped:  # two in a row
                     texts.append(REPLACEMENT)
                 self._mode, self._escaped = part, True
             elif part:
@@ -224,7 +225,7 @@ class _Iso2022Jp:
         return "".join(texts)
 
     def _segment(self, segment: bytes, *, may_continue: bool) -> str:
-        """Bytes without a whole escape sequence."""
+        """Decode bytes that contain no complete escape sequence."""
         if self._mode in (b"$@", b"$B"):
             return self._double(segment, may_continue=may_continue)
         self._escaped = False

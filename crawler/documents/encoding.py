@@ -1,9 +1,9 @@
-"""The text encodings of the web (WHATWG Encoding Standard): the only place where a label from
-outside chooses a decoder.
+"""The text encodings of the web (WHATWG Encoding Standard).
 
-Python's own registry must never be asked for such a label. It has codecs that raise (undefined,
-idna), take quadratic time (punycode) or are no text encodings at all (zlib), it imports modules by
-the name it is given, and it remembers every name that it does not know.
+This is the only module in which a label from outside selects a decoder. Such a label must never
+reach Python's codec registry. Some of its codecs raise (undefined, idna), take quadratic time
+(punycode) or are no text encodings (zlib). It also imports modules by the name it is given and
+caches every unknown name.
 """
 
 from __future__ import annotations
@@ -11,112 +11,52 @@ from __future__ import annotations
 import codecs
 from typing import Final
 
-from crawler.documents.decoders import Decoder, decoder
+from crawler.documents.decoders import incremental_decoder
+from crawler.documents.encoding_index import NAME_BY_LABEL
 
 UTF8: Final = "utf-8"
-REPLACEMENT: Final = "replacement"
-
-# The encodings by their names in lower case, each with all of its labels (Encoding Standard, 4.2).
-_LABELS: Final = {
-    "utf-8": "unicode-1-1-utf-8 unicode11utf8 unicode20utf8 utf-8 utf8 x-unicode20utf8",
-    "ibm866": "866 cp866 csibm866 ibm866",
-    "iso-8859-2": "csisolatin2 iso-8859-2 iso-ir-101 iso8859-2 iso88592 iso_8859-2 iso_8859-2:1987"
-    " l2 latin2",
-    "iso-8859-3": "csisolatin3 iso-8859-3 iso-ir-109 iso8859-3 iso88593 iso_8859-3 iso_8859-3:1988"
-    " l3 latin3",
-    "iso-8859-4": "csisolatin4 iso-8859-4 iso-ir-110 iso8859-4 iso88594 iso_8859-4 iso_8859-4:1988"
-    " l4 latin4",
-    "iso-8859-5": "csisolatincyrillic cyrillic iso-8859-5 iso-ir-144 iso8859-5 iso88595 iso_8859-5"
-    " iso_8859-5:1988",
-    "iso-8859-6": "arabic asmo-708 csiso88596e csiso88596i csisolatinarabic ecma-114 iso-8859-6"
-    " iso-8859-6-e iso-8859-6-i iso-ir-127 iso8859-6 iso88596 iso_8859-6 iso_8859-6:1987",
-    "iso-8859-7": "csisolatingreek ecma-118 elot_928 greek greek8 iso-8859-7 iso-ir-126 iso8859-7"
-    " iso88597 iso_8859-7 iso_8859-7:1987 sun_eu_greek",
-    "iso-8859-8": "csiso88598e csisolatinhebrew hebrew iso-8859-8 iso-8859-8-e iso-ir-138 iso8859-8"
-    " iso88598 iso_8859-8 iso_8859-8:1988 visual",
-    "iso-8859-8-i": "csiso88598i iso-8859-8-i logical",
-    "iso-8859-10": "csisolatin6 iso-8859-10 iso-ir-157 iso8859-10 iso885910 l6 latin6",
-    "iso-8859-13": "iso-8859-13 iso8859-13 iso885913",
-    "iso-8859-14": "iso-8859-14 iso8859-14 iso885914",
-    "iso-8859-15": "csisolatin9 iso-8859-15 iso8859-15 iso885915 iso_8859-15 l9",
-    "iso-8859-16": "iso-8859-16",
-    "koi8-r": "cskoi8r koi koi8 koi8-r koi8_r",
-    "koi8-u": "koi8-ru koi8-u",
-    "macintosh": "csmacintosh mac macintosh x-mac-roman",
-    "windows-874": "dos-874 iso-8859-11 iso8859-11 iso885911 tis-620 windows-874",
-    "windows-1250": "cp1250 windows-1250 x-cp1250",
-    "windows-1251": "cp1251 windows-1251 x-cp1251",
-    "windows-1252": "ansi_x3.4-1968 ascii cp1252 cp819 csisolatin1 ibm819 iso-8859-1 iso-ir-100"
-    " iso8859-1 iso88591 iso_8859-1 iso_8859-1:1987 l1 latin1 us-ascii windows-1252 x-cp1252",
-    "windows-1253": "cp1253 windows-1253 x-cp1253",
-    "windows-1254": "cp1254 csisolatin5 iso-8859-9 iso-ir-148 iso8859-9 iso88599 iso_8859-9"
-    " iso_8859-9:1989 l5 latin5 windows-1254 x-cp1254",
-    "windows-1255": "cp1255 windows-1255 x-cp1255",
-    "windows-1256": "cp1256 windows-1256 x-cp1256",
-    "windows-1257": "cp1257 windows-1257 x-cp1257",
-    "windows-1258": "cp1258 windows-1258 x-cp1258",
-    "x-mac-cyrillic": "x-mac-cyrillic x-mac-ukrainian",
-    "gbk": "chinese csgb2312 csiso58gb231280 gb2312 gb_2312 gb_2312-80 gbk iso-ir-58 x-gbk",
-    "gb18030": "gb18030",
-    "big5": "big5 big5-hkscs cn-big5 csbig5 x-x-big5",
-    "euc-jp": "cseucpkdfmtjapanese euc-jp x-euc-jp",
-    "iso-2022-jp": "csiso2022jp iso-2022-jp",
-    "shift_jis": "csshiftjis ms932 ms_kanji shift-jis shift_jis sjis windows-31j x-sjis",
-    "euc-kr": "cseuckr csksc56011987 euc-kr iso-ir-149 korean ks_c_5601-1987 ks_c_5601-1989 ksc5601"
-    " ksc_5601 windows-949",
-    "utf-16be": "unicodefffe utf-16be",
-    "replacement": "csiso2022kr hz-gb-2312 iso-2022-cn iso-2022-cn-ext iso-2022-kr replacement",
-    "utf-16le": "csunicode iso-10646-ucs-2 ucs-2 unicode unicodefeff utf-16 utf-16le",
-    "x-user-defined": "x-user-defined",
-}
-_NAMES: Final = {label: name for name, labels in _LABELS.items() for label in labels.split()}
 _MARKS: Final = (
     (codecs.BOM_UTF8, UTF8),
     (codecs.BOM_UTF16_LE, "utf-16le"),
     (codecs.BOM_UTF16_BE, "utf-16be"),
 )
-# Of these, bytes that are all ASCII may mean something else.
-_NOT_ASCII: Final = frozenset({"utf-16be", "utf-16le", "iso-2022-jp", REPLACEMENT})
-# Between pieces of a large body other threads have their turn.
+# In these encodings, ASCII bytes may represent other characters.
+_NOT_ASCII: Final = frozenset({"utf-16be", "utf-16le", "iso-2022-jp", "replacement"})
+# Large bodies are decoded in pieces so that other threads get to run in between.
 _PIECE_BYTES: Final = 131_072
-NAMES: Final = frozenset(_LABELS)
 
 
 def encoding_of(label: str) -> str | None:
-    """The name of the encoding that a label stands for, or None if it is no encoding of the web."""
+    """Return the name of the encoding for a label, or None if the web has no such encoding."""
     label = label.strip("\t\n\f\r ")
-    # Labels are ASCII; of other characters, the Kelvin sign has an ASCII letter in lower case.
-    return _NAMES.get(label.lower()) if label.isascii() else None
+    # Labels are ASCII. Lowercasing would turn the Kelvin sign into an ASCII letter.
+    return NAME_BY_LABEL.get(label.lower()) if label.isascii() else None
 
 
 def reads_ascii(name: str) -> bool:
-    """Whether bytes that are all ASCII mean in this encoding what they mean in ASCII."""
+    """Return whether ASCII bytes represent ASCII characters in this encoding."""
     return name not in _NOT_ASCII
 
 
 def encoding_by_mark(body: bytes) -> tuple[str, int] | None:
-    """The encoding that a byte order mark tells (Encoding Standard, 6, "BOM sniff"), and the size
-    of the mark in bytes. The standard has no UTF-32: its mark is that of UTF-16, or none."""
+    """Return the encoding given by a byte order mark and the size of the mark in bytes.
+
+    Source: Encoding Standard, section 6, "BOM sniff". It has no UTF-32.
+    """
     return next(((name, len(mark)) for mark, name in _MARKS if body.startswith(mark)), None)
 
 
 def decode(body: bytes, name: str) -> str:
-    """Text from bytes. What the encoding has no character for becomes U+FFFD; never raises.
+    """Decode bytes to text. Invalid sequences become U+FFFD. Never raises.
 
-    name: of NAMES, as `encoding_of` and `encoding_by_mark` give it."""
-    pieces = incremental_decoder(name)
+    `name` is in `encoding_index.NAMES`, as returned by `encoding_of` and `encoding_by_mark`.
+    """
+    decoder = incremental_decoder(name)
     if len(body) <= _PIECE_BYTES:
-        return pieces.decode(body, True)
-    steps = range(0, len(body), _PIECE_BYTES)
+        return decoder.decode(body, True)
     return "".join(
         [
-            pieces.decode(body[at : at + _PIECE_BYTES], at + _PIECE_BYTES >= len(body))
-            for at in steps
+            decoder.decode(body[at : at + _PIECE_BYTES], at + _PIECE_BYTES >= len(body))
+            for at in range(0, len(body), _PIECE_BYTES)
         ]
     )
-
-
-def incremental_decoder(name: str) -> Decoder:
-    """The same for bytes that come in pieces."""
-    assert name in NAMES
-    return decoder(name)

@@ -1,8 +1,8 @@
-"""The indexes of the WHATWG Encoding Standard (its section 5): which bytes are which character.
+"""Labels and indexes of the WHATWG Encoding Standard (sections 4.2 and 5).
 
-They are Python's own tables with the differences below, which come from comparing these with the
-index files of the standard (encoding.spec.whatwg.org, as of 2024-09-18). The tests hold a checksum
-of every index, so that another Python cannot change one unnoticed.
+The indexes, which map bytes to characters, are Python's codec tables with the differences listed in
+encodings.json. Those come from a comparison with the standard's index files as of 2024-09-18. The
+tests check a checksum of every index, so a Python release cannot change one unnoticed.
 """
 
 from __future__ import annotations
@@ -10,141 +10,122 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from functools import cache
-from typing import Final
+from pathlib import Path
+from typing import Final, TypedDict
+
+import msgspec
 
 REPLACEMENT: Final = "\ufffd"
-USER_DEFINED: Final = "x-user-defined"
 
-# Python's tables of the single-byte encodings whose names it has otherwise.
-_SINGLE: Final = {
+
+class _Data(TypedDict):
+    """The content of encodings.json.
+
+    labels: the labels of each encoding, by its name in lower case, separated by spaces.
+    differences: by encoding, groups that differ from Python's table. A group consists of the first
+    byte pair in hexadecimal and the characters of that pair and the following ones.
+    """
+
+    labels: dict[str, str]
+    differences: dict[str, list[str]]
+
+
+_DATA: Final = msgspec.json.decode(
+    Path(__file__).with_name("encodings.json").read_bytes(), type=_Data
+)
+NAME_BY_LABEL: Final = {
+    label: name for name, labels in _DATA["labels"].items() for label in labels.split()
+}
+NAMES: Final = frozenset(_DATA["labels"])
+
+# The lead bytes of the encodings that represent characters by two bytes.
+_LEADS: Final = {
+    "big5": range(0x81, 0xFF),
+    "euc-jp": (0x8E, 0x8F, *range(0xA1, 0xFF)),
+    "euc-kr": range(0x81, 0xFF),
+    "gb18030": range(0x81, 0xFF),
+    "shift_jis": (*range(0x81, 0xA0), *range(0xE0, 0xFD)),
+}
+DOUBLE_BYTE: Final = frozenset(_LEADS)
+SINGLE_BYTE: Final = (
+    NAMES - DOUBLE_BYTE - {"utf-8", "utf-16le", "utf-16be", "gbk", "iso-2022-jp", "replacement"}
+)
+# Python's codecs for the two-byte encodings.
+CODECS: Final = {
+    "big5": "big5hkscs",
+    "euc-jp": "euc_jp",  # differs from the standard's index, which is derived from Shift_JIS
+    "euc-kr": "cp949",
+    "gb18030": "gb18030",
+    "shift_jis": "cp932",
+}
+# Python's codecs for the single-byte encodings that it knows under another name.
+_SINGLE_CODECS: Final = {
     "macintosh": "mac-roman",
     "x-mac-cyrillic": "mac-cyrillic",
     "windows-874": "cp874",
     "iso-8859-8-i": "iso8859-8",
 }
-SINGLE_BYTE: Final = frozenset(
-    [
-        "ibm866",
-        "iso-8859-2",
-        "iso-8859-3",
-        "iso-8859-4",
-        "iso-8859-5",
-        "iso-8859-6",
-        "iso-8859-7",
-        "iso-8859-8",
-        "iso-8859-8-i",
-        "iso-8859-10",
-        "iso-8859-13",
-        "iso-8859-14",
-        "iso-8859-15",
-        "iso-8859-16",
-        "koi8-r",
-        "koi8-u",
-        "macintosh",
-        "windows-874",
-        "windows-1250",
-        "windows-1251",
-        "windows-1252",
-        "windows-1253",
-        "windows-1254",
-        "windows-1255",
-        "windows-1256",
-        "windows-1257",
-        "windows-1258",
-        "x-mac-cyrillic",
-        "x-user-defined",
-    ]
-)
 _SINGLE_DIFFERENCES: Final = {
     "koi8-u": {0xAE: "\u045e", 0xBE: "\u040e"},
     "windows-1255": {0xCA: "\u05ba"},
 }
-
-# Of the encodings in which two bytes stand for a character: the first of two, those that stand
-# for a character alone, Python's table, and what differs from it. There each group has the first
-# pair of bytes, and the characters from there on.
-_ALL_LEADS: Final = range(0x81, 0xFF)
-_LEADS: Final = {
-    "big5": _ALL_LEADS,
-    "euc-jp": (0x8E, 0x8F, *range(0xA1, 0xFF)),
-    "euc-kr": _ALL_LEADS,
-    "gb18030": _ALL_LEADS,
-    "shift_jis": (*range(0x81, 0xA0), *range(0xE0, 0xFD)),
-}
 _HALF_WIDTH: Final = {byte: chr(byte + 0xFEC0) for byte in range(0xA1, 0xE0)}  # katakana
+# Bytes above 0x7F that represent a character on their own.
 _ALONE: Final = {"gb18030": {0x80: "\u20ac"}, "shift_jis": {0x80: "\x80", **_HALF_WIDTH}}
-TABLES: Final = {
-    "big5": "big5hkscs",
-    "euc-jp": "euc_jp",  # its index is made from that of Shift_JIS, which differs from it
-    "euc-kr": "cp949",
-    "gb18030": "gb18030",
-    "shift_jis": "cp932",
-}
-_DIFFERENCES: Final = {
-    # As revised in 2022, but for A3A0, which the web uses as a space.
-    "gb18030": "a3a0\u3000 a6d9︐︒︑︓︔︕︖ a6ec︗︘ a6f3︙ a8bcḿ fe59龴 fe61龵 fe66龶龷 fe6d龸"
-    " fe7e龹 fe90龺 fea0龻",
-    "big5": "877a㡵𡵓𣚞𦀡㻬𥣞㫵竼龗𤅡𨤍𣇪𠪊𣉞䌊蒄龖鐯䤰蘓墖靊鈘秐稲晠権袝瑌篅枂稬剏遆㓦珄𥶹瓆鿇垳䤯"
-    "呌䄱𣚎堘穲𧭥讏䚮𦺈䆁𥶙箮𢒼鿈𢓁𢓉𢓌鿉蔄𣖻䂴鿊䓡𪷿拁灮鿋 8e69箸 8e6f簆 8e7e糎 8eab緒 8eb"
-    "4縝 8ecd者 8ed0耨 8f57菁 8f69蒨 8f6e萏 8fcb覦覩 8ffe起 906d都 907a銹 90dc靜 90f1響 91b"
-    "f鼖 9244蔃 92af兙兛兝兞 92c8鍮 92d1瑹 9447浧 94ca禛 95d9邗 9644靝 96ed瀞 96fc嬨 9b76爁"
-    " 9b78矗 9b7b纇 9bc6駖 9bde釔 9bec惞 9bf6澶 9c42輶 9c53侻 9c62營 9c68鄄 9c6b鷰 9c77菏 9"
-    "cbc尐秣 9cd0婧 9d57輋 9d5a筑 9dc4拐 9ea9恢 9eef痹 9efd汊 9f60鬮 9f66鼗 9fcb僭 9fd8弌 a"
-    "063蠏 a077拎 a0d5瑨 a0df煢 a0e4牐 a145‧ a14e﹑ a1c2¯ a1e3～ a1f2⊕⊙ a241∕﹨ a244￥ a246"
-    "￠￡ a3c0␀␁␂␃␄␅␆␇␈␉␊␋␌␍␎␏␐␑␒␓␔␕␖␗␘␙␚␛␜␝␞␟␡€ c6cf廴 c6d3无 c6d5癶 c6d7隶 c6de〃仝 fa5f"
-    "倩 fa66偽 fabd包 fac5卄 fad5卿 fb48嘅 fbb8婷 fbf3幵 fbf9廐 fc4f彘 fc6c悤 fcb9撐 fce2晴"
-    " fcf1杞 fdb7沜渝 fdbb港 fdf1煮 fe52猪 fe6f瑜 feaa瓩 fedd砉",
-}
-# The last byte before the gap in the second bytes, and the first behind it.
+# The last trail byte before the gap in the trail bytes, and the first one after it.
 _GAP: Final = {"big5": (0x7E, 0xA1), "gb18030": (0x7E, 0x80)}
-
-DOUBLE_BYTE: Final = frozenset(_LEADS)
 
 
 @cache
 def singles(name: str) -> str:
-    """The 256 characters that single bytes stand for; U+FFFD where a byte stands for none, or
-    begins a longer sequence. name: of SINGLE_BYTE or DOUBLE_BYTE."""
-    if name == USER_DEFINED:
+    """Return the 256 characters represented by single bytes.
+
+    U+FFFD marks bytes that represent no character or that start a longer sequence. `name` is in
+    SINGLE_BYTE or DOUBLE_BYTE.
+    """
+    if name == "x-user-defined":
         return "".join(chr(byte if byte < 0x80 else byte + 0xF700) for byte in range(256))
     if name in DOUBLE_BYTE:
-        more = _ALONE.get(name, {})
+        alone = _ALONE.get(name, {})
         return "".join(
-            chr(byte) if byte < 0x80 else more.get(byte, REPLACEMENT) for byte in range(256)
+            chr(byte) if byte < 0x80 else alone.get(byte, REPLACEMENT) for byte in range(256)
         )
-    table = _SINGLE.get(name, name.replace("windows-", "cp"))
+    table = _SINGLE_CODECS.get(name, name.replace("windows-", "cp"))
     found = dict(enumerate(bytes(range(256)).decode(table, "replace")))
-    if name.startswith("windows-"):  # where nothing else is: C1 controls
+    if name.startswith("windows-"):  # unassigned bytes are C1 controls
         found |= {byte: chr(byte) for byte in range(0x80, 0xA0) if found[byte] == REPLACEMENT}
     return "".join((found | _SINGLE_DIFFERENCES.get(name, {})).values())
 
 
 @cache
 def pairs(name: str) -> tuple[str, ...]:
-    """What each pair of bytes stands for, at the place `place(pair)`.
+    """Return the characters of all byte pairs, indexed by `place(pair)`.
 
-    A pair that stands for nothing is U+FFFD, followed by its second byte if that is ASCII: such a
-    byte is read again. (In gb18030 the pairs with a digit begin four bytes, if two more follow.)
-    name: of DOUBLE_BYTE.
+    A pair that represents nothing is U+FFFD, followed by its second byte if that is ASCII, because
+    the decoder reads such a byte again. In gb18030, a pair with a digit starts a four-byte sequence
+    if two more bytes follow. `name` is in DOUBLE_BYTE.
     """
     found = [""] * 65_536
-    nothing = [REPLACEMENT + (chr(trail) if trail < 0x80 else "") for trail in range(256)]
+    unassigned = [REPLACEMENT + (chr(trail) if trail < 0x80 else "") for trail in range(256)]
     for lead in _LEADS[name]:
         for trail in range(256):
-            found[place(bytes((lead, trail)))] = nothing[trail]
+            found[place(bytes((lead, trail)))] = unassigned[trail]
     for pair, text in characters(name):
         found[place(pair)] = text
     return tuple(found)
 
 
 def place(pair: bytes) -> int:
-    """Where `pairs` has a pair: as a view of 16-bit numbers gives it."""
+    """Return the index of a byte pair in `pairs`: its value as a native 16-bit integer."""
     return int.from_bytes(pair, sys.byteorder)
 
 
 def characters(name: str) -> Iterator[tuple[bytes, str]]:
-    """The pairs that stand for a character (in Big5 four of them for two), and it, in the order of
-    the index; those that differ from Python's table come last."""
+    """Yield the assigned byte pairs with their characters, in index order.
+
+    Four pairs of Big5 represent two characters each. Pairs that differ from Python's table come
+    last.
+    """
     if name == "euc-jp":
         yield from ((bytes((0x8E, byte)), text) for byte, text in _HALF_WIDTH.items())
         yield from _jis0208()
@@ -152,15 +133,14 @@ def characters(name: str) -> Iterator[tuple[bytes, str]]:
     for lead in _LEADS[name]:
         for trail in range(0x40, 0xFF):
             pair = bytes((lead, trail))
-            if REPLACEMENT not in (text := pair.decode(TABLES[name], "replace")):
+            if REPLACEMENT not in (text := pair.decode(CODECS[name], "replace")):
                 yield pair, text
     yield from differences(name)
 
 
 def differences(name: str) -> Iterator[tuple[bytes, str]]:
-    """The characters in which an index differs from Python's table."""
-    groups = _DIFFERENCES[name].split(" ") if name in _DIFFERENCES else ()
-    for group in groups:
+    """Yield the byte pairs whose characters differ from Python's table."""
+    for group in _DATA["differences"].get(name, ()):
         lead, trail = bytes.fromhex(group[:4])
         last, first = _GAP[name]
         for text in group[4:]:
@@ -169,7 +149,7 @@ def differences(name: str) -> Iterator[tuple[bytes, str]]:
 
 
 def _jis0208() -> Iterator[tuple[bytes, str]]:
-    """From Shift_JIS, which has two rows of 94 characters behind each first byte."""
+    """Derive JIS X 0208 from Shift_JIS, which has two rows of 94 characters per lead byte."""
     for row in range(94):
         lead = row // 2 + (0x81 if row < 62 else 0xC1)
         for column in range(94):
@@ -181,7 +161,7 @@ def _jis0208() -> Iterator[tuple[bytes, str]]:
 
 @cache
 def jis0212() -> tuple[str, ...]:
-    """What the last two of the three bytes of EUC-JP stand for, as `pairs` has it."""
+    """Return the characters of EUC-JP's three-byte sequences, indexed by their last two bytes."""
     found = list(pairs("euc-jp"))
     for lead in range(0xA1, 0xFF):
         for trail in range(0xA1, 0xFF):

@@ -1,8 +1,8 @@
-"""Queries of URLs in the encoding of the page that they stand on (WHATWG URL, "percent-encode after
-encoding"), by the encoders of the WHATWG Encoding Standard (sections 9 to 15).
+"""URL queries in the encoding of the page that contains the URL.
 
-A character that the encoding does not have becomes its numeric character reference. Paths, hosts
-and fragments are UTF-8 in every page.
+Source: WHATWG URL, "percent-encode after encoding", with the encoders of the WHATWG Encoding
+Standard (sections 9 to 15). A character missing from the encoding becomes its numeric character
+reference. Paths, hosts and fragments are UTF-8 on every page.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from crawler.documents.encoding_index import (
     singles,
 )
 
-# Their pages send UTF-8 (Encoding Standard, 4.3, "get an output encoding").
+# Pages in these encodings send UTF-8 (Encoding Standard, 4.3, "get an output encoding").
 _AS_UTF8: Final = frozenset({"utf-8", "utf-16le", "utf-16be", "replacement"})
-# What URL parsers take off both ends of an href.
+# Characters that URL parsers strip from both ends of an href.
 _SPACES: Final = "".join(map(chr, range(0x21)))
-_REMOVED: Final = str.maketrans("", "", "\t\n\r")  # by every URL parser, before all else
-# Of ASCII, what the query of an http URL has only as an escape.
+_REMOVED: Final = str.maketrans("", "", "\t\n\r")  # URL parsers remove these first
+# ASCII characters that are always percent-encoded in the query of an http URL.
 _ESCAPED: Final = frozenset(b" \"#<>'") | frozenset(range(0x20)) | {0x7F}
 _PERCENT: Final = tuple(
     f"%{byte:02X}" if byte > 0x7F or byte in _ESCAPED else chr(byte) for byte in range(256)
 )
-# Bytes that would change what others mean.
+# Control characters that would switch the character set.
 _SHIFTS: Final = frozenset("\x0e\x0f\x1b")
 _NOT_ASCII: Final = re.compile(r"[^\x00-\x7f]+")
-# Of Big5, the pairs that were added for Hong Kong are not written; of these characters, which it
-# has twice, the second pair is.
+# The encoder never writes the Big5 pairs added for Hong Kong. Big5 has the characters in _BIG5_LAST
+# twice, and the second pair is written.
 _BIG5_FROM: Final = b"\xa1"
 _BIG5_LAST: Final = frozenset("═╞╡╪十卅")
-# Of Shift_JIS, the rows that repeat others, and those for private use.
+# The Shift_JIS rows that repeat others, and those for private use.
 _SHIFT_JIS_UNWRITTEN: Final = frozenset(range(0xED, 0xF0)) | frozenset(range(0xF0, 0xFA))
 _HALF_WIDTH: Final = {
     chr(code): {"\uff9e": "\u309b", "\uff9f": "\u309c"}.get(chr(code))
@@ -48,10 +48,9 @@ _HALF_WIDTH: Final = {
 
 
 def with_encoded_query(href: str, encoding: str) -> str:
-    """The href with its query as the URL parser of a browser would write it on a page in this
-    encoding; the rest of it stays as it is. Never raises.
+    """Return the href with its query encoded as a browser does on a page in this encoding.
 
-    encoding: a name as `crawler.documents.encoding` gives it.
+    The rest of the href stays unchanged. Never raises. `encoding` is in `encoding_index.NAMES`.
     """
     if are_sent_as_written((href,), encoding):
         return href
@@ -65,7 +64,7 @@ def with_encoded_query(href: str, encoding: str) -> str:
 
 
 def are_sent_as_written(hrefs: Iterable[str], encoding: str) -> bool:
-    """Whether `with_encoded_query` would leave all these as they are, as it does on most pages."""
+    """Return whether `with_encoded_query` leaves all hrefs unchanged, as on most pages."""
     if encoding in _AS_UTF8:
         return True
     text = "".join(hrefs)
@@ -73,7 +72,7 @@ def are_sent_as_written(hrefs: Iterable[str], encoding: str) -> bool:
 
 
 def encoded_query(query: str, encoding: str) -> str:
-    """A query that is ASCII. encoding: none of those whose pages send UTF-8."""
+    """Return the query in ASCII. `encoding` is not one whose pages send UTF-8."""
     if encoding == "iso-2022-jp":
         return _iso_2022_jp(query)
     encode = _encoder(encoding)
@@ -82,7 +81,7 @@ def encoded_query(query: str, encoding: str) -> str:
 
 @cache
 def _encoder(encoding: str) -> Callable[[str], str]:
-    """Of one character that is not ASCII, to escapes."""
+    """Return a function that percent-encodes one non-ASCII character."""
     escapes = {text: _escaped(data) for text, data in _bytes_of(encoding).items()}
     if encoding == "gb18030":
         return partial(_gb18030, escapes)
@@ -100,7 +99,7 @@ def _escaped(data: bytes) -> str:
 def _gb18030(escapes: dict[str, str], text: str) -> str:
     if text in escapes:
         return escapes[text]
-    if text == "\ue5e5":  # its bytes are read as a space
+    if text == "\ue5e5":  # decoders read its bytes as a space
         return _reference(text)
     if text == "\ue7c7":
         return _escaped(b"\x81\x35\xf4\x37")
@@ -111,7 +110,7 @@ def _gb18030(escapes: dict[str, str], text: str) -> str:
 
 
 def _bytes_of(encoding: str) -> dict[str, bytes]:
-    """The bytes of every character that is not ASCII."""
+    """Return the bytes of every non-ASCII character."""
     if encoding in SINGLE_BYTE:
         table = singles(encoding)
         return {text: bytes((byte,)) for byte, text in enumerate(table) if text != REPLACEMENT}
@@ -124,7 +123,7 @@ def _bytes_of(encoding: str) -> dict[str, bytes]:
             continue
         if text not in found or (text in _BIG5_LAST and encoding == "big5"):
             found[text] = pair
-    if index == "gb18030":  # what the revision of 2022 moved is still written as it was
+    if index == "gb18030":  # characters moved by the 2022 revision are still written as before
         for pair, _ in differences(index):
             found.setdefault(pair.decode("gb18030"), pair)
         del found["\ue5e5"], found["\ue7c7"]
@@ -140,7 +139,7 @@ def _bytes_of(encoding: str) -> dict[str, bytes]:
 
 @cache
 def _jis0208() -> dict[str, bytes]:
-    """As ISO-2022-JP writes it, with seven bits a byte."""
+    """Return the seven-bit bytes of each character in ISO-2022-JP."""
     rows = range(0xA1, 0xFF)
     pairs = ((pair, text) for pair, text in characters("euc-jp") if pair[0] in rows)
     found: dict[str, bytes] = {}
@@ -151,7 +150,7 @@ def _jis0208() -> dict[str, bytes]:
 
 
 def _iso_2022_jp(query: str) -> str:
-    """Which characters bytes mean depends on the escape sequence before them, also across ASCII."""
+    """Encode a query in ISO-2022-JP, whose escape sequences also apply to ASCII."""
     table = _jis0208()
     found: list[str] = []
     mode = "(B"

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from crawler.documents.encoding import incremental_decoder
+from crawler.documents.decoders import incremental_decoder
 from crawler.documents.prescan import xml_encoding
 from crawler.documents.sitemap_xml import CHARS_MAX, NOTHING, Entry, XmlReader
 from crawler.documents.sniff import GZIP, ROOT, SNIFF_BYTES, URL, DocumentKind, gunzip

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urljoin
 
-from crawler.documents.encoding import incremental_decoder
+from crawler.documents.decoders import incremental_decoder
 from crawler.documents.sniff import ROOTS, DocumentKind
 from policies.listing import Listing, parse_changefreq, parse_date, parse_priority
 

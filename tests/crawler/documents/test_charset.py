@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crawler.documents.charset import to_utf8
-from crawler.documents.encoding import NAMES
+from crawler.documents.encoding_index import NAMES
 
 RUSSIAN = "Привет мир, это обычная страница на русском языке. " * 20
 JAPANESE = "これは日本語のページです。ニュースと記事があります。<br>" * 900

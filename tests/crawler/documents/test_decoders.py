@@ -11,10 +11,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from crawler.documents.decoders import _DoubleByte
-from crawler.documents.encoding import NAMES, decode, incremental_decoder
+from crawler.documents.decoders import _DoubleByte, incremental_decoder
+from crawler.documents.encoding import decode
 from crawler.documents.encoding_index import (
     DOUBLE_BYTE,
+    NAMES,
     SINGLE_BYTE,
     characters,
     jis0212,

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from crawler.documents import encoding
 from crawler.documents.charset import style_text, to_text, to_utf8
-from crawler.documents.encoding import NAMES, decode, encoding_of
+from crawler.documents.encoding import decode, encoding_of
+from crawler.documents.encoding_index import NAME_BY_LABEL, NAMES
 from crawler.documents.prescan import xml_encoding
 
 ROOT = Path(__file__).parents[3]
@@ -27,7 +27,7 @@ BODY = "grüße € <p>日本".encode() + bytes(range(0x80, 0x100)) + b"a.b.c-xn
 
 
 def test_labels_stand_for_the_encodings_of_the_standard() -> None:
-    assert len(encoding._NAMES) == 228  # as the table of the standard has
+    assert len(NAME_BY_LABEL) == 228  # as the table of the standard has
     assert len(NAMES) == 40
     assert encoding_of(" \tUTF8\n") == "utf-8"
     assert encoding_of("Latin1") == encoding_of("us-ascii") == "windows-1252"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler.documents.encoding import NAMES
+from crawler.documents.encoding_index import NAMES
 from crawler.documents.prescan import declared_encoding
 
 K = "koi8-r"
