@@ -1,35 +1,38 @@
-"""Fragments of links, and what of a page they can point to (WHATWG HTML, "scrolling to a
-fragment")."""
+"""Fragments of links, and the element names that they can point to.
+
+Source: WHATWG HTML, "scrolling to a fragment".
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 from urllib.parse import quote, unquote_to_bytes
 
 from msgspec import Struct
-from selectolax.lexbor import LexborDocumentOptions, LexborHTMLParser
 
 from crawler.documents import markup
-from crawler.documents.nesting import is_tangled
+from crawler.documents.tree import Document
 from storage.base import Pointer
 
-# Names of elements kept of one page, and links with a fragment: as many as links are taken.
+# Element names and links with a fragment kept of one page: as many as links are kept.
 ELEMENTS_MAX: Final = 50_000
 POINTERS_MAX: Final = 50_000
-# Of one name or fragment; nobody writes a longer one.
-NAME_CHARS_MAX: Final = 1_000
+NAME_CHARS_MAX: Final = 1_000  # of one name or fragment
 
 _IGNORED: Final = re.compile(r"[\t\n\r]")
 _BLANKS: Final = "".join(map(chr, range(0x21)))
-# All that the fragment percent-encode set leaves as it is (WHATWG URL, 1.3).
+# The characters that the fragment percent-encode set leaves unchanged (WHATWG URL, 1.3).
 _SAFE: Final = "".join(c for c in map(chr, range(0x21, 0x7F)) if c not in '"<>`')
 
 
 def fragment_of(href: str) -> tuple[str, str | None] | None:
-    """The fragment of an href as in a URL, and without percent-encoding where that differs; None if
-    it has none or one that every page has: empty, "top" or a text directive alone."""
+    """Return the fragment of an href, percent-encoded, and its decoded form if that differs.
+
+    Return None without a fragment, and for those that every page has: an empty fragment, "top", and
+    a text directive alone.
+    """
     _, mark, text = href.partition("#")
     if not mark:
         return None
@@ -42,8 +45,13 @@ def fragment_of(href: str) -> tuple[str, str | None] | None:
 
 
 class Fragments(Struct, frozen=True):
-    """Links with a fragment, each URL and fragment once; ids of elements and names of anchors, each
-    once. all_elements: no name is missing. all_read: nothing was left out for a bound of ours."""
+    """Fragments and element names of a page.
+
+    pointers: links with a fragment, each combination of URL and fragment once.
+    elements: ids of elements and names of anchors, each once.
+    all_elements: whether `elements` is complete.
+    all_read: whether no limit of this module was reached.
+    """
 
     pointers: Sequence[Pointer] = ()
     elements: Sequence[str] = ()
@@ -54,15 +62,23 @@ class Fragments(Struct, frozen=True):
 NONE: Final = Fragments()
 
 
-def fragments(resolved: Mapping[str, str | None], html: bytes | None, *, whole: bool) -> Fragments:
-    """Of the hrefs of a page with their URLs, and its markup in UTF-8 (`whole`: all of it); None:
-    it is none."""
+def fragments(
+    resolved: Mapping[str, str | None], document: Document | None, *, whole: bool
+) -> Fragments:
+    """Return the fragments of a page.
+
+    resolved: the hrefs of the page with their URLs.
+    document: None if the response is not HTML.
+    whole: whether the document is complete.
+    """
     found, fits = _pointers(resolved)
-    if html is None:
+    if document is None:
         return Fragments(pointers=found, all_read=fits)
-    names, fit = _elements(html)
+    names = dict.fromkeys(filter(None, _names(document)))
+    kept = [name for name in names if len(name) <= NAME_CHARS_MAX][:ELEMENTS_MAX]
+    fit = len(kept) == len(names)
     return Fragments(
-        pointers=found, elements=names, all_elements=whole and fit, all_read=fits and fit
+        pointers=found, elements=kept, all_elements=whole and fit, all_read=fits and fit
     )
 
 
@@ -79,31 +95,17 @@ def _pointers(resolved: Mapping[str, str | None]) -> tuple[Sequence[Pointer], bo
     return tuple(found), whole
 
 
-def _elements(html: bytes) -> tuple[Sequence[str], bool]:
-    names = _names_by_tokens(html) if is_tangled(html) else _names_by_tree(html)
-    found = dict.fromkeys(names)
-    found.pop("", None)
-    kept = [name for name in found if len(name) <= NAME_CHARS_MAX][:ELEMENTS_MAX]
-    return kept, len(kept) == len(found)
-
-
-def _names_by_tree(html: bytes) -> list[str]:
-    tree = LexborHTMLParser(html, options=LexborDocumentOptions.WO_EVENTS)
-    names = []
-    for node in tree.css("[id],a[name]"):
-        attributes = node.attributes
-        names.append(attributes.get("id") or "")
-        if node.tag == "a":
-            names.append(attributes.get("name") or "")
-    return names
-
-
-def _names_by_tokens(html: bytes) -> list[str]:
-    names = []
-    for tag in markup.tokens(html):
+def _names(document: Document) -> Iterator[str | None]:
+    if document.tree is not None:
+        for node in document.tree.css("[id],a[name]"):
+            attributes = node.attributes
+            yield attributes.get("id")
+            if node.tag == "a":
+                yield attributes.get("name")
+        return
+    for tag in markup.tokens(document.html):
         if tag.attributes and tag.name[:1] != b"/" and not (tag.in_template or tag.ignored):
-            attributes = markup.attributes(tag.attributes)
-            names.append(attributes.get("id", ""))
+            values = markup.attributes(tag.attributes)
+            yield values.get("id")
             if tag.name == b"a":
-                names.append(attributes.get("name", ""))
-    return names
+                yield values.get("name")

@@ -1,7 +1,7 @@
-"""Markup as a flat run of tags: WHATWG's tokenizer rules in linear time, with no tree above them.
+"""A linear tokenizer for HTML (WHATWG HTML, 13.2.5), without a tree.
 
-For documents that are too tangled to build a tree of. open_elements.py follows what is open, which
-decides what is raw text, CDATA and a template's content, and states where it differs from a tree.
+It reads documents whose tree would take too long to build. open_elements.py tracks the open
+elements, which determine raw text, CDATA and template content, and lists differences from a tree.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Final, NamedTuple
 
 from crawler.documents.open_elements import ATTRIBUTES_MATTER, OpenElements
 
-# One attribute, its name first; shared with nesting.py. HTML's white space has no vertical tab.
+# One attribute. HTML's white space has no vertical tab.
 ATTRIBUTE: Final = (
     rb"[^\t\n\f\r />][^\t\n\f\r />=]*+(?:[\t\n\f\r ]*+=[\t\n\f\r ]*+"
     rb"""(?:"[^"]*+(?:"|\Z)|'[^']*+(?:'|\Z)|[^\t\n\f\r >"'][^\t\n\f\r >]*+)?+)?+"""
 )
-# What follows "<", in one match: a tag, a comment, or a bogus comment. Possessive, and each form
-# also ends with the text, so that no byte is looked at twice in vain.
+# A tag, a comment, or a bogus comment. Possessive, and each form may also end with the document,
+# so no byte is examined twice.
 _TOKEN: Final = re.compile(
     rb"<(?:(?P<tag>/?+[A-Za-z][^\t\n\f\r />]*+)(?P<attributes>(?:[\t\n\f\r /]++|"
     + ATTRIBUTE
@@ -53,11 +53,17 @@ _PASSED: Final = re.compile(
 _RAW_TEXT_END: Final = {
     name: re.compile(rb"</" + name + rb"(?=[\t\n\f\r />])", re.IGNORECASE) for name in RAW_TEXT
 }
-# What moves a script between plain, escaped ("<!--") and doubly escaped ("<!-- <script") text.
+# Transitions between plain, escaped ("<!--") and double escaped ("<!-- <script") script data.
 _SCRIPT_STEP: Final = re.compile(
     rb"<!--(?P<void>-*+>)?|(?P<dash>-->)|<(?P<end>/?+)script(?=[\t\n\f\r />])", re.IGNORECASE
 )
-# A character reference; no name is longer.
+_VOID: Final = frozenset(
+    b"area base br col embed frame hr img input link meta param source track wbr".split()
+)
+_XHTML_TAG: Final = re.compile(
+    rb"<([A-Za-z][\w:.-]*+)(?=[\t\n\f\r />])((?:[\t\n\f\r /]++|" + ATTRIBUTE + rb")*+)>"
+)
+# A character reference. No name is longer than 31 characters.
 _REFERENCE: Final = re.compile(
     r"&(?:#(?:([0-9]++)|[xX]([0-9a-fA-F]++));?|([A-Za-z][A-Za-z0-9]{0,30}+);?)"
 )
@@ -67,27 +73,31 @@ CDATA: Final = b"![CDATA["
 
 
 class Tag(NamedTuple):
-    """A tag where it stands: `html[start:end]`.
+    """A token at `html[start:end]`.
 
-    The name is in lower case; that of an end tag begins with "/", that of a comment is "!", that of
-    a CDATA section is CDATA, that of the document's end empty.
+    name: in lower case. End tags start with "/". Comments have the name "!", CDATA sections CDATA,
+    and the end of the document an empty name.
+    attributes: as written.
+    foreign: whether the element belongs to SVG or MathML.
+    in_svg: whether it is inside an <svg>, possibly as HTML.
+    in_template: whether it is inside a <template>, whose content is not part of the page.
+    ignored: whether HTML parsers ignore the tag.
     """
 
     name: bytes
-    attributes: bytes  # as they stand
+    attributes: bytes
     start: int
     end: int
-    foreign: bool = False  # of SVG or MathML
-    in_svg: bool = False  # in an <svg>, be it as HTML
-    in_template: bool = False  # in a <template>, whose content is no part of the page
-    ignored: bool = False  # by the parser: no element begins here
+    foreign: bool = False
+    in_svg: bool = False
+    in_template: bool = False
+    ignored: bool = False
 
 
 def tokens(html: bytes) -> Iterator[Tag]:
-    """The tags of a document in order, ending with one of no name.
+    """Yield the tags of a document in order, and finally a token without a name.
 
-    The content of elements that hold no markup (script, style, title … of HTML) is passed over:
-    their end tag comes next.
+    The content of raw text elements (such as script, style and title in HTML) is skipped.
     """
     elements = OpenElements(frames=_FRAMESET.search(html) is not None)
     at = html.find(b"<")
@@ -110,10 +120,10 @@ def tokens(html: bytes) -> Iterator[Tag]:
             else:
                 yield Tag(b"!", b"", at, end)
         elif token["close"] is None:
-            break  # the document ended inside the tag
+            break  # the document ends inside the tag
         else:
             name = tag.lower()
-            made = _placed(elements, name, token)
+            made = _tag(elements, name, token)
             yield made
             if name in RAW_TEXT_AND_REST and made.foreign is made.ignored is False:
                 if name == b"plaintext":
@@ -125,10 +135,11 @@ def tokens(html: bytes) -> Iterator[Tag]:
 
 
 def tags_with_attributes(html: bytes) -> Iterator[tuple[bytes, bytes, int, int, bool]]:
-    """Of `tokens` the name, the attributes, start, end and whether it is foreign, for those who
-    need no tags without attributes but class and id: such tags may be left out, but for those
-    around raw text. What is open is followed only where it may decide what is raw text: this is
-    many times as fast."""
+    """Yield the first five fields of `tokens`, omitting some tags, many times as fast.
+
+    Omitted are tags without attributes other than class and id, except around raw text. Open
+    elements are tracked only in documents in which they may determine raw text.
+    """
     if _depends_on_what_is_open(html):
         yield from (tag[:5] for tag in tokens(html))
         return
@@ -162,7 +173,7 @@ def _next_worth(html: bytes, at: int) -> int:
 
 
 def _depends_on_what_is_open(html: bytes) -> bool:
-    """Whether there may be raw text or CDATA in SVG, MathML or a `<select>`, or frames."""
+    """Return whether SVG, MathML or `<select>` may contain raw text or CDATA, or frames exist."""
     depth = 0
     for found in _PLACED.finditer(html):
         kind = found.lastgroup
@@ -175,17 +186,18 @@ def _depends_on_what_is_open(html: bytes) -> bool:
     return False
 
 
-def _is_closed(raw: bytes) -> bool:
-    """Whether the "/" at the end of a tag stands alone: one that ends a value without quotes closes
-    nothing."""
+def _is_self_closing(raw: bytes) -> bool:
+    """Return whether a tag with these attributes ends in "/" outside an unquoted value."""
+    if raw[-1:] != b"/":
+        return False
     end = 0
     for attribute in _ATTRIBUTE.finditer(raw):
         end = attribute.end()
     return end < len(raw)
 
 
-def _placed(elements: OpenElements, name: bytes, token: re.Match[bytes]) -> Tag:
-    """The tag of this name, taken in by what is open around it."""
+def _tag(elements: OpenElements, name: bytes, token: re.Match[bytes]) -> Tag:
+    """Update the open elements and return the tag."""
     raw: bytes = token["attributes"]
     in_svg, in_template = elements.in_svg, elements.in_template
     if name[:1] == b"/":
@@ -193,15 +205,27 @@ def _placed(elements: OpenElements, name: bytes, token: re.Match[bytes]) -> Tag:
         elements.end(name[1:])
     else:
         values = attributes(raw) if name in ATTRIBUTES_MATTER else {}
-        foreign = elements.start(name, values, closed=raw.endswith(b"/") and _is_closed(raw))
+        foreign = elements.start(name, values, closed=_is_self_closing(raw))
     start, end = token.span()
     return Tag(name, raw, start, end, foreign is True, in_svg, in_template, foreign is None)
 
 
+def expand_empty_elements(xhtml: bytes) -> bytes:
+    """Give empty elements of XHTML an end tag, which an HTML parser needs."""
+    return _XHTML_TAG.sub(_with_end_tag, xhtml) if b"/>" in xhtml else xhtml
+
+
+def _with_end_tag(found: re.Match[bytes]) -> bytes:
+    name, raw = found[1], found[2]
+    if name.lower() in _VOID or not _is_self_closing(raw):
+        return found[0]
+    return b"<" + name + raw[:-1] + b"></" + name + b">"
+
+
 def attributes(raw: bytes) -> dict[str, str]:
-    """Attributes of a tag, names in lower case, references decoded; the first of a name wins."""
+    """Parse attributes: names in lower case, references decoded. The first of a name counts."""
     found: dict[str, str] = {}
-    # A tag's NUL is U+FFFD to the standard: a value must not begin with what URLs are trimmed of.
+    # The standard replaces NUL in tags by U+FFFD, which URL parsers do not trim.
     for name, double, single, bare in _PARTS.findall(raw.replace(b"\x00", b"\xef\xbf\xbd")):
         value = (double or single or bare).decode("utf-8", "replace")
         if "&" in value:
@@ -211,8 +235,10 @@ def attributes(raw: bytes) -> dict[str, str]:
 
 
 def located(raw: bytes, offset: int) -> dict[str, tuple[str, int, int]]:
-    """The same with where each attribute begins and ends in the document, in which the tag's
-    attributes begin at `offset`."""
+    """Parse attributes as `attributes` does, with their start and end in the document.
+
+    offset: where `raw` starts in the document.
+    """
     found: dict[str, tuple[str, int, int]] = {}
     for one in _PARTS.finditer(raw):
         value = (one[2] or one[3] or one[4] or b"").decode("utf-8", "replace")
@@ -227,12 +253,12 @@ def located(raw: bytes, offset: int) -> dict[str, tuple[str, int, int]]:
 
 
 def text(raw: bytes) -> str:
-    """Text between tags, its references decoded; NUL is left out, as the standard does."""
+    """Decode the text between tags. As in the standard, NUL is omitted."""
     return unescaped(raw.replace(b"\x00", b"").decode("utf-8", "replace"))
 
 
 def base_href(html: bytes) -> str | None:
-    """What the first `<base href>` of a document says, as written; None if there is none."""
+    """Return the first `<base href>` of a document as written, or None."""
     if _BASE.search(html) is not None:
         for tag in tokens(html):
             if tag.name == b"base" and not tag.in_template and not tag.ignored:
@@ -243,8 +269,10 @@ def base_href(html: bytes) -> str | None:
 
 
 def text_between(last: Tag, tag: Tag, html: bytes, bytes_max: int) -> str:
-    """The beginning of the text between two successive tags, or, where the second is a CDATA
-    section, with its text. Scripts and styles have no text."""
+    """Return the start of the text between two successive tags.
+
+    The text of a CDATA section is included if it is the second tag. Scripts and styles have none.
+    """
     if last.name in (b"script", b"style") and not last.ignored:
         return ""
     found = text(html[last.end : min(tag.start, last.end + bytes_max)])
@@ -255,20 +283,19 @@ def text_between(last: Tag, tag: Tag, html: bytes, bytes_max: int) -> str:
 
 
 def unescaped(text: str) -> str:
-    """Text with its character references decoded (WHATWG HTML, 13.2.5.72 and the following)."""
+    """Decode the character references in text (WHATWG HTML, 13.2.5.72 to 13.2.5.80)."""
     return _REFERENCE.sub(_in_text, text) if "&" in text else text
 
 
 def unescaped_value(value: str) -> str:
-    """The same for an attribute's value, where "?a=1&copy=2" is no reference."""
+    """Decode the character references in an attribute value, where "&copy=" is not one."""
     if value.count("&") == value.count("&amp;"):  # nearly always
         return value.replace("&amp;", "&")
     return _REFERENCE.sub(_in_value, value)
 
 
 def raw_text_end(html: bytes, at: int, name: bytes) -> int:
-    """Where the raw text of an element ends that begins at `at`: at its end tag, or the document's
-    end."""
+    """Return where raw text that starts at `at` ends: at its end tag or the document's end."""
     if name == b"script":
         return _script_end(html, at)
     found = _RAW_TEXT_END[name].search(html, at)
@@ -276,7 +303,7 @@ def raw_text_end(html: bytes, at: int, name: bytes) -> int:
 
 
 def _script_end(html: bytes, at: int) -> int:
-    """WHATWG HTML, 13.2.5.4 and the script states after it."""
+    """Return where script data ends (WHATWG HTML, 13.2.5.4 and 13.2.5.15 to 13.2.5.31)."""
     escaped = doubly = False
     for step in _SCRIPT_STEP.finditer(html, at):
         if step["end"] is None:
@@ -299,7 +326,7 @@ def _in_text(found: re.Match[str]) -> str:
         return _numbered(found)
     if found[0][-1] == ";" and (character := html5.get(name + ";")) is not None:
         return character
-    for end in range(len(name), 1, -1):  # some need no semicolon, the longest of them counts
+    for end in range(len(name), 1, -1):  # some names need no semicolon; the longest match counts
         if (character := html5.get(name[:end])) is not None:
             return character + found[0][end + 1 :]
     return found[0]
@@ -311,8 +338,8 @@ def _in_value(found: re.Match[str]) -> str:
         return _numbered(found)
     if found[0][-1] == ";":
         return html5.get(name + ";") or found[0]
-    behind = found.string[found.end() : found.end() + 1]
-    if behind == "=" or (behind.isascii() and behind.isalnum()):
+    following = found.string[found.end() : found.end() + 1]
+    if following == "=" or (following.isascii() and following.isalnum()):
         return found[0]
     return html5.get(name) or found[0]
 
@@ -328,7 +355,7 @@ def _numbered(found: re.Match[str]) -> str:
     return _WINDOWS_1252.get(code) or chr(code)
 
 
-# What numbers of control characters mean.
+# Numeric references to C1 control characters mean these.
 _WINDOWS_1252: Final = {
     code: character
     for code in range(0x80, 0xA0)

@@ -1,23 +1,22 @@
-"""A page as the crawl sees it: links, title, directives. Hostile input yields less, never an error.
+"""Parsing of pages: links, title, directives and fragments. Hostile input yields less, not errors.
 
 Links come from `a`, `area`, `iframe`, `frame`, `link` (canonical, next, prev, alternate), meta
-refresh, and the `Link` and `Refresh` headers. Nothing is taken from comments, scripts or templates.
+refresh, and the `Link` and `Refresh` headers. Comments, scripts and templates are ignored.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache, partial
-from typing import Final
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 from msgspec import Struct, field
-from selectolax.lexbor import LexborDocumentOptions, LexborHTMLParser, LexborNode
+from selectolax.lexbor import LexborHTMLParser
 
 from crawler.documents import fragments as fragments_of
-from crawler.documents import markup, scan
-from crawler.documents.anchor_text import text_of, text_without_code
-from crawler.documents.charset import to_utf8
+from crawler.documents import markup, scan, tree
+from crawler.documents.charset import media_type, to_utf8
 from crawler.documents.encoding import UTF8
 from crawler.documents.fragments import Fragments
 from crawler.documents.links import (
@@ -29,7 +28,7 @@ from crawler.documents.links import (
     followed_rels,
     refresh_href,
 )
-from crawler.documents.nesting import is_tangled
+from crawler.documents.tree import Document
 from crawler.fetching.request import Headers
 from policies.indexing import (
     UNRESTRICTED,
@@ -44,52 +43,54 @@ from policies.usage import NAMES
 
 __all__ = ["PageLink", "ParsedPage", "may_be_html", "parse_page"]
 
-# What a listing can show of a title.
 TITLE_CHARS_MAX: Final = 500
-# A title inside an SVG names a drawing; so many are looked behind for the page's own.
+# Titles skipped because they are inside an SVG and name a drawing.
 _TITLES_MAX: Final = 100
-# Markup beyond this is not read for links: parsing so much takes about 50 ms of everyone's time.
+# Markup beyond this size is not parsed.
 MARKUP_BYTES_MAX: Final = 5_000_000
-# Meta elements looked at for directives; real pages have up to a hundred of all kinds.
+# Meta elements read for directives. Real pages have up to a hundred.
 _METAS_MAX: Final = 1_000
 
-_HTML_TYPES: Final = frozenset({"text/html", "application/xhtml+xml"})
-_XHTML: Final = "application/xhtml+xml"
+XHTML: Final = "application/xhtml+xml"
+HTML_TYPES: Final = frozenset({"text/html", XHTML})
 _SELECTOR: Final = "a[href],area[href],link[href],iframe[src],frame[src],meta[content],title"
-_EMPTY_XML_ELEMENT: Final = re.compile(
-    rb"<(script|style|title|textarea|iframe)((?:[\t\n\f\r ][^<>]*)?)/>", re.IGNORECASE
-)
 
-
-# Found in the attributes of every link element that may have to be followed.
-_LINKING: Final = re.compile(r"canonical|next|prev|alternate|&|[^\x00-\x7f]", re.IGNORECASE)
-_NEEDED: Final = {b"link": "href", b"meta": "content"}  # without it the element says nothing
+# Matches in the attributes of every link element whose target may be a page to follow.
+_FOLLOWED: Final = re.compile(r"canonical|next|prev|alternate|&|[^\x00-\x7f]", re.IGNORECASE)
+_REQUIRED: Final = {b"link": "href", b"meta": "content"}  # elements without it are ignored
 _ANCHOR_ENDS: Final = frozenset({b"a", b"/a", b""})
 _ELEMENTS: Final = frozenset({b"a", b"area", b"frame", b"iframe", b"img", b"link", b"meta"})
 
 
 class ParsedPage(Struct, frozen=True, kw_only=True):
-    """What was read. `gathered` has the links; their anchor texts may cost more when asked for."""
+    """The content of a page.
+
+    page_links: all links; reading their anchor texts may cost more.
+    directives: the strictest of headers and meta elements.
+    charset: the encoding, by its name in `encoding_index.NAMES`.
+    skipped: numbers of omitted items by reason.
+    metas: name and content of the meta elements that may address this crawler.
+    fragments: empty unless requested.
+    """
 
     title: str | None = None
-    gathered: PageLinks
-    directives: Directives = UNRESTRICTED  # of headers and meta elements, the strictest
+    page_links: PageLinks
+    directives: Directives = UNRESTRICTED
     canonical_url: str | None = None
-    charset: str = UTF8  # as `crawler.documents.encoding` names it
-    skipped: Mapping[str, int] = field(default_factory=dict)  # links left out here, by reason
-    metas: Sequence[tuple[str, str]] = ()  # name and content of those that may concern us
-    fragments: Fragments = fragments_of.NONE  # if they were asked for
+    charset: str = UTF8
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    metas: Sequence[tuple[str, str]] = ()
+    fragments: Fragments = fragments_of.NONE
 
     @property
     def links(self) -> tuple[PageLink, ...]:
-        """All links in the order of their first occurrence, headers first; made at each call."""
-        return self.gathered.found()
+        """All links in the order of their first occurrence, headers first. Built at each call."""
+        return self.page_links.found()
 
 
 def may_be_html(content_type: str | None) -> bool:
-    """Whether a body of this declared type may have links: HTML and XHTML. Also one of no type at
-    all, which `read` looks at more closely."""
-    return content_type is None or _media_type(content_type) in _HTML_TYPES
+    """Return whether a body of this Content-Type is parsed: HTML, XHTML, or no type at all."""
+    return content_type is None or media_type(content_type) in HTML_TYPES
 
 
 def parse_page(
@@ -101,44 +102,42 @@ def parse_page(
     markup_bytes_max: int = MARKUP_BYTES_MAX,
     fragments: bool = False,
 ) -> ParsedPage:
-    """Read the answer for the canonical `url`; `tokens` are our product tokens. Never raises.
+    """Parse the response for the canonical `url`. Never raises.
 
-    The body is read only if it is HTML or XHTML by its type, or has none and begins like markup; of
-    it at most `markup_bytes_max` bytes. `fragments`: read them, too.
+    A body without a declared type is parsed if it starts like HTML. `tokens` are the product tokens
+    of this crawler. `fragments` requests the fragments of links and the names they can point to.
     """
-    directives = UNRESTRICTED
-    html: bytes | None = None
-    if "X-Robots-Tag" in headers:
-        directives = from_header(headers.getall("X-Robots-Tag"), tokens)
     content_type = headers.get("Content-Type")
-    media_type = None if content_type is None else _media_type(content_type)
-    if body and _is_html(media_type, body):
+    document: Document | None = None
+    charset = UTF8
+    if body and _is_html(content_type, body):
         html, charset = to_utf8(body[:markup_bytes_max], content_type)
-        reader = _Reader(url, _links_of_headers(url, headers, charset))
-        if media_type == _XHTML:
-            html = _EMPTY_XML_ELEMENT.sub(rb"<\1\2></\1>", html)
-        rows = scan.rows(html.decode(errors="replace"))
-        if rows is None or not reader.read_rows(rows, html, _speaking(tuple(tokens))):
-            reader = _Reader(url, _links_of_headers(url, headers, charset))
-            reader.read_structure(html)
-        if reader.metas:
-            directives = directives.merge(from_meta(reader.metas, tokens))
+        if content_type is not None and media_type(content_type) == XHTML:
+            html = markup.expand_empty_elements(html)
+        document = Document(html)
+    reader = _Reader(url, _header_links(url, headers, charset))
+    if document is not None:
+        rows = scan.rows(document.html.decode(errors="replace"))
+        if rows is None or not reader.read_rows(rows, document.html, _relevant(tuple(tokens))):
+            reader = _Reader(url, _header_links(url, headers, charset))
+            reader.read_document(document)
         if len(body) > markup_bytes_max:
             reader.links.skip(Skip.MAX_MARKUP)
-    else:
-        charset = UTF8
-        reader = _Reader(url, _links_of_headers(url, headers, charset))
-    if is_too_long(headers.getall("X-Robots-Tag", ()), reader.metas, tokens):
+    robots_tags = headers.getall("X-Robots-Tag", ())
+    directives = from_header(robots_tags, tokens) if robots_tags else UNRESTRICTED
+    if reader.metas:
+        directives = directives.merge(from_meta(reader.metas, tokens))
+    if is_too_long(robots_tags, reader.metas, tokens):
         reader.links.skip(Skip.LONG_HEADER)
     found = fragments_of.NONE
     if fragments:
         whole = len(body) <= markup_bytes_max
-        found = fragments_of.fragments(reader.links.resolved, html, whole=whole)
+        found = fragments_of.fragments(reader.links.resolved, document, whole=whole)
         if not found.all_read:
             reader.links.skip(Skip.MANY_FRAGMENTS)
     return ParsedPage(
         title=reader.title,
-        gathered=reader.links,
+        page_links=reader.links,
         directives=directives,
         canonical_url=reader.links.canonical_url,
         charset=charset,
@@ -148,18 +147,29 @@ def parse_page(
     )
 
 
-def _links_of_headers(url: str, headers: Headers, encoding: str) -> PageLinks:
+def _is_html(content_type: str | None, body: bytes) -> bool:
+    if content_type is not None:
+        return media_type(content_type) in HTML_TYPES
+    head = body[:1024].removeprefix(b"\xef\xbb\xbf").lstrip()
+    return head.startswith(b"<") and not head.startswith((b"<?xml", b"<rss", b"<feed", b"<urlset"))
+
+
+def _header_links(url: str, headers: Headers, encoding: str) -> PageLinks:
     links = PageLinks(url, encoding)
     if "Link" in headers or "Refresh" in headers:
         links.read_headers(headers)
     return links
 
 
-# ---------------------------------------------------------------- reading
+@lru_cache(maxsize=256)
+def _relevant(tokens: tuple[str, ...]) -> re.Pattern[str]:
+    """Return a pattern that matches in the attributes of every relevant meta element."""
+    words = ["refresh", "robots", *NAMES, *map(re.escape, tokens)]
+    return re.compile(rf"{'|'.join(words)}|[*&]|[^\x00-\x7f]", re.IGNORECASE)
 
 
 class _Reader:
-    """What a page says of itself, read in one of three ways; the links it hands on."""
+    """Collects the links, title and meta elements of one page."""
 
     __slots__ = ("_titles", "links", "metas", "title", "url")
 
@@ -170,14 +180,14 @@ class _Reader:
         self.title: str | None = None
         self.metas: list[tuple[str, str]] = []
 
-    def read_rows(self, rows: Sequence[scan.Row], html: bytes, speaking: re.Pattern[str]) -> bool:
-        """From what `scan` found in the document. False: this needs a tree after all.
+    def read_rows(self, rows: Sequence[scan.Row], html: bytes, relevant: re.Pattern[str]) -> bool:
+        """Read the rows that `scan` found in a document. Return False if it needs a tree.
 
-        `speaking` finds the metas that may concern us. The loop takes 15 µs for 52 links.
+        `relevant` matches in the attributes of meta elements that may address this crawler.
         """
         links = self.links
         hrefs: list[str] = []
-        held: list[str | None] = []  # by the anchors of these hrefs; None: by something else
+        contents: list[str | None] = []  # of the anchors of these hrefs; None for other elements
         nofollow: set[int] = set()
         canonicals: list[str] = []
         metas = 0
@@ -189,23 +199,23 @@ class _Reader:
                 if rel and rel_nofollow(rel):
                     nofollow.add(len(hrefs))
                 hrefs.append(href)
-                held.append(holds)
+                contents.append(holds)
             elif odd:
                 attributes = markup.attributes(odd.encode())
                 if "href" in attributes:
                     if rel_nofollow(attributes.get("rel")):
                         nofollow.add(len(hrefs))
                     hrefs.append(attributes["href"])
-                    held.append(odd_holds)
+                    contents.append(odd_holds)
             elif name == "meta":
                 metas += 1
-                if speaking.search(raw) is not None:
+                if relevant.search(raw) is not None:
                     attributes = markup.attributes(raw.encode())
-                    if "content" in attributes and (leads := self._add_meta(attributes)):
-                        hrefs.append(leads)
-                        held.append(None)
+                    if "content" in attributes and (target := self._add_meta(attributes)):
+                        hrefs.append(target)
+                        contents.append(None)
             elif name == "link":
-                if _LINKING.search(raw) is not None:
+                if _FOLLOWED.search(raw) is not None:
                     attributes = markup.attributes(raw.encode())
                     rels = followed_rels(attributes.get("rel"))
                     if rels and "href" in attributes:
@@ -214,7 +224,7 @@ class _Reader:
                         if "canonical" in rels:
                             canonicals.append(attributes["href"])
                         hrefs.append(attributes["href"])
-                        held.append(None)
+                        contents.append(None)
             elif title:
                 if drawings and html.count(b"<title") > _TITLES_MAX:
                     return False
@@ -223,7 +233,7 @@ class _Reader:
             elif frame:
                 if source := markup.attributes(frame.encode()).get("src"):
                     hrefs.append(source)
-                    held.append(None)
+                    contents.append(None)
             elif svg:
                 drawings = True
             elif name and not based:  # a base
@@ -236,26 +246,25 @@ class _Reader:
         links.add_all(hrefs, nofollow)
         for href in canonicals:
             links.canonical_url = links.canonical_url or links.url_of(href)
-        links.read_anchors_by(partial(_anchors, self.url, hrefs, held, html))
+        links.defer_anchors(_ScannedAnchors(self.url, hrefs, contents, html))
         return True
 
-    def read_structure(self, html: bytes) -> None:
-        """By a tree, or by tags alone if it would take too long to build."""
-        if is_tangled(html):
+    def read_document(self, document: Document) -> None:
+        """Read a document by its tree, or tag by tag if it has none."""
+        if document.tree is None:
             self.links.skip(Skip.TANGLED)
-            self.read_tokens(html)
+            self.read_tokens(document.html)
         else:
-            self.read_tree(html)
+            self.read_tree(document.tree)
 
-    def read_tree(self, html: bytes) -> None:
-        """By Lexbor: the tree that a browser without scripting builds."""
+    def read_tree(self, parsed: LexborHTMLParser) -> None:
         links = self.links
-        tree = LexborHTMLParser(html, options=LexborDocumentOptions.WO_EVENTS)
-        base = tree.css_first("base[href]")
+        base = parsed.css_first("base[href]")
         if base is not None:
             links.set_base(base.attributes.get("href") or "")
-        read_text = text_of if tree.css_first("a script,a style") is None else text_without_code
-        for node in tree.css(_SELECTOR):
+        has_code = parsed.css_first("a script,a style") is not None
+        read_text = tree.anchor_text_without_code if has_code else tree.anchor_text
+        for node in parsed.css(_SELECTOR):
             tag = node.tag
             attributes = node.attributes
             if tag == "a":
@@ -265,19 +274,23 @@ class _Reader:
                 if url is not None:
                     links.set_anchor(url, read_text(node))
             elif tag == "title":
-                if self.title is None and not self._is_drawing(node):
-                    self.title = collapsed(node.text(), TITLE_CHARS_MAX)
+                if self.title is None:
+                    self._titles += 1
+                    if self._titles > _TITLES_MAX:
+                        links.skip(Skip.MANY_TITLES)
+                    elif not tree.is_in_svg(node):
+                        self.title = collapsed(node.text(), TITLE_CHARS_MAX)
             else:
                 self._add_element(tag, attributes)
 
     def read_tokens(self, html: bytes) -> None:
-        """Tag by tag, for what is too tangled for a tree."""
+        """Read a document tag by tag, without a tree."""
         links = self.links
-        if (base := markup.base_href(html)) is not None:  # it also counts for what stands before it
+        if (base := markup.base_href(html)) is not None:  # also applies to links before it
             links.set_base(base)
-        open_url: str | None = None  # of the anchor that is open and could do with a text
+        open_url: str | None = None  # of the open anchor, if it needs a text
         text, alt = "", ""
-        last = markup.Tag(b"", b"", 0, 0)  # the tag before
+        last = markup.Tag(b"", b"", 0, 0)  # the previous tag
         for tag in markup.tokens(html):
             if tag.in_template:
                 last = tag
@@ -303,7 +316,7 @@ class _Reader:
                     open_url = links.add(attributes["href"], nofollow=nofollow)
             elif name == b"img":
                 alt = alt or attributes.get("alt", "")
-            elif name not in _NEEDED or _NEEDED[name] in attributes:
+            elif name not in _REQUIRED or _REQUIRED[name] in attributes:
                 self._add_element(name.decode(), attributes)
 
     def _add_element(self, tag: str | None, attributes: Mapping[str, str | None]) -> None:
@@ -323,7 +336,7 @@ class _Reader:
             links.add(attributes["src"])
 
     def _add_meta(self, attributes: Mapping[str, str | None]) -> str | None:
-        """Note what a meta element says; where it leads, if it does."""
+        """Record a meta element. Return the target if it is a refresh."""
         name, http_equiv = attributes.get("name"), attributes.get("http-equiv")
         if http_equiv is not None and http_equiv.strip().lower() == "refresh":
             return refresh_href(attributes.get("content") or "")
@@ -334,66 +347,34 @@ class _Reader:
                 self.links.skip(Skip.MANY_METAS)
         return None
 
-    def _is_drawing(self, title: LexborNode) -> bool:
-        """Whether a title element is an SVG's."""
-        self._titles += 1
-        if self._titles > _TITLES_MAX:
-            self.links.skip(Skip.MANY_TITLES)
-            return True
-        parent = title.parent
-        while parent is not None:
-            if parent.tag == "svg":
-                return True
-            parent = parent.parent
-        return False
 
+class _ScannedAnchors(NamedTuple):
+    """The anchors of a scanned page, whose texts are read on demand."""
 
-def _anchors(
-    url: str,
-    hrefs: Sequence[str],
-    held: Sequence[str | None],
-    html: bytes,
-    links: PageLinks,
-    wanted: Iterable[str],
-) -> Mapping[str, str | None]:
-    """The anchor texts of `wanted` from what the anchors hold, or all of the page from a tree."""
-    texts: dict[str, str | None] = dict.fromkeys(wanted)
-    missing = set(texts)
-    blocks: bool | None = None  # not looked yet
-    for href, holds in zip(hrefs, held, strict=True):
-        if not missing:
-            break
-        if holds is not None and (target := links.url_of(href)) in missing:
-            text = scan.anchor_text(holds, blocks=blocks is True)
-            if text is None and holds and blocks is None:
-                blocks = scan.paragraphs_are_closed(html.decode(errors="replace"))
-                text = scan.anchor_text(holds, blocks=blocks)
+    url: str
+    hrefs: Sequence[str]
+    contents: Sequence[str | None]
+    html: bytes
+
+    def read(self, links: PageLinks, urls: Iterable[str]) -> Mapping[str, str | None]:
+        """Return the anchor texts of `urls`, or of all links if the page needs a tree."""
+        texts: dict[str, str | None] = dict.fromkeys(urls)
+        missing = set(texts)
+        blocks: bool | None = None  # unknown
+        for href, content in zip(self.hrefs, self.contents, strict=True):
+            if not missing:
+                break
+            if content is None or (url := links.url_of(href)) not in missing:
+                continue
+            text = scan.anchor_text(content, blocks=blocks is True)
+            if text is None and content and blocks is None:
+                blocks = scan.paragraphs_are_closed(self.html.decode(errors="replace"))
+                text = scan.anchor_text(content, blocks=blocks)
             if text is None:
-                reader = _Reader(url, PageLinks(url, links.encoding))
-                reader.read_structure(html)
+                reader = _Reader(self.url, PageLinks(self.url, links.encoding))
+                reader.read_document(Document(self.html))
                 return {**texts, **reader.links.anchors(())}
-            texts[target] = anchor_text(text)
-            if texts[target] is not None:
-                missing.discard(target)
-    return texts
-
-
-# ---------------------------------------------------------------- small readers
-
-
-@lru_cache(maxsize=256)
-def _speaking(tokens: tuple[str, ...]) -> re.Pattern[str]:
-    """Found in the attributes of every meta element that can say something to us."""
-    words = ["refresh", "robots", *NAMES, *map(re.escape, tokens)]
-    return re.compile(rf"{'|'.join(words)}|[*&]|[^\x00-\x7f]", re.IGNORECASE)
-
-
-def _media_type(content_type: str) -> str:
-    return content_type.partition(";")[0].partition(",")[0].strip().lower()
-
-
-def _is_html(media_type: str | None, body: bytes) -> bool:
-    if media_type is not None:
-        return media_type in _HTML_TYPES
-    head = body[:1024].removeprefix(b"\xef\xbb\xbf").lstrip()
-    return head.startswith(b"<") and not head.startswith((b"<?xml", b"<rss", b"<feed", b"<urlset"))
+            texts[url] = anchor_text(text)
+            if texts[url] is not None:
+                missing.discard(url)
+        return texts

@@ -1,35 +1,32 @@
-"""Pages are read where they arrive, at once; large ones beside the event loop, one at a time."""
+"""Parsing of pages without blocking the event loop."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Final
 
 from crawler.documents import page
 from crawler.fetching.request import Headers
 from crawler.threads import in_thread
 
-# Reading so much takes about 1 ms, 6 ms if it needs a tree; a thread costs 0.1 ms and a copy of
-# nothing. Of pages on the web one in a hundred is larger.
+# Pages up to this size are parsed on the event loop, in a few milliseconds.
 LARGE_BYTES: Final = 262_144
-# A second one would wait for the interpreter's lock; and the tree of each may take 100 MB.
+# A second thread would wait for the interpreter's lock, and each tree may take 100 MB.
 LARGE_AT_ONCE: Final = 1
 
 
 class PageParser:
-    """What `page.read` does, so that everybody else goes on meanwhile.
+    """Parses small pages immediately, and large pages in a thread, one at a time.
 
-    A thread helps because no step of the reading holds the interpreter's lock for long: `scan` goes
-    from link to link, and Lexbor builds its tree without the lock. While 5 MB with 11,000 links are
-    read, which takes 60 ms, the loop is late by 5 to 10 ms instead.
+    A thread helps although it holds the interpreter's lock: `scan` releases it between links, and
+    Lexbor builds its tree without the lock.
     """
 
     def __init__(self) -> None:
         self._large = asyncio.Semaphore(LARGE_AT_ONCE)
 
-    async def read(
+    async def parse(
         self,
         url: str,
         headers: Headers,
@@ -39,23 +36,24 @@ class PageParser:
         markup_bytes_max: int = page.MARKUP_BYTES_MAX,
         fragments: bool = False,
     ) -> page.ParsedPage:
-        look = partial(
-            page.parse_page,
-            url,
-            headers,
-            body,
-            tokens=tokens,
-            markup_bytes_max=markup_bytes_max,
-            fragments=fragments,
-        )
+        """Parse a response as `page.parse_page` does."""
+
+        def parse() -> page.ParsedPage:
+            return page.parse_page(
+                url,
+                headers,
+                body,
+                tokens=tokens,
+                markup_bytes_max=markup_bytes_max,
+                fragments=fragments,
+            )
+
+        def parse_with_anchors() -> page.ParsedPage:
+            parsed = parse()
+            parsed.page_links.read_anchors()
+            return parsed
+
         if len(body) <= LARGE_BYTES:
-            return look()
+            return parse()
         async with self._large:
-            return await in_thread(_read_whole, look)
-
-
-def _read_whole(look: Callable[[], page.ParsedPage]) -> page.ParsedPage:
-    """With the anchor texts, which would else be read when they are asked for."""
-    read = look()
-    read.gathered.read_anchors()
-    return read
+            return await in_thread(parse_with_anchors)

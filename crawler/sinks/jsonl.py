@@ -14,7 +14,7 @@ from typing import BinaryIO, Final
 import msgspec
 
 from crawler.config import SinkConfig
-from crawler.documents.charset import to_text
+from crawler.documents.charset import media_type, to_text
 from crawler.documents.crawled_page import CrawledPage
 from crawler.documents.page import PageLink
 from crawler.sinks.members import whole_members
@@ -168,7 +168,7 @@ def _body(page: CrawledPage, how: str) -> tuple[str | None, str | None]:
     """The body and how it stands there; none where it was not read or must not be kept."""
     if how == "none" or not page.body_read or not page.directives.archive:
         return None, None
-    declared = (page.content_type or "").partition(";")[0].strip().lower()
+    declared = media_type(page.content_type)
     is_text = bool(_TEXT.fullmatch(declared)) if declared else b"\0" not in page.body[:1024]
     if how == "auto" and is_text:
         return to_text(page.body, page.content_type), "text"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import mimetypes
 from typing import Final
 
+from crawler.documents.page import HTML_TYPES
 from crawler.sinks.inert import is_xml
 from crawler.sinks.manifests import MANIFEST_TYPE
 from crawler.sinks.mirror_paths import DRAWING, ENDINGS
 from crawler.sinks.references import Role
-from crawler.sinks.requisites import HTML_TYPES
 
 HTML_ENDINGS: Final = frozenset({"html", "htm"})
 _SCRIPTS: Final = frozenset(

@@ -11,6 +11,7 @@ import threading
 from typing import BinaryIO, Final
 
 from crawler.config import SinkConfig
+from crawler.documents.charset import media_type
 from crawler.documents.crawled_page import CrawledPage
 from crawler.sinks.folder import Folder, make_folder
 from crawler.sinks.inert import XML_BYTES_MAX, is_markup, is_xml
@@ -33,7 +34,7 @@ from crawler.sinks.offline import (
     stub,
 )
 from crawler.sinks.references import Role
-from crawler.sinks.requisites import BYTES_READ_MAX, media_type
+from crawler.sinks.requisites import BYTES_READ_MAX
 from crawler.sinks.sink import SinkError, Withdrawn, sink_error
 from crawler.sinks.symbols import Symbols, drawings_used
 from policies.scope import HOPS_MAX

@@ -7,13 +7,14 @@ from collections.abc import Callable, Collection
 from html import escape
 from typing import Final
 
-from crawler.documents.charset import style_text, to_utf8
+from crawler.documents import markup
+from crawler.documents.charset import media_type, style_text, to_utf8
+from crawler.documents.page import XHTML
 from crawler.sinks import relinking
-from crawler.sinks.attributes import html_of
 from crawler.sinks.inert import inert_xml, is_drawing, xml_text
 from crawler.sinks.mirror_paths import DRAWING, PART, drawing, file_of, relative
 from crawler.sinks.references import References, Role
-from crawler.sinks.requisites import BYTES_READ_MAX, XHTML, media_type
+from crawler.sinks.requisites import BYTES_READ_MAX
 from crawler.sinks.rewriting import BLANK, ORIGIN, REFRESH, Rewriter
 from crawler.sinks.styles import in_style
 from policies.url import host_of
@@ -96,7 +97,7 @@ def offline_page(body: bytes, content_type: str | None, links: OfflineReferences
     """The page with its links led to files, and nothing in it that asks the network."""
     html, links.encoding = to_utf8(body, content_type)
     if media_type(content_type) == XHTML:
-        html = html_of(html)
+        html = markup.expand_empty_elements(html)
     page = Rewriter(links, scripts=links.scripts).rewritten(html, links.url)
     prologue = _PROLOGUE.match(page)
     end = 0 if prologue is None else prologue.end()

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from crawler.documents.charset import style_text, to_utf8
-from crawler.sinks.attributes import html_of
+from crawler.documents import markup
+from crawler.documents.charset import media_type, style_text, to_utf8
+from crawler.documents.page import HTML_TYPES, XHTML
 from crawler.sinks.inert import is_drawing, xml_text
 from crawler.sinks.manifests import in_manifest
 from crawler.sinks.references import References, Role
@@ -17,8 +18,6 @@ from crawler.sinks.styles import in_style
 REQUISITES_MAX: Final = 1_000
 # Read of one file, as of pages for their links; real style sheets stay under 1 MB.
 BYTES_READ_MAX: Final = 5_000_000
-XHTML: Final = "application/xhtml+xml"
-HTML_TYPES: Final = frozenset({"text/html", XHTML})
 
 
 class Requisites(NamedTuple):
@@ -52,7 +51,7 @@ def requisites(url: str, content_type: str | None, body: bytes, *, scripts: bool
         in_style(text, url, references)
     elif declared in HTML_TYPES:
         html, references.encoding = to_utf8(body, content_type)
-        html = html_of(html) if declared == XHTML else html
+        html = markup.expand_empty_elements(html) if declared == XHTML else html
         Rewriter(references, scripts=scripts).walk(html, url)
     elif declared == "image/svg+xml":
         text, references.encoding = xml_text(body)
@@ -64,7 +63,3 @@ def requisites(url: str, content_type: str | None, body: bytes, *, scripts: bool
         whole = True
         in_manifest(declared, whole_body, url, references)
     return Requisites(found, whole and not references.skipped)
-
-
-def media_type(content_type: str | None) -> str:
-    return (content_type or "").partition(";")[0].strip().lower()

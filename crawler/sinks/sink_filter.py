@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from crawler.documents.charset import media_type
 from policies.globs import Globs, globs
 
 _NO_TYPE: Final = "application/octet-stream"  # RFC 9110, 8.3
@@ -43,7 +44,7 @@ class SinkFilter:
             return False
         types: Globs | None = globs(self.content_types)
         if types is not None:
-            declared = (content_type or "").partition(";")[0].strip().lower()
+            declared = media_type(content_type)
             if not types.match(declared or _NO_TYPE):
                 return False
         return self.url(url, requisite=requisite)

@@ -91,7 +91,7 @@ class AnswerReader:
         if 200 <= answer.status < 300:
             if not self._scope.wants_type(content_type, host=name):
                 self._ledger.skip(Skip.CONTENT_TYPE)
-            read = await self._pages.read(
+            read = await self._pages.parse(
                 queued.url,
                 answer.headers,
                 answer.body,
@@ -229,7 +229,7 @@ class AnswerReader:
         return skip is None
 
     async def _follow(self, queued: Queued, read: ParsedPage, directives: Directives) -> list[Link]:
-        links = read.gathered
+        links = read.page_links
         if not directives.follow:
             if links:
                 self._ledger.skip(Skip.NOFOLLOW, len(links))

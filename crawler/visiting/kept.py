@@ -103,9 +103,9 @@ def links_of(
     elements: Sequence[str] = ()
     if Looked.LINKS in looked:
         outlinks, long = _all_links(read, redirect_url, requisites, admit, fits)
-        malformed += read.gathered.malformed if read else bad_redirect(answer).malformed
+        malformed += read.page_links.malformed if read else bad_redirect(answer).malformed
         if read and long:
-            hrefs = {url: href for href, url in read.gathered.resolved.items()}
+            hrefs = {url: href for href, url in read.page_links.resolved.items()}
             noted = PageLinks(answer.url)
             for url in long[: MALFORMED_MAX - len(malformed)]:
                 noted.note_malformed(hrefs.get(url) or url, Skip.MAX_URL_BYTES)

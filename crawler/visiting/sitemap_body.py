@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec import structs
 
+from crawler.documents.charset import media_type
 from crawler.documents.sniff import SNIFF_BYTES, DocumentKind, sniff
 from crawler.faults import contained
 from crawler.fetching.request import Answer, Head, OversizeError
@@ -146,7 +147,7 @@ class Sniffing:
     def wants_body(self, head: Head) -> bool:
         """Also of types that only a sitemap may have."""
         self._is_page = self._wants(head)
-        kind = (head.headers.get("Content-Type") or "").partition(";")[0].strip().lower()
+        kind = media_type(head.headers.get("Content-Type"))
         self._text = kind in _PERHAPS
         return self._is_page or (
             200 <= head.status < 300 and (self._text or kind in _XML or kind.endswith("+xml"))

@@ -19,6 +19,7 @@ from selectolax.lexbor import LexborHTMLParser
 
 from crawler.documents import markup, page, scan
 from crawler.documents.links import PageLinks
+from crawler.documents.tree import Document
 from crawler.visiting.known import Known
 from policies.scope import Follow, Scope, ScopeRules
 from policies.url import canonical_all, host_of
@@ -142,7 +143,7 @@ def test_extract(beside: Beside) -> None:
 
 def test_read_by_a_tree(beside: Beside) -> None:
     """What a page costs that cannot do without."""
-    ours = each(lambda url, body: page._Reader(url, PageLinks(url)).read_structure(body))
+    ours = each(lambda url, body: page._Reader(url, PageLinks(url)).read_document(Document(body)))
     assert beside("read by a tree", ours, LEXBOR, build) < 7
 
 

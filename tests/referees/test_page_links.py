@@ -20,6 +20,7 @@ from crawler.documents import markup, open_elements, page
 from crawler.documents.charset import to_utf8
 from crawler.documents.links import PageLinks
 from crawler.documents.nesting import is_tangled
+from crawler.documents.tree import build_tree
 
 pytestmark = [pytest.mark.referee, pytest.mark.timeout(7_200)]
 
@@ -64,7 +65,7 @@ def expected(elements: Iterable[Element]) -> page._Reader:
 
 def by_tree(html: bytes) -> page._Reader:
     reader = page._Reader(URL, PageLinks(URL))
-    reader.read_tree(html)
+    reader.read_tree(build_tree(html))
     return reader
 
 

@@ -12,6 +12,7 @@ from selectolax.lexbor import LexborHTMLParser
 
 from crawler.documents import markup, open_elements, page
 from crawler.documents.links import PageLinks
+from crawler.documents.tree import build_tree
 
 URL = "http://a.test/dir/page.html"
 
@@ -24,7 +25,7 @@ def by_tokens(html: bytes) -> page._Reader:
 
 def by_tree(html: bytes) -> page._Reader:
     reader = page._Reader(URL, PageLinks(URL))
-    reader.read_tree(html)
+    reader.read_tree(build_tree(html))
     return reader
 
 

@@ -12,6 +12,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from crawler.documents import links, page, scan
 from crawler.documents.links import PageLinks
 from crawler.documents.page import PageLink, ParsedPage, may_be_html, parse_page
+from crawler.documents.tree import build_tree
 from policies.indexing import Directives
 from policies.scope import Skip
 from policies.url import canonical
@@ -469,7 +470,7 @@ def test_both_ways_of_reading_find_much_the_same(html: str) -> None:
     if any(piece in html for piece in structural):
         return
     tree, flat = page._Reader(URL, PageLinks(URL)), page._Reader(URL, PageLinks(URL))
-    tree.read_tree(html.encode())
+    tree.read_tree(build_tree(html.encode()))
     flat.read_tokens(html.encode())
     assert [link.url for link in tree.links.found()] == [link.url for link in flat.links.found()]
     assert tree.metas == flat.metas

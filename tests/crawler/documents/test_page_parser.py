@@ -53,7 +53,7 @@ class Spy:
 @pytest.mark.parametrize("head", ["<ul>", "<TABLE><TR>"], ids=["rows", "tree"])
 async def test_a_large_page_says_the_same(head: str) -> None:
     body = page_of(LARGE_BYTES + 20_000, head=head)
-    read = await PageParser().read(URL, HEADERS, body, tokens=TOKENS)
+    read = await PageParser().parse(URL, HEADERS, body, tokens=TOKENS)
     assert len(read.links) > 3_000
     assert read.links == page.parse_page(URL, HEADERS, body, tokens=TOKENS).links
 
@@ -63,10 +63,10 @@ async def test_only_large_pages_leave_the_loop_and_one_at_a_time(
 ) -> None:
     spy = Spy(monkeypatch)
     reader = PageParser()
-    await reader.read(URL, HEADERS, page_of(LARGE_BYTES // 2), tokens=TOKENS)
+    await reader.parse(URL, HEADERS, page_of(LARGE_BYTES // 2), tokens=TOKENS)
     assert spy.threads == [threading.get_ident()]
     large = page_of(LARGE_BYTES * 2)
-    await asyncio.gather(*(reader.read(URL, HEADERS, large, tokens=TOKENS) for _ in range(4)))
+    await asyncio.gather(*(reader.parse(URL, HEADERS, large, tokens=TOKENS) for _ in range(4)))
     assert threading.get_ident() not in spy.threads[1:]
     assert spy.at_once_max == 1
 
@@ -74,17 +74,17 @@ async def test_only_large_pages_leave_the_loop_and_one_at_a_time(
 async def test_a_cancelled_reader_lets_the_next_one_in() -> None:
     reader = PageParser()
     large = page_of(LARGE_BYTES * 2)
-    first = asyncio.ensure_future(reader.read(URL, HEADERS, large, tokens=TOKENS))
+    first = asyncio.ensure_future(reader.parse(URL, HEADERS, large, tokens=TOKENS))
     await asyncio.sleep(0)
     first.cancel()
     with pytest.raises(asyncio.CancelledError):
         await first
-    assert (await reader.read(URL, HEADERS, large, tokens=TOKENS)).links
+    assert (await reader.parse(URL, HEADERS, large, tokens=TOKENS)).links
 
 
 async def _latest_s(reader: PageParser, body: bytes) -> float:
     """The longest that the loop made somebody wait who wanted to run all the time."""
-    reading = asyncio.ensure_future(reader.read(URL, HEADERS, body, tokens=TOKENS))
+    reading = asyncio.ensure_future(reader.parse(URL, HEADERS, body, tokens=TOKENS))
     latest_s, before_s = 0.0, time.perf_counter()
     while not reading.done():
         await asyncio.sleep(0)

@@ -14,6 +14,7 @@ from selectolax.lexbor import LexborHTMLParser
 
 from crawler.documents import markup, page, scan
 from crawler.documents.links import PageLinks
+from crawler.documents.tree import build_tree
 from policies.indexing import from_meta
 
 pytestmark = pytest.mark.skipif(not scan._SOUND, reason="every page gets a tree")
@@ -25,10 +26,10 @@ TOKENS = ("examplebot",)
 
 def by_tree(html: bytes) -> page.ParsedPage:
     reader = page._Reader(URL, PageLinks(URL))
-    reader.read_tree(html)
+    reader.read_tree(build_tree(html))
     return page.ParsedPage(
         title=reader.title,
-        gathered=reader.links,
+        page_links=reader.links,
         directives=from_meta(reader.metas, TOKENS),
         canonical_url=reader.links.canonical_url,
         skipped=reader.links.skipped,
@@ -107,7 +108,7 @@ def test_ordinary_pages_need_no_tree(html: str) -> None:
 def test_an_anchor_is_read_when_it_is_asked_for(html: str) -> None:
     read = page.parse_page(URL, HEADERS, html.encode(), tokens=TOKENS)
     for url, anchor, _ in by_tree(html.encode()).links:
-        assert read.gathered.anchors([url])[url] == anchor
+        assert read.page_links.anchors([url])[url] == anchor
 
 
 # ---------------------------------------------------------------- it does not

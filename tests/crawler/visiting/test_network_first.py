@@ -113,7 +113,7 @@ async def test_law_7_what_is_being_read_counts_until_it_is(
             await world.wait(0.1)
         return page.parse_page(url, headers, body, **how)
 
-    monkeypatch.setattr(PageParser, "read", slowly)
+    monkeypatch.setattr(PageParser, "parse", slowly)
     seeds = [f"http://h{n}.test/" for n in range(100)]
 
     def answers(request: Request) -> Reply:
