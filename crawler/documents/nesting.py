@@ -1,54 +1,60 @@
-"""A linear look at markup before it meets a parser whose worst case is not linear.
+"""Detection of markup that would take the HTML parser more than linear time.
 
-Lexbor's time grows with the square of the nesting, of the attributes of one tag (40,000 take two
-seconds), and of formatting elements never closed: each new block gets a copy of every one of them,
-attributes and all, and 60 KB of those cost 2 s and 500 MB. `is_tangled` finds such documents, made
-to hide or not; markup.py reads them instead, tag by tag.
+Lexbor's time grows with the square of the nesting depth, of the attributes of one tag, and of
+unclosed formatting elements, all of which are copied into each new block. `is_tangled` finds such
+documents. They are read by markup.py instead, tag by tag.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Final
 
 from crawler.documents.markup import ATTRIBUTE, RAW_TEXT_AND_REST, raw_text_end
 from crawler.documents.merged_text import SPECIAL, MergedText
-from crawler.documents.open_elements import BREAKING_OUT, FORMATTING, MARKERS
+from crawler.documents.open_elements import (
+    BREAKING_OUT,
+    CLOSING_P,
+    FORMATTING,
+    HEADINGS,
+    MARKERS,
+    VOID,
+    names,
+)
 
-# Open elements at a time: browsers stop at 512, real pages stay under 100.
+# Open elements. Browsers stop at 512. Real pages stay below 100.
 NESTING_MAX: Final = 512
-# Formatting elements among them: they are copied, and the text of each anchor is read whole.
+# Open formatting elements, which are copied. The text of each open anchor is also read completely.
 FORMATTING_MAX: Final = 50
-# Bytes of formatting tags that the parser may be made to copy: at 0.2 µs and 50 bytes of memory for
-# each (measured at the worst, single letters as attributes) 0.1 s and 25 MB.
+# Bytes of formatting tags that the parser copies. Each takes at most 0.2 µs and 50 bytes of memory,
+# measured with single letters as attributes: 0.1 s and 25 MB in total.
 COPIED_BYTES_MAX: Final = 500_000
-# Bytes of text that the parser may be made to copy, in 0.1 s at the worst. It frees none of them
-# before the page has been read.
+# Bytes of text that the parser copies, in at most 0.1 s. It frees them only after parsing.
 MERGED_BYTES_MAX: Final = 100_000_000
-# Attributes of one tag: real ones have under 30, and 100 of them cost 12 µs.
+# Attributes of one tag. Real tags have fewer than 30. Parsing 100 of them takes 12 µs.
 ATTRIBUTES_MAX: Final = 100
-# Tags of html and body, each further one of which costs as much as those before: the attributes
-# are merged into the first's, one by one; comments after an end tag are put behind the body.
+# Tags named html or body. Each further one takes as long as all before it: their attributes are
+# merged into the first, and comments after an end tag are moved behind the body.
 ROOTS_MAX: Final = 40
-# Open elements that the parser looks at for each byte of the document: tags that close others, and
-# end tags of what is not innermost, search the stack, at up to 6 ns for each. Real pages stay under
-# a half; 300 KB of such tags take it some 40 ms at the worst.
+# Open elements that the parser examines per byte of the document, at 6 ns each: start tags that
+# close other elements, and end tags of elements that are not innermost, search the stack. Real
+# pages stay below 0.5.
 STEPS_PER_BYTE_MAX: Final = 8
-# In documents no larger than this the nesting alone is harmless (a millisecond at the worst), and
-# one element, such as the one `a` that can be open at a time, is copied in under 0.1 s.
+# In documents up to this size, nesting costs at most a millisecond, and copies of one element at
+# most 0.1 s.
 TAGS_SAFE: Final = 800
 BYTES_SAFE: Final = 65_536
-# Beyond so many tags not even a flat tree is built: it would take a tenth of a gigabyte.
+# A tree of more tags than this takes 100 MB even if it is flat.
 TREE_TAGS_MAX: Final = 300_000
 
 _NAME = rb"[A-Za-z][^\t\n\f\r />]*+"
 _ATTRIBUTES = rb"(?:[\t\n\f\r /]*+" + ATTRIBUTE + rb")"
 _SPACE = rb"[\t\n\f\r />]"
 
-# One match for each step of the walk. Possessive throughout, and each form also ends with the text:
-# no byte is looked at twice in vain. A leaf is an element with only text inside; it leaves nothing
-# open, and half the tags of a page are in leaves.
+# One match per step of the walk. Possessive, and each form may also end with the document, so no
+# byte is examined twice. A leaf is an element with nothing but text inside.
 _STEP: Final = re.compile(
     rb"<(?:("
     + _NAME
@@ -63,71 +69,54 @@ _STEP: Final = re.compile(
     rb"|[!?/][^>]*+(?:>|\Z))",
     re.DOTALL,
 )
-# The groups above, which `lastindex` tells apart: the name and the end of a start tag, the rest of
-# a leaf, the name of an end tag, a tag with too many attributes, the beginning of CDATA.
-_TAG, _SLASH, _LEAF, _END, _MANY, _CDATA = 1, 2, 3, 4, 5, 6
+# The groups of _STEP, as reported by `lastindex`: name and end of a start tag, the rest of a leaf,
+# the name of an end tag, a tag with too many attributes, the start of CDATA.
+_TAG, _SLASH, _LEAF, _END, _TOO_MANY, _CDATA = 1, 2, 3, 4, 5, 6
 
-
-def _names(words: bytes) -> frozenset[bytes]:
-    return frozenset(words.split())
-
-
-_VOID: Final = _names(
-    b"area base basefont bgsound br col embed frame hr img input keygen link meta param source"
-    b" track wbr"
-)
-# In SVG and MathML the other void names nest; these end the foreign content instead.
-_VOID_EVERYWHERE: Final = _names(b"br embed hr img meta")
-_ROOTS: Final = _names(b"html body")
-# Where raw text may not be raw, and where void elements may nest.
-_UNUSUAL: Final = _names(b"svg math frameset")
-_FOREIGN: Final = _names(b"svg math")
+# In SVG and MathML, other void elements nest. These end the foreign content instead.
+_VOID_EVERYWHERE: Final = names(b"br embed hr img meta")
+_ROOTS: Final = names(b"html body")
+_FOREIGN: Final = names(b"svg math")
+# Elements in which raw text may contain markup and void elements may nest.
+_UNUSUAL: Final = _FOREIGN | {b"frameset"}
 _COUNTED: Final = FORMATTING | _UNUSUAL | _ROOTS
-# Start tags that end foreign content (WHATWG HTML, 13.2.6.5), and those in which HTML begins again.
-_HTML_INSTEAD: Final = BREAKING_OUT | _names(b"font")
-_HTML_AGAIN: Final = _HTML_INSTEAD | _names(
+# Start tags that end foreign content (WHATWG HTML, 13.2.6.5), and those that may resume HTML in it.
+_ENDING_FOREIGN: Final = BREAKING_OUT | {b"font"}
+_RESUMING_HTML: Final = _ENDING_FOREIGN | names(
     b"annotation-xml desc foreignobject mi mn mo ms mtext title"
 )
-# The elements that a new one ends, when they are the innermost.
+# The elements that a start tag closes if they are innermost.
 _ENDED_BY: Final = {
-    b"p": _names(b"p"),
-    b"li": _names(b"li"),
-    b"option": _names(b"option"),
-    b"dt": _names(b"dt dd"),
-    b"dd": _names(b"dt dd"),
-    b"td": _names(b"td th"),
-    b"th": _names(b"td th"),
-    b"tr": _names(b"td th tr"),
+    b"p": names(b"p"),
+    b"li": names(b"li"),
+    b"option": names(b"option"),
+    b"dt": names(b"dt dd"),
+    b"dd": names(b"dt dd"),
+    b"td": names(b"td th"),
+    b"th": names(b"td th"),
+    b"tr": names(b"td th tr"),
 }
-_PARAGRAPH: Final = _names(b"p")
-_ANY: Final = _names(
+_CLOSED_BY_PARTS: Final = names(
     b"a button caption colgroup dd dt h1 h2 h3 h4 h5 h6 li nobr optgroup option p rb rp rt rtc"
     b" select table tbody td tfoot th thead tr"
 )
-# The elements that a start tag may close wherever they stand in the stack, with all inside.
+# The elements that a start tag may close anywhere in the stack, including their content.
 _CLOSES: Final = {
+    **dict.fromkeys(CLOSING_P, names(b"p")),
     **dict.fromkeys(
-        _names(
-            b"address article aside blockquote center details dialog dir div dl fieldset figcaption"
-            b" figure footer form header hgroup hr listing main menu nav ol p plaintext pre search"
-            b" section summary ul xmp"
-        ),
-        _PARAGRAPH,
-    ),
-    **dict.fromkeys(
-        _names(
+        names(
             b"body button caption col colgroup dd dt frameset head html input keygen li optgroup"
             b" option rb rp rt rtc select table tbody td template textarea tfoot th thead tr"
         ),
-        _ANY,
+        _CLOSED_BY_PARTS,
     ),
-    **dict.fromkeys(_names(b"h1 h2 h3 h4 h5 h6"), _names(b"p h1 h2 h3 h4 h5 h6")),
-    b"a": _names(b"a"),
-    b"nobr": _names(b"nobr"),
+    **dict.fromkeys(HEADINGS, HEADINGS | {b"p"}),
+    b"a": names(b"a"),
+    b"nobr": names(b"nobr"),
 }
-_NEED_NO_END: Final = _names(b"p li option optgroup dt dd td th tr tbody thead tfoot")
-# These end tags also end elements of the kind above that stand open inside.
-_CLOSERS: Final = _names(
+_END_OPTIONAL: Final = names(b"p li option optgroup dt dd td th tr tbody thead tfoot")
+# End tags that also close open elements of the kind above.
+_CLOSERS: Final = names(
     b"article aside blockquote center dd details div dl dt fieldset figure footer form header li"
     b" main nav ol section select table tbody td tfoot th thead tr ul"
 )
@@ -135,9 +124,11 @@ _CLOSERS: Final = _names(
 
 @cache
 def _suspect() -> re.Pattern[bytes]:
-    """A tag with too many attributes, or a formatting element's with those it has. Compiled, in
-    3 ms, when a page needs a tree."""
-    # The letters are spelled in both cases because ignoring case takes three times as long.
+    """Match a tag with too many attributes, or a formatting tag with all of its attributes.
+
+    Compiled on first use, because that takes 3 ms.
+    """
+    # Both cases are spelled out because re.IGNORECASE takes three times as long.
     return re.compile(
         rb"<(?:"
         + _NAME
@@ -156,175 +147,176 @@ def _suspect() -> re.Pattern[bytes]:
 
 
 def is_tangled(html: bytes) -> bool:
-    """Whether a document (UTF-8, or ASCII where it matters) may cost Lexbor more than linear time.
+    """Return whether parsing a document may take more than linear time.
 
-    Errs on the side of yes. Linear itself.
+    The result may be a false positive. `html` is UTF-8 or another superset of ASCII. Linear.
     """
     tags = html.count(b"<")
     if tags <= TAGS_SAFE and len(html) <= BYTES_SAFE:
         formatting = _suspect().findall(html)
         if b"" in formatting:
             return True
-        # No more can be copied than all of them at each tag.
+        # At most all formatting tags are copied at each tag.
         if sum(map(len, formatting)) * tags <= COPIED_BYTES_MAX:
             return False
-    if tags > TREE_TAGS_MAX:
-        return True
-    return _Walk().is_endless(html)
+    return tags > TREE_TAGS_MAX or _CostEstimate().exceeds_limits(html)
 
 
-class _Walk:
-    """A walk over the tags, with a stack that is at least as deep as the parser's (but for the
-    elements that a table implies, at most two for each of ours).
+@dataclass(slots=True, eq=False)
+class _CostEstimate:
+    """An upper bound of the parser's work, from a walk over the tags.
 
-    Therefore: an element counts as open until an end tag stands right where it must end it; and
-    where the parser might read raw text as markup, the walk ends.
+    The stack is at least as deep as the parser's, except for elements that tables imply, which are
+    at most two per element here. For this, an element counts as open until an end tag certainly
+    closes it. Where the parser might read raw text as markup, the walk gives up.
+
+    open: names of the open elements.
+    weights: sizes in bytes of the formatting tags among them; `weight` is their sum, `formatting`
+        their number.
+    anchor_at, anchor_depth: where in `weights` and in `open` the latest anchor is, or -1 if an
+        element inside it prevents another anchor from ending it.
+    doubted: bytes of formatting tags that the parser may have closed without their end tags. It
+        would reopen them, as copies, at the next tag.
+    copied: the sum of `doubted` over all start tags.
+    steps: open elements that the parser may have examined in search of one.
+    unusual, foreign: numbers of open elements of these kinds.
+    exact_at: where in `open` an <svg> or <math> is since which the stack is exact, or -1.
+    behind: where the previous step ended.
     """
 
-    __slots__ = (
-        "anchor_at",
-        "anchor_depth",
-        "copied",
-        "doubted",
-        "exact_at",
-        "foreign",
-        "formatting",
-        "open",
-        "steps",
-        "unusual",
-        "weight",
-        "weights",
-    )
+    open: list[bytes] = field(default_factory=list)
+    weights: list[int] = field(default_factory=list)
+    weight: int = 0
+    formatting: int = 0
+    anchor_at: int = -1
+    anchor_depth: int = -1
+    doubted: int = 0
+    copied: int = 0
+    steps: int = 0
+    unusual: int = 0
+    foreign: int = 0
+    exact_at: int = -1
+    behind: int = 0
+    roots: int = 0
+    gives_up: bool = False
+    texts: MergedText = field(default_factory=MergedText)
 
-    def __init__(self) -> None:
-        self.open: list[bytes] = []
-        self.weights: list[int] = []  # bytes of the formatting tags in `open`
-        self.weight = self.formatting = 0  # bytes of all of them, and their number
-        # Where in `weights` and in `open` the latest anchor is, if no element since keeps another
-        # from ending it; -1 if one does.
-        self.anchor_at = self.anchor_depth = -1
-        # So many of these bytes may belong to elements that the parser has closed without their end
-        # tag, to open them again, as copies, at the next tag.
-        self.doubted = 0
-        self.copied = 0  # the sum of that over all start tags
-        self.steps = 0  # open elements that the parser may have looked at in search of one
-        self.unusual = self.foreign = 0  # of these kinds in `open`
-        # Where in `open` an <svg> or <math> stands since which all is foreign, exactly as the
-        # parser has it; -1 if there is none.
-        self.exact_at = -1
-
-    def is_endless(self, html: bytes) -> bool:
-        """Whether a limit is passed anywhere. Linear."""
-        roots = 0
-        open_ = self.open
-        texts = MergedText()
-        behind = 0  # where the step before ended
-        steps_max = STEPS_PER_BYTE_MAX * max(len(html), BYTES_SAFE)
+    def exceeds_limits(self, html: bytes) -> bool:
         at: int | None = 0
         while at is not None:
-            steps = _STEP.finditer(html, at)
-            at = None
-            for step in steps:
-                kind = step.lastindex
-                if texts.plain:
-                    texts.run += step.start() - behind
-                elif step.start() > behind:
-                    texts.add(html[behind : step.start()])
-                behind = step.end()
-                if kind is None:  # a comment
-                    texts.comment()
-                    continue
-                if kind == _END:
-                    name = step[_END].lower()
-                    attributes = behind - step.end(_END) > 1
-                    if attributes or not texts.plain:
-                        texts.end(name, attributes=attributes)
-                    if open_ and open_[-1] == name and name not in _COUNTED:
-                        open_.pop()
-                        continue
-                    if name in _ROOTS:
-                        roots += 1
-                        if roots > ROOTS_MAX:
-                            return True
-                    if open_:
-                        self.end(name)
-                    continue
-                if kind == _MANY:
-                    return True
-                if kind == _CDATA:
-                    # Text in foreign content; in HTML a comment, which ends with the next ">".
-                    if self.foreign and (self.exact_at < 0 or self.unusual > self.foreign):
-                        return True
-                    ending = b"]]>" if self.foreign else b">"
-                    at = html.find(ending, step.end())
-                    at = None if at < 0 else at + len(ending)
-                    break  # its text is added with what stands behind it
-                name = step[_TAG].lower()
-                if texts.plain and name not in SPECIAL and not self.unusual:
-                    texts.run = 0
-                else:
-                    attributes = step.start(_SLASH) > step.end(_TAG)
-                    texts.start(name, attributes=attributes, unusual=self.unusual > 0)
-                if self.weight > self.doubted and self.may_close(name):
-                    self.doubted = self.weight
-                self.copied += self.doubted
-                if name in _CLOSES:
-                    self.steps += len(open_)
-                if name in _ROOTS:
-                    roots += 1
-                    if roots > ROOTS_MAX:
-                        return True
-                if kind == _LEAF:
-                    if texts.plain:
-                        texts.run += behind - step.end(_SLASH)
-                    else:
-                        texts.add(step[_LEAF])
-                        texts.end(name, attributes=False)
-                    if self.exact_at >= 0 and (
-                        name in _HTML_INSTEAD or step[_SLASH].endswith(b"/")
-                    ):
-                        self.exact_at = -1
-                    continue
-                if name in _VOID and not self.unusual:
-                    continue
-                if name in RAW_TEXT_AND_REST and self.exact_at < 0:
-                    if name == b"plaintext":
-                        at = None
-                        if self.unusual:
-                            return True
-                        break
-                    at = raw_text_end(html, step.end(), name)
-                    if self.unusual and html.find(b"<", step.end(), at) >= 0:
-                        return True
-                    behind = at
-                    break
-                self.start(name, step)
-                if (
-                    len(open_) > NESTING_MAX
-                    or self.copied > COPIED_BYTES_MAX
-                    or self.formatting > FORMATTING_MAX
-                ):
-                    return True
+            at = self._walk(html, at)
         return (
-            self.copied > COPIED_BYTES_MAX
-            or self.steps > steps_max
-            or texts.copied_bytes > MERGED_BYTES_MAX
+            self.gives_up
+            or self.copied > COPIED_BYTES_MAX
+            or self.steps > STEPS_PER_BYTE_MAX * max(len(html), BYTES_SAFE)
+            or self.texts.copied_bytes > MERGED_BYTES_MAX
         )
 
+    def _walk(self, html: bytes, at: int) -> int | None:
+        """Walk to the next raw text or CDATA. Return where to resume, or None at the end."""
+        texts = self.texts
+        for step in _STEP.finditer(html, at):
+            if texts.plain:
+                texts.run += step.start() - self.behind
+            elif step.start() > self.behind:
+                texts.add(html[self.behind : step.start()])
+            self.behind = step.end()
+            kind = step.lastindex
+            resume = None
+            if kind is None:
+                texts.comment()
+            elif kind == _END:
+                self._end_tag(step)
+            elif kind <= _LEAF:
+                resume = self._start_tag(html, step, leaf=kind == _LEAF)
+            elif kind == _CDATA:
+                return self._cdata(html, step.end())
+            else:
+                self.gives_up = True
+            if self.gives_up:
+                return None
+            if resume is not None:
+                return resume
+        return None
+
+    def _cdata(self, html: bytes, at: int) -> int | None:
+        """Skip CDATA, which is text in foreign content and a comment up to ">" in HTML."""
+        if self.foreign and (self.exact_at < 0 or self.unusual > self.foreign):
+            self.gives_up = True
+            return None
+        ending = b"]]>" if self.foreign else b">"
+        end = html.find(ending, at)
+        return None if end < 0 else end + len(ending)
+
+    def _end_tag(self, step: re.Match[bytes]) -> None:
+        name = step[_END].lower()
+        attributes = step.end() - step.end(_END) > 1
+        if attributes or not self.texts.plain:
+            self.texts.end(name, attributes=attributes)
+        if self.open and self.open[-1] == name and name not in _COUNTED:
+            self.open.pop()
+            return
+        self._count_root(name)
+        if self.open:
+            self.end(name)
+
+    def _count_root(self, name: bytes) -> None:
+        if name in _ROOTS:
+            self.roots += 1
+            self.gives_up = self.gives_up or self.roots > ROOTS_MAX
+
+    def _start_tag(self, html: bytes, step: re.Match[bytes], *, leaf: bool) -> int | None:
+        """Process a start tag. Return the end of its raw text, if it has any."""
+        texts = self.texts
+        name = step[_TAG].lower()
+        if texts.plain and name not in SPECIAL and not self.unusual:
+            texts.run = 0
+        else:
+            attributes = step.start(_SLASH) > step.end(_TAG)
+            texts.start(name, attributes=attributes, unusual=self.unusual > 0)
+        if self.weight > self.doubted and self.may_close(name):
+            self.doubted = self.weight
+        self.copied += self.doubted
+        if name in _CLOSES:
+            self.steps += len(self.open)
+        self._count_root(name)
+        if leaf:
+            if texts.plain:
+                texts.run += step.end() - step.end(_SLASH)
+            else:
+                texts.add(step[_LEAF])
+                texts.end(name, attributes=False)
+            if self.exact_at >= 0 and (name in _ENDING_FOREIGN or step[_SLASH].endswith(b"/")):
+                self.exact_at = -1
+        elif name in RAW_TEXT_AND_REST and self.exact_at < 0:
+            end = len(html) if name == b"plaintext" else raw_text_end(html, step.end(), name)
+            if self.unusual and (name == b"plaintext" or html.find(b"<", step.end(), end) >= 0):
+                self.gives_up = True
+            self.behind = end
+            return end
+        elif name not in VOID or self.unusual:
+            self.start(name, step)
+            self.gives_up = self.gives_up or (
+                len(self.open) > NESTING_MAX
+                or self.copied > COPIED_BYTES_MAX
+                or self.formatting > FORMATTING_MAX
+            )
+        return None
+
     def may_close(self, name: bytes) -> bool:
-        """Whether a start tag may close an element with a formatting element inside."""
+        """Return whether a start tag may close an element with a formatting element inside."""
         if self.exact_at >= 0:
-            return name in _HTML_INSTEAD
+            return name in _ENDING_FOREIGN
         if self.unusual:
             return True
         return name in _CLOSES and not _CLOSES[name].isdisjoint(self.open)
 
     def start(self, name: bytes, step: re.Match[bytes]) -> None:
-        """Open an element, if it can be open, whose start tag is `step`."""
+        """Open the element of the start tag `step`, if it can have content."""
         open_ = self.open
         closed = (self.unusual > 0 or name in _FOREIGN) and step[_SLASH].endswith(b"/")
         if self.exact_at >= 0:
-            if name in (_HTML_INSTEAD if closed else _HTML_AGAIN):
+            if name in (_ENDING_FOREIGN if closed else _RESUMING_HTML):
                 self.exact_at = -1
             if closed:
                 return
@@ -354,9 +346,11 @@ class _Walk:
                     self.exact_at = len(open_) - 1
 
     def end_anchor(self) -> None:
-        """Of anchors only the latest is copied: another `<a>` takes it out of the list of active
-        formatting elements, unless more than seven blocks are open in it (13.2.6.4.7, the adoption
-        agency algorithm), although it may stay open here."""
+        """Exclude the latest anchor from copies.
+
+        Another `<a>` removes it from the list of active formatting elements, unless more than seven
+        blocks are open inside (WHATWG HTML, 13.2.6.4.7, "adoption agency algorithm").
+        """
         if self.anchor_at >= 0 and len(self.open) - self.anchor_depth <= 8:
             self.weight -= self.weights[self.anchor_at]
             self.weights[self.anchor_at] = 0
@@ -365,7 +359,7 @@ class _Walk:
             self.doubted = min(self.doubted, self.weight)
 
     def end(self, name: bytes) -> None:
-        """Close an element, if that is sure to be what its end tag does."""
+        """Close an element if its end tag certainly does."""
         open_ = self.open
         depth = len(open_) - 1
         if open_[depth] != name:
@@ -376,7 +370,7 @@ class _Walk:
                 while depth >= lowest and open_[depth] != name:
                     depth -= 1
             elif name in _CLOSERS and not self.foreign:
-                while depth > 0 and open_[depth] != name and open_[depth] in _NEED_NO_END:
+                while depth > 0 and open_[depth] != name and open_[depth] in _END_OPTIONAL:
                     depth -= 1
             if depth < lowest or open_[depth] != name:
                 self.exact_at = -1

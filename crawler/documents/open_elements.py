@@ -26,30 +26,30 @@ from typing import Final
 OPEN_MAX: Final = 100_000
 
 
-def _names(words: bytes) -> frozenset[bytes]:
+def names(words: bytes) -> frozenset[bytes]:
     return frozenset(words.split())
 
 
-_VOID: Final = _names(
+VOID: Final = names(
     b"area base basefont bgsound br col embed frame hr image img input keygen link meta param"
     b" source track wbr"
 )
 # Start tags that end foreign content (13.2.6.5); font does with these attributes alone.
-BREAKING_OUT: Final = _names(
+BREAKING_OUT: Final = names(
     b"b big blockquote body br center code dd div dl dt em embed h1 h2 h3 h4 h5 h6 head hr i img"
     b" li listing menu meta nobr ol p pre ruby s small span strong strike sub sup table tt u ul var"
 )
 _OF_FONT: Final = frozenset({"color", "face", "size"})
 _HTML_ENCODINGS: Final = frozenset({"text/html", "application/xhtml+xml"})
 # The only elements whose attributes matter here.
-ATTRIBUTES_MATTER: Final = _names(b"annotation-xml font input")
+ATTRIBUTES_MATTER: Final = names(b"annotation-xml font input")
 _BLOCKS_PASSED: Final = 8
-_HEADINGS: Final = _names(b"h1 h2 h3 h4 h5 h6")
-FORMATTING: Final = _names(b"a b big code em font i nobr s small strike strong tt u")
-_ROW_GROUPS: Final = _names(b"tbody tfoot thead")
-TABLE_PARTS: Final = _ROW_GROUPS | _names(b"caption col colgroup td th tr")
-_IMPLIED_ENDS: Final = _names(b"dd dt li optgroup option p rb rp rt rtc")
-_SPECIAL: Final = _names(
+HEADINGS: Final = names(b"h1 h2 h3 h4 h5 h6")
+FORMATTING: Final = names(b"a b big code em font i nobr s small strike strong tt u")
+_ROW_GROUPS: Final = names(b"tbody tfoot thead")
+TABLE_PARTS: Final = _ROW_GROUPS | names(b"caption col colgroup td th tr")
+_IMPLIED_ENDS: Final = names(b"dd dt li optgroup option p rb rp rt rtc")
+_SPECIAL: Final = names(
     b"address applet area article aside base basefont bgsound blockquote body br button caption"
     b" center col colgroup dd details dir div dl dt embed fieldset figcaption figure footer form"
     b" frame frameset h1 h2 h3 h4 h5 h6 head header hgroup hr html iframe img input keygen li link"
@@ -57,27 +57,27 @@ _SPECIAL: Final = _names(
     b" script search section select source style summary table tbody td template textarea tfoot th"
     b" thead title tr track ul wbr xmp"
 )
-_BLOCKS: Final = _names(
+_BLOCKS: Final = names(
     b"address applet article aside blockquote button center dd details dialog dir div dl dt"
     b" fieldset figcaption figure footer form header hgroup listing main marquee menu nav object ol"
     b" pre search section select summary ul"
 )
-_CLOSING_P: Final = (
-    _HEADINGS
-    | (_BLOCKS - _names(b"applet button marquee object select"))
-    | _names(b"hr li p plaintext table xmp")
+CLOSING_P: Final = (
+    HEADINGS
+    | (_BLOCKS - names(b"applet button marquee object select"))
+    | names(b"hr li p plaintext table xmp")
 )
-_SCOPES: Final = _names(b"applet caption html marquee object select table td template th")
-MARKERS: Final = _names(b"applet caption marquee object td template th")
-_TABLE_SCOPES: Final = _names(b"html table template")
-_FRAMESET_REFUSED_BY: Final = _names(
+_SCOPES: Final = names(b"applet caption html marquee object select table td template th")
+MARKERS: Final = names(b"applet caption marquee object td template th")
+_TABLE_SCOPES: Final = names(b"html table template")
+_FRAMESET_REFUSED_BY: Final = names(
     b"applet area body br button dd dt embed hr iframe image img input keygen li listing marquee"
     b" object pre select table textarea wbr xmp"
 )
-_OF_HEAD_NOSCRIPT: Final = _names(b"basefont bgsound head html link meta noframes noscript style")
-_OF_HEAD: Final = _OF_HEAD_NOSCRIPT | _names(b"base script template title")
-_MATHML_TEXT: Final = _names(b"mi mn mo ms mtext")
-_SVG_HTML: Final = _names(b"desc foreignobject title")
+_OF_HEAD_NOSCRIPT: Final = names(b"basefont bgsound head html link meta noframes noscript style")
+_OF_HEAD: Final = _OF_HEAD_NOSCRIPT | names(b"base script template title")
+_MATHML_TEXT: Final = names(b"mi mn mo ms mtext")
+_SVG_HTML: Final = names(b"desc foreignobject title")
 
 # Classes of elements, whose latest can be asked for like a name's; no name has a space.
 _HTML, _SVG, _MATHML, _DRAWING = b"  html", b"  svg", b"  mathml", b"  drawing"
@@ -103,7 +103,7 @@ _CLASSES: Final = {
 # What must not stand between an end tag and the element that it closes with all inside; for other
 # names it is any special element.
 _CLOSED_WITHIN: Final = {
-    **dict.fromkeys(_BLOCKS | _HEADINGS, _SCOPE),
+    **dict.fromkeys(_BLOCKS | HEADINGS, _SCOPE),
     **dict.fromkeys(TABLE_PARTS | {b"table"}, _TABLE_SCOPE),
     b"li": _LIST_SCOPE,
     b"p": _BUTTON_SCOPE,
@@ -258,7 +258,7 @@ class OpenElements:
             self._pop_to(self._last(name))  # it counts as the end tag
             return False
         self._close_for(name)
-        if name not in _VOID:
+        if name not in VOID:
             self._push(_CLASSES.get(name) or (name, _HTML))
         return True
 
@@ -293,10 +293,10 @@ class OpenElements:
                 self._pop_to(at)
         elif name in (b"rb", b"rtc", b"rp", b"rt") and last(b"ruby") > last(_SCOPE):
             self._end_implied(_IMPLIED_ENDS - {b"rtc"} if name in (b"rp", b"rt") else _IMPLIED_ENDS)
-        if name in _CLOSING_P:
+        if name in CLOSING_P:
             if last(b"p") > last(_BUTTON_SCOPE):
                 self._pop_to(last(b"p"))
-            if name in _HEADINGS and self._stack and self._stack[-1][0] in _HEADINGS:
+            if name in HEADINGS and self._stack and self._stack[-1][0] in HEADINGS:
                 self._pop_to(len(self._stack) - 1)
 
     def _start_in_table(self, name: bytes) -> bool:
@@ -327,7 +327,7 @@ class OpenElements:
 
     def _end_html(self, name: bytes) -> None:
         last = self._last
-        at = max(map(last, _HEADINGS)) if name in _HEADINGS else last(name)
+        at = max(map(last, HEADINGS)) if name in HEADINGS else last(name)
         if name in FORMATTING:
             if at > last(_SCOPE):
                 self._end_formatting(name)

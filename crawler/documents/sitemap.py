@@ -1,7 +1,7 @@
-"""Sitemaps and feeds, from bytes as they come to the URLs they list: XML of all kinds, and text.
+"""Streaming parser for sitemaps and feeds: sitemaps.org 0.9, RSS 0.9 to 2.0, Atom (RFC 4287), text.
 
-Nothing is kept that was read, nothing outside is asked for, no entity is ever expanded; of a broken
-document comes what can be had. Formats: sitemaps.org 0.9, RSS 0.9 to 2.0, Atom (RFC 4287).
+Memory is bounded, external resources are never fetched, and entities are never expanded. A broken
+document yields its intact entries.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from crawler.documents.sitemap_xml import CHARS_MAX, NOTHING, Entry, XmlReader
 from crawler.documents.sniff import GZIP, ROOT, SNIFF_BYTES, URL, DocumentKind, gunzip
 from crawler.fetching.decoding import Decoder, DecodingError
 
-# sitemaps.org: at most 50 MB (52,428,800 bytes) uncompressed. Also our bound, for feeds too.
-SITEMAP_BYTES_MAX: Final = 52_428_800
-STEP_BYTES: Final = 32_768  # parsed in one go: some 3 ms
+SITEMAP_BYTES_MAX: Final = 52_428_800  # uncompressed (sitemaps.org); also applies to feeds
+STEP_BYTES: Final = 32_768  # parsed between two yields, in about 3 ms
 
 _WIDE: Final = {
     codecs.BOM_UTF16_LE: "utf-16le",
@@ -31,12 +30,14 @@ _WEB: Final = re.compile(r"https?://\S", re.IGNORECASE)
 
 
 class SitemapParser:
-    """`feed` pieces, then `close`; each gives entries, a few hundred at a time.
+    """Parses a document in pieces: call `feed` for each piece, then `close`. Never raises.
 
-    kind: None until it is known, and for what is no sitemap. problem: what was wrong with it, in
-    words. cut: it is longer than its bound, and what is beyond is not read. overlong: URLs left out
-    because they have more than CHARS_MAX characters. read_bytes: uncompressed. Never raises for
-    what it is fed.
+    Both yield lists of up to a few hundred entries.
+
+    kind: None while unknown, and for documents that are neither a sitemap nor a feed.
+    problem: a description of what is wrong with the document, or None.
+    cut: whether the document is longer than `bytes_max` and its remainder was ignored.
+    read_bytes: uncompressed bytes read so far.
     """
 
     def __init__(self, *, bytes_max: int = SITEMAP_BYTES_MAX) -> None:
@@ -45,23 +46,24 @@ class SitemapParser:
         self.cut = False
         self.read_bytes = 0
         self._bytes_max = bytes_max
-        self._first: bytes | None = b""  # too little to tell whether it is gzip
+        self._first: bytes | None = b""  # too short to recognise gzip
         self._gzip: Decoder | None = None
-        self._head: bytes | None = b""  # too little to tell what it is
+        self._head: bytes | None = b""  # too short to recognise the kind
         self._reader: XmlReader | TextReader | None = None
 
     @property
     def overlong(self) -> int:
+        """The number of URLs omitted because they have more than CHARS_MAX characters."""
         return 0 if self._reader is None else self._reader.overlong
 
     @property
     def wants_more(self) -> bool:
-        """Whether feeding it has a point."""
+        """Whether feeding more data can yield more entries."""
         known = self._head is None
         return not self.cut and self.problem is None and not (known and self._reader is None)
 
     def feed(self, data: bytes) -> Iterator[list[Entry]]:
-        """Lazy: what is not taken is not parsed."""
+        """Parse a piece lazily: only while the caller iterates."""
         if self._first is not None:
             data = self._first + data
             if len(data) < len(GZIP):
@@ -75,7 +77,7 @@ class SitemapParser:
                 return
 
     def close(self, *, broken_off: bool = False) -> Iterator[list[Entry]]:
-        """The document has ended, or no more of it comes. broken_off: its transfer failed."""
+        """Finish. `broken_off`: the document is incomplete because its transfer failed."""
         if self._first:
             yield self._take(self._first)
         if self._gzip is not None and self.wants_more:
@@ -88,7 +90,7 @@ class SitemapParser:
         if self._reader is not None:
             yield self._reader.close(cut=broken_off or self.cut or self.problem is not None)
         if self.cut:
-            self.problem = f"longer than {self._bytes_max:,} bytes: what is beyond was not read"
+            self.problem = f"longer than {self._bytes_max:,} bytes: the rest was ignored"
         elif self.problem is None:
             if self.kind is None:
                 self.problem = "neither a sitemap nor a feed"
@@ -96,7 +98,7 @@ class SitemapParser:
                 self.problem = self._reader.problem
 
     def _plain(self, data: bytes) -> Iterator[bytes]:
-        """Uncompressed, in steps."""
+        """Yield uncompressed data in steps."""
         if self._gzip is None:
             for start in range(0, len(data), STEP_BYTES):
                 yield data[start : start + STEP_BYTES]
@@ -121,7 +123,7 @@ class SitemapParser:
         return self._begin(self._head) if len(self._head) >= SNIFF_BYTES else []
 
     def _begin(self, head: bytes) -> list[Entry]:
-        """Choose how to read it, now that enough of it is there."""
+        """Select a reader by the start of the document."""
         self._head = None
         marked = head.startswith(codecs.BOM_UTF8)
         wide = next((name for mark, name in _WIDE.items() if head.startswith(mark)), None)
@@ -134,7 +136,7 @@ class SitemapParser:
         else:
             return []
         if root is not None and wide is None:
-            head = narrow[root.start() :]  # what stands before it is a declaration, or an accident
+            head = narrow[root.start() :]  # skip the declaration, or garbage
         return self._read(head)
 
     def _read(self, data: bytes) -> list[Entry]:
@@ -148,7 +150,7 @@ class SitemapParser:
 
 
 class TextReader:
-    """One URL a line; other lines are passed over. Its members are those of `XmlReader`."""
+    """Reads one URL per line and ignores other lines. Has the interface of `XmlReader`."""
 
     kind = DocumentKind.TEXT
     over = False
@@ -161,12 +163,12 @@ class TextReader:
 
     def feed(self, data: bytes) -> list[Entry]:
         lines = self._lines(self._decoder.decode(data, False))
-        # Of a line that is too long, enough is kept to tell.
+        # Keep enough of an overlong line to recognise it.
         self._rest = lines.pop()[: CHARS_MAX + 1]
         return self._entries(lines)
 
     def close(self, *, cut: bool) -> list[Entry]:
-        """Nothing more comes. cut: the last line may be only half there, and is left out."""
+        """Finish. `cut`: the last line may be incomplete and is omitted."""
         lines = self._lines(self._decoder.decode(b"", True))
         return self._entries(lines[:-1] if cut else lines)
 

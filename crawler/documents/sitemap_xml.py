@@ -1,24 +1,23 @@
-"""XML of sitemaps and feeds to what it lists, as it comes, entry by entry.
+"""Streaming reader for the XML of sitemaps and feeds, entry by entry.
 
-No XML parser: those stop at the first thing that is wrong, or repair it at the cost of what stands
-behind it. Here a bad tag, reference or byte costs at most the entry it is in. Entities are never
-declared, and so never expanded.
+XML parsers stop at the first error, or repair it at the cost of the following content. In this
+reader, a bad tag, reference or byte costs at most its entry. Entities are never expanded.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import urljoin
 
 from crawler.documents.decoders import incremental_decoder
 from crawler.documents.sniff import ROOTS, DocumentKind
 from policies.listing import Listing, parse_changefreq, parse_date, parse_priority
 
-CHARS_MAX: Final = 8_192  # of one URL; scope takes none that is longer
-_TEXT_CHARS_MAX: Final = CHARS_MAX * 8  # of one element, references not decoded
-ELEMENTS_MAX: Final = 1_000  # inside one entry, one in another; real ones have a few
+CHARS_MAX: Final = 8_192  # of one URL; longer ones are never in scope
+_TEXT_CHARS_MAX: Final = CHARS_MAX * 8  # of one element, before references are decoded
+ELEMENTS_MAX: Final = 1_000  # nesting depth inside one entry
 NOTHING: Final = Listing()
 
 _WEB: Final = re.compile(r"https?://\S", re.IGNORECASE)
@@ -34,26 +33,25 @@ _FIELDS: Final = frozenset(
 )  # fmt: skip
 _CONTROLS: Final = dict.fromkeys({*range(0x20), 0x7F} - {9, 10, 13})
 _OPENS: Final = re.compile(r"<(?=[/!?A-Za-z_:\u0080-\uffff]|\Z)")
-# XML 1.0, 2.3 and 3.1. A value has no "<", so that a quote that is not closed ends with its tag.
+# XML 1.0, 2.3 and 3.1. Values never contain "<", so an unclosed quote ends with its tag.
 _TAG: Final = re.compile(
     r"""<(/?)([A-Za-z_:\u0080-\uffff][^\s<>/"'=]*)((?:[^<>"']|"[^<"]*"|'[^<']*')*)>"""
 )
 _TAG_CHARS_MAX: Final = 32_768
-# A name is looked for where one may begin, not in the middle of another: else a long one without
-# a value would cost its square.
+# The lookbehind keeps a long name without a value from taking quadratic time.
 _ATTRIBUTE: Final = re.compile(
     r"""(?<![^\s<>/"'=])([^\s<>/"'=]++)\s*+=\s*+(?:"([^<"]*+)"|'([^<']*+)'|([^\s<>"'/]++))"""
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """What is no tag: how it begins and ends, and how long it may be. One that is longer, that
-    never ends, or in which something stands that cannot, is text: what is behind its beginning is
-    read."""
+class _Part(NamedTuple):
+    """Markup other than a tag.
 
-    begins: str
-    ends: str
+    A part that exceeds `chars_max`, never ends, or contains `not_in` is read as text.
+    """
+
+    start: str
+    end: str
     chars_max: int
     not_in: str
 
@@ -68,8 +66,8 @@ _PARTS: Final = (
 )
 _SUBSET_ENDS: Final = re.compile(r"\]\s*>")
 _OPENING_CHARS: Final = len("<![CDATA[")
-# XML 1.0, 4.1 and 4.6: characters by number, and five names. Any other name would be an entity;
-# `?a=1&b=2` stands in sitemaps as it is.
+# Numeric references and the five predefined entities (XML 1.0, 4.1 and 4.6). Others are text, such
+# as in `?a=1&b=2`.
 _REFERENCE: Final = re.compile(r"&(?:(amp|lt|gt|quot|apos)|#(?:([0-9]{1,7})|x([0-9a-fA-F]{1,6})));")
 _NAMED: Final = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
@@ -77,7 +75,7 @@ _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """loc: as it is written, perhaps relative. sitemap: it names a further sitemap, not a page."""
+    """An entry. `loc` may be relative. `sitemap`: it refers to a sitemap instead of a page."""
 
     loc: str
     listing: Listing
@@ -86,7 +84,7 @@ class Entry:
 
 @dataclass(slots=True)
 class _Text:
-    """What an element holds, up to a bound; `overlong` if there was more."""
+    """The bounded text of an element."""
 
     pieces: list[str] = field(default_factory=list)
     chars: int = 0
@@ -100,16 +98,29 @@ class _Text:
             self.pieces.append(text[: _TEXT_CHARS_MAX + 1])
             self.chars += len(text)
 
+    def decoded(self) -> str:
+        """Return the text with references decoded.
+
+        Overlong text is returned unchanged, so that it remains longer than any URL.
+        """
+        joined = "".join(self.pieces)
+        return joined if self.overlong else _unescaped(joined).strip()
+
 
 @dataclass(slots=True)
-class _Open:
-    """An entry whose end has not come."""
+class _OpenEntry:
+    """An entry whose end tag has not been read.
+
+    inside: names of the elements open inside the entry.
+    own: text directly inside the entry.
+    text, attributes: of the outermost open element.
+    """
 
     name: str
     base: str
-    inside: list[str] = field(default_factory=list)  # elements that are open in it
-    own: _Text | None = None  # outside of them
-    text: _Text | None = None  # of the outermost of them
+    inside: list[str] = field(default_factory=list)
+    own: _Text = field(default_factory=_Text)
+    text: _Text = field(default_factory=_Text)
     attributes: dict[str, str] = field(default_factory=dict)
     loc: str = ""
     href: str = ""
@@ -118,13 +129,43 @@ class _Open:
     published: float | None = None
     listing: dict[str, str] = field(default_factory=dict)
 
+    def link(self) -> str:
+        """Return the target of the current link element."""
+        return self.resolve(self.attributes.get("href", ""))
+
+    def resolve(self, href: str) -> str:
+        return _joined(_based(self.base, self.attributes), href)
+
+    def set(self, local: str) -> None:
+        """Record the child element that has ended."""
+        if local not in _FIELDS:
+            return
+        text = self.text.decoded()
+        match local:
+            case "loc":
+                self.loc = self.loc or text
+            case "link":
+                if self.attributes.get("rel", "alternate").lower() == "alternate":
+                    self.loc = self.loc or self.resolve(text)
+                    self.href = self.href or self.link()
+            case "guid":
+                if self.attributes.get("ispermalink", "true").lower() != "false":
+                    self.guid = text
+            case "lastmod" | "updated" | "pubdate" | "date":
+                self.lastmod = parse_date(text) if self.lastmod is None else self.lastmod
+            case "published":
+                self.published = parse_date(text) if self.published is None else self.published
+            case _:
+                self.listing[local] = text
+
 
 class XmlReader:
-    """`feed` gives the entries that have ended by now. Never raises for what it is fed.
+    """Reads a document in pieces. `feed` returns the entries completed so far. Never raises.
 
-    kind: by the root element. over: that is not the root of a sitemap or feed, and nothing more is
-    read. overlong: URLs of more than CHARS_MAX characters, which are left out. encoding: a name as
-    `crawler.documents.encoding` gives it.
+    encoding: a name in `encoding_index.NAMES`.
+    kind: given by the root element.
+    over: whether the root element is not that of a sitemap or feed. The rest is ignored.
+    overlong: number of URLs omitted because they have more than CHARS_MAX characters.
     """
 
     def __init__(self, encoding: str) -> None:
@@ -134,22 +175,22 @@ class XmlReader:
         self._root = ""
         self._root_is_open = False
         self._decoder = incremental_decoder(encoding)
-        self._held = ""  # not read yet: what it is depends on what follows
-        self._sought: dict[str, int] = {}  # of what is held: up to where there is no such end
+        self._held = ""  # unread: its meaning depends on what follows
+        self._sought: dict[str, int] = {}  # by end of a part: up to where it is not in `_held`
         self._base = ""
-        self._open: _Open | None = None
+        self._open: _OpenEntry | None = None
 
     @property
     def problem(self) -> str | None:
-        """What is wrong with the document if nothing more of it comes, in words."""
+        """What is wrong with the document if it ends here."""
         return "it ends before its root element does" if self._root_is_open else None
 
     def feed(self, data: bytes) -> list[Entry]:
         return self._read(data, last=False)
 
     def close(self, *, cut: bool) -> list[Entry]:
-        """Nothing more comes. What is not closed by its end tag is left out, `cut` or not."""
-        del cut
+        """Finish. Elements without an end tag are omitted."""
+        del cut  # unclosed elements are omitted in any case
         return self._read(b"", last=True)
 
     def _read(self, data: bytes, *, last: bool) -> list[Entry]:
@@ -177,24 +218,21 @@ class XmlReader:
             self._finish(entries, cut=True)
         return entries
 
-    # ------------------------------------------------------------ what there is
-
     def _end_of_part(self, text: str, at: int, *, last: bool) -> int | None:
-        """Behind what begins at `at` and is no tag; `at` if that cannot be known yet; None for a
-        tag."""
+        """Return the end of the part at `at`, `at` if more data is needed, or None for a tag."""
         if text[at + 1 : at + 2] not in ("!", "?", ""):
             return None
         opening = text[at : at + _OPENING_CHARS].upper()
         for part in _PARTS:
-            if opening.startswith(part.begins):
+            if opening.startswith(part.start):
                 break
-            if part.begins.startswith(opening) and not last:
+            if part.start.startswith(opening) and not last:
                 return at
         else:
             self._add_text("<")
             return at + 1
-        start, limit = at + len(part.begins), at + part.chars_max
-        end = self._find(text, part.ends, start, limit)
+        start, limit = at + len(part.start), at + part.chars_max
+        end = self._find(text, part.end, start, limit)
         if end >= 0 and part is _DOCTYPE and text.find("[", start, end) >= 0:
             found = _SUBSET_ENDS.search(text, start, limit)
             end = -1 if found is None else found.end() - 1
@@ -207,10 +245,10 @@ class XmlReader:
             return at + 1
         if part is _CDATA:
             self._add_text(text[start:end].replace("&", "&amp;"))
-        return end + len(part.ends)
+        return end + len(part.end)
 
     def _find(self, text: str, ends: str, start: int, limit: int) -> int:
-        """As `text.find`; no place is searched twice for the same end."""
+        """Find the end of a part as `str.find` does, without searching any text twice."""
         begin = max(start, self._sought.get(ends, 0))
         found = text.find(ends, begin, limit)
         if found < 0:
@@ -218,8 +256,7 @@ class XmlReader:
         return found
 
     def _end_of_tag(self, text: str, at: int, entries: list[Entry], *, last: bool) -> int:
-        """Behind the tag that begins at `at`, or behind its "<" if it is none; `at` if that cannot
-        be known yet."""
+        """Return the end of the tag at `at`, or `at` if more data is needed."""
         limit = at + _TAG_CHARS_MAX
         found = _TAG.match(text, at, limit)
         if found is None:
@@ -237,8 +274,6 @@ class XmlReader:
                 self._end(name, local, entries)
         return found.end()
 
-    # ------------------------------------------------------------ what it says
-
     def _start(self, name: str, local: str, rest: str, entries: list[Entry]) -> None:
         if self.kind is None:
             self.kind = ROOTS.get(local.encode("utf-8", "replace"))
@@ -247,78 +282,68 @@ class XmlReader:
             self._base = _based("", _attributes(rest)) if "base" in rest else ""
             return
         if local in _ENTRIES[self.kind]:
-            self._finish(entries)  # one within another: the end of the first is missing
+            self._finish(entries)  # the end tag of the previous entry is missing
             base = _based(self._base, _attributes(rest)) if "base" in rest else self._base
-            self._open = _Open(local, base)
+            self._open = _OpenEntry(local, base)
             return
-        one = self._open
-        if one is None:
+        entry = self._open
+        if entry is None:
             self._root_is_open = self._root_is_open or name == self._root
-            if "base" in rest:  # of an element around the entries, such as a channel
+            if "base" in rest:  # on an element that contains entries, such as a channel
                 self._base = _based(self._base, _attributes(rest))
             return
-        if len(one.inside) >= ELEMENTS_MAX:
+        if len(entry.inside) >= ELEMENTS_MAX:
             return
-        if not one.inside:
-            one.text = None
-            one.attributes = _attributes(rest) if local in ("link", "guid") else {}
-        one.inside.append(name)
+        if not entry.inside:
+            entry.text = _Text()
+            entry.attributes = _attributes(rest) if local in ("link", "guid") else {}
+        entry.inside.append(name)
 
     def _end(self, name: str, local: str, entries: list[Entry]) -> None:
-        one = self._open
+        entry = self._open
         if name == self._root:
             self._root_is_open = False
-        if one is None:
+        if entry is None:
             return
-        if name in one.inside:
-            while one.inside.pop() != name:
+        if name in entry.inside:
+            while entry.inside.pop() != name:
                 pass
-            if not one.inside:
-                self._take(one, local, entries)
-        elif local == one.name:
+            if not entry.inside:
+                self._end_child(entry, local, entries)
+        elif local == entry.name:
             self._finish(entries)
 
     def _add_text(self, text: str) -> None:
-        one = self._open
-        if one is None or not text or text.isspace():
-            return
-        if one.inside:
-            if one.text is None:
-                one.text = _Text()
-            one.text.add(text)
-        else:
-            if one.own is None:
-                one.own = _Text()
-            one.own.add(text)
+        entry = self._open
+        if entry is not None and text and not text.isspace():
+            (entry.text if entry.inside else entry.own).add(text)
 
-    def _take(self, one: _Open, local: str, entries: list[Entry]) -> None:
-        """A child of an entry has ended."""
-        if local == "link" and self.kind is DocumentKind.URLSET:
-            if "alternate" in one.attributes.get("rel", "").lower().split():
-                self._add_entry(_href(one), NOTHING, entries)
-        else:
-            _take(one, local)
+    def _end_child(self, entry: _OpenEntry, local: str, entries: list[Entry]) -> None:
+        """Process a child of an entry that has ended."""
+        if local != "link" or self.kind is not DocumentKind.URLSET:
+            entry.set(local)
+        elif "alternate" in entry.attributes.get("rel", "").lower().split():
+            self._add_entry(entry.link(), NOTHING, entries)
 
     def _finish(self, entries: list[Entry], *, cut: bool = False) -> None:
-        """The entry that is open has ended. cut: the document has, so that what is still open in
-        the entry may be only half there."""
-        one, self._open = self._open, None
-        if one is None:
+        """Add the open entry. `cut`: the document has ended, so its last child is incomplete."""
+        entry, self._open = self._open, None
+        if entry is None:
             return
-        if one.inside and not cut:
-            self._take(one, one.inside[0].rpartition(":")[2].lower(), entries)
-        loc = one.loc or one.href or (one.guid if _WEB.match(one.guid) else "")
+        if entry.inside and not cut:
+            self._end_child(entry, entry.inside[0].rpartition(":")[2].lower(), entries)
+        loc = entry.loc or entry.href or (entry.guid if _WEB.match(entry.guid) else "")
         if not loc and not cut and self.kind in (DocumentKind.URLSET, DocumentKind.INDEX):
-            text = _whole(one.own)  # some write the URL without a <loc> around it
+            text = entry.own.decoded()  # some sites write the URL without a <loc> around it
             loc = text if _WEB.match(text) else ""
         if not loc:
             return
         listing = Listing(
-            lastmod_at=one.lastmod or one.published,
-            changefreq=parse_changefreq(one.listing.get("changefreq", "")),
-            priority=parse_priority(one.listing.get("priority", "")),
+            lastmod_at=entry.lastmod or entry.published,
+            changefreq=parse_changefreq(entry.listing.get("changefreq", "")),
+            priority=parse_priority(entry.listing.get("priority", "")),
         )
-        self._add_entry(loc, listing, entries, sitemap=one.name == "sitemap")
+        self._add_entry(loc, listing, entries, sitemap=entry.name == "sitemap")
 
     def _add_entry(
         self, loc: str, listing: Listing, entries: list[Entry], *, sitemap: bool = False
@@ -329,40 +354,8 @@ class XmlReader:
             entries.append(Entry(loc, listing, sitemap=sitemap))
 
 
-def _whole(text: _Text | None) -> str:
-    """References decoded. What is overlong is given as it is, so that it stays longer than any URL,
-    and nothing is taken for whole that was cut."""
-    if text is None:
-        return ""
-    joined = "".join(text.pieces)
-    return joined if text.overlong else _unescaped(joined).strip()
-
-
-def _take(one: _Open, local: str) -> None:
-    """A child of an entry has ended."""
-    if local not in _FIELDS:
-        return
-    text = _whole(one.text)
-    match local:
-        case "loc":
-            one.loc = one.loc or text
-        case "link":
-            if one.attributes.get("rel", "alternate").lower() == "alternate":
-                one.loc = one.loc or _joined(_based(one.base, one.attributes), text)
-                one.href = one.href or _href(one)
-        case "guid":
-            if one.attributes.get("ispermalink", "true").lower() != "false":
-                one.guid = text
-        case "lastmod" | "updated" | "pubdate" | "date":
-            one.lastmod = parse_date(text) if one.lastmod is None else one.lastmod
-        case "published":
-            one.published = parse_date(text) if one.published is None else one.published
-        case _:
-            one.listing[local] = text
-
-
 def _attributes(rest: str) -> dict[str, str]:
-    """By their local names, in lower case; the first of a name counts."""
+    """Parse attributes by local names in lower case. The first of a name counts."""
     found: dict[str, str] = {}
     for name, double, single, bare in _ATTRIBUTE.findall(rest):
         local = name.rpartition(":")[2].lower()
@@ -370,12 +363,8 @@ def _attributes(rest: str) -> dict[str, str]:
     return found
 
 
-def _href(one: _Open) -> str:
-    return _joined(_based(one.base, one.attributes), one.attributes.get("href", ""))
-
-
 def _based(base: str, attributes: dict[str, str]) -> str:
-    """What is relative here is relative to this: xml:base (RFC 4287, 2)."""
+    """Apply the xml:base attribute to the base URL (RFC 4287, section 2)."""
     own = attributes.get("base", "")
     return _joined(base, own) if own else base
 
@@ -390,7 +379,7 @@ def _joined(base: str, href: str) -> str:
 def _unescaped(text: str) -> str:
     if "&" in text:
         text = _REFERENCE.sub(_character, text)
-        if _SURROGATE.search(text):  # by two numbers, as UTF-16 has it; one alone is none
+        if _SURROGATE.search(text):  # two references that form a UTF-16 pair
             text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
 

@@ -1,4 +1,4 @@
-"""What a document is, by how it begins: a sitemap, a feed, or neither. No parser is loaded."""
+"""Detection of sitemaps and feeds by their first bytes, without a parser."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from crawler.documents.charset import to_utf8
 from crawler.fetching.decoding import Decoder, DecodingError, decoder_for
 
-SNIFF_BYTES: Final = 4_096  # by then a document has said what it is, comments and all
+SNIFF_BYTES: Final = 4_096  # includes the root element, even after comments
 
 GZIP: Final = b"\x1f\x8b"
 _FIRST_TAG: Final = re.compile(rb"<(?:[\w.-]+:)?([A-Za-z_][\w.-]*)")
@@ -40,8 +40,10 @@ ROOTS: Final = {
 
 
 def sniff(head: bytes) -> DocumentKind | None:
-    """What a document is that begins so, by its root element or its first line; None: no sitemap
-    and no feed. Looks into gzip. Strict: for what was not said to be one."""
+    """Return the kind of a document by its first bytes, which may be compressed with gzip.
+
+    The root element or the first line decides. Return None if it is neither a sitemap nor a feed.
+    """
     if head.startswith(GZIP):
         try:
             head = gunzip().feed(head, SNIFF_BYTES)
@@ -50,7 +52,8 @@ def sniff(head: bytes) -> DocumentKind | None:
     text, _ = to_utf8(head, None)
     text = text.lstrip(b"\xef\xbb\xbf \t\r\n")
     if not text.startswith(b"<"):
-        return DocumentKind.TEXT if URL.fullmatch(text.split(b"\n", 1)[0].strip()) else None
+        first_line = text.split(b"\n", 1)[0].strip()
+        return DocumentKind.TEXT if URL.fullmatch(first_line) else None
     tag = _FIRST_TAG.search(_NOT_TAGS.sub(b"", text))
     return ROOTS.get(tag[1].lower()) if tag else None
 

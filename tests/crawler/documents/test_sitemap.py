@@ -257,7 +257,7 @@ def test_beyond_its_bound_nothing_is_read() -> None:
         assert 500 < len(entries) < 550
         assert parser.cut
         assert not parser.wants_more
-        assert parser.problem == "longer than 20,000 bytes: what is beyond was not read"
+        assert parser.problem == "longer than 20,000 bytes: the rest was ignored"
         assert parser.read_bytes == 20_000
 
 
