@@ -336,9 +336,9 @@ SHOWN_ELSEWHERE: Final[Mapping[str, tuple[str, str]]] = {
         "TooManyRedirects",
         f"{CRAWLER}embedding/test_session.py::test_redirects_are_bounded",
     ),
-    "crawler/config/seeds.py:_LINE_CHARS_MAX": (
+    "crawler/config/seed_files.py:_LINE_CHARS_MAX": (
         REFUSED,
-        f"{CRAWLER}config/test_seeds.py::test_a_device_is_no_file_of_seeds",
+        f"{CRAWLER}config/test_seed_files.py::test_a_device_is_no_file_of_seeds",
     ),
     "crawler/daemon/watching/stream.py:QUEUE_MAX": (
         "the stream ends, and its reader connects again",

@@ -43,21 +43,26 @@ def check(file: Path) -> None:
 
 
 def _account(read: Config, seeds: int) -> list[tuple[str, str]]:
-    from crawler.config.units import say_bytes, say_duration
+    from crawler.config.units import format_bytes, format_duration
 
     pacing, robots, fetch = read.politeness, read.robots, read.fetch
     lines = [
         ("user agent", f"{read.user_agent_sent} (robots.txt: {', '.join(read.token(''))})"),
         ("seeds", f"{seeds:,}, following links of the same {read.scope.follow}"),
-        ("politeness", f"{say_duration(pacing.delay)} of rest per {pacing.per}"),
+        ("politeness", f"{format_duration(pacing.delay)} of rest per {pacing.per}"),
         ("robots", f"dialect {', '.join(robots.dialect)}"),
-        ("fetch", f"{say_duration(fetch.timeout_s)} and {say_bytes(fetch.max_body_bytes)} a page"),
+        (
+            "fetch",
+            f"{format_duration(fetch.timeout_s)} and {format_bytes(fetch.max_body_bytes)} a page",
+        ),
         ("database", str(read.storage.path)),
     ]
     if str(read.scope.follow) == "any":
         lines[1] = ("seeds", f"{seeds:,}, following all links")
     if read.revisit.on:
-        lines.append(("revisits", f"{read.revisit.mode}, {say_duration(read.revisit.interval_s)}"))
+        lines.append(
+            ("revisits", f"{read.revisit.mode}, {format_duration(read.revisit.interval_s)}")
+        )
     lines += (("sink", f"{sink.kind}: {sink.path}") for sink in read.sinks)
     if read.sites:
         lines.append(("sites", ", ".join(read.sites)))
@@ -68,6 +73,6 @@ def _account(read: Config, seeds: int) -> list[tuple[str, str]]:
 def schema() -> None:
     """Print the JSON Schema of the config file, for editors."""
 
-    from crawler.config.schema import json_schema
+    from crawler.config.json_schema import json_schema
 
     echo_json(json_schema(), readable=True, indent=2)

@@ -113,9 +113,9 @@ def crawl(
         return config
 
     def read_again() -> Config:
-        from crawler.config.again import check_again
+        from crawler.config.reload import check_rereadable
 
-        check_again([config_file] if config_file else [])
+        check_rereadable([config_file] if config_file else [])
         return read()
 
     again = as_given(config_file, db)

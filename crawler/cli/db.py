@@ -42,14 +42,14 @@ def info(db: str | None, config_file: Path | None, as_json: bool) -> None:
 
 
 def _account(found: Info) -> list[tuple[str, str]]:
-    from crawler.config.units import say_bytes
+    from crawler.config.units import format_bytes
     from crawler.telling.words import at, plain
 
-    size = say_bytes(found.file_bytes)
+    size = format_bytes(found.file_bytes)
     if found.bytes_per_url is not None:
         size += f", {found.bytes_per_url:.0f} bytes a URL"
     if found.free_bytes:
-        size += f"; `courtly db vacuum` gives {say_bytes(found.free_bytes)} back"
+        size += f"; `courtly db vacuum` gives {format_bytes(found.free_bytes)} back"
     urls = (
         f"{found.urls:,} ever met: {found.visited:,} visited, {found.blocked:,} blocked,"
         f" {found.failed:,} failed, {found.queued:,} queued"
@@ -107,7 +107,7 @@ def vacuum(db: str | None, config_file: Path | None) -> None:
     path = existing_database(config_file, db)
 
     from crawler.app import vacuum_database
-    from crawler.config.units import say_bytes
+    from crawler.config.units import format_bytes
 
     before, after = vacuum_database(path)
-    echo(f"{path}: {say_bytes(before)} before, {say_bytes(after)} now")
+    echo(f"{path}: {format_bytes(before)} before, {format_bytes(after)} now")

@@ -53,12 +53,12 @@ def resume(name: str, db: str | None, config_file: Path | None) -> None:
 @config_option
 def slow(name: str, delay: str, db: str | None, config_file: Path | None) -> None:
     """Rest at least so long after each contact with HOST, until it is resumed."""
-    from crawler.config.units import say_duration
+    from crawler.config.units import format_duration
 
     delay_s = seconds(delay)
     wanted = host_name(name)
     known = steer(existing_database(config_file, db), wanted, "slow", delay_s)
-    say(f"{known} rests at least {say_duration(delay_s)} after each contact")
+    say(f"{known} rests at least {format_duration(delay_s)} after each contact")
 
 
 def seconds(text: str) -> float:

@@ -17,7 +17,7 @@ from rich.text import Text
 from crawler.cli import screen
 from crawler.cli.screen import Safe
 from crawler.cli.text import echo
-from crawler.config.units import say_bytes, say_duration
+from crawler.config.units import format_bytes, format_duration
 from crawler.events import Progress
 from crawler.telling.words import plain
 
@@ -93,7 +93,7 @@ def as_line(progress: Progress) -> str:
     line = (
         f"{clock(progress.elapsed_s)} visited {progress.visited} ({rate(progress.pages_per_s)}), "
         f"blocked {progress.blocked}, failed {progress.failed}, queued {progress.queued}, "
-        f"in flight {progress.in_flight}, {say_bytes(progress.bytes)}"
+        f"in flight {progress.in_flight}, {format_bytes(progress.bytes)}"
     )
     for hold in progress.held:
         line += f"; HELD: {plain(hold.sentence)}"
@@ -129,7 +129,7 @@ def _heading(progress: Progress, spinner: str) -> Text:
         (f"{spinner} {clock(progress.elapsed_s)}".strip(), "bold"),
         (f"{progress.visited:,} pages", "bold green"),
         (rate(progress.pages_per_s), ""),
-        (say_bytes(progress.bytes), ""),
+        (format_bytes(progress.bytes), ""),
     )
 
 
@@ -166,7 +166,7 @@ def _slowest(progress: Progress) -> Table:
     table.add_column(no_wrap=True, justify="right", min_width=6)
     table.add_column(no_wrap=True, overflow="ellipsis", ratio=3)
     for slow in progress.slowest[:SLOWEST_SHOWN]:
-        wait = say_duration(slow.wait_s) if slow.wait_s > 0 else ""
+        wait = format_duration(slow.wait_s) if slow.wait_s > 0 else ""
         table.add_row("", plain(slow.host), wait, plain(slow.reason))
     return table
 
@@ -192,4 +192,4 @@ def rate(pages_per_s: float) -> str:
 
 
 def _wait(wait_s: float) -> str:
-    return f"{say_duration(wait_s)}: " if wait_s > 0 else ""
+    return f"{format_duration(wait_s)}: " if wait_s > 0 else ""

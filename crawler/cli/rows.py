@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from crawler.cli.text import echo, echo_json, width
-from crawler.config.units import say_duration
+from crawler.config.units import format_duration
 from crawler.reports.exports import cell_text
 from crawler.telling.words import at, plain
 from policies.scope import SKIP_KEYS
@@ -257,7 +257,7 @@ def _minute(value: object) -> str:
 def _when(value: object) -> str:
     """A time to come, from now: what has come is "now"."""
     left_s = value - time.time() if isinstance(value, int | float) else 0.0
-    return f"in {say_duration(left_s)}" if left_s > 0 else "now"
+    return f"in {format_duration(left_s)}" if left_s > 0 else "now"
 
 
 def _yes(value: object) -> str:

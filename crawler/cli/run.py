@@ -46,9 +46,9 @@ def run(config_file: Path) -> None:
                 say(f"warning: {warning}", err=True)
 
     def read_again() -> Config:
-        from crawler.config.again import check_again
+        from crawler.config.reload import check_rereadable
 
-        check_again([config_file])
+        check_rereadable([config_file])
         return fitted(load(config_file), quiet=True)
 
     with interpreter.loading():

@@ -63,13 +63,13 @@ async def _left(database: Path) -> Mapping[str, object]:
 
 def lines(found: Mapping[str, object]) -> Iterator[str]:
     """For people."""
-    from crawler.config.units import say_bytes, say_duration
+    from crawler.config.units import format_bytes, format_duration
 
     if found["state"] == STOPPED:
         yield "no crawl runs on this database, or it has no socket"
     else:
         yield (
-            f"{found['state']} for {say_duration(_number(found['uptime_s']))}, "
+            f"{found['state']} for {format_duration(_number(found['uptime_s']))}, "
             f"{_number(found['pages_per_s']):,.1f} pages/s, "
             f"{counted(int(_number(found['in_flight'])), 'request')} in flight"
         )
@@ -77,7 +77,7 @@ def lines(found: Mapping[str, object]) -> Iterator[str]:
     for hold in held if isinstance(held, list) else ():
         yield f"held since {at(hold['since'])}: {plain(str(hold['sentence']))}"
     yield (
-        f"{_number(found['visited']):,.0f} visited ({say_bytes(_number(found['bytes']))}), "
+        f"{_number(found['visited']):,.0f} visited ({format_bytes(_number(found['bytes']))}), "
         f"{_number(found['blocked']):,.0f} blocked, {_number(found['failed']):,.0f} failed, "
         f"{_number(found['queued']):,.0f} queued, "
         f"at {counted(int(_number(found['hosts'])), 'host')}"
@@ -87,7 +87,7 @@ def lines(found: Mapping[str, object]) -> Iterator[str]:
         yield "hosts at hand: " + ", ".join(f"{count:,} {state}" for state, count in states.items())
     under_way = found.get("fetching")
     for one in under_way[:FETCHING_SHOWN] if isinstance(under_way, list) else ():
-        yield f"  fetching {plain(str(one['url']))} for {say_duration(_number(one['since_s']))}"
+        yield f"  fetching {plain(str(one['url']))} for {format_duration(_number(one['since_s']))}"
 
 
 def _number(value: object) -> float:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from crawler.cli.hints import after_failures
-from crawler.config.units import say_bytes, say_duration
+from crawler.config.units import format_bytes, format_duration
 from crawler.events import LOOKED_AT_MAX, WAITING_SHOWN, Often, Summary, Waiting
 from crawler.telling.words import at, counted, plain
 from policies.holds import HoldReason
@@ -56,8 +56,8 @@ def as_text(
     """
     verb = "Interrupted" if summary.interrupted else "Finished"
     counts = (
-        f"{verb} after {say_duration(summary.elapsed_s)}: {summary.visited:,} visited "
-        f"({say_bytes(summary.bytes)}), {summary.blocked:,} blocked, {summary.failed:,} failed, "
+        f"{verb} after {format_duration(summary.elapsed_s)}: {summary.visited:,} visited "
+        f"({format_bytes(summary.bytes)}), {summary.blocked:,} blocked, {summary.failed:,} failed, "
         f"{summary.queued:,} queued, at {counted(summary.hosts, 'host')}."
     )
     lines = [counts]
@@ -176,5 +176,5 @@ def _until(each: Waiting, now_s: float) -> str:
     if math.isinf(left_s) or left_s <= 0:
         return ""
     if left_s < SHORT_S:
-        return f", for another {say_duration(left_s)}"
-    return f", until {at(each.until)} (in {say_duration(left_s)})"
+        return f", for another {format_duration(left_s)}"
+    return f", until {at(each.until)} (in {format_duration(left_s)})"

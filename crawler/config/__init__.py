@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from crawler.config.checks import contact_in as has_contact
-from crawler.config.given import ConfigError, Source
-from crawler.config.identity import product_token
+from crawler.config.given import ConfigError, ConfigSource
 from crawler.config.loading import read_toml, read_values
 from crawler.config.model import Config, Site
 from crawler.config.sections import (
@@ -18,7 +17,8 @@ from crawler.config.sections import (
     SinkConfig,
     StorageConfig,
 )
-from crawler.config.seeds import check_identity, problems_of, seeds_of
+from crawler.config.seed_files import check_identity, problems_of, seeds_of
+from crawler.config.user_agent import product_token
 
 __all__ = [
     "Config",
@@ -50,4 +50,4 @@ def from_dict(
 ) -> Config:
     """The config of a dict in the TOML's shape; relative paths start at `base` (default: the
     working directory). Raises ConfigError, whose places read `where`."""
-    return Config.of(read_values(data, Source(where=where, base=base or Path())))
+    return Config.of(read_values(data, ConfigSource(where=where, base=base or Path())))

@@ -20,7 +20,7 @@ class ConfigError(Exception):
         self.problems = problems
 
 
-class Source(Struct, frozen=True, kw_only=True):
+class ConfigSource(Struct, frozen=True, kw_only=True):
     """Where values come from: a file with its lines, or a dict."""
 
     where: str  # the file as it was named, or a word for what is none

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 
 from crawler.config import checks, secrets
 from crawler.config.key import NAMED_TEXTS, TEXTS, Key, as_given, whole_path
-from crawler.config.levels import LogLevel
 from crawler.config.readers import (
     at_least_one,
     count,
@@ -25,6 +24,7 @@ from crawler.config.readers import (
     size_or_none,
     whole,
 )
+from crawler.config.sections import LogLevel
 from policies.access import Unreachable
 from policies.pacing import Per
 from policies.revisit import Revisit

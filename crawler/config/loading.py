@@ -10,13 +10,13 @@ from pathlib import Path
 
 import msgspec
 
-from crawler.config.given import ConfigError, Given, Sections, Source, merged
+from crawler.config.given import ConfigError, ConfigSource, Given, Sections, merged
 from crawler.config.host_patterns import matches, read_pattern
 from crawler.config.key import NAMED_TEXTS, TEXTS, Key
 from crawler.config.keys import SECTIONS, SITE_KEYS
 from crawler.config.lines import KeyPath, key_lines
 from crawler.config.readers import ProblemsError, did_you_mean
-from crawler.config.secrets import SECRET, sentence_shown
+from crawler.config.secrets import SECRET, redact
 from crawler.config.sink_keys import SINK, SINK_KEYS, SINK_REQUIRED
 from policies.url import host_of
 
@@ -28,7 +28,7 @@ def read_toml(path: Path) -> Given:
     return read_values(*parse_toml(path))
 
 
-def parse_toml(path: Path) -> tuple[Mapping[str, object], Source]:
+def parse_toml(path: Path) -> tuple[Mapping[str, object], ConfigSource]:
     """What a file holds, not checked yet, and its lines. Raises ConfigError."""
     where = str(path)
     try:
@@ -57,7 +57,7 @@ def parse_toml(path: Path) -> tuple[Mapping[str, object], Source]:
         raise ConfigError(f"{where}: is nested too deeply") from None
     except ValueError as error:  # a number of thousands of digits, a date that is none
         raise ConfigError(f"{where}: is not TOML: {error}") from None
-    return data, Source(where=where, base=path.parent, lines=lines)
+    return data, ConfigSource(where=where, base=path.parent, lines=lines)
 
 
 def _syntax_problem(where: str, text: str, message: str) -> str:
@@ -71,13 +71,13 @@ def _syntax_problem(where: str, text: str, message: str) -> str:
     return f"{where}:{line}: is not TOML: {found[1]}{column}"
 
 
-def read_values(data: Mapping[str, object], source: Source) -> Given:
+def read_values(data: Mapping[str, object], source: ConfigSource) -> Given:
     """Check data in the shape of the TOML. Raises ConfigError with every problem in it."""
     return _Reading(source).read(data)
 
 
 class _Reading:
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ConfigSource) -> None:
         self._source = source
         self._problems: list[tuple[int, str]] = []
         self._places: dict[str, str] = {}
@@ -163,12 +163,12 @@ class _Reading:
                 meant = key.rooted(meant, self._source.base)
             good[key.field or str(path[-1])] = meant
         except msgspec.ValidationError as error:
-            self._wrong(path, sentence_shown(_shape_problem(str(error)), secret))
+            self._wrong(path, redact(_shape_problem(str(error)), secret))
         except ProblemsError as error:
             for inner, sentence in error.problems:
-                self._wrong((*path, *inner), sentence_shown(sentence, secret), shown=path)
+                self._wrong((*path, *inner), redact(sentence, secret), shown=path)
         except ValueError as error:
-            self._wrong(path, sentence_shown(str(error), secret))
+            self._wrong(path, redact(str(error), secret))
         else:
             return True
         return False
@@ -262,7 +262,7 @@ class _Reading:
         place = self._source.place(path)
         line = place.rpartition(":")[2] if self._source.lines else ""
         order = int(line) if line.isdecimal() else 0
-        said = sentence_shown(f"{_shown(shown or path)}: {sentence}")
+        said = redact(f"{_shown(shown or path)}: {sentence}")
         self._problems.append((order, f"{place}: {said}"))
 
 

@@ -11,9 +11,8 @@ from typing import Any, Self, TypeVar
 import msgspec
 
 from crawler.config.checks import contact_in
-from crawler.config.given import ConfigError, Given, Source
+from crawler.config.given import ConfigError, ConfigSource, Given
 from crawler.config.host_patterns import by_specificity, matches
-from crawler.config.identity import OWN_NAME, product_token, token_warnings, version
 from crawler.config.loading import read_values
 from crawler.config.sections import (
     CrawlConfig,
@@ -23,6 +22,8 @@ from crawler.config.sections import (
     SinkConfig,
     StorageConfig,
 )
+from crawler.config.user_agent import OWN_NAME, product_token, token_warnings
+from crawler.version import __version__
 from policies.access import RobotsRules
 from policies.address import is_loopback
 from policies.pacing import PacingRules, Per
@@ -120,7 +121,7 @@ class Config:
     ) -> Config:
         """This config with a dict in the TOML's shape over it; its paths start at `base` (default:
         the working directory). Raises ConfigError, whose places read `where`."""
-        read = read_values(data, Source(where=where, base=base or Path()))
+        read = read_values(data, ConfigSource(where=where, base=base or Path()))
         return Config.of(read.over(self.given))
 
     def site(self, host: str) -> Site:
@@ -160,7 +161,7 @@ class Config:
     @property
     def user_agent_sent(self) -> str:
         """The User-Agent header: `courtly/VERSION` when none is configured (law 10)."""
-        return self.crawl.user_agent or f"{OWN_NAME}/{version()}"
+        return self.crawl.user_agent or f"{OWN_NAME}/{__version__}"
 
     def slot_of(self, host: str) -> str:
         """The politeness slot of a host: itself, or its registrable domain (`politeness.per`)."""
@@ -255,3 +256,25 @@ def _warnings(
         shown = key if key == "robots.token" else f'site."{key[5:-6]}".token'
         found += [f"{place}: {shown}: {text}" for token in tokens for text in token_warnings(token)]
     return tuple(found)
+
+
+class CurrentConfig:
+    """The config in force, shared by everything that decides by it.
+
+    A `Config` never changes. Reloading replaces `config` between two steps of the event loop, so
+    a caller that reads it anew each time always uses one whole config, the newest.
+    """
+
+    __slots__ = ("config",)
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+
+    def slot_of(self, host: str) -> str:
+        return self.config.slot_of(host)
+
+    def robots_of(self, host: str) -> tuple[RobotsRules, tuple[str, ...]]:
+        return self.config.robots_of(host)
+
+    def scope_of(self, host: str) -> ScopeRules:
+        return self.config.site(host).scope

@@ -28,12 +28,12 @@ _AUTHORIZATION = re.compile(r"\b(bearer|basic|digest|negotiate)(?:\s|%20|\+)+\S+
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
-def proxy_shown(url: str) -> str:
+def redact_proxy(url: str) -> str:
     """The URL of a proxy without name and password."""
     return _IN_PROXY.sub(rf"\g<1>{HIDDEN}@", url, count=1)
 
 
-def sentence_shown(sentence: str, value: object = None) -> str:
+def redact(sentence: str, value: object = None) -> str:
     """A sentence without the credentials that a URL or an Authorization header in it has; nor any
     string of `value`, where that is a secret."""
     for one in sorted(_parts(value), key=len, reverse=True):

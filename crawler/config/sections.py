@@ -5,6 +5,7 @@ Those with secrets are dataclasses, which can leave a field out of their text.
 
 from __future__ import annotations
 
+import enum
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,8 +15,16 @@ import msgspec
 from msgspec import Struct
 
 from crawler.config.host_patterns import static_address
-from crawler.config.levels import LogLevel
 from policies.address import is_loopback
+
+
+class LogLevel(enum.StrEnum):
+    """How much is logged: what is of a lower level is left out."""
+
+    DEBUG = "debug"  # robots.txt fetches and commits, too
+    INFO = "info"  # every outcome of a URL
+    WARNING = "warning"  # what failed
+    ERROR = "error"  # what needs somebody to look
 
 
 class CrawlConfig(Struct, frozen=True, kw_only=True):

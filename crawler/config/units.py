@@ -46,7 +46,7 @@ def parse_size_bytes(value: float | str) -> float:
     return int(float(found[1]) * _BYTES_IN[found[2].lower()])
 
 
-def say_duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """`0.25` → "250 ms", `90` → "1 min 30 s", `86400` → "24 h": two units at most."""
     if math.isinf(seconds):
         return "for ever"
@@ -69,7 +69,7 @@ def _pair(small: int, step: int, unit: str, small_unit: str) -> str:
     return f"{whole} {unit} {rest} {small_unit}" if rest else f"{whole} {unit}"
 
 
-def say_bytes(count: float) -> str:
+def format_bytes(count: float) -> str:
     """`512` → "512 B", `10_000_000` → "10 MB": powers of ten, as the config reads them."""
     for unit in ("B", "KB", "MB", "GB"):
         if count < 999.5:

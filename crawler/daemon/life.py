@@ -13,9 +13,7 @@ from typing import Any, Final
 from crawler.app import Life, living, plainest
 from crawler.clock import RealClock
 from crawler.config import Config, ConfigError, seeds_of
-from crawler.config.identity import version
-from crawler.config.levels import LogLevel
-from crawler.config.sections import DaemonConfig
+from crawler.config.sections import DaemonConfig, LogLevel
 from crawler.daemon import local
 from crawler.daemon.answering.answers import Answers
 from crawler.daemon.connections import serving
@@ -28,6 +26,7 @@ from crawler.daemon.watching.pulse import Pulse
 from crawler.daemon.watching.watch import Watchers
 from crawler.faults import contained
 from crawler.fetching.guard import listening
+from crawler.version import __version__
 
 DRAIN_MORE_S: Final = 5.0  # after the longest fetch: its commit, and hosts given back
 LIBRARIES: Final = ("aiohttp", "asyncio", "courtly")  # whose own logs go into ours
@@ -116,7 +115,7 @@ class Daemon:
                     "started",
                     address=address,
                     database=str(self.config.storage.path),
-                    version=version(),
+                    version=__version__,
                 )
                 for warning in self.config.warnings:
                     self._warn(warning)

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from crawler.clock import Clock
-from crawler.config.effective import Effective
-from crawler.config.units import say_bytes
+from crawler.config.model import CurrentConfig
+from crawler.config.units import format_bytes
 from crawler.politeness.holds import Holds
 from crawler.threads import in_thread
 from policies.holds import HoldReason
@@ -29,7 +29,7 @@ class DiskSpace:
     """Looks at the files of the database and of the sinks, and at their file systems, while the
     crawl runs. `again` has it look by the config that counts now."""
 
-    def __init__(self, effective: Effective, clock: Clock, holds: Holds) -> None:
+    def __init__(self, effective: CurrentConfig, clock: Clock, holds: Holds) -> None:
         self._effective = effective
         config = effective.config
         self._database = config.storage.path
@@ -81,8 +81,8 @@ class DiskSpace:
         wanted = minimum * RESUME_FACTOR if held else minimum
         short = [folder for folder, found in free.items() if found < wanted]
         if short:
-            left = f"{say_bytes(free[short[0]])} free in {short[0]}"
-            detail = f"{left}, storage.min_free is {say_bytes(minimum)}"
+            left = f"{format_bytes(free[short[0]])} free in {short[0]}"
+            detail = f"{left}, storage.min_free is {format_bytes(minimum)}"
             self._holds.begin(HoldReason.DISK_LOW, detail)
         else:
             self._holds.end(HoldReason.DISK_LOW)
@@ -90,7 +90,7 @@ class DiskSpace:
     def _judge_used(self, used: int) -> None:
         most = self._effective.config.storage.max_size_bytes
         if used >= most:
-            detail = f"{say_bytes(used)} used, storage.max_size is {say_bytes(most)}"
+            detail = f"{format_bytes(used)} used, storage.max_size is {format_bytes(most)}"
             self._holds.begin(HoldReason.DISK_QUOTA, detail)
         else:
             self._holds.end(HoldReason.DISK_QUOTA)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from crawler import threads
 from crawler.clock import Clock
 from crawler.config import Config
-from crawler.config.effective import Effective
+from crawler.config.model import CurrentConfig
 from crawler.engine.course import Course
 from crawler.engine.disk_space import DiskSpace
 from crawler.engine.due import Due
@@ -71,7 +71,7 @@ class Engine:
         observer: Observer | None = None,
         sinks: Sinks | None = None,
     ) -> None:
-        self.effective = Effective(config)
+        self.effective = CurrentConfig(config)
         observer = None if observer is None else all_of([observer])  # what it raises is contained
         self._sinks = sinks
         self._store = store

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from msgspec import structs
 
 from crawler.clock import Clock
-from crawler.config.effective import Effective
+from crawler.config.model import CurrentConfig
 from crawler.engine.course import Course
 from crawler.engine.rejudge import Rejudge
 from crawler.politeness.ending import Ending, limit_reached
@@ -46,7 +46,7 @@ class Holdings:
 
     def __init__(
         self,
-        effective: Effective,
+        effective: CurrentConfig,
         *,
         store: Store,
         session: int,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 
 from crawler.clock import Clock
-from crawler.config.effective import Effective
+from crawler.config.model import CurrentConfig
 from crawler.engine.course import Course
 from crawler.engine.due import Due
 from crawler.engine.holdings import Holdings
@@ -37,7 +37,7 @@ class Moves:
 
     def __init__(
         self,
-        effective: Effective,
+        effective: CurrentConfig,
         *,
         store: Store,
         session: int,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from crawler.clock import Clock, Timer
-from crawler.config.effective import Effective
+from crawler.config.model import CurrentConfig
 from crawler.engine.course import Course
 from crawler.engine.holdings import Holdings
 from crawler.politeness.pace import NEVER
@@ -23,7 +23,7 @@ class Revisits:
 
     def __init__(
         self,
-        effective: Effective,
+        effective: CurrentConfig,
         *,
         store: Store,
         session: int,

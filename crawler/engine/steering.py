@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from crawler.clock import Clock
 from crawler.config import Config
-from crawler.config.effective import Effective
+from crawler.config.model import CurrentConfig
 from crawler.engine.course import Course
 from crawler.engine.holdings import Holdings
 from crawler.engine.keeper import Keeper
@@ -32,7 +32,7 @@ class Steering:
 
     def __init__(
         self,
-        effective: Effective,
+        effective: CurrentConfig,
         *,
         store: Store,
         session: int,

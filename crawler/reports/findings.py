@@ -8,7 +8,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
 
-from crawler.config.units import say_bytes
+from crawler.config.units import format_bytes
 from crawler.reports.base import Report, Section, count, together
 from crawler.reports.broken import broken
 from storage.base import Reader, Row
@@ -144,7 +144,7 @@ def duplicates(reader: Reader) -> Report:
 def _body_section(row: Row) -> Section:
     return Section(
         title=str(row["title"] or row["content_type"] or "no title"),
-        note=say_bytes(float(str(row["body_bytes"]))),
+        note=format_bytes(float(str(row["body_bytes"]))),
         columns=("URL", "title", "canonical URL"),
         facts={"body_hash": row["body_hash"], "body_bytes": row["body_bytes"]},
         of="pages",

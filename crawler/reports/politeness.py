@@ -7,7 +7,7 @@ from contextlib import aclosing
 from typing import Final
 
 from crawler.config import Config
-from crawler.config.units import say_duration
+from crawler.config.units import format_duration
 from crawler.reports.base import Report, Section, count
 from storage.base import Reader, Row
 
@@ -74,8 +74,8 @@ def _add(section: Section, facts: dict[str, object], found: dict[str, int]) -> N
     section.add(
         facts["host"],
         contacts,
-        say_duration(rest_s) if isinstance(rest_s, float) else "-",
-        say_duration(floor_s) if isinstance(floor_s, float) else "-",
+        format_duration(rest_s) if isinstance(rest_s, float) else "-",
+        format_duration(floor_s) if isinstance(floor_s, float) else "-",
         facts["peak_concurrency"],
         facts["inside_retry_after"],
         "; ".join(map(str, broken)),

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from crawler.clock import Clock
 from crawler.config import Config, ConfigError, SinkConfig, from_dict
-from crawler.config.identity import version
 from crawler.fetching.decoding import ACCEPT_ENCODING
 from crawler.fetching.fetcher import ACCEPT
 from crawler.sinks.dispatch import PageCallback, PageFunction, SinkRoute, Sinks
 from crawler.sinks.sink import Sink
 from crawler.sinks.sink_filter import SinkFilter
+from crawler.version import __version__
 
 
 def build_sinks(
@@ -86,7 +86,7 @@ def _about(config: Config) -> dict[str, str]:
     if own:
         policy += f"; otherwise for {', '.join(own)}"
     return {
-        "software": f"courtly/{version()}",
+        "software": f"courtly/{__version__}",
         "format": "WARC File Format 1.1",
         "conformsTo": "https://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/",
         "operator": config.crawl.from_ or config.user_agent_sent,

@@ -289,12 +289,16 @@ class Control:
             raise ConfigError(
                 "this crawl was not started from a config file: there is none to read again"
             )
-        from crawler.config import changes  # few crawls are ever told to
-        from crawler.config.again import check_again, files_of
+        from crawler.config.reload import (  # most crawls never reload
+            check_rereadable,
+            defer_restarts,
+            describe_changes,
+            referenced_files,
+        )
 
         old = self._config
-        new, restart = changes.settled(self._reread(), old)
-        check_again(files_of(new))
+        new, restart = defer_restarts(self._reread(), old)
+        check_rereadable(referenced_files(new))
         problems: list[str] = []
         fresh: set[str] = set()
         exchange: _Exchange | None = None
@@ -313,7 +317,7 @@ class Control:
             problems += error.problems
         if problems:
             raise ConfigError(*problems)
-        said = [*changes.changes(old, new, [host.slot for host in self._engine.turns])]
+        said = [*describe_changes(old, new, [host.slot for host in self._engine.turns])]
         if fresh:
             said.append(f"[crawl] seeds: {len(fresh):,} new")
         answer = Reloaded(changes=tuple(said), restart=restart, warnings=new.warnings)
@@ -327,7 +331,7 @@ class Control:
         seeds: Sequence[str],
         exchange: _Exchange | None,
     ) -> None:
-        from crawler.config.changes import paces_alike, reads_robots_alike
+        from crawler.config.reload import same_pacing, same_robots_rules
 
         old = self._config
 
@@ -339,9 +343,9 @@ class Control:
             apply()
         else:
             await exchange(apply)
-        if not paces_alike(old, new):
+        if not same_pacing(old, new):
             await self._engine.steering.rouse()
-        if not reads_robots_alike(old, new):
+        if not same_robots_rules(old, new):
             await self._engine.steering.read_robots_anew()
         if seeds:
             await self._engine.add([seed_link(new, url) for url in seeds])

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import msgspec
 
 from crawler.config import Config, ConfigError, seeds_of
-from crawler.config.units import say_bytes
+from crawler.config.units import format_bytes
 from crawler.telling import reasons
 from crawler.telling.words import counted
 from crawler.threads import in_thread
@@ -203,8 +203,8 @@ def _full(config: Config, host: Row, *, it: str, whose: str) -> list[str]:
     if limit is Skip.MAX_PAGES_PER_HOST:
         had, most = counted(visited, "page"), f"{rules.max_pages_per_host:,.0f}"
     else:
-        had = f"pages of {say_bytes(body_bytes)}"
-        most = say_bytes(int(rules.max_bytes_per_host))
+        had = f"pages of {format_bytes(body_bytes)}"
+        most = format_bytes(int(rules.max_bytes_per_host))
     return [f"held back: {it} has had {had}, and {whose} grants it {most} ({SKIP_KEYS[limit]})"]
 
 

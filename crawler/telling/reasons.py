@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from crawler.config.units import say_bytes, say_duration
+from crawler.config.units import format_bytes, format_duration
 from crawler.telling import backoff
 from crawler.telling.words import at, counted, plain
 from policies.access import Closed, Open, Standing
@@ -72,7 +72,8 @@ def _visited(row: Row, now_s: float) -> Iterator[str]:
     kind = f" {_text(row['content_type'])}" if row["content_type"] else ""
     yield (
         f"visited at {at(row['fetched_at'])}: status {row['status']},{kind} "
-        f"{say_bytes(_number(row['body_bytes']))} in {say_duration(_number(row['elapsed_s']))}, "
+        f"{format_bytes(_number(row['body_bytes']))} in "
+        f"{format_duration(_number(row['elapsed_s']))}, "
         f"{_links(row['depth'])}"
     )
     if isinstance(visits := row.get("visits"), int) and visits > 1:
@@ -106,7 +107,7 @@ def _sitemap(row: Row) -> Iterator[str]:
     kind = kinds.get(str(row["kind"]), "a sitemap")
     yield (
         f"{kind}, read at {at(row['fetched_at'])}: status {row['status']}, "
-        f"{say_bytes(_number(row['body_bytes']))}, {counted(int(_number(row['urls'])), 'URL')} "
+        f"{format_bytes(_number(row['body_bytes']))}, {counted(int(_number(row['urls'])), 'URL')} "
         "taken from it"
     )
     if row["error"]:
@@ -194,17 +195,17 @@ def out_of_reach(host: Row | None, row: Row | None = None) -> bool:
 def of_host(row: Row, now_s: float) -> Iterator[str]:
     """Sentences on a host: its counts, clock, delay and source, back-off."""
     yield (
-        f"{_number(row['visited']):,.0f} visited ({say_bytes(_number(row['body_bytes']))}), "
+        f"{_number(row['visited']):,.0f} visited ({format_bytes(_number(row['body_bytes']))}), "
         f"{_number(row['blocked']):,.0f} blocked, {_number(row['failed']):,.0f} failed, "
         f"{_number(row['queued']):,.0f} queued"
     )
     source = f" ({_text(row['delay_source'])})" if row["delay_source"] else ""
     if row["delay_s"] or row["contacts"]:  # before its first contact nobody has reckoned it
-        yield f"rests {say_duration(_number(row['delay_s']))} after each contact{source}"
+        yield f"rests {format_duration(_number(row['delay_s']))} after each contact{source}"
     if row.get("slow_s"):
-        yield f"slowed by hand to {say_duration(_number(row['slow_s']))}"
+        yield f"slowed by hand to {format_duration(_number(row['slow_s']))}"
     if row.get("latency_s"):
-        yield f"answers in {say_duration(_number(row['latency_s']))}, smoothed"
+        yield f"answers in {format_duration(_number(row['latency_s']))}, smoothed"
     if row["queued"]:
         yield from (reason.replace("its host", "it", 1) for reason in waits(row, now_s))
     elif row["paused"]:
@@ -217,7 +218,9 @@ def contacts(row: Row, ring: object) -> Iterator[str]:
         yield "never contacted"
         return
     least = row["smallest_rest_s"]
-    rest = "" if least is None else f", the least rest between two {say_duration(_number(least))}"
+    rest = (
+        "" if least is None else f", the least rest between two {format_duration(_number(least))}"
+    )
     breaches = _number(row["breaches"])
     early = f", {breaches:.0f} of them too early" if breaches else ""
     yield f"{counted(int(_number(row['contacts'])), 'contact')}{rest}{early}"
@@ -227,7 +230,8 @@ def contacts(row: Row, ring: object) -> Iterator[str]:
     for contact in latest[-_CONTACTS_SHOWN:]:
         start, end = _number(contact["start_at"]), _number(contact["end_at"])
         answer = "no answer" if contact["status"] is None else f"status {contact['status']}"
-        yield f"  {at(start)} {contact['kind']}: {answer} in {say_duration(max(0.0, end - start))}"
+        took = format_duration(max(0.0, end - start))
+        yield f"  {at(start)} {contact['kind']}: {answer} in {took}"
 
 
 def of_robots(row: Row, now_s: float) -> str:
@@ -277,7 +281,7 @@ def _number(value: object) -> float:
 
 
 def _in(then_s: float, now_s: float) -> str:
-    return f"in {say_duration(then_s - now_s)}"
+    return f"in {format_duration(then_s - now_s)}"
 
 
 def _times(value: object) -> str:

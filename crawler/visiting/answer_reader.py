@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import structs
 
 from crawler.clock import Clock
-from crawler.config.effective import Effective
+from crawler.config.model import CurrentConfig
 from crawler.documents.page import ParsedPage
 from crawler.documents.page_parser import PageParser
 from crawler.fetching.request import REDIRECT_STATUSES, Answer
@@ -48,7 +48,7 @@ class AnswerReader:
     def __init__(
         self,
         *,
-        effective: Effective,
+        effective: CurrentConfig,
         clock: Clock,
         gate: Gate,
         ledger: Ledger,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from msgspec import structs
 
 from crawler.clock import Clock
-from crawler.config.effective import Effective
+from crawler.config.model import CurrentConfig
 from crawler.fetching.request import Answer
 from crawler.visiting import kept
 from crawler.visiting.kept import body_hash
@@ -24,7 +24,7 @@ _VALIDATOR_CHARS_MAX = 1_024  # a longer ETag is not kept: it is a page's, and t
 class Planner:
     """Decides by the rules of a URL's host, as the config has them now."""
 
-    def __init__(self, effective: Effective, clock: Clock) -> None:
+    def __init__(self, effective: CurrentConfig, clock: Clock) -> None:
         self._effective = effective
         self._clock = clock
 

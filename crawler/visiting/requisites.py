@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from crawler.config.effective import Effective
+from crawler.config.model import CurrentConfig
 from crawler.documents.page_parser import LARGE_BYTES
 from crawler.fetching.request import Answer
 from crawler.threads import in_thread
@@ -46,13 +46,13 @@ class Needed(Struct, frozen=True):
     whole: bool = True
 
 
-def wanted(effective: Effective, sinks: Sinks | None) -> bool:
+def wanted(effective: CurrentConfig, sinks: Sinks | None) -> bool:
     """Whether the config or a sink may want what pages need to be shown."""
     return sinks is not None or effective.config.requisites
 
 
 async def needed(
-    queued: Queued, name: str, answer: Answer, directives: Directives, effective: Effective,
+    queued: Queued, name: str, answer: Answer, directives: Directives, effective: CurrentConfig,
     sinks: Sinks | None,
 ) -> Needed | None:  # fmt: skip
     """What an answer of the host `name` needs besides, to be shown: all of it where the config asks

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from crawler.clock import Clock
-from crawler.config.effective import Effective
+from crawler.config.model import CurrentConfig
 from crawler.fetching.request import REDIRECT_STATUSES, Answer, Head
 from crawler.politeness.origin import READ_APART_BYTES, Origin
 from crawler.threads import in_thread
@@ -44,7 +44,7 @@ class Sitemaps:
 
     def __init__(
         self,
-        effective: Effective,
+        effective: CurrentConfig,
         *,
         clock: Clock,
         scope: Scope,

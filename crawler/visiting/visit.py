@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from crawler.clock import Clock
-from crawler.config.effective import Effective
+from crawler.config.model import CurrentConfig
 from crawler.config.sections import FetchConfig
 from crawler.documents.crawled_page import CrawledPage, crawled_page
 from crawler.faults import contained, is_memory
@@ -76,7 +76,7 @@ class Visitor:
     def __init__(
         self,
         *,
-        effective: Effective,
+        effective: CurrentConfig,
         clock: Clock,
         turns: Turns,
         contacts: Contacts,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from crawler.config.effective import Effective
+from crawler.config.model import CurrentConfig
 from crawler.documents import page
 from crawler.fetching.request import Head
 from crawler.politeness.host import Host
@@ -25,7 +25,7 @@ class Wanted:
     def __init__(
         self,
         *,
-        effective: Effective,
+        effective: CurrentConfig,
         scope: Scope,
         sitemaps: Sitemaps,
         planner: Planner,

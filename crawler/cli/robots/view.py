@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from crawler.cli import screen
-from crawler.config.units import say_duration
+from crawler.config.units import format_duration
 from crawler.telling.tester import Judge, Judgement
 from crawler.telling.words import plain
 from policies import robots
@@ -60,7 +60,7 @@ class View:
             if verdict.losers:
                 self._labelled("also matches", _losers(verdict.losers))
             if (delay_s := verdict.reading.crawl_delay_s) is not None:
-                self._labelled("Crawl-delay", say_duration(delay_s))
+                self._labelled("Crawl-delay", format_duration(delay_s))
             source = robots.DIALECTS[judgement.dialect].source
             self._labelled("relies on", f"{'; '.join(verdict.relied_on)} ({source})")
         else:

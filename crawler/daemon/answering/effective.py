@@ -10,7 +10,7 @@ from typing import Final
 
 from crawler.config import Config
 from crawler.config.keys import SECTIONS, SITE_SECTIONS
-from crawler.config.secrets import HIDDEN, proxy_shown
+from crawler.config.secrets import HIDDEN, redact_proxy
 from crawler.config.sink_keys import SINK
 from crawler.daemon import shapes
 from policies.url import without_userinfo
@@ -79,7 +79,7 @@ def _secretless(section: str, name: str, value: object) -> object:
     if (section, name) == ("fetch", "headers") and isinstance(value, Mapping):
         return dict.fromkeys(value, HIDDEN)
     if (section, name) == ("fetch", "proxy"):
-        return proxy_shown(str(value))
+        return redact_proxy(str(value))
     return value
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
-from crawler.config.identity import version
 from crawler.daemon import shapes
 from crawler.steering.status import HostNow, Status
+from crawler.version import __version__
 from storage.base import Row, Stats
 from storage.rows import VIEWS
 
@@ -36,7 +36,7 @@ def status(now: Status, stats: Stats) -> shapes.Status:
         "hosts_by_state": {state.value: count for state, count in now.hosts_by_state.items()},
         "fetching": [{"url": one.url, "since_s": one.since_s} for one in now.fetching],
         "uncommitted": now.uncommitted,
-        "version": version(),
+        "version": __version__,
     }
 
 

@@ -9,10 +9,10 @@ from typing import Literal, TypedDict
 
 import msgspec
 
-from crawler.config.identity import version
 from crawler.daemon import problem
 from crawler.daemon.serving.routes import ROUTES, Route
 from crawler.daemon.shapes import Health
+from crawler.version import __version__
 
 
 class ProblemBody(TypedDict):
@@ -97,7 +97,7 @@ def description() -> Mapping[str, object]:
         "openapi": "3.1.0",
         "info": {
             "title": "courtly",
-            "version": version(),
+            "version": __version__,
             "description": "A living crawl: watched, and steered.",
         },
         "security": [{"bearer": []}, {"session": []}, {}],

@@ -17,7 +17,6 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from crawler.config.identity import version
 from crawler.daemon.watching.metrics import (
     CRAWL_STATES,
     FRONTIER_STATES,
@@ -25,6 +24,7 @@ from crawler.daemon.watching.metrics import (
     Measured,
     Metrics,
 )
+from crawler.version import __version__
 from policies.holds import HoldReason
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
@@ -51,7 +51,7 @@ def _counted(metrics: Metrics) -> Iterator[Metric]:
     build = GaugeMetricFamily(
         "courtly_build_info", "Always 1; the label says which version runs.", labels=("version",)
     )
-    build.add_metric((version(),), 1)
+    build.add_metric((__version__,), 1)
     yield build
     for tally in metrics.tallies:
         counter = CounterMetricFamily(tally.name, tally.note, labels=tally.labels)

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import structlog
 
-from crawler.config.levels import LogLevel
-from crawler.config.secrets import sentence_shown
+from crawler.config.secrets import redact
+from crawler.config.sections import LogLevel
 from crawler.observer import Contacted
 from crawler.output import CLOSE_S, Outlet, write_some
 from crawler.telling.words import json_printable
@@ -171,7 +171,7 @@ class _Library(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         level = LogLevel.ERROR if record.levelno >= logging.ERROR else LogLevel.WARNING
-        message = sentence_shown(record.getMessage())
+        message = redact(record.getMessage())
         values: dict[str, object] = {"logger": record.name, "message": message}
         error = record.exc_info[1] if record.exc_info else None
         if record.name == "aiohttp.server" and _is_of_the_peer(error):

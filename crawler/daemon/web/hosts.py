@@ -8,7 +8,7 @@ from typing import Final
 from aiohttp import web
 
 from crawler.clock import Clock
-from crawler.config.identity import product_token
+from crawler.config.user_agent import product_token
 from crawler.daemon.answering.answers import Answers
 from crawler.daemon.shapes import BlockedRow, HostRow, RobotsRow
 from crawler.daemon.watching.watch import Watch

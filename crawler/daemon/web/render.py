@@ -10,9 +10,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
 from jinja2.runtime import Context
 from markupsafe import Markup
 
-from crawler.config.identity import version
 from crawler.daemon.web import words
 from crawler.daemon.web.assets import Assets
+from crawler.version import __version__
 
 NAV: Final = (
     ("overview", "/", "Overview"),
@@ -36,7 +36,7 @@ class Renderer:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        env.globals.update(asset=assets.url, version=version())
+        env.globals.update(asset=assets.url, version=__version__)
         env.filters.update(
             address=words.address,
             clock=words.clock_of,

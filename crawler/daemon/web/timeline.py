@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from crawler.config.units import say_duration
+from crawler.config.units import format_duration
 from crawler.daemon.shapes import ContactRow
 from crawler.daemon.watching.recent import STARTS_ALIKE_S, Floor
 from crawler.daemon.web.charts import nice
@@ -61,17 +61,17 @@ class Seen:
     @property
     def words(self) -> str:
         answer = "no answer" if self.status is None else f"status {self.status}"
-        took = say_duration(max(0.0, self.end_at - self.start_at))
+        took = format_duration(max(0.0, self.end_at - self.start_at))
         return f"{iso(self.start_at)[11:19]} UTC, {self.kind}: {answer} in {took}"
 
     @property
     def rest_words(self) -> str:
         if self.rest_s is None:
             return "no contact since"
-        words = f"rested {say_duration(max(0.0, self.rest_s))}"
+        words = f"rested {format_duration(max(0.0, self.rest_s))}"
         if self.floor_s is None:
             return words
-        return f"{words}; {say_duration(self.floor_s)} were due ({self.source})"
+        return f"{words}; {format_duration(self.floor_s)} were due ({self.source})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,8 +130,8 @@ def timeline(
         end=f"… until {iso(next_at)[11:19]}" if cut and next_at else iso(end_s)[11:19],
         columns=columns,
         floors=ticks,
-        column_top=say_duration(top),
-        column_middle=say_duration(top / 2),
+        column_top=format_duration(top),
+        column_middle=format_duration(top / 2),
         columns_width=width,
         summary=_summary(seen, breaches),
     )
@@ -227,7 +227,8 @@ def _strip(
                 width=end_x - x,
                 height=12,
                 name=name + (" early" if each.early else ""),
-                title=f"must rest {say_duration(until_s - each.end_at)} ({each.source or 'due'})",
+                title=f"must rest {format_duration(until_s - each.end_at)} "
+                f"({each.source or 'due'})",
             )
         )
     return rests, bars, end_s
@@ -276,9 +277,9 @@ def _summary(seen: Sequence[Seen], breaches: int) -> str:
     known = [each for each in seen if each.rest_s is not None and each.floor_s is not None]
     sentence = f"The latest {len(seen)} contacts" if len(seen) > 1 else "One contact"
     if rests:
-        sentence += f", with rests of {say_duration(max(0.0, min(rests)))}"
+        sentence += f", with rests of {format_duration(max(0.0, min(rests)))}"
         if max(rests) > min(rests):
-            sentence += f" to {say_duration(max(rests))}"
+            sentence += f" to {format_duration(max(rests))}"
     sentence += "."
     early = [each for each in known if each.early]
     if breaches:

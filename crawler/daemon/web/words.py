@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from markupsafe import Markup, escape
 
-from crawler.config.units import say_bytes, say_duration
+from crawler.config.units import format_bytes, format_duration
 
 NOTHING: Final = Markup('<span class="none">–</span>')
 
@@ -77,14 +77,14 @@ def rate(value: object) -> str | Markup:
 
 def size(value: object) -> str | Markup:
     number = _real(value)
-    return NOTHING if number is None else say_bytes(max(0.0, number))
+    return NOTHING if number is None else format_bytes(max(0.0, number))
 
 
 def duration(value: object) -> str | Markup:
     number = _real(value)
     if number is None:
         return NOTHING
-    return "0 s" if number <= 0 else say_duration(number)
+    return "0 s" if number <= 0 else format_duration(number)
 
 
 def percent(part: object, whole: object) -> str:

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawler.config import Config, ConfigError, from_dict
-from crawler.config.changes import changes, settled
 from crawler.config.keys import SECTIONS
-from crawler.config.secrets import SECRET, sentence_shown
+from crawler.config.reload import defer_restarts, describe_changes
+from crawler.config.secrets import SECRET, redact
 from crawler.daemon.answering.effective import settings
 
 MARK = "hunter2"
@@ -46,8 +46,8 @@ def everything_shown(made: dict[str, object]) -> str:
         return str(error)
     old = from_dict({})
     said: list[object] = [config, settings(config, None), settings(config, "a.test")]
-    said += [changes(old, config, ["a.test"]), changes(config, old, ["a.test"])]
-    new, waits = settled(config, old)
+    said += [describe_changes(old, config, ["a.test"]), describe_changes(config, old, ["a.test"])]
+    new, waits = defer_restarts(config, old)
     said += [new, waits, config.warnings]
     return "\n".join(map(str, said))
 
@@ -117,6 +117,4 @@ def test_what_is_not_secret_is_said() -> None:
     config: Config = from_dict({"fetch": {"proxy": f"http://me:{MARK}@proxy.test:3128"}})
     (shown,) = [one["value"] for one in settings(config, None) if one["key"] == "fetch.proxy"]
     assert shown == "http://…@proxy.test:3128"
-    assert sentence_shown("wrong: Authorization: Bearer abc.def") == (
-        "wrong: Authorization: Bearer …"
-    )
+    assert redact("wrong: Authorization: Bearer abc.def") == ("wrong: Authorization: Bearer …")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler.config.units import parse_duration_s, parse_size_bytes, say_bytes, say_duration
+from crawler.config.units import format_bytes, format_duration, parse_duration_s, parse_size_bytes
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     ],
 )  # fmt: skip
 def test_durations_in_words(seconds: float, words: str) -> None:
-    assert say_duration(seconds) == words
+    assert format_duration(seconds) == words
 
 
 @pytest.mark.parametrize(
@@ -80,4 +80,4 @@ def test_durations_in_words(seconds: float, words: str) -> None:
     ],
 )
 def test_sizes_in_words(count: float, words: str) -> None:
-    assert say_bytes(count) == words
+    assert format_bytes(count) == words

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from crawler.config import ConfigError, from_dict
-from crawler.config.effective import Effective
+from crawler.config.model import CurrentConfig
 from crawler.engine.disk_space import CHECK_EVERY_S, DiskSpace
 from crawler.politeness.holds import Holds
 from crawler.politeness.turns import Turns
@@ -55,7 +55,7 @@ async def test_the_crawl_is_held_and_resumes(
             await clock.sleep_until(clock.monotonic() + 1.5 * CHECK_EVERY_S)
             return turns.stopped
 
-        task = asyncio.create_task(DiskSpace(Effective(config), clock, holds).run())
+        task = asyncio.create_task(DiskSpace(CurrentConfig(config), clock, holds).run())
         assert not await look()
         disk.free_bytes = 99 * MB
         assert await look()
@@ -76,10 +76,10 @@ async def test_the_crawl_is_held_and_resumes(
 @contextlib.asynccontextmanager
 async def watched(
     config: dict[str, Any],
-) -> AsyncIterator[tuple[Callable[..., Awaitable[list[Hold]]], Effective, DiskSpace]]:
+) -> AsyncIterator[tuple[Callable[..., Awaitable[list[Hold]]], CurrentConfig, DiskSpace]]:
     async with JumpClock(grace_s=0.02) as clock:
         holds = Holds(clock, Turns(clock, limit=5))
-        effective = Effective(from_dict(config))
+        effective = CurrentConfig(from_dict(config))
         space = DiskSpace(effective, clock, holds)
 
         async def becomes(*, held: bool) -> list[Hold]:

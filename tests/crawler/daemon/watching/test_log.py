@@ -15,7 +15,7 @@ from aiohttp.http_exceptions import BadHttpMessage
 from msgspec import structs
 
 from crawler.config import from_dict
-from crawler.config.levels import LogLevel
+from crawler.config.sections import LogLevel
 from crawler.daemon.life import Daemon
 from crawler.daemon.notify import Notify
 from crawler.daemon.watching.log import MALFORMED_A_MINUTE, Log, LogFile, OutcomeLog

@@ -14,7 +14,7 @@ from crawler.config import (
     product_token,
     seeds_of,
 )
-from crawler.config.identity import token_warnings
+from crawler.config.user_agent import token_warnings
 
 CONTACT = "examplebot/1.0 (+https://example.com/bot)"
 

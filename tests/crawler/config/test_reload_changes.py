@@ -7,7 +7,7 @@ import math
 import pytest
 
 from crawler.config import from_dict
-from crawler.config.changes import changes, paces_alike, reads_robots_alike, settled
+from crawler.config.reload import defer_restarts, describe_changes, same_pacing, same_robots_rules
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ from crawler.config.changes import changes, paces_alike, reads_robots_alike, set
     ],
 )
 def test_each_change_is_said_with_its_table_and_its_unit(old, new, words):
-    (said,) = changes(from_dict(old), from_dict(new))
+    (said,) = describe_changes(from_dict(old), from_dict(new))
     assert words in said
 
 
@@ -52,7 +52,7 @@ def test_hosts_are_counted_by_what_changes_for_them():
     old = from_dict({"site": {"b.test": {"delay": 2}}})
     new = from_dict({"politeness": {"delay": 4}, "site": {"b.test": {"delay": 9}}})
     hosts = [*(f"h{n}.test" for n in range(312)), "b.test"]
-    assert changes(old, new, hosts) == (
+    assert describe_changes(old, new, hosts) == (
         "312 hosts: delay 1 s to 4 s",
         "1 host: delay 2 s to 9 s",
     )
@@ -61,7 +61,7 @@ def test_hosts_are_counted_by_what_changes_for_them():
 def test_hosts_for_which_a_site_table_says_otherwise_are_not_counted():
     old = from_dict({"site": {"b.test": {"delay": 9}}})
     new = from_dict({"politeness": {"delay": 4}, "site": {"b.test": {"delay": 9}}})
-    assert changes(old, new, ["a.test", "b.test"]) == ("1 host: delay 1 s to 4 s",)
+    assert describe_changes(old, new, ["a.test", "b.test"]) == ("1 host: delay 1 s to 4 s",)
 
 
 def test_secrets_are_never_shown():
@@ -77,7 +77,7 @@ def test_secrets_are_never_shown():
             "site": {"b.test": {"headers": {"X-Other": "hush"}}},
         }
     )
-    said = " ".join(changes(old, new))
+    said = " ".join(describe_changes(old, new))
     assert "hush" not in said.lower()
     assert "[fetch] headers: changed" in said
     assert '[site."b.test"] headers: changed' in said
@@ -85,7 +85,7 @@ def test_secrets_are_never_shown():
 
 def test_nothing_is_said_of_nothing():
     data = {"politeness": {"delay": 3}, "site": {"a.test": {"delay": 4}}}
-    assert changes(from_dict(data), from_dict(data), ["a.test"]) == ()
+    assert describe_changes(from_dict(data), from_dict(data), ["a.test"]) == ()
 
 
 def test_what_needs_a_restart_stays_as_it_was(tmp_path):
@@ -103,7 +103,7 @@ def test_what_needs_a_restart_stays_as_it_was(tmp_path):
         },
         base=tmp_path / "new",
     )
-    kept, restart = settled(new, old)
+    kept, restart = defer_restarts(new, old)
     assert kept.storage == old.storage
     assert (kept.politeness.per, kept.politeness.delay) == ("host", 3)
     assert kept.site("a.test").politeness.per == "domain"
@@ -114,7 +114,7 @@ def test_what_needs_a_restart_stays_as_it_was(tmp_path):
         "[storage] url", "[politeness] per", '[site."a.test"] per', '[site."b.test"] per',
         "[scope] max_queries_per_path", "[[sink]]",
     ]  # fmt: skip
-    assert settled(kept, old) == (kept, ())
+    assert defer_restarts(kept, old) == (kept, ())
 
 
 def test_pace_and_reading_are_told_apart():
@@ -124,10 +124,10 @@ def test_pace_and_reading_are_told_apart():
     site = from_dict({"site": {"a.test": {"obey": False}}})
     scope = from_dict({"scope": {"follow": "any"}, "crawl": {"max_pages": math.inf}})
     named = from_dict({"crawl": {"user_agent": "otherbot/1.0"}})
-    assert [paces_alike(base, one) for one in (slower, other, site, scope)] == [
+    assert [same_pacing(base, one) for one in (slower, other, site, scope)] == [
         False, False, False, True,
     ]  # fmt: skip
-    assert [reads_robots_alike(base, one) for one in (slower, other, site, scope, named)] == [
+    assert [same_robots_rules(base, one) for one in (slower, other, site, scope, named)] == [
         True, False, False, True, False,
     ]  # fmt: skip
 
@@ -135,6 +135,6 @@ def test_pace_and_reading_are_told_apart():
 def test_limits_of_disk_space_change_at_once():
     old = from_dict({})
     new = from_dict({"storage": {"max_size": "5GB", "min_free": "1GB"}})
-    kept, restart = settled(new, old)
+    kept, restart = defer_restarts(new, old)
     assert restart == ()
     assert (kept.storage.max_size_bytes, kept.storage.min_free_bytes) == (5e9, 1e9)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import functools
 import re
 
-from crawler.version import __version__
-
 OWN_NAME = "courtly"
 TOKEN_LETTERS_MIN = 5  # shorter ones turn up inside other agents' names
 
@@ -60,8 +58,3 @@ def token_warnings(token: str) -> tuple[str, ...]:
             "its rules would count for you"
         )
     return tuple(found)
-
-
-def version() -> str:
-    """Our version."""
-    return __version__

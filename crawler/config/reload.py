@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import enum
 import math
+import stat
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from crawler.config.given import ConfigError
 from crawler.config.keys import SECTIONS, SITE_KEYS
 from crawler.config.model import Config, Site
 from crawler.config.secrets import SECRET
@@ -61,7 +63,7 @@ _BYTES = frozenset(
 )
 
 
-def settled(new: Config, old: Config) -> tuple[Config, tuple[str, ...]]:
+def defer_restarts(new: Config, old: Config) -> tuple[Config, tuple[str, ...]]:
     """The new config, but what cannot change in a running crawl as it was; and what that is."""
     waits: list[str] = []
     given = new.given
@@ -141,7 +143,7 @@ class _Change(Struct, frozen=True, kw_only=True):
     whole: bool  # the words say it all: a list, a secret, something of no single host
 
 
-def changes(old: Config, new: Config, hosts: Iterable[str] = ()) -> tuple[str, ...]:
+def describe_changes(old: Config, new: Config, hosts: Iterable[str] = ()) -> tuple[str, ...]:
     """What the new config changes. `hosts`: those held; what changes for them is said by their
     number, "312 hosts: delay 1 s to 4 s", and what changes for none of them by its table,
     "[politeness] delay: 1 s to 4 s"."""
@@ -161,7 +163,7 @@ def changes(old: Config, new: Config, hosts: Iterable[str] = ()) -> tuple[str, .
     return tuple(said)
 
 
-def reads_robots_alike(old: Config, new: Config) -> bool:
+def same_robots_rules(old: Config, new: Config) -> bool:
     """Would both read every robots.txt in one way?"""
 
     def reading(config: Config) -> tuple[object, ...]:
@@ -171,7 +173,7 @@ def reads_robots_alike(old: Config, new: Config) -> bool:
     return reading(old) == reading(new)
 
 
-def paces_alike(old: Config, new: Config) -> bool:
+def same_pacing(old: Config, new: Config) -> bool:
     """Would every host rest for as long by both?"""
 
     def pacing(config: Config) -> tuple[object, ...]:
@@ -297,3 +299,44 @@ def _said(name: str, value: object) -> str:
 
 def _clock(day_s: int) -> str:
     return f"{day_s // 3600:02}:{day_s % 3600 // 60:02}"
+
+
+# ---------------------------------------------------------------- files read again
+
+
+def check_rereadable(paths: Iterable[Path]) -> None:
+    """Raise ConfigError for what could keep who reads it waiting: a FIFO, a terminal, a device.
+    What is not there, or cannot be read, says so when it is read."""
+    problems = [
+        f"{path}: is not a regular file, and cannot be read again while the crawl runs"
+        for path in paths
+        if _may_wait(path)
+    ]
+    if problems:
+        raise ConfigError(*problems)
+
+
+def referenced_files(config: Config) -> Iterator[Path]:
+    """Those that a config names: of seeds, secrets and certificates."""
+    for text in config.crawl.seeds:
+        if text.startswith("@"):
+            yield Path(text[1:].strip())
+    for sections in (config.given.values, *config.given.sites.values()):
+        fetch = sections.get("fetch", {})
+        sources = fetch.get("credentials")
+        if isinstance(sources, Mapping):
+            for source in sources.values():
+                kind, _, name = str(source).partition(":")
+                if kind == "file":
+                    yield Path(name)
+        ca_file = fetch.get("ca_file")
+        if isinstance(ca_file, Path):
+            yield ca_file
+
+
+def _may_wait(path: Path) -> bool:
+    try:
+        kind = path.stat().st_mode
+    except (OSError, ValueError):
+        return False
+    return not stat.S_ISREG(kind) and not stat.S_ISDIR(kind)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
+from crawler.config.json_schema import json_schema
 from crawler.config.keys import SECTIONS, SITE_KEYS
-from crawler.config.schema import json_schema
 from crawler.config.sink_keys import SINK
 
 
