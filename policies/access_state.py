@@ -5,9 +5,12 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Mapping
+from typing import Annotated
 
 from msgspec import Struct, field
 
+from policies.config_key import Key, robots_token
+from policies.robots.dialect import DIALECTS
 from policies.robots.row import DAY_S
 
 
@@ -19,11 +22,34 @@ class Unreachable(enum.StrEnum):
 class RobotsRules(Struct, frozen=True, kw_only=True):
     """The `[robots]` section: how robots.txt is read and obeyed."""
 
-    dialect: tuple[str, ...] = ("slurp",)
-    token: tuple[str, ...] = ()
-    unreachable: Unreachable | None = None
-    crawl_delay: bool = True
-    obey: bool = True
+    dialect: Annotated[
+        tuple[str, ...],
+        Key(
+            "how robots.txt is read; with a list, the strictest verdict applies",
+            choices=tuple(DIALECTS),
+            minimum=1,
+            or_single=True,
+        ),
+    ] = ("slurp",)
+    token: Annotated[
+        tuple[str, ...],
+        Key(
+            "product token, or a list; empty: from the user agent",
+            parse=robots_token,
+            or_single=True,
+        ),
+    ] = ()
+    unreachable: Annotated[
+        Unreachable | None,
+        Key("crawl while robots.txt cannot be fetched, or not; empty: as the dialect does"),
+    ] = None
+    crawl_delay: Annotated[
+        bool,
+        Key("honour Crawl-delay; false only per site, for sites you own", own_sites_only=True),
+    ] = True
+    obey: Annotated[
+        bool, Key("obey robots.txt; false only per site, for sites you own", own_sites_only=True)
+    ] = True
 
 
 class Access(Struct, frozen=True, kw_only=True):

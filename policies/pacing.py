@@ -5,8 +5,11 @@ from __future__ import annotations
 import enum
 import re
 from functools import lru_cache
+from typing import Annotated
 
 from msgspec import Struct
+
+from policies.config_key import Key
 
 
 class Per(enum.StrEnum):
@@ -95,14 +98,29 @@ def common_windows(ours: tuple[Window, ...], theirs: tuple[Window, ...]) -> tupl
 
 
 class PacingRules(Struct, frozen=True, kw_only=True):
-    """The `[politeness]` section. Seconds."""
+    """The `[politeness]` section."""
 
-    delay: float = 1.0
-    latency_factor: float = 1.0
-    per: Per = Per.HOST
-    ip_delay: float = 0.25
-    concurrency_per_host: int = 1
-    visit_window: Window | None = None
+    delay: Annotated[
+        float, Key("minimum delay between requests to a host, seconds", unit="seconds")
+    ] = 1.0
+    latency_factor: Annotated[
+        float, Key("wait at least this many times the host's recent response time")
+    ] = 1.0
+    per: Annotated[
+        Per, Key('what a delay applies to; "ip" adds a clock per address', restart=True)
+    ] = Per.HOST
+    ip_delay: Annotated[
+        float,
+        Key(
+            'minimum delay between requests to an address, with per = "ip", seconds', unit="seconds"
+        ),
+    ] = 0.25
+    concurrency_per_host: Annotated[
+        int, Key("requests in flight to one host", minimum=1, maximum=1_000)
+    ] = 1
+    visit_window: Annotated[
+        Window | None, Key('"22:00-06:00" UTC; empty: all day', parse=parse_window)
+    ] = None
 
 
 LATENCY_WEIGHT = 0.3  # of the newest response time in the smoothed one

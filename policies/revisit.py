@@ -5,10 +5,11 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Annotated, Final
 
 from msgspec import Struct
 
+from policies.config_key import Key
 from policies.listing import Changefreq, Listing
 from policies.retry import retry_delay_s
 
@@ -30,12 +31,27 @@ class Revisit(enum.StrEnum):
 
 
 class RevisitRules(Struct, frozen=True, kw_only=True):
-    """The `[revisit]` section; of one site. Seconds."""
+    """The `[revisit]` section."""
 
-    mode: Revisit = Revisit.OFF
-    interval_s: float = 7 * DAY_S
-    min_interval_s: float = 3_600.0
-    max_interval_s: float = 30 * DAY_S
+    mode: Annotated[
+        Revisit, Key("revisit pages at a fixed interval, or sooner the more they change")
+    ] = Revisit.OFF
+    interval_s: Annotated[
+        float,
+        Key(
+            'between visits of a page; the initial interval with "adaptive"',
+            unit="seconds",
+            above=0,
+        ),
+    ] = 7 * DAY_S
+    min_interval_s: Annotated[
+        float,
+        Key('for a page that changes often, with "adaptive"', unit="seconds", above=0),
+    ] = 3_600.0
+    max_interval_s: Annotated[
+        float,
+        Key('for a page that does not change, with "adaptive"', unit="seconds", above=0),
+    ] = 30 * DAY_S
 
     @property
     def on(self) -> bool:

@@ -11,10 +11,11 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Annotated, Final
 
 from msgspec import Struct
 
+from policies.config_key import Key, media_type, query_parameter, site_path, url_pattern
 from policies.globs import Globs, globs
 from policies.url import host_of, registrable_domain
 
@@ -30,20 +31,53 @@ class Follow(enum.StrEnum):
 class ScopeRules(Struct, frozen=True, kw_only=True):
     """The `[scope]` section. A limit may be `math.inf`: none."""
 
-    follow: Follow = Follow.HOST
-    include: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
-    content_types: tuple[str, ...] = ()
-    drop_params: tuple[str, ...] = ()
-    max_pages_per_host: float = math.inf
-    max_bytes_per_host: float = math.inf
-    max_url_bytes: int = 2048
-    max_path_segments: int = 20
-    max_repeated_segment: int = 3
-    max_queries_per_path: int = 1000
-    sitemaps: bool = True
-    sitemap_paths: tuple[str, ...] = ("/sitemap.xml",)
-    requisites: bool = False
+    follow: Annotated[
+        Follow,
+        Key("links to follow, relative to seeds and their redirect targets; scheme is ignored"),
+    ] = Follow.HOST
+    include: Annotated[
+        tuple[str, ...],
+        Key('glob patterns on whole URLs: ["*/docs/*"]; empty: all', parse=url_pattern),
+    ] = ()
+    exclude: Annotated[
+        tuple[str, ...], Key("glob patterns on URLs to leave out", parse=url_pattern)
+    ] = ()
+    content_types: Annotated[
+        tuple[str, ...],
+        Key('media types: ["text/html", "application/pdf"]; empty: all', parse=media_type),
+    ] = ()
+    drop_params: Annotated[
+        tuple[str, ...],
+        Key('query parameters to drop: ["utm_*", "PHPSESSID"]', parse=query_parameter),
+    ] = ()
+    max_pages_per_host: Annotated[float, Key("pages visited at one host", unit="count")] = math.inf
+    max_bytes_per_host: Annotated[
+        float,
+        Key(
+            "bytes of the decoded bodies of a host's visited pages, across all runs",
+            unit="bytes",
+            minimum=1,
+            inf=True,
+        ),
+    ] = math.inf
+    max_url_bytes: Annotated[
+        int, Key("longer URLs are left out", name="max_url_bytes", unit="bytes", minimum=1)
+    ] = 2048
+    max_path_segments: Annotated[int, Key("deeper paths are left out", minimum=1)] = 20
+    max_repeated_segment: Annotated[int, Key("maximum repeats of one path segment", minimum=1)] = 3
+    max_queries_per_path: Annotated[int, Key("different queries of one path", restart=True)] = 1000
+    sitemaps: Annotated[
+        bool,
+        Key("read the sitemaps named in robots.txt, and seeds that are sitemaps or feeds"),
+    ] = True
+    sitemap_paths: Annotated[
+        tuple[str, ...],
+        Key("where to look for a sitemap if robots.txt names none", parse=site_path),
+    ] = ("/sitemap.xml",)
+    requisites: Annotated[
+        bool,
+        Key("fetch the images, styles, scripts, fonts and media of pages, on any host"),
+    ] = False
 
     @property
     def bounds_hosts(self) -> bool:

@@ -4,92 +4,64 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Mapping
+from typing import get_args
 
-import msgspec
+from crawler.config.keys import SECTIONS, SINK, SINK_REQUIRED, SITE_KEYS, Keys
+from crawler.config.readers import accepted_types, choices
+from policies.config_key import Key
 
-from crawler.config.key import Key
-from crawler.config.keys import SECTIONS, SITE_SECTIONS
-from crawler.config.sections import (
-    CrawlConfig,
-    DaemonConfig,
-    FetchConfig,
-    NetworkConfig,
-    StorageConfig,
-)
-from crawler.config.sink_keys import SINK, SINK_REQUIRED
-from policies.access import RobotsRules
-from policies.pacing import PacingRules
-from policies.revisit import RevisitRules
-from policies.scope import ScopeRules
-
-DEFAULTS: Mapping[str, object] = {
-    "crawl": CrawlConfig(),
-    "scope": ScopeRules(),
-    "politeness": PacingRules(),
-    "robots": RobotsRules(),
-    "fetch": FetchConfig(),
-    "revisit": RevisitRules(),
-    "network": NetworkConfig(),
-    "storage": StorageConfig(),
-    "daemon": DaemonConfig(),
-}
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
+_STRINGS = {"type": "string"}
 
 
 def json_schema() -> dict[str, object]:
-    """What `courtly config schema` prints."""
-    sections: dict[str, object] = {
-        name: _table(keys, DEFAULTS[name]) for name, keys in SECTIONS.items()
-    }
-    of_site = {
-        key: _property(spec, None)
-        for section in SITE_SECTIONS
-        for key, spec in SECTIONS[section].items()
-    }
-    site = {"type": "object", "properties": of_site, "additionalProperties": False}
-    sink = {**_table(SINK, None), "required": list(SINK_REQUIRED)}
+    """Return the schema that `courtly config schema` prints."""
+    sink = {**_table(SINK, defaults=False), "required": list(SINK_REQUIRED)}
     return {
         "$schema": _DRAFT,
         "title": "courtly's config",
         "type": "object",
         "properties": {
-            **sections,
+            **{name: _table(keys) for name, keys in SECTIONS.items()},
             "sink": {"type": "array", "items": sink},
-            "site": {"type": "object", "additionalProperties": site},
+            "site": {"type": "object", "additionalProperties": _table(SITE_KEYS, defaults=False)},
         },
         "additionalProperties": False,
     }
 
 
-def _table(keys: Mapping[str, Key], defaults: object) -> dict[str, object]:
-    return {
-        "type": "object",
-        "properties": {
-            name: _property(key, _default(defaults, key, name)) for name, key in keys.items()
-        },
-        "additionalProperties": False,
+def _table(keys: Keys, *, defaults: bool = True) -> dict[str, object]:
+    properties = {}
+    for name, key in keys.items():
+        properties[name] = _property(key)
+        if defaults and (default := default_of(key)) != math.inf:  # which JSON lacks
+            properties[name]["default"] = default
+    return {"type": "object", "properties": properties, "additionalProperties": False}
+
+
+def _property(key: Key) -> dict[str, object]:
+    types = accepted_types(key)
+    schema: dict[str, object] = {
+        "type": types[0] if len(types) == 1 else list(types),
+        "description": key.doc,
     }
-
-
-def _property(key: Key, default: object) -> dict[str, object]:
-    schema: dict[str, object] = {**msgspec.json.schema(key.accepts), "description": key.note}
-    if key.choices and "anyOf" not in schema:
-        schema["enum"] = list(key.choices)
-    if default is not None:
-        schema["default"] = default
+    known = list(choices(key))
+    if "array" in types:
+        schema["items"] = {"type": "string"} if str in get_args(key.type) else {}
+    if "object" in types:
+        schema["additionalProperties"] = {"type": "string"}
+    if known and types == ("string",):
+        schema["enum"] = ["", *known] if key.default is None else known
     return schema
 
 
-def _default(defaults: object, key: Key, name: str) -> object:
-    """In the TOML's terms; None where JSON cannot say it (inf)."""
-    if defaults is None:
-        return None
-    value = getattr(defaults, key.field or name)
-    if value is None:
-        return ""
-    if isinstance(value, enum.Enum):
-        return value.value
-    if isinstance(value, float) and math.isinf(value):
-        return None
-    return list(value) if isinstance(value, tuple) else value
+def default_of(key: Key) -> object:
+    """Return the default of a key as a value of TOML."""
+    match key.default:
+        case None:
+            return ""
+        case enum.Enum():
+            return key.default.value
+        case tuple():
+            return list(key.default)
+    return key.default

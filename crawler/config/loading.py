@@ -1,35 +1,41 @@
-"""From TOML, or a dict in its shape, to checked values; everything that is wrong at once."""
+"""Read a config from TOML, or from a dict in its shape, and report all its problems together."""
 
 from __future__ import annotations
 
-import enum
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from operator import itemgetter
 from pathlib import Path
-
-import msgspec
 
 from crawler.config.given import ConfigError, ConfigSource, Given, Sections, merged
 from crawler.config.host_patterns import matches, read_pattern
-from crawler.config.key import NAMED_TEXTS, TEXTS, Key
-from crawler.config.keys import SECTIONS, SITE_KEYS
+from crawler.config.keys import (
+    SECTION_OF_FIELD,
+    SECTIONS,
+    SINK,
+    SINK_REQUIRED,
+    SITE_KEYS,
+    Keys,
+    sink_keys,
+)
 from crawler.config.lines import KeyPath, key_lines
-from crawler.config.readers import ProblemsError, did_you_mean
-from crawler.config.secrets import SECRET, redact
-from crawler.config.sink_keys import SINK, SINK_KEYS, SINK_REQUIRED
+from crawler.config.readers import ProblemsError, did_you_mean, read_value
+from crawler.config.secrets import redact
 from policies.url import host_of
 
-CONFIG_BYTES_MAX = 10_000_000  # a config is written by hand; a device or a database is none
+CONFIG_BYTES_MAX = 10_000_000  # anything larger is a device or a database, not a config
+
+_PER_SITE = 'write it below [site."example.org"]'
 
 
 def read_toml(path: Path) -> Given:
-    """The values of a file. Raises ConfigError."""
+    """Return the values of a file. Raises ConfigError with every problem in it."""
     return read_values(*parse_toml(path))
 
 
 def parse_toml(path: Path) -> tuple[Mapping[str, object], ConfigSource]:
-    """What a file holds, not checked yet, and its lines. Raises ConfigError."""
+    """Return the contents of a file, not checked yet, and its lines. Raises ConfigError."""
     where = str(path)
     try:
         with path.open("rb") as file:
@@ -47,7 +53,7 @@ def parse_toml(path: Path) -> tuple[Mapping[str, object], ConfigSource]:
         text = raw.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        raise ConfigError(f"{where}:{line}: is not UTF-8, as TOML has to be") from None
+        raise ConfigError(f"{where}:{line}: is not UTF-8, which TOML requires") from None
     try:
         data = tomllib.loads(text)
         lines = key_lines(text)
@@ -55,7 +61,7 @@ def parse_toml(path: Path) -> tuple[Mapping[str, object], ConfigSource]:
         raise ConfigError(_syntax_problem(where, text, str(error))) from None
     except RecursionError:
         raise ConfigError(f"{where}: is nested too deeply") from None
-    except ValueError as error:  # a number of thousands of digits, a date that is none
+    except ValueError as error:  # a number of thousands of digits, an impossible date
         raise ConfigError(f"{where}: is not TOML: {error}") from None
     return data, ConfigSource(where=where, base=path.parent, lines=lines)
 
@@ -73,15 +79,14 @@ def _syntax_problem(where: str, text: str, message: str) -> str:
 
 def read_values(data: Mapping[str, object], source: ConfigSource) -> Given:
     """Check data in the shape of the TOML. Raises ConfigError with every problem in it."""
-    return _Reading(source).read(data)
+    return _Reader(source).read(data)
 
 
-class _Reading:
+class _Reader:
     def __init__(self, source: ConfigSource) -> None:
         self._source = source
-        self._problems: list[tuple[int, str]] = []
+        self._problems: list[tuple[int, str]] = []  # line and message
         self._places: dict[str, str] = {}
-        self._bases: dict[str, Path] = {}
 
     def read(self, data: Mapping[str, object]) -> Given:
         values: dict[str, Mapping[str, object]] = {}
@@ -96,82 +101,60 @@ class _Reading:
                 self._unknown_section(name, table)
             elif isinstance(table, Mapping):
                 values[name] = self._table((name,), table, SECTIONS[name])
-                if name == "fetch":
-                    self._no_cookie_for_all((name,), table)
+                self._refuse_for_all_hosts((name,), table, SECTIONS[name])
             else:
                 self._wrong((name,), f"is a section: write [{name}] and its keys below it")
         if self._problems:
-            raise ConfigError(*(text for _, text in sorted(self._problems, key=lambda p: p[0])))
+            raise ConfigError(*(text for _, text in sorted(self._problems, key=itemgetter(0))))
         return Given(
             base=self._source.base,
+            database_base=self._source.base,
             values=values,
             sites=sites,
             sinks=sinks,
             places=self._places,
-            bases=self._bases,
         )
 
     def _unknown_section(self, name: str, table: object) -> None:
-        homes = [section for section, keys in SECTIONS.items() if name in keys]
+        homes = _homes(name)
         if homes and not isinstance(table, Mapping):
-            self._wrong((name,), f"belongs into a section: {_sections(homes)}")
-            return
-        hint = did_you_mean(name, [*SECTIONS, "site", "sink"])
-        self._wrong((name,), f"there is no such section{hint}")
+            self._wrong((name,), f"belongs in a section: {homes}")
+        else:
+            hint = did_you_mean(name, [*SECTIONS, "site", "sink"])
+            self._wrong((name,), f"there is no such section{hint}")
 
     def _table(
-        self, path: KeyPath, table: Mapping[str, object], keys: Mapping[str, Key]
+        self, path: KeyPath, table: Mapping[str, object], keys: Keys
     ) -> Mapping[str, object]:
+        """Return the values of a table's fields."""
         good: dict[str, object] = {}
         for name, value in table.items():
-            key = keys.get(name)
-            if key is None:
-                self._wrong((*path, name), self._unknown_key(name, path, keys))
-            elif key.only_in_site and path[0] != "site" and value is False:
-                self._wrong(
-                    (*path, name),
-                    'can be false only for a site you own: write it below [site."example.org"]',
-                )
-            elif self._value((*path, name), key, value, good):
-                place = ".".join([*map(str, path), key.field or name])
+            if (key := keys.get(name)) is None:
+                self._wrong((*path, name), _unknown_key(name, path[0], keys))
+                continue
+            try:
+                good[key.field] = read_value(key, value, self._source.base)
+            except ValueError as error:
+                inner = error.problems if isinstance(error, ProblemsError) else [((), str(error))]
+                for inside, sentence in inner:
+                    secret = value if key.mask else None
+                    self._wrong((*path, name, *inside), redact(sentence, secret), (*path, name))
+            else:
+                place = ".".join([*map(str, path), key.field])
                 self._places[place] = self._source.place((*path, name))
-                self._bases[place] = self._source.base
         return good
 
-    def _unknown_key(self, name: str, path: KeyPath, keys: Mapping[str, Key]) -> str:
-        if hint := did_you_mean(name, keys):
-            return f"there is no such key{hint}"
-        if path[0] == "site" and any(name in section for section in SECTIONS.values()):
-            return "is no key of a single site: it holds for the whole crawl"
-        if path[0] == "sink":
-            kinds = [kind for kind, others in SINK_KEYS.items() if name in others]
-            if kinds:
-                return f"is no key of this kind of sink: it belongs to {' and '.join(kinds)}"
-        homes = [section for section, others in SECTIONS.items() if name in others]
-        return (
-            f"there is no such key here; it belongs into {_sections(homes)}"
-            if homes
-            else ("there is no such key")
-        )
-
-    def _value(self, path: KeyPath, key: Key, value: object, good: dict[str, object]) -> bool:
-        secret = value if path[-1] in SECRET and path[0] != "robots" else None
-        try:
-            shaped = msgspec.convert(_plain(value), _LOOSER.get(key.accepts, key.accepts))
-            meant = key.read(shaped)
-            if key.rooted is not None:
-                meant = key.rooted(meant, self._source.base)
-            good[key.field or str(path[-1])] = meant
-        except msgspec.ValidationError as error:
-            self._wrong(path, redact(_shape_problem(str(error)), secret))
-        except ProblemsError as error:
-            for inner, sentence in error.problems:
-                self._wrong((*path, *inner), redact(sentence, secret), shown=path)
-        except ValueError as error:
-            self._wrong(path, redact(str(error), secret))
-        else:
-            return True
-        return False
+    def _refuse_for_all_hosts(self, path: KeyPath, table: Mapping[str, object], keys: Keys) -> None:
+        """Report what only a table for single sites may hold."""
+        for name, value in table.items():
+            if name in keys and keys[name].own_sites_only and value is False:
+                hint = ", not for all hosts" if path[0] == "site" else f": {_PER_SITE}"
+                self._wrong((*path, name), f"can be false only for a site you own{hint}")
+        headers = table.get("headers") if "headers" in keys else None
+        for name in headers if isinstance(headers, Mapping) else ():
+            if str(name).lower() == "cookie":
+                sentence = f"would send one site's cookie to all hosts: {_PER_SITE}"
+                self._wrong((*path, "headers", name), sentence)
 
     def _sites(self, tables: object) -> Mapping[str, Sections]:
         good: dict[str, Sections] = {}
@@ -187,135 +170,84 @@ class _Reading:
                 continue
             if not isinstance(table, Mapping):
                 self._wrong(path, f'must be a table: write [site."{name}"] and its keys below it')
-                continue
-            tables_in = [
-                str(key)
-                for key, value in table.items()
-                if isinstance(value, Mapping) and key not in ("headers", "credentials")
-            ]
-            if sections := [key for key in tables_in if key in SECTIONS]:
-                for key in sections:
-                    told = (
-                        f'write its keys below [site."{name}"] itself: they need no section there'
-                    )
-                    self._wrong((*path, key), told)
-                continue
-            if tables_in:
-                # [site.example.org] without quotes is a table "org" in a table "example"
-                self._wrong(path, f'holds a table: a site\'s name has quotes, [site."{name}.…"]')
-                continue
-            self._own_sites_only(path, pattern, table)
-            read = self._table(path, table, _SITE_TABLE)
-            good[pattern] = merged(good.get(pattern, {}), _by_section(read))
+            elif not self._has_subtables(path, table):
+                read = self._site(path, pattern, table)
+                good[pattern] = merged(good.get(pattern, {}), read)
         return good
 
-    def _own_sites_only(self, path: KeyPath, pattern: str, table: Mapping[str, object]) -> None:
-        everywhere = not re.search(r"[a-z0-9]", pattern)
-        for key in ("crawl_delay", "obey", "tls_verify"):
-            if table.get(key) is False and everywhere:
-                self._wrong((*path, key), "can be false only for a site you own, not for all hosts")
-        if everywhere:
-            self._no_cookie_for_all(path, table)
+    def _has_subtables(self, path: KeyPath, table: Mapping[str, object]) -> bool:
+        inner = [
+            key
+            for key, value in table.items()
+            if isinstance(value, Mapping) and key not in ("headers", "credentials")
+        ]
+        sections = [key for key in inner if key in SECTIONS]
+        for key in sections:
+            self._wrong(
+                (*path, key),
+                f'write its keys below [site."{path[1]}"] itself: they need no section there',
+            )
+        if inner and not sections:
+            # [site.example.org] without quotes is a table "org" in a table "example".
+            self._wrong(
+                path, f'holds a table: the name of a site must be quoted, [site."{path[1]}.…"]'
+            )
+        return bool(inner)
+
+    def _site(self, path: KeyPath, pattern: str, table: Mapping[str, object]) -> Sections:
+        if not re.search(r"[a-z0-9]", pattern):
+            self._refuse_for_all_hosts(path, table, SITE_KEYS)
         credentials = table.get("credentials")
         for origin in credentials if isinstance(credentials, Mapping) else ():
-            host = host_of(str(origin) + "/") if "://" in str(origin) else ""
+            host = host_of(f"{origin}/") if "://" in str(origin) else ""
             if host and not matches(pattern, host):
-                self._wrong((*path, "credentials", origin), "is no origin of this site")
-
-    def _no_cookie_for_all(self, path: KeyPath, table: Mapping[str, object]) -> None:
-        headers = table.get("headers")
-        for name in headers if isinstance(headers, Mapping) else ():
-            if str(name).lower() == "cookie":
-                sentence = (
-                    'would send one site\'s cookie to all: write it below [site."example.org"]'
-                )
-                self._wrong((*path, "headers", name), sentence)
+                self._wrong((*path, "credentials", origin), "is not an origin of this site")
+        sections: dict[str, dict[str, object]] = {}
+        for field, value in self._table(path, table, SITE_KEYS).items():
+            sections.setdefault(SECTION_OF_FIELD[field], {})[field] = value
+        return sections
 
     def _sinks(self, tables: object) -> tuple[Mapping[str, object], ...] | None:
         if not isinstance(tables, list | tuple) or not all(isinstance(t, Mapping) for t in tables):
             self._wrong(("sink",), "is a list of sinks: write [[sink]]")
             return None
-        good = []
+        good: list[Mapping[str, object]] = []
         for index, table in enumerate(tables):
             path = ("sink", index)
             self._places[f"sink.{index}"] = self._source.place(path)
-            kind = table.get("kind")
-            keys = SINK_KEYS.get(kind if isinstance(kind, str) else "", tuple(SINK))
-            read = self._table(path, table, {name: SINK[name] for name in keys})
+            read = self._table(path, table, sink_keys(table.get("kind")))
             for name in SINK_REQUIRED:
                 if name not in table:
                     self._wrong((*path, name), "is missing")
+            if "path" in read and read["path"] in [sink.get("path") for sink in good]:
+                self._wrong((*path, "path"), "is already the path of another sink")
             good.append(read)
-        self._same_paths(good)
         return tuple(good)
 
-    def _same_paths(self, sinks: Sequence[Mapping[str, object]]) -> None:
-        seen: set[object] = set()
-        for index, sink in enumerate(sinks):
-            path = sink.get("path")
-            if path in seen:
-                self._wrong(("sink", index, "path"), "is the path of another sink already")
-            if path is not None:
-                seen.add(path)
-
-    def _wrong(self, path: KeyPath, sentence: str, *, shown: KeyPath | None = None) -> None:
-        place = self._source.place(path)
-        line = place.rpartition(":")[2] if self._source.lines else ""
-        order = int(line) if line.isdecimal() else 0
-        said = redact(f"{_shown(shown or path)}: {sentence}")
-        self._problems.append((order, f"{place}: {said}"))
+    def _wrong(self, path: KeyPath, sentence: str, shown: KeyPath = ()) -> None:
+        message = redact(f"{_shown(shown or path)}: {sentence}")
+        self._problems.append((self._source.line(path), f"{self._source.place(path)}: {message}"))
 
 
-_SITE_TABLE: Mapping[str, Key] = {key: SECTIONS[section][key] for key, section in SITE_KEYS.items()}
-_SECTION_OF_FIELD = {_SITE_TABLE[key].field or key: section for key, section in SITE_KEYS.items()}
+def _unknown_key(name: str, table: str | int, keys: Keys) -> str:
+    if hint := did_you_mean(name, keys):
+        return f"there is no such key{hint}"
+    homes = _homes(name)
+    if table == "site" and homes:
+        return "cannot be set for a single site: it applies to the whole crawl"
+    if table == "sink" and name in SINK:
+        return f"is not a key of this kind of sink: it belongs to {' and '.join(SINK[name].kinds)}"
+    return f"there is no such key here; it belongs in {homes}" if homes else "there is no such key"
 
 
-def _by_section(table: Mapping[str, object]) -> Sections:
-    sections: dict[str, dict[str, object]] = {}
-    for name, value in table.items():
-        sections.setdefault(_SECTION_OF_FIELD[name], {})[name] = value
-    return sections
-
-
-def _sections(names: list[str]) -> str:
-    return " or ".join(f"[{name}]" for name in names)
+def _homes(name: str) -> str:
+    """The sections that have a key: `[fetch] or [daemon]`."""
+    return " or ".join(f"[{section}]" for section, keys in SECTIONS.items() if name in keys)
 
 
 def _shown(path: KeyPath) -> str:
     """`politeness.delay`, `site."*.example.org".delay`, `sink.path`."""
     names = [part for part in path if isinstance(part, str)]
     return ".".join(
-        name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else f'"{name}"' for name in names
+        name if re.fullmatch(r"[\w-]+", name, re.ASCII) else f'"{name}"' for name in names
     )
-
-
-def _plain(value: object) -> object:
-    """Python's richer types as TOML's: dicts may come from code."""
-    if isinstance(value, enum.Enum):
-        return value.value
-    return str(value) if isinstance(value, Path) else value
-
-
-# Elements and whole numbers are left to the readers, which tell of all that are wrong, and why.
-_LOOSER: Mapping[object, object] = {
-    TEXTS: tuple[object, ...],
-    tuple[int | str, ...]: tuple[object, ...],
-    str | TEXTS: str | tuple[object, ...],
-    NAMED_TEXTS: dict[str, object],
-    int: float,
-    int | str: float | str,
-}
-_WORDS = {
-    "str": "a text", "int": "a whole number", "float": "a number", "bool": "true or false",
-    "array": "a list", "object": "a table", "null": "nothing", "datetime": "a date",
-    "date": "a date", "time": "a time",
-}  # fmt: skip
-
-
-def _shape_problem(message: str) -> str:
-    """msgspec's "Expected `int | str`, got `bool`" as a sentence."""
-    found = re.match(r"Expected `([^`]+)`.*?, got `([^`]+)`", message)
-    if not found:
-        return message
-    expected = " or ".join(_WORDS.get(name, name) for name in found[1].split(" | "))
-    return f"expected {expected}, got {_WORDS.get(found[2], found[2])}"

@@ -1,24 +1,32 @@
-"""From a TOML value to what a rule means, or a sentence that says what is wrong.
-
-A reader takes a value that already has the shape its key accepts (msgspec has seen to that) and
-returns the meaning, or raises `ProblemsError` (or ValueError with a sentence).
-"""
+"""Read the value of a config key, by the type and the `Key` of its field."""
 
 from __future__ import annotations
 
+import datetime as dt
+import enum
 import math
-import re
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, get_args, get_origin
 
 from crawler.config.units import parse_duration_s, parse_size_bytes
+from policies.config_key import Key, one_line
 from policies.pacing import REST_S_MAX
 
-Reader = Callable[[Any], object]
+# The types of JSON Schema as messages name them.
+_WORDS: Final = {
+    "boolean": "true or false", "integer": "a whole number", "number": "a number",
+    "string": "a string", "array": "a list", "object": "a table",
+}  # fmt: skip
+_TYPES: Final[Sequence[tuple[Any, str]]] = (  # in this order: a bool is an int, too
+    (bool, "boolean"), (int, "integer"), (float, "number"), ((str, Path), "string"),
+    ((list, tuple, set, frozenset), "array"), (Mapping, "object"),
+)  # fmt: skip
 
 
 class ProblemsError(ValueError):
-    """What is wrong with a value: (where inside it, sentence) pairs."""
+    """All problems of a value: pairs of the path inside it and a sentence."""
 
     def __init__(self, *problems: tuple[tuple[str | int, ...], str]) -> None:
         super().__init__("; ".join(sentence for _, sentence in problems))
@@ -26,169 +34,153 @@ class ProblemsError(ValueError):
 
 
 def did_you_mean(given: str, known: Iterable[str]) -> str:
-    """`; did you mean "x"?`, or nothing when nothing comes near."""
-    import difflib  # for mistakes alone
+    """Return `; did you mean "x"?`, or "" if no known name is similar."""
+    import difflib  # only needed for mistakes
 
     near = difflib.get_close_matches(given.lower(), list(known), n=1, cutoff=0.6)
     return f'; did you mean "{near[0]}"?' if near else ""
 
 
-def _or(names: Sequence[str]) -> str:
-    quoted = [f'"{name}"' for name in names]
-    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} or {quoted[-1]}"
+@cache
+def _base(type_: Any) -> Any:
+    """`X` of `X | None`, `tuple` of `tuple[str, ...]`, `Mapping` of `Mapping[str, str]`."""
+    args = get_args(type_)
+    return args[0] if type(None) in args else get_origin(type_) or type_
 
 
-# ---------------------------------------------------------------- numbers
+def accepted_types(key: Key) -> tuple[str, ...]:
+    """The JSON Schema types of the values that a key accepts."""
+    base = _base(key.type)
+    if base is tuple:
+        return ("string", "array") if key.or_single else ("array",)
+    if base in (int, float):
+        number = "integer" if base is int else "number"
+        return (number, "string") if key.unit in ("seconds", "bytes") else (number,)
+    return ({bool: "boolean", Mapping: "object"}.get(base, "string"),)
 
 
-def number(*, least: float = 0, above: bool = False, inf: bool = False) -> Reader:
-    """A number of at least `least` (`above`: larger than it); `inf` only where it has a meaning."""
+def choices(key: Key) -> Sequence[str]:
+    """The strings that a key accepts; empty if it is not limited to certain strings."""
+    base = _base(key.type)
+    return [*base] if isinstance(base, enum.EnumMeta) else key.choices
 
-    def read(value: float) -> float:
-        if math.isnan(value):
-            raise ValueError("nan is not a number to go by")
-        if value < least or (above and value == least):
-            raise ValueError(
-                f"must be {'more than' if above else 'at least'} {least:g}, not {value:g}"
-            )
-        if math.isinf(value) and not inf:
+
+def read_value(key: Key, value: object, base_path: Path) -> object:
+    """Return the value of a key's field, given a value from TOML or from a dict in its shape.
+
+    base_path: the directory where relative paths start. Raises ValueError or `ProblemsError`.
+    """
+    if isinstance(value, enum.Enum):
+        value = value.value
+    _check_type(accepted_types(key), value)
+    base = _base(key.type)
+    if value == "" and key.default in (None, "", ()):
+        return key.default
+    meant: object
+    match value:
+        case bool():
+            meant = value
+        case Mapping():
+            meant = _table(key, value)
+        case _ if base is tuple:
+            items = [value] if isinstance(value, str) else value
+            assert isinstance(items, Iterable)
+            meant = _list(key, list(items))
+        case int() | float() | str() if base in (int, float):
+            meant = _number(key, value, whole=base is int or key.unit in ("bytes", "count"))
+        case _ if base is Path:
+            meant = base_path / _path(str(value))
+        case _:
+            meant = _string(key, str(value))
+    return key.rooted(meant, base_path) if key.rooted else meant
+
+
+def _check_type(expected: Sequence[str], value: object) -> None:
+    got = next((name for type_, name in _TYPES if isinstance(value, type_)), "")
+    if got in expected or (got in ("integer", "number") and {"integer", "number"} & {*expected}):
+        return
+    words = _WORDS.get(got) or (
+        "a date" if isinstance(value, dt.date | dt.time) else type(value).__name__
+    )
+    raise ValueError(f"expected {' or '.join(_WORDS[name] for name in expected)}, got {words}")
+
+
+def _number(key: Key, value: float | str, *, whole: bool) -> float:
+    number = parse_duration_s(value) if key.unit == "seconds" else parse_size_bytes(value)
+    if math.isnan(number):
+        raise ValueError("must be a number, not nan")
+    if key.above is not None and number <= key.above:
+        raise ValueError(f"must be more than {key.above:g}, not {number:.15g}")
+    if number < key.minimum:
+        raise ValueError(f"must be at least {key.minimum:g}, not {number:.15g}")
+    if math.isinf(number):
+        if not key.inf and key.unit != "count":
             raise ValueError("must be finite: this limit cannot be switched off")
-        return value
-
-    return read
-
-
-def whole(*, least: int = 0, most: int | None = None) -> Reader:
-    """A whole number within bounds."""
-
-    def read(value: float) -> int:
-        number(least=least)(value)
-        if value != int(value):
-            raise ValueError(f"must be a whole number, not {value:g}")
-        if most is not None and value > most:
-            raise ValueError(f"must be at most {most}, not {value}")
-        return int(value)
-
-    return read
+        return number
+    if whole and number != int(number):
+        raise ValueError(
+            f"must be a whole number{' or inf' if key.unit == 'count' else ''}, not {number:.15g}"
+        )
+    if key.maximum is not None and number > key.maximum:
+        raise ValueError(f"must be at most {key.maximum:g}, not {number:.15g}")
+    if key.unit == "seconds" and number > REST_S_MAX:
+        raise ValueError(f"must be at most {REST_S_MAX:.0f} seconds (ten years), not {number:.15g}")
+    return int(number) if whole and key.unit != "count" else float(number)
 
 
-def count(*, least: int = 0) -> Reader:
-    """A whole number, or inf for no limit."""
-
-    def read(value: float) -> float:
-        number(least=least, inf=True)(value)
-        if not math.isinf(value) and value != int(value):
-            raise ValueError(f"must be a whole number or inf, not {value:g}")
-        return value
-
-    return read
-
-
-def duration_s(*, above: bool = False, inf: bool = False) -> Reader:
-    """Seconds from a number or a text such as "10m"; at most ten years, or inf where that has a
-    meaning."""
-
-    def read(value: float | str) -> object:
-        found_s = parse_duration_s(value)
-        number(above=above, inf=inf)(found_s)
-        if REST_S_MAX < found_s < math.inf:
-            raise ValueError(
-                f"must be at most {REST_S_MAX:.0f} seconds (ten years), not {found_s:g}"
-            )
-        return found_s
-
-    return read
+def _string(key: Key, value: str) -> object:
+    known = choices(key)
+    if known and value not in known:
+        quoted = [f'"{name}"' for name in known]
+        listed = " or ".join(filter(None, (", ".join(quoted[:-1]), quoted[-1])))
+        raise ValueError(f'must be {listed}, not "{value}"{did_you_mean(value, known)}')
+    base = _base(key.type)
+    if isinstance(base, enum.EnumMeta):
+        return base(value)
+    return key.parse(value) if key.parse else value
 
 
-def size_bytes(value: float | str) -> object:
-    """Bytes from a whole number or a text such as "10MB"."""
-    return whole(least=1)(parse_size_bytes(value))
-
-
-def size_limit(value: float | str) -> object:
-    """Bytes as `size_bytes` reads them, or inf for no limit."""
-    if isinstance(value, float) and math.isinf(value):
-        return number(inf=True)(value)
-    return size_bytes(value)
-
-
-def size_or_none(value: float | str) -> object:
-    """Bytes as `size_bytes` reads them, or 0."""
-    return whole(least=0)(parse_size_bytes(value))
-
-
-# ---------------------------------------------------------------- texts
-
-
-def text(value: object) -> str:
-    """An element of a list or a table of texts: a text."""
-    if not isinstance(value, str):
-        raise ValueError(f"expected a text, got {value!r}")  # noqa: TRY004 - a sentence for people
+def _path(value: str) -> str:
+    if not one_line(value).strip():
+        raise ValueError("must be a path")
     return value
 
 
-def one_of(names: Callable[[], Sequence[str]], then: Callable[[str], object] = str) -> Reader:
-    def read(value: str) -> object:
-        known = names()
-        if value not in known:
-            raise ValueError(f'must be {_or(known)}, not "{value}"{did_you_mean(value, known)}')
-        return then(value)
-
-    return read
-
-
-def maybe(reader: Reader, empty: object = None) -> Reader:
-    """The empty text means `empty`."""
-
-    def read(value: object) -> object:
-        return empty if value == "" else reader(value)
-
-    return read
-
-
-def each(reader: Reader) -> Reader:
-    """Every element of a list by `reader`; all that is wrong at once."""
-
-    def read(values: Iterable[object]) -> tuple[object, ...]:
-        good, wrong = [], []
-        for index, value in enumerate(values):
-            try:
-                good.append(reader(text(value)))
-            except ValueError as error:
-                wrong.append(((index,), str(error)))
-        if wrong:
-            raise ProblemsError(*wrong)
-        return tuple(good)
-
-    return read
+def _list(key: Key, values: Iterable[object]) -> tuple[object, ...]:
+    strings = str in get_args(key.type)
+    good: list[object] = []
+    wrong: list[tuple[tuple[str | int, ...], str]] = []
+    for index, value in enumerate(values):
+        try:
+            if strings:
+                _check_type(("string",), value)
+                good.append(_string(key, str(value)))
+            elif key.parse is not None:
+                good.append(key.parse(value))
+        except ValueError as error:
+            wrong.append(((index,), str(error)))
+    if wrong:
+        raise ProblemsError(*wrong)
+    if len(good) < key.minimum:
+        raise ValueError("must not be empty")
+    return tuple(good)
 
 
-def one_or_many(reader: Reader) -> Reader:
-    """A text, or a list of texts; a tuple in any case."""
-    many = each(reader)
-
-    def read(value: str | Iterable[str]) -> object:
-        if isinstance(value, str):
-            return (reader(value),)
-        return many(value)
-
-    return read
-
-
-def at_least_one(reader: Reader) -> Reader:
-    def read(value: object) -> object:
-        if not value:
-            raise ValueError("must not be empty")
-        return reader(value)
-
-    return read
-
-
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-
-
-def line(value: str) -> str:
-    """One line of text without control characters."""
-    if _CONTROL.search(value):
-        raise ValueError("must be one line without control characters")
-    return value
+def _table(key: Key, table: Mapping[str, object]) -> Mapping[str, str]:
+    """Read every pair of a table of strings. Names are compared without regard to case."""
+    assert key.parse is not None
+    good: dict[str, str] = {}
+    wrong: list[tuple[tuple[str | int, ...], str]] = []
+    for name, value in table.items():
+        try:
+            _check_type(("string",), value)
+            pair: tuple[str, str] = key.parse(name, str(value))
+        except ValueError as error:
+            wrong.append(((name,), str(error)))
+            continue
+        if pair[0].lower() in map(str.lower, good):
+            wrong.append(((name,), f'"{name}" is given twice'))
+        good[pair[0]] = pair[1]
+    if wrong:
+        raise ProblemsError(*wrong)
+    return good

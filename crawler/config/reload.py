@@ -1,4 +1,4 @@
-"""What another config changes: in words for an operator, and what of it has to wait for a restart.
+"""Compare a config that is read again while a crawl runs with the one in force.
 
 Values that may be secret (headers, credentials, a proxy, a token) are never shown.
 """
@@ -9,274 +9,187 @@ import enum
 import math
 import stat
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from crawler.config.given import ConfigError
-from crawler.config.keys import SECTIONS, SITE_KEYS
+from crawler.config.given import ConfigError, Sections
+from crawler.config.keys import SECTION_OF_FIELD, SECTIONS, SITE_KEYS
 from crawler.config.model import Config, Site
-from crawler.config.secrets import SECRET
+from policies.config_key import Key, query_parameter, url_pattern
 from policies.pacing import Window
 from policies.url import without_userinfo
 
 GROUPS_SHOWN = 5  # of hosts, for one key
 PATTERNS_SHOWN = 3  # of a list
-
-_Place = TypeVar("_Place")
 _ABSENT = object()
 
-# What counts only after a restart: the database and the listening socket are held, and hosts are
-# leased under their slots. None: the whole section.
-RESTART: Mapping[str, tuple[str, ...] | None] = {
-    "storage": ("url", "links", "fragments", "file_mode"),
-    "daemon": None,
-    "politeness": ("per",),
-    "scope": ("max_queries_per_path",),
-}
-_SECONDS = frozenset(
-    {
-        "patience",
-        "delay",
-        "ip_delay",
-        "timeout",
-        "connect_timeout",
-        "first_byte_timeout",
-        "interval",
-        "min_interval",
-        "max_interval",
-    }
-)
-_BYTES = frozenset(
-    {
-        "max_bytes_per_host",
-        "max_url_bytes",
-        "max_body",
-        "max_header",
-        "max_markup",
-        "min_free",
-        "max_size",
-    }
-)
+
+class _Change(Struct, frozen=True):
+    """A key whose value differs, in a section or in the table of a site."""
+
+    pattern: str | None  # of the site
+    section: str
+    name: str
+    key: Key
+    old: object
+    new: object
+
+    def __str__(self) -> str:
+        table = self.section if self.pattern is None else f'site."{self.pattern}"'
+        return f"[{table}] {self.name}: {_step(self.key, self.old, self.new)}"
+
+    @property
+    def is_per_host(self) -> bool:
+        """Whether the change is described by the number of hosts that it affects."""
+        values = (self.old, self.new)
+        is_list = any(isinstance(value, tuple | Mapping) for value in values)
+        return self.name in SITE_KEYS and not self.key.mask and not is_list
+
+
+def _changed(old: Config, new: Config) -> Iterator[_Change]:
+    for section, keys in SECTIONS.items():
+        for name, key in keys.items():
+            had, has = (getattr(getattr(one, section), key.field) for one in (old, new))
+            if had != has:
+                yield _Change(None, section, name, key, had, has)
+    for pattern in sorted({*old.given.sites, *new.given.sites}):
+        tables = [config.given.sites.get(pattern, {}) for config in (old, new)]
+        for name, key in SITE_KEYS.items():
+            section = SECTION_OF_FIELD[key.field]
+            had, has = (table.get(section, {}).get(key.field, _ABSENT) for table in tables)
+            if had != has:
+                yield _Change(pattern, section, name, key, had, has)
+
+
+# ---------------------------------------------------------------- what waits for a restart
 
 
 def defer_restarts(new: Config, old: Config) -> tuple[Config, tuple[str, ...]]:
-    """The new config, but what cannot change in a running crawl as it was; and what that is."""
-    waits: list[str] = []
-    given = new.given
-    values = {name: dict(table) for name, table in given.values.items()}
-    sites = {
-        pattern: {name: dict(table) for name, table in tables.items()}
-        for pattern, tables in given.sites.items()
-    }
-    for section, names in RESTART.items():
-        for name, key in SECTIONS[section].items():
-            if names is not None and name not in names:
-                continue
-            field = key.field or name
-            had, has = _value(old, section, field), _value(new, section, field)
-            if had != has:
-                waits.append(f"[{section}] {name}: {_step(name, section, had, has)}")
-            _put(values, section, field, old.given.values)
-            if names is None:
-                continue
-            for pattern in sorted({*sites, *old.given.sites}):
-                before = old.given.sites.get(pattern, {}).get(section, {}).get(field, _ABSENT)
-                after = sites.get(pattern, {}).get(section, {}).get(field, _ABSENT)
-                if before != after:
-                    waits.append(f'[site."{pattern}"] {name}')
-                    _put(
-                        sites.setdefault(pattern, {}),
-                        section,
-                        field,
-                        old.given.sites.get(pattern, {}),
-                    )
-    if new.sinks != old.sinks:
-        waits.append("[[sink]]")
-    if not waits:
+    """Return the new config with the old values of all keys that cannot change during a crawl, and
+    a description of those that differ."""
+    waiting = [one for one in _changed(old, new) if one.key.restart]
+    described = tuple(map(str, waiting)) + (("[[sink]]",) if new.sinks != old.sinks else ())
+    if not described:
         return new, ()
+    given, before = new.given, old.given
+    values = _copied(given.values)
+    sites = {pattern: _copied(sections) for pattern, sections in given.sites.items()}
+    places = {name: at for name, at in given.places.items() if not name.startswith("sink.")}
+    places |= {name: at for name, at in before.places.items() if name.startswith("sink.")}
+    for one in waiting:
+        if one.pattern is None:
+            table, old_sections, prefix = values, before.values, one.section
+        else:
+            table = sites.setdefault(one.pattern, {})
+            old_sections, prefix = before.sites.get(one.pattern, {}), f"site.{one.pattern}"
+        field = one.key.field
+        table.setdefault(one.section, {}).pop(field, None)
+        places.pop(f"{prefix}.{field}", None)
+        if field in old_sections.get(one.section, {}):
+            table[one.section][field] = old_sections[one.section][field]
+            places[f"{prefix}.{field}"] = before.places[f"{prefix}.{field}"]
     kept = replace(
         given,
+        database_base=before.database_base,
         values=values,
         sites=sites,
-        sinks=old.given.sinks,
-        places={**given.places, **_of(old.given.places)},
-        bases={**given.bases, **_of(old.given.bases)},
+        sinks=before.sinks,
+        places=places,
     )
-    return Config.of(kept), tuple(waits)
+    return Config.of(kept), described
 
 
-def _put(
-    values: dict[str, dict[str, object]],
-    section: str,
-    field: str,
-    old: Mapping[str, Mapping[str, object]],
-) -> None:
-    table = values.setdefault(section, {})
-    table.pop(field, None)
-    if field in old.get(section, {}):
-        table[field] = old[section][field]
+def _copied(sections: Sections) -> dict[str, dict[str, object]]:
+    return {name: dict(table) for name, table in sections.items()}
 
 
-def _of(old: Mapping[str, _Place]) -> dict[str, _Place]:
-    """The places of what is kept as it was."""
-    kept = tuple(
-        f"{section}.{name}"
-        for section, names in RESTART.items()
-        for name in ([""] if names is None else names)
-    )
-    return {name: place for name, place in old.items() if name.startswith((*kept, "sink"))}
-
-
-# ---------------------------------------------------------------- in words
-
-
-class _Change(Struct, frozen=True, kw_only=True):
-    """One key that another config has otherwise; `place`: its table, as it is written."""
-
-    place: str
-    name: str
-    words: str
-    whole: bool  # the words say it all: a list, a secret, something of no single host
+# ---------------------------------------------------------------- descriptions
 
 
 def describe_changes(old: Config, new: Config, hosts: Iterable[str] = ()) -> tuple[str, ...]:
-    """What the new config changes. `hosts`: those held; what changes for them is said by their
-    number, "312 hosts: delay 1 s to 4 s", and what changes for none of them by its table,
-    "[politeness] delay: 1 s to 4 s"."""
-    found = [*_tables(old, new)]
-    said: list[str] = [f"{one.place} {one.name}: {one.words}" for one in found if one.whole]
-    groups = _by_host(old, new, hosts, {one.name for one in found if not one.whole})
-    said += [
-        f"{one.place} {one.name}: {one.words}"
-        for one in found
-        if not one.whole and one.name not in groups
-    ]
+    """Return a description of every change but those of `crawl.seeds`.
+
+    hosts: the hosts being crawled. A change that affects some of them is described by their number,
+    "312 hosts: delay 1 s to 4 s", any other by its table, "[politeness] delay: 1 s to 4 s".
+    """
+    changed = [one for one in _changed(old, new) if (one.section, one.name) != ("crawl", "seeds")]
+    groups = _by_host(old, new, hosts, {one.name for one in changed if one.is_per_host})
+    described = [str(one) for one in changed if not one.is_per_host]
+    described += [str(one) for one in changed if one.is_per_host and one.name not in groups]
     for name, steps in groups.items():
         for words, count in steps.most_common(GROUPS_SHOWN):
-            said.append(f"{count:,} {'host' if count == 1 else 'hosts'}: {name} {words}")
+            described.append(f"{count:,} {'host' if count == 1 else 'hosts'}: {name} {words}")
         if (more := len(steps) - GROUPS_SHOWN) > 0:
-            said.append(f"{name}: {more:,} more kinds of hosts")
-    return tuple(said)
-
-
-def same_robots_rules(old: Config, new: Config) -> bool:
-    """Would both read every robots.txt in one way?"""
-
-    def reading(config: Config) -> tuple[object, ...]:
-        sites = {name: tables.get("robots") for name, tables in config.given.sites.items()}
-        return config.robots, config.token(""), {k: v for k, v in sites.items() if v}
-
-    return reading(old) == reading(new)
-
-
-def same_pacing(old: Config, new: Config) -> bool:
-    """Would every host rest for as long by both?"""
-
-    def pacing(config: Config) -> tuple[object, ...]:
-        sites = {
-            name: (tables.get("politeness"), tables.get("robots"))
-            for name, tables in config.given.sites.items()
-        }
-        return config.politeness, config.robots, config.token(""), sites
-
-    return pacing(old) == pacing(new)
-
-
-def _tables(old: Config, new: Config) -> Iterable[_Change]:
-    for section, keys in SECTIONS.items():
-        for name, key in keys.items():
-            if (section, name) == ("crawl", "seeds"):
-                continue  # counted by the crawl, which knows which of them are new
-            field = key.field or name
-            had, has = _value(old, section, field), _value(new, section, field)
-            if had != has:
-                yield _change(f"[{section}]", section, name, had, has)
-    for pattern in sorted({*old.given.sites, *new.given.sites}):
-        before, after = old.given.sites.get(pattern, {}), new.given.sites.get(pattern, {})
-        for name, section in SITE_KEYS.items():
-            field = SECTIONS[section][name].field or name
-            had = before.get(section, {}).get(field, _ABSENT)
-            has = after.get(section, {}).get(field, _ABSENT)
-            if had != has:
-                yield _change(f'[site."{pattern}"]', section, name, had, has)
-
-
-def _change(place: str, section: str, name: str, had: object, has: object) -> _Change:
-    whole = name in SECRET or name not in SITE_KEYS or isinstance(had, tuple | Mapping)
-    whole = whole or isinstance(has, tuple | Mapping)
-    return _Change(place=place, name=name, words=_step(name, section, had, has), whole=whole)
+            described.append(f"{name}: {more:,} more kinds of hosts")
+    return tuple(described)
 
 
 def _by_host(
     old: Config, new: Config, hosts: Iterable[str], names: set[str]
 ) -> dict[str, Counter[str]]:
-    """Key -> what changes of it -> for how many hosts."""
-    keys = [(name, SITE_KEYS[name]) for name in SITE_KEYS if name in names]
-    if not keys:
-        return {}
-    pairs: dict[tuple[int, int], tuple[Site, Site, int]] = {}
-    for host in hosts:  # hosts with the same tables share one object
-        had, has = old.site(host), new.site(host)
-        *sites, count = pairs.get((id(had), id(has)), (had, has, 0))
-        pairs[id(had), id(has)] = (sites[0], sites[1], count + 1)
+    """Return, by key, the number of hosts for each change of its value."""
     groups: dict[str, Counter[str]] = {}
-    for name, section in keys:
-        field = SECTIONS[section][name].field or name
-        for had, has, count in pairs.values():
-            one = getattr(getattr(had, section), field)
-            other = getattr(getattr(has, section), field)
-            if one != other:
-                steps = groups.setdefault(name, Counter())
-                steps[_step(name, section, one, other)] += count
+    if not names:
+        return groups
+    pairs: dict[tuple[int, int], tuple[Site, Site]] = {}  # hosts with the same tables share a Site
+    counts: Counter[tuple[int, int]] = Counter()
+    for host in hosts:
+        had, has = old.site(host), new.site(host)
+        pairs[id(had), id(has)] = had, has
+        counts[id(had), id(has)] += 1
+    for name, key in SITE_KEYS.items():
+        if name not in names:
+            continue
+        for ids, sites in pairs.items():
+            section = SECTION_OF_FIELD[key.field]
+            values = [getattr(getattr(site, section), key.field) for site in sites]
+            if values[0] != values[1]:
+                groups.setdefault(name, Counter())[_step(key, *values)] += counts[ids]
     return groups
 
 
-def _value(config: Config, section: str, field: str) -> object:
-    return getattr(getattr(config, section), field)
-
-
-def _step(name: str, section: str, had: object, has: object) -> str:
-    if name in SECRET and (section, name) != ("robots", "token"):
+def _step(key: Key, had: object, has: object) -> str:
+    if key.mask:
         return "changed"
-    if isinstance(had, tuple) and isinstance(has, tuple):
-        if name in ("dialect", "token"):
-            return f"{_list(had)} to {_list(has)}"
-        return _items(name, [*map(str, had)], [*map(str, has)])
+    noun = "pattern" if key.parse in (url_pattern, query_parameter) else "entry"
+    if isinstance(had, tuple) and isinstance(has, tuple) and not key.or_single:
+        return _items(noun, [*map(str, had)], [*map(str, has)]) or "in another order"
     if isinstance(had, Mapping) and isinstance(has, Mapping):
-        other = sum(1 for key in had if key in has and had[key] != has[key])
-        words = _items(name, [*map(str, had)], [*map(str, has)])
-        return ", ".join(part for part in (words, f"{other} changed" if other else "") if part)
-    return f"{_said(name, had)} to {_said(name, has)}"
+        other = sum(1 for name in had if name in has and had[name] != has[name])
+        return ", ".join(
+            filter(None, (_items(noun, had, has), f"{other} changed" if other else ""))
+        )
+    return f"{_in_words(key, had)} to {_in_words(key, has)}"
 
 
-def _items(name: str, had: Sequence[str], has: Sequence[str]) -> str:
-    """`+1 pattern ("*.pdf"), -2 patterns`."""
-    noun = "pattern" if name in ("include", "exclude", "drop_params") else "entry"
+def _items(noun: str, had: Iterable[str], has: Iterable[str]) -> str:
+    """Return `+1 pattern ("*.pdf"), -2 patterns`."""
     parts = []
+    old, new = dict.fromkeys(had), dict.fromkeys(has)
     for sign, some in (
-        ("+", [one for one in has if one not in had]),
-        ("-", [one for one in had if one not in has]),
+        ("+", [one for one in new if one not in old]),
+        ("-", [one for one in old if one not in new]),
     ):
         if some:
-            nouns = noun if len(some) == 1 else f"{noun}s".replace("ys", "ies")
-            shown = f" ({_list(some)})" if len(some) <= PATTERNS_SHOWN else ""
+            nouns = noun if len(some) == 1 else {"entry": "entries"}.get(noun, f"{noun}s")
+            quoted = ", ".join(f'"{without_userinfo(one)}"' for one in some)
+            shown = f" ({quoted})" if len(some) <= PATTERNS_SHOWN else ""
             parts.append(f"{sign}{len(some)} {nouns}{shown}")
-    return ", ".join(parts) or "in another order"
+    return ", ".join(parts)
 
 
-def _list(items: Iterable[object]) -> str:
-    return ", ".join(_said("", item) for item in items) or "none"
-
-
-def _said(name: str, value: object) -> str:
-    """A value as an operator would write it, with its unit."""
+def _in_words(key: Key, value: object) -> str:
+    """Return a value as an operator would write it, with its unit."""
+    if value is _ABSENT:
+        return "as everywhere"
     match value:
+        case None:
+            return "none"
         case bool():
-            return "true" if value else "false"
+            return str(value).lower()
         case enum.Enum():
             return str(value.value)
         case Window():
@@ -284,57 +197,74 @@ def _said(name: str, value: object) -> str:
         case int() | float():
             if value == math.inf:
                 return "no limit"
-            unit = " s" if name in _SECONDS else " bytes" if name in _BYTES else ""
+            unit = {"seconds": " s", "bytes": " bytes"}.get(key.unit, "")
             return f"{value:,}{unit}" if isinstance(value, int) else f"{value:g}{unit}"
         case tuple():
-            return _list(value)
+            return ", ".join(_in_words(key, item) for item in value) or "none"
         case Mapping():
             return f"{len(value)} entries"
-        case Path() | str():
-            return f'"{without_userinfo(str(value))}"'
-        case None:
-            return "none"
-    return "as everywhere" if value is _ABSENT else str(value)
+    return f'"{without_userinfo(str(value))}"'
 
 
 def _clock(day_s: int) -> str:
     return f"{day_s // 3600:02}:{day_s % 3600 // 60:02}"
 
 
-# ---------------------------------------------------------------- files read again
+# ---------------------------------------------------------------- what else a change requires
+
+
+def same_robots_rules(old: Config, new: Config) -> bool:
+    """Return whether both configs read every robots.txt in the same way."""
+    return _rules(old, "robots") == _rules(new, "robots")
+
+
+def same_pacing(old: Config, new: Config) -> bool:
+    """Return whether both configs lead to the same delays for every host."""
+    return _rules(old, "politeness", "robots") == _rules(new, "politeness", "robots")
+
+
+def _rules(config: Config, *sections: str) -> tuple[object, ...]:
+    sites = {
+        pattern: [tables.get(section) for section in sections]
+        for pattern, tables in config.given.sites.items()
+    }
+    per_site = {pattern: tables for pattern, tables in sites.items() if any(tables)}
+    return [getattr(config, section) for section in sections], config.token(""), per_site
+
+
+# ---------------------------------------------------------------- files that are read again
 
 
 def check_rereadable(paths: Iterable[Path]) -> None:
-    """Raise ConfigError for what could keep who reads it waiting: a FIFO, a terminal, a device.
-    What is not there, or cannot be read, says so when it is read."""
+    """Raise ConfigError for files whose reading could block: FIFOs, terminals, devices.
+
+    A crawl that runs must not wait for them. At the start they are allowed, such as a shell's
+    `<(…)`. A file that is missing or unreadable is reported by its reader.
+    """
     problems = [
         f"{path}: is not a regular file, and cannot be read again while the crawl runs"
         for path in paths
-        if _may_wait(path)
+        if _may_block(path)
     ]
     if problems:
         raise ConfigError(*problems)
 
 
 def referenced_files(config: Config) -> Iterator[Path]:
-    """Those that a config names: of seeds, secrets and certificates."""
+    """Yield the files of seeds, secrets and certificates that a config names."""
     for text in config.crawl.seeds:
         if text.startswith("@"):
             yield Path(text[1:].strip())
-    for sections in (config.given.values, *config.given.sites.values()):
-        fetch = sections.get("fetch", {})
-        sources = fetch.get("credentials")
-        if isinstance(sources, Mapping):
-            for source in sources.values():
-                kind, _, name = str(source).partition(":")
-                if kind == "file":
-                    yield Path(name)
-        ca_file = fetch.get("ca_file")
-        if isinstance(ca_file, Path):
+    for _, sources in config.given.all_of("fetch", "credentials"):
+        for source in sources.values():
+            if source.startswith("file:"):
+                yield Path(source[5:])
+    for _, ca_file in config.given.all_of("fetch", "ca_file"):
+        if ca_file is not None:
             yield ca_file
 
 
-def _may_wait(path: Path) -> bool:
+def _may_block(path: Path) -> bool:
     try:
         kind = path.stat().st_mode
     except (OSError, ValueError):

@@ -1,5 +1,7 @@
-"""Credentials: the config says for which origin and where they are; never what they are. And what
-may be secret is kept out of everything that is shown."""
+"""Credentials, and everything that keeps secrets out of output.
+
+The config names the origin that credentials are for and where they are stored, never their value.
+"""
 
 from __future__ import annotations
 
@@ -10,33 +12,54 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from crawler.config.readers import ProblemsError
+from policies.config_key import one_line
 from policies.url import SeedError, origin_of, parse_seed, path_of
 
 SECRET_BYTES_MAX: Final = 16_384
-_NAME = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*\Z")
-_BEARER = re.compile(r"Bearer +([A-Za-z0-9._~+/-]+=*)\Z", re.IGNORECASE)  # RFC 6750 2.1
 HIDDEN: Final = "…"
-# Keys whose values are never shown; `robots.token` alone is none of them.
-SECRET: Final = frozenset({"headers", "credentials", "proxy", "token"})
-_LONG = 6  # shorter strings ("file:") may be parts of our own words: hidden only where quoted
-# A password may hold "@", "/" or spaces where it should be escaped: up to the last "@", however
-# that is spelled.
+_NAME = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*\Z")
+_BEARER = re.compile(r"Bearer +([A-Za-z0-9._~+/-]+=*)\Z", re.IGNORECASE)  # RFC 6750 section 2.1
+_LONG = 6  # shorter strings ("file:") may be part of our own words: hidden only in quotes
+# A password may contain "@", "/" or spaces that should have been escaped: everything up to the last
+# "@", however that is spelled.
 _IN_SENTENCE = re.compile(r"(?<=//).*(?:@|%40|\uff20)", re.IGNORECASE | re.DOTALL)
 _IN_PROXY = re.compile(r"(https?://)?.*(?:@|%40|\uff20)", re.IGNORECASE | re.DOTALL)
 _AUTHORIZATION = re.compile(r"\b(bearer|basic|digest|negotiate)(?:\s|%20|\+)+\S+", re.IGNORECASE)
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
-def redact_proxy(url: str) -> str:
-    """The URL of a proxy without name and password."""
-    return _IN_PROXY.sub(rf"\g<1>{HIDDEN}@", url, count=1)
+class SecretError(Exception):
+    """A source without usable credentials. The message never contains what the source held."""
+
+
+# ---------------------------------------------------------------- output without secrets
+
+
+def hidden(value: str) -> str:
+    """Return a mark in place of a secret; "" if there is none."""
+    return value and HIDDEN
+
+
+def hidden_values(table: Mapping[str, str]) -> Mapping[str, str]:
+    """Return a table with its values hidden."""
+    return dict.fromkeys(table, HIDDEN)
+
+
+def sources(table: Mapping[str, str]) -> Mapping[str, str]:
+    """Return a table of credentials as it is: it holds only the places where the secrets are."""
+    return table
+
+
+def redact_proxy(url: str | None) -> str | None:
+    """Return the URL of a proxy without name and password."""
+    return url and _IN_PROXY.sub(rf"\g<1>{HIDDEN}@", url, count=1)
 
 
 def redact(sentence: str, value: object = None) -> str:
-    """A sentence without the credentials that a URL or an Authorization header in it has; nor any
-    string of `value`, where that is a secret."""
-    for one in sorted(_parts(value), key=len, reverse=True):
+    """Return a sentence without the credentials in its URLs and Authorization headers.
+
+    value: a secret; every string in it is hidden as well.
+    """
+    for one in sorted(_strings(value), key=len, reverse=True):
         sentence = sentence.replace(f'"{one}"', HIDDEN).replace(f"'{one}'", HIDDEN)
         if len(one) >= _LONG:
             sentence = sentence.replace(one, HIDDEN)
@@ -44,52 +67,57 @@ def redact(sentence: str, value: object = None) -> str:
     return _AUTHORIZATION.sub(rf"\1 {HIDDEN}", sentence)
 
 
-def _parts(value: object) -> Iterator[str]:
-    """Strings in it, as they are and as Python would print them."""
+def _strings(value: object) -> Iterator[str]:
+    """The strings in a value, as they are and as Python prints them."""
     match value:
         case str():
             yield from (value, repr(value)[1:-1])
         case Mapping() | list() | tuple():
             for each in value.values() if isinstance(value, Mapping) else value:
-                yield from _parts(each)
+                yield from _strings(each)
 
 
-class SecretError(Exception):
-    """A source that gives no usable credentials. The sentence never shows what it gave."""
+# ---------------------------------------------------------------- credentials
 
 
-def credentials(value: Mapping[str, object]) -> Mapping[str, str]:
-    """Origin → `env:NAME` or `file:PATH`. What is wrong is told without the value: it may be the
-    secret itself, written where it does not belong."""
-    good: dict[str, str] = {}
-    wrong: list[tuple[tuple[str | int, ...], str]] = []
-    for name, source in value.items():
-        if (origin := _origin(name)) is None:
-            sentence = 'credentials are for an origin, such as "https://example.org"'
-            wrong.append(((name,), sentence))
-        elif not isinstance(source, str) or not _is_source(source):
-            sentence = f'for {origin}: must be "env:NAME" or "file:PATH", not the secret itself'
-            wrong.append(((name,), sentence))
-        elif origin in good:
-            wrong.append(((name,), f'"{origin}" is given twice'))
-        else:
-            good[origin] = source
-    if wrong:
-        raise ProblemsError(*wrong)
-    return good
+def credential(name: str, source: str) -> tuple[str, str]:
+    """Return an origin and the source of its credentials, `env:NAME` or `file:PATH`.
+
+    Raises ValueError without the source: it may be the secret itself, written in the wrong place.
+    """
+    origin = _origin(name)
+    if origin is None:
+        raise ValueError('credentials are for an origin, such as "https://example.org"')
+    if not _NAME.match(source) and not (source.startswith("file:") and _is_one_line(source[5:])):
+        raise ValueError(f'for {origin}: must be "env:NAME" or "file:PATH", not the secret itself')
+    return origin, source
 
 
-def rooted(value: object, base: Path) -> object:
-    """The same with the paths of files whole."""
-    assert isinstance(value, Mapping)
+def _origin(text: str) -> str | None:
+    try:
+        url = parse_seed(text)
+    except SeedError:
+        return None
+    return origin_of(url) if path_of(url) == "/" and "@" not in text and "#" not in text else None
+
+
+def _is_one_line(text: str) -> bool:
+    try:
+        return bool(one_line(text).strip())
+    except ValueError:
+        return False
+
+
+def rooted_sources(table: Mapping[str, str], base: Path) -> Mapping[str, str]:
+    """Return a table of credentials whose files have absolute paths."""
     return {
         origin: f"file:{base / source[5:].strip()}" if source.startswith("file:") else source
-        for origin, source in value.items()
+        for origin, source in table.items()
     }
 
 
 def authorization(source: str) -> str:
-    """The Authorization header that a source stands for: `Bearer TOKEN` as it is (RFC 6750), and
+    """Return the Authorization header for a source: `Bearer TOKEN` as it is (RFC 6750), and
     `user:password` as Basic (RFC 7617). Raises SecretError."""
     kind, _, name = source.partition(":")
     if kind == "env":
@@ -103,7 +131,7 @@ def authorization(source: str) -> str:
     text = text.strip("\r\n")
     if found := _BEARER.match(text):
         return f"Bearer {found[1]}"
-    if ":" not in text.lstrip(":") or _CONTROL.search(text):
+    if ":" not in text.lstrip(":") or not _is_one_line(text):
         raise SecretError(f'{what} must hold "user:password" or "Bearer TOKEN" in one line')
     return "Basic " + base64.b64encode(text.encode("utf-8", "surrogateescape")).decode()
 
@@ -119,17 +147,3 @@ def _file(path: Path) -> str:
         raise SecretError(f"{path} is not UTF-8") from None
     except OSError as error:
         raise SecretError(f"{path} cannot be read: {error.strerror}") from None
-
-
-def _origin(text: str) -> str | None:
-    try:
-        url = parse_seed(text)
-    except SeedError:
-        return None
-    return origin_of(url) if path_of(url) == "/" and "@" not in text and "#" not in text else None
-
-
-def _is_source(text: str) -> bool:
-    return bool(_NAME.match(text)) or (
-        text.startswith("file:") and bool(text[5:].strip()) and not _CONTROL.search(text)
-    )

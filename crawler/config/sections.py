@@ -1,6 +1,7 @@
-"""The sections of the config that are ours, frozen; the others are rule types of `policies`.
+"""The config sections that belong to the crawler; those of `policies` are its rule types.
 
-Those with secrets are dataclasses, which can leave a field out of their text.
+Each field that the config file can set carries a `Key` (policies/config_key.py), the only
+description of that key.
 """
 
 from __future__ import annotations
@@ -8,65 +9,185 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 from msgspec import Struct
 
+from crawler.config import checks, secrets
 from crawler.config.host_patterns import static_address
 from policies.address import is_loopback
+from policies.config_key import Key, keys_of, media_type, url_pattern
+from policies.scope import HOPS_MAX
 
 
 class LogLevel(enum.StrEnum):
-    """How much is logged: what is of a lower level is left out."""
+    """The minimum level of the events that are logged."""
 
-    DEBUG = "debug"  # robots.txt fetches and commits, too
-    INFO = "info"  # every outcome of a URL
-    WARNING = "warning"  # what failed
-    ERROR = "error"  # what needs somebody to look
+    DEBUG = "debug"  # robots.txt fetches and commits as well
+    INFO = "info"  # the outcome of every URL
+    WARNING = "warning"  # failures
+    ERROR = "error"  # failures that need attention
+
+
+class _SectionWithSecrets(Struct, frozen=True):
+    """A section whose text leaves out the values that may be secret."""
+
+    def __rich_repr__(self) -> list[tuple[str, object]]:
+        keys = keys_of(type(self)).values()
+        return [(key.field, getattr(self, key.field)) for key in keys if key.mask is None]
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{name}={value!r}" for name, value in self.__rich_repr__())
+        return f"{type(self).__name__}({values})"
 
 
 class CrawlConfig(Struct, frozen=True, kw_only=True):
     """The `[crawl]` section."""
 
-    user_agent: str = ""
-    from_: str = ""
-    seeds: tuple[str, ...] = ()  # canonical URLs, and files as "@/whole/path"
-    concurrency: int = 256
-    max_pages: float = math.inf
-    max_depth: float = math.inf
-    patience_s: float = 600.0
+    user_agent: Annotated[
+        str,
+        Key(
+            'required beyond loopback, with a contact: "examplebot/1.0 (+https://example.com/bot)"',
+            parse=checks.user_agent,
+        ),
+    ] = ""
+    from_: Annotated[str, Key("e-mail address for the From header", parse=checks.email_address)] = (
+        ""
+    )
+    # Canonical URLs, and files as "@/absolute/path".
+    seeds: Annotated[
+        tuple[str, ...],
+        Key(
+            'URLs, or files with one URL per line: "@seeds.txt"',
+            parse=checks.seed,
+            rooted=checks.rooted_seeds,
+        ),
+    ] = ()
+    concurrency: Annotated[
+        int, Key("requests in flight across all hosts", minimum=1, maximum=65_536)
+    ] = 256
+    max_pages: Annotated[
+        float, Key("stop after N pages; pages of earlier runs do not count", unit="count")
+    ] = math.inf
+    max_depth: Annotated[
+        float, Key("follow links at most N hops from a seed; a redirect adds none", unit="count")
+    ] = math.inf
+    patience_s: Annotated[
+        float,
+        Key(
+            "a plain crawl ends after this long without progress; waiting URLs stay queued",
+            unit="seconds",
+            inf=True,
+        ),
+    ] = 600.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchConfig:
+class FetchConfig(_SectionWithSecrets, frozen=True, kw_only=True):
     """The `[fetch]` section."""
 
-    timeout_s: float = 30.0
-    max_body_bytes: int = 10_000_000
-    max_attempts: int = 3
-    unreachable_for_s: float = 7 * 86_400.0
-    max_redirects: int = 20
-    # May hold secrets: not shown.
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    proxy: str | None = field(default=None, repr=False)
-    connect_timeout_s: float = 10.0
-    first_byte_timeout_s: float = math.inf  # `timeout` bounds it all the same
-    min_rate_bytes_per_s: float = 100.0
-    max_header_bytes: int = 256 * 1024
-    max_markup_bytes: int = 5_000_000
-    cookies: bool = False
-    credentials: Mapping[str, str] = field(default_factory=dict)  # origin -> where they are
-    tls_verify: bool = True
-    ca_file: Path | None = None
+    timeout_s: Annotated[float, Key("whole request, seconds", unit="seconds", above=0)] = 30.0
+    max_body_bytes: Annotated[
+        int, Key("maximum body size after decompression", unit="bytes", minimum=1)
+    ] = 10_000_000
+    max_attempts: Annotated[int, Key("attempts before a URL fails", minimum=1, maximum=1_000)] = 3
+    unreachable_for_s: Annotated[
+        float,
+        Key(
+            "retry a host that cannot be connected to for this long before its URLs fail",
+            unit="seconds",
+            inf=True,
+        ),
+    ] = 7 * 86_400.0
+    max_redirects: Annotated[
+        int, Key("redirects in a row; one more and the URL fails", maximum=HOPS_MAX)
+    ] = 20
+    headers: Annotated[
+        Mapping[str, str],
+        Key(
+            'additional request headers: { "Accept-Language" = "en" }',
+            parse=checks.header,
+            mask=secrets.hidden_values,
+        ),
+    ] = msgspec.field(default_factory=dict)
+    proxy: Annotated[
+        str | None,
+        Key(
+            'URL of an HTTP proxy: "http://127.0.0.1:3128"',
+            parse=checks.proxy,
+            mask=secrets.redact_proxy,
+        ),
+    ] = None
+    connect_timeout_s: Annotated[
+        float, Key("for the DNS lookup, and then for TCP and TLS, seconds", unit="seconds", above=0)
+    ] = 10.0
+    first_byte_timeout_s: Annotated[  # `timeout` applies as well
+        float,
+        Key(
+            "from the request to the end of the response headers, seconds",
+            unit="seconds",
+            above=0,
+            inf=True,
+        ),
+    ] = math.inf
+    min_rate_bytes_per_s: Annotated[
+        float,
+        Key(
+            "minimum transfer rate of a body, measured over 10 s, bytes per second; 0: none",
+            name="min_rate",
+        ),
+    ] = 100.0
+    max_header_bytes: Annotated[
+        int,
+        Key(
+            "size of the response headers; a single field is limited to 64 KiB",
+            unit="bytes",
+            minimum=1,
+        ),
+    ] = 256 * 1024
+    max_markup_bytes: Annotated[
+        int,
+        Key(
+            "how much of a page is parsed for links; the rest is counted in `skipped`",
+            unit="bytes",
+            minimum=1,
+        ),
+    ] = 5_000_000
+    cookies: Annotated[
+        bool, Key("keep cookies during this run; cookies are never shared between sites")
+    ] = False
+    credentials: Annotated[  # origin -> where its credentials are
+        Mapping[str, str],
+        Key(
+            '{ "https://example.org" = "env:NAME" } or "file:PATH": user:password or Bearer TOKEN',
+            parse=secrets.credential,
+            rooted=secrets.rooted_sources,
+            mask=secrets.sources,
+        ),
+    ] = msgspec.field(default_factory=dict)
+    tls_verify: Annotated[
+        bool,
+        Key("verify certificates; false only per site, for sites you own", own_sites_only=True),
+    ] = True
+    ca_file: Annotated[
+        Path | None, Key("additional certificate authorities to trust: a PEM file")
+    ] = None
 
 
 class NetworkConfig(Struct, frozen=True, kw_only=True):
     """The `[network]` section."""
 
-    allow: tuple[str, ...] = ()  # CIDR ranges
-    resolve: Mapping[str, str] = msgspec.field(default_factory=dict)  # name or pattern -> address
+    allow: Annotated[  # CIDR ranges
+        tuple[str, ...],
+        Key(
+            'private address ranges the crawler may connect to: ["127.0.0.0/8"]',
+            parse=checks.address_range,
+        ),
+    ] = ()
+    resolve: Annotated[  # name or pattern -> address
+        Mapping[str, str], Key('static names: { "*.test" = "127.0.0.1" }', parse=checks.static_name)
+    ] = msgspec.field(default_factory=dict)
 
     def leads_to_loopback(self, host: str) -> bool:
         """Whether a direct connection for `host` ends at this machine whatever DNS answers: it is
@@ -77,13 +198,50 @@ class NetworkConfig(Struct, frozen=True, kw_only=True):
 class StorageConfig(Struct, frozen=True, kw_only=True):
     """The `[storage]` section; `path` is the file that `url` names."""
 
-    url: str = "sqlite:crawl.db"
+    url: Annotated[
+        str, Key('the database: "sqlite:" and a path', parse=checks.storage_url, restart=True)
+    ] = "sqlite:crawl.db"
     path: Path = Path("crawl.db")
-    links: bool = False
-    fragments: bool = False
-    file_mode: str = "0600"
-    min_free_bytes: float = 0
-    max_size_bytes: float = math.inf
+    file_mode: Annotated[
+        str,
+        Key(
+            "permissions of created files, octal; the umask applies as well",
+            parse=checks.file_mode,
+            restart=True,
+        ),
+    ] = "0600"
+    min_free_bytes: Annotated[
+        int,
+        Key(
+            'hold the crawl while less disk space than this, such as "1GB", is free where the '
+            "database or a sink is; 0: no minimum",
+            unit="bytes",
+        ),
+    ] = 0
+    max_size_bytes: Annotated[
+        float,
+        Key(
+            'hold the crawl while the files of the database and all sinks exceed this size: "50GB"',
+            unit="bytes",
+            minimum=1,
+            inf=True,
+        ),
+    ] = math.inf
+    links: Annotated[
+        bool,
+        Key(
+            "keep every link of every page, with its anchor and rel, in the view `links`, and "
+            "malformed links in `malformed`",
+            restart=True,
+        ),
+    ] = False
+    fragments: Annotated[
+        bool,
+        Key(
+            "keep every link with a fragment, and the ids of pages, for the view `fragments`",
+            restart=True,
+        ),
+    ] = False
 
     @property
     def mode(self) -> int:
@@ -91,15 +249,29 @@ class StorageConfig(Struct, frozen=True, kw_only=True):
         return int(self.file_mode, 8)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DaemonConfig:
+class DaemonConfig(_SectionWithSecrets, frozen=True, kw_only=True):
     """The `[daemon]` section."""
 
-    listen: str = "127.0.0.1:8710"
-    token: str = field(default="", repr=False)
-    hosts: tuple[str, ...] = ()
-    log: Path | None = None
-    log_level: LogLevel = LogLevel.INFO
+    listen: Annotated[
+        str, Key("address and port to listen on", parse=checks.listen_address, restart=True)
+    ] = "127.0.0.1:8710"
+    token: Annotated[
+        str,
+        Key(
+            "required when listening beyond loopback",
+            parse=checks.secret,
+            mask=secrets.hidden,
+            restart=True,
+        ),
+    ] = ""
+    hosts: Annotated[
+        tuple[str, ...],
+        Key("additional names accepted in Host and Origin", parse=checks.authority, restart=True),
+    ] = ()
+    log: Annotated[
+        Path | None, Key("log file in JSON lines; empty: standard error", restart=True)
+    ] = None
+    log_level: Annotated[LogLevel, Key("minimum level of events", restart=True)] = LogLevel.INFO
 
     @property
     def listens_on(self) -> tuple[str, int]:
@@ -109,30 +281,79 @@ class DaemonConfig:
 
 
 class SinkConfig(Struct, frozen=True, kw_only=True):
-    """One `[[sink]]`; which keys a kind has stands in `crawler.config.sink_keys.SINK_KEYS`.
+    """One `[[sink]]`; a kind has the keys whose `kinds` name it or are empty."""
 
-    status: as 200, and classes by their first digit. gzip: None means by the path's ending."""
-
-    kind: str
-    path: Path
-    include: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
-    status: tuple[int, ...] = ()
-    content_types: tuple[str, ...] = ()
-    noindex: bool = False
-    fsync: bool = True
-    max_file_bytes: float = math.inf
-    max_age_s: float = math.inf
-    gzip: bool | None = None
-    body: str = "auto"
-    links: bool = True
-    requisites: bool = True
-    scripts: bool = False
-    session_headers: bool = False
+    kind: Annotated[str, Key("what to write", choices=("jsonl", "warc", "mirror"))]
+    path: Annotated[Path, Key("file to write, or the directory of a mirror")]
+    include: Annotated[
+        tuple[str, ...], Key("glob patterns on whole URLs; empty: all", parse=url_pattern)
+    ] = ()
+    exclude: Annotated[
+        tuple[str, ...], Key("glob patterns on URLs to leave out", parse=url_pattern)
+    ] = ()
+    # Statuses, and classes of them by their first digit.
+    status: Annotated[
+        tuple[int, ...], Key('statuses and classes: [200, "3xx"]; empty: all', parse=checks.status)
+    ] = ()
+    content_types: Annotated[
+        tuple[str, ...], Key('media types: ["text/*"]; empty: all', parse=media_type)
+    ] = ()
+    noindex: Annotated[bool, Key("include pages that ask not to be indexed")] = False
+    fsync: Annotated[
+        bool,
+        Key("flush to disk before a page is committed, to survive a power cut; a mirror: false"),
+    ] = True
+    max_file_bytes: Annotated[
+        float,
+        Key(
+            'start a new file beyond this size; for a warc "1GB"',
+            unit="bytes",
+            minimum=1,
+            inf=True,
+            kinds=("jsonl", "warc"),
+        ),
+    ] = math.inf
+    max_age_s: Annotated[
+        float,
+        Key(
+            "start a new file beyond this age",
+            unit="seconds",
+            above=0,
+            inf=True,
+            kinds=("jsonl", "warc"),
+        ),
+    ] = math.inf
+    gzip: Annotated[
+        bool | None,
+        Key(
+            'default: by file extension; a warc unless it ends in ".warc"', kinds=("jsonl", "warc")
+        ),
+    ] = None
+    body: Annotated[
+        str,
+        Key(
+            "text as a string and other bodies as base64, all as base64, or no bodies",
+            choices=("auto", "base64", "none"),
+            kinds=("jsonl",),
+        ),
+    ] = "auto"
+    links: Annotated[bool, Key("the links of each page", kinds=("jsonl",))] = True
+    session_headers: Annotated[
+        bool,
+        Key(
+            "keep Set-Cookie and other response headers that may contain session secrets",
+            kinds=("jsonl", "warc"),
+        ),
+    ] = False
+    requisites: Annotated[
+        bool, Key("fetch what its pages need for display, on any host", kinds=("mirror",))
+    ] = True
+    scripts: Annotated[bool, Key("also fetch and keep scripts", kinds=("mirror",))] = False
 
     @property
     def compresses(self) -> bool:
-        """Is what it writes compressed? A WARC is, unless its name ends in `.warc`."""
+        """Whether the sink writes compressed files. A WARC is compressed unless its name ends in
+        `.warc`."""
         if self.gzip is not None:
             return self.gzip
         name = self.path.name.lower()

@@ -27,7 +27,8 @@ def parse_duration_s(value: float | str) -> float:
         return float(plain[1])
     if not _DURATION.match(value):
         raise ValueError(
-            f'a duration is seconds or a text such as "250ms", "10m", "1.5h" or "2d", not {value!r}'
+            'a duration is seconds or a string such as "250ms", "10m", "1.5h" or "2d", '
+            f"not {value!r}"
         )
     return math.fsum(float(number) * _SECONDS_IN[unit] for number, unit in _STEP.findall(value))
 
@@ -41,7 +42,7 @@ def parse_size_bytes(value: float | str) -> float:
     found = _SIZE.match(value)
     if not found:
         raise ValueError(
-            f'a size is bytes or a text such as "500KB", "10MB" (10⁶) or "1MiB", not {value!r}'
+            f'a size is bytes or a string such as "500KB", "10MB" (10⁶) or "1MiB", not {value!r}'
         )
     return int(float(found[1]) * _BYTES_IN[found[2].lower()])
 

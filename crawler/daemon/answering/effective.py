@@ -9,9 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from crawler.config import Config
-from crawler.config.keys import SECTIONS, SITE_SECTIONS
-from crawler.config.secrets import HIDDEN, redact_proxy
-from crawler.config.sink_keys import SINK
+from crawler.config.keys import SECTIONS, SINK, SITE_SECTIONS
 from crawler.daemon import shapes
 from policies.url import without_userinfo
 
@@ -27,9 +25,10 @@ def settings(config: Config, host: str | None) -> list[shapes.Setting]:
             continue
         values = getattr(config if site is None else site, section)
         for name, key in keys.items():
-            field = key.field or name
-            value = _secretless(section, name, getattr(values, field))
-            place = _place(config, host, section, field)
+            value = getattr(values, key.field)
+            if key.mask is not None:
+                value = key.mask(value)
+            place = _place(config, host, section, key.field)
             found.append({"key": f"{section}.{name}", "value": _json(value), "source": place})
     return found if site is not None else found + _sinks(config)
 
@@ -40,8 +39,8 @@ def _sinks(config: Config) -> list[shapes.Setting]:
     for index, sink in enumerate(config.given.sinks or ()):
         table: dict[str, shapes.Json] = {}
         for name, key in SINK.items():
-            if (field := key.field or name) in sink:
-                value = _json(sink[field])
+            if key.field in sink:
+                value = _json(sink[key.field])
                 table[name] = (
                     without_folder(value, config.given.base) if isinstance(value, str) else value
                 )
@@ -69,18 +68,6 @@ def without_folder(text: str, base: Path) -> str:
     network need not know where on the machine that is."""
     folder = f"{base}/"
     return text if folder in ("./", "/") else text.replace(folder, "")
-
-
-def _secretless(section: str, name: str, value: object) -> object:
-    if not value:
-        return value
-    if (section, name) == ("daemon", "token"):
-        return HIDDEN
-    if (section, name) == ("fetch", "headers") and isinstance(value, Mapping):
-        return dict.fromkeys(value, HIDDEN)
-    if (section, name) == ("fetch", "proxy"):
-        return redact_proxy(str(value))
-    return value
 
 
 def _json(value: object) -> object:

@@ -77,7 +77,7 @@ def sections(settings: Sequence[Setting]) -> list[tuple[str, list[dict[str, obje
                 "value": _toml(value),
                 "source": each["source"],
                 "set": each["source"] != "default",
-                "note": "" if known is None else known.note,
+                "note": "" if known is None else known.doc,
             }
         )
     return list(found.items())

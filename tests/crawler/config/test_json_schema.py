@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 
 from crawler.config.json_schema import json_schema
-from crawler.config.keys import SECTIONS, SITE_KEYS
-from crawler.config.sink_keys import SINK
+from crawler.config.keys import SECTIONS, SINK, SITE_KEYS
 
 
 def test_every_key_is_described() -> None:

@@ -111,8 +111,8 @@ def test_what_needs_a_restart_stays_as_it_was(tmp_path):
     assert kept.scope.max_queries_per_path == old.scope.max_queries_per_path
     assert kept.sinks == old.sinks == ()
     assert [line.partition(":")[0] for line in restart] == [
-        "[storage] url", "[politeness] per", '[site."a.test"] per', '[site."b.test"] per',
-        "[scope] max_queries_per_path", "[[sink]]",
+        "[scope] max_queries_per_path", "[politeness] per", "[storage] url",
+        '[site."a.test"] per', '[site."b.test"] per', "[[sink]]",
     ]  # fmt: skip
     assert defer_restarts(kept, old) == (kept, ())
 

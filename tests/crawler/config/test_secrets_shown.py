@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from crawler.config import Config, ConfigError, from_dict
 from crawler.config.keys import SECTIONS
 from crawler.config.reload import defer_restarts, describe_changes
-from crawler.config.secrets import SECRET, redact
+from crawler.config.secrets import redact
 from crawler.daemon.answering.effective import settings
 
 MARK = "hunter2"
@@ -69,7 +69,7 @@ def test_a_proxy_s_password_whatever_is_around_it(before: str, after: str) -> No
     assert MARK not in shown
 
 
-@pytest.mark.parametrize("name", sorted(SECRET - {"token"}))
+@pytest.mark.parametrize("name", ["credentials", "headers", "proxy"])
 @pytest.mark.parametrize(
     "value",
     [

@@ -124,12 +124,12 @@ def test_nobody_owns_all_hosts(pattern: str) -> None:
 def test_keys_of_the_whole_crawl_are_refused_in_a_site() -> None:
     with pytest.raises(ConfigError, match=r"max_pages: there is no such key; did you mean"):
         from_dict({"site": {"a.test": {"max_pages": 5}}})
-    with pytest.raises(ConfigError, match="is no key of a single site"):
+    with pytest.raises(ConfigError, match="cannot be set for a single site"):
         from_dict({"site": {"a.test": {"patience": 5}}})
 
 
 def test_a_name_without_quotes_is_explained() -> None:
-    with pytest.raises(ConfigError, match="a site's name has quotes"):
+    with pytest.raises(ConfigError, match="the name of a site must be quoted"):
         from_dict({"site": {"example": {"org": {"delay": 5}}}})
 
 
