@@ -189,8 +189,7 @@ def _warnings(config: Config) -> Iterator[str]:
             host = host_of(f"{origin}/")
             if origin.startswith("http:") and not config.network.leads_to_loopback(host):
                 yield (
-                    f"{place}: credentials for {origin} are sent without encryption: anyone on "
-                    "the way can read them"
+                    f"{place}: sent to {origin} without encryption: anyone on the way can read them"
                 )
     if config.revisit.min_interval_s > config.revisit.max_interval_s:
         keys = ("revisit.min_interval_s", "revisit.max_interval_s")

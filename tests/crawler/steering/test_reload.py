@@ -522,7 +522,7 @@ async def test_what_needs_a_restart_is_named_and_left_as_it_is(world: World) -> 
     (answer,) = file.answers
     assert answer.changes == ("1 host: delay 1 s to 2 s",)
     assert [line.partition(":")[0] for line in answer.restart] == [
-        "[storage] url", "[daemon] listen", "[daemon] token", "[politeness] per",
+        "[politeness] per", "[storage] url", "[daemon] listen", "[daemon] token",
         '[site."b.test"] per',
     ]  # fmt: skip
     assert "hunter2" not in str(answer)
