@@ -44,8 +44,7 @@ class RobotsRules(Struct, frozen=True, kw_only=True):
         Key("crawl while robots.txt cannot be fetched, or not; empty: as the dialect does"),
     ] = None
     crawl_delay: Annotated[
-        bool,
-        Key("honour Crawl-delay; false only per site, for sites you own", own_sites_only=True),
+        bool, Key("honour Crawl-delay; false only per site, for sites you own", own_sites_only=True)
     ] = True
     obey: Annotated[
         bool, Key("obey robots.txt; false only per site, for sites you own", own_sites_only=True)

@@ -32,14 +32,14 @@ class Key:
     """
 
     doc: str  # one phrase, without a full stop
-    _: KW_ONLY
-    name: str = ""  # in the config file; default: the field's name without its unit
     # "seconds" and "bytes" may be written as "10m" and "5MB"; a "count" is a whole number or inf.
     unit: Literal["", "seconds", "bytes", "count"] = ""
+    _: KW_ONLY
+    name: str = ""  # in the config file; default: the field's name without its unit
     minimum: float = 0  # of a number, or of the length of a list
     above: float | None = None  # the value must be larger
     maximum: float | None = None
-    inf: bool = False  # inf is allowed and means no limit
+    inf: bool = False  # inf, which means no limit, is allowed although it is not the default
     choices: Sequence[str] = ()  # allowed strings; an enum brings its own
     parse: Callable[..., Any] | None = None  # a string, element or pair; raises ValueError
     rooted: Callable[[Any, Path], object] | None = None  # makes relative paths in a value absolute

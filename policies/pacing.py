@@ -100,9 +100,9 @@ def common_windows(ours: tuple[Window, ...], theirs: tuple[Window, ...]) -> tupl
 class PacingRules(Struct, frozen=True, kw_only=True):
     """The `[politeness]` section."""
 
-    delay: Annotated[
-        float, Key("minimum delay between requests to a host, seconds", unit="seconds")
-    ] = 1.0
+    delay: Annotated[float, Key("minimum delay between requests to a host, seconds", "seconds")] = (
+        1.0
+    )
     latency_factor: Annotated[
         float, Key("wait at least this many times the host's recent response time")
     ] = 1.0
@@ -111,9 +111,7 @@ class PacingRules(Struct, frozen=True, kw_only=True):
     ] = Per.HOST
     ip_delay: Annotated[
         float,
-        Key(
-            'minimum delay between requests to an address, with per = "ip", seconds', unit="seconds"
-        ),
+        Key('minimum delay between requests to an address, with per = "ip", seconds', "seconds"),
     ] = 0.25
     concurrency_per_host: Annotated[
         int, Key("requests in flight to one host", minimum=1, maximum=1_000)

@@ -38,19 +38,13 @@ class RevisitRules(Struct, frozen=True, kw_only=True):
     ] = Revisit.OFF
     interval_s: Annotated[
         float,
-        Key(
-            'between visits of a page; the initial interval with "adaptive"',
-            unit="seconds",
-            above=0,
-        ),
+        Key('between visits of a page; the initial interval with "adaptive"', "seconds", above=0),
     ] = 7 * DAY_S
     min_interval_s: Annotated[
-        float,
-        Key('for a page that changes often, with "adaptive"', unit="seconds", above=0),
+        float, Key('for a page that changes often, with "adaptive"', "seconds", above=0)
     ] = 3_600.0
     max_interval_s: Annotated[
-        float,
-        Key('for a page that does not change, with "adaptive"', unit="seconds", above=0),
+        float, Key('for a page that does not change, with "adaptive"', "seconds", above=0)
     ] = 30 * DAY_S
 
     @property

@@ -50,33 +50,30 @@ class ScopeRules(Struct, frozen=True, kw_only=True):
         tuple[str, ...],
         Key('query parameters to drop: ["utm_*", "PHPSESSID"]', parse=query_parameter),
     ] = ()
-    max_pages_per_host: Annotated[float, Key("pages visited at one host", unit="count")] = math.inf
+    max_pages_per_host: Annotated[float, Key("pages visited at one host", "count")] = math.inf
     max_bytes_per_host: Annotated[
         float,
         Key(
             "bytes of the decoded bodies of a host's visited pages, across all runs",
-            unit="bytes",
+            "bytes",
             minimum=1,
-            inf=True,
         ),
     ] = math.inf
     max_url_bytes: Annotated[
-        int, Key("longer URLs are left out", name="max_url_bytes", unit="bytes", minimum=1)
+        int, Key("longer URLs are left out", "bytes", name="max_url_bytes", minimum=1)
     ] = 2048
     max_path_segments: Annotated[int, Key("deeper paths are left out", minimum=1)] = 20
     max_repeated_segment: Annotated[int, Key("maximum repeats of one path segment", minimum=1)] = 3
     max_queries_per_path: Annotated[int, Key("different queries of one path", restart=True)] = 1000
     sitemaps: Annotated[
-        bool,
-        Key("read the sitemaps named in robots.txt, and seeds that are sitemaps or feeds"),
+        bool, Key("read the sitemaps named in robots.txt, and seeds that are sitemaps or feeds")
     ] = True
     sitemap_paths: Annotated[
         tuple[str, ...],
         Key("where to look for a sitemap if robots.txt names none", parse=site_path),
     ] = ("/sitemap.xml",)
     requisites: Annotated[
-        bool,
-        Key("fetch the images, styles, scripts, fonts and media of pages, on any host"),
+        bool, Key("fetch the images, styles, scripts, fonts and media of pages, on any host")
     ] = False
 
     @property

@@ -1,11 +1,12 @@
-"""On which line of a TOML text each key stands: what tomllib does not say.
+"""The line of each key of a TOML document, which tomllib does not report.
 
-The text must be one that tomllib has accepted; the scanner only finds its way, it checks nothing.
-Grammar: TOML 1.0.0 (https://toml.io/en/v1.0.0), sections "Keys", "Inline Table", "Array of Tables".
+The scanner checks nothing: tomllib must have accepted the document. Grammar: TOML 1.0.0
+(https://toml.io/en/v1.0.0), sections "Keys", "Inline Table" and "Array of Tables".
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 import tomllib
 from bisect import bisect_right
@@ -16,7 +17,7 @@ _BLANK = re.compile(r"[ \t]*")
 _SPACE = re.compile(r"(?:[ \t\r\n]+|#[^\n]*)*")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _PLAIN_VALUE = re.compile(r"[^,\]}#\n]*")
-_STRINGS = (  # the longer quotes first; a multi-line string may end in up to two quotes of its own
+_STRINGS = (  # longer quotes first; a multi-line string may end with up to two quotes of its own
     ('"""', re.compile(r'"""(?:[^"\\]|\\.|"{1,2}(?!"))*"{3,5}', re.DOTALL)),
     ("'''", re.compile(r"'''(?:[^']|'{1,2}(?!'))*'{3,5}", re.DOTALL)),
     ('"', re.compile(r'"(?:[^"\\\n]|\\.)*"')),
@@ -25,7 +26,7 @@ _STRINGS = (  # the longer quotes first; a multi-line string may end in up to tw
 
 
 def key_lines(text: str) -> dict[KeyPath, int]:
-    """The line, from 1, of every table, key and list element, by its path from the root."""
+    """Return the line, from 1, of every table, key and list element by its path from the root."""
     return _Scanner(text).scan()
 
 
@@ -35,7 +36,7 @@ class _Scanner:
         self._at = 0
         self._ends = [found.start() for found in re.finditer("\n", text)]
         self._lines: dict[KeyPath, int] = {}
-        self._tables_in: dict[KeyPath, int] = {}  # arrays of tables -> how many so far
+        self._tables_in: dict[KeyPath, int] = {}  # array of tables -> number so far
 
     def scan(self) -> dict[KeyPath, int]:
         table: KeyPath = ()
@@ -99,37 +100,24 @@ class _Scanner:
         first = self._text[self._at]
         if first in "\"'":
             self._string()
-        elif first == "[":
-            self._list(path)
-        elif first == "{":
-            self._inline_table(path)
+        elif first in "[{":
+            self._items("]" if first == "[" else "}", path)
         else:
             self._skip(_PLAIN_VALUE)
 
-    def _list(self, path: KeyPath) -> None:
+    def _items(self, end: str, path: KeyPath) -> None:
+        """Skip a list or an inline table, and note the lines of what it contains."""
         self._at += 1
-        count = 0
-        while True:
+        for index in itertools.count():
             self._skip(_SPACE)
-            if self._text[self._at] == "]":
+            if self._text[self._at] == end:
                 self._at += 1
                 return
-            element = (*path, count)
-            self._note(element, self._line())
-            self._value(element)
-            count += 1
-            self._skip(_SPACE)
-            if self._text[self._at] == ",":
-                self._at += 1
-
-    def _inline_table(self, path: KeyPath) -> None:
-        self._at += 1
-        while True:
-            self._skip(_SPACE)
-            if self._text[self._at] == "}":
-                self._at += 1
-                return
-            self._pair(path)
+            if end == "}":
+                self._pair(path)
+            else:
+                self._note((*path, index))
+                self._value((*path, index))
             self._skip(_SPACE)
             if self._text[self._at] == ",":
                 self._at += 1
@@ -138,7 +126,7 @@ class _Scanner:
         for quotes, pattern in _STRINGS:
             if self._text.startswith(quotes, self._at):
                 return self._skip(pattern)
-        raise AssertionError("called only where a quote stands")
+        raise AssertionError("called only at a quote")
 
     def _skip(self, pattern: re.Pattern[str]) -> str:
         found = pattern.match(self._text, self._at)
@@ -147,8 +135,8 @@ class _Scanner:
         self._at = found.end()
         return found.group()
 
-    def _note(self, path: KeyPath, line: int) -> None:
-        self._lines.setdefault(path, line)
-
     def _line(self) -> int:
         return bisect_right(self._ends, self._at - 1) + 1
+
+    def _note(self, path: KeyPath, line: int = 0) -> None:
+        self._lines.setdefault(path, line or self._line())

@@ -114,13 +114,12 @@ def _number(key: Key, value: float | str, *, whole: bool) -> float:
     if number < key.minimum:
         raise ValueError(f"must be at least {key.minimum:g}, not {number:.15g}")
     if math.isinf(number):
-        if not key.inf and key.unit != "count":
+        if not key.inf and key.default != math.inf:
             raise ValueError("must be finite: this limit cannot be switched off")
         return number
     if whole and number != int(number):
-        raise ValueError(
-            f"must be a whole number{' or inf' if key.unit == 'count' else ''}, not {number:.15g}"
-        )
+        or_inf = " or inf" if key.default == math.inf else ""
+        raise ValueError(f"must be a whole number{or_inf}, not {number:.15g}")
     if key.maximum is not None and number > key.maximum:
         raise ValueError(f"must be at most {key.maximum:g}, not {number:.15g}")
     if key.unit == "seconds" and number > REST_S_MAX:

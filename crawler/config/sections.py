@@ -69,16 +69,16 @@ class CrawlConfig(Struct, frozen=True, kw_only=True):
         int, Key("requests in flight across all hosts", minimum=1, maximum=65_536)
     ] = 256
     max_pages: Annotated[
-        float, Key("stop after N pages; pages of earlier runs do not count", unit="count")
+        float, Key("stop after N pages; pages of earlier runs do not count", "count")
     ] = math.inf
     max_depth: Annotated[
-        float, Key("follow links at most N hops from a seed; a redirect adds none", unit="count")
+        float, Key("follow links at most N hops from a seed; a redirect adds none", "count")
     ] = math.inf
     patience_s: Annotated[
         float,
         Key(
             "a plain crawl ends after this long without progress; waiting URLs stay queued",
-            unit="seconds",
+            "seconds",
             inf=True,
         ),
     ] = 600.0
@@ -87,16 +87,16 @@ class CrawlConfig(Struct, frozen=True, kw_only=True):
 class FetchConfig(_SectionWithSecrets, frozen=True, kw_only=True):
     """The `[fetch]` section."""
 
-    timeout_s: Annotated[float, Key("whole request, seconds", unit="seconds", above=0)] = 30.0
+    timeout_s: Annotated[float, Key("whole request, seconds", "seconds", above=0)] = 30.0
     max_body_bytes: Annotated[
-        int, Key("maximum body size after decompression", unit="bytes", minimum=1)
+        int, Key("maximum body size after decompression", "bytes", minimum=1)
     ] = 10_000_000
     max_attempts: Annotated[int, Key("attempts before a URL fails", minimum=1, maximum=1_000)] = 3
     unreachable_for_s: Annotated[
         float,
         Key(
             "retry a host that cannot be connected to for this long before its URLs fail",
-            unit="seconds",
+            "seconds",
             inf=True,
         ),
     ] = 7 * 86_400.0
@@ -120,16 +120,11 @@ class FetchConfig(_SectionWithSecrets, frozen=True, kw_only=True):
         ),
     ] = None
     connect_timeout_s: Annotated[
-        float, Key("for the DNS lookup, and then for TCP and TLS, seconds", unit="seconds", above=0)
+        float, Key("for the DNS lookup, and then for TCP and TLS, seconds", "seconds", above=0)
     ] = 10.0
     first_byte_timeout_s: Annotated[  # `timeout` applies as well
         float,
-        Key(
-            "from the request to the end of the response headers, seconds",
-            unit="seconds",
-            above=0,
-            inf=True,
-        ),
+        Key("from the request to the end of the response headers, seconds", "seconds", above=0),
     ] = math.inf
     min_rate_bytes_per_s: Annotated[
         float,
@@ -141,16 +136,14 @@ class FetchConfig(_SectionWithSecrets, frozen=True, kw_only=True):
     max_header_bytes: Annotated[
         int,
         Key(
-            "size of the response headers; a single field is limited to 64 KiB",
-            unit="bytes",
-            minimum=1,
+            "size of the response headers; a single field is limited to 64 KiB", "bytes", minimum=1
         ),
     ] = 256 * 1024
     max_markup_bytes: Annotated[
         int,
         Key(
             "how much of a page is parsed for links; the rest is counted in `skipped`",
-            unit="bytes",
+            "bytes",
             minimum=1,
         ),
     ] = 5_000_000
@@ -215,16 +208,15 @@ class StorageConfig(Struct, frozen=True, kw_only=True):
         Key(
             'hold the crawl while less disk space than this, such as "1GB", is free where the '
             "database or a sink is; 0: no minimum",
-            unit="bytes",
+            "bytes",
         ),
     ] = 0
     max_size_bytes: Annotated[
         float,
         Key(
             'hold the crawl while the files of the database and all sinks exceed this size: "50GB"',
-            unit="bytes",
+            "bytes",
             minimum=1,
-            inf=True,
         ),
     ] = math.inf
     links: Annotated[
@@ -307,7 +299,7 @@ class SinkConfig(Struct, frozen=True, kw_only=True):
         float,
         Key(
             'start a new file beyond this size; for a warc "1GB"',
-            unit="bytes",
+            "bytes",
             minimum=1,
             inf=True,
             kinds=("jsonl", "warc"),
@@ -317,7 +309,7 @@ class SinkConfig(Struct, frozen=True, kw_only=True):
         float,
         Key(
             "start a new file beyond this age",
-            unit="seconds",
+            "seconds",
             above=0,
             inf=True,
             kinds=("jsonl", "warc"),

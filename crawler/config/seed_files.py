@@ -1,4 +1,4 @@
-"""Where a crawl starts, and whether it may: seeds with their files, and law 10."""
+"""Seeds, the files that list them, and the check that a crawler beyond loopback names a contact."""
 
 from __future__ import annotations
 
@@ -13,26 +13,25 @@ from crawler.config.loading import parse_toml, read_toml, read_values
 from crawler.config.model import Config
 from policies.url import SeedError, host_of, parse_seed
 
-_PROBLEMS_SHOWN = 20  # of one file of seeds: a wrong file must not fill the terminal
-_LINE_CHARS_MAX = 1_000_000  # a device has no end of line
-_EXAMPLE = "examplebot/1.0 (+https://example.com/bot)"
+_PROBLEMS_SHOWN = 20  # of one seed file: the wrong file must not fill the terminal
+_LINE_CHARS_MAX = 1_000_000  # a device may never end a line
 
 
 def seeds_of(config: Config, extra: Sequence[str] = ()) -> list[str]:
-    """The canonical URLs to start from: the config's, then `extra`, each once.
+    """Return the canonical URLs to start from, without duplicates: the config's, then `extra`.
 
-    `@FILE` stands for the URLs of a file, one a line; blank lines and lines that begin with `#` are
-    passed over. Files in `extra` are relative to the working directory. Raises ConfigError with
-    every seed that is none.
+    `@FILE` stands for the URLs of a file, one per line; blank lines and lines that begin with `#`
+    are ignored. Files in `extra` are relative to the working directory. Raises ConfigError with
+    every invalid seed.
     """
     seeds: dict[str, None] = {}
     problems: list[str] = []
-    place = config.given.places.get("crawl.seeds", "config")
     for number, text in enumerate((*config.crawl.seeds, *extra)):
         if text.startswith("@"):
             found, wrong = _read(Path(text[1:].strip()))
             seeds |= dict.fromkeys(found)
-            if wrong and not found and number < len(config.crawl.seeds):
+            if not found and number < len(config.crawl.seeds):
+                place = config.given.place("crawl.seeds")
                 wrong = [f"{place}: crawl.seeds: {problem}" for problem in wrong]
             problems += wrong
             continue
@@ -46,6 +45,7 @@ def seeds_of(config: Config, extra: Sequence[str] = ()) -> list[str]:
 
 
 def _read(path: Path) -> tuple[list[str], list[str]]:
+    """Return the URLs of a seed file, and its problems."""
     good: list[str] = []
     wrong: list[str] = []
     try:
@@ -63,9 +63,9 @@ def _read(path: Path) -> tuple[list[str], list[str]]:
                 except SeedError as error:
                     wrong.append(f"{path}:{number}: {error}")
     except UnicodeDecodeError:
-        wrong = [f"{path}: is not a text file in UTF-8, as a file of seeds has to be"]
+        wrong = [f"{path}: is not UTF-8 text, which a seed file must be"]
     except FileNotFoundError:
-        wrong = [f"{path}: there is no such file of seeds"]
+        wrong = [f"{path}: there is no such seed file"]
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         wrong = [f"{path}: the seeds cannot be read: {reason}"]
@@ -76,23 +76,28 @@ def _read(path: Path) -> tuple[list[str], list[str]]:
 
 
 def problems_of(path: Path) -> list[str]:
-    """All that a crawl would refuse a config file for, whatever its other options; a missing file
-    of seeds, too, where the config itself cannot be read."""
+    """Return every problem for which a crawl would refuse a config file, whatever its options.
+
+    If the config itself has problems, missing seed files are reported as well.
+    """
     try:
-        return _refusals(Config.of(read_toml(path)))
+        config = Config.of(read_toml(path))
     except ConfigError as error:
-        problems = list(error.problems)
+        return sorted([*error.problems, *_seed_file_problems(path)], key=_line)
+    return _seed_problems(config)
+
+
+def _seed_file_problems(path: Path) -> list[str]:
     with contextlib.suppress(ConfigError):
         data, source = parse_toml(path)
         crawl = data.get("crawl")
         seeds = crawl.get("seeds") if isinstance(crawl, Mapping) else None
-        files = [text for text in seeds if str(text)[:1] == "@"] if isinstance(seeds, list) else []
-        with contextlib.suppress(ConfigError):
-            problems += _refusals(Config.of(read_values({"crawl": {"seeds": files}}, source)))
-    return sorted(problems, key=_line)
+        files = [one for one in seeds if str(one)[:1] == "@"] if isinstance(seeds, list) else []
+        return _seed_problems(Config.of(read_values({"crawl": {"seeds": files}}, source)))
+    return []
 
 
-def _refusals(config: Config) -> list[str]:
+def _seed_problems(config: Config) -> list[str]:
     try:
         seeds_of(config)
     except ConfigError as error:
@@ -106,21 +111,19 @@ def _line(problem: str) -> int:
 
 
 def check_identity(config: Config, urls: Sequence[str], *, resolves: bool = True) -> None:
-    """Check that a crawler without a contact in its user agent stays on this machine.
+    """Check that a crawler without a contact in its user agent does not leave this machine.
 
-    resolves: whether `[network] resolve` decides what is connected to; False where the connections
-    are someone else's. Raises ConfigError.
+    resolves: whether connections follow `[network] resolve`; False if the caller connects itself.
+    Raises ConfigError.
     """
     if config.has_contact:
         return
-    beyond = next(
-        (url for url in urls if not config.leads_to_loopback(host_of(url), resolves=resolves)), None
-    )
-    if beyond is None:
-        return
-    has = f'"{config.crawl.user_agent}" carries' if config.crawl.user_agent else "there is"
-    raise ConfigError(
-        f"{beyond} is beyond this machine, and {has} no contact for its owner: set "
-        "crawl.user_agent (or --user-agent) to a name with a URL or an e-mail address, such as "
-        f'"{_EXAMPLE}"'
-    )
+    for url in urls:
+        if not config.leads_to_loopback(host_of(url), resolves=resolves):
+            agent = config.crawl.user_agent
+            has = f'"{agent}" contains' if agent else "the user agent contains"
+            raise ConfigError(
+                f"{url} is beyond this machine, and {has} no contact for site owners: set "
+                "crawl.user_agent (or --user-agent) to a name with a URL or an e-mail address, "
+                'such as "examplebot/1.0 (+https://example.com/bot)"'
+            )

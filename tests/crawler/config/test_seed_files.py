@@ -74,7 +74,7 @@ def test_a_wrong_file_does_not_fill_the_terminal(tmp_path: Path) -> None:
 def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     (tmp_path / "latin").write_bytes(b"https://a.test/\xe4\n")
     for name, sentence in (
-        ("none", "no such file of seeds"),
+        ("none", "no such seed file"),
         (".", "cannot be read"),
         ("latin", "UTF-8"),
     ):
