@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cache
-from pathlib import Path
 from typing import Any, Literal, get_args, get_type_hints
 
 from msgspec import NODEFAULT, Struct
@@ -42,7 +41,7 @@ class Key:
     inf: bool = False  # inf, which means no limit, is allowed although it is not the default
     choices: Sequence[str] = ()  # allowed strings; an enum brings its own
     parse: Callable[..., Any] | None = None  # a string, element or pair; raises ValueError
-    rooted: Callable[[Any, Path], object] | None = None  # makes relative paths in a value absolute
+    rooted: Callable[..., Any] | None = None  # (value, directory): makes relative paths absolute
     or_single: bool = False  # a list of one may be written as a string
     own_sites_only: bool = False  # may be false only in a [site."…"] table
     restart: bool = False  # a change takes effect only after a restart

@@ -79,10 +79,10 @@ def _syntax_problem(where: str, text: str, message: str) -> str:
 
 def read_values(data: Mapping[str, object], source: ConfigSource) -> Given:
     """Check data in the shape of the TOML. Raises ConfigError with every problem in it."""
-    return _Reader(source).read(data)
+    return _TableReader(source).read(data)
 
 
-class _Reader:
+class _TableReader:
     def __init__(self, source: ConfigSource) -> None:
         self._source = source
         self._problems: list[tuple[int, str]] = []  # line and message

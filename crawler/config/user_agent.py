@@ -1,4 +1,4 @@
-"""Who we say we are: the product token, the contact, and what is odd about a name."""
+"""The product token of a user agent, and warnings about names that robots.txt may mistake."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import functools
 import re
 
 OWN_NAME = "courtly"
-TOKEN_LETTERS_MIN = 5  # shorter ones turn up inside other agents' names
+TOKEN_LETTERS_MIN = 5  # shorter tokens occur inside the names of other agents
 
-# Agents that real robots.txt files name: a record for one of them that a dialect compares by
-# "contains" (slurp, res1996) would count for a crawler whose token is a part of that name.
+# Agents that real robots.txt files name. Dialects that compare by "contains" (slurp, res1996) would
+# apply a group for one of them to a crawler whose token is part of that name.
 WELL_KNOWN_AGENTS = (
     "adsbot-google", "ahrefsbot", "amazonbot", "anthropic-ai", "applebot", "archive.org_bot",
     "baiduspider", "bingbot", "bytespider", "ccbot", "chatgpt-user", "claudebot", "cohere-ai",
@@ -25,12 +25,11 @@ _COMPATIBLE = re.compile(r"Mozilla/[\d.]+ \((?:compatible; *)([^;/()]+)", re.IGN
 _PRODUCT = re.compile(r"[^\s/()]*")
 
 
-@functools.lru_cache(maxsize=64)  # asked for every page
+@functools.lru_cache(maxsize=64)  # called for every page
 def product_token(user_agent: str) -> str:
-    """The crawler's name as robots.txt knows it: `examplebot` of `examplebot/1.0 (+https://…)`.
+    """Return the crawler's name in robots.txt: `examplebot` of `examplebot/1.0 (+https://…)`.
 
-    Behind a browser's mask (`Mozilla/5.0 (compatible; examplebot/1.0; +https://…)`) it is the name
-    after "compatible".
+    Of `Mozilla/5.0 (compatible; examplebot/1.0; +https://…)`, it is the name after "compatible".
     """
     if masked := _COMPATIBLE.match(user_agent):
         return masked[1].strip()
@@ -39,22 +38,22 @@ def product_token(user_agent: str) -> str:
 
 
 def token_warnings(token: str) -> tuple[str, ...]:
-    """What is allowed in a product token, but leads to surprises in robots.txt files."""
+    """Return warnings about a product token that is valid but may match the wrong groups."""
     found = []
     if odd := sorted(set(re.sub(r"[A-Za-z_-]", "", token))):
         listed = " ".join(f'"{char}"' for char in odd)
         found.append(
-            f'the product token "{token}" has characters beyond letters, "_" and "-" ({listed}): '
-            "RFC 9309 readers cut it there"
+            f'the product token "{token}" has characters other than letters, "_" and "-" '
+            f"({listed}): readers that follow RFC 9309 cut it there"
         )
     if len(token) < TOKEN_LETTERS_MIN:
         found.append(
-            f'the product token "{token}" has under {TOKEN_LETTERS_MIN} letters: '
+            f'the product token "{token}" has fewer than {TOKEN_LETTERS_MIN} letters: '
             "rules for other agents may contain it"
         )
     if within := next((name for name in WELL_KNOWN_AGENTS if token.lower() in name), None):
         found.append(
-            f'the product token "{token}" is contained in "{within}", an agent of someone else: '
-            "its rules would count for you"
+            f'the product token "{token}" is contained in "{within}", the name of another '
+            "crawler: rules for it may apply to yours"
         )
     return tuple(found)

@@ -167,7 +167,7 @@ def test_a_good_config_is_accounted_for() -> None:
     assert "  revisits     fixed, 7 d" in result.stdout
     assert "  sink         warc: archive.warc.gz" in result.stdout
     assert (
-        'warning: crawl.toml:2: crawl.user_agent: the product token "mbot" has under'
+        'warning: crawl.toml:2: crawl.user_agent: the product token "mbot" has fewer'
         in result.stderr
     )
 

@@ -166,9 +166,9 @@ def test_the_product_token(user_agent: str, token: str) -> None:
 @pytest.mark.parametrize(
     ("token", "words"),
     [
-        ("mbot", "under 5 letters"),
+        ("mbot", "fewer than 5 letters"),
         ("Google", 'contained in "'),
-        ("my2bot", "characters beyond letters"),
+        ("my2bot", "characters other than letters"),
     ],
 )
 def test_odd_product_tokens_are_warned_about(token: str, words: str) -> None:
