@@ -28,7 +28,7 @@ from crawler.engine.engine import Engine
 from crawler.fetching.request import Fetcher
 from crawler.observer import Observer
 from crawler.steering.control import Control
-from crawler.testing import Answers, Exchange, FakeFetcher, JumpClock, Log
+from crawler.testing import Answers, FakeFetcher, JumpClock, LoggedRequest, RequestLog
 from policies.url import host_of, slot_of
 from storage.base import Link, Row, StoreError
 from storage.memory import MemoryStore
@@ -156,7 +156,7 @@ class Crawled:
 
     engine: Engine
     medium: Medium
-    log: Log
+    log: RequestLog
     start_s: float  # on the clock
     elapsed_s: float
     wall_from_s: float  # add to a time of the clock: Unix seconds
@@ -169,7 +169,7 @@ class Crawled:
     def urls(self, view: str) -> list[str]:
         return sorted(str(row["url"]) for row in self.rows[view])
 
-    def entries(self, host: str | None = None, path: str | None = None) -> list[Exchange]:
+    def entries(self, host: str | None = None, path: str | None = None) -> list[LoggedRequest]:
         return [one for one in self.log.requests(host) if path is None or one.path == path]
 
     def at(self, host: str | None = None, path: str | None = None) -> list[float]:

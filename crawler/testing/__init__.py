@@ -1,6 +1,6 @@
-"""What our tests stand on, offered to yours: a clock that jumps, and a local web of many hosts.
+"""Test tools: a clock that jumps, a fetcher without a network, and a local web of many hosts.
 
-async with JumpClock() as clock:            # an hour of politeness in milliseconds
+async with JumpClock() as clock:            # an hour of delays passes in milliseconds
     await clock.sleep_until(clock.monotonic() + 3600)
 
 async with LocalWeb({"a.test": {"/": html("Home", "/a")}}) as web:
@@ -8,14 +8,13 @@ async with LocalWeb({"a.test": {"/": html("Home", "/a")}}) as web:
     assert web.log.paths("a.test") == ["/robots.txt", "/", "/a"]
 """
 
-from crawler.testing.clock import JumpClock
-from crawler.testing.fetcher import Answers, FakeFetcher
-from crawler.testing.log import Exchange, Log
-from crawler.testing.web import (
-    Asked,
+from crawler.testing.fake_fetcher import Answers, FakeFetcher
+from crawler.testing.jump_clock import JumpClock
+from crawler.testing.local_web import (
     Handler,
     LocalWeb,
     Pages,
+    ReceivedRequest,
     Reply,
     Site,
     hang_up,
@@ -24,18 +23,19 @@ from crawler.testing.web import (
     redirect,
     text,
 )
+from crawler.testing.request_log import LoggedRequest, RequestLog
 
 __all__ = [
     "Answers",
-    "Asked",
-    "Exchange",
     "FakeFetcher",
     "Handler",
     "JumpClock",
     "LocalWeb",
-    "Log",
+    "LoggedRequest",
     "Pages",
+    "ReceivedRequest",
     "Reply",
+    "RequestLog",
     "Site",
     "hang_up",
     "html",

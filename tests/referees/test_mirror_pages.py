@@ -15,7 +15,7 @@ import pytest
 
 from crawler.sinks.mirror_paths import file_of
 from crawler.sinks.references import Role
-from crawler.testing import Asked, LocalWeb, Reply, redirect
+from crawler.testing import LocalWeb, ReceivedRequest, Reply, redirect
 from tests.site.conftest import Courtly
 from tests.site.web import conftest as web_tests
 
@@ -56,7 +56,7 @@ class Folder:
         inside = file.is_relative_to(self.root)
         return file if inside and file.exists() else None
 
-    def __call__(self, asked: Asked) -> Reply:
+    def __call__(self, asked: ReceivedRequest) -> Reply:
         file = self.file(asked.path)
         if file is None:
             return Reply(status=404)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crawler.testing import Asked, LocalWeb, Reply, html, redirect
+from crawler.testing import LocalWeb, ReceivedRequest, Reply, html, redirect
 
 if TYPE_CHECKING:
     from tests.site.conftest import Courtly
@@ -105,7 +105,7 @@ async def test_law_10_links_and_redirects_beyond_loopback_are_refused_by_address
 async def test_a_database_in_use_is_refused(courtly: Courtly) -> None:
     started, done = asyncio.Event(), asyncio.Event()
 
-    async def page(_: Asked) -> Reply:
+    async def page(_: ReceivedRequest) -> Reply:
         started.set()
         await done.wait()
         return html("Home")

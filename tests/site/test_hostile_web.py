@@ -12,7 +12,7 @@ import brotli
 from click.testing import CliRunner
 
 from crawler.cli import main
-from crawler.testing import Asked, LocalWeb, Reply, hang_up, html, not_found, redirect
+from crawler.testing import LocalWeb, ReceivedRequest, Reply, hang_up, html, not_found, redirect
 
 if TYPE_CHECKING:
     from tests.site.conftest import Courtly
@@ -161,7 +161,7 @@ async def test_hostile_bytes_in_every_header_reach_neither_the_store_nor_json(
     values = ["\xff", "\xc3", "\xed\xa0\x80", "a\xe9b", "\xef\xbf\xbe", "\xf4\x90\x80\x80", "\x80"]
     cases = [(name, value) for name in names for value in values]
 
-    def page(asked: Asked) -> Reply:
+    def page(asked: ReceivedRequest) -> Reply:
         kind, _, number = asked.path.strip("/").partition("/")
         if not number.isdecimal():
             if asked.path != "/":
@@ -175,7 +175,7 @@ async def test_hostile_bytes_in_every_header_reach_neither_the_store_nor_json(
             headers=[(name, value)],
         )
 
-    def robots(asked: Asked) -> Reply:
+    def robots(asked: ReceivedRequest) -> Reply:
         if asked.path != "/robots.txt":
             return html("Home")
         name, value = cases[int(asked.host.removeprefix("r").removesuffix(".test"))]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from crawler.by_hand import retry_failed
-from crawler.testing import Asked, Handler, LocalWeb, Reply, html, text
+from crawler.testing import Handler, LocalWeb, ReceivedRequest, Reply, html, text
 from storage.sqlite.care import check
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def site(host: str, contact: asyncio.Event) -> dict[str, Reply | Handler]:
     """A tree of pages with links across; some answers take long, so that many are in flight."""
 
     def answering(reply: Reply) -> Handler:
-        def answer(_: Asked) -> Reply:
+        def answer(_: ReceivedRequest) -> Reply:
             contact.set()
             return reply
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from click.testing import CliRunner
 
 from crawler.cli import main
-from crawler.testing import Asked, LocalWeb, Reply, html, redirect, text
+from crawler.testing import LocalWeb, ReceivedRequest, Reply, html, redirect, text
 
 if TYPE_CHECKING:
     from tests.site.conftest import Courtly
@@ -104,7 +104,7 @@ async def test_a_page_visited_again_has_its_new_links_alone(courtly: Courtly) ->
     revisit = {"mode": "fixed", "interval": "1h"}
     told = {"ETag": '"1"'}
 
-    def home(asked: Asked) -> Reply:
+    def home(asked: ReceivedRequest) -> Reply:
         if asked.headers.get("if-none-match") == '"1"':
             return Reply(status=304, headers=told)
         return Reply(body=html("1", "/a", "/b").body, headers=told)

@@ -15,7 +15,7 @@ import pytest
 
 from crawler.sinks.mirror_paths import file_of
 from crawler.sinks.references import Role
-from crawler.testing import Asked, LocalWeb, Reply, html, redirect, text
+from crawler.testing import LocalWeb, ReceivedRequest, Reply, html, redirect, text
 
 if TYPE_CHECKING:
     from tests.site.conftest import Courtly
@@ -107,7 +107,7 @@ async def test_a_mirror_opens_in_a_browser_without_a_network(courtly: Courtly) -
     sites: dict[str, Any] = {"b.test": {"/pic?id=3": png(13), "/": html("Elsewhere")}}
     here: dict[str, Any] = {}
 
-    def answer(asked: Asked) -> Reply:
+    def answer(asked: ReceivedRequest) -> Reply:
         return here.get(asked.path, Reply(status=404))
 
     async with LocalWeb({**sites, "a.test": answer}) as web:
@@ -156,7 +156,7 @@ async def test_what_is_withdrawn_or_not_to_be_kept_is_not_there(courtly: Courtly
     folder = courtly.sink("mirror", "mirror", fsync=False)
     broken = [True]
 
-    def robots(_: Asked) -> Reply:
+    def robots(_: ReceivedRequest) -> Reply:
         if broken:
             broken.pop()
             return Reply(status=500)
@@ -217,7 +217,7 @@ async def test_kill_9_misses_no_page_and_the_next_run_sees_to_the_links(courtly:
     }
     contact = asyncio.Event()
 
-    def answer(asked: Asked) -> Reply:
+    def answer(asked: ReceivedRequest) -> Reply:
         contact.set()
         return pages.get(asked.path, Reply(status=404))
 

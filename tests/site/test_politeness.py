@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from crawler.testing import (
-    Asked,
     Handler,
     LocalWeb,
-    Log,
+    ReceivedRequest,
     Reply,
+    RequestLog,
     Site,
     hang_up,
     html,
@@ -136,7 +136,7 @@ async def test_two_ports_of_a_host_share_its_clock(courtly: Courtly) -> None:
     site = {"/": html("Home", "/1"), "/1": html("1")}
     async with LocalWeb({"a.test": site}) as web, LocalWeb({"a.test": site}) as other:
         await courtly.crawl(web, "a.test", other.url("a.test"))
-        both = Log(sorted(web.log + other.log, key=lambda entry: entry.start_s))
+        both = RequestLog(sorted(web.log + other.log, key=lambda entry: entry.start_s))
         assert web.log.paths("a.test")[0] == other.log.paths("a.test")[0] == "/robots.txt"
         assert len(both) == 6
         assert both.peak_concurrency("a.test") == 1
@@ -150,7 +150,7 @@ async def test_per_domain_shares_one_clock_among_the_hosts_of_a_domain(courtly: 
         await courtly.crawl(
             web, *hosts, politeness={"delay": DELAY_S, "latency_factor": 0, "per": "domain"}
         )
-        both = Log(entry for entry in web.log if entry.host != "other.test")
+        both = RequestLog(entry for entry in web.log if entry.host != "other.test")
         assert len(both) == 12
         assert both.peak_concurrency() == 1
         assert min(both.gaps()) >= DELAY_S - TIMER_S
@@ -192,9 +192,9 @@ async def test_concurrency_per_host_is_so_many_lanes(
 
 
 async def test_429_rests_the_whole_host_for_its_retry_after(courtly: Courtly) -> None:
-    refused: list[Asked] = []
+    refused: list[ReceivedRequest] = []
 
-    def once(asked: Asked) -> Reply:
+    def once(asked: ReceivedRequest) -> Reply:
         if refused:
             return html("Here I am")
         refused.append(asked)
@@ -249,7 +249,7 @@ async def test_the_last_url_of_a_host_is_tried_again(courtly: Courtly, status: i
     asked: set[str] = set()
 
     def fails_once(delay_s: float) -> Handler:
-        def page(asked_now: Asked) -> Reply:
+        def page(asked_now: ReceivedRequest) -> Reply:
             if asked_now.host in asked:
                 return html("Home")
             asked.add(asked_now.host)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from crawler.by_hand import retry_failed
-from crawler.testing import Asked, LocalWeb, Reply, html, redirect, text
+from crawler.testing import LocalWeb, ReceivedRequest, Reply, html, redirect, text
 from storage.sqlite.care import check
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ async def test_a_clean_stop_makes_no_suspect(courtly: Courtly) -> None:
     """SIGTERM while a page hangs, again and again."""
     asked = asyncio.Event()
 
-    def hangs(_: Asked) -> Reply:
+    def hangs(_: ReceivedRequest) -> Reply:
         asked.set()
         return Reply(body="late", delay_s=2.0)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from crawler.sinks import requisites
-from crawler.testing import Asked, LocalWeb, Reply, html
+from crawler.testing import LocalWeb, ReceivedRequest, Reply, html
 from crawler.visiting.requisites import DEPTH_MAX
 from policies.scope import Skip
 
@@ -21,7 +21,7 @@ STYLE = '<link rel="stylesheet" href="/s/0.css">'
 
 @pytest.mark.parametrize("how", ["scope", "mirror"])
 async def test_style_sheets_that_import_new_ones_without_end(courtly: Courtly, how: str) -> None:
-    def style(asked: Asked) -> Reply:
+    def style(asked: ReceivedRequest) -> Reply:
         number = int(asked.path.removeprefix("/s/").partition(".")[0]) + 1
         body = f'@import "/s/{number}.css"; @import "/s/{number}.css?again";'
         return Reply(body=body, content_type="text/css")

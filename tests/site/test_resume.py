@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crawler.testing import Asked, Handler, LocalWeb, Pages, Reply, html, text
+from crawler.testing import Handler, LocalWeb, Pages, ReceivedRequest, Reply, html, text
 
 if TYPE_CHECKING:
     from tests.site.conftest import Courtly
@@ -76,7 +76,7 @@ async def test_a_new_seed_is_added_to_a_finished_crawl(courtly: Courtly) -> None
 async def test_stop_finishes_what_is_in_flight(courtly: Courtly) -> None:
     stop = asyncio.Event()
 
-    async def slow(_: Asked) -> Reply:
+    async def slow(_: ReceivedRequest) -> Reply:
         stop.set()
         return Reply(body="slow", delay_s=0.3)
 
@@ -94,7 +94,7 @@ async def test_stop_finishes_what_is_in_flight(courtly: Courtly) -> None:
 async def test_leave_does_not_wait_for_what_is_in_flight(courtly: Courtly) -> None:
     stop, leave = asyncio.Event(), asyncio.Event()
 
-    async def stuck(_: Asked) -> Reply:
+    async def stuck(_: ReceivedRequest) -> Reply:
         stop.set()
         leave.set()
         await asyncio.Event().wait()
@@ -113,7 +113,7 @@ async def test_leave_does_not_wait_for_what_is_in_flight(courtly: Courtly) -> No
 async def test_a_signal_ends_the_command_cleanly(courtly: Courtly, number: signal.Signals) -> None:
     midway = asyncio.Event()
 
-    async def slow(_: Asked) -> Reply:
+    async def slow(_: ReceivedRequest) -> Reply:
         midway.set()
         return Reply(body="slow", delay_s=0.3)
 
@@ -139,7 +139,7 @@ async def test_a_signal_ends_the_command_cleanly(courtly: Courtly, number: signa
 async def test_a_second_sigint_leaves_at_once(courtly: Courtly) -> None:
     midway = asyncio.Event()
 
-    async def stuck(_: Asked) -> Reply:
+    async def stuck(_: ReceivedRequest) -> Reply:
         midway.set()
         await asyncio.Event().wait()
         raise AssertionError
@@ -164,7 +164,7 @@ async def test_kill_9_loses_nothing_and_the_hosts_rest_first(courtly: Courtly) -
     politeness = {"delay": delay_s, "latency_factor": 0}
     midway = asyncio.Event()
 
-    def page(asked: Asked) -> Reply:
+    def page(asked: ReceivedRequest) -> Reply:
         if asked.path == "/3":
             midway.set()
         return html(asked.path, *PATHS[:6])

@@ -6,23 +6,23 @@ import asyncio
 import time
 from typing import Any
 
-from crawler.testing import Asked, LocalWeb, Reply, html, text
+from crawler.testing import LocalWeb, ReceivedRequest, Reply, html, text
 
 SOON = {"mode": "fixed", "interval": 0.4}
 LATER = {"mode": "fixed", "interval": "1h"}
 
 
 async def test_conditional_requests_and_what_comes_of_them(courtly: Any) -> None:
-    asked: list[Asked] = []
+    asked: list[ReceivedRequest] = []
     told = {"ETag": 'W/"7"', "Last-Modified": "Tue, 05 Mar 2024 10:30:00 GMT"}
 
-    def still(one: Asked) -> Reply:
+    def still(one: ReceivedRequest) -> Reply:
         asked.append(one)
         if one.headers.get("if-none-match") == 'W/"7"':
             return Reply(status=304, headers=told)
         return Reply(body=html("Still", "/moving", "/gone").body, headers=told)
 
-    def moving(_: Asked) -> Reply:
+    def moving(_: ReceivedRequest) -> Reply:
         return html(f"{time.monotonic()}", f"/new/{len(asked)}")
 
     async with LocalWeb() as web:
@@ -59,7 +59,7 @@ async def test_conditional_requests_and_what_comes_of_them(courtly: Any) -> None
 async def test_a_crawl_killed_while_it_visits_again_loses_no_page(courtly: Any) -> None:
     slow = False
 
-    def page(_: Asked) -> Reply:
+    def page(_: ReceivedRequest) -> Reply:
         return Reply(body=html("Page").body, delay_s=0.3 if slow else 0.0)
 
     async with LocalWeb() as web:

@@ -6,7 +6,17 @@ import contextlib
 import sqlite3
 from typing import TYPE_CHECKING
 
-from crawler.testing import Asked, Handler, LocalWeb, Pages, Reply, Site, html, redirect, text
+from crawler.testing import (
+    Handler,
+    LocalWeb,
+    Pages,
+    ReceivedRequest,
+    Reply,
+    Site,
+    html,
+    redirect,
+    text,
+)
 
 if TYPE_CHECKING:
     from tests.site.conftest import Courtly
@@ -216,7 +226,7 @@ async def test_an_html_page_in_place_of_robots_txt_forbids_nothing(courtly: Cour
 async def test_pages_never_come_before_a_slow_robots_txt(
     courtly: Courtly,
 ) -> None:
-    async def slow(_: Asked) -> Reply:
+    async def slow(_: ReceivedRequest) -> Reply:
         return Reply(body=RULES, content_type="text/plain", delay_s=0.3)
 
     async with LocalWeb({"a.test": {"/robots.txt": slow, "/": html("Home", "/half/1")}}) as web:

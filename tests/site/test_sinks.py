@@ -20,7 +20,7 @@ from crawler.by_hand import retry_failed
 from crawler.documents.crawled_page import CrawledPage
 from crawler.sinks.mirror_paths import file_of
 from crawler.sinks.references import Role
-from crawler.testing import Asked, LocalWeb, Reply, html, redirect, text
+from crawler.testing import LocalWeb, ReceivedRequest, Reply, html, redirect, text
 from storage.sqlite import SqliteReader
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ async def test_a_withdrawn_page_is_announced(courtly: Courtly) -> None:
     pages, archive = courtly.sink("jsonl", "a.jsonl"), courtly.sink("warc", "a.warc.gz")
     broken = [True]
 
-    def robots(_: Asked) -> Reply:
+    def robots(_: ReceivedRequest) -> Reply:
         if broken:
             broken.pop()
             return Reply(status=500, body="later")
@@ -130,7 +130,7 @@ async def test_kill_9_misses_no_page_in_any_sink(courtly: Courtly) -> None:
     contact = asyncio.Event()
 
     def answer(reply: Reply) -> Any:
-        def handle(_: Asked) -> Reply:
+        def handle(_: ReceivedRequest) -> Reply:
             contact.set()
             return reply
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from crawler import PoliteSession
-from crawler.testing import Asked, LocalWeb, Reply, html, redirect, text
+from crawler.testing import LocalWeb, ReceivedRequest, Reply, html, redirect, text
 
 if TYPE_CHECKING:
     from tests.site.conftest import Courtly
@@ -19,7 +19,7 @@ SECRET = "swordfish"
 BASIC = "Basic " + base64.b64encode(f"bot:{SECRET}".encode()).decode()
 
 
-def guarded(asked: Asked) -> Reply:
+def guarded(asked: ReceivedRequest) -> Reply:
     """A site behind a password, robots.txt included."""
     if asked.headers.get("Authorization") != BASIC:
         return Reply(status=401, headers={"WWW-Authenticate": "Basic"})
@@ -81,7 +81,7 @@ async def test_secrets_that_cannot_be_had_stop_a_crawl_before_it_starts(courtly:
 
 
 async def test_cookies_in_a_crawl(courtly: Courtly) -> None:
-    def site(asked: Asked) -> Reply:
+    def site(asked: ReceivedRequest) -> Reply:
         if asked.path == "/robots.txt":
             return text("")
         if "Cookie" not in asked.headers:

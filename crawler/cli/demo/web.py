@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from html import escape
 
-from crawler.testing import Asked, LocalWeb, Reply, Site, not_found, redirect, text
+from crawler.testing import LocalWeb, ReceivedRequest, Reply, Site, not_found, redirect, text
 
 PORTAL = "portal.test"  # the one seed; everything is found from here
 ROBOTS_DOWN_S = 1.5  # for so long after it is first asked, late.test cannot give its robots.txt
@@ -74,7 +74,7 @@ def _portal(web: LocalWeb) -> Mapping[str, Site]:
 
 def _library(web: LocalWeb) -> Mapping[str, Site]:
     shelves = ("history", "maps", "poetry", "travel")
-    pages: dict[str, Reply | Callable[[Asked], Reply]] = {
+    pages: dict[str, Reply | Callable[[ReceivedRequest], Reply]] = {
         "/robots.txt": text(
             "User-agent: *\nDisallow: /staff-only/\nDisallow: /search\n"
             f"Sitemap: {web.url('library.test', '/sitemap.xml')}\n"
@@ -173,7 +173,7 @@ def _blog(web: LocalWeb) -> Mapping[str, Site]:
 def _late(web: LocalWeb) -> Mapping[str, Site]:
     first_asked_s: list[float] = []
 
-    def robots(_: Asked) -> Reply:
+    def robots(_: ReceivedRequest) -> Reply:
         first_asked_s.append(time.monotonic())
         if first_asked_s[-1] - first_asked_s[0] < ROBOTS_DOWN_S:
             return text("Service unavailable\n", status=503)
@@ -261,9 +261,9 @@ def _garden(web: LocalWeb) -> Mapping[str, Site]:
 
 
 def _busy(web: LocalWeb) -> Mapping[str, Site]:
-    refused: list[Asked] = []
+    refused: list[ReceivedRequest] = []
 
-    def once_too_busy(asked: Asked) -> Reply:
+    def once_too_busy(asked: ReceivedRequest) -> Reply:
         if refused:
             return _page("Opening hours", "Thank you for coming back.", {})
         refused.append(asked)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from crawler.testing import Asked, LocalWeb, Reply, html, redirect, text
+from crawler.testing import LocalWeb, ReceivedRequest, Reply, html, redirect, text
 
 FOREIGN = b"not a database at all, and it stays so\n" * 100
 
@@ -70,7 +70,7 @@ class Held:
         self.asked = asyncio.Event()
         self.release = asyncio.Event()
 
-    async def __call__(self, _: Asked) -> Reply:
+    async def __call__(self, _: ReceivedRequest) -> Reply:
         self.asked.set()
         await self.release.wait()
         return html("Late", "/a")

@@ -15,7 +15,7 @@ from crawler.config import ConfigError
 from crawler.embedding import middleware
 from crawler.embedding.middleware import HOLD_MAX_S, Politeness, guarded_connector
 from crawler.errors import FetchFailed, ResponseUnread, RobotsDisallowed, SessionClosed
-from crawler.testing import Asked, LocalWeb, Reply, hang_up, html, redirect, text
+from crawler.testing import LocalWeb, ReceivedRequest, Reply, hang_up, html, redirect, text
 
 UA = "examplebot/1.0 (+https://example.com/bot)"
 DELAY_S = 0.05
@@ -156,7 +156,7 @@ async def test_a_total_timeout_includes_the_wait_and_leaves_no_trace() -> None:
 async def test_cancelling_on_the_wire_ends_the_contact() -> None:
     asked = asyncio.Event()
 
-    async def slow(_: Asked) -> Reply:
+    async def slow(_: ReceivedRequest) -> Reply:
         asked.set()
         await asyncio.sleep(30)
         return html("late")

@@ -21,10 +21,10 @@ from crawler.errors import (
 from crawler.fetching.request import Answer, Failure, Request
 from crawler.testing import (
     Answers,
-    Asked,
     FakeFetcher,
     JumpClock,
     LocalWeb,
+    ReceivedRequest,
     Reply,
     html,
     redirect,
@@ -458,9 +458,9 @@ async def test_what_is_no_url_is_refused(clock: JumpClock, url: str) -> None:
 
 
 async def test_on_the_wire_it_says_who_it_is(tmp_path: Path) -> None:
-    seen: list[Asked] = []
+    seen: list[ReceivedRequest] = []
 
-    def page(asked: Asked) -> Reply:
+    def page(asked: ReceivedRequest) -> Reply:
         seen.append(asked)
         return html("A")
 

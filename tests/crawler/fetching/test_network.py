@@ -19,7 +19,7 @@ from crawler.config import Config, ConfigError, from_dict
 from crawler.fetching.cookies import Cookies
 from crawler.fetching.network import Network
 from crawler.fetching.request import Answer, Failure, Request
-from crawler.testing import Asked, LocalWeb, Reply, html
+from crawler.testing import LocalWeb, ReceivedRequest, Reply, html
 from policies.retry import FailureCode
 from tests.crawler.fetching.test_fetcher_names import FakeDns, open_fetcher
 
@@ -250,7 +250,7 @@ async def test_idle_connections_of_an_exchanged_fetcher_are_closed_at_once() -> 
     """However long a request of it takes: else every reload adds a connection for each host."""
     may, asked = asyncio.Event(), asyncio.Event()
 
-    async def slow(_: Asked) -> Reply:
+    async def slow(_: ReceivedRequest) -> Reply:
         asked.set()
         await may.wait()
         return html("Slow")

@@ -15,7 +15,7 @@ from crawler.politeness.gate import ASKING, GOVERNED, UNGOVERNED, Asking, Gate, 
 from crawler.politeness.host import Host
 from crawler.politeness.origin import Origin
 from crawler.politeness.turns import Turns
-from crawler.testing import FakeFetcher, JumpClock, Log, Reply, not_found, redirect, text
+from crawler.testing import FakeFetcher, JumpClock, Reply, RequestLog, not_found, redirect, text
 from policies import access
 from policies.access import Access, RobotsRules
 from policies.pacing import PacingRules
@@ -124,7 +124,7 @@ class Rig:
         await self.asked()
 
     @property
-    def log(self) -> Log:
+    def log(self) -> RequestLog:
         return self.fetcher.log
 
     def origin(self, name: str) -> Origin:

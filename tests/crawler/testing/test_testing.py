@@ -11,10 +11,10 @@ import pytest
 
 from crawler.fetching.request import Answer, Failure, FetchLimits, Request
 from crawler.testing import (
-    Asked,
     FakeFetcher,
     JumpClock,
     LocalWeb,
+    ReceivedRequest,
     Reply,
     Site,
     hang_up,
@@ -145,7 +145,7 @@ async def test_hosts_are_told_apart_and_logged() -> None:
 async def test_the_log_shows_what_happened_at_once() -> None:
     both = asyncio.Barrier(2)
 
-    async def together(asked: Asked) -> Reply:
+    async def together(asked: ReceivedRequest) -> Reply:
         await both.wait()
         return text(asked.path)
 
@@ -177,7 +177,7 @@ async def test_broken_and_silent_answers() -> None:
 async def test_a_contact_ends_when_the_client_goes_away() -> None:
     gone = asyncio.Event()
 
-    async def stuck(_: Asked) -> Reply:
+    async def stuck(_: ReceivedRequest) -> Reply:
         try:
             await asyncio.Event().wait()
         finally:
@@ -194,7 +194,7 @@ async def test_a_contact_ends_when_the_client_goes_away() -> None:
 
 
 async def test_a_page_that_raises_is_not_overlooked() -> None:
-    def bad(_: Asked) -> Reply:
+    def bad(_: ReceivedRequest) -> Reply:
         raise ZeroDivisionError
 
     async def ask_for_it() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from crawler.sinks.mirror_paths import file_of
 from crawler.sinks.references import Role
-from crawler.testing import Asked, LocalWeb, Reply, redirect
+from crawler.testing import LocalWeb, ReceivedRequest, Reply, redirect
 
 if TYPE_CHECKING:
     from tests.site.conftest import Courtly
@@ -145,7 +145,7 @@ async def test_a_mirror_shows_what_the_page_showed(courtly: Courtly, browser: Br
     pages: dict[str, Any] = {}
     other = {"/18.png": Reply(body=png(18), content_type="image/png")}
 
-    def answer(asked: Asked) -> Reply:
+    def answer(asked: ReceivedRequest) -> Reply:
         found: Reply = pages.get(asked.path, Reply(status=404))
         return found
 

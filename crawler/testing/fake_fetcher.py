@@ -1,4 +1,4 @@
-"""A fetcher that needs no network: answers from a table or a function, on any clock."""
+"""A fetcher without a network: it answers from a table or a function, on any clock."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from crawler.fetching.request import (
     OversizeError,
     Request,
 )
-from crawler.testing.log import Exchange, Log
-from crawler.testing.web import Reply, not_found
+from crawler.testing.local_web import Reply, not_found
+from crawler.testing.request_log import LoggedRequest, RequestLog
 from policies.retry import FailureCode
 from policies.url import host_of, path_of
 
-PIECE_BYTES = 1_000  # what a sink is handed at once
+PIECE_BYTES = 1_000  # per call of a body sink
 Answers = Mapping[str, Reply | FailureCode] | Callable[[Request], Reply | FailureCode]
 
 
 class FakeFetcher:
     """Stands in for the network: `FakeFetcher(clock, {"http://a.test/": html("Home")})`.
 
-    `answers` says what comes of a request, by URL or by a function: a `Reply` (of its fields the
-    drip of a body is not acted on), or the code of a failure; a URL that is missing answers 404.
-    Every contact takes `latency_s` and the reply's `delay_s` on `clock`. `log` keeps the minutes.
+    `answers` maps a URL to a `Reply` (whose `body_s` is ignored) or to a failure code, or is a
+    function that returns one of these for a request. A URL that is not in the mapping answers 404.
+    Every request takes `latency_s` plus the reply's `delay_s` on `clock`, and is recorded in `log`.
     """
 
     def __init__(self, clock: Clock, answers: Answers, *, latency_s: float = 0.05) -> None:
-        self.log = Log()
+        self.log = RequestLog()
         self._clock = clock
         self._answers = answers
         self._latency_s = latency_s
@@ -44,8 +44,8 @@ class FakeFetcher:
         return "127.0.0.1"
 
     async def fetch(self, request: Request) -> Answer | Failure:
-        """As the contract of `crawler.fetching.request.Fetcher` has it."""
-        entry = Exchange(
+        """Answer a request; see `crawler.fetching.request.Fetcher`."""
+        entry = LoggedRequest(
             host=host_of(request.url),
             path=path_of(request.url),
             headers={name.lower(): value for name, value in request.headers.items()},
@@ -75,7 +75,7 @@ class FakeFetcher:
         return answer
 
     async def _pour(
-        self, request: Request, entry: Exchange, answer: Answer, sink: BodySink
+        self, request: Request, entry: LoggedRequest, answer: Answer, sink: BodySink
     ) -> Answer | Failure:
         try:
             for start in range(0, len(answer.body), PIECE_BYTES):
@@ -94,7 +94,7 @@ class FakeFetcher:
         return self._answers.get(request.url, not_found())
 
 
-def _answer(request: Request, entry: Exchange, reply: Reply) -> Answer | Failure:
+def _answer(request: Request, entry: LoggedRequest, reply: Reply) -> Answer | Failure:
     body = reply.body.encode() if isinstance(reply.body, str) else reply.body
     headers = CIMultiDict(reply.headers)
     headers.setdefault("Content-Type", reply.content_type)
@@ -119,7 +119,7 @@ def _answer(request: Request, entry: Exchange, reply: Reply) -> Answer | Failure
     )
 
 
-def _failure(request: Request, entry: Exchange, code: FailureCode) -> Failure:
+def _failure(request: Request, entry: LoggedRequest, code: FailureCode) -> Failure:
     return Failure(
         url=request.url,
         code=code,

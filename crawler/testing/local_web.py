@@ -1,4 +1,4 @@
-"""A web of many virtual hosts on one loopback port, which keeps the minutes of every request."""
+"""A web of many virtual hosts on one loopback port that logs every request."""
 
 from __future__ import annotations
 
@@ -15,42 +15,43 @@ from typing import Self
 
 from multidict import CIMultiDict
 
-from crawler.testing.log import Exchange, Log
+from crawler.testing.request_log import LoggedRequest, RequestLog
 
 _HEAD_BYTES_MAX = 65_536
-_DRIPS = 10  # pieces in which a slow body is sent
+_SLOW_PIECES = 10  # number of pieces in which a slow body is sent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """A request as it came in (its body, if any, is not read)."""
+class ReceivedRequest:
+    """A request as received. A body, if any, is not read."""
 
     method: str
     host: str  # lower case, without the port
-    path: str  # with its query, as on the wire
+    path: str  # including the query, as sent
     headers: CIMultiDict[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """An answer: Content-Length and Content-Type are filled in unless given."""
+    """A response. Content-Length and Content-Type are added unless given."""
 
     status: int = 200
     headers: Mapping[str, str] | Sequence[tuple[str, str]] = ()
     body: str | bytes = b""
     content_type: str = "text/html; charset=utf-8"
     delay_s: float = 0.0  # before the first byte
-    body_s: float = 0.0  # the body is dripped over so many seconds
-    broken: bool = False  # the connection breaks in the middle of the body
+    body_s: float = 0.0  # the body is sent in small pieces over this many seconds
+    broken: bool = False  # the connection is closed in the middle of the body
 
 
-Handler = Callable[[Asked], Reply | Awaitable[Reply]]
-Pages = Mapping[str, Reply | Handler]  # by path with query, else by path; absent: 404
+Handler = Callable[[ReceivedRequest], Reply | Awaitable[Reply]]
+# Pages are looked up by path and query, then by path alone.
+Pages = Mapping[str, Reply | Handler]
 Site = Pages | Handler
 
 
 def html(title: str, *links: str, head: str = "", body: str = "") -> Reply:
-    """A small page with a link to each of `links`."""
+    """A small HTML page with a link to each of `links`."""
     anchors = "".join(
         f'<li><a href="{html_escape.escape(link)}">{html_escape.escape(link)}</a></li>\n'
         for link in links
@@ -63,7 +64,7 @@ def html(title: str, *links: str, head: str = "", body: str = "") -> Reply:
 
 
 def text(body: str, *, status: int = 200) -> Reply:
-    """Plain text: a robots.txt."""
+    """A plain text response, such as a robots.txt."""
     return Reply(status=status, body=body, content_type="text/plain; charset=utf-8")
 
 
@@ -76,37 +77,38 @@ def not_found() -> Reply:
 
 
 def hang_up() -> Reply:
-    """Break the connection without a byte of an answer."""
+    """Close the connection without sending a response."""
     return Reply(status=0, broken=True)
 
 
 class LocalWeb:
     """`async with LocalWeb({"a.test": {"/": html("Home")}}) as web:` serves until the block ends.
 
-    `sites` maps a host (by the Host header) to its pages; it may be changed while serving. A page
-    is a `Reply`, or a function of `Asked`, async or not, that gives one. Unknown hosts and paths
-    answer 404. An exception in such a function answers 500 and is raised again when the block ends.
+    `sites` maps a host (from the Host header) to its pages, and may be changed while serving. A
+    page is a `Reply`, or a function, async or not, that takes a `ReceivedRequest` and returns one.
+    Unknown hosts and paths answer 404. If the function raises an exception, the request is answered
+    with 500, and the exception is raised again when the block ends.
     """
 
     def __init__(self, sites: Mapping[str, Site] | None = None, *, keep_alive: bool = True) -> None:
         self.sites: dict[str, Site] = dict(sites or {})
-        self.log = Log()
+        self.log = RequestLog()
         self.port = 0
-        self.dead_port = 0  # nobody listens there: connections are refused
+        self.dead_port = 0  # refuses connections
         self.keep_alive = keep_alive
         self.connections = 0  # opened so far
-        self._open: set[_Connection] = set()
+        self._open: set[_HttpConnection] = set()
         self._errors: list[Exception] = []
         self._server: asyncio.Server | None = None
         self._dead: socket.socket | None = None
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.get_running_loop().create_server(
-            lambda: _Connection(self, self._open), "127.0.0.1", 0, backlog=1024
+            lambda: _HttpConnection(self, self._open), "127.0.0.1", 0, backlog=1024
         )
         self.port = self._server.sockets[0].getsockname()[1]
-        self._dead = socket.socket()
-        self._dead.bind(("127.0.0.1", 0))  # bound and not listening: nobody else can take it
+        self._dead = socket.socket()  # bound but not listening, so that no other process takes it
+        self._dead.bind(("127.0.0.1", 0))
         self.dead_port = self._dead.getsockname()[1]
         return self
 
@@ -126,13 +128,15 @@ class LocalWeb:
         if self._errors and error is None:
             raise ExceptionGroup("pages of the local web raised", self._errors)
 
-    # ------------------------------------------------------------ pointing a crawl at it
+    # ------------------------------------------------------------ configuration
 
     def url(self, host: str, path: str = "/") -> str:
         return f"http://{host}:{self.port}{path}"
 
     def config(self, **sections: Mapping[str, object]) -> dict[str, dict[str, object]]:
-        """A config in the TOML's shape by which `*.test` is this web; `sections` are laid over it:
+        """A config, in the structure of the TOML file, that resolves `*.test` to this web.
+
+        `sections` are merged into it:
         `web.config(politeness={"delay": 0.1}, network={"resolve": {…}})`.
         """
         config: dict[str, dict[str, object]] = {
@@ -142,21 +146,21 @@ class LocalWeb:
             config[name] = {**config.get(name, {}), **section}
         return config
 
-    # ------------------------------------------------------------ answering
+    # ------------------------------------------------------------ responses
 
-    async def answer(self, asked: Asked) -> Reply:
-        """What this web says to a request; for `_Connection` and for those who wrap it."""
-        site = self.sites.get(asked.host, {})
+    async def answer(self, request: ReceivedRequest) -> Reply:
+        """The response to a request. Subclasses and wrappers may override it."""
+        site = self.sites.get(request.host, {})
         if callable(site):
             page: Reply | Handler | None = site
         else:
-            page = site.get(asked.path) or site.get(asked.path.partition("?")[0])
+            page = site.get(request.path) or site.get(request.path.partition("?")[0])
         if page is None:
             return not_found()
         if isinstance(page, Reply):
             return page
         try:
-            made = page(asked)
+            made = page(request)
             return await made if inspect.isawaitable(made) else made
         except Exception as error:  # noqa: BLE001 - raised again when the web closes
             self._errors.append(error)
@@ -164,11 +168,11 @@ class LocalWeb:
 
 
 @dataclass(eq=False, slots=True)
-class _Connection(asyncio.Protocol):
-    """One client connection: requests one after the other, no request bodies."""
+class _HttpConnection(asyncio.Protocol):
+    """One client connection. Requests are answered one after the other; bodies are not read."""
 
     web: LocalWeb
-    open: set[_Connection]
+    open: set[_HttpConnection]
     transport: asyncio.Transport | None = None
     buffer: bytes = b""
     start_s: float = 0.0
@@ -212,21 +216,21 @@ class _Connection(asyncio.Protocol):
             (name, value.strip()) for name, _, value in (line.partition(":") for line in lines)
         )
         method, _, target = request_line.partition(" ")
-        asked = Asked(
+        request = ReceivedRequest(
             method=method,
             host=_host(headers.get("Host", "")),
             path=target.rpartition(" ")[0],
             headers=headers,
         )
-        entry = Exchange(
-            host=asked.host,
-            path=asked.path,
+        entry = LoggedRequest(
+            host=request.host,
+            path=request.path,
             headers={name.lower(): value for name, value in headers.items()},
             start_s=self.start_s,
         )
         self.web.log.append(entry)
         self.task = asyncio.get_running_loop().create_task(
-            self._answer(self.transport, asked, entry)
+            self._answer(self.transport, request, entry)
         )
         self.task.add_done_callback(self._answered)
 
@@ -236,24 +240,26 @@ class _Connection(asyncio.Protocol):
             raise error
         self._next()
 
-    async def _answer(self, transport: asyncio.Transport, asked: Asked, entry: Exchange) -> None:
+    async def _answer(
+        self, transport: asyncio.Transport, request: ReceivedRequest, entry: LoggedRequest
+    ) -> None:
         try:
-            reply = await self.web.answer(asked)
+            reply = await self.web.answer(request)
             if reply.delay_s:
                 await asyncio.sleep(reply.delay_s)
             close = reply.broken or not self.web.keep_alive
-            head, body = _on_the_wire(reply, close=close)
+            head, body = _encoded(reply, close=close)
             if reply.broken:
                 body = body[: len(body) // 2]
-            if asked.method == "HEAD":
+            if request.method == "HEAD":
                 body = b""
             if reply.body_s:
                 transport.write(head)
-                head, step = b"", max(1, len(body) // _DRIPS)
+                head, step = b"", max(1, len(body) // _SLOW_PIECES)
                 while len(body) > step:
                     transport.write(body[:step])
                     body = body[step:]
-                    await asyncio.sleep(reply.body_s / _DRIPS)
+                    await asyncio.sleep(reply.body_s / _SLOW_PIECES)
             entry.status = reply.status or None
             entry.end_s = time.monotonic()
             transport.write(head + body)
@@ -271,7 +277,7 @@ def _host(header: str) -> str:
     )
 
 
-def _on_the_wire(reply: Reply, *, close: bool) -> tuple[bytes, bytes]:
+def _encoded(reply: Reply, *, close: bool) -> tuple[bytes, bytes]:
     if not reply.status:
         return b"", b""
     body = reply.body.encode() if isinstance(reply.body, str) else reply.body
@@ -285,7 +291,7 @@ def _on_the_wire(reply: Reply, *, close: bool) -> tuple[bytes, bytes]:
     try:
         phrase = http.HTTPStatus(reply.status).phrase
     except ValueError:
-        phrase = "Whatever"
+        phrase = "Unknown"
     lines = [
         f"HTTP/1.1 {reply.status} {phrase}",
         *(f"{k}: {v}" for k, v in headers.items()),

@@ -1,4 +1,4 @@
-"""A clock that stands still while anything can run and jumps to the next timer when nothing can."""
+"""A test clock that jumps to the next timer as soon as the event loop is idle."""
 
 from __future__ import annotations
 
@@ -12,33 +12,36 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
-IDLE_PASSES = 5  # of the event loop in a row before a jump: what waits for I/O gets as many looks
-START_S = 1000.0  # not 0: code that takes "never" for 0 is found out
+IDLE_PASSES = 5  # consecutive idle passes of the event loop before a jump; I/O is polled in each
+START_S = 1000.0  # not 0, to expose code that uses 0 for "never"
 WALL_S = 1_700_000_000.0  # 14 November 2023, 22:13:20 UTC
 
 
 class JumpClock:
     """A `crawler.clock.Clock` for tests: `async with JumpClock() as clock: …`.
 
-    Time passes only in jumps, made when the event loop has had nothing to run for several passes.
-    So it does not matter how long the code under test takes, and a wait of an hour costs nothing.
+    Time passes only in jumps, which happen when the event loop has had nothing to run for several
+    passes. The speed of the code under test therefore does not matter, and a wait of an hour takes
+    no real time.
 
-    No jump overtakes what the loop has given to a thread (`asyncio.to_thread`, `run_in_executor`,
-    DNS). The work of other threads (SQLite's) cannot be seen from the loop: where a jump must not
-    overtake that, give `grace_s`, the *real* seconds that the loop must have been idle before each
-    jump.
+    The clock does not jump while work that the loop passed to a thread is in progress
+    (`asyncio.to_thread`, `run_in_executor`, DNS lookups). It cannot see the work of other threads,
+    such as SQLite's. To wait for those, pass `grace_s`: the *real* seconds that the loop must have
+    been idle before each jump.
     """
 
     def __init__(self, *, wall_s: float = WALL_S, grace_s: float = 0.0) -> None:
         self._now_s = START_S
         self._wall_from_s = wall_s - START_S
         self._grace_s = grace_s
-        self._timers: list[tuple[float, int, _Timer]] = []
-        self._order = itertools.count()  # timers of one instant fire in the order they were set
-        self._wound = asyncio.Event()  # there is a timer to jump to
+        self._timers: list[tuple[float, int, _JumpTimer]] = []
+        self._order = (
+            itertools.count()
+        )  # timers due at the same instant fire in the order they were set
+        self._has_timer = asyncio.Event()
         self._pump: asyncio.Task[None] | None = None
-        self._in_threads: set[asyncio.Future[Any]] = set()
-        self._unwatch: Callable[[], None] = lambda: None
+        self._thread_work: set[asyncio.Future[Any]] = set()
+        self._stop_watching: Callable[[], None] = lambda: None
 
     def monotonic(self) -> float:
         return self._now_s
@@ -47,18 +50,18 @@ class JumpClock:
         return self._wall_from_s + self._now_s
 
     def set_wall(self, by_s: float) -> None:
-        """Set the wall clock forward, or back; `monotonic` goes on as ever."""
+        """Move the wall clock forward, or back if negative; `monotonic` is unaffected."""
         self._wall_from_s += by_s
 
     @property
     def elapsed_s(self) -> float:
-        """How far it has jumped so far."""
+        """Seconds jumped so far."""
         return self._now_s - START_S
 
-    def call_at(self, when_s: float, callback: Callable[[], None]) -> _Timer:
-        timer = _Timer(callback)
+    def call_at(self, when_s: float, callback: Callable[[], None]) -> _JumpTimer:
+        timer = _JumpTimer(callback)
         heapq.heappush(self._timers, (when_s, next(self._order), timer))
-        self._wound.set()
+        self._has_timer.set()
         return timer
 
     async def sleep_until(self, when_s: float) -> None:
@@ -74,7 +77,7 @@ class JumpClock:
 
     async def __aenter__(self) -> Self:
         self._pump = asyncio.create_task(self._run(), name="JumpClock")
-        self._unwatch = _watch_threads(asyncio.get_running_loop(), self._in_threads)
+        self._stop_watching = _watch_threads(asyncio.get_running_loop(), self._thread_work)
         return self
 
     async def __aexit__(
@@ -83,7 +86,7 @@ class JumpClock:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._unwatch()
+        self._stop_watching()
         if self._pump:
             self._pump.cancel()
             with suppress(asyncio.CancelledError):
@@ -92,28 +95,28 @@ class JumpClock:
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            self._wound.clear()
+            self._has_timer.clear()
             if not self._timers:
-                await self._wound.wait()
+                await self._has_timer.wait()
             await self._idle()
             self._now_s = max(self._now_s, self._timers[0][0])
             while self._timers and self._timers[0][0] <= self._now_s:
                 timer = heapq.heappop(self._timers)[2]
                 if timer.callback:
                     loop.call_soon(timer.callback)
-            while self._timers and not self._timers[0][2].callback:  # cancelled: not worth a jump
+            while self._timers and not self._timers[0][2].callback:  # cancelled: do not jump to it
                 heapq.heappop(self._timers)
 
     async def _idle(self) -> None:
-        """Return when nothing but this task has run for several passes of the loop.
+        """Return when only this task has run for several passes of the loop.
 
-        What the loop finds to do always stands behind this task in its queue, so no pass is missed.
+        New work is always queued behind this task, so the check in each pass sees it.
         """
         ready = _ready()
         passes, since_s = 0, time.monotonic()
         while passes < IDLE_PASSES or time.monotonic() - since_s < self._grace_s:
-            if self._in_threads:
-                await asyncio.wait(self._in_threads, return_when=asyncio.FIRST_COMPLETED)
+            if self._thread_work:
+                await asyncio.wait(self._thread_work, return_when=asyncio.FIRST_COMPLETED)
                 passes = 0
             await asyncio.sleep(0)
             passes += 1
@@ -121,7 +124,7 @@ class JumpClock:
                 passes, since_s = 0, time.monotonic()
 
 
-class _Timer:
+class _JumpTimer:
     __slots__ = ("callback",)
 
     def __init__(self, callback: Callable[[], None]) -> None:
@@ -134,7 +137,8 @@ class _Timer:
 def _watch_threads(
     loop: asyncio.AbstractEventLoop, working: set[asyncio.Future[Any]]
 ) -> Callable[[], None]:
-    """Keep in `working` what the loop has in threads, until what is returned is called."""
+    """Record in `working` the futures of work that `loop` passes to threads. Return a function
+    that stops the recording."""
     run = loop.run_in_executor
 
     def watched(*arguments: Any) -> asyncio.Future[Any]:
@@ -150,10 +154,12 @@ def _watch_threads(
 def _ready() -> deque[object]:
     """The running loop's queue of callbacks to run next.
 
-    Private to asyncio, unchanged since Python 3.4, and the only way to ask whether anything else is
-    ready.
+    The attribute is private to asyncio, but unchanged since Python 3.4, and there is no public way
+    to find out whether anything else is ready.
     """
     queue = vars(asyncio.get_running_loop()).get("_ready")
     if not isinstance(queue, deque):
-        raise TypeError("JumpClock needs asyncio's own event loop (this one shows no queue)")
+        raise TypeError(
+            "JumpClock requires asyncio's own event loop (this loop has no visible queue)"
+        )
     return queue
