@@ -166,9 +166,9 @@ def run(
             "there is nothing to crawl: give a seed such as https://example.com/, "
             f"or a database to go on with ({config.storage.path} does not exist)"
         )
-    from crawler.output import never_waiting
+    from crawler.output import nonblocking_output
 
-    with never_waiting("stderr"):
+    with nonblocking_output("stderr"):
         config = fitted(config, quiet=quiet)
         if not quiet:
             for warning in config.warnings:
@@ -188,7 +188,7 @@ def run(
         loop_factory = interpreter.loop_factory()
 
     interpreter.settle()
-    with never_waiting(), display(quiet=quiet) as shown:
+    with nonblocking_output(), display(quiet=quiet) as shown:
 
         async def work() -> Summary:
             stop, leave = asyncio.Event(), asyncio.Event()
@@ -218,7 +218,7 @@ def run(
             except asyncio.CancelledError:  # by a signal before the crawl had begun
                 raise SystemExit(INTERRUPTED) from None
     # A summary waits for its reader, but not where somebody waits for the exit.
-    with never_waiting("stderr", *(["stdout"] if summary.interrupted else [])):
+    with nonblocking_output("stderr", *(["stdout"] if summary.interrupted else [])):
         if as_json:
             if not quiet:
                 say(words.as_text(summary, again=again), err=True)

@@ -69,9 +69,9 @@ def tell(*problems: str) -> None:
     """Say on stderr what is wrong, all in one style: `FILE:LINE: …`, or `courtly: …`. Where nobody
     reads that, the process exits all the same: a service manager may be waiting to restart it."""
     from crawler.cli.text import say
-    from crawler.output import never_waiting
+    from crawler.output import nonblocking_output
 
-    with never_waiting("stderr"), contextlib.suppress(OSError):  # nobody reads that either
+    with nonblocking_output("stderr"), contextlib.suppress(OSError):  # nobody reads that either
         for problem in problems:
             placed = problem.startswith("  ") or _PLACED.match(problem)
             say(problem if placed else f"courtly: {problem}", err=True)

@@ -35,11 +35,11 @@ def run(config_file: Path) -> None:
     """
     _hear_signals()
     from crawler.config import check_identity, load, seeds_of
-    from crawler.output import never_waiting
+    from crawler.output import nonblocking_output
 
     config = load(config_file)
     check_identity(config, seeds_of(config))
-    with never_waiting("stderr"):
+    with nonblocking_output("stderr"):
         config = fitted(config)
         if config.daemon.log is not None:  # else standard error is the log, which has them too
             for warning in config.warnings:
@@ -59,7 +59,7 @@ def run(config_file: Path) -> None:
     interpreter.settle()
     try:
         with (
-            never_waiting(),
+            nonblocking_output(),
             asyncio.Runner(loop_factory=interpreter.loop_factory()) as runner,
         ):
             clean = runner.run(life.run(config, reread=read_again, told=_tell))

@@ -1,4 +1,4 @@
-"""Output that nobody may be reading: what is put is written, dropped and counted, or waits."""
+"""The background writer writes, drops and counts, or keeps what it is given."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import threading
 
 import pytest
 
-from crawler.output import Outlet
+from crawler.output import BackgroundWriter
 
 
-class Kept(Outlet):
+class Kept(BackgroundWriter):
     def __init__(self) -> None:
         super().__init__()
         self.data = b""
@@ -31,11 +31,11 @@ def test_without_memory_for_its_thread_it_waits_for_some(
         start(thread)
 
     monkeypatch.setattr(threading.Thread, "start", starting)
-    outlet = Kept()
+    writer = Kept()
     for piece in (b"a", b"b", b"c"):
-        outlet.put(piece)
-    assert outlet.close(10)
-    assert (outlet.data, outlet.lost) == (b"abc", 0)
+        writer.put(piece)
+    assert writer.close(10)
+    assert (writer.data, writer.lost) == (b"abc", 0)
 
 
 def test_without_memory_for_its_thread_it_closes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,8 +43,8 @@ def test_without_memory_for_its_thread_it_closes(monkeypatch: pytest.MonkeyPatch
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", never)
-    outlet = Kept()
-    assert outlet.close()
-    outlet = Kept()
-    outlet.put(b"a")
-    assert not outlet.close()
+    writer = Kept()
+    assert writer.close()
+    writer = Kept()
+    writer.put(b"a")
+    assert not writer.close()

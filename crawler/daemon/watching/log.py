@@ -16,7 +16,7 @@ import structlog
 from crawler.config.secrets import redact
 from crawler.config.sections import LogLevel
 from crawler.observer import Contacted
-from crawler.output import CLOSE_S, Outlet, write_some
+from crawler.output import CLOSE_S, BackgroundWriter, write_some
 from crawler.telling.words import json_printable
 from policies.holds import Hold
 from storage.base import Blocked, Dropped, Failed, Moved, Outcome, Retry, Revisited, Visited
@@ -30,7 +30,7 @@ LEVELS: Final[Mapping[LogLevel, int]] = {
 }
 
 
-class LogFile(Outlet):
+class LogFile(BackgroundWriter):
     """Where lines go: a file, opened again where somebody moved it away, or standard error.
 
     A line that cannot be written (a full disk, a pipe that nobody reads) is counted, and the crawl
