@@ -1,56 +1,43 @@
-"""The command line: one file per command family, imported when its command is called."""
+"""The command line: one module per command, imported when the command is used."""
 
 from __future__ import annotations
 
-from crawler.cli import interrupts
+from crawler.cli import signals
 
-interrupts.leave_when_interrupted()  # before the heavy imports, which Ctrl-C may interrupt
+signals.exit_on_interrupt()  # before the slow imports, which Ctrl-C may interrupt
 
 import importlib  # noqa: E402
-import importlib.util  # noqa: E402
-import sys  # noqa: E402
 from typing import Any  # noqa: E402
 
 import click  # noqa: E402
 
-from crawler.cli.interpreter import loading  # noqa: E402
+from crawler.cli import standard_streams  # noqa: E402
+from crawler.cli.exit_codes import reported_errors  # noqa: E402
+from crawler.cli.process import loading  # noqa: E402
 
-# Command -> module and its click command there. Modules import what is heavy inside the commands:
-# `courtly --help` reads them all.
-_COMMANDS = {
-    "crawl": ("crawler.cli.crawl", "crawl"),
-    "run": ("crawler.cli.run", "run"),
-    "fetch": ("crawler.cli.fetch", "fetch"),
-    "show": ("crawler.cli.show", "show"),
-    "export": ("crawler.cli.export", "export"),
-    "report": ("crawler.cli.report", "report"),
-    "why": ("crawler.cli.why", "why"),
-    "retry": ("crawler.cli.retry", "retry"),
-    "host": ("crawler.cli.host", "host"),
-    "seeds": ("crawler.cli.seeds", "seeds"),
-    "status": ("crawler.cli.status", "status"),
-    "db": ("crawler.cli.db", "db"),
-    "config": ("crawler.cli.config", "config"),
-    "robots": ("crawler.cli.robots.command", "robots"),
-    "demo": ("crawler.cli.demo.command", "demo"),
-}
+# Each is a click command in the module of the same name. `courtly --help` imports all of these, so
+# they import anything slow inside their commands.
+_COMMANDS = (
+    "crawl", "run", "fetch", "show", "export", "report", "why", "retry", "host", "seeds", "status",
+    "db", "config", "robots", "demo",
+)  # fmt: skip
 
 
 class _Commands(click.Group):
-    """Finds commands by name, and turns every error into a sentence and an exit code."""
+    """Imports commands by name, and reports every error as a sentence and an exit code."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [name for name, (module, _) in _COMMANDS.items() if importlib.util.find_spec(module)]
+        return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in self.list_commands(ctx):
+        if cmd_name not in _COMMANDS:
             from crawler.config.readers import did_you_mean
 
-            hint = did_you_mean(cmd_name, self.list_commands(ctx))
+            hint = did_you_mean(cmd_name, list(_COMMANDS))
             raise click.UsageError(f'there is no command "{cmd_name}"{hint}')
-        module, name = _COMMANDS[cmd_name]
         with loading():
-            command = getattr(importlib.import_module(module), name)
+            module = importlib.import_module(f"crawler.cli.{cmd_name}")
+        command = getattr(module, cmd_name)
         assert isinstance(command, click.Command)
         return command
 
@@ -61,20 +48,12 @@ class _Commands(click.Group):
         parent: click.Context | None = None,
         **extra: Any,
     ) -> click.Context:
-        from crawler.cli.errors import hold_standard_files, sentences
-        from crawler.cli.whole_output import buffer_stdout, tolerant
-
-        with sentences(), interrupts.raised():
-            hold_standard_files()
-            buffer_stdout()
-            tolerant(sys.stdout)
-            tolerant(sys.stderr)
+        with reported_errors(), signals.interrupts_raised():
+            standard_streams.prepare()
             return super().make_context(info_name, args, parent, **extra)
 
     def invoke(self, ctx: click.Context) -> object:
-        from crawler.cli.errors import sentences
-
-        with sentences(), interrupts.raised():
+        with reported_errors(), signals.interrupts_raised():
             return super().invoke(ctx)
 
 
@@ -90,7 +69,7 @@ def _show_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> 
 @click.group(
     cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Exit codes: 0 finished, 1 a run-time failure, 2 bad usage or config, 130 interrupted.",
+    epilog="Exit codes: 0 finished, 1 failure at run time, 2 bad usage or config, 130 interrupted.",
 )
 @click.option(
     "--version",
@@ -98,7 +77,8 @@ def _show_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> 
     is_eager=True,
     expose_value=False,
     callback=_show_version,
-    help="Show the version and leave.",
+    help="Show the version and exit.",
 )
 def main() -> None:
-    """A polite crawler: it asks robots.txt first, waits its turn at every host, and can say why."""
+    """A polite web crawler: it obeys robots.txt, limits its pace on every host, and can explain the
+    state of every URL."""

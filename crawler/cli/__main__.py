@@ -1,4 +1,4 @@
-"""`python -m crawler.cli` is `courtly`."""
+"""`python -m crawler.cli`, the same as `courtly`."""
 
 from crawler.cli import main
 

@@ -1,4 +1,4 @@
-"""`courtly config`: check a config file, describe all of them."""
+"""`courtly config`: check a config file, or print the schema of config files."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 @click.group()
 def config() -> None:
-    """Check a config file, or print the schema of all."""
+    """Check a config file, or print the JSON Schema of config files."""
 
 
 @config.command(short_help="Check a config file.")
 @click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
 def check(file: Path) -> None:
-    """Check FILE: every problem in it with its line, or a short account of what it says."""
+    """Check a config file. Print all problems with their lines, or a summary of the config."""
     from crawler.config import ConfigError, check_identity, load, problems_of, seeds_of
     from crawler.fetching.terms import terms_of
 
@@ -30,35 +30,32 @@ def check(file: Path) -> None:
     read = load(file)
     seeds = seeds_of(read)
     warnings = list(read.warnings)
-    for ask in (lambda: check_identity(read, seeds), lambda: terms_of(read)):
+    for also_check in (lambda: check_identity(read, seeds), lambda: terms_of(read)):
         try:
-            ask()
+            also_check()
         except ConfigError as error:
             warnings += error.problems
     for warning in warnings:
         say(f"warning: {warning}", err=True)
     echo(f"{file}: ok")
-    for name, words in _account(read, len(seeds)):
+    for name, words in _lines(read, len(seeds)):
         say(f"  {name:<12} {words}", hang=13)
 
 
-def _account(read: Config, seeds: int) -> list[tuple[str, str]]:
+def _lines(read: Config, seeds: int) -> list[tuple[str, str]]:
     from crawler.config.units import format_bytes, format_duration
 
-    pacing, robots, fetch = read.politeness, read.robots, read.fetch
+    pacing, robots, fetch, follow = read.politeness, read.robots, read.fetch, read.scope.follow
+    links = "all links" if str(follow) == "any" else f"links to the same {follow}"
+    limits = f"{format_duration(fetch.timeout_s)} and {format_bytes(fetch.max_body_bytes)} per page"
     lines = [
         ("user agent", f"{read.user_agent_sent} (robots.txt: {', '.join(read.token(''))})"),
-        ("seeds", f"{seeds:,}, following links of the same {read.scope.follow}"),
-        ("politeness", f"{format_duration(pacing.delay)} of rest per {pacing.per}"),
+        ("seeds", f"{seeds:,}, following {links}"),
+        ("politeness", f"a delay of {format_duration(pacing.delay)} per {pacing.per}"),
         ("robots", f"dialect {', '.join(robots.dialect)}"),
-        (
-            "fetch",
-            f"{format_duration(fetch.timeout_s)} and {format_bytes(fetch.max_body_bytes)} a page",
-        ),
+        ("fetch", limits),
         ("database", str(read.storage.path)),
     ]
-    if str(read.scope.follow) == "any":
-        lines[1] = ("seeds", f"{seeds:,}, following all links")
     if read.revisit.on:
         lines.append(
             ("revisits", f"{read.revisit.mode}, {format_duration(read.revisit.interval_s)}")
@@ -71,8 +68,7 @@ def _account(read: Config, seeds: int) -> list[tuple[str, str]]:
 
 @config.command()
 def schema() -> None:
-    """Print the JSON Schema of the config file, for editors."""
-
+    """Print the JSON Schema of config files, for editors."""
     from crawler.config.json_schema import json_schema
 
     echo_json(json_schema(), readable=True, indent=2)

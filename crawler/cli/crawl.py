@@ -1,228 +1,224 @@
-"""`courtly crawl`: from seeds to a finished database, and on from there when run again."""
+"""`courtly crawl`: crawl from seeds into a database, or resume."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from crawler.cli import interpreter
-from crawler.cli.errors import INTERRUPTED
-from crawler.cli.interpreter import loading
-from crawler.cli.open_files import fitted
+from crawler.cli import process
+from crawler.cli.exit_codes import INTERRUPTED
 from crawler.cli.options import (
     Choice,
-    as_given,
-    config_option,
-    configured,
-    db_option,
+    DatabaseOptions,
+    allow_option,
+    database_options,
     user_agent_option,
+    with_options,
 )
 from crawler.cli.text import echo, say
 from crawler.telling.words import json_printable
 
 if TYPE_CHECKING:
+    from crawler.cli.progress import Display
     from crawler.config import Config
     from crawler.events import Summary
 
+# The section of the config that each option overrides; the keys have the names of the options.
+_SECTIONS: Final[Mapping[str, str]] = {
+    "follow": "scope",
+    "max_pages": "crawl",
+    "max_depth": "crawl",
+    "delay": "politeness",
+    "dialect": "robots",
+}
+
+
+def _count(_context: click.Context, option: click.Parameter, text: str | None) -> float | None:
+    if text is None:
+        return None
+    try:
+        return int(text) if text.strip().lower() != "inf" else float("inf")
+    except ValueError:
+        name = option.opts[0]
+        raise click.UsageError(f'{name}: must be a whole number or inf, not "{text}"') from None
+
 
 @click.command(
-    short_help="Crawl from seeds into a database, or go on with one.",
-    epilog="Exit codes: 0 finished, 1 a run-time failure, 2 bad usage or config, 130 interrupted "
-    "after a clean stop.",
+    short_help="Crawl from seeds into a database, or resume a crawl.",
+    epilog="Exit codes: 0 finished, 1 failure at run time, 2 bad usage or config, 130 interrupted "
+    "and stopped cleanly.",
 )
 @click.argument("seeds", nargs=-1, metavar="[SEED]...")
-@config_option
-@db_option
+@database_options
 @user_agent_option
 @click.option(
     "--follow",
     type=Choice(["host", "domain", "any"]),
-    help="Which links to follow, relative to the seeds.  [default: the config's, else host]",
+    help="Follow links to the hosts or domains of the seeds, or anywhere.  "
+    "[default: the config's, else host]",
 )
 @click.option(
     "--max-pages",
     metavar="N",
-    help="Visit so many pages in this run.  [default: the config's, else no limit]",
+    callback=_count,
+    help="Stop after N pages.  [default: the config's, else no limit]",
 )
 @click.option(
     "--max-depth",
     metavar="N",
-    help="Go so many links from a seed.  [default: the config's, else no limit]",
+    callback=_count,
+    help="Follow links at most N hops from a seed.  [default: the config's, else no limit]",
 )
 @click.option(
     "--delay",
     metavar="S",
-    help='The least rest after a contact with a host: seconds, or "250ms".  '
+    help='Minimum delay between requests to a host, in seconds, or with a unit: "250ms".  '
     "[default: the config's, else 1]",
 )
 @click.option(
     "--dialect",
     multiple=True,
     metavar="D",
-    help="How robots.txt is read. Can be repeated: the strictest counts.  "
+    help="Dialect in which robots.txt is read. Can be repeated: the strictest verdict counts.  "
     "[default: the config's, else slurp]",
 )
-@click.option(
-    "--allow",
-    multiple=True,
-    metavar="RANGE",
-    help="Private addresses that may be connected to, such as 127.0.0.0/8, besides the config's. "
-    "Can be repeated.",
-)
+@allow_option
 @click.option("--json", "as_json", is_flag=True, help="End with one JSON object on stdout.")
 @click.option("--quiet", is_flag=True, help="Show no progress and no warnings.")
 def crawl(
-    seeds: tuple[str, ...],
-    config_file: Path | None,
-    db: str | None,
-    user_agent: str | None,
-    follow: str | None,
-    max_pages: str | None,
-    max_depth: str | None,
-    delay: str | None,
-    dialect: tuple[str, ...],
-    allow: tuple[str, ...],
-    as_json: bool,
-    quiet: bool,
+    seeds: tuple[str, ...], database: DatabaseOptions, as_json: bool, quiet: bool, **options: Any
 ) -> None:
-    """Crawl from SEEDs, absolute URLs or @FILE with one a line, politely, into a database.
+    """Crawl politely from SEEDs into a database. A SEED is an absolute URL, or @FILE with one URL
+    per line.
 
-    Ends when nothing can move any more. Run again on the same database, it goes on where it was:
-    then no SEED is needed. A stop (Ctrl-C, SIGTERM, a closed terminal) finishes what is in
-    flight; a second Ctrl-C leaves at once.
+    Exits when no URL can make progress. Run it again with the same database to resume; then no SEED
+    is needed. On Ctrl-C, SIGTERM or a closed terminal, it finishes the requests in flight and
+    exits; a second Ctrl-C exits immediately.
     """
-
-    def read() -> Config:
-        """Also while it runs: what the command line says stays above what the file says."""
-        config = configured(config_file, db)
-        for option, section, key, value in (
-            ("--user-agent", "crawl", "user_agent", user_agent),
-            ("--follow", "scope", "follow", follow),
-            ("--max-pages", "crawl", "max_pages", _count("--max-pages", max_pages)),
-            ("--max-depth", "crawl", "max_depth", _count("--max-depth", max_depth)),
-            ("--delay", "politeness", "delay", delay),
-            ("--dialect", "robots", "dialect", dialect or None),
-            ("--allow", "network", "allow", (*config.network.allow, *allow) if allow else None),
-        ):
-            if value is not None:
-                config = config.override({section: {key: value}}, where=option)
-        return config
-
-    def read_again() -> Config:
-        from crawler.config.reload import check_rereadable
-
-        check_rereadable([config_file] if config_file else [])
-        return read()
-
-    again = as_given(config_file, db)
-    with loading():
-        config = read()
-    summary = run(
-        config,
-        seeds,
-        quiet=quiet,
-        as_json=as_json,
-        again=again,
-        reread=read_again if config_file else None,
-    )
+    with process.loading():
+        config = _config(database, options)
+    crawler = _Crawl(config, database, options, quiet=quiet)
+    summary = crawler.run(seeds)
+    crawler.print_summary(summary, as_json=as_json)
     if summary.interrupted:
         raise SystemExit(INTERRUPTED)
 
 
-def _count(option: str, text: str | None) -> float | None:
-    """A count of the command line as the config has it: a whole number or inf."""
-    if text is None:
-        return None
-    try:
-        return int(text) if text.strip().lower() != "inf" else float("inf")
-    except ValueError:
-        raise click.UsageError(f'{option}: must be a whole number or inf, not "{text}"') from None
+def _config(database: DatabaseOptions, options: Mapping[str, Any]) -> Config:
+    """The config, with the options of the command line taking precedence. Raises ConfigError."""
+    config = with_options(
+        database.config(), user_agent=options["user_agent"], allow=options["allow"]
+    )
+    for key, section in _SECTIONS.items():
+        if options[key] not in (None, ()):
+            where = f"--{key.replace('_', '-')}"
+            config = config.override({section: {key: options[key]}}, where=where)
+    return config
 
 
-def run(
-    config: Config,
-    seeds: Sequence[str],
-    *,
-    quiet: bool = False,
-    as_json: bool = False,
-    again: str = "",
-    reread: Callable[[], Config] | None = None,
-) -> Summary:
-    """Crawl with progress on stderr and the summary on stdout, whose hints name the database and
-    the config as the options `again` do. `reread` gives the config anew, for a reload.
+class _Crawl:
+    """A crawl with progress on standard error and a summary on standard output."""
 
-    Raises what `crawler.app.crawl` does, and ConfigError for seeds that are none.
-    """
-    from crawler.config import check_identity, seeds_of
+    def __init__(
+        self,
+        config: Config,
+        database: DatabaseOptions,
+        options: Mapping[str, Any],
+        *,
+        quiet: bool,
+    ) -> None:
+        self._config = config
+        self._database = database
+        self._options = options
+        self._quiet = quiet
 
-    urls = seeds_of(config, seeds)
-    check_identity(config, urls)
-    if not urls and not config.storage.path.exists():
-        raise click.UsageError(
-            "there is nothing to crawl: give a seed such as https://example.com/, "
-            f"or a database to go on with ({config.storage.path} does not exist)"
-        )
-    from crawler.output import nonblocking_output
+    def run(self, seeds: Sequence[str]) -> Summary:
+        """Raises what `crawler.app.crawl` raises, and ConfigError for invalid seeds."""
+        from crawler.config import check_identity, seeds_of
+        from crawler.output import nonblocking_output
 
-    with nonblocking_output("stderr"):
-        config = fitted(config, quiet=quiet)
-        if not quiet:
-            for warning in config.warnings:
-                say(f"warning: {warning}", err=True)
+        urls = seeds_of(self._config, seeds)
+        check_identity(self._config, urls)
+        path = self._config.storage.path
+        if not urls and not path.exists():
+            raise click.UsageError(
+                "there is nothing to crawl: give a seed such as https://example.com/, "
+                f"or a database to resume from ({path} does not exist)"
+            )
+        with nonblocking_output("stderr"):
+            self._config = process.fit_open_files(self._config, quiet=self._quiet)
+            if not self._quiet:
+                for warning in self._config.warnings:
+                    say(f"warning: {warning}", err=True)
 
-    with loading():  # after all that can be refused: it is heavy
+        with process.loading():  # slow imports, after everything that can be refused
+            import asyncio
+
+            from crawler import app  # noqa: F401
+            from crawler.cli import crawl_summary  # noqa: F401
+            from crawler.cli.progress import display
+            from crawler.daemon import beside  # noqa: F401
+
+            loop_factory = process.loop_factory()
+
+        process.tune()
+        with (
+            nonblocking_output(),
+            display(quiet=self._quiet) as shown,
+            asyncio.Runner(loop_factory=loop_factory) as runner,
+        ):
+            try:
+                return runner.run(self._work(urls, shown))
+            except asyncio.CancelledError:  # by a signal, before the crawl started
+                raise SystemExit(INTERRUPTED) from None
+
+    async def _work(self, seeds: Sequence[str], display: Display) -> Summary:
         import asyncio
 
         from crawler import app
-        from crawler.cli import summary as words
-        from crawler.cli.display import display
-        from crawler.cli.signals import Signals
+        from crawler.cli.signals import CrawlSignals
         from crawler.clock import RealClock
         from crawler.daemon.beside import local_socket
         from crawler.daemon.watching.watch import Watchers
 
-        loop_factory = interpreter.loop_factory()
+        stop, leave = asyncio.Event(), asyncio.Event()
+        watchers = Watchers(RealClock())
+        signals = CrawlSignals(stop, leave, display, starting=asyncio.current_task())
 
-    interpreter.settle()
-    with nonblocking_output(), display(quiet=quiet) as shown:
+        def beside(life: app.Life) -> AbstractAsyncContextManager[None]:
+            signals.started()
+            return local_socket(life, watchers, lambda text: display.say(f"warning: {text}"))
 
-        async def work() -> Summary:
-            stop, leave = asyncio.Event(), asyncio.Event()
-            watchers = Watchers(RealClock())
+        with signals:
+            return await app.crawl(
+                self._config,
+                seeds=seeds,
+                observe=None if self._quiet else display.observe,
+                stop=stop,
+                leave=leave,
+                reread=self._reload if self._database.config_file else None,
+                observers=watchers.observers,
+                beside=beside,
+            )
 
-            signals = Signals(stop, leave, shown.say, starting=asyncio.current_task())
+    def _reload(self) -> Config:
+        """Read the config file again. Raises ConfigError."""
+        from crawler.config.reload import check_rereadable
 
-            def beside(life: app.Life) -> AbstractAsyncContextManager[None]:
-                signals.started()
-                return local_socket(life, watchers, lambda text: shown.say(f"warning: {text}"))
+        assert self._database.config_file is not None
+        check_rereadable([self._database.config_file])
+        return process.fit_open_files(_config(self._database, self._options), quiet=True)
 
-            with signals:
-                return await app.crawl(
-                    config,
-                    seeds=urls,
-                    observe=None if quiet else shown.observe,
-                    stop=stop,
-                    leave=leave,
-                    reread=None if reread is None else lambda: fitted(reread(), quiet=True),
-                    observers=watchers.observers,
-                    beside=beside,
-                )
+    def print_summary(self, summary: Summary, *, as_json: bool) -> None:
+        from crawler.cli import crawl_summary
+        from crawler.output import nonblocking_output
 
-        with asyncio.Runner(loop_factory=loop_factory) as runner:
-            try:
-                summary = runner.run(work())
-            except asyncio.CancelledError:  # by a signal before the crawl had begun
-                raise SystemExit(INTERRUPTED) from None
-    # A summary waits for its reader, but not where somebody waits for the exit.
-    with nonblocking_output("stderr", *(["stdout"] if summary.interrupted else [])):
-        if as_json:
-            if not quiet:
-                say(words.as_text(summary, again=again), err=True)
-            echo(json_printable(words.as_json(summary)))
-        else:
-            say(words.as_text(summary, again=again))
-    return summary
+        # Do not block on a reader after an interruption: the user is waiting for the exit.
+        with nonblocking_output("stderr", *(["stdout"] if summary.interrupted else [])):
+            if not (as_json and self._quiet):
+                say(crawl_summary.as_text(summary, options=str(self._database)), err=as_json)
+            if as_json:
+                echo(json_printable(crawl_summary.as_json(summary)))

@@ -1,61 +1,59 @@
-"""`courtly db`: what a database holds, whether it is sound, making it smaller."""
+"""`courtly db`: inspect and maintain a database."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import dataclasses
 from typing import TYPE_CHECKING
 
 import click
 
-from crawler.cli.options import config_option, db_option, existing_database
+from crawler.cli.options import DatabaseOptions, database_options, json_option
 from crawler.cli.text import echo, echo_json
+from crawler.telling.words import at, counted, plain
 
 if TYPE_CHECKING:
-    from crawler.app import DatabaseInfo as Info
+    from crawler.app import DatabaseInfo
 
 
-@click.group(short_help="Look after a database: info, check, vacuum.")
+@click.group(short_help="Inspect and maintain a database: info, check, vacuum.")
 def db() -> None:
-    """Look after a database. `info` and `check` work beside a crawl."""
+    """Inspect and maintain a database. `info` and `check` work while a crawl is running."""
 
 
-@db.command(short_help="Version, size and counts.")
-@db_option
-@config_option
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def info(db: str | None, config_file: Path | None, as_json: bool) -> None:
-    """Show what a database holds, how large it is, and who wrote to it last."""
-    path = existing_database(config_file, db)
+@db.command(short_help="Show version, size and counts.")
+@database_options
+@json_option
+def info(database: DatabaseOptions, as_json: bool) -> None:
+    """Show the contents and size of a database, and which sessions wrote to it last."""
+    path = database.path()
 
     from crawler.app import database_info
 
     found = database_info(path)
     if as_json:
-        import dataclasses
-
-        fields = dataclasses.asdict(found)
-        echo_json(fields | {"bytes_per_url": found.bytes_per_url})
+        echo_json(dataclasses.asdict(found) | {"bytes_per_url": found.bytes_per_url})
         return
-    width = max(len(name) for name, _ in _account(found))
-    for name, words in _account(found):
+    lines = _lines(found)
+    width = max(len(name) for name, _ in lines)
+    for name, words in lines:
         echo(f"{name:<{width}}  {words}".rstrip())
 
 
-def _account(found: Info) -> list[tuple[str, str]]:
+def _lines(found: DatabaseInfo) -> list[tuple[str, str]]:
     from crawler.config.units import format_bytes
-    from crawler.telling.words import at, plain
 
     size = format_bytes(found.file_bytes)
     if found.bytes_per_url is not None:
-        size += f", {found.bytes_per_url:.0f} bytes a URL"
+        size += f", {found.bytes_per_url:.0f} bytes per URL"
     if found.free_bytes:
-        size += f"; `courtly db vacuum` gives {format_bytes(found.free_bytes)} back"
+        size += f"; `courtly db vacuum` frees {format_bytes(found.free_bytes)}"
     urls = (
-        f"{found.urls:,} ever met: {found.visited:,} visited, {found.blocked:,} blocked,"
-        f" {found.failed:,} failed, {found.queued:,} queued"
+        f"{found.urls:,} discovered: {found.visited:,} visited, {found.blocked:,} blocked, "
+        f"{found.failed:,} failed, {found.queued:,} queued"
     )
     hosts = (
-        f"{found.hosts:,}, of {found.origins:,} origins, {found.robots_copies:,} robots.txt kept"
+        f"{found.hosts:,} with {counted(found.origins, 'origin')}; copies of robots.txt: "
+        f"{found.robots_copies:,}"
     )
     lines = [
         ("database", str(found.path)),
@@ -66,29 +64,22 @@ def _account(found: Info) -> list[tuple[str, str]]:
         ("last written", at(found.last_at)),
     ]
     for n, session in enumerate(found.sessions):
+        end = "running or killed" if n == 0 else "killed"
         if session.ended_at is not None:
             end = f"ended {at(session.ended_at)}"
-        else:
-            end = "goes on, or ended without a farewell" if n == 0 else "ended without a farewell"
-        lines.append(
-            (
-                "sessions" if n == 0 else "",
-                f"{session.id}: {plain(session.name)}, began {at(session.began_at)}, {end}",
-            )
-        )
+        words = f"{session.id}: {plain(session.name)}, started {at(session.began_at)}, {end}"
+        lines.append(("sessions" if n == 0 else "", words))
     return lines
 
 
-@db.command(short_help="Is it sound?")
-@db_option
-@config_option
-def check(db: str | None, config_file: Path | None) -> None:
-    """Read a whole database and say what is wrong with it: damage, references to nothing, URLs in
-    no state or in two, counters that do not count. Exit code 1 if there is anything."""
-    path = existing_database(config_file, db)
+@db.command(short_help="Check the database for damage.")
+@database_options
+def check(database: DatabaseOptions) -> None:
+    """Check a whole database for damage, dangling references, URLs that have no state or two, and
+    wrong counters. The exit code is 1 if there are any problems."""
+    path = database.path()
 
     from crawler.app import check_database
-    from crawler.telling.words import plain
 
     problems = check_database(path)
     for problem in problems:
@@ -99,12 +90,12 @@ def check(db: str | None, config_file: Path | None) -> None:
 
 
 @db.command(short_help="Make the file smaller.")
-@db_option
-@config_option
-def vacuum(db: str | None, config_file: Path | None) -> None:
-    """Write a database anew without the room that is free in it. No crawl may hold it; while it
-    runs it takes as much room again, beside it and where temporary files go."""
-    path = existing_database(config_file, db)
+@database_options
+def vacuum(database: DatabaseOptions) -> None:
+    """Rewrite a database without its free space. No crawl may be running on it. Needs temporary
+    disk space of the size of the database, both in its folder and in the one for temporary files.
+    """
+    path = database.path()
 
     from crawler.app import vacuum_database
     from crawler.config.units import format_bytes

@@ -1,4 +1,4 @@
-"""`courtly fetch`: one polite fetch of each URL."""
+"""`courtly fetch`: fetch URLs politely."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from crawler.cli import interpreter
-from crawler.cli.errors import FAILED, stdout_needed, tell
-from crawler.cli.options import config_option, configured, user_agent_option
+from crawler.cli import process
+from crawler.cli.exit_codes import FAILED, print_problems
+from crawler.cli.options import allow_option, config_option, configured, user_agent_option
+from crawler.cli.standard_streams import require_stdout
 from crawler.cli.text import bytes_out, echo
 from crawler.telling.words import plain
 
@@ -18,34 +19,29 @@ if TYPE_CHECKING:
     from crawler.config import Config
     from crawler.embedding.session import PoliteSession
 
-WAIT_SAID_S = 1.0  # a wait longer than this is told of, with its reason
+WAIT_SHOWN_S = 1.0  # longer waits are reported with their reason
 
 
 @click.command(
-    short_help="Fetch URLs politely, each once.",
-    epilog="Exit codes: 0 every URL answered below 400, 1 one did not, or may not be fetched, "
-    "2 bad usage or config.",
+    short_help="Fetch URLs politely.",
+    epilog="Exit codes: 0 every URL answered with a status below 400, 1 some did not, or are "
+    "disallowed, 2 bad usage or config.",
 )
 @click.argument("urls", nargs=-1, required=True, metavar="URL...")
 @user_agent_option
-@click.option(
-    "--allow",
-    multiple=True,
-    metavar="RANGE",
-    help="Private addresses that may be connected to, such as 127.0.0.0/8.",
-)
+@allow_option
 @config_option
 def fetch(
     urls: Sequence[str], user_agent: str | None, allow: Sequence[str], config_file: Path | None
 ) -> None:
-    """Ask robots.txt, wait for the host's turn, fetch: the bodies go to standard output, one line
-    for each URL to standard error. Redirects are followed, each under its own verdict."""
+    """Check robots.txt, wait for the host's delay, and fetch each URL. Write the bodies to standard
+    output, and one line per URL to standard error. Redirects are followed if robots.txt allows
+    their targets."""
     from crawler.config import ConfigError, check_identity
-    from crawler.embedding.settings import settings
     from policies.url import SeedError, parse_seed
 
-    stdout_needed()
-    config = settings(configured(config_file, None), user_agent=user_agent, allow=allow)
+    require_stdout()
+    config = configured(config_file, user_agent=user_agent, allow=allow)
     wanted, problems = [], []
     for text in urls:
         try:
@@ -55,35 +51,35 @@ def fetch(
     if problems:
         raise ConfigError(*problems)
     check_identity(config, wanted)
-    # A person waits: what cannot be had now is said, not tried again.
+    # Report errors immediately instead of retrying: the user is waiting.
     config = config.override({"fetch": {"max_attempts": 1}})
-    if not interpreter.run(_fetch(config, wanted)):
+    if not process.run(_fetch_all(config, wanted)):
         raise SystemExit(FAILED)
 
 
-async def _fetch(config: Config, urls: Sequence[str]) -> bool:
-    """True if every URL was answered, and below 400."""
+async def _fetch_all(config: Config, urls: Sequence[str]) -> bool:
+    """Return whether every URL answered with a status below 400."""
     from crawler.embedding.session import PoliteSession
 
     async with PoliteSession(config=config) as session:
-        return all([await _one(session, url) for url in urls])
+        return all([await _fetch(session, url) for url in urls])
 
 
-async def _one(session: PoliteSession, url: str) -> bool:
+async def _fetch(session: PoliteSession, url: str) -> bool:
     from crawler.errors import CourtlyError
 
     turn = await session.next_turn(url)
-    if turn.in_s > WAIT_SAID_S:
+    if turn.in_s > WAIT_SHOWN_S:
         echo(f"waiting {turn.in_s:.1f} s before {url}: {turn.reason}", err=True)
     try:
         response = await session.get(url, retry=False)
     except CourtlyError as error:
-        tell(plain(str(error)))
+        print_problems(plain(str(error)))
         return False
-    led = "".join(f"{one.status} {one.url} -> " for one in response.redirects)
+    redirects = "".join(f"{one.status} {one.url} -> " for one in response.redirects)
     kind = plain(response.content_type or "no type")
     size = f"{len(response.body):,} bytes, {response.elapsed_s:.2f} s"
-    echo(f"{led}{response.status} {response.url} ({kind}, {size})", err=True)
+    echo(f"{redirects}{response.status} {response.url} ({kind}, {size})", err=True)
     out = bytes_out()
     out.write(response.body)
     out.flush()

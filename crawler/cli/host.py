@@ -1,68 +1,61 @@
-"""`courtly host`: one host paused, slowed, let go on; obeyed by a crawl that runs at once."""
+"""`courtly host`: pause, slow or resume one host."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
-from crawler.cli import interpreter, living
-from crawler.cli.options import config_option, db_option, existing_database, host_name
+from crawler.cli import process, running_crawl
+from crawler.cli.options import DatabaseOptions, database_options, host_name
 from crawler.cli.text import say
 
 
 @click.group(short_help="Pause, slow or resume one host.")
 def host() -> None:
-    """Pause, slow or resume one host: durable, and obeyed by a running crawl at once."""
+    """Pause, slow or resume one host. The setting is stored in the database, and applies
+    immediately to a running crawl."""
 
 
-@host.command(short_help="Make no contact with a host until it is resumed.")
+@host.command(short_help="Stop contacting a host.")
 @click.argument("name", metavar="HOST")
-@db_option
-@config_option
-def pause(name: str, db: str | None, config_file: Path | None) -> None:
-    """Make no contact with HOST until it is resumed. What is being fetched ends; its URLs stay
+@database_options
+def pause(name: str, database: DatabaseOptions) -> None:
+    """Stop contacting HOST until it is resumed. Requests in flight are finished; its URLs stay
     queued."""
-    wanted = host_name(name)
-    known = steer(existing_database(config_file, db), wanted, "pause")
-    say(f"{known} is paused; `courtly host resume {known}` lets it go on")
+    known = _steer(database, host_name(name), "pause")
+    say(f"{known} is paused; run `courtly host resume {known}` to continue")
 
 
 @host.command(short_help="Undo pause and slow.")
 @click.argument("name", metavar="HOST")
-@db_option
-@config_option
-def resume(name: str, db: str | None, config_file: Path | None) -> None:
-    """Undo both pause and slow of HOST."""
-    wanted = host_name(name)
-    known = steer(existing_database(config_file, db), wanted, "resume")
-    say(f"{known} goes on at its own pace")
+@database_options
+def resume(name: str, database: DatabaseOptions) -> None:
+    """Undo both `pause` and `slow` of HOST."""
+    say(f"{_steer(database, host_name(name), 'resume')} is resumed at its normal pace")
 
 
-@host.command(short_help="Rest longer after each contact with a host.")
+@host.command(short_help="Increase the delay of a host.")
 @click.argument("name", metavar="HOST")
 @click.option(
     "--delay",
     required=True,
     metavar="S",
-    help='The least rest after each contact: seconds, or "5m". A longer rest, such as a '
-    "Crawl-delay, stands.",
+    help='Minimum delay after each contact: seconds, or with a unit: "5m". A longer delay, such as '
+    "a Crawl-delay, still applies.",
 )
-@db_option
-@config_option
-def slow(name: str, delay: str, db: str | None, config_file: Path | None) -> None:
-    """Rest at least so long after each contact with HOST, until it is resumed."""
+@database_options
+def slow(name: str, delay: str, database: DatabaseOptions) -> None:
+    """Wait at least the given delay after each contact with HOST, until it is resumed."""
     from crawler.config.units import format_duration
 
-    delay_s = seconds(delay)
-    wanted = host_name(name)
-    known = steer(existing_database(config_file, db), wanted, "slow", delay_s)
-    say(f"{known} rests at least {format_duration(delay_s)} after each contact")
+    delay_s = _seconds(delay)
+    known = _steer(database, host_name(name), "slow", delay_s)
+    say(f"{known} is contacted at most once every {format_duration(delay_s)}")
 
 
-def seconds(text: str) -> float:
-    """A delay of the command line. Raises UsageError."""
+def _seconds(text: str) -> float:
+    """The value of --delay. Raises UsageError."""
     from crawler.config.units import parse_duration_s
     from crawler.steering.control import checked_delay_s
 
@@ -76,22 +69,23 @@ def seconds(text: str) -> float:
         raise click.UsageError(f"--delay: {error}") from None
 
 
-def steer(database: Path, name: str, what: str, delay_s: float | None = None) -> str:
-    """Ask the crawl that holds the database; where there is none, do it. Gives the host's name in
-    the database. Raises UsageError for a host that it does not know, StoreRefused, StoreError."""
+def _steer(database: DatabaseOptions, name: str, what: str, delay_s: float | None = None) -> str:
+    """Pause, resume or slow a host through the running crawl, or else in the database. Return the
+    host's name in the database. Raises UsageError for an unknown host, StoreRefused, StoreError."""
+    path = database.path()
     body: dict[str, object] = {"host": name}
     if delay_s is not None:
         body["delay_s"] = delay_s
-    answer = living.ask(database, "POST", f"/api/hosts/{what}", body=body)
+    answer = running_crawl.ask(path, "POST", f"/api/hosts/{what}", body=body)
     if answer is None:
-        return interpreter.run(_directly(database, name, what, delay_s))
+        return process.run(_steer_offline(path, name, what, delay_s))
     return str(answer["host"])
 
 
-async def _directly(database: Path, name: str, what: str, delay_s: float | None) -> str:
+async def _steer_offline(database: Path, name: str, what: str, delay_s: float | None) -> str:
     from crawler.by_hand import steer_host
 
-    known = await living.known_name(database, name)
-    pauses: Mapping[str, bool] = {"pause": True, "resume": False}
-    await steer_host(database, known, pause=pauses.get(what), slow_s=delay_s)
+    known = await running_crawl.known_name(database, name)
+    pause = {"pause": True, "resume": False}.get(what)
+    await steer_host(database, known, pause=pause, slow_s=delay_s)
     return known

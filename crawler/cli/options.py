@@ -1,9 +1,11 @@
-"""Options that several commands share, and what they mean."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
+import functools
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,44 +16,86 @@ if TYPE_CHECKING:
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
+config_option = click.option(
+    "--config",
+    "config_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A config file in TOML.",
+)
+user_agent_option = click.option(
+    "--user-agent",
+    metavar="UA",
+    help='The user agent, with a contact: "examplebot/1.0 (+https://example.com/bot)".',
+)
+allow_option = click.option(
+    "--allow",
+    multiple=True,
+    metavar="RANGE",
+    help="Private address range that the crawler may connect to, such as 127.0.0.0/8, in addition "
+    "to those of the config. Can be repeated.",
+)
+output_option = click.option(
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write to FILE, which appears when it is complete.  [default: standard output]",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+_db_option = click.option(
+    "--db",
+    metavar="PATH",
+    help="The database, a path or a sqlite: URL.  [default: the config's, else crawl.db]",
+)
 
-def config_option(command: _Command) -> _Command:
+
+@dataclass(frozen=True, slots=True)
+class DatabaseOptions:
+    """The options --config and --db."""
+
+    config_file: Path | None
+    db: str | None
+
+    def config(self) -> Config:
+        """The config file, or the defaults, with the database of --db. Raises ConfigError."""
+        config = configured(self.config_file)
+        if self.db is None:
+            return config
+        url = self.db if self.db.lower().startswith("sqlite:") else f"sqlite:{self.db}"
+        return config.override({"storage": {"url": url}}, where="--db")
+
+    def path(self) -> Path:
+        """The path of the database. Raises UsageError if it does not exist."""
+        return existing_database(self.config())
+
+    def __str__(self) -> str:
+        """` --db PATH --config FILE` as given, for suggested commands."""
+        given = {"--db": self.db, "--config": self.config_file}
+        return "".join(f" {o} {shlex.quote(str(v))}" for o, v in given.items() if v is not None)
+
+
+def database_options(command: _Command) -> _Command:
+    """Add --config and --db, and pass them to the command as `database`."""
+
+    @functools.wraps(command)
+    def wrapper(config_file: Path | None, db: str | None, **others: Any) -> object:
+        return command(database=DatabaseOptions(config_file, db), **others)
+
+    return _db_option(config_option(wrapper))  # type: ignore[return-value]
+
+
+def host_option(help_text: str) -> Callable[[_Command], _Command]:
+    """Add --host, and pass the normalized name of the host as `host`."""
     return click.option(
-        "--config",
-        "config_file",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help="A config in TOML.",
-    )(command)
-
-
-def db_option(command: _Command) -> _Command:
-    return click.option(
-        "--db",
-        metavar="PATH",
-        help="The database: a path or a sqlite: URL.  [default: the config's, else crawl.db]",
-    )(command)
-
-
-def user_agent_option(command: _Command) -> _Command:
-    return click.option(
-        "--user-agent",
-        metavar="UA",
-        help='Who crawls, with a contact: "examplebot/1.0 (+https://example.com/bot)".',
-    )(command)
-
-
-def output_option(command: _Command) -> _Command:
-    return click.option(
-        "--output",
-        type=click.Path(path_type=Path, dir_okay=False),
-        metavar="FILE",
-        help="Where to write; it is there once it is whole.  [default: standard output]",
-    )(command)
+        "--host",
+        metavar="HOST",
+        help=help_text,
+        callback=lambda _context, _option, text: None if text is None else host_name(text),
+    )
 
 
 class Choice(click.Choice[str]):
-    """One of some words; what comes near one of them is asked back."""
+    """One of several words, with a suggestion for a misspelt one."""
 
     def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
         from crawler.config.readers import did_you_mean
@@ -61,53 +105,45 @@ class Choice(click.Choice[str]):
         return f'"{value}" is not one of {", ".join(known)}{hint}'
 
     def get_missing_message(self, param: click.Parameter, ctx: click.Context | None) -> str:
-        command = ctx.command_path if ctx is not None else "it"
-        if len(self.choices) == 1:
-            return f"Write `{command} {self.choices[0]}`"
-        return f"It is one of {', '.join(map(str, self.choices))}"
+        return f"Choose one of {', '.join(map(str, self.choices))}"
 
 
-def as_given(config_file: Path | None, db: str | None) -> str:
-    """` --db PATH --config FILE` as they were given, for the commands that are suggested."""
-    text = ""
-    if db is not None:
-        text += f" --db {shlex.quote(db)}"
-    if config_file is not None:
-        text += f" --config {shlex.quote(str(config_file))}"
-    return text
-
-
-def configured(config_file: Path | None, db: str | None) -> Config:
-    """The config of the file, or the defaults; its database replaced by `--db`. ConfigError."""
+def configured(
+    config_file: Path | None, *, user_agent: str | None = None, allow: Sequence[str] = ()
+) -> Config:
+    """The config file, or the defaults, with the values of options. Raises ConfigError."""
     from crawler.config import from_dict, load
 
     config = load(config_file) if config_file else from_dict({})
-    if db is None:
-        return config
-    url = db if db.lower().startswith("sqlite:") else f"sqlite:{db}"
-    return config.override({"storage": {"url": url}}, where="--db")
+    return with_options(config, user_agent=user_agent, allow=allow)
+
+
+def with_options(config: Config, *, user_agent: str | None, allow: Sequence[str]) -> Config:
+    """The config with the values of --user-agent and --allow. Raises ConfigError."""
+    if user_agent is not None:
+        config = config.override({"crawl": {"user_agent": user_agent}}, where="--user-agent")
+    if allow:
+        ranges = (*config.network.allow, *allow)
+        config = config.override({"network": {"allow": ranges}}, where="--allow")
+    return config
+
+
+def existing_database(config: Config) -> Path:
+    """The path of a config's database. Raises UsageError if it does not exist: commands that read a
+    database do not create one."""
+    path = config.storage.path
+    if not path.is_file():
+        raise click.UsageError(
+            f"there is no database {path}: name one with --db, or create it with `courtly crawl`."
+        )
+    return path
 
 
 def host_name(text: str) -> str:
-    """A host as the store names it: lower case, no port, no brackets. Raises UsageError."""
+    """A host as stored: in lower case, without port and brackets. Raises UsageError."""
     from crawler.telling.explain import host_named
 
     try:
         return host_named(text)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-
-
-def existing_database(config_file: Path | None, db: str | None) -> Path:
-    """The database to look into. Raises UsageError where there is none: looking creates nothing."""
-    return database_of(configured(config_file, db))
-
-
-def database_of(config: Config) -> Path:
-    """The database of a config. Raises UsageError where there is none."""
-    path = config.storage.path
-    if not path.is_file():
-        raise click.UsageError(
-            f"there is no database {path}: name it with --db, or make it with `courtly crawl`."
-        )
-    return path

@@ -1,4 +1,4 @@
-"""`courtly report`: what a database says about a site, for people and for CI."""
+"""`courtly report`: reports on a site, for people and for CI."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ from pathlib import Path
 
 import click
 
-from crawler.cli import interpreter
-from crawler.cli.errors import FAILED, stdout_needed
+from crawler.cli import process
+from crawler.cli.atomic_file import replacing
+from crawler.cli.exit_codes import FAILED
 from crawler.cli.options import (
     Choice,
-    config_option,
-    configured,
-    database_of,
-    db_option,
+    DatabaseOptions,
+    database_options,
+    existing_database,
     output_option,
 )
+from crawler.cli.standard_streams import flush_stdout, require_stdout
 from crawler.cli.text import write_out
-from crawler.cli.whole_output import finish_stdout, replacing
 
 REPORTS = ("broken", "robots", "duplicates", "politeness")
 
 
 @click.command(
-    short_help="Report broken links, what robots.txt forbade, duplicates, politeness.",
-    epilog="Exit codes: 0 done, 1 a run-time failure, or `politeness` found a host that was "
-    "hurried, 2 bad usage or config.",
+    short_help="Report broken links, disallowed URLs, duplicates or politeness.",
+    epilog="Exit codes: 0 done, 1 failure at run time, or `politeness` found a violation, "
+    "2 bad usage or config.",
 )
 @click.argument("report", type=Choice(REPORTS), metavar="REPORT")
 @click.option(
@@ -34,48 +34,51 @@ REPORTS = ("broken", "robots", "duplicates", "politeness")
     type=Choice(["text", "html", "json"]),
     default="text",
     show_default=True,
-    help="HTML is one file that needs nothing else.",
+    help="HTML is a single self-contained file.",
 )
-@db_option
-@config_option
+@database_options
 @output_option
-def report(
-    report: str, how: str, db: str | None, config_file: Path | None, output: Path | None
-) -> None:
-    """Read a database, also while a crawl writes it, and report one of:
+def report(report: str, how: str, database: DatabaseOptions, output: Path | None) -> None:
+    """Read a database, even while a crawl is writing to it. REPORT is one of:
 
     \b
-    broken      each broken link, with the pages that link to it
-    robots      what robots.txt forbade, by host and rule
-    duplicates  pages with identical bodies, soft 404s among them
-    politeness  each host's smallest rest and largest concurrency; with --config
-                against its delays and limits
+    broken      broken links, with the pages that contain them
+    robots      URLs that robots.txt disallowed, by host and rule
+    duplicates  pages with identical bodies, including soft 404s
+    politeness  each host's shortest delay and highest concurrency, compared
+                with the limits of --config if that is given
     """
     if output is None:
-        stdout_needed()
-    config = configured(config_file, db)
-    path = database_of(config)
+        require_stdout()
+    config = database.config()
+    path = existing_database(config)
 
-    async def run() -> bool:
+    async def write_report() -> bool:
         from crawler.app import looking_into
-        from crawler.reports import findings
-        from crawler.reports.base import Report
-        from crawler.reports.politeness import politeness
-        from crawler.reports.render import write
+        from crawler.reports.broken import BrokenLinks
+        from crawler.reports.findings import Disallowed, Duplicates
+        from crawler.reports.formats import write
+        from crawler.reports.politeness_audit import PolitenessAudit
+        from crawler.reports.report_sections import Report
 
         async with looking_into(path) as reader:
             made: Report
-            if report == "politeness":
-                made = politeness(reader, config if config_file is not None else None)
-            else:
-                made = getattr(findings, report)(reader)
+            match report:
+                case "broken":
+                    made = BrokenLinks(reader)
+                case "robots":
+                    made = Disallowed(reader)
+                case "duplicates":
+                    made = Duplicates(reader)
+                case _:
+                    made = PolitenessAudit(reader, config if database.config_file else None)
             if output is None:
                 await write(made, how, write_out)
-                finish_stdout(fsync=True)
+                flush_stdout(fsync=True)
             else:
                 with replacing(output) as file:
                     await write(made, how, lambda text: file.write(text.encode("utf-8", "replace")))
-            return made.broken_law()
+            return made.politeness_violated
 
-    if interpreter.run(run()):
+    if process.run(write_report()):
         raise SystemExit(FAILED)

@@ -1,29 +1,29 @@
-"""`courtly seeds`: more to begin from, for a crawl that runs or for the next one."""
+"""`courtly seeds`: add seeds to a crawl."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from crawler.cli import interpreter, living
-from crawler.cli.errors import MISUSED, tell
-from crawler.cli.options import config_option, configured, db_option
+from crawler.cli import process, running_crawl
+from crawler.cli.exit_codes import MISUSED, print_problems
+from crawler.cli.options import DatabaseOptions, database_options
 from crawler.cli.text import say
 from crawler.telling.words import counted, plain
 
 if TYPE_CHECKING:
     from crawler.config import Config
 
-AT_ONCE = 5_000  # of one request
+BATCH_SEEDS = 5_000  # per request to a running crawl
 
 
 @click.group(short_help="Add seeds to a crawl.")
 def seeds() -> None:
-    """Add seeds to a crawl that runs, or to a database for the next one."""
+    """Add seeds to a running crawl, or to a database for its next crawl."""
 
 
 @seeds.command(short_help="Queue URLs as seeds.")
@@ -34,49 +34,47 @@ def seeds() -> None:
     default=0.0,
     show_default=True,
     metavar="N",
-    help="Larger ones are visited first, within their host.",
+    help="URLs with a higher priority are fetched first, within their host.",
 )
-@db_option
-@config_option
-def add(urls: tuple[str, ...], priority: float, db: str | None, config_file: Path | None) -> None:
-    """Queue URLs, absolute ones or @FILE with one a line, as seeds. A crawl that runs on the
-    database takes them up at once; scope is relative to them, too. If one of them is no
-    URL, none is queued."""
+@database_options
+def add(urls: tuple[str, ...], priority: float, database: DatabaseOptions) -> None:
+    """Queue URLs as seeds. A URL is absolute, or @FILE with one URL per line. If one of them is
+    invalid, none is queued.
+
+    A running crawl starts with them immediately. They extend the scope of the crawl like any seed.
+    """
     from crawler.config import from_dict, seeds_of
 
-    config = configured(config_file, db)
+    config = database.config()
     wanted = seeds_of(from_dict({}), urls)
-    if priority != priority or abs(priority) == float("inf"):
+    if not math.isfinite(priority):
         raise click.UsageError("--priority: must be a finite number")
-    added, known, refused = give(config, wanted, priority)
-    already = f", {known:,} known already" if known else ""
+    added, known, refused = _add(config, wanted, priority)
+    already = f", {known:,} already known" if known else ""
     say(f"{counted(added, 'new seed')} queued{already}")
     for sentence in refused:
-        tell(plain(sentence))
+        print_problems(plain(sentence))
     if refused:
         raise SystemExit(MISUSED)
 
 
-def give(config: Config, urls: Sequence[str], priority: float) -> tuple[int, int, list[str]]:
-    """How many are new, how many were known, and why others were refused. UsageError, StoreRefused,
-    StoreError."""
-    database, left = config.storage.path, iter(urls)
+def _add(config: Config, urls: Sequence[str], priority: float) -> tuple[int, int, list[str]]:
+    """Return the number of new seeds, of known ones, and a sentence for each refused one. Raises
+    UsageError, StoreRefused and StoreError."""
+    left = iter(urls)
     added, known, refused = 0, 0, list[str]()
-    while part := list(islice(left, AT_ONCE)):
-        body: dict[str, object] = {"urls": part, "priority": priority}
-        answer = living.ask(database, "POST", "/api/seeds", body=body)
+    while batch := list(islice(left, BATCH_SEEDS)):
+        body: dict[str, object] = {"urls": batch, "priority": priority}
+        answer = running_crawl.ask(config.storage.path, "POST", "/api/seeds", body=body)
         if answer is None:
             from crawler.by_hand import add_seeds
 
-            new = interpreter.run(add_seeds(config, part, priority))
-            added, known = added + new, known + len(part) - new
+            new = process.run(add_seeds(config, batch, priority))
+            added, known = added + new, known + len(batch) - new
             continue
-        added, known = added + _number(answer["added"]), known + _number(answer["known"])
-        told = answer["refused"]
-        for one in told if isinstance(told, list) else ():
+        added += running_crawl.number(answer["added"])
+        known += running_crawl.number(answer["known"])
+        rejected = answer["refused"]
+        for one in rejected if isinstance(rejected, list) else ():
             refused.append(f"{one['url']}: {one['reason']}")
     return added, known, refused
-
-
-def _number(value: object) -> int:
-    return value if isinstance(value, int) else 0

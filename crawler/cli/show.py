@@ -1,69 +1,68 @@
-"""`courtly show`: the views of a database, beside a crawl that may be writing it."""
+"""`courtly show`: print a view of the database, even while a crawl is writing to it."""
 
 from __future__ import annotations
 
 from contextlib import aclosing
-from pathlib import Path
 
 import click
 
-from crawler.cli import interpreter
-from crawler.cli.errors import stdout_needed
-from crawler.cli.options import Choice, config_option, db_option, existing_database, host_name
+from crawler.cli import process
+from crawler.cli.options import Choice, DatabaseOptions, database_options, host_option
+from crawler.cli.standard_streams import require_stdout
 
-# As storage.rows.VIEWS, which is too heavy to import for --help; a test compares them.
+# The keys of storage.rows.VIEWS, which is too slow to import for --help; a test compares them.
 VIEWS = (
     "visited", "blocked", "failed", "queued", "links", "hosts", "robots", "skipped", "sitemaps",
     "listings", "malformed", "fragments",
 )  # fmt: skip
 
 
-@click.command(short_help="Show what was visited, blocked, failed or queued, and the hosts.")
+@click.command(short_help="Show pages by state, hosts, links, robots.txt files and sitemaps.")
 @click.argument("view", type=Choice(VIEWS), metavar="VIEW")
-@db_option
-@config_option
-@click.option("--host", metavar="H", help="Only rows of this host; a port does not count.")
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="So many rows at most.")
+@database_options
+@host_option("Show only rows of this host. A port is ignored.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Show at most N rows.")
 @click.option(
     "--format",
     "how",
     type=Choice(["table", "jsonl", "csv"]),
     default="table",
     show_default=True,
-    help="A table has the columns that say most and fit; jsonl and csv have all.",
+    help="A table has the most important columns that fit; jsonl and csv have all columns.",
 )
 def show(
-    view: str,
-    db: str | None,
-    config_file: Path | None,
-    host: str | None,
-    limit: int | None,
-    how: str,
+    view: str, database: DatabaseOptions, host: str | None, limit: int | None, how: str
 ) -> None:
-    """Show what a crawl has visited, blocked (and by which rule), failed or queued; its hosts, the
-    robots.txt files it knows, how many URLs were left out for which reason (skipped), the sitemaps
-    and feeds it has read, what those say of URLs (listings), and the links of its pages and
-    those that are malformed where `[storage] links` is true, and those with a fragment where
-    `[storage] fragments` is.
+    """Show a view of the database. VIEW is one of:
 
-    VIEW is one of visited, blocked, failed, queued, links, hosts, robots, skipped, sitemaps,
-    listings, malformed and fragments.
+    \b
+    visited    pages that were fetched
+    blocked    URLs that robots.txt disallows, and the rule
+    failed     URLs that failed, and the error
+    queued     URLs to be fetched
+    hosts      hosts with their counts and delays
+    robots     the robots.txt files
+    skipped    how many URLs scope and limits excluded, by reason
+    sitemaps   sitemaps and feeds that were read
+    listings   what sitemaps and feeds say about URLs
+    links      links between pages, if `[storage] links` is true
+    malformed  malformed links, if `[storage] links` is true
+    fragments  links with a fragment, if `[storage] fragments` is true
     """
-    stdout_needed()
+    require_stdout()
     if host is not None and view == "skipped":
-        raise click.UsageError("what was skipped is counted for the whole crawl: leave out --host.")
-    name = None if host is None else host_name(host)
-    path = existing_database(config_file, db)
+        raise click.UsageError("skipped URLs are counted for the whole crawl: omit --host.")
+    path = database.path()
 
-    async def run() -> None:
+    async def write_view() -> None:
         from crawler.app import looking_into
-        from crawler.cli.rows import write
+        from crawler.cli.view_table import write
 
-        # a generator left half-way must be closed before the connection it reads from
+        # The generator is closed before the reader if writing fails.
         async with (
             looking_into(path) as reader,
-            aclosing(reader.iterate(view, host=name, limit=limit)) as rows,
+            aclosing(reader.iterate(view, host=host, limit=limit)) as rows,
         ):
             await write(view, rows, how)
 
-    interpreter.run(run())
+    process.run(write_view())

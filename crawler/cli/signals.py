@@ -1,46 +1,98 @@
-"""SIGINT, SIGTERM and SIGHUP while a crawl runs: first a clean stop, then, at a second Ctrl-C, at
-once."""
+"""SIGINT, SIGTERM and SIGHUP: before a command starts, while a crawl runs, and after it has ended.
+
+This module is imported before everything else, and imports nothing heavy.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
+import os
 import signal
-from collections.abc import Callable
-from typing import Any, Self
+import sys
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from crawler.cli.progress import Display
+
+EXIT_CODE = 130
+REPEATED_AFTER_S = 0.01
 
 
-class Signals:
-    """While it is open: the first signal sets `stop`, a further SIGINT sets `leave`.
+def exit_on_interrupt() -> None:
+    """From now on, exit silently and immediately at SIGINT.
 
-    SIGHUP is a terminal that was closed. Who started the crawl with `nohup` does not want it heard.
+    By default, Python raises KeyboardInterrupt wherever it is: in the middle of an import, or in a
+    callback that cannot propagate exceptions, where it prints a traceback and the interrupt is
+    lost. Applies to the command line only: a program that imports this package keeps Python's own
+    handling.
+    """
+    if _is_program() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _exit)
+        sys.unraisablehook = _repeat_interrupt
 
-    Until `started` is called they cancel `starting` instead: there is nothing to finish yet.
-    `say` is told what happens, in a sentence. To be opened in the event loop.
+
+@contextlib.contextmanager
+def interrupts_raised() -> Iterator[None]:
+    """In this block SIGINT raises KeyboardInterrupt, because there is something to clean up."""
+    if signal.getsignal(signal.SIGINT) is not _exit:
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, _exit)
+
+
+@contextlib.contextmanager
+def interrupts_exit() -> Iterator[None]:
+    """In this block, inside `interrupts_raised`, SIGINT exits again: no work has started yet."""
+    if not _is_program() or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, _exit)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+class CrawlSignals:
+    """Signal handlers of a crawl: the first signal sets `stop`, a further SIGINT sets `leave`.
+
+    Until `started` is called, signals cancel the task `starting` instead, because no request is in
+    flight. SIGHUP (a closed terminal) stops the crawl unless it is ignored, as under `nohup`. To be
+    entered inside the event loop.
     """
 
     def __init__(
         self,
         stop: asyncio.Event,
         leave: asyncio.Event,
-        say: Callable[[str], None],
+        display: Display,
         *,
         starting: asyncio.Task[Any] | None = None,
     ) -> None:
+        import asyncio
+
         self._starting = starting
         self._stop = stop
         self._leave = leave
-        self._say = say
+        self._display = display
         self._loop = asyncio.get_running_loop()
         self._actions: dict[signal.Signals, Callable[[], None]] = {
-            signal.SIGINT: self._interrupted,
-            signal.SIGTERM: self._terminated,
+            signal.SIGINT: self._interrupt,
+            signal.SIGTERM: self._terminate,
         }
         if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-            self._actions[signal.SIGHUP] = self._terminated
+            self._actions[signal.SIGHUP] = self._terminate
 
     def __enter__(self) -> Self:
-        # Where there are no such handlers (Windows, threads), Ctrl-C cancels the crawl instead.
+        # Without support for handlers (Windows, threads), Ctrl-C cancels the crawl instead.
         with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):
             for number, action in self._actions.items():
                 self._loop.add_signal_handler(number, action)
@@ -52,24 +104,43 @@ class Signals:
                 self._loop.remove_signal_handler(number)
 
     def started(self) -> None:
-        """From now on there is a crawl to be stopped."""
+        """From now on, signals stop the crawl cleanly."""
         self._starting = None
 
-    def _interrupted(self) -> None:
-        if self._starting is not None:
-            self._starting.cancel()
-            return
-        if self._stop.is_set():
-            self._say("leaving at once; what was committed stays")
+    def _interrupt(self) -> None:
+        if self._starting is None and self._stop.is_set():
+            self._display.say("exiting immediately; committed pages are kept")
             self._leave.set()
-            return
-        self._say("stopping after what is in flight; press Ctrl-C again to leave at once")
-        self._stop.set()
+        else:
+            self._terminate("; press Ctrl-C again to exit immediately")
 
-    def _terminated(self) -> None:
+    def _terminate(self, hint: str = "") -> None:
         if self._starting is not None:
             self._starting.cancel()
-            return
-        if not self._stop.is_set():
-            self._say("stopping after what is in flight")
+        elif not self._stop.is_set():
+            self._display.say(f"finishing the requests in flight{hint}")
             self._stop.set()
+
+
+def _exit(_number: int, _frame: FrameType | None) -> None:
+    os._exit(EXIT_CODE)
+
+
+def _repeat_interrupt(lost: sys.UnraisableHookArgs) -> None:
+    """Send SIGINT again if its KeyboardInterrupt was raised in a weak reference's callback or in a
+    finalizer, which discard it."""
+    if not issubclass(lost.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(lost)
+        return
+    import threading  # only in this rare case
+
+    again = threading.Timer(REPEATED_AFTER_S, os.kill, (os.getpid(), signal.SIGINT))
+    again.daemon = True
+    again.start()
+
+
+def _is_program() -> bool:
+    arguments = sys.orig_argv[1:]
+    if "-m" in arguments and arguments[-1] != "-m":
+        return arguments[arguments.index("-m") + 1].startswith("crawler.cli")
+    return os.path.basename(sys.argv[0] if sys.argv else "") == "courtly"  # noqa: PTH119 - light

@@ -1,4 +1,4 @@
-"""`courtly status`: what the crawl on a database is doing now, or that none is."""
+"""`courtly status`: show what the crawl of a database is doing."""
 
 from __future__ import annotations
 
@@ -7,40 +7,35 @@ from pathlib import Path
 
 import click
 
-from crawler.cli import interpreter, living
-from crawler.cli.errors import stdout_needed
-from crawler.cli.options import config_option, db_option, existing_database
+from crawler.cli import process, running_crawl
+from crawler.cli.options import DatabaseOptions, database_options
+from crawler.cli.standard_streams import require_stdout
 from crawler.cli.text import echo_json, say
 from crawler.telling.words import at, counted, plain
 
 FETCHING_SHOWN = 5
-STOPPED = "stopped"  # the state where no crawl runs
+STOPPED = "stopped"  # the state if no crawl is running
 
 
-@click.command(short_help="Say what the crawl on a database is doing now.")
-@db_option
-@config_option
+@click.command(short_help="Show what the crawl of a database is doing.")
+@database_options
 @click.option(
-    "--json", "as_json", is_flag=True, help="One JSON object, as GET /api/status answers."
+    "--json", "as_json", is_flag=True, help="Print one JSON object, as in GET /api/status."
 )
-def status(db: str | None, config_file: Path | None, as_json: bool) -> None:
-    """Say what the crawl on a database is doing now; where none runs, what the last one left."""
-    stdout_needed()
-    found = look(existing_database(config_file, db))
+def status(database: DatabaseOptions, as_json: bool) -> None:
+    """Show what the crawl of a database is doing. If none is running, show the state in which the
+    last one left the database."""
+    require_stdout()
+    path = database.path()
+    found = running_crawl.ask(path, "GET", "/api/status") or process.run(_stopped(path))
     if as_json:
         echo_json(found)
         return
-    for line in lines(found):
+    for line in _lines(found):
         say(line)
 
 
-def look(database: Path) -> Mapping[str, object]:
-    """The status of a crawl that runs; else the counts alone, with the state `stopped`."""
-    answer = living.ask(database, "GET", "/api/status")
-    return interpreter.run(_left(database)) if answer is None else answer
-
-
-async def _left(database: Path) -> Mapping[str, object]:
+async def _stopped(database: Path) -> Mapping[str, object]:
     from crawler.app import looking_into
 
     async with looking_into(database) as reader:
@@ -61,12 +56,11 @@ async def _left(database: Path) -> Mapping[str, object]:
     }
 
 
-def lines(found: Mapping[str, object]) -> Iterator[str]:
-    """For people."""
+def _lines(found: Mapping[str, object]) -> Iterator[str]:
     from crawler.config.units import format_bytes, format_duration
 
     if found["state"] == STOPPED:
-        yield "no crawl runs on this database, or it has no socket"
+        yield "no crawl is running on this database, or it has no socket"
     else:
         yield (
             f"{found['state']} for {format_duration(_number(found['uptime_s']))}, "
@@ -80,13 +74,13 @@ def lines(found: Mapping[str, object]) -> Iterator[str]:
         f"{_number(found['visited']):,.0f} visited ({format_bytes(_number(found['bytes']))}), "
         f"{_number(found['blocked']):,.0f} blocked, {_number(found['failed']):,.0f} failed, "
         f"{_number(found['queued']):,.0f} queued, "
-        f"at {counted(int(_number(found['hosts'])), 'host')}"
+        f"on {counted(int(_number(found['hosts'])), 'host')}"
     )
     states = found.get("hosts_by_state")
     if isinstance(states, Mapping) and states:
-        yield "hosts at hand: " + ", ".join(f"{count:,} {state}" for state, count in states.items())
-    under_way = found.get("fetching")
-    for one in under_way[:FETCHING_SHOWN] if isinstance(under_way, list) else ():
+        yield "active hosts: " + ", ".join(f"{count:,} {state}" for state, count in states.items())
+    fetching = found.get("fetching")
+    for one in fetching[:FETCHING_SHOWN] if isinstance(fetching, list) else ():
         yield f"  fetching {plain(str(one['url']))} for {format_duration(_number(one['since_s']))}"
 
 

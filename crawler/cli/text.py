@@ -1,4 +1,4 @@
-"""All that the commands print: sentences folded for a terminal, and nothing that one would obey."""
+"""Printing: sentences wrapped for the terminal, without control characters from other sources."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 def width(*, err: bool = False) -> int | None:
-    """Columns of the terminal that stdout (or stderr) is; None where it is none: nothing is folded
-    that a program may read."""
+    """The width of the terminal on stdout (or stderr) in columns. None if it is not a terminal:
+    output that a program may read is not wrapped."""
     stream = sys.stderr if err else sys.stdout
     if stream is None or not stream.isatty():
         return None
@@ -28,9 +28,11 @@ def width(*, err: bool = False) -> int | None:
 
 
 def wrapped(text: str, columns: int | None, *, hang: int = 2) -> str:
-    """Each line folded between words to so many columns, what follows indented by `hang` more than
-    its beginning. URLs stay whole, and so does a command at the end of a line (`: courtly …`), on a
-    line of its own: they are there to be copied."""
+    """Wrap each line between words, indenting continuation lines by `hang` columns more.
+
+    URLs are not broken, and neither is a command at the end of a line (`: courtly …`), which gets a
+    line of its own: both are meant to be copied.
+    """
     if columns is None:
         return text
     return "\n".join(_wrapped(line, columns, hang) for line in text.split("\n"))
@@ -57,23 +59,24 @@ def _wrapped(line: str, columns: int, hang: int) -> str:
 
 
 def say(text: str, *, err: bool = False, hang: int = 2) -> None:
-    """Print sentences, folded where somebody looks at them."""
+    """Print sentences, wrapped if printed to a terminal."""
     echo(wrapped(text, width(err=err), hang=hang), err=err)
 
 
 def echo(
     text: str = "", *, err: bool = False, bold: bool = False, file: TextIO | None = None
 ) -> None:
-    """Print lines for people. Whatever is in them, no terminal obeys it."""
+    """Print lines for people, with control characters replaced."""
     text = printable(text)
-    stream = file or (sys.stderr if err else sys.stdout)  # click itself writes UTF-8 for ASCII
+    # Given explicitly, because click itself would write UTF-8 in an ASCII locale.
+    stream = file or (sys.stderr if err else sys.stdout)
     if stream is not None:
         click.echo(click.style(text, bold=True) if bold else text, file=stream)
 
 
 def echo_json(value: object, *, readable: bool = False, indent: int | None = None) -> None:
-    """Print a value as JSON. readable: characters beyond ASCII stand as they are, where standard
-    output can show them."""
+    """Print a value as JSON. readable: do not escape non-ASCII characters if standard output is
+    UTF-8."""
     unicode = (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "") == "utf8"
     text = json.dumps(value, ensure_ascii=not (readable and unicode), indent=indent, default=str)
     if sys.stdout is not None:
@@ -81,20 +84,20 @@ def echo_json(value: object, *, readable: bool = False, indent: int | None = Non
 
 
 def write_out(text: str) -> None:
-    """Write a piece of a document to standard output: as it is, but for a terminal. Raises
-    OSError."""
+    """Write part of a document to standard output, with control characters replaced if that is a
+    terminal. Raises OSError."""
     sys.stdout.write(printable(text) if sys.stdout.isatty() else text)
 
 
 def bytes_out() -> BinaryIO:
-    """Standard output for bytes: as they are, but for a terminal, which gets them as text."""
+    """Standard output for bytes. If it is a terminal, they are decoded and made printable."""
     if not sys.stdout.isatty():
         return sys.stdout.buffer
-    return cast("BinaryIO", io.BufferedWriter(_Terminal(), 8_192))
+    return cast("BinaryIO", io.BufferedWriter(_TerminalBytes(), 8_192))
 
 
-class _Terminal(io.RawIOBase):
-    """Bytes to text that a terminal may show; what is no UTF-8 becomes U+FFFD."""
+class _TerminalBytes(io.RawIOBase):
+    """Decodes bytes as UTF-8, replacing invalid ones and control characters by U+FFFD."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -111,3 +114,14 @@ class _Terminal(io.RawIOBase):
     def flush(self) -> None:
         if not self.closed:
             sys.stdout.flush()
+
+
+def clock(seconds: float) -> str:
+    """`0:07`, `12:34`, `1:02:03`."""
+    minutes, seconds_left = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds_left:02}" if hours else f"{minutes}:{seconds_left:02}"
+
+
+def rate(pages_per_s: float) -> str:
+    return f"{pages_per_s:,.{0 if pages_per_s >= 100 else 1}f} pages/s"

@@ -1,4 +1,4 @@
-"""`courtly why`: everything known of one URL or host, in words (law 8)."""
+"""`courtly why`: explain the state of a URL or host."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from crawler.cli import interpreter
-from crawler.cli.errors import stdout_needed
+from crawler.cli import process
 from crawler.cli.options import (
-    as_given,
-    config_option,
-    configured,
-    database_of,
-    db_option,
+    DatabaseOptions,
+    database_options,
+    existing_database,
     host_name,
     user_agent_option,
+    with_options,
 )
+from crawler.cli.standard_streams import require_stdout
 from crawler.cli.text import echo, say
 
 if TYPE_CHECKING:
@@ -28,32 +27,32 @@ if TYPE_CHECKING:
     from storage.base import Reader, Row
 
 
-@click.command(short_help="Say all that is known of a URL or a host.")
+@click.command(short_help="Explain the state of a URL or host.")
 @click.argument("what", metavar="URL|HOST")
-@db_option
-@config_option
+@database_options
 @user_agent_option
-def why(what: str, db: str | None, config_file: Path | None, user_agent: str | None) -> None:
-    """Say all that is known of a URL (its state and the reason, the verdict of robots.txt, what it
-    waits for) or of a host (its clock, its rest and where that comes from, its robots.txt).
+def why(what: str, database: DatabaseOptions, user_agent: str | None) -> None:
+    """Explain the state of a URL (why it is in that state, the verdict of robots.txt, what it is
+    waiting for) or of a host (when it may be contacted next, its delay and the reason for it, its
+    robots.txt).
 
-    The verdict on a blocked URL is made from the copy of robots.txt that it was blocked by, also
-    where the file has changed since; on other URLs from the latest copy. It is made for the user
-    agent and dialect of --config, else as the latest crawl read robots.txt, or for --user-agent.
-    What scope and limits say is judged by --config, too, and by the seeds that the database has.
+    For a blocked URL, the verdict is by the copy of robots.txt that blocked it, even if the file
+    has changed since; for other URLs, by the latest copy. It is for the user agent and dialect of
+    --config, or else of the latest crawl, or for --user-agent. Scope and limits are those of
+    --config, applied to the seeds in the database.
     """
-    stdout_needed()
-    config = configured(config_file, db)
-    path = database_of(config)
-    if user_agent is not None:
-        config = config.override({"crawl": {"user_agent": user_agent}}, where="--user-agent")
-    given = as_given(config_file, db)
+    require_stdout()
+    config = database.config()
+    path = existing_database(config)
     from crawler.telling.explain import Asked
 
     asked = Asked(
-        config=config, again=given, default=config_file is None, named=user_agent is not None
+        config=with_options(config, user_agent=user_agent, allow=()),
+        again=str(database),
+        default=database.config_file is None,
+        named=user_agent is not None,
     )
-    interpreter.run(_why(path, asked, what.strip()))
+    process.run(_why(path, asked, what.strip()))
 
 
 async def _why(path: Path, asked: Asked, what: str) -> None:
@@ -67,36 +66,39 @@ async def _why(path: Path, asked: Asked, what: str) -> None:
             config = asked.config.override({"robots": known}, where="the database")
             asked = replace(asked, config=config)
         if "/" in what:
-            await _of_url(reader, asked, what, path)
+            await _explain_url(reader, asked, what, path)
         else:
-            await _of_host(reader, asked.config, what, path)
+            await _explain_host(reader, asked.config, what, path)
 
 
-async def _of_url(reader: Reader, asked: Asked, text: str, path: Path | None = None) -> None:
+async def _explain_url(reader: Reader, asked: Asked, text: str, path: Path | None = None) -> None:
     from crawler.telling.explain import explain_url
     from policies.url import SeedError
 
     def waits(host: Row) -> str:
-        return _living(path, str(host["host"]))
+        return _activity(path, str(host["host"]))
 
     try:
-        told = await explain_url(reader, asked, text, now_s=time.time(), waits=waits)
+        explained = await explain_url(reader, asked, text, now_s=time.time(), waits=waits)
     except SeedError as error:
         raise click.UsageError(str(error).replace("the seed", "the URL", 1)) from None
-    _show(told)
+    _print(explained)
 
 
-async def _of_host(reader: Reader, config: Config, text: str, path: Path | None = None) -> None:
+async def _explain_host(
+    reader: Reader, config: Config, text: str, path: Path | None = None
+) -> None:
     from crawler.telling.explain import explain_host, known_host
 
     name = host_name(text)
     row = await known_host(reader, name)
-    waits = "" if row is None else _living(path, str(row["host"]))
-    _show(await explain_host(reader, config, name, now_s=time.time(), waits=waits))
+    waits = "" if row is None else _activity(path, str(row["host"]))
+    _print(await explain_host(reader, config, name, now_s=time.time(), waits=waits))
 
 
-def _living(path: Path | None, host: str) -> str:
-    """What a host is doing in the crawl that holds the database, if one does and holds the host."""
+def _activity(path: Path | None, host: str) -> str:
+    """The activity of a host in the running crawl; "" without a crawl, or if it is not crawling
+    that host."""
     from crawler.daemon import client
     from crawler.daemon.problem import Problem
 
@@ -112,7 +114,7 @@ def _living(path: Path | None, host: str) -> str:
     return str(answer["wait_reason"] or now["state"])
 
 
-def _show(told: Explained) -> None:
-    echo(told.name, bold=True)
-    for sentence in told.sentences:
+def _print(explained: Explained) -> None:
+    echo(explained.name, bold=True)
+    for sentence in explained.sentences:
         say(f"  {sentence}")

@@ -1,1 +1,1 @@
-"""What a database says: broken links, what robots.txt forbade, duplicates, politeness."""
+"""Reports on a database (broken links, robots.txt, duplicates, politeness), and exports of it."""

@@ -128,7 +128,7 @@ async def test_few_open_files_fail_nothing(tmp_path: Path) -> None:
     summary = json.loads(out)
     assert (summary["failed"], summary["queued"]) == (0, 0)
     assert summary["visited"] == 600
-    assert "files may be open" in err
+    assert "the limit of 70 open files" in err
     web.check_rests()
     await web.go_away()
 

@@ -104,7 +104,10 @@ async def test_hrefs_that_turn_text_around_and_a_page_of_too_many_ids(courtly: C
             assert "http://[\ufffd\ufffd]/" in shown
             assert "\u202e" not in shown
             assert "\x1b" not in shown
-            assert "1 page was not read to the end, so links to fragments in it are not" in shown
+            assert (
+                "1 page was not read to the end, so links to fragments in it were not checked"
+                in shown
+            )
 
 
 async def test_what_a_link_checker_checks(courtly: Courtly) -> None:
@@ -146,8 +149,8 @@ async def test_what_a_link_checker_checks(courtly: Courtly) -> None:
         ]
         said = (await report(courtly, "broken")).stdout.splitlines()[-1]
         assert said == (
-            "4 URLs are broken, linked 4 times. 4 hrefs are malformed. "
-            "1 fragment points to nothing."
+            "4 URLs are broken, linked 4 times. 4 links are malformed. "
+            "1 fragment does not exist on the target page."
         )
 
 
@@ -192,24 +195,24 @@ async def test_politeness_is_for_ci_to_ask(courtly: Courtly) -> None:
         config.write_text("[politeness]\ndelay = 0.01\n")
         good = await report(courtly, "politeness", "--config", str(config))
         assert good.exit_code == 0, good.output
-        assert good.stdout.endswith("with 2 hosts: nobody was hurried.\n")
+        assert good.stdout.endswith("with 2 hosts: no violations.\n")
         assert "a.test" in good.stdout
 
         config.write_text("[politeness]\ndelay = 3\n")
         strict = await report(courtly, "politeness", "--config", str(config), "--format", "json")
         assert strict.exit_code == 1
         document = json.loads(strict.stdout)
-        assert document["broken_law"] is True
+        assert document["politeness_violated"] is True
         hosts = {one["host"]: one for one in document["findings"][0]["hosts"]}
-        assert hosts["a.test"]["broken"] == ["a rest shorter than its floor"]
+        assert hosts["a.test"]["violations"] == ["a delay shorter than configured"]
         assert hosts["a.test"]["peak_concurrency"] == 1
 
         with contextlib.closing(sqlite3.connect(courtly.db)) as db, db:
             db.execute("UPDATE slots SET breaches = 2 WHERE name = 'a.test'")
         bad = await report(courtly, "politeness")
         assert bad.exit_code == 1
-        assert "2 contacts before its time" in bad.stdout
-        assert bad.stdout.endswith("1 host was hurried.\n")
+        assert "2 contacts were too early" in bad.stdout
+        assert bad.stdout.endswith("violations at 1 host.\n")
 
 
 async def test_nothing_to_report(courtly: Courtly) -> None:
@@ -217,7 +220,7 @@ async def test_nothing_to_report(courtly: Courtly) -> None:
         await courtly.crawl(web, "a.test", politeness=POLITE)
         for name, sentence in (
             ("broken", "No broken links."),
-            ("robots", "robots.txt forbade nothing that was met."),
+            ("robots", "robots.txt disallowed no known URL."),
             ("duplicates", "No two pages have the same body."),
         ):
             said = (await report(courtly, name)).stdout.splitlines()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crawler.cli.summary import left_out
+from crawler.cli.crawl_summary import excluded
 from crawler.testing import LocalWeb, Pages, Reply, Site, html, redirect, text
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ async def test_max_pages_per_host_leaves_the_rest_queued(
         assert summary.elapsed_s < 3
         assert summary.held_back == {"max_pages_per_host": 12}
         assert "12  its host has had its number of pages (scope.max_pages_per_host)" in "\n".join(
-            left_out(summary)
+            excluded(summary)
         )
         spent = await courtly.crawl(web, crawl={"max_pages": 3})
         assert spent.held_back == {"max_pages": 9}
@@ -61,7 +61,7 @@ async def test_max_bytes_per_host_leaves_the_rest_queued(courtly: Courtly) -> No
         assert [each.reason for each in summary.waiting] == ["scope.max_bytes_per_host is reached"]
         assert (
             "the pages of its host have had their number of bytes (scope.max_bytes_per_host)"
-            in ("\n".join(left_out(summary)))
+            in ("\n".join(excluded(summary)))
         )
         await courtly.crawl(web)
         assert courtly.rows("hosts", "host, visited, queued") == [("a.test", 11, 0)]

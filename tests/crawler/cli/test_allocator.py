@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 import sys
@@ -9,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from crawler.cli import allocator
+from crawler.cli import process
 
 # In a process of its own, since it holds for the whole process: page faults of building a tree.
 SCRIPT = """
 import resource, sys
 from selectolax.lexbor import LexborHTMLParser
-from crawler.cli.allocator import keep_freed_memory
+from crawler.cli.process import keep_freed_memory
 asked = keep_freed_memory()
 html = b"<ul>" + b"<li class='item'><a href='/x'>item</a> and text</li>" * 500
 def build():
@@ -58,5 +59,5 @@ def test_what_the_environment_says_counts() -> None:
 
 def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "confstr_names", {})
-    monkeypatch.setattr(allocator.ctypes, "CDLL", None)
-    assert not allocator.keep_freed_memory()
+    monkeypatch.setattr(ctypes, "CDLL", None)
+    assert not process.keep_freed_memory()

@@ -160,12 +160,12 @@ async def test_a_stop_finishes_what_is_in_flight_and_can_be_resumed(
     assert process.stderr
     await home.asked.wait()
     process.send_signal(signal.SIGINT)
-    assert b"stopping after what is in flight" in await process.stderr.readline()
+    assert b"finishing the requests in flight" in await process.stderr.readline()
     home.release.set()
     ended = await end(process)
     assert ended.code == 130
     assert (ended.last["visited"], ended.last["queued"]) == (1, 1)
-    assert "The same command goes on from here." in ended.err
+    assert "Run the same command again to resume." in ended.err
 
     resumed = await courtly("crawl", "--config", str(config), "--json", cwd=config.parent)
     assert (resumed.code, resumed.last["visited"], resumed.last["queued"]) == (0, 4, 0)
@@ -191,7 +191,7 @@ async def test_a_private_address_is_a_failed_row(web: LocalWeb, tmp_path: Path) 
     failed = await courtly("show", "failed", "--format", "jsonl", cwd=config.parent)
     assert json.loads(failed.out)["error"].startswith("address: ")
     retried = await courtly("retry", "failed", cwd=config.parent)
-    assert retried.out == "1 failed URL queued again: courtly crawl asks for it\n"
+    assert retried.out == "1 failed URL queued again: run courtly crawl to fetch it\n"
 
 
 @pytest.fixture

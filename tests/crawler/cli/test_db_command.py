@@ -23,7 +23,7 @@ def courtly(*args: str) -> Result:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Ten queued URLs of one host, and two sessions: the second ended without a farewell."""
+    """Ten queued URLs of one host, and two sessions: the second was killed."""
     path = tmp_path / "crawl.db"
 
     async def fill() -> None:
@@ -54,13 +54,13 @@ def test_info_for_people(path: Path) -> None:
     said = {line[:13].strip(): line[13:].strip() for line in lines}
     assert said["database"] == str(path)
     assert said["schema"] == f"version {len(migrations())}"
-    assert "bytes a URL" in said["size"]
-    assert said["URLs"] == "10 ever met: 0 visited, 0 blocked, 0 failed, 10 queued"
-    assert said["hosts"] == "1, of 1 origins, 0 robots.txt kept"
+    assert "bytes per URL" in said["size"]
+    assert said["URLs"] == "10 discovered: 0 visited, 0 blocked, 0 failed, 10 queued"
+    assert said["hosts"] == "1 with 1 origin; copies of robots.txt: 0"
     assert said["last written"].endswith("Z")
-    assert said["sessions"].startswith("2: evil \N{REPLACEMENT CHARACTER}[31m, began ")
-    assert said["sessions"].endswith("goes on, or ended without a farewell")
-    assert lines[-1].strip().startswith("1: crawl, began ")
+    assert said["sessions"].startswith("2: evil \N{REPLACEMENT CHARACTER}[31m, started ")
+    assert said["sessions"].endswith("running or killed")
+    assert lines[-1].strip().startswith("1: crawl, started ")
     assert ", ended " in lines[-1]
 
 

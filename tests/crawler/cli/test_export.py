@@ -117,7 +117,7 @@ def test_without_pyarrow_it_says_what_to_install(
 @pytest.mark.parametrize("view", ["blocked", "failed"])
 def test_a_view_without_rows_has_its_columns(database: Path, view: str) -> None:
     result = export(database, view)
-    assert result.stderr == ("nothing was blocked\n" if view == "blocked" else "")
+    assert result.stderr == ("no URL was blocked\n" if view == "blocked" else "")
     lines = result.stdout.splitlines()
     assert lines[0] == ",".join(VIEWS[view])
     assert len(lines) == (2 if view == "failed" else 1)

@@ -7,11 +7,11 @@ import sys
 
 AN_OLD_CYCLE = """
 import gc, weakref
-from crawler.cli.interpreter import settle
+from crawler.cli.process import tune
 
 class Knot: pass
 
-settle()
+tune()
 knot = Knot()
 knot.itself = knot
 known = weakref.ref(knot)

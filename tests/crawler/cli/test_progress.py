@@ -8,8 +8,9 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
-from crawler.cli.display import display
-from crawler.cli.progress import as_line, as_panel, clock
+from crawler.cli.live_display import as_panel
+from crawler.cli.progress import as_line, display
+from crawler.cli.text import clock
 from crawler.events import Progress, SlowHost
 
 PROGRESS = Progress(

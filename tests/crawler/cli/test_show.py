@@ -59,7 +59,7 @@ def test_a_full_device_is_one_sentence(database: Path) -> None:
 
 
 def test_a_closed_stdout_is_one_sentence(database: Path) -> None:
-    sentence = "courtly: standard output is closed: there is nowhere to write to\n"
+    sentence = "courtly: standard output is closed, so nothing can be printed\n"
     assert shown(">&-", database) == (1, sentence)
 
 

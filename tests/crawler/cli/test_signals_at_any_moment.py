@@ -29,11 +29,11 @@ CODES = {signal.SIGINT: {0, 130, -signal.SIGINT}, signal.SIGTERM: {0, 130, 143, 
 # Files that are imported before a signal can be handled, and the line up to which that is so.
 BEGINNINGS = {
     "crawler/__init__.py": 1_000,
-    "crawler/cli/interrupts.py": 1_000,
+    "crawler/cli/signals.py": 1_000,
     "crawler/cli/__init__.py": next(
         number
         for number, line in enumerate(Path(crawler.cli.__file__).read_text().splitlines(), 1)
-        if line.startswith("interrupts.leave_when_interrupted()")
+        if line.startswith("signals.exit_on_interrupt()")
     ),
 }
 
@@ -62,11 +62,11 @@ def beyond_us(said: str) -> bool:
 
 IGNORING = """
 import signal, sys, weakref
-import crawler.cli.interrupts as interrupts
-interrupts._is_program = lambda: True
-interrupts.leave_when_interrupted()
+import crawler.cli.signals as signals
+signals._is_program = lambda: True
+signals.exit_on_interrupt()
 class Thing: pass
-with interrupts.raised():
+with signals.interrupts_raised():
     thing = Thing()
     reference = weakref.ref(thing, lambda _: {ignored})
     try:

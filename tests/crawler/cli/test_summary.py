@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from crawler.cli.hints import after_failures
-from crawler.cli.summary import as_json, as_text
+from crawler.cli.crawl_summary import as_json, as_text, failure_hints
 from crawler.events import Often, Summary, Waiting
 from crawler.politeness.pace import BACKING_OFF
 from crawler.steering import often, waits
@@ -41,14 +40,14 @@ def test_the_words_name_every_limit_with_its_count_and_key() -> None:
     assert text.splitlines() == [
         (
             "Finished after 1 min 15 s: 1,200 visited (2.5 MB), 3 blocked, 1 failed, 40 queued, "
-            "at 1 host."
+            "on 1 host."
         ),
         "",
-        "Left out:",
+        "Excluded:",
         "  1,234  too many links away from a seed (crawl.max_depth)",
         "      7  the page asks not to follow the link",
         "",
-        "Still waiting, what they hold stays queued:",
+        "Hosts that still have URLs queued:",
         "  b.test: paused by hand",
         "  a.test: Retry-After, until 2027-01-15 08:01:30Z (in 1 min 30 s)",
         "  c.test: a rest, for another 5 s",
@@ -59,13 +58,13 @@ def test_an_interrupted_crawl_says_how_to_go_on() -> None:
     summary = replace(SUMMARY, elapsed_s=0.5, skipped={}, interrupted=True)
     first, second, *rest = as_text(summary, now_s=1_800_000_000.0).splitlines()
     assert first.startswith("Interrupted after 500 ms")
-    assert second == "The same command goes on from here."
+    assert second == "Run the same command again to resume."
     assert "a.test" in rest[-2]
-    assert rest[-1] == "  host by host: courtly show hosts"
+    assert rest[-1] == "  list all hosts: courtly show hosts"
     assert "c.test" not in " ".join(rest), "short rests say nothing about an interrupted crawl"
 
 
-def test_json_is_one_line_with_the_design_s_keys() -> None:
+def test_json_is_one_line() -> None:
     line = as_json(SUMMARY)
     assert "\n" not in line
     data = json.loads(line)
@@ -95,13 +94,13 @@ ERRORS = (
 
 def test_errors_are_told_with_counts_examples_and_what_to_do() -> None:
     summary = replace(SUMMARY, failed=1300, errors=ERRORS, skipped={}, waiting=())
-    assert as_text(summary, again=" --db x.db").splitlines()[1:] == [
+    assert as_text(summary, options=" --db x.db").splitlines()[1:] == [
         "",
-        "Failed, most often:",
+        "Failed, most frequent:",
         "  1,200  timeout: no answer in 30 s, for http://a.test/1",
         "      7  dns: there is no b.test, for http://b.test/\ufffd",
-        "  all of them: courtly show failed --db x.db",
-        "  to queue them again: courtly retry failed --db x.db",
+        "  list them: courtly show failed --db x.db",
+        "  queue them again: courtly retry failed --db x.db",
     ]
 
 
@@ -123,8 +122,8 @@ def test_a_refused_address_of_one_s_own_names_its_range(address: str, ranges: st
     why = AddressRules().judge(address)
     assert why is not None
     error = Often(words=f"address: {why}", count=1, example=f"http://{address}/")
-    hints = after_failures([error], " --db x.db")
-    start = "if these addresses are yours, queue them again, and let the crawl connect to them:"
+    hints = failure_hints([error], " --db x.db")
+    start = "if these addresses are yours, queue the URLs again and allow the addresses:"
     told = [f"{start} courtly crawl {ranges} --db x.db"] if ranges else []
     assert [hint for hint in hints if "--allow" in hint] == told
 
@@ -137,8 +136,8 @@ def test_the_rules_that_keep_most_out_are_named() -> None:
     assert as_text(summary).splitlines()[1:] == [
         "",
         "Blocked:",
-        "  3  Disallow: /a, of http://a.test/robots.txt",
-        "  all of them, and by which line: courtly show blocked",
+        "  3  Disallow: /a, in http://a.test/robots.txt",
+        "  list them with their rules: courtly show blocked",
     ]
     assert "Blocked" not in as_text(summary, blocked=False)
 
@@ -152,23 +151,23 @@ def test_hosts_that_wait_for_the_same_are_one_line() -> None:
     waiting += [Waiting(host=f"p{n}.test", until=None, reason=f"reason {n}") for n in range(12)]
     summary = replace(SUMMARY, waiting=tuple(waiting), skipped={})
     lines = as_text(summary, now_s=now_s).splitlines()[2:]
-    assert lines[0] == "Still waiting, what they hold stays queued:"
+    assert lines[0] == "Hosts that still have URLs queued:"
     assert lines[1:11] == [f"  p{n}.test: reason {n}" for n in sorted(range(12), key=str)[:10]]
     assert lines[11:] == [
-        "  … and 32 hosts more",
-        "  host by host: courtly show hosts",
+        "  … and 32 more hosts",
+        "  list all hosts: courtly show hosts",
     ]
     few = replace(summary, waiting=tuple(waiting[:30]))
     assert as_text(few, now_s=now_s).splitlines()[3:] == [
         "  30 hosts, 29.test the longest: its turn (Crawl-delay), for another 29 s",
-        "  host by host: courtly show hosts",
+        "  list all hosts: courtly show hosts",
     ]
 
 
 def test_more_hosts_than_are_named_are_not_passed_over_in_silence() -> None:
     waiting = tuple(Waiting(host=f"{n}.test", until=None, reason="paused") for n in range(100))
     lines = as_text(replace(SUMMARY, waiting=waiting, skipped={})).splitlines()
-    assert lines[2] == "Still waiting, what they hold stays queued (of the first 100 hosts):"
+    assert lines[2] == "Hosts that still have URLs queued (the first 100):"
 
 
 async def test_why_a_host_waits_that_nobody_held(store: MemoryStore) -> None:
@@ -205,7 +204,7 @@ def test_trouble_of_our_own_is_named_as_what_ended_it(reason: HoldReason) -> Non
     words = " ".join(as_text(summary, now_s=NOW_S).split())
     assert SENTENCES[reason] in words
     assert "2027-01-15 08:00:00Z" in words
-    assert "run the same command again to resume" in words
+    assert "Run the same command again to resume" in words
     assert json.loads(as_json(summary))["held"] == [
         {"reason": reason.value, "sentence": hold.sentence, "since": NOW_S}
     ]

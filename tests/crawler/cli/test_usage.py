@@ -137,10 +137,10 @@ def test_show_refuses_what_it_does_not_know() -> None:
     first, second = refused("show", "visted").splitlines()
     assert first.startswith("courtly: invalid value for 'VIEW': \"visted\" is not one of visited, ")
     assert first.endswith('; did you mean "visited"?')
-    assert second == "  `main show --help` says more"
-    assert "missing argument 'VIEW'. It is one of visited" in refused("show")
-    assert "missing argument 'WHAT'. It is one of failed, quarantined" in refused("retry")
-    assert "leave out --host" in refused("show", "skipped", "--host", "a.test")
+    assert second == "  See `main show --help`."
+    assert "missing argument 'VIEW'. Choose one of visited" in refused("show")
+    assert "missing argument 'WHAT'. Choose one of failed, quarantined" in refused("retry")
+    assert "omit --host" in refused("show", "skipped", "--host", "a.test")
     assert '"a b" is not a host' in refused("show", "visited", "--host", "a b")
     assert "invalid value for '--limit'" in refused("show", "visited", "--limit", "0")
 

@@ -6,7 +6,7 @@ import click
 import pytest
 from msgspec import structs
 
-from crawler.cli.why import _of_host, _of_url
+from crawler.cli.why import _explain_host, _explain_url
 from crawler.config import Config, from_dict
 from crawler.telling import backoff, reasons
 from crawler.telling.explain import Asked
@@ -38,7 +38,7 @@ async def said(
     capsys: pytest.CaptureFixture[str],
     config: Config = CONFIG,
 ) -> str:
-    await _of_url(store, Asked(config=config, again=" --db x.db"), url)
+    await _explain_url(store, Asked(config=config, again=" --db x.db"), url)
     return capsys.readouterr().out
 
 
@@ -176,7 +176,7 @@ async def test_without_a_config_a_queued_url_says_that_the_crawl_s_own_may_judge
     store: MemoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await store.add([link("http://b.test/", host="b.test")])
-    await _of_url(store, Asked(config=from_dict({}), default=True), "http://b.test/")
+    await _explain_url(store, Asked(config=from_dict({}), default=True), "http://b.test/")
     text = capsys.readouterr().out
     assert "(scope.follow); the crawl's own is named with --config" in text
     assert "its host may be contacted " in text
@@ -232,7 +232,7 @@ async def test_who_could_not_be_connected_to_was_asked(
     text = await said(store, "http://gone.test/", capsys)
     assert f"http://gone.test/{no_connection}" in text
     assert "not asked for yet" not in text
-    await _of_host(store, CONFIG, "gone.test")
+    await _explain_host(store, CONFIG, "gone.test")
     text = capsys.readouterr().out
     assert no_connection in text
     assert "1 contact\n" in text
@@ -240,7 +240,7 @@ async def test_who_could_not_be_connected_to_was_asked(
 
 async def test_an_address_of_somebody_is_no_host(store: MemoryStore) -> None:
     with pytest.raises(click.UsageError, match=r'"mailto:x@y\.test" is not a host'):
-        await _of_host(store, CONFIG, "mailto:x@y.test")
+        await _explain_host(store, CONFIG, "mailto:x@y.test")
 
 
 async def test_an_unknown_url_is_still_judged(
@@ -260,13 +260,13 @@ async def test_an_unknown_origin_has_no_robots_copy(
 
 async def test_what_is_no_url_is_bad_usage(store: MemoryStore) -> None:
     with pytest.raises(click.UsageError, match=r"the URL 'a\.test/x' is not an absolute URL"):
-        await _of_url(store, Asked(config=CONFIG), "a.test/x")
+        await _explain_url(store, Asked(config=CONFIG), "a.test/x")
 
 
 async def test_a_host_tells_its_clock_and_where_its_rest_comes_from(
     store: MemoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    await _of_host(store, CONFIG, "A.TEST:8080")
+    await _explain_host(store, CONFIG, "A.TEST:8080")
     text = capsys.readouterr().out
     assert "1 visited (1.5 KB), 1 blocked, 1 failed, 1 queued" in text
     assert "rests 2.5 s after each contact (Crawl-delay)" in text
@@ -279,7 +279,7 @@ async def test_a_host_never_contacted_has_no_rest_yet(
     store: MemoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await store.add([link("http://new.test/", host="new.test")])
-    await _of_host(store, CONFIG, "new.test")
+    await _explain_host(store, CONFIG, "new.test")
     text = capsys.readouterr().out
     assert "never contacted" in text
     assert "rests" not in text
@@ -288,7 +288,7 @@ async def test_a_host_never_contacted_has_no_rest_yet(
 async def test_a_host_that_has_had_its_pages_says_so(
     store: MemoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    await _of_host(store, from_dict({"scope": {"max_pages_per_host": 1}}), "a.test")
+    await _explain_host(store, from_dict({"scope": {"max_pages_per_host": 1}}), "a.test")
     text = capsys.readouterr().out
     assert "it has had 1 page, and the config grants it 1 (scope.max_pages_per_host)" in text
     assert "may be contacted" not in text
@@ -297,10 +297,10 @@ async def test_a_host_that_has_had_its_pages_says_so(
 async def test_an_unknown_host_is_unknown(
     store: MemoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    await _of_host(store, CONFIG, "b.test")
+    await _explain_host(store, CONFIG, "b.test")
     assert "unknown to this database" in capsys.readouterr().out
     with pytest.raises(click.UsageError, match="is not a host such as"):
-        await _of_host(store, CONFIG, "b test")
+        await _explain_host(store, CONFIG, "b test")
 
 
 async def test_without_a_copy_the_door_is_explained(
@@ -312,7 +312,7 @@ async def test_without_a_copy_the_door_is_explained(
     failing = Access(status=503, failures=1, retry_at=NOW_S + 2, unreachable_since=NOW_S)
     await store.robots_put(1, "a.test", "http://a.test", failing)
     closed = CONFIG.override({"robots": {"unreachable": "closed"}})
-    await _of_host(store, closed, "a.test")
+    await _explain_host(store, closed, "a.test")
     assert "so none of its pages may be asked for: " in capsys.readouterr().out
 
 

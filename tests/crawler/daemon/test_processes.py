@@ -365,7 +365,7 @@ async def test_the_commands_work_where_no_crawl_runs(place: Place, web: LocalWeb
     code, out, _ = await place.courtly("status", "--json")
     assert (json.loads(out)["state"], json.loads(out)["queued"]) == ("stopped", 1)
     code, out, _ = await place.courtly("status")
-    assert "no crawl runs" in out
+    assert "no crawl is running" in out
 
 
 async def test_wrong_commands_are_refused_where_no_crawl_runs(place: Place, web: LocalWeb) -> None:

@@ -158,8 +158,8 @@ async def test_a_crawl_of_which_nobody_reads_anything_obeys(
 
 async def test_what_is_buffered_when_interrupted_does_not_hold_the_exit(full_pipe: int) -> None:
     script = (
-        "import sys; from crawler.cli.errors import sentences\n"
-        "with sentences(): sys.stdout.write('x'); raise KeyboardInterrupt"
+        "import sys; from crawler.cli.exit_codes import reported_errors\n"
+        "with reported_errors(): sys.stdout.write('x'); raise KeyboardInterrupt"
     )
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", script),

@@ -1,17 +1,18 @@
-"""Reports: bounded sections, soft 404s, contacts inside a Retry-After."""
+"""Reports: bounded sections, soft 404s, contacts during a Retry-After."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 
-from crawler.reports.base import ROWS_MAX
-from crawler.reports.findings import broken, duplicates
-from crawler.reports.politeness import inside_backoff
+from crawler.reports.broken import BrokenLinks
+from crawler.reports.findings import Duplicates
+from crawler.reports.politeness_audit import contacts_inside_backoff
+from crawler.reports.report_sections import ROWS_MAX
 from storage.base import Row
 
 
 class Rows:
-    """Stands in for a reader: gives the rows it was made with, for one report."""
+    """Stands in for a reader: returns given rows for one report."""
 
     def __init__(self, rows: list[Row], of: str) -> None:
         self._rows = rows
@@ -26,15 +27,15 @@ class Rows:
             yield row
 
 
-async def test_a_link_in_every_page_s_foot_does_not_fill_the_report() -> None:
+async def test_a_link_in_every_footer_does_not_fill_the_report() -> None:
     link = {"url": "http://a.test/x", "status": 404, "error": None, "via": None, "anchor": "x"}
     link["kind"] = "link"
     rows: list[Row] = [{**link, "source": f"http://a.test/{n}"} for n in range(1_000)]
-    made = broken(Rows(rows, "broken"))  # type: ignore[arg-type]
-    (section,) = [one async for one in made.sections]
+    made = BrokenLinks(Rows(rows, "broken"))  # type: ignore[arg-type]
+    (section,) = [one async for one in made.sections()]
     assert (len(section.rows), section.more) == (ROWS_MAX, 1_000 - ROWS_MAX)
     assert section.data["links_total"] == 1_000
-    assert made.conclude() == "1 URL is broken, linked 1,000 times."
+    assert made.conclusion() == "1 URL is broken, linked 1,000 times."
 
 
 def page(url: str, title: str | None, digits: str = "00") -> Row:
@@ -52,11 +53,11 @@ async def test_soft_404s_are_told_by_title_or_by_the_home_page() -> None:
         *home,
         *[page(f"http://a.test/s{n}", "Same", "03") for n in range(2)],
     ]
-    made = duplicates(Rows(rows, "duplicates"))  # type: ignore[arg-type]
-    sections = [one async for one in made.sections]
+    made = Duplicates(Rows(rows, "duplicates"))  # type: ignore[arg-type]
+    sections = [one async for one in made.sections()]
     assert [one.data["soft_404"] for one in sections] == [True, True, False]
-    assert made.conclude() == (
-        "10 pages in 3 groups of identical bodies; 2 groups look like errors answered with 200."
+    assert made.conclusion() == (
+        "10 pages in 3 groups of identical bodies; 2 groups look like errors with status 200."
     )
 
 
@@ -65,7 +66,9 @@ def test_contacts_inside_a_retry_after() -> None:
         return {"start_at": start, "end_at": start + 1, "kind": "page", "status": status}
 
     refused = [contact(0, 200), contact(10, 429)]
-    assert inside_backoff(refused, 100.0) == 0
-    assert inside_backoff([*refused, contact(50, 200), contact(101, 200)], 100.0) == 1
-    assert inside_backoff([contact(0, 200), contact(50, 200)], 100.0) == 0, "nobody refused"
-    assert inside_backoff([*refused, contact(50, 200)], None) == 0
+    assert contacts_inside_backoff(refused, 100.0) == 0
+    assert contacts_inside_backoff([*refused, contact(50, 200), contact(101, 200)], 100.0) == 1
+    assert contacts_inside_backoff([contact(0, 200), contact(50, 200)], 100.0) == 0, (
+        "nobody refused"
+    )
+    assert contacts_inside_backoff([*refused, contact(50, 200)], None) == 0

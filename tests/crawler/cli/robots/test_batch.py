@@ -18,8 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawler.cli import main
-from crawler.cli.robots import batch as robots_batch
-from crawler.cli.robots.batch import Answers, Files, lines_of
+from crawler.cli.robots import verdict_batch
+from crawler.cli.robots.verdict_batch import BatchAnswers, ParsedFileCache, lines_of
 from policies import robots
 from policies.robots import reading
 from policies.robots.search import Search
@@ -76,10 +76,10 @@ def test_options_count_for_lines_that_do_not_say() -> None:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("nonsense", "this line is not JSON: "),
-        ('"text"', "this line does not fit: Expected `object`"),
+        ("nonsense", "the line is not valid JSON: "),
+        ('"text"', "the line is invalid: Expected `object`"),
         ('{"robots": "", "agent": "a"}', "missing required field `url`"),
-        ('{"agent": "a", "url": "/"}', 'one of "robots" and "robots_b64" is needed'),
+        ('{"agent": "a", "url": "/"}', 'either "robots" or "robots_b64" is required'),
         ('{"robots": "", "robots_b64": "", "agent": "a", "url": "/"}', "cannot both be given"),
         ('{"robots": "", "agnet": "a", "url": "/"}', 'no key "agnet"; did you mean "agent"?'),
         ('{"robots": "", "note": "", "url": "/"}', 'there is no key "note"'),
@@ -91,8 +91,8 @@ def test_options_count_for_lines_that_do_not_say() -> None:
         ('{"robots_b64": "%", "agent": "a", "url": "/"}', "base64"),
         ('{"robots": "", "url": "/", "dialect": "gogle"}', "did you mean 'google'?"),
         ('{"robots": "", "url": "/", "dialect": []}', "a dialect is needed"),
-        ('{"robots": "\\ud800", "url": "/"}', "this line is not JSON"),
-        ('{"robots": "", "url": "/", "agent": ' + "[" * 100_000 + "}", "this line "),
+        ('{"robots": "\\ud800", "url": "/"}', "the line is not valid JSON"),
+        ('{"robots": "", "url": "/", "agent": ' + "[" * 100_000 + "}", "the line "),
     ],
 )
 def test_a_bad_line_is_answered_in_its_place(line: str, words: str) -> None:
@@ -114,7 +114,7 @@ def test_bytes_that_are_no_utf_8_are_a_bad_line() -> None:
 def test_bad_usage() -> None:
     for args, words in (
         (("--dialect", "gogle"), "did you mean 'google'?"),
-        (("--dialect", "all"), 'a batch takes names, not "all"'),
+        (("--dialect", "all"), 'a batch requires names of dialects, not "all"'),
         (("extra",), "unexpected extra argument"),
     ):
         result = run("", *args)
@@ -146,7 +146,7 @@ def test_ten_thousand_mixed_lines_in_seconds() -> None:
         ).encode()
         for _ in range(10_000)
     ]
-    answerer = Answers(agents=("courtly",), dialects=("slurp",))
+    answerer = BatchAnswers(agents=("courtly",), dialects=("slurp",))
     start_s = time.process_time()
     found = [answerer.answer(line) for line in lines]
     assert time.process_time() - start_s < 15, "about two seconds"
@@ -189,25 +189,25 @@ def test_lines_are_found_whatever_the_pieces(data: bytes, sizes: list[int]) -> N
 
 
 def test_a_line_without_end_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(robots_batch, "LINE_BYTES_MAX", 100_000)
+    monkeypatch.setattr(verdict_batch, "LINE_BYTES_MAX", 100_000)
     good = json.dumps({"robots": FILE, "agent": "otherbot", "url": "/a"})
     result = run(f"{good}\n{'x' * 900_000}\n{good}\n{'y' * 900_000}")
     found = [json.loads(each) for each in result.stdout.splitlines()]
     assert ["error" in each for each in found] == [False, True, False, True]
-    assert found[1] == {"error": "this line has more than 100,000 bytes"}
+    assert found[1] == {"error": "the line has more than 100,000 bytes"}
     assert result.exit_code == 1
 
 
 def test_files_are_parsed_once_and_forgotten_in_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    files = Files()
+    files = ParsedFileCache()
     assert files.parsed("a") is files.parsed("a")
-    monkeypatch.setattr(robots_batch, "FILES_MAX", 2)
+    monkeypatch.setattr(verdict_batch, "FILES_MAX", 2)
     first = files.parsed("a")
     files.parsed(b"b")
     assert files.parsed("a") is first
     files.parsed("c")
     assert files.parsed("a") is first, "used last"
-    monkeypatch.setattr(robots_batch, "FILES_BYTES_MAX", 10)
+    monkeypatch.setattr(verdict_batch, "FILES_BYTES_MAX", 10)
     assert files.parsed("x" * 50).source.body == b"x" * 50
     assert files.parsed("a") is not first
 

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from rich.console import Console
 
 from crawler.cli import main
-from crawler.cli.robots.view import View
+from crawler.cli.robots.verdict_view import VerdictView
 from crawler.telling.tester import Judge, Known
 from crawler.testing import LocalWeb, redirect, text
 from policies import robots
@@ -72,7 +72,7 @@ def test_the_deciding_line_is_shown_in_its_surroundings() -> None:
         "  ▸ 9 │ Allow: /*.html$",
         "",
     ]
-    assert "group         `*` at line 5; not obeyed: `googlebot` (line 2)" in shown
+    assert "group         `*` at line 5; other groups: `googlebot` (line 2)" in shown
     assert "also matches  line 8, `Disallow: /backup/` (8 octets)" in shown
     assert "Crawl-delay   5 s" in shown
     assert "(Yahoo! Slurp's help page" in shown
@@ -91,7 +91,7 @@ def test_all_dialects_in_a_table_with_differences_standing_out() -> None:
     assert "≠ differs from slurp: teoma, res1996 and res1994." in shown
     assert "  ▸ 8 │ Disallow: /backup/   ◂ teoma, res1996, res1994\n" in shown
     assert "Allow wins a tie (dialect slurp)" in shown
-    assert "Likewise rfc9309, google, google2010, bing and yandex." in shown
+    assert "The same applies to rfc9309, google, google2010, bing and yandex." in shown
 
 
 def test_all_dialects_may_agree() -> None:
@@ -179,8 +179,8 @@ def test_a_terminal_of_80_columns_is_never_exceeded() -> None:
     for url in ("/backup/a.html", "/" + "long/" * 41, "/" + "日本語" + "語" * 70):
         judgement = judge.judge(url, ("slurp",))
         assert judgement is not None
-        View(console).verdict(url, judge, judgement, judge.judge_in_every(url))
-        View(console).table(url, judge, judge.judge_in_every(url), "slurp")
+        VerdictView(console).verdict(url, judge, judgement, judge.judge_in_every(url))
+        VerdictView(console).table(url, judge, judge.judge_in_every(url), "slurp")
         lines = out.getvalue().splitlines()
         out.seek(0)
         out.truncate()
@@ -200,7 +200,7 @@ def test_a_terminal_of_80_columns_is_never_exceeded() -> None:
         ((URL, "--robots", "."), "cannot read .: Is a directory"),
         ((URL, "--robots", "robots.txt", "--dialect", "gogle"), "did you mean 'google'?"),
         ((URL, "--robots", "robots.txt", "--dialect", "x"), "there is no dialect 'x'; there are"),
-        ((URL, "--robots", "robots.txt", "--agent", " "), "--agent: must be a crawler's name"),
+        ((URL, "--robots", "robots.txt", "--agent", " "), "--agent: must be the name of a crawler"),
         (("private", "--robots", "robots.txt"), '"private" is neither a URL such as'),
         ((), "missing argument 'URL...'"),
         (("example.com/a",), "did you mean https://example.com/a"),

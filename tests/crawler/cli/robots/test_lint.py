@@ -10,9 +10,9 @@ import pytest
 from click.testing import CliRunner, Result
 from rich.console import Console
 
-from crawler.cli import main, screen
-from crawler.cli.robots import lint as robots_lint
-from crawler.cli.robots.files import read
+from crawler.cli import main, safe_console
+from crawler.cli.robots import lint_report
+from crawler.cli.robots.sources import read
 from crawler.testing import LocalWeb, text
 from policies import robots
 from policies.robots.lint import FINDINGS_MAX
@@ -58,7 +58,7 @@ def test_a_good_file_and_an_empty_one() -> None:
         result = lint("-", stdin=body)
         assert (result.exit_code, result.stdout) == (
             0,
-            "standard input: nothing to find fault with\n",
+            "standard input: no problems found\n",
         )
 
 
@@ -80,7 +80,7 @@ def test_json() -> None:
 def test_a_flood_is_cut_and_said_to_be() -> None:
     shown = lint("-", stdin="junk\n" * 5_000).stdout
     assert len(shown.splitlines()) == FINDINGS_MAX + 1
-    assert "only the first 1,000 are listed" in shown
+    assert "only the first 1,000 are shown" in shown
 
 
 def test_hostile_lines_obey_no_terminal(
@@ -95,11 +95,11 @@ def test_hostile_lines_obey_no_terminal(
         def __init__(self, **_: object) -> None:
             super().__init__(force_terminal=True, color_system=None, width=80, soft_wrap=True)
 
-    monkeypatch.setattr(screen, "Console", Terminal)
+    monkeypatch.setattr(safe_console, "Console", Terminal)
     Path("robots.txt").write_text(body)
     known = read("robots.txt")
     file = robots.parse(body.encode())
-    robots_lint._show(known, file, robots.lint(file))
+    lint_report._show(known, file, robots.lint(file))
     shown = capsys.readouterr().out
     assert "\x1b" not in shown
     assert max(map(len, shown.splitlines())) <= 80
@@ -133,10 +133,10 @@ async def test_there_may_be_nothing_to_lint() -> None:
     async with LocalWeb({"none.test": {}, "down.test": down}) as web:
         absent = await fetched(web.url("none.test"))
         assert absent.exit_code == 0
-        assert "there is none (status 404)" in absent.stdout
+        assert "does not exist (status 404)" in absent.stdout
         unreachable = await fetched(web.url("down.test"))
         assert (unreachable.exit_code, unreachable.stdout) == (1, "")
-        assert "/robots.txt: cannot be had: answered 503" in unreachable.stderr
+        assert "/robots.txt: could not be fetched: answered 503" in unreachable.stderr
         dead = await fetched(f"http://a.test:{web.dead_port}/", "--json")
         assert dead.exit_code == 1
         assert "refused" in json.loads(dead.stdout)["error"]

@@ -1,5 +1,4 @@
-"""Commands on a database that a crawl may hold: it is asked through its socket, and where there is
-none the database is opened."""
+"""Requests to the crawl that has a database open, through its Unix socket."""
 
 from __future__ import annotations
 
@@ -12,8 +11,8 @@ import click
 def ask(
     database: Path, method: str, route: str, *, body: Mapping[str, object] | None = None
 ) -> Mapping[str, object] | None:
-    """What the crawl that holds the database answers; None: nobody holds it, or has a socket. What
-    it refuses is raised as bad usage, or as a failure."""
+    """The answer of the running crawl; None if no crawl runs or it has no socket. Raises UsageError
+    if it rejects the request, and ClickException if it fails."""
     from crawler.daemon import client
     from crawler.daemon.problem import Problem
 
@@ -27,7 +26,7 @@ def ask(
 
 
 async def known_name(database: Path, host: str) -> str:
-    """The host as the database names it. Raises UsageError for one it does not know, StoreError."""
+    """The host's name in the database. Raises UsageError for an unknown host, and StoreError."""
     from crawler.app import looking_into
     from crawler.telling.explain import known_host
 
@@ -36,3 +35,8 @@ async def known_name(database: Path, host: str) -> str:
     if row is None:
         raise click.UsageError(f"{host} is unknown to {database}: no URL of it was ever queued")
     return str(row["host"])
+
+
+def number(value: object) -> int:
+    """A count in an answer."""
+    return value if isinstance(value, int) else 0

@@ -1,4 +1,4 @@
-"""Verdicts as `courtly robots check` shows them: the line in its surroundings, the dialects."""
+"""How `courtly robots check` shows a verdict: the deciding line in context, and the dialects."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from crawler.cli import screen
+from crawler.cli.robots.sources import name_of
+from crawler.cli.safe_console import print_hanging, safe_console
 from crawler.config.units import format_duration
 from crawler.telling.tester import Judge, Judgement
 from crawler.telling.words import plain
 from policies import robots
 from policies.robots import RobotsFile
 
-AROUND = 2  # lines shown before and behind a deciding one
-LINE_CHARS_MAX = 160  # of a line of the file, where there is no terminal to fit it into
+CONTEXT_LINES = 2  # before and after a deciding line
+LINE_CHARS_MAX = 160  # of a line of the file, if the output is not a terminal
 LOSERS_SHOWN = 3
 GROUPS_SHOWN = 4
 _LABEL_CELLS = 12
@@ -24,11 +25,11 @@ _DIFFERS = "≠"
 _COLOURS = {True: "green", False: "red"}
 
 
-class View:
-    """Prints verdicts: in colour and within the width of a terminal, else in whole lines."""
+class VerdictView:
+    """Prints verdicts: in colour and wrapped on a terminal, else in whole lines."""
 
     def __init__(self, console: Console | None = None) -> None:
-        self._console = console or screen.console(soft_wrap=True)
+        self._console = console or safe_console(soft_wrap=True)
         self._width = self._console.width if self._console.is_terminal else None
 
     def line(self, text: Text | str = "", *, cut: bool = True) -> None:
@@ -41,7 +42,7 @@ class View:
     def verdict(
         self, url: str, judge: Judge, judgement: Judgement, every: Mapping[str, Judgement]
     ) -> None:
-        """One URL under one dialect, or the strictest of several; and which others differ."""
+        """One URL in one dialect, or the strictest of several, and the dialects that differ."""
         self.line(Text(plain(url), style="bold"), cut=False)
         word, _, rest = judgement.reason.partition(" ")
         self._sentence(Text.assemble((word, _style(judgement)), f" {plain(rest)}"))
@@ -49,7 +50,7 @@ class View:
         if verdict is not None and judge.file is not None:
             if verdict.line is not None:
                 self.line()
-                self._surroundings(judge.file, {verdict.line: ""}, verdict.group_lines)
+                self._context(judge.file, {verdict.line: ""}, verdict.group_lines)
             self.line()
             group = verdict.group
             if group is not None:
@@ -69,12 +70,12 @@ class View:
         self._labelled("dialects", _differing(judgement, every))
 
     def table(self, url: str, judge: Judge, every: Mapping[str, Judgement], reference: str) -> None:
-        """One URL under every dialect; those that differ from `reference` stand out."""
+        """One URL in every dialect, highlighting those that differ from `reference`."""
         self.line(Text(plain(url), style="bold"), cut=False)
-        asked = every.get(reference) or next(iter(every.values()))
+        base = every.get(reference) or next(iter(every.values()))
         rows = [("", "dialect", "verdict", "line", "rule", "group")]
         for name, each in every.items():
-            differs = each.allowed != asked.allowed
+            differs = each.allowed != base.allowed
             rows.append(
                 (
                     _DIFFERS if differs else "",
@@ -86,7 +87,7 @@ class View:
                 )
             )
         self._rows(rows, [None, *every.values()])
-        differing = [name for name, each in every.items() if each.allowed != asked.allowed]
+        differing = [name for name, each in every.items() if each.allowed != base.allowed]
         self.line()
         if differing:
             self._sentence(Text(f"{_DIFFERS} differs from {reference}: {_and(differing)}."))
@@ -127,10 +128,10 @@ class View:
                 line: "all dialects" if len(who) == len(every) else ", ".join(who)
                 for line, who in marks.items()
             }
-            self._surroundings(judge.file, names, heads)
+            self._context(judge.file, names, heads)
 
     def _reasons(self, every: Mapping[str, Judgement]) -> None:
-        """One sentence for all dialects that say the same of the same line."""
+        """One sentence for all dialects with the same reason and line."""
         self.line()
         alike: dict[tuple[object, ...], list[str]] = {}
         for name, each in every.items():
@@ -140,19 +141,15 @@ class View:
         for names in alike.values():
             self._labelled(names[0], every[names[0]].reason)
             if names[1:]:
-                self._labelled("", f"Likewise {_and(names[1:])}.")
+                self._labelled("", f"The same applies to {_and(names[1:])}.")
 
-    # ------------------------------------------------------------ pieces
-
-    def _surroundings(
-        self, file: RobotsFile, marks: Mapping[int, str], heads: Iterable[int]
-    ) -> None:
-        """Some lines around the marked ones, and the nearest head of their group before each."""
+    def _context(self, file: RobotsFile, marks: Mapping[int, str], heads: Iterable[int]) -> None:
+        """The marked lines, some lines around each, and the nearest start of their group."""
         lines = file.lines
         wanted: set[int] = set()
         heads = sorted(heads)
         for number in marks:
-            wanted.update(range(number - AROUND, number + AROUND + 1))
+            wanted.update(range(number - CONTEXT_LINES, number + CONTEXT_LINES + 1))
             if before := [head for head in heads if head <= number]:
                 wanted.add(before[-1])
         shown = sorted(number for number in wanted if 1 <= number <= len(lines))
@@ -177,14 +174,8 @@ class View:
                     self._sentence(Text(f"◂ {marks[number]}", "yellow"), indent=cells + 7)
 
     def _sentence(self, text: Text, indent: int = 2, first: Text | None = None) -> None:
-        """A sentence within the terminal's width, its lines indented."""
-        pad = Text(" " * indent)
-        lines = [text]
-        if self._width:
-            lines = list(text.wrap(self._console, max(20, self._width - indent)))
-        for number, line in enumerate(lines):
-            line.rstrip()
-            self.line((first or pad) + line if not number else pad + line)
+        """An indented sentence, wrapped to the width of the terminal."""
+        print_hanging(self._console, first or Text(" " * indent), text, indent=indent)
 
     def _labelled(self, label: str, sentence: str) -> None:
         first = Text(f"  {label:<{_LABEL_CELLS}}  ", style="dim" if label else "")
@@ -212,7 +203,7 @@ def _others(groups: Sequence[tuple[int, tuple[str, ...]]]) -> str:
         return ""
     named = [f"`{', '.join(agents)}` (line {line})" for line, agents in groups[:GROUPS_SHOWN]]
     more = len(groups) - len(named)
-    return f"; not obeyed: {', '.join(named)}{f' and {more:,} more' if more else ''}"
+    return f"; other groups: {', '.join(named)}{f' and {more:,} more' if more else ''}"
 
 
 def _losers(rules: Sequence[robots.Rule]) -> str:
@@ -222,7 +213,7 @@ def _losers(rules: Sequence[robots.Rule]) -> str:
 
 
 def _differing(judgement: Judgement, every: Mapping[str, Judgement]) -> str:
-    """Which dialects say something else, and by which line."""
+    """The dialects with another verdict, and the lines that decide it."""
     others = {name: each for name, each in every.items() if each.allowed != judgement.allowed}
     if not others:
         return f"all {len(every)} agree"
@@ -239,7 +230,7 @@ def _by(judgement: Judgement) -> str:
 
 def _where(judge: Judge) -> str:
     known = judge.known
-    where = "standard input" if known.where == "-" else known.where
+    where = name_of(known)
     if not known.fetched or known.access.status is None:
         return where
     return f"{where} (status {known.access.status})"

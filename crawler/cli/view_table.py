@@ -1,24 +1,26 @@
-"""Rows of a view on stdout: a table for eyes, JSON lines and CSV for programs."""
+"""Print the rows of a view as a table for people, or as JSON lines or CSV for programs."""
 
 from __future__ import annotations
 
 import csv
 import io
 import time
-import unicodedata
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from typing import Final
+
+from rich.cells import cell_len
 
 from crawler.cli.text import echo, echo_json, width
 from crawler.config.units import format_duration
-from crawler.reports.exports import cell_text
+from crawler.reports.exports import csv_cell
 from crawler.telling.words import at, plain
 from policies.scope import SKIP_KEYS
 from storage.base import Row
 
-# The columns of a table, those that a person looks for; the other formats have all of them.
-TABLE_COLUMNS: Mapping[str, tuple[str, ...]] = {
+# The most useful columns, for tables; the other formats have all columns.
+TABLE_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "visited": ("status", "depth", "body_bytes", "fetched_at", "url", "title"),
     "blocked": ("reason", "line", "rule", "withdrawn", "url", "referrer"),
     "failed": ("attempts", "last_at", "url", "error"),
@@ -35,41 +37,39 @@ TABLE_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "sitemaps": ("kind", "status", "urls", "body_bytes", "fetched_at", "url", "error"),
     "listings": ("lastmod_at", "changefreq", "priority", "url"),
 }  # fmt: skip
-_SAMPLE_ROWS = 200  # a table's widths come from these: the rest streams through
-_GAP = 2  # between columns
-# Texts may be folded, to no less than this; what is not here keeps its width.
-_TEXT_LEAST: Mapping[str, int] = {
+_SAMPLE_ROWS: Final = 200  # they determine the widths of a table; further rows are streamed
+_GAP: Final = 2  # between columns
+# The minimum widths of columns that may be wrapped. Other columns keep their width.
+_WIDTH_MIN: Final[Mapping[str, int]] = {
     "url": 24, "origin": 24, "host": 16, "referrer": 16, "title": 14, "rule": 14, "error": 18,
     "delay_source": 14, "reason": 8, "key": 12, "source": 24, "target": 24, "anchor": 12,
     "href": 16, "fragment": 12,
 }  # fmt: skip
-_URL_WANTED = 36  # for so much of it other columns go
-_ADDRESSES = ("url", "origin", "host", "target")
-# What goes, in this order, where a table does not fit.
-_DROPPED_FIRST = (
+_URL_WIDTH: Final = 36  # other columns are dropped to make this width possible
+_ADDRESSES: Final = ("url", "origin", "host", "target")
+# Columns that are dropped, in this order, if a table does not fit.
+_DROPPED_FIRST: Final = (
     "referrer", "kind", "depth", "paused", "withdrawn", "body_bytes", "title", "delay_source",
     "priority", "expires_at", "last_at", "next_at", "fetched_at", "retry_at",
 )  # fmt: skip
-_TOLD_IF_YES = ("paused", "withdrawn")  # these go only if they are "no" everywhere
-_NOTHING: Mapping[str, str] = {
-    "failed": "nothing has failed",
-    "hosts": "no host is known yet",
-    "robots": "no robots.txt is known yet",
-    "skipped": "nothing was left out",
-    "queued": "nothing is queued",
+_KEPT_IF_YES: Final = ("paused", "withdrawn")  # dropped only if every row has "no"
+_EMPTY: Final[Mapping[str, str]] = {
+    "failed": "no URL has failed",
+    "hosts": "no host is known",
+    "robots": "no robots.txt is known",
+    "skipped": "no URL was excluded",
+    "queued": "no URL is queued",
     "sitemaps": "no sitemap was read",
-    "listings": "no sitemap said more of a URL than its name",
-    "links": "no links are kept: that takes `links = true` below [storage] in the config",
-    "malformed": "no malformed links are kept: that takes `links = true` below [storage]"
-    " in the config",
-    "fragments": "no fragments are kept: that takes `fragments = true` below [storage]"
-    " in the config",
+    "listings": "no sitemap gave more than the address of any URL",
+    "links": "no links are stored; to store them, set links = true in [storage]",
+    "malformed": "no malformed links are stored; to store them, set links = true in [storage]",
+    "fragments": "no fragments are stored; to store them, set fragments = true in [storage]",
 }
 
 
-def nothing_in(view: str) -> str:
-    """What a view without rows means."""
-    return _NOTHING.get(view, f"nothing was {view}")
+def empty_view(view: str) -> str:
+    """A sentence for a view without rows."""
+    return _EMPTY.get(view, f"no URL was {view}")
 
 
 async def write(view: str, rows: AsyncIterator[Row], how: str) -> None:
@@ -88,18 +88,14 @@ async def write(view: str, rows: AsyncIterator[Row], how: str) -> None:
         first = False
 
 
-def _csv(values: object) -> str:
+def _csv(values: Iterable[object]) -> str:
     line = io.StringIO()
-    assert hasattr(values, "__iter__")
     csv.writer(line, lineterminator="").writerow([_cell(value) for value in values])
     return line.getvalue()
 
 
 def _cell(value: object) -> object:
-    """A cell that is a text stays one in a spreadsheet."""
-    if not isinstance(value, str):
-        return value
-    return cell_text(plain(value))
+    return csv_cell(plain(value)) if isinstance(value, str) else value
 
 
 # ---------------------------------------------------------------- tables
@@ -119,7 +115,7 @@ async def _table(view: str, rows: AsyncIterator[Row]) -> None:
             layout = _begin(columns, sample)
     if layout is None:
         if not sample:
-            echo(nothing_in(view), err=True)
+            echo(empty_view(view), err=True)
             return
         _begin(columns, sample)
 
@@ -127,7 +123,7 @@ async def _table(view: str, rows: AsyncIterator[Row]) -> None:
 def _begin(columns: Sequence[str], sample: Sequence[Sequence[str]]) -> Layout:
     layout = Layout.fitting(columns, sample, width())
     for line in layout.lines(columns):
-        echo(line, bold=True)  # plain where it is no terminal
+        echo(line, bold=True)
     for cells in sample:
         _echo(layout.lines(cells))
     return layout
@@ -140,56 +136,56 @@ def _echo(lines: Iterable[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Which columns a table shows, and how wide. On a terminal it fits: first the columns go that
-    say least, then texts are folded; the URL gets what is left. Elsewhere nothing is folded."""
+    """The columns of a table and their widths. If it is too wide for a terminal, less important
+    columns are dropped, then long strings are wrapped; the URL gets the remaining width."""
 
     shown: tuple[int, ...]  # indices into the view's columns
-    widths: tuple[int, ...]  # of those
-    folds: bool
+    widths: tuple[int, ...]
+    wraps: bool
 
     @classmethod
     def fitting(
         cls, columns: Sequence[str], sample: Sequence[Sequence[str]], room: int | None
     ) -> Layout:
         natural = [
-            max(map(_columns_of, cells)) for cells in zip_longest(columns, *sample, fillvalue="")
+            max(map(cell_len, cells)) for cells in zip_longest(columns, *sample, fillvalue="")
         ]
         shown = list(range(len(columns)))
         if room is None:
-            return cls(tuple(shown), tuple(natural), folds=False)
+            return cls(tuple(shown), tuple(natural), wraps=False)
         for name in _DROPPED_FIRST:
             if _wanted(columns, natural, shown) <= room:
                 break
             at = columns.index(name) if name in columns else None
             if at is not None and not (
-                name in _TOLD_IF_YES and any(c[at] == "yes" for c in sample)
+                name in _KEPT_IF_YES and any(c[at] == "yes" for c in sample)
             ):
                 shown.remove(at)
         widths = _widths(columns, natural, shown, room)
-        return cls(tuple(shown), tuple(widths), folds=True)
+        return cls(tuple(shown), tuple(widths), wraps=True)
 
     def lines(self, cells: Sequence[str]) -> list[str]:
-        """One row, on several lines if a cell is folded."""
+        """One row, on several lines if a cell is wrapped."""
         shown = [cells[index] for index in self.shown]
-        if not self.folds:
+        if not self.wraps:
             return [_line(shown, self.widths)]
         folded = [fold(cell, room) for cell, room in zip(shown, self.widths, strict=True)]
         return [_line(each, self.widths) for each in zip_longest(*folded, fillvalue="")]
 
 
 def _wanted(columns: Sequence[str], natural: Sequence[int], shown: Sequence[int]) -> int:
-    least = {**_TEXT_LEAST, "url": _URL_WANTED}
-    wanted = sum(min(natural[i], least.get(columns[i], natural[i])) for i in shown)
+    minimum = {**_WIDTH_MIN, "url": _URL_WIDTH}
+    wanted = sum(min(natural[i], minimum.get(columns[i], natural[i])) for i in shown)
     return wanted + _GAP * (len(shown) - 1)
 
 
 def _widths(
     columns: Sequence[str], natural: Sequence[int], shown: Sequence[int], room: int
 ) -> list[int]:
-    widths = {i: min(natural[i], _TEXT_LEAST.get(columns[i], natural[i])) for i in shown}
+    widths = {i: min(natural[i], _WIDTH_MIN.get(columns[i], natural[i])) for i in shown}
     left = room - sum(widths.values()) - _GAP * (len(shown) - 1)
-    texts = [i for i in shown if columns[i] in _TEXT_LEAST]
-    # half of what is left for the texts beside the URL, then the URL, then what still lacks room
+    texts = [i for i in shown if columns[i] in _WIDTH_MIN]
+    # Half of the remaining width goes to the strings beside the URL, then the URL, then the others.
     texts.sort(key=lambda i: columns[i] in _ADDRESSES)
     shares = [left // 2 // max(1, len(texts) - 1)] * (len(texts) - 1) + [left]
     for i, share in [*zip(texts, shares, strict=False), *((i, left) for i in texts)]:
@@ -200,18 +196,18 @@ def _widths(
 
 
 def fold(text: str, room: int) -> list[str]:
-    """Lines of at most so many columns, broken between words where there are any."""
+    """Lines of at most `room` columns, broken between words if possible."""
     lines, line = [], ""
     for word in text.split(" "):
         joined = f"{line} {word}" if line else word
-        if _columns_of(joined) <= room:
+        if cell_len(joined) <= room:
             line = joined
             continue
         if line:
             lines.append(line)
         line = ""
         for char in word:
-            if line and _columns_of(line + char) > room:
+            if line and cell_len(line + char) > room:
                 lines.append(line)
                 line = ""
             line += char
@@ -220,19 +216,9 @@ def fold(text: str, room: int) -> list[str]:
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
     padded = [
-        cell + " " * (room - _columns_of(cell)) for cell, room in zip(cells, widths, strict=True)
+        cell + " " * (room - cell_len(cell)) for cell, room in zip(cells, widths, strict=True)
     ]
     return (" " * _GAP).join(padded).rstrip()
-
-
-def _columns_of(text: str) -> int:
-    """Columns on a terminal: wide characters take two, combining ones none."""
-    if text.isascii():
-        return len(text)
-    return sum(
-        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
-        for char in text
-    )
 
 
 def _shown(view: str, column: str, row: Row) -> str:
@@ -243,7 +229,7 @@ def _shown(view: str, column: str, row: Row) -> str:
         return _when(value)
     if value is None:
         return "-"
-    return _WORDS.get(column, _plainly)(value)
+    return _FORMATS.get(column, _plainly)(value)
 
 
 def _plainly(value: object) -> str:
@@ -255,7 +241,7 @@ def _minute(value: object) -> str:
 
 
 def _when(value: object) -> str:
-    """A time to come, from now: what has come is "now"."""
+    """A future time relative to now; "now" if it has passed."""
     left_s = value - time.time() if isinstance(value, int | float) else 0.0
     return f"in {format_duration(left_s)}" if left_s > 0 else "now"
 
@@ -264,7 +250,7 @@ def _yes(value: object) -> str:
     return "yes" if value else "no"
 
 
-_WORDS: Mapping[str, Callable[[object], str]] = {
+_FORMATS: Final[Mapping[str, Callable[[object], str]]] = {
     "fetched_at": _minute,
     "last_at": _minute,
     "lastmod_at": _minute,

@@ -8,9 +8,9 @@ import json
 
 import pytest
 
-from crawler.cli.rows import TABLE_COLUMNS, Layout, _shown, fold, write
 from crawler.cli.show import VIEWS
-from crawler.cli.why import _of_url
+from crawler.cli.view_table import TABLE_COLUMNS, Layout, _shown, fold, write
+from crawler.cli.why import _explain_url
 from crawler.config import from_dict
 from crawler.telling.explain import Asked
 from policies.listing import Changefreq, Listing
@@ -68,13 +68,13 @@ async def test_why_says_what_a_sitemap_is_and_what_it_says(
 ) -> None:
     await read_sitemap(store)
     asked = Asked(config=from_dict({}))
-    await _of_url(store, asked, "http://maps.test/sitemap.xml")
+    await _explain_url(store, asked, "http://maps.test/sitemap.xml")
     text = capsys.readouterr().out
     assert "an RSS feed, read at 2027-01-15" in text
     assert "status 200, 1.5 KB, 1 URL taken from it" in text
     assert "not all of it could be used: cut" in text
     assert "a robots.txt names it, it is one of `scope.sitemap_paths`" in text
-    await _of_url(store, asked, "http://maps.test/page")
+    await _explain_url(store, asked, "http://maps.test/page")
     text = capsys.readouterr().out
     assert "a sitemap says of it: changed at 2023-11-14" in text
     assert "changes daily, priority 0.8" in text
@@ -111,7 +111,7 @@ async def test_an_empty_view_says_so_on_stderr(capsys: pytest.CaptureFixture[str
     store = MemoryStore(lambda: 0.0)
     await store.open_session("test")
     await write("failed", store.iterate("failed"), "table")
-    assert capsys.readouterr() == ("", "nothing has failed\n")
+    assert capsys.readouterr() == ("", "no URL has failed\n")
 
 
 @pytest.mark.parametrize("room", [60, 80, 100])

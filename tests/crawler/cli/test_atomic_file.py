@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from crawler.app import open_store
-from crawler.cli import whole_output
-from crawler.cli.whole_output import replacing
+from crawler.cli import atomic_file
+from crawler.cli.atomic_file import replacing
 from crawler.clock import RealClock
 from storage.base import Batch, Failed, HostClock, HostUpdate, Link, Visited
 
@@ -163,7 +163,7 @@ def test_whatever_fails_what_was_there_stays(
         raise OSError(number, os.strerror(number))
 
     if call == "open_exclusive":
-        monkeypatch.setattr(whole_output, call, fail)
+        monkeypatch.setattr(atomic_file, call, fail)
     elif call == "replace":
         monkeypatch.setattr(Path, call, fail)
     elif call != "write":

@@ -1,15 +1,14 @@
-"""`courtly robots lint`: what the owner of a robots.txt would want to know."""
+"""`courtly robots lint`: the mistakes in a robots.txt, for its owner."""
 
 from __future__ import annotations
 
 from collections import Counter
 
-from rich.console import Console
 from rich.text import Text
 
-from crawler.cli import screen
-from crawler.cli.errors import FAILED, tell
-from crawler.cli.robots.files import read
+from crawler.cli.exit_codes import FAILED, print_problems
+from crawler.cli.robots.sources import fetch, name_of, read
+from crawler.cli.safe_console import print_hanging, safe_console
 from crawler.cli.text import echo, echo_json
 from crawler.config import Config
 from crawler.telling.tester import Known
@@ -19,12 +18,14 @@ from policies.robots import Finding, RobotsFile, Severity
 from policies.robots.lint import FINDINGS_MAX
 
 LINE_CHARS_MAX = 160
+_INDENT = 18
 _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.NOTE: "bold blue"}
 
 
 def lint(config: Config, what: str, *, as_json: bool) -> None:
-    """Print the findings. SystemExit(1) where there are errors, or no file could be had."""
-    known = _fetched(config, what) if "://" in what else read(what)
+    """Print the findings. Raises SystemExit(1) if there are errors, or the file could not be
+    fetched."""
+    known = fetch(config, [what])[0] if "://" in what else read(what)
     if known.access.body is None:
         raise SystemExit(_without_file(known, as_json=as_json))
     file = robots.parse(known.access.body)
@@ -35,13 +36,6 @@ def lint(config: Config, what: str, *, as_json: bool) -> None:
         _show(known, file, findings)
     if any(finding.severity is Severity.ERROR for finding in findings):
         raise SystemExit(FAILED)
-
-
-def _fetched(config: Config, url: str) -> Known:
-    from crawler.cli.robots.fetch import fetch, origin_to_ask  # loads what the network needs
-
-    origin = origin_to_ask(url)
-    return fetch(config, [origin])[origin]
 
 
 def _counts(findings: tuple[Finding, ...]) -> dict[Severity, int]:
@@ -70,24 +64,24 @@ def _object(known: Known, findings: tuple[Finding, ...]) -> dict[str, object]:
 
 
 def _without_file(known: Known, *, as_json: bool) -> int:
-    """There is nothing to lint: no fault if there is no such file, a failure if nobody knows."""
+    """Print why there is no file, and return the exit code: a missing file is no error."""
     status = known.access.status
     absent = known.access.unreachable_since is None and status is not None
     if as_json:
         error = None if absent else known.error or known.access.error or "no answer"
         echo_json({**_object(known, ()), "error": error})
     elif absent:
-        echo(f"{plain(known.where)}: there is none (status {status}): nothing to find")
+        echo(f"{plain(known.where)}: does not exist (status {status})")
     else:
         why = known.error or known.access.error or "no answer"
-        tell(f"{plain(known.where)}: cannot be had: {plain(why)}")
+        print_problems(f"{plain(known.where)}: could not be fetched: {plain(why)}")
     return 0 if absent else FAILED
 
 
 def _show(known: Known, file: RobotsFile, findings: tuple[Finding, ...]) -> None:
-    """As compilers print it: one finding a line; on a terminal with the line it is about."""
-    console = screen.console(soft_wrap=True)
-    where = "standard input" if known.where == "-" else plain(known.where)
+    """One finding per line, as compilers print them; on a terminal with the line of the file."""
+    console = safe_console(soft_wrap=True)
+    where = plain(name_of(known))
     width = console.width if console.is_terminal else None
     before: int | None = None
     for finding in findings:
@@ -107,29 +101,21 @@ def _show(known: Known, file: RobotsFile, findings: tuple[Finding, ...]) -> None
             )
             continue
         label = Text.assemble("  " if finding.line is None else " " * 9, severity)
+        label.append(" " * max(1, _INDENT - label.cell_len))
         why = Text.assemble(plain(finding.why), (f" [{finding.code}]", "dim"))
-        _wrapped(console, label, why, indent=18, width=width)
+        print_hanging(console, label, why, indent=_INDENT)
     if findings and width:
         console.print()
     console.print(Text.assemble((f"{where}: ", "bold"), _summary(findings)))
 
 
-def _wrapped(console: Console, label: Text, text: Text, *, indent: int, width: int) -> None:
-    lines = list(text.wrap(console, max(20, width - indent)))
-    for number, line in enumerate(lines):
-        line.rstrip()
-        first = label.copy()
-        first.append(" " * max(1, indent - first.cell_len))
-        console.print((first if not number else Text(" " * indent)) + line)
-
-
 def _summary(findings: tuple[Finding, ...]) -> str:
     if not findings:
-        return "nothing to find fault with"
+        return "no problems found"
     named = [
         f"{count:,} {severity}{'' if count == 1 else 's'}"
         for severity, count in _counts(findings).items()
         if count
     ]
-    more = f"; only the first {FINDINGS_MAX:,} are listed" if len(findings) >= FINDINGS_MAX else ""
+    more = f"; only the first {FINDINGS_MAX:,} are shown" if len(findings) >= FINDINGS_MAX else ""
     return ", ".join(named) + more

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crawler.cli.demo.report import command_here
+from crawler.cli.demo.results import command_name
 
 
 @pytest.mark.parametrize(
@@ -21,4 +21,4 @@ def test_the_command_is_named_so_that_it_is_found(
 ) -> None:
     monkeypatch.setattr("sys.argv", [called, "demo"])
     monkeypatch.setattr("shutil.which", lambda name: found)
-    assert command_here() == shown
+    assert command_name() == shown

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from crawler.cli.errors import sentences, tell
+from crawler.cli.exit_codes import print_problems, reported_errors
 from crawler.config import ConfigError
 from storage.base import StoreError, StoreRefused
 
@@ -35,21 +35,21 @@ from storage.base import StoreError, StoreRefused
             "courtly: Permission denied: crawl.db\n",
         ),
         (OSError(28, "No space left on device"), 1, "courtly: no space left on device\n"),
-        (ZeroDivisionError(), 1, "an error of its own (ZeroDivisionError); COURTLY_DEBUG=1 shows"),
+        (ZeroDivisionError(), 1, "internal error (ZeroDivisionError); set COURTLY_DEBUG=1"),
         (KeyboardInterrupt(), 130, ""),
     ],
 )
 def test_errors_become_codes_and_sentences(
     error: BaseException, code: int, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit) as left, sentences():
+    with pytest.raises(SystemExit) as left, reported_errors():
         raise error
     assert left.value.code == code
     assert words in capsys.readouterr().err
 
 
 def test_a_reader_who_left_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as left, sentences():
+    with pytest.raises(SystemExit) as left, reported_errors():
         raise BrokenPipeError
     assert left.value.code == 0
     assert capsys.readouterr().err == ""
@@ -57,12 +57,12 @@ def test_a_reader_who_left_is_no_error(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_debugging_lets_the_error_through(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COURTLY_DEBUG", "1")
-    with pytest.raises(ZeroDivisionError), sentences():
+    with pytest.raises(ZeroDivisionError), reported_errors():
         raise ZeroDivisionError
 
 
 def test_click_s_own_errors_are_told_like_all_others(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as left, sentences():
+    with pytest.raises(SystemExit) as left, reported_errors():
         raise click.NoSuchOption("--dbb", possibilities=["--db"])
     assert left.value.code == 2
     assert capsys.readouterr().err == "courtly: no such option '--dbb'. Did you mean '--db'?\n"
@@ -71,7 +71,9 @@ def test_click_s_own_errors_are_told_like_all_others(capsys: pytest.CaptureFixtu
 def test_only_what_names_a_file_and_a_line_goes_without_our_name(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    tell("crawl.toml:2: crawl.x: no", "the seed 'http://a.test:99' is none", "none.toml: no file")
+    print_problems(
+        "crawl.toml:2: crawl.x: no", "the seed 'http://a.test:99' is none", "none.toml: no file"
+    )
     assert capsys.readouterr().err.splitlines() == [
         "crawl.toml:2: crawl.x: no",
         "courtly: the seed 'http://a.test:99' is none",

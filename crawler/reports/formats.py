@@ -1,4 +1,4 @@
-"""A report as text, as one HTML file, or as JSON; written while it is read."""
+"""Write a report as text, HTML or JSON while its sections are being read."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import aclosing
 from typing import Final
 
-from crawler.reports.base import Report, Section
+from crawler.reports.report_sections import Report, Section
 from crawler.telling.words import plain
 
 Out = Callable[[str], object]
@@ -56,22 +56,22 @@ _FOOT: Final = """
 
 
 async def write(report: Report, how: str, out: Out) -> None:
-    """In the format `text`, `html` or `json`. Raises what `out` raises."""
+    """Write a report in the format `text`, `html` or `json`. Raises what `out` raises."""
     await _FORMATS[how](report, out)
 
 
 async def _text(report: Report, out: Out) -> None:
-    async with aclosing(report.sections) as sections:
+    async with aclosing(report.sections()) as sections:
         async for section in sections:
             out(_section_text(section))
-    out(f"{report.conclude()}\n")
+    out(f"{report.conclusion()}\n")
 
 
 def _section_text(section: Section) -> str:
     lines = [plain(section.title)]
     if section.note:
         lines.append(f"  {plain(section.note)}")
-    filled = section.filled
+    filled = section.filled_columns
     if len(filled) > 1:
         table = [section.columns, *section.rows]
         widths = {n: max(len(plain(row[n])) for row in table) for n in filled}
@@ -86,35 +86,38 @@ def _section_text(section: Section) -> str:
 
 
 async def _html(report: Report, out: Out) -> None:
-    from jinja2 import Environment  # nobody else needs it
+    from jinja2 import Environment  # slow to import
 
     environment = Environment(autoescape=True, trim_blocks=True)
     section_page = environment.from_string(_SECTION)
     out(environment.from_string(_HEAD).render(title=report.title, style=_STYLE))
-    async with aclosing(report.sections) as sections:
+    async with aclosing(report.sections()) as sections:
         async for one in sections:
-            filled = one.filled
+            filled = one.filled_columns
             out(
                 section_page.render(
                     title=plain(one.title),
-                    linked=one.linked,
+                    linked=one.title_is_link,
                     note=plain(one.note),
                     columns=[one.columns[n] for n in filled],
                     rows=[[plain(row[n]) for n in filled] for row in one.rows],
                     more=one.more,
                 )
             )
-    out(environment.from_string(_FOOT).render(conclusion=report.conclude()))
+    out(environment.from_string(_FOOT).render(conclusion=report.conclusion()))
 
 
 async def _json(report: Report, out: Out) -> None:
     out(f'{{"report": {json.dumps(report.name)}, "findings": [')
     first = True
-    async with aclosing(report.sections) as sections:
+    async with aclosing(report.sections()) as sections:
         async for section in sections:
             out(("" if first else ",") + "\n" + json.dumps(section.data))
             first = False
-    ending = {"conclusion": report.conclude(), "broken_law": report.broken_law()}
+    ending = {
+        "conclusion": report.conclusion(),
+        "politeness_violated": report.politeness_violated,
+    }
     out("\n], " + json.dumps(ending)[1:] + "\n")
 
 

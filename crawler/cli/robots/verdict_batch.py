@@ -1,4 +1,4 @@
-"""`courtly robots batch`: verdicts by the thousand, JSON lines in and out."""
+"""`courtly robots batch`: verdicts on many URLs, as JSON lines."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import BinaryIO
 
 import msgspec
 
-from crawler.cli.errors import FAILED, tell
-from crawler.cli.robots.check import no_url
+from crawler.cli.exit_codes import FAILED, print_problems
+from crawler.cli.robots.url_checks import invalid_url
 from crawler.cli.text import bytes_out
 from crawler.config.readers import did_you_mean
 from crawler.telling.words import counted
 from policies import robots
 from policies.robots import RobotsFile
 
-LINE_BYTES_MAX = 16_000_000  # of a request; robots.txt files are used to 500 KiB
-FILES_MAX = 512  # parsed files kept for lines that repeat them
-FILES_BYTES_MAX = 16_000_000  # of their text; parsed, hostile ones take ten times as much
+LINE_BYTES_MAX = 16_000_000  # of input; only the first 500 KiB of a robots.txt count
+FILES_MAX = 512  # parsed files that are cached for lines that repeat them
+FILES_BYTES_MAX = 16_000_000  # of their text; a parsed file takes up to ten times as much
 _CHUNK_BYTES = 1 << 16
 
 
-class _Asked(msgspec.Struct, forbid_unknown_fields=True):
+class _Question(msgspec.Struct, forbid_unknown_fields=True):
     """One line of input."""
 
     url: str
@@ -34,7 +34,7 @@ class _Asked(msgspec.Struct, forbid_unknown_fields=True):
     dialect: str | list[str] | None = None
 
 
-class _Verdict(msgspec.Struct):
+class _Answer(msgspec.Struct):
     allowed: bool
     rule: str | None
     line: int | None
@@ -44,8 +44,8 @@ class _Error(msgspec.Struct):
     error: str
 
 
-class Files:
-    """Parsed files by their text, the latest kept; bounded in number and bytes."""
+class ParsedFileCache:
+    """The parsed files that were used last, by their text; bounded in number and bytes."""
 
     def __init__(self) -> None:
         self._files: OrderedDict[str | bytes, RobotsFile] = OrderedDict()
@@ -65,63 +65,62 @@ class Files:
         return file
 
 
-class Answers:
-    """Answers lines, remembering the files in them; `errors` counts those it could not answer."""
+class BatchAnswers:
+    """Answers lines of input, and counts in `errors` those answered with an error."""
 
     def __init__(self, *, agents: Sequence[str], dialects: Sequence[str]) -> None:
         self._agents = tuple(agents)
         self._dialects = tuple(dialects)
-        self._files = Files()
-        self._decode = msgspec.json.Decoder(_Asked).decode
+        self._files = ParsedFileCache()
+        self._decode = msgspec.json.Decoder(_Question).decode
         self._encode = msgspec.json.Encoder().encode
         self.errors = 0
 
     def answer(self, line: bytes) -> bytes:
-        """One line of JSON, without its line end."""
+        """Answer one line of JSON; neither line includes its line end."""
         try:
             return self._encode(self._verdict(line))
         except RecursionError:
             self.errors += 1
-            return self._encode(_Error("this line is nested too deeply"))
-        except ValueError as error:  # no JSON, no such dialect
+            return self._encode(_Error("the line is nested too deeply"))
+        except ValueError as error:  # invalid JSON, unknown dialect
             self.errors += 1
             return self._encode(_Error(_sentence(error)))
 
-    def _verdict(self, line: bytes) -> _Verdict:
-        asked = self._decode(line)
-        text = asked.robots if asked.robots_b64 is None else asked.robots_b64
+    def _verdict(self, line: bytes) -> _Answer:
+        question = self._decode(line)
+        text = question.robots if question.robots_b64 is None else question.robots_b64
         if text is None:
-            raise ValueError('one of "robots" and "robots_b64" is needed')
-        if asked.robots is not None and asked.robots_b64 is not None:
+            raise ValueError('either "robots" or "robots_b64" is required')
+        if question.robots is not None and question.robots_b64 is not None:
             raise ValueError('"robots" and "robots_b64" cannot both be given')
-        if "://" not in asked.url and not asked.url.startswith("/"):
-            raise ValueError(no_url(asked.url))
-        agents = self._agents if asked.agent is None else asked.agent
+        if "://" not in question.url and not question.url.startswith("/"):
+            raise ValueError(invalid_url(question.url))
+        agents = self._agents if question.agent is None else question.agent
         if not agents or not all(agents):
             raise ValueError('"agent" must name a crawler')
-        dialects = self._dialects if asked.dialect is None else asked.dialect
-        verdict = self._files.parsed(text).decide(asked.url, agent=agents, dialect=dialects)
+        dialects = self._dialects if question.dialect is None else question.dialect
+        verdict = self._files.parsed(text).decide(question.url, agent=agents, dialect=dialects)
         rule = verdict.deciding
         if rule is None:
-            return _Verdict(verdict.allowed, None, None)
-        return _Verdict(verdict.allowed, rule.quote, rule.line)
+            return _Answer(verdict.allowed, None, None)
+        return _Answer(verdict.allowed, rule.quote, rule.line)
 
 
 def _sentence(error: ValueError) -> str:
     if isinstance(error, msgspec.ValidationError):
         if unknown := re.search(r"unknown field `(.*)`", str(error), re.DOTALL):
-            hint = did_you_mean(unknown[1], _Asked.__struct_fields__)
+            hint = did_you_mean(unknown[1], _Question.__struct_fields__)
             return f'there is no key "{unknown[1]}"{hint}'
-        return f"this line does not fit: {error}"
-    return (
-        f"this line is not JSON: {error}" if isinstance(error, msgspec.DecodeError) else str(error)
-    )
+        return f"the line is invalid: {error}"
+    invalid = isinstance(error, msgspec.DecodeError)
+    return f"the line is not valid JSON: {error}" if invalid else str(error)
 
 
 def lines_of(stream: BinaryIO) -> Iterator[list[bytes | None]]:
-    """The lines that have come in, without waiting for more; None: one beyond LINE_BYTES_MAX."""
+    """The lines received so far, without waiting for more; None for one over LINE_BYTES_MAX."""
     read = getattr(stream, "read1", stream.read)
-    kept: list[bytes] = []  # of a line whose end has not come yet
+    kept: list[bytes] = []  # of a line that is incomplete
     size = 0
     while chunk := read(_CHUNK_BYTES):
         *whole, rest = chunk.split(b"\n")
@@ -137,10 +136,11 @@ def lines_of(stream: BinaryIO) -> Iterator[list[bytes | None]]:
 
 
 def answer_all(*, agents: Sequence[str], dialects: Sequence[str]) -> None:
-    """Answer all of standard input on standard output. SystemExit(1) if a line had no answer."""
-    answers = Answers(agents=agents, dialects=dialects)
+    """Answer all of standard input on standard output. Raises SystemExit(1) if any line had an
+    error."""
+    answers = BatchAnswers(agents=agents, dialects=dialects)
     out = bytes_out()
-    too_long = msgspec.json.encode(_Error(f"this line has more than {LINE_BYTES_MAX:,} bytes"))
+    too_long = msgspec.json.encode(_Error(f"the line has more than {LINE_BYTES_MAX:,} bytes"))
     count = 0
     for lines in lines_of(sys.stdin.buffer):
         for line in lines:
@@ -152,7 +152,7 @@ def answer_all(*, agents: Sequence[str], dialects: Sequence[str]) -> None:
             else:
                 continue
             count += 1
-        out.flush()  # whoever asks line by line, waits for it
+        out.flush()  # the other side may wait for answers before it sends more
     if answers.errors:
-        tell(f"{answers.errors:,} of {counted(count, 'line')} could not be answered")
+        print_problems(f"{answers.errors:,} of {counted(count, 'line')} could not be answered")
         raise SystemExit(FAILED)

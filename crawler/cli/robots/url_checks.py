@@ -1,0 +1,120 @@
+"""`courtly robots check`: the verdict on each URL by the robots.txt that governs it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import click
+
+from crawler.cli.exit_codes import FAILED, print_problems
+from crawler.cli.robots.sources import fetch, read
+from crawler.cli.text import echo_json
+from crawler.config import Config
+from crawler.telling.tester import Judge, Judgement
+from crawler.telling.words import plain
+from policies.url import canonical, host_of, unparsed_shown, without_userinfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckOptions:
+    """The options of the command. Without agents or dialects, the config's for each host apply."""
+
+    config: Config
+    agents: tuple[str, ...]
+    dialects: tuple[str, ...]
+    all_dialects: bool  # print a table of all dialects
+    as_json: bool
+
+
+def check(urls: Sequence[str], file: str | None, options: CheckOptions) -> None:
+    """Print the verdict on each URL, by `file` or by the robots.txt of its origin.
+
+    Raises UsageError before anything is fetched, and finally SystemExit(1) if a robots.txt could
+    not be requested.
+    """
+    urls = [without_userinfo(url) for url in urls]
+    if file is None:
+        found = fetch(options.config, urls)
+    else:
+        for url in urls:
+            if "://" not in url and not url.startswith("/"):
+                raise click.UsageError(invalid_url(url))
+        found = [read(file)] * len(urls)
+    judges: dict[tuple[str, tuple[str, ...]], Judge] = {}
+    missing = False
+    for number, (url, known) in enumerate(zip(urls, found, strict=True)):
+        url_canonical = canonical(url)
+        host = host_of(url_canonical) if url_canonical else ""
+        agents = options.agents or options.config.token(host)
+        rules = options.config.site(host).robots
+        dialects = options.dialects or rules.dialect
+        judge = judges.get((known.where, agents))
+        if judge is None:
+            judge = judges[known.where, agents] = Judge(known, agents, rules)
+        judgement = judge.judge(url, dialects)
+        if judgement is None:
+            missing = True
+            error = f"{known.where} could not be requested: {known.error}"
+            if options.as_json:
+                echo_json({"url": url, "error": error})
+            else:
+                print_problems(f"{plain(url)}: no verdict; {plain(error)}")
+        elif options.as_json:
+            echo_json(as_json(url, judge, judgement, judge.judge_in_every(url)))
+        else:
+            from crawler.cli.robots.verdict_view import VerdictView  # with rich, slow to import
+
+            view = VerdictView()
+            if number:
+                view.line()
+            every = judge.judge_in_every(url)
+            if options.all_dialects:
+                view.table(url, judge, every, dialects[0])
+            else:
+                view.verdict(url, judge, judgement, every)
+    if missing:
+        raise SystemExit(FAILED)
+
+
+def invalid_url(text: str) -> str:
+    """Why no verdict is possible."""
+    shown = unparsed_shown(text)[1:-1]
+    return f'"{shown}" is neither a URL such as https://example.com/a nor a path such as /a'
+
+
+def as_json(
+    url: str, judge: Judge, judgement: Judgement, every: Mapping[str, Judgement]
+) -> dict[str, object]:
+    """The verdict on one URL; docs/robots.md describes the keys."""
+    verdict = judgement.verdict
+    deciding = verdict.deciding if verdict else None
+    return {
+        "url": url,
+        "allowed": judgement.allowed,
+        "rule": judgement.rule,
+        "line": judgement.line,
+        "dialect": judgement.dialect,
+        "agent": list(judge.agents),
+        "reason": judgement.reason,
+        "robots": judge.known.where,
+        "state": judgement.state,
+        "status": judge.known.access.status if judge.known.fetched else None,
+        "group": verdict.group if verdict else None,
+        "group_lines": list(verdict.group_lines) if verdict else [],
+        "span": list(verdict.span) if verdict and verdict.span else None,
+        "length": deciding.octets if deciding else None,
+        "compared": verdict.compared if verdict else None,
+        "noindex": bool(verdict and verdict.noindex),
+        "losers": [
+            {"rule": rule.quote, "line": rule.line, "length": rule.octets}
+            for rule in (verdict.losers if verdict else ())
+        ],
+        "crawl_delay_s": verdict.reading.crawl_delay_s if verdict else None,
+        "relied_on": list(verdict.relied_on) if verdict else [],
+        "ours": list(verdict.ours) if verdict else [],
+        "dialects": {
+            name: {"allowed": each.allowed, "rule": each.rule, "line": each.line}
+            for name, each in every.items()
+        },
+    }
