@@ -1,4 +1,4 @@
-"""Pages as JSON lines: one object a page, whole lines only."""
+"""The JSON Lines sink: one object per page."""
 
 from __future__ import annotations
 
@@ -6,54 +6,41 @@ import base64
 import gzip
 import json
 import re
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import BinaryIO, Final
 
 import msgspec
 
+from crawler.clock import RealClock
 from crawler.config import SinkConfig
 from crawler.documents.charset import media_type, to_text
 from crawler.documents.crawled_page import CrawledPage
 from crawler.documents.page import PageLink
-from crawler.sinks.members import whole_members
-from crawler.sinks.rotating_file import RotatingFile
+from crawler.sinks.rotating_file import RotatingFileSink, WallClock
 from crawler.sinks.sink import SinkError, Withdrawn
 from storage.files import FILE_MODE
 
-_COMPRESSION: Final = 6  # gzip's own default: a third of level 9's time for nearly its size
+_COMPRESSION: Final = 6  # gzip's default; level 9 takes three times as long for nearly no gain
 _PIECE_BYTES: Final = 1_000_000
-_BEGINNINGS: Final = (b'{"url":', b'{"withdrawn":')  # of lines
-# Of a page whose line would be much longer than its body; a thousand of the longest URLs.
+_LINE_STARTS: Final = (b'{"url":', b'{"withdrawn":')
+# Bytes of links in a line that would be much longer than the body of its page.
 _LINKS_BYTES_MAX: Final = 2_000_000
-_TEXT: Final = re.compile(
+_TEXT_TYPE: Final = re.compile(
     r"text/.*|application/(?:.+\+)?(?:xml|json|xhtml\+xml|javascript|ecmascript|x-javascript)"
 )
-
 _SURROGATES: Final = re.compile("[\ud800-\udfff]")
-
 _encode = msgspec.json.Encoder().encode
 
 
-class JsonLines:
-    """The `jsonl` sink. Its objects are described in docs/sinks.md."""
+class JsonLines(RotatingFileSink):
+    """The `jsonl` sink. docs/sinks.md describes its objects."""
 
-    def __init__(self, config: SinkConfig, *, mode: int = FILE_MODE) -> None:
-        self._config = config
-        self._packs = config.compresses
-        self._lines = bytearray()
-        self._files = RotatingFile(
-            config.path,
-            whole=whole_members if self._packs else _whole_lines,
-            bytes_max=config.max_file_bytes,
-            age_s_max=config.max_age_s,
-            fsync=config.fsync,
-            mode=mode,
-        )
-
-    def open(self) -> None:
-        self._files.open()
+    def __init__(
+        self, config: SinkConfig, *, mode: int = FILE_MODE, clock: WallClock = RealClock
+    ) -> None:
+        super().__init__(config, mode=mode, clock=clock)
+        self._lines = bytearray()  # to be compressed
 
     def put(self, page: CrawledPage) -> None:
         self._add(_bounded_line(page, body=self._config.body, links=self._config.links))
@@ -68,38 +55,61 @@ class JsonLines:
         }
         self._add(_line(row))
 
-    def _add(self, line: bytes) -> None:
-        if self._packs:
-            self._lines += line + b"\n"
-            if len(self._lines) >= _PIECE_BYTES:
-                self._pack()
-        else:
-            self._files.append(line + b"\n")
-
-    def _pack(self) -> None:
-        """A gzip member of whole lines: a crash costs a whole member, or nothing."""
-        if self._lines:
-            self._files.append(gzip.compress(self._lines, _COMPRESSION, mtime=0))
-            self._lines.clear()
-
     def flush(self) -> None:
-        self._pack()
-        self._files.flush()
+        self._compress()
+        super().flush()
 
     def undo(self) -> None:
-        self._lines.clear()
-        self._files.undo()
+        self._lines = bytearray()
+        super().undo()
 
-    def close(self, hurried: threading.Event) -> None:
-        del hurried  # there is nothing to finish
-        self._files.close()
+    def _add(self, line: bytes) -> None:
+        if self._config.compresses:
+            self._lines += line + b"\n"
+            if len(self._lines) >= _PIECE_BYTES:
+                self._compress()
+        else:
+            self.append(line + b"\n")
+
+    def _compress(self) -> None:
+        """Append the lines as one gzip member, which a crash keeps or discards as a whole."""
+        if self._lines:
+            self.append(gzip.compress(self._lines, _COMPRESSION, mtime=0))
+            self._lines = bytearray()
+
+    def whole_records(self, file: BinaryIO, path: Path) -> int:
+        """Return the end of the last complete line.
+
+        Raises SinkError if the file does not contain JSON lines, or if its last line is incomplete
+        for another reason than a crash.
+        """
+        size = file.seek(0, 2)
+        file.seek(0)
+        if file.read(1) != b"{":
+            raise SinkError(f"the sink {path} does not contain JSON lines and was not touched")
+        whole, end = 0, size
+        while end:
+            start = max(0, end - _PIECE_BYTES)
+            file.seek(start)
+            found = file.read(end - start).rfind(b"\n")
+            if found >= 0:
+                whole = start + found + 1
+                break
+            end = start
+        if whole < size and not _is_torn(file, whole):
+            raise SinkError(
+                f"the last line of the sink {path} has no end and was not torn by a crash; the file"
+                " was not touched"
+            )
+        return whole
 
 
 def _bounded_line(page: CrawledPage, *, body: str, links: bool) -> bytes:
-    """A page's line, at most about as long as its body in base64 and _LINKS_BYTES_MAX of links.
+    """Return the line of a page, bounded by the size of its body plus _LINKS_BYTES_MAX.
 
-    JSON writes a control character in six bytes, and a link of one byte as a whole URL: of 10 KB
-    on the wire 60 MB could become."""
+    Otherwise 10 KB on the wire could become 60 MB: JSON escapes a control character as six bytes,
+    and a link of one byte becomes an absolute URL.
+    """
     row = _row(page, body=body, links=links)
     line = _line(row)
     if len(line) <= 2 * len(page.body) + _LINKS_BYTES_MAX:
@@ -112,7 +122,7 @@ def _bounded_line(page: CrawledPage, *, body: str, links: bool) -> bytes:
 
 
 def _some_links(page: CrawledPage) -> tuple[list[dict[str, object]], int]:
-    """The first links of a page, and how many are left out."""
+    """Return the first links of a page and the number of omitted ones."""
     kept: list[dict[str, object]] = []
     left = _LINKS_BYTES_MAX
     for link in page.links:
@@ -127,7 +137,7 @@ def _some_links(page: CrawledPage) -> tuple[list[dict[str, object]], int]:
 def _line(row: Mapping[str, object]) -> bytes:
     try:
         return _encode(row)
-    except UnicodeEncodeError:  # a lone surrogate, which no UTF-8 has
+    except UnicodeEncodeError:  # a lone surrogate
         text = json.dumps(row, ensure_ascii=False, separators=(",", ":"))
         return _SURROGATES.sub("\ufffd", text).encode()
 
@@ -165,46 +175,24 @@ def _link(link: PageLink) -> dict[str, object]:
 
 
 def _body(page: CrawledPage, how: str) -> tuple[str | None, str | None]:
-    """The body and how it stands there; none where it was not read or must not be kept."""
+    """Return the body and its encoding in JSON, or None if it was not read or may not be kept."""
     if how == "none" or not page.body_read or not page.directives.archive:
         return None, None
     declared = media_type(page.content_type)
-    is_text = bool(_TEXT.fullmatch(declared)) if declared else b"\0" not in page.body[:1024]
+    is_text = bool(_TEXT_TYPE.fullmatch(declared)) if declared else b"\0" not in page.body[:1024]
     if how == "auto" and is_text:
         return to_text(page.body, page.content_type), "text"
     return base64.b64encode(page.body).decode(), "base64"
 
 
-def _whole_lines(file: BinaryIO, path: Path) -> int:
-    """Up to the last line's end. Raises SinkError if the file has no JSON lines in it, or if what
-    follows the last line's end is none that a crash has torn."""
-    size = file.seek(0, 2)
-    file.seek(0)
-    if file.read(1) != b"{":
-        raise SinkError(f"the sink {path} has no JSON lines of a crawl in it: it was not touched")
-    whole, end = 0, size
-    while end:
-        start = max(0, end - _PIECE_BYTES)
-        file.seek(start)
-        found = file.read(end - start).rfind(b"\n")
-        if found >= 0:
-            whole = start + found + 1
-            break
-        end = start
-    if whole < size and not _is_torn(file, whole):
-        raise SinkError(
-            f"the last line of the sink {path} has no end and was not torn by a crash: it was not "
-            "touched"
-        )
-    return whole
-
-
 def _is_torn(file: BinaryIO, at: int) -> bool:
-    """Whether the end of a file may be the beginning of a line of ours; else it is the last line of
-    another file, which would be lost."""
+    """Return whether the end of a file may be the start of a line that this sink wrote.
+
+    Otherwise it is the last line of an unrelated file, which must not be truncated.
+    """
     file.seek(at)
-    head = file.read(max(map(len, _BEGINNINGS)))
-    if any(one.startswith(head) or head.startswith(one) for one in _BEGINNINGS):
+    head = file.read(max(map(len, _LINE_STARTS)))
+    if any(one.startswith(head) or head.startswith(one) for one in _LINE_STARTS):
         return True
     file.seek(at)
     try:

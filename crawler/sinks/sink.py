@@ -1,8 +1,10 @@
-"""What a sink is: a place that takes pages in order, and says when they are safe."""
+"""The interface of sinks, which take pages in order and report when they are on disk."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -13,74 +15,94 @@ from storage.trouble import TroubleKind, kind_of, words_of
 
 
 class SinkError(StoreError):
-    """A sink cannot take what it is given. With a `kind` of trouble that passes (a full disk) it is
-    to be given again what it was given since its last flush; else (a file that is not ours, or may
-    not be written) the crawl stops as it does for its store: what the sink does not have was not
-    committed, and is fetched again.
+    """A sink cannot write. The message is a complete sentence for the operator.
 
-    The message is one whole sentence for the person who runs the crawl."""
+    kind: a temporary condition, such as a full disk. The sink must then be given everything since
+        its last flush again. None for a permanent one, which stops the crawl, as errors of the
+        store do. Pages that the sink lacks were not committed and are fetched again.
+    what: the sink in words, such as "the sink pages.jsonl".
+    """
 
     def __init__(self, sentence: str, *, kind: TroubleKind | None = None, what: str = "") -> None:
         super().__init__(sentence)
         self.kind = kind
-        self.what = what  # "the sink pages.jsonl"
+        self.what = what
 
 
 def sink_error(path: Path, error: OSError) -> SinkError:
-    """A failed system call of the sink at `path`."""
+    """Return the SinkError for a failed system call of the sink at `path`."""
     what = f"the sink {path}"
     return SinkError(
-        f"{what} cannot be written: {words_of(error)}; what it does not have was not committed, and"
-        " the next run fetches it again",
+        f"{what} cannot be written: {words_of(error)}; the pages it lacks were not committed, and"
+        " the next run fetches them again",
         kind=kind_of(error),
         what=what,
     )
 
 
+class _HasPath(Protocol):
+    @property
+    def path(self) -> Path: ...
+
+
+@contextmanager
+def sink_errors(sink: _HasPath) -> Iterator[None]:
+    """Raise SinkError instead of OSError."""
+    try:
+        yield
+    except OSError as error:
+        raise sink_error(sink.path, error) from error
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Withdrawn:
-    """A page that may have been given to sinks, and should not be kept there any more.
+    """A page that sinks may have and should no longer keep.
 
-    reason: "robots": robots.txt forbids it, as it turned out late (law 4) or when it was to be
-    visited again. "noindex": visited again, it asks not to be indexed."""
+    withdrawn_at: Unix seconds.
+    reason: "robots" if robots.txt disallows the page, as found later (law 4, docs/laws.md) or on a
+        revisit; "noindex" if a revisited page asks not to be indexed.
+    """
 
     url: str
-    withdrawn_at: float  # Unix seconds
+    withdrawn_at: float
     reason: str = "robots"
     robots_url: str | None = None
     rule: str | None = None
 
 
 class Sink(Protocol):
-    """All calls come from one thread of their own, one at a time, so they may wait for a disk.
+    """A destination of pages.
 
-    Pages come in the order of their visits. After a crash one may come again that was put and not
-    committed: it is asked for again, and has another `fetched_at`. The one whose `fetched_at` is
-    that of the database counts; it is the last one. Every call raises SinkError, after which
-    only `close` is called, or `undo` if the trouble passes. An `open` or a `close` that failed by
-    trouble that passes is called again."""
+    All calls come from one dedicated thread, one at a time, so they may wait for a disk. Pages come
+    in the order of their visits. After a crash, a page that was put but not committed is fetched
+    again and put with another `fetched_at`. The last one is valid, with the `fetched_at` that is in
+    the database.
+
+    Every call may raise SinkError. After it, only `close` is called, or `undo` if the condition is
+    temporary. `open` and `close` are called again if they failed for a temporary condition.
+    """
 
     def open(self) -> None:
-        """Get ready; mend what a crash left half written. Called before anything else, and again
-        after `close` if it failed for trouble that passes."""
+        """Prepare for writing and repair what a crash left incomplete."""
         ...
 
     def put(self, page: CrawledPage) -> None: ...
 
     def withdraw(self, page: Withdrawn) -> None:
-        """Forget or mark a page that may have been put, in this run or before."""
+        """Delete or mark a page that may have been put, in this run or before."""
         ...
 
     def flush(self) -> None:
-        """Return when everything put is on disk: it is committed after this."""
+        """Return when everything put is on disk. It is committed after this."""
         ...
 
     def undo(self) -> None:
-        """Forget all that was put since the last flush that returned: it is put again, in the same
-        order. Called again if it fails."""
+        """Discard everything put since the last successful flush. It is put again, in order."""
         ...
 
     def close(self, hurried: threading.Event) -> None:
-        """The end. Work that is not needed to be whole is done now, and left as soon as `hurried`
-        is set: then everything is let go of, whatever fails."""
+        """Complete optional work and release all resources.
+
+        The work stops as soon as `hurried` is set. All resources are then released even on errors.
+        """
         ...

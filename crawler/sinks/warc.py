@@ -1,12 +1,14 @@
-"""Pages as WARC records (ISO 28500:2017): a response with its request and metadata, or a revisit
-where the same payload was written before."""
+"""The WARC sink (ISO 28500:2017).
+
+Each page becomes a response record, or a revisit record if the same payload was written before,
+with a request and a metadata record.
+"""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import re
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -21,33 +23,32 @@ from warcio.warcwriter import WARCWriter
 
 from crawler.config import SinkConfig
 from crawler.documents.crawled_page import CrawledPage
-from crawler.sinks.members import whole_members
-from crawler.sinks.rotating_file import RotatingFile
+from crawler.sinks.rotating_file import RotatingFileSink
 from crawler.sinks.sink import SinkError, Withdrawn
 from policies.url import origin_of, path_of
 from storage.files import FILE_MODE
 
 _VERSION: Final = "WARC/1.1"
-# Payloads remembered, so that the same one is written once: some 8 MB of memory.
+# Digests of payloads kept in memory for revisit records: about 8 MB.
 _DIGESTS_MAX: Final = 25_000
-# A revisit record takes as much room as so small a payload.
+# A revisit record saves no space for smaller payloads.
 _PAYLOAD_BYTES_MIN: Final = 256
-# Bodies are kept as decoded; what the header says of how they were sent is kept under other names.
+# Bodies are stored decoded. These headers describe the transfer and are stored under other names.
 _OF_TRANSFER: Final = frozenset({"content-encoding", "transfer-encoding", "content-length"})
 _CONTENT_LENGTH: Final = re.compile(
     rb"\r\nContent-Length:[ \t]*([0-9]{1,18})[ \t]*\r\n", re.IGNORECASE
 )
-_HEAD_BYTES_MAX: Final = 1_000_000  # of a WARC record: ours have a few lines
-# A field that was folded over several lines is the same on one (RFC 9112, 5.2).
+_HEAD_BYTES_MAX: Final = 1_000_000  # of a WARC record
+# Folded header fields are joined to one line (RFC 9112, section 5.2).
 _BREAKS: Final = re.compile(r"[\r\n\0]+")
-_NOT_IN_NAMES: Final = re.compile(r"[^!-9;-~]")  # as a record's reader tells a name from its value
+_NOT_IN_NAMES: Final = re.compile(r"[^!-9;-~]")  # would end a name for readers of the record
 
 
-class Warc:
+class Warc(RotatingFileSink):
     """The `warc` sink.
 
-    about: what the warcinfo record of each file says, name by name. sent: the request headers that
-    are no secret.
+    about: the fields of the warcinfo record at the start of each file.
+    sent: the request headers that are not secret.
     """
 
     def __init__(
@@ -58,43 +59,58 @@ class Warc:
         sent: Mapping[str, str],
         mode: int = FILE_MODE,
     ) -> None:
-        self._packs = config.compresses
+        super().__init__(config, mode=mode)
         self._about = about
         self._sent = sent
-        self._payloads: OrderedDict[str, tuple[str, str]] = OrderedDict()
-        self._new: list[str] = []  # of these, since the last flush
-        self._files = RotatingFile(
-            config.path,
-            whole=whole_members if self._packs else _whole_records,
-            head=self._head,
-            bytes_max=config.max_file_bytes,
-            age_s_max=config.max_age_s,
-            fsync=config.fsync,
-            mode=mode,
-        )
-
-    def open(self) -> None:
-        self._files.open()
-
-    def close(self, hurried: threading.Event) -> None:
-        del hurried  # there is nothing to finish
-        self._files.close()
+        self._payloads: OrderedDict[str, tuple[str, str]] = OrderedDict()  # URL and date by digest
+        self._new: list[str] = []  # digests since the last flush
 
     def flush(self) -> None:
-        self._files.flush()
+        super().flush()
         self._new.clear()
 
     def undo(self) -> None:
-        for digest in self._new:  # no later record may refer to them
+        for digest in self._new:  # later records must not refer to them
             self._payloads.pop(digest, None)
         self._new.clear()
-        self._files.undo()
+        super().undo()
+
+    def head(self, path: Path) -> bytes:
+        out, writer = self._writer()
+        writer.write_record(writer.create_warcinfo_record(path.name, dict(self._about)))
+        return out.getvalue()
+
+    def whole_records(self, file: BinaryIO, path: Path) -> int:
+        size = file.seek(0, 2)
+        at = 0
+        while at < size:
+            file.seek(at)
+            head = b""
+            while b"\r\n\r\n" not in head and len(head) < _HEAD_BYTES_MAX:
+                piece = file.read(4096)
+                if not piece:
+                    break
+                head += piece
+            if at == 0 and not head.startswith(b"WARC/1."[: len(head)]):
+                raise SinkError(f"the sink {path} is not a WARC file and was not touched")
+            end = head.find(b"\r\n\r\n")
+            length = _CONTENT_LENGTH.search(head, 0, end + 2)
+            if end < 0 or length is None or not head.startswith(b"WARC/1."):
+                break
+            after = at + end + 4 + int(length[1]) + 4
+            if after > size:
+                break
+            at = after
+        return at
+
+    def _writer(self) -> tuple[BytesIO, WARCWriter]:
+        out = BytesIO()
+        return out, WARCWriter(out, gzip=self._config.compresses, warc_version=_VERSION)
 
     # ------------------------------------------------------------ records
 
     def put(self, page: CrawledPage) -> None:
-        out = BytesIO()
-        writer = WARCWriter(out, gzip=self._packs, warc_version=_VERSION)
+        out, writer = self._writer()
         date = _date(page.timings.started_at)
         fresh: list[str] = []
         response = self._response(writer, page, date, fresh)
@@ -112,29 +128,28 @@ class Warc:
             )
         )
         writer.write_record(self._metadata(writer, page.url, _fields(page), beside))
-        self._files.append(out.getvalue())
-        for digest in fresh:  # not before: what was not written must not be referred to
+        self.append(out.getvalue())
+        for digest in fresh:  # only now: revisits must refer to written records
             self._payloads[digest] = (page.url, date)
             self._new.append(digest)
             if len(self._payloads) > _DIGESTS_MAX:
                 self._payloads.popitem(last=False)
 
     def withdraw(self, page: Withdrawn) -> None:
-        out = BytesIO()
-        writer = WARCWriter(out, gzip=self._packs, warc_version=_VERSION)
+        out, writer = self._writer()
         date = _date(page.withdrawn_at)
         said = {"withdrawn": date, "reason": page.reason}
         if page.robots_url is not None:
             said |= {"robots": page.robots_url, "rule": page.rule or ""}
         writer.write_record(self._metadata(writer, page.url, said, {"WARC-Date": date}))
-        self._files.append(out.getvalue())
+        self.append(out.getvalue())
         for digest in [d for d, (url, _) in self._payloads.items() if url == page.url]:
-            del self._payloads[digest]  # nothing refers to it any more
+            del self._payloads[digest]  # no later record may refer to it
 
     def _response(
         self, writer: WARCWriter, page: CrawledPage, date: str, fresh: list[str]
     ) -> ArcWarcRecord:
-        """`fresh` gets the digest of a payload that no record has yet."""
+        """Create the response record. The digest of a new payload is added to `fresh`."""
         body = page.body if page.body_read and page.directives.archive else b""
         try:
             phrase = HTTPStatus(page.status).phrase
@@ -156,7 +171,7 @@ class Warc:
                 )
             fresh.append(digest)
         elif not body and not page.body_read and page.status not in (204, 304):
-            said["WARC-Truncated"] = "unspecified"  # nobody wanted it: it was not downloaded
+            said["WARC-Truncated"] = "unspecified"  # not downloaded, because no consumer needs it
         elif not body and page.body:
             said["WARC-Truncated"] = "unspecified"  # the page asks not to be archived
         return writer.create_warc_record(
@@ -181,27 +196,20 @@ class Warc:
             warc_headers_dict=dict(said),
         )
 
-    def _head(self, path: Path) -> bytes:
-        out = BytesIO()
-        writer = WARCWriter(out, gzip=self._packs, warc_version=_VERSION)
-        writer.write_record(writer.create_warcinfo_record(path.name, dict(self._about)))
-        return out.getvalue()
-
 
 class _HttpHead(StatusAndHeaders):  # type: ignore[misc]
-    """The header of an answer, byte for byte; warcio would quote what is not ASCII, and fails at
-    some of it."""
+    """A response header, byte for byte. warcio would quote non-ASCII characters or fail."""
 
     def to_ascii_bytes(self, header_filter: Callable[..., Any] | None = None) -> bytes:
         text: str = self.to_str(header_filter)
         try:
             return text.encode("utf-8", "surrogateescape") + b"\r\n"
-        except UnicodeEncodeError:  # of a fetcher that gives what was never received
+        except UnicodeEncodeError:  # from a custom fetcher
             return text.encode("utf-8", "replace") + b"\r\n"
 
 
 def _headers(page: CrawledPage, body_bytes: int) -> list[tuple[str, str]]:
-    """The answer's fields as they fit the body that is kept."""
+    """Return the header fields of a response, adapted to the stored body."""
     found: list[tuple[str, str]] = []
     for name, value in (page.headers if page.raw_headers is None else page.raw_headers).items():
         if name.lower() in _OF_TRANSFER:
@@ -212,7 +220,7 @@ def _headers(page: CrawledPage, body_bytes: int) -> list[tuple[str, str]]:
 
 def _fields(page: CrawledPage) -> dict[str, str]:
     fields = {
-        "fetched-at": repr(page.fetched_at),  # as in the database: of repeats, this one counts
+        "fetched-at": repr(page.fetched_at),  # identifies the committed record
         "fetchTimeMs": str(round(page.timings.elapsed_s * 1000)),
         "hopsFromSeed": str(page.depth),
     }
@@ -232,28 +240,3 @@ def _fields(page: CrawledPage) -> dict[str, str]:
 
 def _date(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-def _whole_records(file: BinaryIO, path: Path) -> int:
-    """Up to the end of the last whole record of a file that is not compressed."""
-    size = file.seek(0, 2)
-    at = 0
-    while at < size:
-        file.seek(at)
-        head = b""
-        while b"\r\n\r\n" not in head and len(head) < _HEAD_BYTES_MAX:
-            piece = file.read(4096)
-            if not piece:
-                break
-            head += piece
-        if at == 0 and not head.startswith(b"WARC/1."[: len(head)]):
-            raise SinkError(f"the sink {path} is not a WARC file: it was not touched")
-        end = head.find(b"\r\n\r\n")
-        length = _CONTENT_LENGTH.search(head, 0, end + 2)
-        if end < 0 or length is None or not head.startswith(b"WARC/1."):
-            break
-        after = at + end + 4 + int(length[1]) + 4
-        if after > size:
-            break
-        at = after
-    return at

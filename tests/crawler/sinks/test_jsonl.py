@@ -31,7 +31,8 @@ def written(path: Path, *pages: CrawledPage | Withdrawn, **keys: object) -> list
     sink.close(threading.Event())
     raw = path.read_bytes()
     return [
-        json.loads(line) for line in (gzip.decompress(raw) if sink._packs else raw).splitlines()
+        json.loads(line)
+        for line in (gzip.decompress(raw) if sink._config.compresses else raw).splitlines()
     ]
 
 

@@ -10,14 +10,24 @@ from pathlib import Path
 
 import pytest
 
-from crawler.sinks.jsonl import _whole_lines
+from crawler.clock import RealClock
+from crawler.config import SinkConfig
+from crawler.sinks.jsonl import JsonLines
 from crawler.sinks.members import whole_members
-from crawler.sinks.rotating_file import RotatingFile, numbered
+from crawler.sinks.rotating_file import WallClock, numbered
 from crawler.sinks.sink import SinkError
 
 
-def lines(path: Path, **keys: object) -> RotatingFile:
-    return RotatingFile(path, whole=_whole_lines, fsync=False, **keys)  # type: ignore[arg-type]
+class Clock:
+    now = 100.0
+
+    def wall(self) -> float:
+        return self.now
+
+
+def lines(path: Path, *, clock: WallClock = RealClock, **keys: object) -> JsonLines:
+    config = SinkConfig(kind="jsonl", path=path, fsync=False, **keys)  # type: ignore[arg-type]
+    return JsonLines(config, clock=clock)
 
 
 def test_a_torn_last_line_is_cut_and_the_file_goes_on(tmp_path: Path) -> None:
@@ -63,7 +73,7 @@ def test_a_file_of_something_else_is_not_touched(tmp_path: Path) -> None:
     path.write_bytes(b"dear diary")
     with pytest.raises(SinkError, match="not touched"):
         lines(path).open()
-    packed = RotatingFile(path, whole=whole_members)
+    packed = lines(path, gzip=True)
     with pytest.raises(SinkError, match="not touched"):
         packed.open()
     assert path.read_bytes() == b"dear diary"
@@ -72,7 +82,7 @@ def test_a_file_of_something_else_is_not_touched(tmp_path: Path) -> None:
 def test_a_large_file_is_followed_by_another_also_in_the_next_run(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     for _ in range(2):
-        files = lines(path, bytes_max=20)
+        files = lines(path, max_file_bytes=20)
         files.open()
         for n in range(4):
             files.append(b'{"n":%d,"x":12}\n' % n)
@@ -85,13 +95,13 @@ def test_a_large_file_is_followed_by_another_also_in_the_next_run(tmp_path: Path
 
 
 def test_an_old_file_is_followed_by_another(tmp_path: Path) -> None:
-    now = [100.0]
-    files = lines(tmp_path / "a.jsonl", age_s_max=60, wall=lambda: now[0])
+    clock = Clock()
+    files = lines(tmp_path / "a.jsonl", max_age_s=60, clock=clock)
     files.open()
     files.append(b"{}\n")
-    now[0] = 159.0
+    clock.now = 159.0
     files.append(b"{}\n")
-    now[0] = 160.0
+    clock.now = 160.0
     files.append(b"{}\n")
     files.flush()
     files.close()
@@ -129,7 +139,7 @@ def test_a_full_disk_is_a_sentence_and_leaves_whole_records(
     )
     if not os.access("/dev/full", os.W_OK):
         pytest.skip("there is no /dev/full")
-    files = RotatingFile(path, whole=_whole_lines, fsync=False)
+    files = lines(path)
     files.open()
     files.append(b"{}\n")
     with pytest.raises(SinkError, match="no space left"):
@@ -178,7 +188,8 @@ def test_what_another_program_does_to_a_file_loses_nothing_written_later(
 ) -> None:
     """Neither into a file without a name, nor behind a hole that the next run takes for damage."""
     path, head = tmp_path / "a.jsonl", b'{"head":1}\n'
-    files = lines(path, head=lambda _: head)
+    files = lines(path)
+    files.head = lambda _: head  # type: ignore[method-assign]
     files.open()
     files.append(b'{"a":1}\n')
     files.flush()
