@@ -1,0 +1,33 @@
+# The daily commands. Make, because contributors already have it.
+# Extra arguments: make test ARGS="tests/policies -k pacing"
+
+PYTHON ?= python3
+BIN := .venv/bin
+
+help:  ## list the commands
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' Makefile | column -t -s '|'
+
+setup: $(BIN)/ruff  ## create .venv with everything that development needs
+
+$(BIN)/ruff: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install -q --disable-pip-version-check -e '.[test,lint,fast]'
+	@touch $@
+
+test: setup  ## run the tests, or those that ARGS names
+	$(BIN)/pytest $(or $(ARGS),-n 2 --dist worksteal)
+
+check: setup  ## check style, types, import contracts and the documentation
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/pytest -q tests/test_docs.py
+
+demo: setup  ## crawl a small web on this machine
+	$(BIN)/courtly demo
+
+bench: setup  ## run the benchmarks, or those that ARGS names
+	$(BIN)/pytest -m bench -s $(or $(ARGS),tests/benchmarks)
+
+.PHONY: help setup test check demo bench
