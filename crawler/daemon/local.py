@@ -9,10 +9,11 @@ import logging
 import os
 import socket
 import stat
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from crawler.daemon.socket_path import short_name, socket_path
 
@@ -100,7 +101,10 @@ async def _served(app: web.Application, bound: socket.socket) -> AsyncIterator[N
 
     async with serving(app, RealClock()) as connections:
         loop = asyncio.get_running_loop()
-        server = await loop.create_unix_server(connections, sock=bound, backlog=BACKLOG)
+        # From Python 3.13 on, asyncio would look the socket up under the name that it was bound to,
+        # which may be a short one that no longer exists, and delete it. `_remove` does that.
+        keep: dict[str, Any] = {} if sys.version_info < (3, 13) else {"cleanup_socket": False}
+        server = await loop.create_unix_server(connections, sock=bound, backlog=BACKLOG, **keep)
         try:
             yield
         finally:

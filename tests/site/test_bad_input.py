@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -130,12 +131,12 @@ async def test_a_database_that_is_not_ours_is_left_untouched(courtly: Courtly, k
             case "text":
                 courtly.db.write_text("Dear diary, " * 1000)
             case "foreign":
-                with sqlite3.connect(courtly.db) as db:
+                with closing(sqlite3.connect(courtly.db)) as db, db:
                     db.execute("CREATE TABLE recipes (name TEXT)")
                 db.close()
             case "newer":
                 await courtly.crawl(web, "a.test")
-                with sqlite3.connect(courtly.db) as db:
+                with closing(sqlite3.connect(courtly.db)) as db, db:
                     db.execute("PRAGMA user_version = 999")
                 db.close()
         before = courtly.db.read_bytes()

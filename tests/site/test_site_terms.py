@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -57,7 +58,7 @@ async def test_credentials_in_a_crawl(courtly: Courtly, monkeypatch: pytest.Monk
         assert ("a.test", "/private/") not in sent  # the file behind the password is obeyed
         assert courtly.rows("visited", "count(*)", "status = 200") == [(4,)]
     held = courtly.db.read_bytes()
-    with sqlite3.connect(courtly.db) as db:
+    with closing(sqlite3.connect(courtly.db)) as db, db:
         held += "\n".join(db.iterdump()).encode()
     db.close()
     assert SECRET.encode() not in held

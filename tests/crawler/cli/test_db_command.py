@@ -6,6 +6,7 @@ import asyncio
 import json
 import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -41,7 +42,7 @@ def path(tmp_path: Path) -> Path:
         await store.close()
 
     asyncio.run(fill())
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         db.execute("UPDATE sessions SET ended_at = NULL WHERE id = 2")
     db.close()
     return path
@@ -76,7 +77,7 @@ def test_info_as_json(path: Path) -> None:
 def test_check_says_what_is_wrong_and_ends_with_1(path: Path) -> None:
     sound = courtly("db", "check", "--db", str(path))
     assert (sound.exit_code, sound.stdout) == (0, f"{path}: ok\n")
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         db.execute("UPDATE slots SET queued = 7")
         db.execute("INSERT INTO failures SELECT 1, 1, 3, 0.0")
     db.close()

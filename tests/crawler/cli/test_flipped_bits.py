@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import random
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -115,7 +116,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """The bytes of a small database, with as little room between its rows as there can be."""
     path = tmp_path_factory.mktemp("image") / "crawl.db"
     asyncio.run(fill(path))
-    with sqlite3.connect(path, isolation_level=None) as db:
+    with closing(sqlite3.connect(path, isolation_level=None)) as db, db:
         for pragma in ("journal_mode = DELETE", "page_size = 512"):
             db.execute(f"PRAGMA {pragma}").fetchall()
         db.execute("VACUUM")
@@ -213,7 +214,7 @@ def test_damaged_text_is_shown_and_named(
 ) -> None:
     path = tmp_path / "crawl.db"
     path.write_bytes(image)
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         db.execute(f"UPDATE {table} SET {column} = CAST(? AS TEXT) WHERE {where}", (DAMAGED,))
     db.close()
     result = courtly(path, "db", "check")
@@ -239,7 +240,7 @@ def test_rows_with_damaged_keys_are_listed_once(image: bytes, tmp_path: Path) ->
     path = tmp_path / "crawl.db"
     path.write_bytes(image)
     names = [b"caf\xe9", b"caf\xff", b"caf\xc3\xa9", b"zo\xeb"]
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         for name in names:
             db.execute("INSERT INTO skips VALUES (CAST(? AS TEXT), 1)", (name,))
     db.close()
@@ -285,7 +286,7 @@ def test_values_that_no_store_has_written_end_in_rows_or_in_a_sentence(
 ) -> None:
     path = tmp_path / "crawl.db"
     path.write_bytes(image)
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         db.execute(f"UPDATE {table} SET {column} = ?", (value,))
     db.close()
     for command in COMMANDS:
@@ -307,7 +308,7 @@ def test_rows_that_do_not_fit_together_end_in_rows_or_in_a_sentence(
 ) -> None:
     path = tmp_path / "crawl.db"
     path.write_bytes(image)
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         db.execute("PRAGMA ignore_check_constraints = ON")
         db.execute(damage)
     db.close()

@@ -32,7 +32,8 @@ class Authority:
         self.folder = folder
         self.file = folder / "ca.pem"
         self._run("req", "-x509", *_NEW_KEY, "-keyout", "ca.key", "-out", "ca.pem", "-days", "2",
-                  "-subj", "/CN=the test's authority")  # fmt: skip
+                  "-subj", "/CN=the test's authority",
+                  "-addext", "keyUsage=critical,keyCertSign")  # fmt: skip
 
     def _run(self, *arguments: str) -> None:
         assert _OPENSSL is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sqlite3
+from contextlib import closing
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -115,7 +116,7 @@ async def test_a_database_that_holds_such_a_number_opens(rig: Rig, value: float)
         pytest.skip("nothing of it lasts")
     await rig.add("http://a.test/", "http://b.test/")
     await rig.store.close()
-    with sqlite3.connect(rig.path) as db:
+    with closing(sqlite3.connect(rig.path)) as db, db:
         db.execute(
             "UPDATE slots SET next_at = ?1, ready_at = ?1, backoff_until = ?1, delay_s = ?1,"
             " slow_s = ?1, latency_s = ?1 WHERE name = 'a.test'",

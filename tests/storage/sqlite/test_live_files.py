@@ -12,7 +12,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import aclosing
+from contextlib import aclosing, closing
 from pathlib import Path
 
 import pytest
@@ -383,7 +383,7 @@ def test_a_kill_loses_nothing_whoever_looked_before(
     assert process.stdout is not None
     told = [int(line) for line in process.stdout if line.strip().isdigit()]
     done = max([done, *told])
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         (found,) = db.execute("SELECT count(*) FROM urls").fetchone()
     db.close()
     assert found >= done

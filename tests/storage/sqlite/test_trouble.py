@@ -14,6 +14,7 @@ import sys
 import textwrap
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -111,7 +112,7 @@ def visited(queued, slot):
 
 def dump(path):
     """Everything in a database but what is drawn, and the order of leases in one microsecond."""
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         tables = [
             name
             for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
