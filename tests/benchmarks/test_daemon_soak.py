@@ -370,11 +370,11 @@ async def test_half_an_hour_at_full_speed(tmp_path: Path) -> None:
             assert (await soak.post("/api/seeds", {"urls": urls}))["added"] == HOSTS
             await asyncio.sleep(3)  # in which every host has its first contacts
             async with asyncio.TaskGroup() as group:
-                for what in (
+                for job in (
                     *(soak.load, soak.reload, soak.steer, soak.pause, soak.seed),
                     *(soak.listen, soak.sample, soak.hold_forth),
                 ):
-                    group.create_task(what())
+                    group.create_task(job())
             hosts = await hosts_of(soak)
             for one in soak.stalled:
                 one.close()

@@ -6,6 +6,7 @@ import itertools
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from random import Random
 
 import pytest
@@ -125,7 +126,7 @@ def test_hostile_files(name: str) -> None:
     parsing_s = 0.0
     for dialects in [*([each] for each in DIALECTS), list(DIALECTS)]:
         if len(dialects) == 1:
-            parsing_s = max(parsing_s, least_s(lambda dialects=dialects: compiled(dialects)))
+            parsing_s = max(parsing_s, least_s(partial(compiled, dialects)))
         policy = compiled(dialects)
         for label, path in PATHS.items():
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -100,7 +100,7 @@ def answers_of(world: World) -> Answers:
 
 async def test_a_crawl_of_days_makes_no_cycles(world: World) -> None:
     """Robots.txt that changes and fails, revisits, retries, hosts that come and go, reloads."""
-    sections = {
+    sections: dict[str, Any] = {
         "crawl": {
             "user_agent": "testbot/1.0 (+https://a.test/bot)",
             "patience": "10m",

@@ -77,7 +77,8 @@ async def test_a_contact_that_fails_says_how(world: World) -> None:
     answers: Answers = {"http://a.test/1": FailureCode.TIMEOUT, "http://b.test/1": FailureCode.DNS}
     await world.crawl(
         answers,
-        *answers,
+        "http://a.test/1",
+        "http://b.test/1",
         observer=watcher,
         fetch={"max_attempts": 1, "unreachable_for": 0},
         crawl={"patience": "1m"},
@@ -134,7 +135,9 @@ async def test_lateness_counts_from_when_a_contact_could_have_begun(world: World
     }
     await world.crawl(
         answers,
-        *answers,
+        "http://a.test/1",
+        "http://b.test/1",
+        "http://b.test/2",
         observer=watcher,
         crawl={"concurrency": 1},
         at={

@@ -37,4 +37,4 @@ def test_every_public_name_is_there() -> None:
         assert getattr(crawler, name).__name__ == name
         assert name in dir(crawler)
     with pytest.raises(AttributeError, match="no attribute 'Scrapy'"):
-        _ = crawler.Scrapy  # type: ignore[attr-defined]
+        _ = crawler.Scrapy

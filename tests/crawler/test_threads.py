@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -126,7 +127,7 @@ async def test_a_crawl_without_threads_fails_nothing(limit: Limit, tmp_path: Pat
             "/robots.txt": text(f"{rules}Sitemap: {web.url('a.test', '/map')}\n"),
             "/map": text(web.url("a.test", "/8")),
         }
-        config = web.config(
+        config: dict[str, Any] = web.config(
             politeness={"delay": 0},
             storage={"min_free": "1KB", "max_size": "100GB"},
             crawl={"patience": 5},

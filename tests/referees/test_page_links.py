@@ -18,7 +18,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from crawler.documents import markup, open_elements, page
 from crawler.documents.charset import to_utf8
-from crawler.documents.links import PageLinks
+from crawler.documents.links import PageLinks, collapsed
 from crawler.documents.nesting import is_tangled
 from crawler.documents.tree import build_tree
 
@@ -52,7 +52,7 @@ def expected(elements: Iterable[Element]) -> page._Reader:
                 reader.links.add(attributes["href"])
         elif tag == "title":
             if text is not None and reader.title is None:
-                reader.title = page.collapsed(text, page.TITLE_CHARS_MAX)
+                reader.title = collapsed(text, page.TITLE_CHARS_MAX)
         elif tag in ("iframe", "frame"):
             reader._add_element(tag, attributes)
         elif tag == "meta":

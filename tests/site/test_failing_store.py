@@ -13,7 +13,7 @@ import signal
 import sqlite3
 import subprocess
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -31,7 +31,7 @@ FILE_BYTES_MAX = 400_000  # enough for an empty database and some of the pages
 FILLER = "x" * 400
 PATHS = [f"/{n}-{FILLER}" for n in range(PAGES)]
 SITE = {"/": html("Home", *PATHS), **{path: html(path, "/") for path in PATHS}}
-QUICK = {"politeness": {"delay": 0}}
+QUICK: dict[str, Any] = {"politeness": {"delay": 0}}
 
 
 @contextlib.contextmanager

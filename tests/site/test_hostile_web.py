@@ -8,7 +8,7 @@ import json
 import time
 from typing import TYPE_CHECKING
 
-import brotli
+import brotli  # type: ignore[import-untyped]
 from click.testing import CliRunner
 
 from crawler.cli import main

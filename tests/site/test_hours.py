@@ -3,8 +3,7 @@ left out."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
@@ -21,16 +20,14 @@ FLOAT_S = 1e-6  # the clock counts in floats
 
 
 class Simulate(Protocol):
-    async def __call__(
-        self, answers: Answers, *seeds: str, **sections: Mapping[str, object]
-    ) -> Crawled: ...
+    async def __call__(self, answers: Answers, *seeds: str, **sections: Any) -> Crawled: ...
 
 
 @pytest.fixture
 def simulate(world: World) -> Simulate:
     """One crawl that has the patience for all of these."""
 
-    async def run(answers: Answers, *seeds: str, **sections: Mapping[str, object]) -> Crawled:
+    async def run(answers: Answers, *seeds: str, **sections: Any) -> Crawled:
         crawl = {"patience": "30d", **sections.pop("crawl", {})}
         return await world.crawl(answers, *seeds, crawl=crawl, cap_s=90 * DAY_S, **sections)
 

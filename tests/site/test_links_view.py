@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from click.testing import CliRunner
 
 from crawler.cli import main
-from crawler.testing import LocalWeb, ReceivedRequest, Reply, html, redirect, text
+from crawler.testing import Handler, LocalWeb, ReceivedRequest, Reply, html, redirect, text
 
 if TYPE_CHECKING:
     from tests.site.conftest import Courtly
 
 POLITE = {"delay": 0.01, "latency_factor": 0}
-LINKS = {"storage": {"links": True}, "politeness": POLITE}
+LINKS: dict[str, Any] = {"storage": {"links": True}, "politeness": POLITE}
 
 
 async def view(courtly: Courtly, name: str) -> list[dict[str, Any]]:
@@ -109,7 +109,8 @@ async def test_a_page_visited_again_has_its_new_links_alone(courtly: Courtly) ->
             return Reply(status=304, headers=told)
         return Reply(body=html("1", "/a", "/b").body, headers=told)
 
-    async with LocalWeb({"a.test": {"/": home, "/a": html("A", "/c")}}) as web:
+    site: dict[str, Reply | Handler] = {"/": home, "/a": html("A", "/c")}
+    async with LocalWeb({"a.test": site}) as web:
         await courtly.crawl(web, "a.test", revisit=revisit, politeness=POLITE)
         assert await view(courtly, "links") == []
 
@@ -127,10 +128,10 @@ async def test_a_page_visited_again_has_its_new_links_alone(courtly: Courtly) ->
         await again(**LINKS)  # not modified
         assert [one.status for one in web.log.requests("a.test") if one.path == "/"][-1] == 304
         assert await links(courtly, web, "/") == {"/a": None, "/b": None}
-        web.sites["a.test"]["/"] = html("2", "/b", "/d")
+        site["/"] = html("2", "/b", "/d")
         await again(**LINKS)
         assert await links(courtly, web, "/") == {"/b": None, "/d": None}
-        web.sites["a.test"]["/"] = Reply(status=410)
+        site["/"] = Reply(status=410)
         await again(**LINKS)
         assert await links(courtly, web, "/") == {}
 

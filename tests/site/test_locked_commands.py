@@ -91,6 +91,7 @@ async def test_a_signal_is_obeyed_while_it_waits(
     courtly: Courtly, command: tuple[str, ...], number: signal.Signals
 ) -> None:
     await crawled(courtly)
+    given: tuple[str, ...]
     if command == ("run",):
         config = courtly.folder / "config.toml"
         config.write_text(f'storage.url = "sqlite:{courtly.db}"\ndaemon.listen = "127.0.0.1:0"\n')

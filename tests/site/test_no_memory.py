@@ -7,7 +7,7 @@ import contextlib
 import resource
 import sqlite3
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -32,7 +32,7 @@ def size_bytes(pid: int) -> int:
 @pytest.mark.parametrize("more_bytes", [0, 2_000_000, 20_000_000])
 async def test_it_continues_or_ends(courtly: Courtly, more_bytes: int) -> None:
     courtly.sink("jsonl", "p.jsonl")
-    pace = {"politeness": {"delay": 0}, "crawl": {"max_depth": 1, "patience": 5}}
+    pace: dict[str, Any] = {"politeness": {"delay": 0}, "crawl": {"max_depth": 1, "patience": 5}}
     async with LocalWeb({"a.test": SITE}) as web:
         async with courtly.process(web, web.url("a.test"), **pace) as process:
             async with asyncio.timeout(40):

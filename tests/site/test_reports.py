@@ -91,7 +91,10 @@ LINKED = {
     "/ok.png": Reply(body=b"x", content_type="image/png"),
     "/s.css": Reply(body="@import 'gone.css'; p { src: url(gone.woff2) }", content_type="text/css"),
 }  # fmt: skip
-CHECKS = {"storage": {"links": True, "fragments": True}, "scope": {"requisites": True}}
+CHECKS: dict[str, Any] = {
+    "storage": {"links": True, "fragments": True},
+    "scope": {"requisites": True},
+}
 
 
 async def test_hrefs_that_turn_text_around_and_a_page_of_too_many_ids(courtly: Courtly) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import Any
 
-from crawler.testing import LocalWeb, ReceivedRequest, Reply, html, text
+from crawler.testing import Handler, LocalWeb, ReceivedRequest, Reply, html, text
 
 SOON = {"mode": "fixed", "interval": 0.4}
 LATER = {"mode": "fixed", "interval": "1h"}
@@ -26,14 +26,15 @@ async def test_conditional_requests_and_what_comes_of_them(courtly: Any) -> None
         return html(f"{time.monotonic()}", f"/new/{len(asked)}")
 
     async with LocalWeb() as web:
-        web.sites["a.test"] = {
+        site: dict[str, Reply | Handler] = {
             "/robots.txt": text("User-agent: *\nDisallow: /x\n"),
             "/": still,
             "/moving": moving,
             "/gone": html("Here today"),
         }
+        web.sites["a.test"] = site
         await courtly.crawl(web, "a.test", revisit=SOON)
-        del web.sites["a.test"]["/gone"]
+        del site["/gone"]
         await asyncio.sleep(0.5)
         await courtly.crawl(web, "a.test", revisit=LATER)
         seed = web.url("a.test")

@@ -95,7 +95,7 @@ class Web:
         ]
         return replace(html(path, *links), delay_s=draw.choice([0.0, 0.0, 0.2, 2.0]))
 
-    def sections(self) -> dict[str, dict[str, object]]:
+    def sections(self) -> dict[str, Any]:
         draw = self.random
         return {
             "crawl": {
