@@ -179,7 +179,7 @@ class _TableReader:
         inner = [
             key
             for key, value in table.items()
-            if isinstance(value, Mapping) and key not in ("headers", "credentials")
+            if isinstance(value, Mapping) and key not in SITE_KEYS
         ]
         sections = [key for key in inner if key in SECTIONS]
         for key in sections:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import enum
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -99,9 +98,7 @@ def _check_type(expected: Sequence[str], value: object) -> None:
     got = next((name for type_, name in _TYPES if isinstance(value, type_)), "")
     if got in expected or (got in ("integer", "number") and {"integer", "number"} & {*expected}):
         return
-    words = _WORDS.get(got) or (
-        "a date" if isinstance(value, dt.date | dt.time) else type(value).__name__
-    )
+    words = _WORDS.get(got) or type(value).__name__  # such as "datetime"
     raise ValueError(f"expected {' or '.join(_WORDS[name] for name in expected)}, got {words}")
 
 

@@ -6,9 +6,12 @@ import math
 from pathlib import Path
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from crawler.config import Config, ConfigError, SinkConfig, from_dict, load
 from crawler.config.keys import SECTIONS, SITE_KEYS, SITE_SECTIONS
+from crawler.config.reload import describe_changes
 from policies.access import RobotsRules, Unreachable
 from policies.pacing import PacingRules, Per, Window
 from policies.scope import Follow, ScopeRules
@@ -431,3 +434,41 @@ def test_a_least_interval_beyond_the_largest_is_warned_about() -> None:
 def test_permissions_of_new_files() -> None:
     assert from_dict({}).storage.mode == 0o600
     assert from_dict({"storage": {"file_mode": "640"}}).storage.mode == 0o640
+
+
+_WORDS = ["", "10m", "5MB", "*", "@", "@x", "env:A", "file:", "https://a.test/", "2xx", "host"]
+_TEXT = st.sampled_from(_WORDS) | st.text(max_size=8)
+_SCALAR = st.none() | st.booleans() | st.integers() | st.floats() | st.dates() | _TEXT
+_VALUE = _SCALAR | st.lists(_SCALAR, max_size=3) | st.dictionaries(_TEXT, _SCALAR, max_size=3)
+_KEY = st.sampled_from([(section, name) for section in SECTIONS for name in SECTIONS[section]])
+
+
+@given(_KEY, _VALUE)
+def test_any_value_of_any_key_is_read_or_refused_with_its_name(
+    key: tuple[str, str], value: object
+) -> None:
+    section, name = key
+    try:
+        config = from_dict({section: {name: value}})
+    except ConfigError as error:
+        problems = [one for one in error.problems if f"config: {section}.{name}: " not in one]
+    else:
+        problems = [one for one in describe_changes(from_dict({}), config) if name not in one]
+    assert problems == []
+
+
+@given(_KEY, _VALUE)
+def test_a_site_takes_what_its_section_takes(key: tuple[str, str], value: object) -> None:
+    section, name = key
+    assume(
+        section in SITE_SECTIONS and value is not False and name not in ("credentials", "headers")
+    )
+    field = SITE_KEYS[name].field
+
+    def read(data: dict[str, object]) -> object:
+        try:
+            return getattr(getattr(from_dict(data).site("a.test"), section), field)
+        except ConfigError as error:
+            return [one.partition(f"{name}: ")[2] for one in error.problems]
+
+    assert read({section: {name: value}}) == read({"site": {"a.test": {name: value}}})
