@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import enum
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,14 +14,14 @@ from crawler.config.units import parse_duration_s, parse_size_bytes
 from policies.config_key import Key, one_line
 from policies.pacing import REST_S_MAX
 
-# The types of JSON Schema as messages name them.
+# How messages name the types of JSON Schema, and the dates of TOML.
 _WORDS: Final = {
     "boolean": "true or false", "integer": "a whole number", "number": "a number",
-    "string": "a string", "array": "a list", "object": "a table",
+    "string": "a string", "array": "a list", "object": "a table", "date": "a date",
 }  # fmt: skip
 _TYPES: Final[Sequence[tuple[Any, str]]] = (  # in this order: a bool is an int, too
     (bool, "boolean"), (int, "integer"), (float, "number"), ((str, Path), "string"),
-    ((list, tuple, set, frozenset), "array"), (Mapping, "object"),
+    ((list, tuple, set, frozenset), "array"), (Mapping, "object"), ((dt.date, dt.time), "date"),
 )  # fmt: skip
 
 
@@ -98,7 +99,7 @@ def _check_type(expected: Sequence[str], value: object) -> None:
     got = next((name for type_, name in _TYPES if isinstance(value, type_)), "")
     if got in expected or (got in ("integer", "number") and {"integer", "number"} & {*expected}):
         return
-    words = _WORDS.get(got) or type(value).__name__  # such as "datetime"
+    words = _WORDS.get(got) or type(value).__name__
     raise ValueError(f"expected {' or '.join(_WORDS[name] for name in expected)}, got {words}")
 
 
