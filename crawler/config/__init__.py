@@ -1,4 +1,7 @@
-"""The config: TOML in, the frozen rule types of `policies` and sections of our own out."""
+"""The config: TOML, or a dict in its shape, as frozen sections.
+
+The sections are the rule types of `policies` and those of `crawler.config.sections`.
+"""
 
 from __future__ import annotations
 
@@ -41,13 +44,16 @@ __all__ = [
 
 
 def load(path: Path) -> Config:
-    """The config of a TOML file. Raises ConfigError with everything that is wrong in it."""
+    """Return the config of a TOML file. Raises ConfigError with every problem in it."""
     return Config.of(read_toml(path))
 
 
 def from_dict(
     data: Mapping[str, object], *, where: str = "config", base: Path | None = None
 ) -> Config:
-    """The config of a dict in the TOML's shape; relative paths start at `base` (default: the
-    working directory). Raises ConfigError, whose places read `where`."""
+    """Return the config of a dict in the TOML's shape.
+
+    where: the name of the source in messages. base: the directory where relative paths start;
+    default: the working directory. Raises ConfigError.
+    """
     return Config.of(read_values(data, ConfigSource(where=where, base=base or Path())))

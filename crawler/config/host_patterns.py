@@ -1,7 +1,4 @@
-"""Host patterns: host names with `*`, as `[site."…"]` and `[network] resolve` write them.
-
-Whoever asks which pattern applies to a host asks here, so that a pattern means the same everywhere.
-"""
+"""Host patterns: host names with `*`, as in `[site."…"]` and `[network] resolve`."""
 
 from __future__ import annotations
 
@@ -17,27 +14,25 @@ _GLOB = re.compile(r"[a-z0-9_*-]+(?:\.[a-z0-9_*-]+)*\Z")
 
 
 def read_pattern(text: str) -> str:
-    """The pattern in canonical form. Raises ValueError with a sentence.
+    """Return a pattern in canonical form. Raises ValueError with a sentence.
 
-    A host name or address is itself; `*` stands for any characters, dots included; a leading `*.`
-    covers the name after it as well (`*.example.org`: example.org and all below).
+    A host name or address covers only itself; `*` stands for any characters, including dots; a
+    leading `*.` also covers the name after it (`*.example.org`: example.org and all subdomains).
     """
     name = text.strip().lower().removesuffix(".")
     if not name:
-        raise ValueError("a host name is needed, not an empty string")
+        raise ValueError("must be a host name, not an empty string")
     if "://" in name or "/" in name:
         raise ValueError(
             f'{text!r} is not a host name: write "example.org" or "*.example.org", '
             "without scheme and path"
         )
-    if _NO_HOST.search(name):  # a URL parser would pass over these, or read what is behind them
+    if _NO_HOST.search(name):  # a URL parser would skip these, or split at them
         raise ValueError(f"{text!r} is not a host name")
     if address := _address(name):
         return address
     if re.search(r":\d*\Z", name):
-        raise ValueError(
-            f"{text!r} names a port, but a host's rules cover all its ports: leave it out"
-        )
+        raise ValueError(f"{text!r} names a port, but the rules of a host apply to all its ports")
     prefix, rest = ("*.", name[2:]) if name.startswith("*.") else ("", name)
     if "*" not in rest:
         try:
@@ -50,19 +45,19 @@ def read_pattern(text: str) -> str:
 
 
 def is_address(host: str) -> bool:
-    """Whether a host or pattern is an IP address, with or without brackets."""
+    """Return whether a host or pattern is an IP address, with or without brackets."""
     return bool(_address(host))
 
 
 def _address(name: str) -> str:
-    """The address as URLs have it, without brackets; "" for a name."""
+    """Return an address in the form that URLs use, without brackets; "" for a name."""
     try:
         address = ipaddress.ip_address(name.removeprefix("[").removesuffix("]"))
     except ValueError:
         return ""
     if address.version == 4:
         return str(address)
-    # Python writes addresses that carry an IPv4 one in two ways, from 3.13 on not as URLs do.
+    # Python formats addresses with an embedded IPv4 address differently from URLs since 3.13.
     bits = f"{int(address):032x}"
     groups = ":".join(bits[at : at + 4] for at in range(0, 32, 4))
     return ada_url.URL(f"http://[{groups}]/").hostname[1:-1]
@@ -75,7 +70,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def matches(pattern: str, host: str) -> bool:
-    """Whether a pattern (from `read_pattern`) covers a host.
+    """Return whether a pattern (from `read_pattern`) covers a host.
 
     host: without port and brackets, in any case, with or without a final dot.
     """
@@ -84,21 +79,21 @@ def matches(pattern: str, host: str) -> bool:
 
 
 def by_specificity(patterns: Iterable[str]) -> list[str]:
-    """Patterns in the order in which they apply: whole names first, then those with more characters
-    besides `*`; equals stay in their order."""
+    """Return patterns in order of precedence: whole names first, then by the number of characters
+    other than `*`. Patterns of equal precedence keep their order."""
     return sorted(patterns, key=lambda one: ("*" in one, -len(one.replace("*", ""))))
 
 
 def static_address(table: Mapping[str, str], host: str) -> str | None:
-    """The address that `[network] resolve` gives a host, by its most specific pattern; None if the
-    table has none. An address is never resolved, so the table has none for it.
+    """Return the address of a host in `[network] resolve`, by the most specific pattern, or None.
+    Hosts that are addresses are never resolved.
 
     table: pattern (from `read_pattern`) to address. host: as for `matches`.
     """
     name = host.lower().removesuffix(".")
     if not table or is_address(name):
         return None
-    if name in table:  # a whole name is the most specific; a table may hold thousands of them
+    if name in table:  # a table may hold thousands of whole names
         return table[name]
     patterns = by_specificity(one for one in table if "*" in one)
     return next((table[one] for one in patterns if matches(one, name)), None)

@@ -176,22 +176,16 @@ class _TableReader:
         return good
 
     def _has_subtables(self, path: KeyPath, table: Mapping[str, object]) -> bool:
-        inner = [
-            key
-            for key, value in table.items()
-            if isinstance(value, Mapping) and key not in SITE_KEYS
-        ]
-        sections = [key for key in inner if key in SECTIONS]
-        for key in sections:
-            self._wrong(
-                (*path, key),
-                f'write its keys below [site."{path[1]}"] itself: they need no section there',
-            )
+        inner = [name for name, value in table.items() if isinstance(value, Mapping)]
+        inner = [name for name in inner if name not in SITE_KEYS]
+        sections = [name for name in inner if name in SECTIONS]
+        for name in sections:
+            sentence = f'write its keys below [site."{path[1]}"] itself: they need no section there'
+            self._wrong((*path, name), sentence)
         if inner and not sections:
             # [site.example.org] without quotes is a table "org" in a table "example".
-            self._wrong(
-                path, f'holds a table: the name of a site must be quoted, [site."{path[1]}.…"]'
-            )
+            sentence = f'holds a table: the name of a site must be quoted, [site."{path[1]}.…"]'
+            self._wrong(path, sentence)
         return bool(inner)
 
     def _site(self, path: KeyPath, pattern: str, table: Mapping[str, object]) -> Sections:
@@ -212,6 +206,7 @@ class _TableReader:
             self._wrong(("sink",), "is a list of sinks: write [[sink]]")
             return None
         good: list[Mapping[str, object]] = []
+        seen: set[object] = set()
         for index, table in enumerate(tables):
             path = ("sink", index)
             self._places[f"sink.{index}"] = self._source.place(path)
@@ -219,8 +214,9 @@ class _TableReader:
             for name in SINK_REQUIRED:
                 if name not in table:
                     self._wrong((*path, name), "is missing")
-            if "path" in read and read["path"] in [sink.get("path") for sink in good]:
+            if read.get("path") in seen:
                 self._wrong((*path, "path"), "is already the path of another sink")
+            seen |= {read["path"]} if "path" in read else set()
             good.append(read)
         return tuple(good)
 

@@ -167,6 +167,7 @@ def _table(key: Key, table: Mapping[str, object]) -> Mapping[str, str]:
     """Read every pair of a table of strings. Names are compared without regard to case."""
     assert key.parse is not None
     good: dict[str, str] = {}
+    seen: set[str] = set()
     wrong: list[tuple[tuple[str | int, ...], str]] = []
     for name, value in table.items():
         try:
@@ -175,8 +176,9 @@ def _table(key: Key, table: Mapping[str, object]) -> Mapping[str, str]:
         except ValueError as error:
             wrong.append(((name,), str(error)))
             continue
-        if pair[0].lower() in map(str.lower, good):
+        if pair[0].lower() in seen:
             wrong.append(((name,), f'"{name}" is given twice'))
+        seen.add(pair[0].lower())
         good[pair[0]] = pair[1]
     if wrong:
         raise ProblemsError(*wrong)

@@ -1,4 +1,4 @@
-"""Durations and sizes as people write them, and back."""
+"""Parse and format durations and sizes."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _SIZE = re.compile(rf"\s*{_NUMBER}\s*([KMG]i?B|B)\s*\Z", re.IGNORECASE | re.ASCI
 
 
 def parse_duration_s(value: float | str) -> float:
-    """Seconds of `30`, `1.5`, `"10m"`, `"1.5h"`, `"250ms"`, `"2d"`, `"1h 30m"`, `"30"`.
+    """Return the seconds of `30`, `1.5`, `"10m"`, `"1.5h"`, `"250ms"`, `"2d"`, `"1h 30m"`, `"30"`.
 
-    Raises ValueError with a sentence. Signs and NaN are the caller's to refuse in numbers.
+    Raises ValueError with a sentence. Numbers are returned as they are, even if negative or NaN.
     """
     if not isinstance(value, str):
         return float(value)
@@ -34,7 +34,7 @@ def parse_duration_s(value: float | str) -> float:
 
 
 def parse_size_bytes(value: float | str) -> float:
-    """Bytes of `4096`, `"10MB"` (10⁶), `"500KB"`, `"1KiB"` (1,024). Raises ValueError."""
+    """Return the bytes of `4096`, `"10MB"` (10⁶), `"500KB"`, `"1KiB"`. Raises ValueError."""
     if not isinstance(value, str):
         return value
     if plain := _PLAIN.match(value):
@@ -48,7 +48,7 @@ def parse_size_bytes(value: float | str) -> float:
 
 
 def format_duration(seconds: float) -> str:
-    """`0.25` → "250 ms", `90` → "1 min 30 s", `86400` → "24 h": two units at most."""
+    """Format seconds with at most two units: "250 ms", "1 min 30 s", "24 h"."""
     if math.isinf(seconds):
         return "for ever"
     if 0 < seconds < 1:
@@ -71,7 +71,7 @@ def _pair(small: int, step: int, unit: str, small_unit: str) -> str:
 
 
 def format_bytes(count: float) -> str:
-    """`512` → "512 B", `10_000_000` → "10 MB": powers of ten, as the config reads them."""
+    """Format bytes in powers of ten: "512 B", "10 MB"."""
     for unit in ("B", "KB", "MB", "GB"):
         if count < 999.5:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.3g} {unit}"
