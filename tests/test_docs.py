@@ -112,6 +112,14 @@ def test_configs_that_are_shown_are_configs(page: Path) -> None:
         from_dict(tomllib.loads(block))
 
 
+def test_make_targets_that_are_named_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z]+):", makefile, re.MULTILINE))
+    contributing = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"^make (\w+)|`make (\w+)", contributing, re.MULTILINE))
+    assert {name for pair in named for name in pair if name} <= targets
+
+
 def test_every_view_and_column_is_described() -> None:
     text = (ROOT / "docs" / "database.md").read_text(encoding="utf-8")
     for view, columns in VIEWS.items():
