@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         SessionClosed,
         TooManyRedirects,
     )
-    from storage.base import StoreError, StoreRefused
+    from storage.store import StoreError, StoreRefused
 
 __all__ = [
     "ConfigError",
@@ -67,8 +67,8 @@ _HOMES = {
     "RobotsDisallowed": "crawler.errors",
     "RobotsUnreachable": "crawler.errors",
     "SessionClosed": "crawler.errors",
-    "StoreError": "storage.base",
-    "StoreRefused": "storage.base",
+    "StoreError": "storage.store",
+    "StoreRefused": "storage.store",
     "Timings": "crawler.documents.crawled_page",
     "TooManyRedirects": "crawler.errors",
     "guarded_connector": "crawler.embedding.middleware",

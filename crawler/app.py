@@ -27,16 +27,16 @@ from crawler.steering.control import Control
 from crawler.steering.summary import Snapshots, summarise
 from policies.address import AddressRules
 from policies.pacing import Per
-from storage.base import Reader, Store, StoreError
-from storage.files import FILE_MODE
+from storage.safe_files import FILE_MODE
 from storage.sqlite import SqliteReader, SqliteStore
+from storage.store import Reader, Store, StoreError
 from storage.timekeeper import machine_uptime
 
 if TYPE_CHECKING:
     from crawler.sinks.dispatch import Sinks
-    from storage.sqlite import care
+    from storage.sqlite import maintenance
 
-    DatabaseInfo = care.Info
+    DatabaseInfo = maintenance.Info
 
 
 def open_reader(path: Path) -> Reader:
@@ -71,23 +71,23 @@ def open_store(
 
 def database_info(path: Path) -> DatabaseInfo:
     """What a database is and how large; beside a crawl, too. Raises StoreError."""
-    from storage.sqlite import care
+    from storage.sqlite import maintenance
 
-    return care.info(path)
+    return maintenance.info(path)
 
 
 def check_database(path: Path) -> list[str]:
     """What is wrong with a database, in sentences; beside a crawl, too. Raises StoreError."""
-    from storage.sqlite import care
+    from storage.sqlite import maintenance
 
-    return care.check(path)
+    return maintenance.check(path)
 
 
 def vacuum_database(path: Path) -> tuple[int, int]:
     """Make a database that nobody holds smaller; its bytes before and after. StoreError."""
-    from storage.sqlite import care
+    from storage.sqlite import maintenance
 
-    return care.vacuum(path)
+    return maintenance.vacuum(path)
 
 
 class Life(Struct, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from storage.base import StoreError
+from storage.store import StoreError
 
 _log = logging.getLogger("courtly.faults")
 _ROOT: Final = Path(__file__).parents[1]

@@ -14,7 +14,7 @@ from msgspec import Struct
 from crawler.faults import contained
 from policies.holds import Hold
 from policies.retry import FailureCode
-from storage.base import Outcome
+from storage.store import Outcome
 
 
 class Contacted(Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from storage.base import Row
+from storage.store import Row
 
 ROWS_MAX: Final = 1000  # of one page: whoever shows it has them all in memory
 

@@ -6,13 +6,13 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Protocol
 
 from policies.access import Access
-from storage.records import Page, Row, Stats
+from storage.records import Row, RowPage, Stats
 
 
 class Reader(Protocol):
     """Looks without touching; works beside a crawl that holds the store.
 
-    Columns are those of `storage.rows.VIEWS` (design section 6 and a few more)."""
+    Columns are those of `storage.columns.VIEWS` (design section 6 and a few more)."""
 
     async def close(self) -> None: ...
 
@@ -30,7 +30,7 @@ class Reader(Protocol):
     def iterate(
         self, view: str, *, host: str | None = None, limit: int | None = None
     ) -> AsyncGenerator[Row, None]:
-        """Rows of a view (one of `storage.rows.VIEWS`), in a stable
+        """Rows of a view (one of `storage.columns.VIEWS`), in a stable
         order.
 
         Each row is true of the moment it is read, some hundred rows at a time: a URL that changes
@@ -50,7 +50,7 @@ class Reader(Protocol):
         limit: int = 100,
         after: str = "",
         now_s: float = 0.0,
-    ) -> Page:
+    ) -> RowPage:
         """Some rows of `hosts`: those whose name contains `search` (case ignored) and that are in
         `state` (`storage.paging.HostFilter`) at `now_s` (Unix seconds), by `sort` (one of
         HOST_SORTS; "-" before it descends), equal ones by name; at most `limit`, beginning behind
@@ -61,7 +61,7 @@ class Reader(Protocol):
 
     async def blocked_page(
         self, *, host: str | None = None, rule: str = "", limit: int = 100, after: str = ""
-    ) -> Page:
+    ) -> RowPage:
         """Some rows of `blocked`, in a stable order: of one host (as in `iterate`), by rules that
         contain `rule` (case ignored in A to Z). ValueError as `hosts_page`."""
         ...
@@ -78,8 +78,8 @@ class Reader(Protocol):
         ...
 
     def report(self, kind: str) -> AsyncGenerator[Row, None]:
-        """What a report is made of, as `storage.rows.REPORTS` has it; who leaves it half-way closes
-        it, as with `iterate`.
+        """What a report is made of, as `storage.columns.REPORTS` has it; who leaves it
+        half-way closes it, as with `iterate`.
 
         - `broken`: URLs that failed or answered 400 and more, each with the pages that link to it,
           or to a redirect (`via`) that ends there: all of them where links are kept, else the first

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct, field
 
-from storage.hosts import Hand, HostUpdate, Want
-from storage.urls import Outcome
+from storage.host_records import HostUpdate, Prefetch, Prefetched
+from storage.url_records import Outcome
 
 
 class Batch(Struct, frozen=True, kw_only=True):
@@ -18,13 +18,13 @@ class Batch(Struct, frozen=True, kw_only=True):
     skipped: Mapping[str, int] = field(
         default_factory=dict
     )  # reason -> how many more were left out
-    wants: Sequence[Want] = ()
+    prefetch: Sequence[Prefetch] = ()
 
 
 class Completed(Struct, frozen=True, kw_only=True):
     stale: frozenset[str]  # slots whose lease was lost: their outcomes and clocks were not stored
     added: Mapping[str, int]  # slot -> URLs newly queued there (links, and URLs that came back)
-    hands: Mapping[str, Hand]  # slot -> what its Want got
+    prefetched: Mapping[str, Prefetched]  # slot -> what its Prefetch brought
     refused: str | None = None  # of `robots_put`: the error because of which the copy is not stored
 
 
@@ -42,7 +42,7 @@ class Stats(Struct, frozen=True, kw_only=True):
 Row = Mapping[str, object]  # one row of a view, by column name
 
 
-class Page(Struct, frozen=True, kw_only=True):
+class RowPage(Struct, frozen=True, kw_only=True):
     """Some rows of a view. `after` asks for the next; None: these are the last."""
 
     rows: Sequence[Row]

@@ -30,8 +30,8 @@ from crawler.observer import Observer
 from crawler.steering.control import Control
 from crawler.testing import Answers, FakeFetcher, JumpClock, LoggedRequest, RequestLog
 from policies.url import host_of, slot_of
-from storage.base import Link, Row, StoreError
 from storage.memory import MemoryStore
+from storage.store import Link, Row, StoreError
 
 # What was checked must not fail by the luck of the draw, nor because the machine is busy: the same
 # examples every time. `--hypothesis-profile=random` searches on.

@@ -28,7 +28,7 @@ from policies import access, indexing, robots, usage
 from policies.access import UNKNOWN, News, RobotsRules
 from policies.robots.lint import lint
 from policies.scope import CUTS, SKIP_WORDS, Skip
-from storage.base import Queued
+from storage.store import Queued
 
 ROOT: Final = Path(__file__).parents[1]
 URL: Final = "http://a.test/"
@@ -411,8 +411,8 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "crawler/fetching/meant.py:DOMAINS_MAX", "crawler/fetching/resolver.py:REMEMBERED_MAX",
         "crawler/politeness/holds.py:SUSPECTS_MAX",
         "crawler/politeness/origins.py:ORIGINS_PER_HOST_MAX", "crawler/sinks/warc.py:_DIGESTS_MAX",
-        "policies/robots/file.py:_POLICIES_MAX", "storage/sqlite/links.py:_CHARS_MAX",
-        "storage/sqlite/names.py:_KEPT_MAX", "policies/outage.py:UNKNOWN_MAX",
+        "policies/robots/file.py:_POLICIES_MAX", "storage/sqlite/link_table.py:_CHARS_MAX",
+        "storage/sqlite/name_ids.py:_KEPT_MAX", "policies/outage.py:UNKNOWN_MAX",
     ),
     BATCH: (
         "crawler/engine/due.py:DUE_ORIGINS_MAX", "crawler/politeness/host.py:APPETITE_MAX",
@@ -441,7 +441,8 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "crawler/daemon/web/timeline.py:STRIP_CONTACTS_MAX",
         "crawler/daemon/web/words.py:_SHOWN_CHARS_MAX", "crawler/events.py:LOOKED_AT_MAX",
         "policies/robots/reading.py:RULES_SHOWN_MAX",
-        "policies/robots/reading.py:_TRIED_OCTETS_MAX", "storage/sqlite/care.py:FINDINGS_MAX",
+        "policies/robots/reading.py:_TRIED_OCTETS_MAX",
+        "storage/sqlite/maintenance.py:FINDINGS_MAX",
     ),
     SAME: (
         "crawler/documents/scan.py:_ATTRIBUTES_MAX", "crawler/documents/scan.py:_PASSED_MAX",
@@ -464,8 +465,9 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "policies/retry.py:_DOUBLINGS_MAX", "policies/retry.py:_RETRY_S_MAX",
         "policies/retry.py:_STEPS_TO_MAX", "policies/revisit.py:GONE_MAX_S",
         "policies/robots/fields.py:NUMBER_MAX", "policies/robots/fields.py:_SENSE_DIGITS_MAX",
-        "storage/rows.py:WAIT_S_MAX", "storage/sqlite/leases.py:_NUMBER_MAX",
-        "storage/sqlite/links.py:_PRIORITY_MAX", "storage/sqlite/refused.py:_NUMBER_MAX",
+        "storage/columns.py:WAIT_S_MAX", "storage/sqlite/leases.py:_NUMBER_MAX",
+        "storage/sqlite/link_table.py:_PRIORITY_MAX",
+        "storage/sqlite/refused_values.py:_NUMBER_MAX",
         "storage/sqlite/writer.py:_SESSION_MAX", "storage/sqlite/writer.py:_TIME_S_MAX",
         "crawler/engine/rejudge.py:JUDGING_MAX_S", "crawler/visiting/visit.py:JUDGING_MAX_S",
         "crawler/embedding/middleware.py:HOLD_MAX_S",
@@ -475,7 +477,7 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "crawler/documents/prescan.py:_BYTES_MAX", "crawler/documents/sitemap_xml.py:ELEMENTS_MAX",
         "crawler/documents/sitemap_xml.py:_TAG_CHARS_MAX", "policies/listing.py:_DATE_CHARS_MAX",
         "policies/retry.py:_DATE_CHARS_MAX", "policies/schemes.py:_CHARS_MAX",
-        "storage/sqlite/lock.py:_HOLDER_BYTES_MAX", "crawler/sinks/warc.py:_HEAD_BYTES_MAX",
+        "storage/sqlite/file_lock.py:_HOLDER_BYTES_MAX", "crawler/sinks/warc.py:_HEAD_BYTES_MAX",
         "crawler/testing/web.py:_HEAD_BYTES_MAX", "crawler/sinks/inert.py:_ENTITIES_MAX",
         "crawler/sinks/inert.py:_EXPANSION_CHARS_MAX", "crawler/sinks/symbols.py:_DEPTH_MAX",
         "crawler/sinks/manifests.py:MANIFEST_BYTES_MAX",
@@ -498,9 +500,9 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     RETRY: (
         "crawler/politeness/holds.py:OURS_IN_A_ROW_MAX", "crawler/politeness/holds.py:OUTAGES_MAX",
-        "crawler/politeness/host.py:EXCUSES_MAX", "storage/sqlite/care.py:LOCK_WAIT_S_MAX",
-        "storage/trouble.py:MEMORY_WAIT_S_MAX", "storage/trouble.py:RETRY_S_MAX",
-        "storage/trouble.py:START_WAIT_S_MAX",
+        "crawler/politeness/host.py:EXCUSES_MAX", "storage/sqlite/maintenance.py:LOCK_WAIT_S_MAX",
+        "storage/transient_faults.py:MEMORY_WAIT_S_MAX", "storage/transient_faults.py:RETRY_S_MAX",
+        "storage/transient_faults.py:START_WAIT_S_MAX",
     ),
 }  # fmt: skip
 

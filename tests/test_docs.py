@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from crawler.config import from_dict
-from storage.rows import VIEWS
+from storage.columns import VIEWS
 
 ROOT = Path(__file__).parents[1]
 DOCS = sorted((ROOT / "docs").glob("*.md"))

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from storage.files import is_stream, open_exclusive, open_stream
+from storage.safe_files import is_stream, open_exclusive, open_stream
 
 _NAME_CHARS_MAX: Final = 200  # of the target's name in the draft's; file systems allow 255
 _MODE: Final = 0o666  # as for a file that a shell creates; the umask applies

@@ -78,7 +78,7 @@ def _usage(error: click.ClickException) -> Iterator[str]:
 
 def _explain(error: Exception) -> tuple[int, tuple[str, ...]]:
     from crawler.config import ConfigError
-    from storage.base import StoreError, StoreRefused
+    from storage.store import StoreError, StoreRefused
 
     leaves = list(_leaves(error))
     for leaf in leaves:

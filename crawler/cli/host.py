@@ -83,7 +83,7 @@ def _steer(database: DatabaseOptions, name: str, what: str, delay_s: float | Non
 
 
 async def _steer_offline(database: Path, name: str, what: str, delay_s: float | None) -> str:
-    from crawler.by_hand import steer_host
+    from crawler.offline_control import steer_host
 
     known = await running_crawl.known_name(database, name)
     pause = {"pause": True, "resume": False}.get(what)

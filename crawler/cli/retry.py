@@ -41,7 +41,7 @@ def retry(what: str, host: str | None, database: DatabaseOptions) -> None:
 
 
 async def _retry_offline(path: Path, host: str | None, code: str | None) -> int:
-    from crawler.by_hand import retry_failed
+    from crawler.offline_control import retry_failed
 
     if host is not None:
         await running_crawl.known_name(path, host)

@@ -67,7 +67,7 @@ def _add(config: Config, urls: Sequence[str], priority: float) -> tuple[int, int
         body: dict[str, object] = {"urls": batch, "priority": priority}
         answer = running_crawl.ask(config.storage.path, "POST", "/api/seeds", body=body)
         if answer is None:
-            from crawler.by_hand import add_seeds
+            from crawler.offline_control import add_seeds
 
             new = process.run(add_seeds(config, batch, priority))
             added, known = added + new, known + len(batch) - new

@@ -10,7 +10,7 @@ from crawler.cli import process
 from crawler.cli.options import Choice, DatabaseOptions, database_options, host_option
 from crawler.cli.standard_streams import require_stdout
 
-# The keys of storage.rows.VIEWS, which is too slow to import for --help; a test compares them.
+# The keys of storage.columns.VIEWS, which is too slow to import for --help; a test compares them.
 VIEWS = (
     "visited", "blocked", "failed", "queued", "links", "hosts", "robots", "skipped", "sitemaps",
     "listings", "malformed", "fragments",

@@ -17,7 +17,7 @@ from crawler.config.units import format_duration
 from crawler.reports.exports import csv_cell
 from crawler.telling.words import at, plain
 from policies.scope import SKIP_KEYS
-from storage.base import Row
+from storage.store import Row
 
 # The most useful columns, for tables; the other formats have all columns.
 TABLE_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {

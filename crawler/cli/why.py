@@ -24,7 +24,7 @@ from crawler.cli.text import echo, say
 if TYPE_CHECKING:
     from crawler.config import Config
     from crawler.telling.explain import Asked, Explained
-    from storage.base import Reader, Row
+    from storage.store import Reader, Row
 
 
 @click.command(short_help="Explain the state of a URL or host.")

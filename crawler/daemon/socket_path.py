@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from storage.files import real_path
+from storage.safe_files import real_path
 
 PATH_BYTES_MAX: Final = 107  # room in a socket's address on Linux (sun_path, less its NUL)
 _DESCRIPTORS: Final = Path("/proc/self/fd")

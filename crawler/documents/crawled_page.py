@@ -9,7 +9,7 @@ from crawler.documents.page import PageLink, ParsedPage
 from crawler.fetching.request import Answer, Headers
 from policies.indexing import Directives
 from policies.usage import NONE, Usage
-from storage.base import Queued, Visited
+from storage.store import Queued, Visited
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

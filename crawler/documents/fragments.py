@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from crawler.documents import markup
 from crawler.documents.tree import Document
-from storage.base import Pointer
+from storage.store import Pointer
 
 # Element names and links with a fragment kept of one page: as many as links are kept.
 ELEMENTS_MAX: Final = 50_000

@@ -12,7 +12,7 @@ from crawler.fetching.request import Headers
 from policies.schemes import is_mistyped
 from policies.scope import Skip
 from policies.url import canonical, canonical_all, without_userinfo
-from storage.base import Malformed
+from storage.store import Malformed
 
 # Different links of one page: as many as a sitemap may list (sitemaps.org). More indicate a trap.
 LINKS_MAX: Final = 50_000

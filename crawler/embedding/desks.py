@@ -20,7 +20,7 @@ from crawler.politeness.gate import Gate
 from crawler.politeness.host import Host
 from crawler.politeness.turns import Turns
 from crawler.visiting.ledger import Ledger
-from storage.base import Store
+from storage.store import Store
 
 # Hosts in memory (law 7), about 3 KB each. Beyond it those used longest ago are forgotten, once
 # they have rested: without a database nothing is known of them then, and robots.txt is asked first.

@@ -32,7 +32,7 @@ from crawler.visiting.ledger import Ledger
 from policies.access import Access, due
 from policies.retry import GiveUp, RetryRules, after_no_connection
 from policies.url import host_of, origin_of
-from storage.base import Completed, Outcome, Store, StoreError
+from storage.store import Completed, Outcome, Store, StoreError
 
 NEAR_MAX: Final = 10_000  # names remembered as loopback's
 

@@ -14,8 +14,8 @@ from crawler.clock import Clock, RealClock
 from crawler.config import Config
 from crawler.embedding.door import Door
 from crawler.fetching.fetcher import Fetcher
-from storage.base import Reader, Store
 from storage.memory import MemoryStore
+from storage.store import Reader, Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

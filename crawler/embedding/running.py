@@ -20,7 +20,7 @@ from crawler.sinks.build import build_sinks
 from crawler.sinks.dispatch import PageCallback, Sinks
 from crawler.steering.summary import summarise
 from crawler.visiting.handover import Handover
-from storage.base import Link
+from storage.store import Link
 
 
 class Running:

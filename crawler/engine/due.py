@@ -10,7 +10,7 @@ from crawler.politeness.gate import Gate
 from crawler.politeness.origin import Origin
 from crawler.politeness.turns import Turns
 from policies.access import due as is_due
-from storage.base import Store
+from storage.store import Store
 
 DUE_ORIGINS_MAX = 256  # taken up at once
 VAIN_S = 6 * 3600.0  # one that could not be reached is left alone: the retry clock's longest wait

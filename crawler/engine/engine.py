@@ -42,7 +42,7 @@ from crawler.visiting.plans import Planner
 from crawler.visiting.sitemaps import Sitemaps
 from crawler.visiting.visit import Budget, Visitor
 from policies.scope import Scope, Skip
-from storage.base import Completed, Link, Store
+from storage.store import Completed, Link, Store
 
 if TYPE_CHECKING:
     from crawler.sinks.dispatch import Sinks

@@ -21,7 +21,7 @@ from crawler.visiting.handover import Handover
 from crawler.visiting.ledger import Ledger
 from policies.access import Closed
 from policies.scope import Skip
-from storage.base import Hand, HostUpdate, Lease, Store
+from storage.store import HostUpdate, Lease, Prefetched, Store
 
 HOSTS_HELD_MAX = 4_096  # hosts in memory; all others are on disk (law 7)
 WAITING_NOTED = 1_000  # hosts that have had their pages; a summary shows a hundred
@@ -107,9 +107,9 @@ class Holdings:
         for origin in self._gate.origins_of(host):
             if isinstance(origin.standing, Closed):
                 host.closed.add(origin.name)
-        self.plan_due(host, lease.hand)
+        self.plan_due(host, lease.prefetched)
         self._turns.hold(host)
-        if not host.hand and lease.hand.next_due_in_s is not None:
+        if not host.hand and lease.prefetched.next_due_in_s is not None:
             self._ledger.want(host)
         return host
 
@@ -260,7 +260,7 @@ class Holdings:
             for origin in self._gate.origins_of(host)
         )
 
-    def plan_due(self, host: Host, hand: Hand) -> None:
+    def plan_due(self, host: Host, hand: Prefetched) -> None:
         """Wake the host when its next URL falls due (a retry), if it has nothing else by then."""
         host.next_due_s = None
         host.set_timer(DUE, None)

@@ -15,7 +15,7 @@ from crawler.politeness.pace import NEVER
 from crawler.politeness.turns import Turns
 from crawler.visiting.handover import Handover
 from crawler.visiting.ledger import Ledger
-from storage.base import Store
+from storage.store import Store
 
 LOOK_EVERY_S = 0.25  # how often, at most, all held hosts are looked over
 LOOK_QUIET_S = 0.01  # the same when nothing is under way, which may be the end,

@@ -10,7 +10,7 @@ from crawler.engine.holdings import Holdings
 from crawler.engine.rejudge import Rejudge
 from crawler.politeness.gate import Gate
 from crawler.visiting.ledger import Ledger
-from storage.base import Store
+from storage.store import Store
 
 JUDGED_AT_ONCE = 256  # origins, looked up at once
 

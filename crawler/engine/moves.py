@@ -22,7 +22,7 @@ from crawler.visiting.ledger import Ledger
 from policies.access import Access, Closed
 from policies.holds import HoldReason
 from policies.retry import FailureCode, GiveUp, RetryRules, after_no_connection
-from storage.base import Completed, Outcome, Retry, Revisited, Store, Visited
+from storage.store import Completed, Outcome, Retry, Revisited, Store, Visited
 
 
 class Moves:
@@ -93,7 +93,7 @@ class Moves:
                 host.empty_hand()
                 self._turns.drop(host)
                 self._gate.forget(host)
-        for slot, hand in completed.hands.items():
+        for slot, hand in completed.prefetched.items():
             if (host := self._turns.get(slot)) is not None:
                 host.wanting = False
                 host.hand.extend(hand.urls)

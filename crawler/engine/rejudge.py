@@ -17,7 +17,7 @@ from crawler.visiting.outcomes import blocked_by
 from policies.access import Rules
 from policies.robots import Verdict
 from policies.url import path_of
-from storage.base import Blocked, Completed, Judged, Store
+from storage.store import Blocked, Completed, Judged, Store
 
 if TYPE_CHECKING:
     from crawler.sinks.dispatch import Sinks

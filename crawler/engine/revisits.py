@@ -9,7 +9,7 @@ from crawler.engine.holdings import Holdings
 from crawler.politeness.pace import NEVER
 from crawler.visiting.ledger import Ledger
 from crawler.visiting.plans import Planner
-from storage.base import Store
+from storage.store import Store
 
 HOSTS_AT_ONCE = 64  # taken up in one look
 EVERY_S = 5.0  # how often, at most, they are looked for

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from crawler.config import Config, check_identity
 from crawler.visiting.sitemaps import READ_AGAIN_S
 from policies.url import host_of
-from storage.base import SEEDS_AT_ONCE, Link, Store
+from storage.store import SEEDS_AT_ONCE, Link, Store
 
 
 async def check_roots(config: Config, store: Store) -> bool:

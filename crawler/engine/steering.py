@@ -21,7 +21,7 @@ from crawler.visiting.ledger import Ledger
 from crawler.visiting.visit import Budget
 from policies.retry import FailureCode
 from policies.scope import Scope, ScopeRules
-from storage.base import Store
+from storage.store import Store
 
 
 class Steering:

@@ -8,14 +8,14 @@ from typing import Final
 
 from crawler.politeness.holds import Holds
 from policies.holds import HoldReason
-from storage.trouble import Trouble, TroubleKind, Troubles
+from storage.transient_faults import FaultKind, TransientFault, TransientFaults
 
-_REASONS: Final[Mapping[TroubleKind, HoldReason]] = {
-    TroubleKind.LOCKED: HoldReason.DATABASE_LOCKED,
-    TroubleKind.NO_SPACE: HoldReason.DISK_FULL,
-    TroubleKind.IO: HoldReason.DISK_ERROR,
-    TroubleKind.MEMORY: HoldReason.MEMORY,
-    TroubleKind.DESCRIPTORS: HoldReason.FILES,  # an answer of a host says nothing of it
+_REASONS: Final[Mapping[FaultKind, HoldReason]] = {
+    FaultKind.LOCKED: HoldReason.DATABASE_LOCKED,
+    FaultKind.NO_SPACE: HoldReason.DISK_FULL,
+    FaultKind.IO: HoldReason.DISK_ERROR,
+    FaultKind.MEMORY: HoldReason.MEMORY,
+    FaultKind.DESCRIPTORS: HoldReason.FILES,  # an answer of a host says nothing of it
 }
 
 
@@ -23,7 +23,7 @@ class StorageHolds:
     """Begins and ends holds as the trouble of its sources does. Two sources that wait for the same
     reason are one hold."""
 
-    def __init__(self, holds: Holds, sources: Sequence[Troubles]) -> None:
+    def __init__(self, holds: Holds, sources: Sequence[TransientFaults]) -> None:
         self._holds = holds
         self._sources = sources
         self._active: set[HoldReason] = set()
@@ -34,8 +34,8 @@ class StorageHolds:
             for source in self._sources:
                 group.create_task(self._watch(source))
 
-    async def _watch(self, source: Troubles) -> None:
-        known: Trouble | None = None
+    async def _watch(self, source: TransientFaults) -> None:
+        known: TransientFault | None = None
         while True:
             known = await source.other_than(known)
             self._settle()
@@ -47,5 +47,5 @@ class StorageHolds:
             self._holds.end(reason)
         self._active = reasons
         for trouble in troubles:
-            detail = trouble.sentence if trouble.kind is TroubleKind.IO else trouble.what
+            detail = trouble.sentence if trouble.kind is FaultKind.IO else trouble.what
             self._holds.begin(_REASONS[trouble.kind], detail)

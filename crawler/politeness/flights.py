@@ -7,7 +7,7 @@ import contextlib
 from collections import Counter
 from collections.abc import Iterator
 
-from storage.base import Store
+from storage.store import Store
 
 
 class Flights:

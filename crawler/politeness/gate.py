@@ -29,7 +29,7 @@ from policies import access
 from policies.access import Access, News, RobotsRules
 from policies.robots import Verdict
 from policies.url import origin_of, path_of, robots_url
-from storage.base import Completed, Link, Store
+from storage.store import Completed, Link, Store
 
 
 class Asking(Struct, frozen=True):

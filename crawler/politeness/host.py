@@ -17,7 +17,7 @@ from policies.pacing import PacingRules
 from policies.retry import retry_delay_s
 from policies.scope import Skip
 from policies.url import host_of, origin_of
-from storage.base import Contact, HostUpdate, Lease, Queued
+from storage.store import Contact, HostUpdate, Lease, Queued
 
 if TYPE_CHECKING:
     from crawler.clock import Timer
@@ -98,11 +98,11 @@ class Host:
         self.appetite = PREFETCH
         self.wanting = False  # more URLs have been asked for
         self.wanted_s: float | None = None  # since when it has wanted a turn
-        self.hand: deque[Queued] = deque(lease.hand.urls)
+        self.hand: deque[Queued] = deque(lease.prefetched.urls)
         self.excused: dict[
             int, int
         ] = {}  # URLs -> how often an outage was blamed for their silence
-        self.held: set[int] = {queued.id for queued in lease.hand.urls}
+        self.held: set[int] = {queued.id for queued in lease.prefetched.urls}
         self.parked: dict[str, list[Queued]] = {}  # by origin: waiting for its robots.txt
         self.closed: set[str] = set()  # origins whose URLs cannot move now
         self.next_due_s: float | None = None  # when its next URL falls due

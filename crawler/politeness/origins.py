@@ -14,7 +14,7 @@ from policies.access import Access, RobotsRules
 from policies.pacing import NO_ASK
 from policies.quarantine import is_quarantined, released
 from policies.url import host_of, origin_of
-from storage.base import Store
+from storage.store import Store
 
 ORIGINS_PER_HOST_MAX = 64  # in memory, with `per = "domain"`; more are asked of the store again
 

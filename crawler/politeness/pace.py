@@ -23,8 +23,8 @@ from policies.pacing import (
     window_wait_s,
 )
 from policies.retry import DENIALS_MAX, backoff_s
-from storage.base import HostClock, Lease
-from storage.rows import CLOCKS_APART_S
+from storage.columns import CLOCKS_APART_S
+from storage.store import HostClock, Lease
 
 BACKING_OFF = "it asked us to come back later, or refused us"
 RESTARTED = "a full rest, because the last crawl ended without a farewell"

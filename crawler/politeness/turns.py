@@ -18,7 +18,7 @@ from crawler.politeness.bench import Bench
 from crawler.politeness.host import AddressClock, Host, Turn
 from crawler.politeness.pace import NEVER
 from policies.holds import CONNECTING
-from storage.base import Contact
+from storage.store import Contact
 
 # Turns given in one pass of the event loop, between two looks at the network, to hosts that rest.
 # Else hosts that come at once are contacted all at once, then all their answers are read, and so

@@ -9,7 +9,7 @@ from typing import Final, Self
 
 from crawler.reports.report_sections import GroupSection, Report, Section, count
 from policies.scope import SKIP_WORDS
-from storage.base import Row
+from storage.store import Row
 
 _MALFORMED: Final = {**SKIP_WORDS, "scheme": "an unknown scheme that looks like a typo"}
 

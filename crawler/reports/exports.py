@@ -10,8 +10,8 @@ from typing import BinaryIO, Final
 
 import msgspec
 
-from storage.base import Row
-from storage.rows import VIEWS
+from storage.columns import VIEWS
+from storage.store import Row
 
 _BATCH_ROWS: Final = 2_000  # written at a time
 _GROUP_ROWS: Final = 50_000  # per row group of a Parquet file; readers skip whole groups

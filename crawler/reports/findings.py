@@ -7,7 +7,7 @@ from typing import Final, Self
 
 from crawler.config.units import format_bytes
 from crawler.reports.report_sections import GroupSection, Report, count
-from storage.base import Row
+from storage.store import Row
 
 # Titles of error pages that answer 200, in the languages most pages are written in.
 _ERROR_TITLE: Final = re.compile(

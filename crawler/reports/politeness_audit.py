@@ -10,7 +10,7 @@ from typing import Final
 from crawler.config import Config
 from crawler.config.units import format_duration
 from crawler.reports.report_sections import ROWS_MAX, Report, Section, count
-from storage.base import Reader, Row
+from storage.store import Reader, Row
 
 # Times are stored as floating-point seconds; rounding can shift their difference by this much.
 _TOLERANCE_S: Final = 0.001

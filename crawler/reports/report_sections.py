@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import ClassVar, Final, Self
 
-from storage.base import Reader, Row
+from storage.store import Reader, Row
 
 # Per section: a link in the footer of every page has as many sources as there are pages.
 ROWS_MAX: Final = 100

@@ -24,13 +24,13 @@ from crawler.fetching.request import Headers
 from crawler.sinks.sink import Sink, SinkError, Withdrawn
 from crawler.sinks.sink_filter import SinkFilter
 from crawler.threads import Threads, in_thread
-from storage.base import Blocked
-from storage.trouble import (
+from storage.store import Blocked
+from storage.transient_faults import (
     START_WAIT_S_MAX,
+    FaultKind,
     Patience,
-    Trouble,
-    TroubleKind,
-    Troubles,
+    TransientFault,
+    TransientFaults,
     retry_delays_s,
     words_of,
 )
@@ -126,7 +126,7 @@ class Sinks:
         self._writing: asyncio.Future[None] | None = None
         self._clock = clock
         self._patience = Patience(START_WAIT_S_MAX)
-        self.troubles = Troubles()
+        self.troubles = TransientFaults()
         self._lock = asyncio.Lock()
         self._hurried = threading.Event()
         self._stopped = False
@@ -448,15 +448,15 @@ def _by_sink(noted: Sequence[tuple[Sink, CrawledPage | Withdrawn, int]]) -> list
     return list(batches.values())
 
 
-def _trouble(error: SinkError | MemoryError, wall_s: float) -> Trouble | None:
+def _trouble(error: SinkError | MemoryError, wall_s: float) -> TransientFault | None:
     """What passes by itself; None for anything else."""
     if isinstance(error, MemoryError):
-        what, kind = "the sinks", TroubleKind.MEMORY
+        what, kind = "the sinks", FaultKind.MEMORY
         sentence = f"{what} cannot be written: {words_of(error)}"
-        return Trouble(kind=kind, what=what, sentence=sentence, since=wall_s)
+        return TransientFault(kind=kind, what=what, sentence=sentence, since=wall_s)
     if error.kind is None:
         return None
-    return Trouble(kind=error.kind, what=error.what, sentence=str(error), since=wall_s)
+    return TransientFault(kind=error.kind, what=error.what, sentence=str(error), since=wall_s)
 
 
 def _write(batches: Sequence[_Batch]) -> None:

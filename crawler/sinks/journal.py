@@ -10,7 +10,7 @@ from typing import BinaryIO, Final
 
 import msgspec
 
-from storage.files import FILE_MODE, open_exclusive, open_for_append, open_for_update
+from storage.safe_files import FILE_MODE, open_exclusive, open_for_append, open_for_update
 
 _Entry = list[str]
 _LINES_BYTES_MAX: Final = 1_000_000  # in memory

@@ -19,7 +19,7 @@ from crawler.documents.crawled_page import CrawledPage
 from crawler.documents.page import PageLink
 from crawler.sinks.rotating_file import RotatingFileSink, WallClock
 from crawler.sinks.sink import SinkError, Withdrawn
-from storage.files import FILE_MODE
+from storage.safe_files import FILE_MODE
 
 _COMPRESSION: Final = 6  # gzip's default; level 9 takes three times as long for nearly no gain
 _PIECE_BYTES: Final = 1_000_000

@@ -38,8 +38,8 @@ from crawler.sinks.requisites import BYTES_READ_MAX
 from crawler.sinks.sink import SinkError, Withdrawn, sink_error
 from crawler.sinks.symbols import Symbols, drawings_used
 from policies.scope import HOPS_MAX
-from storage.files import FILE_MODE, open_for_update
-from storage.trouble import kind_of
+from storage.safe_files import FILE_MODE, open_for_update
+from storage.transient_faults import kind_of
 
 _log = logging.getLogger("courtly.sinks")
 

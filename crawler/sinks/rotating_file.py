@@ -17,7 +17,7 @@ from crawler.config import SinkConfig
 from crawler.sinks.folder import make_folder
 from crawler.sinks.members import whole_members
 from crawler.sinks.sink import SinkError, sink_error, sink_errors
-from storage.files import FILE_MODE, open_for_update
+from storage.safe_files import FILE_MODE, open_for_update
 
 _log = logging.getLogger("courtly.sinks")
 _ENDINGS: Final = (".jsonl.gz", ".jsonl", ".warc.gz", ".warc", ".json.gz", ".json", ".gz")

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Protocol
 
 from crawler.documents.crawled_page import CrawledPage
-from storage.base import StoreError
-from storage.trouble import TroubleKind, kind_of, words_of
+from storage.store import StoreError
+from storage.transient_faults import FaultKind, kind_of, words_of
 
 
 class SinkError(StoreError):
@@ -23,7 +23,7 @@ class SinkError(StoreError):
     what: the sink in words, such as "the sink pages.jsonl".
     """
 
-    def __init__(self, sentence: str, *, kind: TroubleKind | None = None, what: str = "") -> None:
+    def __init__(self, sentence: str, *, kind: FaultKind | None = None, what: str = "") -> None:
         super().__init__(sentence)
         self.kind = kind
         self.what = what

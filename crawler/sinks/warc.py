@@ -26,7 +26,7 @@ from crawler.documents.crawled_page import CrawledPage
 from crawler.sinks.rotating_file import RotatingFileSink
 from crawler.sinks.sink import SinkError, Withdrawn
 from policies.url import origin_of, path_of
-from storage.files import FILE_MODE
+from storage.safe_files import FILE_MODE
 
 _VERSION: Final = "WARC/1.1"
 # Digests of payloads kept in memory for revisit records: about 8 MB.

@@ -37,8 +37,8 @@ from crawler.steering.status import (
 from policies.holds import Hold
 from policies.scope import Scope
 from policies.url import SeedError, parse_seed, without_userinfo
-from storage.base import Link, Row, Stats, Store
-from storage.trouble import Trouble
+from storage.store import Link, Row, Stats, Store
+from storage.transient_faults import TransientFault
 
 if TYPE_CHECKING:
     from crawler.engine.engine import Engine
@@ -98,7 +98,7 @@ class Control:
         return self._engine.holds.current
 
     @property
-    def store_trouble(self) -> Trouble | None:
+    def store_trouble(self) -> TransientFault | None:
         """Why what is asked of the crawl waits for its database."""
         return self._store.troubles.now
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import aclosing
 
 from crawler.events import LOOKED_AT_MAX, Often
-from storage.base import Reader, Row
+from storage.store import Reader, Row
 
 SHOWN = 5
 

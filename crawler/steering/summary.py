@@ -15,7 +15,7 @@ from crawler.steering import often, waits
 from crawler.steering.status import HostState, host_state
 from crawler.telling import backoff
 from policies.scope import Skip
-from storage.base import Reader, Stats, Store
+from storage.store import Reader, Stats, Store
 
 OBSERVE_EVERY_S = 0.25
 RATE_OVER_S = 5.0

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from crawler.politeness.ending import PAUSED, SPENT
 from crawler.politeness.pace import BACKING_OFF
-from storage.base import Row
+from storage.store import Row
 
 
 class Wait(NamedTuple):

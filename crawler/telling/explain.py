@@ -26,7 +26,7 @@ from policies.url import (
     robots_url,
     without_userinfo,
 )
-from storage.base import Reader, Row
+from storage.store import Reader, Row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

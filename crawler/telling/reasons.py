@@ -10,7 +10,7 @@ from crawler.telling.words import at, counted, plain
 from policies.access import Closed, Open, Standing
 from policies.robots import RobotsFile
 from policies.scope import SKIP_KEYS, SKIP_WORDS
-from storage.base import Row
+from storage.store import Row
 
 _CONTACTS_SHOWN = 5
 _CHAIN_SHOWN = 24  # more URLs than `fetch.max_redirects` has by default

@@ -25,7 +25,7 @@ from policies.indexing import UNRESTRICTED, Directives, from_header
 from policies.scope import CUTS, HOPS_MAX, Scope, Skip
 from policies.url import canonical, host_of, origin_of
 from policies.usage import NONE, Usage
-from storage.base import Link, Looked, Queued, Visited
+from storage.store import Link, Looked, Queued, Visited
 
 if TYPE_CHECKING:
     from crawler.sinks.dispatch import Sinks

@@ -17,7 +17,7 @@ from policies import usage
 from policies.scope import Skip
 from policies.url import path_of
 from policies.usage import Usage
-from storage.base import Looked, Malformed, Outlink, Pointer, Rel
+from storage.store import Looked, Malformed, Outlink, Pointer, Rel
 
 # Not to be forged: who keeps one page of those that have the same must not be made to lose others'.
 _HASH_BYTES = 8  # of ten million pages the chance that two differ and look alike is one in 300,000

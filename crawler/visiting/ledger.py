@@ -15,7 +15,7 @@ from crawler.politeness.host import Host
 from crawler.politeness.pace import NEVER
 from crawler.politeness.turns import Turns
 from crawler.visiting.outcomes import unkept
-from storage.base import Batch, Completed, HostUpdate, Outcome, Queued, Store, Visited, Want
+from storage.store import Batch, Completed, HostUpdate, Outcome, Prefetch, Queued, Store, Visited
 
 if TYPE_CHECKING:
     from crawler.documents.crawled_page import CrawledPage
@@ -296,8 +296,8 @@ class Ledger:
             outcomes=outcomes,
             hosts=[*self._updates(dirty, releases), *given_back],
             skipped=skipped,
-            wants=[
-                Want(
+            prefetch=[
+                Prefetch(
                     slot=slot,
                     count=count,
                     held=tuple(host.held - settled),

@@ -11,7 +11,7 @@ from crawler.politeness.contact import REFUSALS
 from policies.retry import REST_S_MAX, FailureCode, GiveUp, RetryRules, after_failure, after_refusal
 from policies.robots import Verdict
 from policies.url import origin_of
-from storage.base import (
+from storage.store import (
     SUSPECT_REST_S,
     Blocked,
     BlockReason,

@@ -15,7 +15,7 @@ from crawler.visiting.kept import body_hash
 from policies import revisit
 from policies.revisit import RevisitRules, Seen
 from policies.url import host_of
-from storage.base import Plan, Queued, Revisited, Unplanned
+from storage.store import Plan, Queued, Revisited, Unplanned
 
 _NO_HEADERS: Mapping[str, str] = {}
 _VALIDATOR_CHARS_MAX = 1_024  # a longer ETag is not kept: it is a page's, and there are millions

@@ -14,7 +14,7 @@ from crawler.fetching.request import Answer
 from crawler.threads import in_thread
 from policies.indexing import Directives
 from policies.url import path_of
-from storage.base import Queued, Rel
+from storage.store import Queued, Rel
 
 if TYPE_CHECKING:
     from crawler.sinks.dispatch import Sinks

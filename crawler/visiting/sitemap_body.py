@@ -13,7 +13,7 @@ from crawler.documents.sniff import SNIFF_BYTES, DocumentKind, sniff
 from crawler.faults import contained
 from crawler.fetching.request import Answer, Head, OversizeError
 from policies.scope import Skip
-from storage.base import Completed, Link, Queued
+from storage.store import Completed, Link, Queued
 
 if TYPE_CHECKING:
     from crawler.documents.sitemap import SitemapParser

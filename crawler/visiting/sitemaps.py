@@ -16,7 +16,7 @@ from policies import robots
 from policies.listing import frontier_priority
 from policies.scope import Scope, Skip
 from policies.url import canonical, host_of, path_of, robots_url
-from storage.base import Completed, Link, Plan, Queued, SitemapRead
+from storage.store import Completed, Link, Plan, Queued, SitemapRead
 
 if TYPE_CHECKING:
     from crawler.documents.sitemap_xml import Entry

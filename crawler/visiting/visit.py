@@ -32,7 +32,7 @@ from crawler.visiting.wanted import Wanted
 from policies.robots import Verdict
 from policies.scope import Scope
 from policies.url import origin_of
-from storage.base import Outcome, Queued, Revisited, Visited
+from storage.store import Outcome, Queued, Revisited, Visited
 
 if TYPE_CHECKING:
     from crawler.sinks.dispatch import Sinks

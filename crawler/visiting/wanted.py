@@ -13,7 +13,7 @@ from crawler.visiting.plans import Planner
 from crawler.visiting.sitemaps import Sitemaps
 from policies.scope import Scope, Skip
 from policies.url import host_of
-from storage.base import Dropped, Moved, Outcome, Queued, Revisited
+from storage.store import Dropped, Moved, Outcome, Queued, Revisited
 
 if TYPE_CHECKING:
     from crawler.sinks.dispatch import Sinks

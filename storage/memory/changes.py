@@ -6,7 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 
 from policies.url import host_of, origin_of
-from storage.base import (
+from storage.columns import WAIT_S_MAX, counts_for
+from storage.memory.leases import Leases
+from storage.memory.links import Links
+from storage.memory.rows import Url
+from storage.memory.tables import Tables
+from storage.store import (
     Blocked,
     BlockReason,
     Dropped,
@@ -18,14 +23,9 @@ from storage.base import (
     Retry,
     Revisited,
     SitemapRead,
-    State,
+    UrlState,
     Visited,
 )
-from storage.memory.leases import Leases
-from storage.memory.links import Links
-from storage.memory.rows import Url
-from storage.memory.tables import Tables
-from storage.rows import WAIT_S_MAX, counts_for
 from storage.timekeeper import Timekeeper
 
 
@@ -47,7 +47,7 @@ class Changes:
             if outcome.to_slot != url.origin.host.name:
                 before = url.origin.host
                 tables.move(url.origin, outcome.to_slot, self._time.now_s())
-                added[outcome.to_slot] += url.origin.counts[State.QUEUED]
+                added[outcome.to_slot] += url.origin.counts[UrlState.QUEUED]
                 self._leases.offer(before)
                 self._leases.offer(url.origin.host)
             return
@@ -65,7 +65,7 @@ class Changes:
                 tables.read(url, outcome)
                 self.plan(url, outcome.plan)
             case Blocked():
-                withdrawn = url.fetched or url.state is State.VISITED
+                withdrawn = url.fetched or url.state is UrlState.VISITED
                 self.blocked(url, outcome, withdrawn=withdrawn)
             case Failed():
                 tables.failed(url, outcome)
@@ -101,7 +101,7 @@ class Changes:
         origin = url.origin
         if page.ungoverned and origin.robots is not None and not origin.robots.failures:
             tables.to_rejudge.setdefault(origin.name, origin)
-        if target is not None and target.state is State.BLOCKED and target.block is not None:
+        if target is not None and target.state is UrlState.BLOCKED and target.block is not None:
             self._block_chain(target)
 
     def plan(self, url: Url, plan: Plan | None) -> None:
@@ -126,7 +126,7 @@ class Changes:
         block = url.block
         assert block is not None
         for source in self._tables.leading_to(url):
-            if source.state is State.VISITED:
+            if source.state is UrlState.VISITED:
                 self._follow(source, url, block)
 
     def _follow(self, url: Url, target: Url, block: Blocked) -> None:
@@ -152,11 +152,11 @@ class Changes:
                 url.origin.ungoverned.pop(url_id, None)
         for block in withdrawn:
             url = tables.urls.get(block.id)
-            if url is not None and url.state is State.VISITED:
+            if url is not None and url.state is UrlState.VISITED:
                 self.blocked(url, block, withdrawn=True)
         for url_id in freed:
             url = tables.urls.get(url_id)
-            if url is None or url.state is not State.BLOCKED:
+            if url is None or url.state is not UrlState.BLOCKED:
                 continue
             sources = [
                 source

@@ -9,10 +9,10 @@ from itertools import islice
 
 from msgspec.structs import replace
 
-from storage.base import Hand, HostUpdate, Lease, Queued, State, Want
+from storage.columns import CLOCKS_APART_S, COPIES_PER_LEASE, WAIT_S_MAX, rooms
 from storage.memory.rows import Host
 from storage.memory.tables import Tables
-from storage.rows import CLOCKS_APART_S, COPIES_PER_LEASE, WAIT_S_MAX, rooms
+from storage.store import HostUpdate, Lease, Prefetch, Prefetched, Queued, UrlState
 from storage.timekeeper import Timekeeper
 
 
@@ -65,7 +65,7 @@ class Leases:
             if ready_at is None or ready_at > now_s:
                 left.append(entry)
                 continue
-            want = Want(slot=host.name, count=urls_per_host)
+            want = Prefetch(slot=host.name, count=urls_per_host)
             leases.append(self._lease(session, host, want))
             if len(leases) >= hosts:
                 break
@@ -94,13 +94,13 @@ class Leases:
             heapq.heappush(self._order, entry)
         return None if claimable_at == math.inf else claimable_at
 
-    def _lease(self, session: int, host: Host, want: Want | None) -> Lease:
+    def _lease(self, session: int, host: Host, want: Prefetch | None) -> Lease:
         clean = host.clean
         self._served += 1
         host.lease, host.clean, host.served = session, False, self._served
         host.epoch += 1
         self.offer(host)
-        origins = sorted(host.origins, key=lambda one: not one.counts[State.QUEUED])
+        origins = sorted(host.origins, key=lambda one: not one.counts[UrlState.QUEUED])
         return Lease(
             slot=host.name,
             epoch=host.epoch,
@@ -108,11 +108,13 @@ class Leases:
             clock=host.clock_now(self._time.now_s()),
             paused=host.paused,
             slow_s=host.slow_s,
-            visited=host.count(State.VISITED),
+            visited=host.count(UrlState.VISITED),
             body_bytes=sum(origin.body_bytes for origin in host.origins),
             robots={o.name: o.robots for o in islice(origins, COPIES_PER_LEASE) if o.robots},
             robots_all=len(origins) <= COPIES_PER_LEASE,
-            hand=Hand(urls=(), next_due_in_s=None) if want is None else self.deal(host, want),
+            prefetched=Prefetched(urls=(), next_due_in_s=None)
+            if want is None
+            else self.deal(host, want),
         )
 
     def held(self, session: int, update: HostUpdate) -> Host | None:
@@ -136,7 +138,7 @@ class Leases:
             host.lease, host.clean = None, True
             self.offer(host)
 
-    def deal(self, host: Host, want: Want, ended: Collection[int] = ()) -> Hand:
+    def deal(self, host: Host, want: Prefetch, ended: Collection[int] = ()) -> Prefetched:
         """Look up the best URLs that are due; they stay where they are in the queue."""
         now_s = self._time.now_s()
         held, closed = frozenset(want.held).difference(ended), frozenset(want.closed)
@@ -161,14 +163,14 @@ class Leases:
         if len(again) > room.due:
             revisit_in_s = 0.0
         if len(fresh) > room.queued:
-            return Hand(urls=hand, next_due_in_s=0.0, next_revisit_in_s=revisit_in_s)
+            return Prefetched(urls=hand, next_due_in_s=0.0, next_revisit_in_s=revisit_in_s)
         waits = [
             due_at
             for origin in (origins if want.queued else ())
             for due_at, url_id in islice(origin.waits, len(held) + 1)
             if url_id not in held
         ]
-        return Hand(
+        return Prefetched(
             urls=hand,
             next_due_in_s=min(waits) - now_s if waits else None,
             next_revisit_in_s=revisit_in_s,

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from policies.scope import Skip
 from policies.url import host_of, origin_of
-from storage.base import Link, State
 from storage.memory.leases import Leases
 from storage.memory.rows import Url
 from storage.memory.tables import Tables
+from storage.store import Link, UrlState
 from storage.timekeeper import Timekeeper
 
 
@@ -38,7 +38,7 @@ class Links:
                 if link.seed:
                     url.seed = True
                     url.root = url.root or not link.hops
-                if link.seed or url.state is State.QUEUED:
+                if link.seed or url.state is UrlState.QUEUED:
                     tables.lower(url, link.depth)
                 continue
             origin = tables.origin(origin_of(link.url), host_of(link.url), link.slot, now_s)
@@ -87,7 +87,7 @@ class Links:
         if link.sitemap and not url.sitemap:
             self._tables.lower(url, link.depth)
             url.sitemap = True
-        if url.state is State.VISITED and link.sitemap:
+        if url.state is UrlState.VISITED and link.sitemap:
             url.fetched = True
             self.requeue(url, added)
         elif (

@@ -10,11 +10,11 @@ from operator import itemgetter
 
 from policies.access import Access
 from storage import paging
-from storage.base import SEEDS_AT_ONCE, Page, Row, State, Stats, Visited
+from storage.columns import STATE_VIEWS, check_view, robots_state
 from storage.memory import reports
 from storage.memory.rows import Origin
 from storage.memory.tables import Tables
-from storage.rows import STATE_VIEWS, check_view, robots_state
+from storage.store import SEEDS_AT_ONCE, Row, RowPage, Stats, UrlState, Visited
 from storage.timekeeper import Timekeeper
 
 
@@ -40,10 +40,10 @@ class MemoryReader:
     async def stats(self) -> Stats:
         origins = self._tables.origins.values()
         return Stats(
-            visited=sum(origin.counts[State.VISITED] for origin in origins),
-            blocked=sum(origin.counts[State.BLOCKED] for origin in origins),
-            failed=sum(origin.counts[State.FAILED] for origin in origins),
-            queued=sum(origin.counts[State.QUEUED] for origin in origins),
+            visited=sum(origin.counts[UrlState.VISITED] for origin in origins),
+            blocked=sum(origin.counts[UrlState.BLOCKED] for origin in origins),
+            failed=sum(origin.counts[UrlState.FAILED] for origin in origins),
+            queued=sum(origin.counts[UrlState.QUEUED] for origin in origins),
             hosts=len(self._tables.hosts),
             body_bytes=sum(origin.body_bytes for origin in origins),
         )
@@ -70,16 +70,16 @@ class MemoryReader:
                     yield tables.hosts[name].row(shift_s)
         elif view == "links":
             for url in list(tables.urls.values()):
-                if url.state is State.VISITED and url.page and is_of(url.origin, host):
+                if url.state is UrlState.VISITED and url.page and is_of(url.origin, host):
                     yield from _links_of(url.url, url.page)
         elif view == "malformed":
             for url in list(tables.urls.values()):
-                if url.state is State.VISITED and url.page and is_of(url.origin, host):
+                if url.state is UrlState.VISITED and url.page and is_of(url.origin, host):
                     for href, reason in url.page.malformed:
                         yield {"source": url.url, "href": href, "reason": reason}
         elif view == "fragments":
             for url in list(tables.urls.values()):
-                if url.state is State.VISITED and is_of(url.origin, host):
+                if url.state is UrlState.VISITED and is_of(url.origin, host):
                     yield from reports.fragment_rows(tables, url)
         elif view == "robots":
             for name in sorted(tables.origins):
@@ -107,7 +107,7 @@ class MemoryReader:
         limit: int = 100,
         after: str = "",
         now_s: float = 0.0,
-    ) -> Page:
+    ) -> RowPage:
         column, descends = paging.sort_of(sort)
         paging.check_limit(limit)
         which = paging.HostFilter(state)
@@ -123,23 +123,23 @@ class MemoryReader:
             rows = [each for each in rows if beyond(each[:2], place)]
         chosen = rows[:limit]
         more = paging.mark(sort, chosen[-1][:2]) if len(rows) > limit else None
-        return Page(rows=[row for _, _, row in chosen], after=more)
+        return RowPage(rows=[row for _, _, row in chosen], after=more)
 
     async def blocked_page(
         self, *, host: str | None = None, rule: str = "", limit: int = 100, after: str = ""
-    ) -> Page:
+    ) -> RowPage:
         paging.check_limit(limit)
         begin = paging.id_place(after)[1] if after else 0
         wanted, found = paging.ascii_lower(rule), list[tuple[int, Row]]()
         for url in self._tables.urls.values():
-            if url.state is not State.BLOCKED or url.id <= begin or not is_of(url.origin, host):
+            if url.state is not UrlState.BLOCKED or url.id <= begin or not is_of(url.origin, host):
                 continue
             row = url.row(self._time.shift_s(), self._tables.urls)
             if row and wanted in paging.ascii_lower(str(row["rule"] or "")):
                 found.append((url.id, row))
         found.sort(key=itemgetter(0))
         more = paging.mark("id", (0, found[limit - 1][0])) if len(found) > limit else None
-        return Page(rows=[row for _, row in found[:limit]], after=more)
+        return RowPage(rows=[row for _, row in found[:limit]], after=more)
 
     async def robots_states(self, hosts: Sequence[str]) -> dict[str, str]:
         found: dict[str, str] = {}
@@ -184,7 +184,7 @@ class MemoryReader:
             "hops": found.hops,
             "listing": found.listing_row(),
         }
-        if found.state is State.QUEUED:
+        if found.state is UrlState.QUEUED:
             row["error"] = found.error
         return row
 
@@ -210,7 +210,7 @@ class MemoryReader:
 
     async def robots_body(self, url: str) -> bytes | None:
         found = self._tables.by_url.get(url)
-        return found.judged_by if found is not None and found.state is State.BLOCKED else None
+        return found.judged_by if found is not None and found.state is UrlState.BLOCKED else None
 
 
 def is_of(origin: Origin, host: str | None) -> bool:

@@ -1,4 +1,4 @@
-"""The rows of reports without a file: see `storage.sqlite.reports`, which says what they are."""
+"""The rows of reports without a file: see `storage.sqlite.report_queries`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from policies.scope import HOPS_MAX
-from storage.base import Looked, Pointer, Rel, Row, State
+from storage.columns import REPORTS
 from storage.memory.rows import Url
 from storage.memory.tables import Tables
-from storage.rows import REPORTS
+from storage.store import Looked, Pointer, Rel, Row, UrlState
 
 _Values = tuple[object, ...]
 _Linking = dict[str, list[tuple[Url, str | None, Rel | None]]]  # target -> who links to it, how
@@ -23,7 +23,7 @@ def rows(tables: Tables, kind: str) -> Iterator[Row]:
 def _linking(tables: Tables) -> _Linking:
     found: _Linking = {}
     for url in tables.urls.values():
-        if url.state is State.VISITED and url.page:
+        if url.state is UrlState.VISITED and url.page:
             for target in dict.fromkeys(link.url for link in url.page.outlinks):
                 link = next(one for one in url.page.outlinks if one.url == target)
                 found.setdefault(target, []).append((url, link.anchor, link.rel))
@@ -50,8 +50,8 @@ def _with_first(
 def _broken(tables: Tables) -> Iterator[_Values]:
     linking = _linking(tables)
     for url in tables.urls.values():
-        page = url.page if url.state is State.VISITED else None
-        failure = url.failure if url.state is State.FAILED else None
+        page = url.page if url.state is UrlState.VISITED else None
+        failure = url.failure if url.state is UrlState.FAILED else None
         if failure is None and (page is None or page.status < 400):
             continue
         status = page.status if page else None
@@ -77,7 +77,7 @@ def _reaching(tables: Tables, url: Url) -> list[Url]:
 
 def _forbidden(tables: Tables) -> Iterator[_Values]:
     linking = _linking(tables)
-    blocked = [one for one in tables.urls.values() if one.state is State.BLOCKED and one.block]
+    blocked = [one for one in tables.urls.values() if one.state is UrlState.BLOCKED and one.block]
 
     def order(url: Url) -> tuple[str, str, int, str, int]:
         assert url.block is not None
@@ -107,7 +107,7 @@ def _duplicates(tables: Tables) -> Iterator[_Values]:
     groups: dict[str, list[Url]] = {}
     for url in tables.urls.values():
         page = url.page
-        if url.state is State.VISITED and page and page.body_hash and 200 <= page.status < 300:
+        if url.state is UrlState.VISITED and page and page.body_hash and 200 <= page.status < 300:
             groups.setdefault(page.body_hash, []).append(url)
     for digits in sorted(groups, key=lambda one: int.from_bytes(bytes.fromhex(one), signed=True)):
         for url in groups[digits] if len(groups[digits]) > 1 else ():
@@ -122,7 +122,7 @@ def _duplicates(tables: Tables) -> Iterator[_Values]:
 def _dangling(tables: Tables) -> Iterator[_Values]:
     found: list[tuple[tuple[int, str, bool, int, int], _Values]] = []
     for source in tables.urls.values():
-        page = source.page if source.state is State.VISITED else None
+        page = source.page if source.state is UrlState.VISITED else None
         for place, pointer in enumerate(page.pointers if page else ()):
             named = tables.by_url[pointer.url]
             target, hops = named, 0
@@ -142,7 +142,7 @@ def _malformed(tables: Tables) -> Iterator[_Values]:
     found = [
         (bad.href.encode(), bad.reason, url.id, place, (bad.href, bad.reason, url.url))
         for url in tables.urls.values()
-        if url.state is State.VISITED and url.page
+        if url.state is UrlState.VISITED and url.page
         for place, bad in enumerate(url.page.malformed)
     ]
     yield from (values for *_, values in sorted(found))
@@ -150,7 +150,7 @@ def _malformed(tables: Tables) -> Iterator[_Values]:
 
 def _has_element(target: Url, pointer: Pointer) -> bool | None:
     """Whether a page has what a fragment points to; None: its elements are not known."""
-    page = target.page if target.state is State.VISITED else None
+    page = target.page if target.state is UrlState.VISITED else None
     if page is None:
         return None
     if pointer.fragment in page.elements or pointer.decoded in page.elements:
@@ -174,7 +174,7 @@ def _looked(tables: Tables) -> Iterator[_Values]:
     pages = [
         url.page.looked
         for url in tables.urls.values()
-        if url.state is State.VISITED
+        if url.state is UrlState.VISITED
         and url.page
         and 200 <= url.page.status < 300
         and (url.page.content_type or "").lower().startswith(_HTML_TYPES)

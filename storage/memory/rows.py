@@ -9,7 +9,8 @@ from msgspec import structs
 
 from policies.access import Access
 from policies.listing import Listing
-from storage.base import (
+from storage.columns import CONTACTS_KEPT, robots_state
+from storage.store import (
     Before,
     Blocked,
     Contact,
@@ -20,10 +21,9 @@ from storage.base import (
     Queued,
     Row,
     SitemapRead,
-    State,
+    UrlState,
     Visited,
 )
-from storage.rows import CONTACTS_KEPT, robots_state
 
 # What orders a host's queue: priority, first tries before further ones, breadth first, age.
 Rank = tuple[float, int, int, int]
@@ -50,7 +50,7 @@ class Host:
     origins: list[Origin] = field(default_factory=list)
     ring: deque[Contact] = field(default_factory=lambda: deque(maxlen=CONTACTS_KEPT))
 
-    def count(self, state: State) -> int:
+    def count(self, state: UrlState) -> int:
         return sum(origin.counts[state] for origin in self.origins)
 
     def free_at(self) -> float:
@@ -74,10 +74,10 @@ class Host:
         clock = self.clock
         return {
             "host": self.name,
-            "queued": self.count(State.QUEUED),
-            "visited": self.count(State.VISITED),
-            "blocked": self.count(State.BLOCKED),
-            "failed": self.count(State.FAILED),
+            "queued": self.count(UrlState.QUEUED),
+            "visited": self.count(UrlState.VISITED),
+            "blocked": self.count(UrlState.BLOCKED),
+            "failed": self.count(UrlState.FAILED),
             "body_bytes": sum(origin.body_bytes for origin in self.origins),
             "delay_s": clock.delay_s,
             "delay_source": clock.delay_source,
@@ -104,7 +104,7 @@ class Origin:
     fresh: list[Rank] = field(default_factory=list)  # queued and due, in order
     waits: list[tuple[float, int]] = field(default_factory=list)  # queued, by when they fall due
     plans: list[tuple[float, int]] = field(default_factory=list)  # visited, by when they are due
-    counts: dict[State, int] = field(default_factory=lambda: dict.fromkeys(State, 0))
+    counts: dict[UrlState, int] = field(default_factory=lambda: dict.fromkeys(UrlState, 0))
     body_bytes: int = 0
     judged: list[int] = field(default_factory=list)  # ids blocked by its robots.txt, ascending
     ungoverned: dict[int, None] = field(default_factory=dict)
@@ -117,7 +117,7 @@ class Origin:
         return self.waits[0][0] if self.waits else None
 
     def governs(self) -> bool:
-        return bool(self.judged or self.ungoverned or self.counts[State.QUEUED])
+        return bool(self.judged or self.ungoverned or self.counts[UrlState.QUEUED])
 
     def row(self) -> Row:
         copy = self.robots or Access()
@@ -152,7 +152,7 @@ class Url:
     referrer: int | None
     requisite: bool = False
     requisite_depth: int = 0
-    state: State | None = None
+    state: UrlState | None = None
     turn: int = 0  # counts up with every retry: what was tried goes behind what was not
     due_at: float | None = None
     attempts: int = 0
@@ -238,7 +238,7 @@ class Url:
     def row(self, shift_s: float, urls: dict[int, Url]) -> Row | None:
         """Its row in the view of its state."""
         source = None if self.referrer is None else urls[self.referrer].url
-        if self.state is State.VISITED and self.page:
+        if self.state is UrlState.VISITED and self.page:
             page = self.page
             return {
                 "url": self.url,
@@ -263,7 +263,7 @@ class Url:
                 "next_visit_at": self.plan_at - shift_s if self.plan else None,
                 "cut": page.cut,
             }
-        if self.state is State.BLOCKED and self.block:
+        if self.state is UrlState.BLOCKED and self.block:
             block = self.block
             return {
                 "url": self.url,
@@ -277,7 +277,7 @@ class Url:
                 "anchor": self.anchor,
                 "referrer": source,
             }
-        if self.state is State.FAILED and self.failure:
+        if self.state is UrlState.FAILED and self.failure:
             failure = self.failure
             return {
                 "url": self.url,
@@ -285,7 +285,7 @@ class Url:
                 "attempts": failure.attempts,
                 "last_at": failure.last_at,
             }
-        if self.state is State.QUEUED:
+        if self.state is UrlState.QUEUED:
             return {
                 "url": self.url,
                 "priority": self.priority,

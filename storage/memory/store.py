@@ -10,7 +10,14 @@ from itertools import islice
 from msgspec import structs
 
 from policies.access import Access
-from storage.base import (
+from storage.columns import hostname_of, robots_due_at
+from storage.memory.changes import Changes
+from storage.memory.leases import Leases
+from storage.memory.links import Links
+from storage.memory.reader import MemoryReader, is_of
+from storage.memory.rows import Host, Origin
+from storage.memory.tables import Tables
+from storage.store import (
     Batch,
     Blocked,
     Completed,
@@ -24,20 +31,13 @@ from storage.base import (
     Plan,
     RobotsDue,
     SitemapRead,
-    State,
     StoreError,
     Unplanned,
+    UrlState,
     Visited,
 )
-from storage.memory.changes import Changes
-from storage.memory.leases import Leases
-from storage.memory.links import Links
-from storage.memory.reader import MemoryReader, is_of
-from storage.memory.rows import Host, Origin
-from storage.memory.tables import Tables
-from storage.rows import hostname_of, robots_due_at
 from storage.timekeeper import Timekeeper
-from storage.trouble import Troubles
+from storage.transient_faults import TransientFaults
 
 
 class MemoryStore(MemoryReader):
@@ -58,7 +58,7 @@ class MemoryStore(MemoryReader):
         self._session = 0
         self._open = False
         self._paused = False
-        self.troubles = Troubles()  # it has none
+        self.troubles = TransientFaults()  # it has none
 
     def set_patience(self, seconds: float) -> None:
         pass
@@ -97,9 +97,9 @@ class MemoryStore(MemoryReader):
         added = self._links.insert([(referrer, links)])
         for link in links:
             url = self._tables.by_url.get(link.url)
-            if revive and url is not None and url.state is State.FAILED:
+            if revive and url is not None and url.state is UrlState.FAILED:
                 self._links.requeue(url, added)
-        return Completed(stale=frozenset(), added=added, hands={})
+        return Completed(stale=frozenset(), added=added, prefetched={})
 
     async def complete(self, session: int, batch: Batch) -> Completed:
         self._check_open()
@@ -125,10 +125,10 @@ class MemoryStore(MemoryReader):
         ended = {outcome.id for outcome in batch.outcomes if outcome.slot not in stale}
         hands = {
             want.slot: self._leases.deal(host, want, ended)
-            for want in batch.wants
+            for want in batch.prefetch
             if (host := hosts.get(want.slot)) is not None and host.lease == session
         }
-        return Completed(stale=frozenset(stale), added=added, hands=hands)
+        return Completed(stale=frozenset(stale), added=added, prefetched=hands)
 
     # ------------------------------------------------------------ leases
 
@@ -156,7 +156,7 @@ class MemoryStore(MemoryReader):
         """Drop a free host that has no URLs, with its robots.txt copies: nothing refers to it.
         For callers that bring their own URLs and go on for ever; a file keeps such hosts."""
         host = self._tables.hosts.get(slot)
-        if host is None or host.lease is not None or any(host.count(state) for state in State):
+        if host is None or host.lease is not None or any(host.count(state) for state in UrlState):
             return
         for origin in host.origins:
             self._tables.origins.pop(origin.name, None)
@@ -184,7 +184,7 @@ class MemoryStore(MemoryReader):
         added = self._links.insert([(None, links)])
         if also is not None and (host := self._leases.held(session, also)) is not None:
             self._leases.update(host, also)
-        return Completed(stale=frozenset(), added=added, hands={})
+        return Completed(stale=frozenset(), added=added, prefetched={})
 
     def _robots_due(self) -> Iterator[tuple[float, float, Origin]]:
         """Origins that may be asked some time: seconds until each is due, and its host free."""
@@ -243,7 +243,7 @@ class MemoryStore(MemoryReader):
         self._check_session(session)
         for key, plan in plans.items():
             url = self._tables.urls.get(key)
-            if url is not None and url.state is State.VISITED and url.plan is None:
+            if url is not None and url.state is UrlState.VISITED and url.plan is None:
                 self._changes.plan(url, plan)
 
     # ------------------------------------------------------------ judging again
@@ -291,7 +291,7 @@ class MemoryStore(MemoryReader):
     ) -> Completed:
         self._check_session(session)
         added = self._changes.rejudge(kept=kept, withdrawn=withdrawn, freed=freed)
-        return Completed(stale=frozenset(), added=added, hands={})
+        return Completed(stale=frozenset(), added=added, prefetched={})
 
     # ------------------------------------------------------------ by hand
 
@@ -337,7 +337,7 @@ class MemoryStore(MemoryReader):
         failed = [
             url
             for url in self._tables.urls.values()
-            if url.state is State.FAILED
+            if url.state is UrlState.FAILED
             and is_of(url.origin, host)
             and (code is None or str(url.error).startswith(f"{code}:"))
         ]

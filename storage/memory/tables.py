@@ -5,7 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 
-from storage.base import (
+from storage.memory.rows import Host, Origin, Url
+from storage.store import (
     Blocked,
     BlockReason,
     Failed,
@@ -13,10 +14,9 @@ from storage.base import (
     Link,
     Plan,
     SitemapRead,
-    State,
+    UrlState,
     Visited,
 )
-from storage.memory.rows import Host, Origin, Url
 
 
 class Tables:
@@ -81,12 +81,12 @@ class Tables:
         if url.state is None:
             return
         origin.counts[url.state] -= 1
-        if url.state is State.QUEUED:
+        if url.state is UrlState.QUEUED:
             if url.due_at is None:
                 del origin.fresh[bisect_left(origin.fresh, url.rank())]
             else:
                 del origin.waits[bisect_left(origin.waits, (url.due_at, url.id))]
-        elif url.state is State.VISITED and url.page:
+        elif url.state is UrlState.VISITED and url.page:
             origin.body_bytes -= url.page.body_bytes
             origin.ungoverned.pop(url.id, None)
             self.replan(url, None, 0.0)
@@ -106,9 +106,9 @@ class Tables:
             url.turn = self._turn
         else:
             url.turn = url.attempts = url.refusals = 0
-        url.state = State.QUEUED
+        url.state = UrlState.QUEUED
         url.due_at = due_at
-        url.origin.counts[State.QUEUED] += 1
+        url.origin.counts[UrlState.QUEUED] += 1
         if due_at is None:
             insort(url.origin.fresh, url.rank())
         else:
@@ -118,7 +118,7 @@ class Tables:
         """A URL was found another way: the shortest counts, and moves it in the queue."""
         if depth >= url.depth:
             return
-        due = url.state is State.QUEUED and url.due_at is None
+        due = url.state is UrlState.QUEUED and url.due_at is None
         if due:
             del url.origin.fresh[bisect_left(url.origin.fresh, url.rank())]
         url.depth = depth
@@ -148,8 +148,8 @@ class Tables:
 
     def visited(self, url: Url, page: Visited) -> None:
         self.reset(url)
-        url.state, url.page = State.VISITED, page
-        url.origin.counts[State.VISITED] += 1
+        url.state, url.page = UrlState.VISITED, page
+        url.origin.counts[UrlState.VISITED] += 1
         url.origin.body_bytes += page.body_bytes
         if page.ungoverned:
             url.origin.ungoverned[url.id] = None
@@ -173,16 +173,16 @@ class Tables:
     ) -> None:
         self.reset(url)
         url.judged_by = judged_by
-        url.state, url.block, url.withdrawn = State.BLOCKED, block, withdrawn
-        url.origin.counts[State.BLOCKED] += 1
+        url.state, url.block, url.withdrawn = UrlState.BLOCKED, block, withdrawn
+        url.origin.counts[UrlState.BLOCKED] += 1
         if block.reason is not BlockReason.REDIRECT:
             self.point(url, None)  # blocked for its own sake: where it leads no longer matters
             insort(url.origin.judged, url.id)
 
     def failed(self, url: Url, failure: Failed) -> None:
         self.reset(url)
-        url.state, url.failure = State.FAILED, failure
-        url.origin.counts[State.FAILED] += 1
+        url.state, url.failure = UrlState.FAILED, failure
+        url.origin.counts[UrlState.FAILED] += 1
 
     def leading_to(self, url: Url) -> Iterator[Url]:
         """Every URL that leads to this one by redirects, nearest first, once each."""

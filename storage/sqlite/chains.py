@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from storage.base import State
-from storage.sqlite.names import Verdict
+from storage.sqlite.name_ids import Verdict
 from storage.sqlite.statements import Statements, Values
-from storage.sqlite.urls import Changes, UrlRow, url_rows
+from storage.sqlite.url_changes import Changes, UrlRow, url_rows
+from storage.store import UrlState
 
 URLS_AT_ONCE: Final = 2_000  # in one transaction: some 50 ms
 _ROOTS_AT_ONCE: Final = 100
@@ -57,7 +57,7 @@ class Chains:
         blocked: list[int] = []
         for row in url_rows(self._sql, targets).values():
             block = blocks.get(targets[row.id])
-            if block is not None and row.state == State.VISITED:
+            if block is not None and row.state == UrlState.VISITED:
                 _block(changes, row, block, wall_s)
                 blocked.append(row.id)
         changes.write()
@@ -99,9 +99,9 @@ class Chains:
         block = self._blocks([root]).get(root)
         changed: list[int] = []
         for row in url_rows(self._sql, sources).values():
-            if block is not None and row.state == State.VISITED:
+            if block is not None and row.state == UrlState.VISITED:
                 _block(changes, row, block, wall_s)
-            elif block is None and row.state == State.BLOCKED and not row.judged:
+            elif block is None and row.state == UrlState.BLOCKED and not row.judged:
                 changes.requeued(row)
             else:
                 continue

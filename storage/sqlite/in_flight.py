@@ -10,7 +10,7 @@ import struct
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from storage.files import FILE_MODE, open_for_update
+from storage.safe_files import FILE_MODE, open_for_update
 
 _log = logging.getLogger("courtly.store")
 _MAGIC: Final = b"courtly1"

@@ -10,18 +10,18 @@ import msgspec
 from msgspec import Struct
 
 from policies.access import Access
-from storage.base import Hand, HostClock, HostUpdate, Lease, Queued, Want
-from storage.rows import CONTACTS_KEPT, COPIES_PER_LEASE, WAIT_INSTEAD_S, WAIT_S_MAX, rooms
-from storage.sqlite.copies import read_copy
-from storage.sqlite.links import REQUISITE, SEED, SITEMAP, SUSPECT, hops_of, requisite_depth_of
-from storage.sqlite.names import Names
-from storage.sqlite.plans import ListingShape, Plans, listing_of
+from storage.columns import CONTACTS_KEPT, COPIES_PER_LEASE, WAIT_INSTEAD_S, WAIT_S_MAX, rooms
+from storage.sqlite.counters import Tally
+from storage.sqlite.link_table import REQUISITE, SEED, SITEMAP, SUSPECT, hops_of, requisite_depth_of
+from storage.sqlite.name_ids import Names
+from storage.sqlite.recrawl_schedule import ListingShape, Plans, listing_of
+from storage.sqlite.robots_copies import read_copy
 from storage.sqlite.statements import Statements, Values
-from storage.sqlite.tally import Tally
+from storage.store import HostClock, HostUpdate, Lease, Prefetch, Prefetched, Queued
 
 ORIGINS_AT_ONCE = 256  # of one host, looked at for a hand: some 3 ms
 PROMOTED_AT_ONCE = 2_000  # URLs of a host whose retry is due, in one transaction
-_EMPTY = Hand(urls=(), next_due_in_s=None)
+_EMPTY = Prefetched(urls=(), next_due_in_s=None)
 
 _NUMBER_MAX = 1e11  # more seconds than any time has
 
@@ -156,9 +156,9 @@ class Leases:
         self._sql.many("lease", [(key, self.tick(now_s)) for key in ids], self._session)
         for row in rows:
             self._held[row.name] = Held(row.id, row.epoch + 1, row.ring)
-        hands: Mapping[str, Hand] = {}
+        hands: Mapping[str, Prefetched] = {}
         if urls is not None:
-            wants = [Want(slot=row.name, count=urls) for row in rows]
+            wants = [Prefetch(slot=row.name, count=urls) for row in rows]
             hands = self.hands(wants, now_s)
         copies = self._copies(keys)
         return [
@@ -172,7 +172,7 @@ class Leases:
                 visited=row.visited,
                 body_bytes=row.body_bytes,
                 robots=copies.get(row.id, {}),
-                hand=hands.get(row.name, _EMPTY),
+                prefetched=hands.get(row.name, _EMPTY),
                 robots_all=row.origins <= COPIES_PER_LEASE,
             )
             for row in rows
@@ -239,8 +239,8 @@ class Leases:
     # ------------------------------------------------------------ hands
 
     def hands(
-        self, wants: Sequence[Want], now_s: float, *, ended: Collection[int] = ()
-    ) -> dict[str, Hand]:
+        self, wants: Sequence[Prefetch], now_s: float, *, ended: Collection[int] = ()
+    ) -> dict[str, Prefetched]:
         """The best due URLs for hosts that are held; those of `ended` are in no one's hand now."""
         slots = {held.id: want for want in wants if (held := self._held.get(want.slot))}
         if not slots:
@@ -302,7 +302,7 @@ class Leases:
                 next_due_in_s = 0.0
             elif slot in waits:
                 next_due_in_s = max(0.0, min(waits[slot]) - now_s)
-            hands[want.slot] = Hand(
+            hands[want.slot] = Prefetched(
                 urls=[queued for _, queued in offered[: room.queued]] + due[: room.due],
                 next_due_in_s=next_due_in_s,
                 next_revisit_in_s=0.0 if len(due) > room.due else next_revisit_in_s,

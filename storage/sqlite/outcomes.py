@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from storage.base import (
+from storage.columns import counts_for
+from storage.sqlite.chains import Chains
+from storage.sqlite.counters import Tally
+from storage.sqlite.leases import Leases
+from storage.sqlite.link_table import SITEMAP, SUSPECT, Links
+from storage.sqlite.name_ids import Names
+from storage.sqlite.robots_copies import Copies
+from storage.sqlite.statements import Statements
+from storage.sqlite.url_changes import Changes, UrlRow, url_rows
+from storage.store import (
     Blocked,
     Dropped,
     Failed,
@@ -14,18 +23,9 @@ from storage.base import (
     Retry,
     Revisited,
     SitemapRead,
-    State,
+    UrlState,
     Visited,
 )
-from storage.rows import counts_for
-from storage.sqlite.chains import Chains
-from storage.sqlite.copies import Copies
-from storage.sqlite.leases import Leases
-from storage.sqlite.links import SITEMAP, SUSPECT, Links
-from storage.sqlite.names import Names
-from storage.sqlite.statements import Statements
-from storage.sqlite.tally import Tally
-from storage.sqlite.urls import Changes, UrlRow, url_rows
 from storage.timekeeper import Moment
 
 
@@ -97,7 +97,7 @@ class Outcomes:
                 case SitemapRead():
                     changes.read(row, outcome, texts, at.now_s)
                 case Blocked():
-                    withdrawn = row.fetched or row.state == State.VISITED
+                    withdrawn = row.fetched or row.state == UrlState.VISITED
                     changes.blocked(row, outcome, withdrawn=withdrawn)
                     roots.append(row.id)
                 case Failed():

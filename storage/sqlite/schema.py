@@ -15,13 +15,13 @@ from typing import Final
 
 import msgspec
 
-from storage.base import StoreError, StoreRefused
-from storage.files import FILE_MODE, open_exclusive, real_path
+from storage.safe_files import FILE_MODE, open_exclusive, real_path
+from storage.sqlite.file_lock import is_held_here
 from storage.sqlite.fingerprint import fingerprint
 from storage.sqlite.lasting_locks import Connection
-from storage.sqlite.lock import is_held_here
 from storage.sqlite.statements import SCRIPTS
-from storage.trouble import kind_of, words_of
+from storage.store import StoreError, StoreRefused
+from storage.transient_faults import kind_of, words_of
 
 APPLICATION_ID: Final = int.from_bytes(b"Crtl")
 _LIBRARY_MIN: Final = (3, 37, 0)  # STRICT tables
@@ -108,7 +108,7 @@ def check_file(path: Path, *, must_exist: bool = False) -> bool:
 
 def check_place(path: Path, *, must_exist: bool = False) -> bool:
     """Whether there is a file with something in it. Raises StoreRefused where none can be, and
-    OSError for trouble that passes (`storage.trouble`)."""
+    OSError for trouble that passes (`storage.transient_faults`)."""
     if sqlite3.sqlite_version_info < _LIBRARY_MIN:
         raise StoreRefused(
             f"SQLite {sqlite3.sqlite_version} is too old; courtly needs 3.37 or newer"

@@ -9,9 +9,9 @@ from array import array
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from storage.base import Row
-from storage.rows import VIEWS
+from storage.columns import VIEWS
 from storage.sqlite.statements import Value
+from storage.store import Row
 
 ROWS_AT_ONCE: Final = 500
 _IDS_AT_ONCE: Final = 500

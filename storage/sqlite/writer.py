@@ -12,7 +12,20 @@ from policies import quarantine
 from policies.access import UNKNOWN, Access
 from policies.retry import FailureCode
 from policies.url import canonical
-from storage.base import (
+from storage.columns import WAIT_S_MAX
+from storage.sqlite.chains import Chains
+from storage.sqlite.counters import FAILED, QUEUED, Tally, Totals
+from storage.sqlite.in_flight import NOTHING_LEFT, Left
+from storage.sqlite.leases import Leases
+from storage.sqlite.link_notes import Notes
+from storage.sqlite.link_table import SUSPECT, Links, some_seeds
+from storage.sqlite.name_ids import Names
+from storage.sqlite.outcomes import Outcomes, pointed_to
+from storage.sqlite.recrawl_schedule import Plans
+from storage.sqlite.robots_copies import Copies
+from storage.sqlite.statements import Statements
+from storage.sqlite.url_changes import Changes, UrlRow, url_rows
+from storage.store import (
     SUSPECT_REST_S,
     Batch,
     Blocked,
@@ -26,24 +39,11 @@ from storage.base import (
     Plan,
     RobotsDue,
     SitemapRead,
-    State,
     Stats,
     Unplanned,
+    UrlState,
     Visited,
 )
-from storage.rows import WAIT_S_MAX
-from storage.sqlite.chains import Chains
-from storage.sqlite.copies import Copies
-from storage.sqlite.in_flight import NOTHING_LEFT, Left
-from storage.sqlite.leases import Leases
-from storage.sqlite.links import SUSPECT, Links, some_seeds
-from storage.sqlite.names import Names
-from storage.sqlite.noted import Notes
-from storage.sqlite.outcomes import Outcomes, pointed_to
-from storage.sqlite.plans import Plans
-from storage.sqlite.statements import Statements
-from storage.sqlite.tally import FAILED, QUEUED, Tally, Totals
-from storage.sqlite.urls import Changes, UrlRow, url_rows
 from storage.timekeeper import Moment
 
 SESSIONS_KEPT = 1_000  # in the diary of who wrote when
@@ -128,7 +128,7 @@ class Writer:
             "queues it again"
         )
         for row in url_rows(self.sql, ids).values():
-            if not (row.state in (State.QUEUED, State.VISITED) or row.planned):
+            if not (row.state in (UrlState.QUEUED, UrlState.VISITED) or row.planned):
                 continue
             if row.flags & SUSPECT:
                 failure = Failed(
@@ -176,11 +176,11 @@ class Writer:
             known = self._links.known([link.url for link in links])
             changes = Changes(self.sql, self._names, tally)
             for row in url_rows(self.sql, known.values()).values():
-                if row.state == State.FAILED:
+                if row.state == UrlState.FAILED:
                     changes.requeued(row)
             changes.write()
         self._finish(tally, skipped)
-        return Completed(stale=frozenset(), added=tally.added, hands={})
+        return Completed(stale=frozenset(), added=tally.added, prefetched={})
 
     def complete(self, session: int, batch: Batch, at: Moment) -> Completed:
         held = {update.slot: self._leases.held(session, update) for update in batch.hosts}
@@ -222,11 +222,11 @@ class Writer:
         self._leases.wind(winding, at.now_s, tally if together else None)
         self._leases.settle(moved)
         hands = self._leases.hands(
-            [want for want in batch.wants if held.get(want.slot) is not None],
+            [want for want in batch.prefetch if held.get(want.slot) is not None],
             at.now_s,
             ended={outcome.id for outcome in outcomes},
         )
-        return Completed(stale=frozenset(stale), added=tally.added, hands=hands)
+        return Completed(stale=frozenset(stale), added=tally.added, prefetched=hands)
 
     def _finish(
         self,
@@ -318,7 +318,7 @@ class Writer:
         self._finish(tally, skipped)
         if also is not None and (held := self._leases.held(session, also)) is not None:
             self._leases.wind([(held, also)], at.now_s)
-        return Completed(stale=frozenset(), added=tally.added, hands={})
+        return Completed(stale=frozenset(), added=tally.added, prefetched={})
 
     def robots_get(self, origin: str) -> Access | None:
         return self._copies.get(origin)
@@ -354,17 +354,19 @@ class Writer:
         roots: list[int] = []
         for block in withdrawn:
             row = rows.get(block.id)
-            if row is not None and row.state == State.VISITED:
+            if row is not None and row.state == UrlState.VISITED:
                 changes.blocked(row, block, withdrawn=True)
                 roots.append(row.id)
                 del rows[row.id]
-        free = {key: row for key in freed if (row := rows.get(key)) and row.state == State.BLOCKED}
+        free = {
+            key: row for key in freed if (row := rows.get(key)) and row.state == UrlState.BLOCKED
+        }
         for row in free.values():
             changes.requeued(row)
         changes.write()
         self._chains.settle([*roots, *free], changes, at.wall_s)
         self._finish(tally, {})
-        return Completed(stale=frozenset(), added=tally.added, hands={})
+        return Completed(stale=frozenset(), added=tally.added, prefetched={})
 
     @property
     def chains_left(self) -> bool:

@@ -16,8 +16,8 @@ from crawler.config import from_dict
 from crawler.engine.engine import Engine
 from crawler.testing import FakeFetcher, Reply, html, text
 from policies.url import host_of, path_of
-from storage.base import Link
 from storage.sqlite import SqliteStore
+from storage.store import Link
 
 BLOCKED = int(os.environ.get("COURTLY_BENCH_BLOCKED", "100000"))
 OTHERS = 20  # hosts that are crawled meanwhile

@@ -23,8 +23,8 @@ from pathlib import Path
 
 import pytest
 
-from storage.base import Batch, Contact, HostClock, HostUpdate, Lease, Link, Visited
-from storage.sqlite import SqliteStore, care
+from storage.sqlite import SqliteStore, maintenance
+from storage.store import Batch, Contact, HostClock, HostUpdate, Lease, Link, Visited
 
 URLS = int(os.environ.get("COURTLY_BENCH_URLS", "200000"))
 FILE = os.environ.get("COURTLY_BENCH_DB")
@@ -99,7 +99,7 @@ def host_of(lease: Lease) -> int:
 
 def page(lease: Lease, links: list[Link]) -> Visited:
     return Visited(
-        id=lease.hand.urls[0].id, slot=lease.slot, status=200, fetched_at=time.time(),
+        id=lease.prefetched.urls[0].id, slot=lease.slot, status=200, fetched_at=time.time(),
         content_type="text/html; charset=utf-8", body_bytes=7_000, elapsed_s=0.0625,
         title="A title of some words", links=links,
         body_hash=blake2b(lease.slot.encode(), digest_size=8).hexdigest(),
@@ -241,7 +241,8 @@ def test_rates_hold_as_the_frontier_grows(filled, tmp_path):
             rates[path] = found.best(rates.get(path, found))
     for path, rate in rates.items():
         say(
-            f"\n{care.info(path).urls:,} URLs: {rate.pages_per_s:,.0f} pages/s committed with"
+            f"\n{maintenance.info(path).urls:,} URLs:"
+            f" {rate.pages_per_s:,.0f} pages/s committed with"
             f" {LINKS} links each ({rate.pages_per_cpu_s:,.0f} a CPU second),"
             f" {rate.links_per_s:,.0f} links/s inserted, half new"
             f" ({rate.links_per_cpu_s:,.0f} a CPU second),"
@@ -260,13 +261,13 @@ def test_rates_hold_as_the_frontier_grows(filled, tmp_path):
 
 
 def test_bytes_per_url(filled, tmp_path):
-    found = care.info(filled)
+    found = maintenance.info(filled)
     text = f"\n{found.file_bytes:,} bytes for {found.urls:,} URLs: {found.bytes_per_url:.0f} each"
     if URLS <= 1_000_000:
-        assert care.check(filled) == []
+        assert maintenance.check(filled) == []
         copy = tmp_path / "copy.db"
         shutil.copyfile(filled, copy)
-        _, after = care.vacuum(copy)
+        _, after = maintenance.vacuum(copy)
         text += f", {after / found.urls:.0f} after vacuum"
     say(text)
     assert found.bytes_per_url is not None

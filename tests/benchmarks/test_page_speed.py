@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from storage.base import Page
 from storage.paging import HOST_SORTS
 from storage.sqlite import SqliteReader, SqliteStore
+from storage.store import Page
 
 HOSTS = 100_000
 BLOCKED = 1_000_000

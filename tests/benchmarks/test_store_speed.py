@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from storage.base import Batch, Contact, HostClock, HostUpdate, Lease, Link, Visited, Want
 from storage.sqlite import SqliteStore
+from storage.store import Batch, Contact, HostClock, HostUpdate, Lease, Link, Prefetch, Visited
 
 PAGES = int(os.environ.get("COURTLY_BENCH_PAGES", "20000"))
 HOSTS = 200
@@ -94,7 +94,7 @@ def batches(web: Web, leases: list[Lease], hands: dict[str, list[int]]) -> Itera
                 HostUpdate(slot=lease.slot, epoch=lease.epoch, clock=clock, contacts=[contact])
             )
             if not hand:
-                wants.append(Want(slot=lease.slot, count=8))
+                wants.append(Prefetch(slot=lease.slot, count=8))
         if outcomes:
             yield Batch(outcomes=outcomes, hosts=hosts, wants=wants)
 
@@ -105,7 +105,7 @@ async def crawl(store: SqliteStore, pages: int) -> tuple[int, float, float]:
     session = await store.open_session("bench")
     await store.add([link(web.urls[host][0], host) for host in range(HOSTS)])
     leases = list(await store.claim(session, hosts=HOSTS, urls_per_host=8))
-    hands = {lease.slot: [q.id for q in lease.hand.urls] for lease in leases}
+    hands = {lease.slot: [q.id for q in lease.prefetched.urls] for lease in leases}
     done, spent_s, new = 0, 0.0, 0
     for batch in batches(web, leases, hands):
         start_s = time.perf_counter()
@@ -113,7 +113,7 @@ async def crawl(store: SqliteStore, pages: int) -> tuple[int, float, float]:
         spent_s += time.perf_counter() - start_s
         done += len(batch.outcomes)
         new += sum(result.added.values())
-        for slot, hand in result.hands.items():
+        for slot, hand in result.prefetched.items():
             hands[slot] += [q.id for q in hand.urls]
         if done >= pages:
             break
@@ -198,7 +198,7 @@ class Stages:
                 )
                 hosts.append(update)
                 if want:
-                    wants.append(Want(slot=lease.slot, count=8))
+                    wants.append(Prefetch(slot=lease.slot, count=8))
             work.append(Batch(outcomes=outcomes, hosts=hosts, wants=wants))
         cpu_s = time.process_time()
         for batch in work:
@@ -213,7 +213,7 @@ async def test_stages_of_a_commit_against_bare_inserts(tmp_path):
     for host in range(HOSTS):
         await store.add([link(url, host) for url in urls_of(host, 100)])
     leases = list(await store.claim(session, hosts=HOSTS, urls_per_host=100))
-    hands = {lease.slot: [queued.id for queued in lease.hand.urls] for lease in leases}
+    hands = {lease.slot: [queued.id for queued in lease.prefetched.urls] for lease in leases}
     stages = Stages(store, session, leases)
     kinds = {
         "clocks of 20 hosts": (False, 0, 0, False),

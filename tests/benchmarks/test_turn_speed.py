@@ -26,8 +26,8 @@ from crawler.politeness.turns import Turns
 from policies.access import Access
 from policies.pacing import PacingRules
 from policies.url import path_of
-from storage.base import Hand, HostClock, Lease, Link, Queued
 from storage.memory import MemoryStore
+from storage.store import HostClock, Lease, Link, Prefetched, Queued
 
 if TYPE_CHECKING:
     from tests.benchmarks.conftest import Beside
@@ -76,7 +76,7 @@ def lease(slot: str, pages: int) -> Lease:
         visited=0,
         body_bytes=0,
         robots={},
-        hand=Hand(urls=urls, next_due_in_s=None),
+        prefetched=Prefetched(urls=urls, next_due_in_s=None),
     )
 
 

@@ -23,8 +23,8 @@ from crawler.clock import RealClock
 from crawler.config import from_dict
 from crawler.engine.engine import Engine
 from crawler.fetching.request import Answer, Failure, Request
-from storage.base import Link
 from storage.sqlite import SqliteStore
+from storage.store import Link
 
 HOSTS = int(os.environ.get("COURTLY_BENCH_WAITING", "50000"))
 WATCHED_S = 10.0

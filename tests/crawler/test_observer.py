@@ -10,7 +10,7 @@ from crawler.observer import Contacted, Fanout, all_of
 from crawler.testing import Answers, Reply, html, text
 from policies.holds import Hold, HoldReason
 from policies.retry import FailureCode
-from storage.base import Blocked, Failed, Outcome, Retry, Visited
+from storage.store import Blocked, Failed, Outcome, Retry, Visited
 
 if TYPE_CHECKING:
     from tests.conftest import World

@@ -154,4 +154,4 @@ def test_threads_are_started_in_one_place() -> None:
         for path in folder.rglob("*.py")
         if makes.search(path.read_text())
     }
-    assert found == {"crawler/threads.py", "storage/sqlite/wire.py"}
+    assert found == {"crawler/threads.py", "storage/sqlite/connection_thread.py"}

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from crawler.testing import LocalWeb, html
-from storage.sqlite.care import check
+from storage.sqlite.maintenance import check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

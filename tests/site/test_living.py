@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from crawler.app import Life, living
-from crawler.by_hand import steer_host
 from crawler.config import ConfigError, from_dict
+from crawler.offline_control import steer_host
 from crawler.steering.status import State, UnknownHost
 from crawler.testing import Handler, LocalWeb, Pages, Reply, html
-from storage.base import StoreRefused
+from storage.store import StoreRefused
 
 if TYPE_CHECKING:
     from tests.site.conftest import Courtly

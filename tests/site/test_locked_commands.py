@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from crawler.testing import LocalWeb, html
-from storage.sqlite.lock import FileLock
+from storage.sqlite.file_lock import FileLock
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

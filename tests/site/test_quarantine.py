@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crawler.by_hand import retry_failed
+from crawler.offline_control import retry_failed
 from crawler.testing import LocalWeb, ReceivedRequest, Reply, html, redirect, text
-from storage.sqlite.care import check
+from storage.sqlite.maintenance import check
 
 if TYPE_CHECKING:
     from tests.site.conftest import Courtly

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from crawler import Crawler
-from crawler.by_hand import retry_failed
 from crawler.documents.crawled_page import CrawledPage
+from crawler.offline_control import retry_failed
 from crawler.sinks.mirror_paths import file_of
 from crawler.sinks.references import Role
 from crawler.testing import LocalWeb, ReceivedRequest, Reply, html, redirect, text

@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 from policies.url import host_of
-from storage.base import (
+from storage.memory import MemoryStore
+from storage.sqlite import SqliteReader, SqliteStore
+from storage.sqlite.maintenance import check
+from storage.store import (
     Batch,
     Blocked,
     BlockReason,
@@ -21,6 +24,7 @@ from storage.base import (
     Link,
     Outcome,
     Plan,
+    Prefetch,
     Queued,
     Reader,
     Retry,
@@ -28,11 +32,7 @@ from storage.base import (
     SitemapRead,
     Store,
     Visited,
-    Want,
 )
-from storage.memory import MemoryStore
-from storage.sqlite import SqliteReader, SqliteStore
-from storage.sqlite.care import check
 
 START_S = 1_800_000_000.0
 
@@ -125,7 +125,7 @@ class Rig:
             []
             if want is None
             else [
-                Want(
+                Prefetch(
                     slot=lease.slot,
                     count=want,
                     held=held,
@@ -136,7 +136,7 @@ class Rig:
             ]
         )
         return await self.store.complete(
-            self.session, Batch(outcomes=outcomes, hosts=[update], wants=wants)
+            self.session, Batch(outcomes=outcomes, hosts=[update], prefetch=wants)
         )
 
     def visited(self, queued: Queued | int, slot: str = "a.test", **values: Any) -> Visited:

@@ -22,7 +22,11 @@ from policies.access import Access
 from policies.listing import Listing
 from policies.scope import HOPS_MAX
 from policies.url import host_of, origin_of
-from storage.base import (
+from storage.columns import REPORTS, VIEWS
+from storage.memory import MemoryStore
+from storage.sqlite import SqliteReader, SqliteStore
+from storage.sqlite.maintenance import check
+from storage.store import (
     Batch,
     Blocked,
     BlockReason,
@@ -40,18 +44,14 @@ from storage.base import (
     Outlink,
     Plan,
     Pointer,
+    Prefetch,
     Rel,
     Retry,
     Revisited,
     Row,
     SitemapRead,
     Visited,
-    Want,
 )
-from storage.memory import MemoryStore
-from storage.rows import REPORTS, VIEWS
-from storage.sqlite import SqliteReader, SqliteStore
-from storage.sqlite.care import check
 
 
 async def _rows(rows: AsyncIterator[Row]) -> list[tuple[object, ...]]:
@@ -179,7 +179,7 @@ class Stores(RuleBasedStateMachine):
         assert dict(one.robots) == dict(other.robots)
         self.leases[one.slot] = (one, other)
         self.hand[one.slot] = {}
-        self.handed(one.slot, one.hand, other.hand)
+        self.handed(one.slot, one.prefetched, other.prefetched)
 
     def handed(self, slot: str, one: Any, other: Any) -> None:
         shown = [
@@ -333,8 +333,8 @@ class Stores(RuleBasedStateMachine):
                     )
                 ],
                 skipped={"nofollow": 1} if release else {},
-                wants=[
-                    Want(
+                prefetch=[
+                    Prefetch(
                         slot=slot,
                         count=count,
                         held=[ids[n] for ids in self.hand[slot].values()],
@@ -349,7 +349,7 @@ class Stores(RuleBasedStateMachine):
         other = self.run(self.sqlite.complete(self.sessions[1], batches[1]))
         assert (one.stale, dict(one.added)) == (other.stale, dict(other.added))
         assert one.stale == frozenset()
-        assert set(one.hands) == set(other.hands) == (set() if release else {slot})
+        assert set(one.prefetched) == set(other.prefetched) == (set() if release else {slot})
         self.settle()
         self.learn_queries()
         for url in ended:
@@ -357,7 +357,7 @@ class Stores(RuleBasedStateMachine):
         if release:
             del self.leases[slot], self.hand[slot]
         else:
-            self.handed(slot, one.hands[slot], other.hands[slot])
+            self.handed(slot, one.prefetched[slot], other.prefetched[slot])
 
     def outcome(
         self, kind: str, key: int, slot: str, url: str, to: str, in_s: float, links: list[Link]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.files import (
+from storage.safe_files import (
     check_folder,
     is_stream,
     open_exclusive,

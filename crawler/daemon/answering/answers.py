@@ -26,8 +26,8 @@ from policies import robots as robots_txt
 from policies.access import Access
 from policies.url import SeedError, canonical, host_of, origin_of, without_userinfo
 from storage import paging
-from storage.base import Reader, Row
-from storage.rows import robots_state
+from storage.columns import robots_state
+from storage.store import Reader, Row
 
 LIMIT_DEFAULT = 100  # rows of a page
 LIMIT_MAX = paging.ROWS_MAX

@@ -13,7 +13,7 @@ from crawler.politeness.origin import Origin
 from crawler.steering.control import Control
 from policies.access import Access, due
 from policies.url import host_of
-from storage.base import Reader
+from storage.store import Reader
 
 ASKED_AT_ONCE = 16  # somebody waits for each; more would be a crawl of their own
 

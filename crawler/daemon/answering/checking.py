@@ -24,7 +24,7 @@ from policies.url import (
     robots_url,
     without_userinfo,
 )
-from storage.base import Reader
+from storage.store import Reader
 
 VERDICTS_MAX = 10_000  # of one request: each is some tens of microseconds, in a thread
 URL_BYTES_MAX = 20_000  # of a URL to be judged

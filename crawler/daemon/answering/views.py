@@ -8,8 +8,8 @@ from typing import cast
 from crawler.daemon import shapes
 from crawler.steering.status import HostNow, Status
 from crawler.version import __version__
-from storage.base import Row, Stats
-from storage.rows import VIEWS
+from storage.columns import VIEWS
+from storage.store import Row, Stats
 
 FLAGS = frozenset({"paused", "withdrawn", "truncated", "indexable", "followable", "archivable"})
 

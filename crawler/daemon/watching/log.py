@@ -19,8 +19,8 @@ from crawler.observer import Contacted
 from crawler.output import CLOSE_S, BackgroundWriter, write_some
 from crawler.telling.words import json_printable
 from policies.holds import Hold
-from storage.base import Blocked, Dropped, Failed, Moved, Outcome, Retry, Revisited, Visited
-from storage.files import FILE_MODE, is_stream, open_for_append
+from storage.safe_files import FILE_MODE, is_stream, open_for_append
+from storage.store import Blocked, Dropped, Failed, Moved, Outcome, Retry, Revisited, Visited
 
 LEVELS: Final[Mapping[LogLevel, int]] = {
     LogLevel.DEBUG: logging.DEBUG,

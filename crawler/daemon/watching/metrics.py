@@ -20,7 +20,7 @@ from msgspec import Struct
 from crawler.observer import Contacted
 from policies.holds import Hold, HoldReason
 from policies.retry import FailureCode
-from storage.base import (
+from storage.store import (
     Blocked,
     BlockReason,
     Dropped,

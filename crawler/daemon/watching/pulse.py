@@ -9,7 +9,7 @@ from crawler.clock import Clock
 from crawler.observer import Contacted
 from crawler.steering.control import Control
 from policies.holds import Hold
-from storage.base import Outcome, StoreError
+from storage.store import Outcome, StoreError
 
 
 class Pulse:

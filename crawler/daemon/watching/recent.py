@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from crawler.observer import Contacted
 from policies.holds import Hold
-from storage.base import Outcome
-from storage.rows import CONTACTS_KEPT
+from storage.columns import CONTACTS_KEPT
+from storage.store import Outcome
 
 HOSTS_MAX: Final = 1_000  # of 50 contacts each: some 2 MB
 ERRORS_PER_HOST: Final = 10

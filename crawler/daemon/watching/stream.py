@@ -13,7 +13,7 @@ from crawler.clock import Clock
 from crawler.observer import Contacted
 from policies.holds import Hold
 from policies.url import host_of
-from storage.base import Outcome
+from storage.store import Outcome
 
 QUEUE_MAX = 256  # events that wait for one listener; one that is slower than this is let go
 EVENTS_PER_S_MAX = 50  # contacts told in a second; a page shows some, not hundreds

@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from policies.access import Access
-from storage.base import (
+from storage.memory import MemoryStore
+from storage.store import (
     Batch,
     Blocked,
     BlockReason,
@@ -19,11 +20,10 @@ from storage.base import (
     Malformed,
     Outlink,
     Pointer,
+    Prefetch,
     Retry,
     Visited,
-    Want,
 )
-from storage.memory import MemoryStore
 
 NOW_S = 1_800_000_000.0
 ROBOTS = b"User-agent: *\nDisallow: /private/ # keep out\nAllow: /private/open\n"
@@ -54,7 +54,7 @@ async def store() -> AsyncIterator[MemoryStore]:
         contacts=[Contact(start_at=NOW_S - 2, end_at=NOW_S - 1.5, kind="page", status=200)],
     )
     page = Visited(
-        id=lease.hand.urls[0].id,
+        id=lease.prefetched.urls[0].id,
         slot="a.test",
         status=200,
         fetched_at=NOW_S,
@@ -78,10 +78,12 @@ async def store() -> AsyncIterator[MemoryStore]:
             outcomes=[page],
             hosts=[update],
             skipped={"max_depth": 1200, "nofollow": 3},
-            wants=[Want(slot="a.test", count=9)],
+            prefetch=[Prefetch(slot="a.test", count=9)],
         ),
     )
-    ids = {queued.url.partition("a.test/")[2]: queued.id for queued in done.hands["a.test"].urls}
+    ids = {
+        queued.url.partition("a.test/")[2]: queued.id for queued in done.prefetched["a.test"].urls
+    }
     outcomes = [
         Blocked(
             id=ids["private/x"],

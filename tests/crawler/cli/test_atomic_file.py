@@ -18,7 +18,7 @@ from crawler.app import open_store
 from crawler.cli import atomic_file
 from crawler.cli.atomic_file import replacing
 from crawler.clock import RealClock
-from storage.base import Batch, Failed, HostClock, HostUpdate, Link, Visited
+from storage.store import Batch, Failed, HostClock, HostUpdate, Link, Visited
 
 FULL = Path("/dev/full")
 PARQUET = [("export", "visited", "--format", "parquet")] * bool(importlib.util.find_spec("pyarrow"))
@@ -48,7 +48,7 @@ def database(tmp_path: Path) -> Path:
         await store.add([Link(url=url, slot="a.test", host="a.test", depth=0) for url in urls])
         (lease,) = await store.claim(session, hosts=1, urls_per_host=300)
         outcomes: list[Visited | Failed] = []
-        for n, queued in enumerate(lease.hand.urls):
+        for n, queued in enumerate(lease.prefetched.urls):
             if n % 2:
                 error = "http: 404 Not Found"
                 outcomes.append(

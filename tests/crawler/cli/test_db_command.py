@@ -13,9 +13,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from crawler.cli import main
-from storage.base import Link
 from storage.sqlite import SqliteStore
 from storage.sqlite.schema import migrations
+from storage.store import Link
 
 
 def courtly(*args: str) -> Result:

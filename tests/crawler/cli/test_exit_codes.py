@@ -7,7 +7,7 @@ import pytest
 
 from crawler.cli.exit_codes import print_problems, reported_errors
 from crawler.config import ConfigError
-from storage.base import StoreError, StoreRefused
+from storage.store import StoreError, StoreRefused
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from click.testing import CliRunner, Result
 from crawler.app import open_store
 from crawler.cli import main
 from crawler.clock import RealClock
-from storage.base import Batch, Failed, HostClock, HostUpdate, Link, Outlink, Rel, Store, Visited
-from storage.rows import VIEWS
+from storage.columns import VIEWS
+from storage.store import Batch, Failed, HostClock, HostUpdate, Link, Outlink, Rel, Store, Visited
 
 ROWS = 4_500  # more than is written in one go
 TITLES = ['=cmd|" /C calc"!A0', "+1", "@x", "-2", "  =3", "a, b", 'q"q', "ü"]
@@ -35,7 +35,7 @@ async def fill(path: Path) -> None:
         [Link(url=f"http://a.test/{n}", slot="a.test", host="a.test", depth=0) for n in range(ROWS)]
     )
     (lease,) = await store.claim(session, hosts=1, urls_per_host=ROWS)
-    failed, *pages = lease.hand.urls
+    failed, *pages = lease.prefetched.urls
     await store.complete(
         session,
         Batch(

@@ -15,7 +15,9 @@ from click.testing import CliRunner, Result
 
 from crawler.cli import main
 from policies.access import Access
-from storage.base import (
+from storage.sqlite import SqliteReader, SqliteStore
+from storage.sqlite.maintenance import check
+from storage.store import (
     Batch,
     Blocked,
     BlockReason,
@@ -28,15 +30,13 @@ from storage.base import (
     Outcome,
     Outlink,
     Plan,
+    Prefetch,
     Queued,
     Retry,
     SitemapRead,
     StoreError,
     Visited,
-    Want,
 )
-from storage.sqlite import SqliteReader, SqliteStore
-from storage.sqlite.care import check
 
 START_S = 1_800_000_000.0
 ROUNDS = 12
@@ -96,7 +96,7 @@ async def fill(path: Path) -> None:
         + [link("http://a.test/s.xml", sitemap=True)]
     )
     for lease in await store.claim(session, hosts=9, urls_per_host=40):
-        outcomes = [outcome(lease, one, n) for n, one in enumerate(lease.hand.urls)]
+        outcomes = [outcome(lease, one, n) for n, one in enumerate(lease.prefetched.urls)]
         update = HostUpdate(
             slot=lease.slot,
             epoch=lease.epoch,
@@ -140,11 +140,11 @@ async def resume(path: Path) -> None:
                     content_type="text/html", body_bytes=1, elapsed_s=0.1,
                     links=[link(f"http://a.test/new{n}")],
                 )
-                for n, one in enumerate(lease.hand.urls)
+                for n, one in enumerate(lease.prefetched.urls)
             ]  # fmt: skip
             update = HostUpdate(slot=lease.slot, epoch=lease.epoch, clock=lease.clock)
-            want = Want(slot=lease.slot, count=5, held=[])
-            await store.complete(session, Batch(outcomes=pages, hosts=[update], wants=[want]))
+            want = Prefetch(slot=lease.slot, count=5, held=[])
+            await store.complete(session, Batch(outcomes=pages, hosts=[update], prefetch=[want]))
         for due in await store.robots_due(session, limit=9):
             await store.robots_get(due.origin)
         await store.ungoverned("http://a.test", limit=9)

@@ -8,8 +8,8 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from crawler.cli import main
-from storage.base import Link
 from storage.sqlite import SqliteStore
+from storage.store import Link
 
 
 async def _die(path: Path, *urls: str, times: int) -> None:

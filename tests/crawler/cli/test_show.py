@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from crawler.app import open_store
 from crawler.cli import main
 from crawler.clock import RealClock
-from storage.base import Link
+from storage.store import Link
 
 ROWS = 3_000  # more than a reader fetches at once, and more than a pipe holds
 

@@ -14,9 +14,9 @@ from crawler.cli.why import _explain_url
 from crawler.config import from_dict
 from crawler.telling.explain import Asked
 from policies.listing import Changefreq, Listing
-from storage.base import Batch, HostClock, HostUpdate, Link, SitemapRead, Want
+from storage.columns import VIEWS as STORED
 from storage.memory import MemoryStore
-from storage.rows import VIEWS as STORED
+from storage.store import Batch, HostClock, HostUpdate, Link, Prefetch, SitemapRead
 
 
 def test_the_views_are_the_store_s() -> None:
@@ -34,9 +34,9 @@ async def read_sitemap(store: MemoryStore) -> None:
     )
     leases = await store.acquire(session, ["maps.test"])
     update = HostUpdate(slot="maps.test", epoch=leases["maps.test"].epoch, clock=HostClock())
-    want = Want(slot="maps.test", count=1)
-    done = await store.complete(session, Batch(hosts=[update], wants=[want]))
-    (queued,) = done.hands["maps.test"].urls
+    want = Prefetch(slot="maps.test", count=1)
+    done = await store.complete(session, Batch(hosts=[update], prefetch=[want]))
+    (queued,) = done.prefetched["maps.test"].urls
     listing = Listing(lastmod_at=1_700_000_000.0, changefreq=Changefreq.DAILY, priority=0.8)
     await store.add(
         [Link(url=page, slot="maps.test", host="maps.test", depth=1, listing=listing)],

@@ -11,7 +11,8 @@ from crawler.config import Config, from_dict
 from crawler.telling import backoff, reasons
 from crawler.telling.explain import Asked
 from policies.access import Access
-from storage.base import (
+from storage.memory import MemoryStore
+from storage.store import (
     Batch,
     Contact,
     HostClock,
@@ -21,7 +22,6 @@ from storage.base import (
     Plan,
     Visited,
 )
-from storage.memory import MemoryStore
 
 NOW_S = 1_800_000_000.0  # the store's, in conftest.py
 
@@ -72,7 +72,7 @@ async def test_the_target_of_a_link_that_was_left_out_says_why(
     (lease,) = await store.claim(session, hosts=1, urls_per_host=9)
     assert lease.slot == "c.test"
     page = Visited(
-        id=lease.hand.urls[0].id, slot="c.test", status=200, fetched_at=NOW_S,
+        id=lease.prefetched.urls[0].id, slot="c.test", status=200, fetched_at=NOW_S,
         content_type="text/html", body_bytes=1, elapsed_s=0.5,
         outlinks=[Outlink("http://b.test/", "b", None)],
     )  # fmt: skip
@@ -338,7 +338,7 @@ async def test_what_was_cut_of_a_page_is_said(
     await store.add([link("http://c.test/", host="c.test")])
     (lease,) = await store.claim(session, hosts=1, urls_per_host=9)
     page = Visited(
-        id=lease.hand.urls[0].id, slot="c.test", status=200, fetched_at=NOW_S,
+        id=lease.prefetched.urls[0].id, slot="c.test", status=200, fetched_at=NOW_S,
         content_type="text/html", body_bytes=1, elapsed_s=0.5, cut="max_links max_markup",
     )  # fmt: skip
     update = HostUpdate(slot="c.test", epoch=lease.epoch, clock=HostClock())

@@ -15,9 +15,9 @@ import pytest
 
 from crawler import Crawler, Politeness, PoliteSession
 from crawler.app import living, open_store
-from crawler.by_hand import add_seeds, retry_failed
 from crawler.clock import RealClock
 from crawler.config import Config, from_dict
+from crawler.offline_control import add_seeds, retry_failed
 from crawler.testing import FakeFetcher
 from storage.sqlite import SqliteReader
 

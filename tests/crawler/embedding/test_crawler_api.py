@@ -14,7 +14,7 @@ from crawler.config import ConfigError
 from crawler.embedding.crawl import Crawler
 from crawler.errors import SessionClosed
 from crawler.testing import FakeFetcher, JumpClock, LocalWeb, Reply, html, redirect, text
-from storage.base import StoreError, StoreRefused
+from storage.store import StoreError, StoreRefused
 
 UA = "examplebot/1.0 (+https://example.com/bot)"
 A = "http://a.test"

@@ -18,7 +18,7 @@ from crawler.errors import CourtlyError, FetchFailed, SessionClosed
 from crawler.fetching.request import Request
 from crawler.testing import FakeFetcher, JumpClock, Reply, html, redirect, text
 from policies.retry import FailureCode
-from storage.base import StoreError
+from storage.store import StoreError
 
 UA = "examplebot/1.0 (+https://example.com/bot)"
 A = "http://a.test"

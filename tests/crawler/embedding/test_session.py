@@ -32,7 +32,7 @@ from crawler.testing import (
 )
 from policies.holds import HoldReason
 from policies.retry import FailureCode
-from storage.base import StoreRefused
+from storage.store import StoreRefused
 
 UA = "examplebot/1.0 (+https://example.com/bot)"
 A = "http://a.test"

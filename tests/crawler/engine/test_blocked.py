@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from crawler.fetching.request import Request
 from crawler.testing import Reply, html, not_found, text
 from crawler.visiting.ledger import OUTCOMES_MAX
-from storage.base import Batch
+from storage.store import Batch
 
 if TYPE_CHECKING:
     from tests.conftest import World

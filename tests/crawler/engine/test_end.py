@@ -12,7 +12,7 @@ from crawler.fetching.request import Request
 from crawler.politeness.ending import PAUSED, SPENT
 from crawler.testing import Answers, Reply, html, not_found, redirect, text
 from policies.retry import FailureCode
-from storage.base import Link
+from storage.store import Link
 
 if TYPE_CHECKING:
     from tests.conftest import World

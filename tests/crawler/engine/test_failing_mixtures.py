@@ -10,7 +10,7 @@ from crawler.fetching.request import Request
 from crawler.testing import JumpClock, Reply, html, not_found, redirect, text
 from policies.retry import FailureCode
 from policies.url import host_of
-from storage.base import Outcome
+from storage.store import Outcome
 from tests.crawler.engine.test_outage import Watcher
 
 PATIENCE_S = 10.0

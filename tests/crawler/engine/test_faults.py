@@ -23,7 +23,7 @@ from crawler.observer import Contacted
 from crawler.politeness.gate import Gate
 from crawler.testing import Reply, html, not_found, redirect, text
 from crawler.visiting.visit import Visitor
-from storage.base import Outcome, StoreError
+from storage.store import Outcome, StoreError
 
 if TYPE_CHECKING:
     from tests.conftest import Crawled, World

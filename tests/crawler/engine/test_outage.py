@@ -17,7 +17,7 @@ from policies import outage
 from policies.holds import Hold, HoldReason
 from policies.retry import FailureCode, RetryRules, after_no_connection, tried_for_s
 from policies.url import host_of
-from storage.base import Outcome
+from storage.store import Outcome
 
 if TYPE_CHECKING:
     from tests.conftest import World

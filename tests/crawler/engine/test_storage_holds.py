@@ -9,22 +9,24 @@ import pytest
 from crawler.engine.storage_holds import StorageHolds
 from crawler.testing import JumpClock
 from policies.holds import SENTENCES
-from storage.trouble import Trouble, TroubleKind, Troubles
+from storage.transient_faults import FaultKind, TransientFault, TransientFaults
 from tests.crawler.politeness.test_holds import Crawl
 
 
-@pytest.mark.parametrize("kind", TroubleKind)
-async def test_answers_of_hosts_do_not_end_it(kind: TroubleKind) -> None:
+@pytest.mark.parametrize("kind", FaultKind)
+async def test_answers_of_hosts_do_not_end_it(kind: FaultKind) -> None:
     async with JumpClock() as clock:
         crawl = Crawl(clock)
-        troubles = Troubles()
+        troubles = TransientFaults()
         tasks = [
             asyncio.create_task(StorageHolds(crawl.holds, [troubles]).run()),
             *(asyncio.create_task(crawl.work()) for _ in range(3)),
         ]
         crawl.reached = True
         await crawl.for_s(1.01)  # some requests are under way
-        trouble = Trouble(kind=kind, what="the sink", sentence="a sentence", since=clock.wall())
+        trouble = TransientFault(
+            kind=kind, what="the sink", sentence="a sentence", since=clock.wall()
+        )
         troubles.set(trouble)
         await crawl.for_s(0.2)
         begun = len(crawl.started_s)

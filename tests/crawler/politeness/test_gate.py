@@ -24,8 +24,8 @@ from policies.retry import FailureCode
 from policies.robots import DIALECTS, Verdict
 from policies.robots.reading import Reading
 from policies.robots.syntax import Source
-from storage.base import Completed, Store
 from storage.memory import MemoryStore
+from storage.store import Completed, Store
 
 HOUR_S = 3600.0
 DAY_S = 24 * HOUR_S

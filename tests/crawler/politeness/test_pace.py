@@ -5,7 +5,7 @@ from __future__ import annotations
 from crawler.politeness.pace import Pace
 from crawler.telling import backoff
 from policies.pacing import PacingRules
-from storage.base import Hand, HostClock, Lease
+from storage.store import HostClock, Lease, Prefetched
 
 
 def make_pace(*, now_s: float) -> Pace:
@@ -19,7 +19,7 @@ def make_pace(*, now_s: float) -> Pace:
         visited=0,
         body_bytes=0,
         robots={},
-        hand=Hand(urls=(), next_due_in_s=None),
+        prefetched=Prefetched(urls=(), next_due_in_s=None),
     )
     return Pace(lease, PacingRules(), now_s=now_s)
 

@@ -14,7 +14,7 @@ from crawler.politeness.host import Host, Turn
 from crawler.politeness.turns import PASS_BEHIND_MAX, PASS_MAX, Turns, TurnsClosedError
 from crawler.testing import JumpClock
 from policies.pacing import Ask, PacingRules, Per, parse_window
-from storage.base import Hand, HostClock, Lease, Queued
+from storage.store import HostClock, Lease, Prefetched, Queued
 
 ids = itertools.count(1)
 
@@ -55,7 +55,7 @@ def make_host(
         visited=0,
         body_bytes=0,
         robots={},
-        hand=Hand(urls=queued(name, pages), next_due_in_s=None),
+        prefetched=Prefetched(urls=queued(name, pages), next_due_in_s=None),
     )
     return Host(lease, rules or PacingRules(), now_s=clock.monotonic())
 

@@ -8,7 +8,7 @@ from crawler.reports.broken import BrokenLinks
 from crawler.reports.findings import Duplicates
 from crawler.reports.politeness_audit import contacts_inside_backoff
 from crawler.reports.report_sections import ROWS_MAX
-from storage.base import Row
+from storage.store import Row
 
 
 class Rows:

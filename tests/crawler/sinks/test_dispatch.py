@@ -13,7 +13,7 @@ from crawler.documents.crawled_page import CrawledPage
 from crawler.sinks.dispatch import PAGES_MAX, PageCallback, SinkRoute, Sinks
 from crawler.sinks.sink import SinkError, Withdrawn
 from crawler.sinks.sink_filter import SinkFilter
-from storage.base import Blocked, BlockReason
+from storage.store import Blocked, BlockReason
 
 MakePage = Callable[..., CrawledPage]
 

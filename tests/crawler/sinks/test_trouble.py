@@ -22,8 +22,8 @@ from crawler.config import from_dict
 from crawler.sinks.build import build_sinks
 from crawler.sinks.dispatch import Sinks
 from crawler.sinks.sink import SinkError
-from storage.base import Blocked, BlockReason
-from storage.trouble import TroubleKind
+from storage.store import Blocked, BlockReason
+from storage.transient_faults import FaultKind
 from tests.crawler.sinks.conftest import MakePage
 
 KINDS = ["p.jsonl", "p.jsonl.gz", "p.warc", "p.warc.gz", "mirror"]
@@ -250,7 +250,7 @@ async def test_the_trouble_is_shown_and_others_wait(tmp_path: Path, make_page: M
             first = asyncio.ensure_future(sinks.flush())
             trouble = await sinks.troubles.other_than(None)
             assert trouble is not None
-            assert trouble.kind is TroubleKind.NO_SPACE
+            assert trouble.kind is FaultKind.NO_SPACE
             assert trouble.what == f"the sink {tmp_path / 'p.jsonl'}"
             sinks.put(make_page("http://a.test/2"))
             second = asyncio.ensure_future(sinks.flush())

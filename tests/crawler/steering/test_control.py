@@ -15,7 +15,7 @@ from crawler.politeness.ending import PAUSED
 from crawler.steering.control import SLOW_S_MAX
 from crawler.steering.status import HostState, State, UnknownHost
 from crawler.testing import Answers, Reply, html, not_found, redirect, text
-from storage.base import Link
+from storage.store import Link
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,15 +22,15 @@ from crawler.visiting.ledger import (
     Ledger,
 )
 from policies.pacing import PacingRules
-from storage.base import (
+from storage.store import (
     Batch,
     Completed,
     Dropped,
-    Hand,
     HostClock,
     Lease,
     Link,
     Outcome,
+    Prefetched,
     Queued,
     Store,
     StoreError,
@@ -65,7 +65,7 @@ class Minutes:
         if self.error:
             raise self.error
         self.batches.append(batch)
-        return Completed(stale=frozenset(), added={}, hands={})
+        return Completed(stale=frozenset(), added={}, prefetched={})
 
 
 class Rig:
@@ -107,7 +107,7 @@ class Rig:
             visited=0,
             body_bytes=0,
             robots={},
-            hand=Hand(urls=hand, next_due_in_s=None),
+            prefetched=Prefetched(urls=hand, next_due_in_s=None),
         )
         host = Host(lease, PacingRules(), now_s=self.clock.monotonic())
         self.turns.hold(host)
@@ -202,7 +202,7 @@ async def test_it_commits_at_once_for_a_host_with_nothing_else_to_do(rig: Rig) -
     rig.ledger.want(host)
     assert await rig.after(FLOAT_S) == 1
     (batch,) = rig.store.batches
-    (want,) = batch.wants
+    (want,) = batch.prefetch
     assert want.slot == "a.test"
     assert set(want.held) == {1}  # 0 is settled by this very commit
     assert set(want.closed) == {"http://a.test:81", "https://a.test"}
@@ -223,7 +223,7 @@ async def test_hosts_that_rest_for_longer_than_a_commit_takes_share_it(rig: Rig)
         rig.ledger.want(host)
     assert await rig.after(COMMIT_AFTER_S - 0.01) == 0
     assert await rig.after(0.01 + FLOAT_S) == 1
-    assert {want.slot for want in rig.store.batches[0].wants} == {host.slot for host in resting}
+    assert {want.slot for want in rig.store.batches[0].prefetch} == {host.slot for host in resting}
     rests(soon, COMMITTED_S - 0.01)
     rig.ledger.want(soon)
     assert await rig.after(FLOAT_S) == 2
@@ -249,7 +249,7 @@ async def test_a_host_with_some_urls_left_wants_more_with_the_next_commit(rig: R
     host.hand.clear()
     rig.ledger.want(host)
     assert await rig.after(FLOAT_S) == 2
-    assert [len(batch.wants) for batch in rig.store.batches] == [1, 1]
+    assert [len(batch.prefetch) for batch in rig.store.batches] == [1, 1]
 
 
 async def test_a_host_that_is_gone_or_full_wants_nothing(rig: Rig) -> None:
@@ -263,7 +263,7 @@ async def test_a_host_that_is_gone_or_full_wants_nothing(rig: Rig) -> None:
     rig.ledger.want(dropped)
     rig.turns.drop(dropped)
     await rig.after(1)
-    assert all(batch.wants == [] for batch in rig.store.batches)
+    assert all(batch.prefetch == [] for batch in rig.store.batches)
 
 
 async def test_law_5_what_is_urgent_is_committed_at_once(rig: Rig) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pytest
 
     from crawler.fetching.request import Headers, Request
-    from storage.base import Outcome
+    from storage.store import Outcome
     from tests.conftest import World
 
 HOSTS = 30

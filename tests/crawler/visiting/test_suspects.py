@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from crawler.visiting.outcomes import deferred
-from storage.base import SUSPECT_REST_S, Queued, Retry
+from storage.store import SUSPECT_REST_S, Queued, Retry
 
 
 def test_suspects_that_are_deferred_together_fall_due_one_after_the_other() -> None:

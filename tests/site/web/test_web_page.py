@@ -25,7 +25,7 @@ from crawler.daemon.watching.watch import Watchers
 from crawler.observer import Contacted
 from crawler.testing import LocalWeb, Reply, html, redirect, text
 from policies.holds import Hold
-from storage.base import Outcome
+from storage.store import Outcome
 
 # What a title, a link and a line of robots.txt may be made of. Each part would say so if it ran.
 HOSTILE = "\"'><img src=x onerror=alert(1)><script>alert(2)</script><svg onload=alert(3)>"

@@ -16,8 +16,8 @@ from policies.pacing import REST_S_MAX, Ask, PacingRules, address_rest_s, rest
 from policies.retry import REST_S_MAX as RETRY_AFTER_S_MAX
 from policies.retry import retry_after_s
 from policies.robots.dialect import DIALECTS
-from storage.base import HostClock
-from storage.rows import WAIT_S_MAX
+from storage.columns import WAIT_S_MAX
+from storage.store import HostClock
 from tests.storage.conftest import Rig
 
 DIGITS = st.text("0123456789", min_size=1, max_size=6) | st.integers(1, 400).map("9".__mul__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage.base import Batch, BlockReason, Dropped, HostClock, HostUpdate, Moved, Stats, Want
+from storage.store import Batch, BlockReason, Dropped, HostClock, HostUpdate, Moved, Prefetch, Stats
 
 
 async def test_a_link_is_inserted_once(rig):
@@ -22,13 +22,13 @@ async def test_what_a_page_needs_to_be_shown_stays_marked(rig):
     await rig.add("http://a.test/")
     lease = await rig.claim_one()
     links = [rig.link("http://a.test/i.png", requisite=True), rig.link("http://a.test/b")]
-    done = await rig.commit(lease, rig.visited(lease.hand.urls[0], links=links), want=5)
-    marks = {q.url: q.requisite for q in done.hands["a.test"].urls}
+    done = await rig.commit(lease, rig.visited(lease.prefetched.urls[0], links=links), want=5)
+    marks = {q.url: q.requisite for q in done.prefetched["a.test"].urls}
     assert marks == {"http://a.test/i.png": True, "http://a.test/b": False}
-    one = next(q for q in done.hands["a.test"].urls if q.requisite)
+    one = next(q for q in done.prefetched["a.test"].urls if q.requisite)
     await rig.commit(lease, rig.failed(one))
     assert await rig.store.retry_failed() == 1
-    again = (await rig.commit(lease, want=5)).hands["a.test"].urls
+    again = (await rig.commit(lease, want=5)).prefetched["a.test"].urls
     assert {q.url: q.requisite for q in again} == marks
 
 
@@ -36,11 +36,11 @@ async def test_a_requisite_that_is_visited_again_is_still_one(rig):
     await rig.add("http://a.test/")
     lease = await rig.claim_one()
     link = rig.link("http://a.test/i.css", requisite=True, requisite_depth=3, hops=100)
-    done = await rig.commit(lease, rig.visited(lease.hand.urls[0], links=[link]), want=5)
-    (new,) = done.hands["a.test"].urls
+    done = await rig.commit(lease, rig.visited(lease.prefetched.urls[0], links=[link]), want=5)
+    (new,) = done.prefetched["a.test"].urls
     await rig.commit(lease, rig.visited(new, plan=rig.plan(10.0)))
     rig.wall_s += 11
-    (again,) = (await rig.commit(lease, want=5, revisits=True)).hands["a.test"].urls
+    (again,) = (await rig.commit(lease, want=5, revisits=True)).prefetched["a.test"].urls
     assert again.before is not None
     for queued in (new, again):
         assert (queued.requisite, queued.requisite_depth, queued.hops) == (True, 3, 100)
@@ -54,10 +54,10 @@ async def test_a_hand_is_best_first(rig):
     await rig.add("http://a.test/urgent", depth=9, priority=0.5)
     await rig.add("http://a.test/idle", depth=0, priority=-1.0)
     lease = await rig.claim_one()
-    assert [q.url.rpartition("/")[2] for q in lease.hand.urls] == [
+    assert [q.url.rpartition("/")[2] for q in lease.prefetched.urls] == [
         "urgent", "late", "later", "deep", "idle",
     ]  # fmt: skip
-    assert lease.hand.next_due_in_s is None
+    assert lease.prefetched.next_due_in_s is None
 
 
 async def test_a_visited_url_and_its_links(rig):
@@ -67,10 +67,10 @@ async def test_a_visited_url_and_its_links(rig):
         rig.link("http://a.test/b", depth=1, anchor="Bee"),
         rig.link("http://c.test/", depth=1),
     ]
-    page = rig.visited(lease.hand.urls[0], links=links, title="Home", indexable=False)
+    page = rig.visited(lease.prefetched.urls[0], links=links, title="Home", indexable=False)
     done = await rig.commit(lease, page, want=5)
     assert dict(done.added) == {"a.test": 1, "c.test": 1}
-    assert [q.url for q in done.hands["a.test"].urls] == ["http://a.test/b"]
+    assert [q.url for q in done.prefetched["a.test"].urls] == ["http://a.test/b"]
     assert await rig.rows("visited") == [
         {
             "url": "http://a.test/", "status": 200, "fetched_at": rig.wall_s,
@@ -96,7 +96,7 @@ async def test_a_visited_url_and_its_links(rig):
 async def test_what_is_empty_is_not_what_is_absent(rig, said, usage):
     await rig.add("http://a.test/", seed=True)
     lease = await rig.claim_one()
-    await rig.commit(lease, rig.visited(lease.hand.urls[0], content_type=said, usage=usage))
+    await rig.commit(lease, rig.visited(lease.prefetched.urls[0], content_type=said, usage=usage))
     (row,) = await rig.rows("visited")
     assert (row["content_type"], row["usage"]) == (said, usage)
 
@@ -104,7 +104,7 @@ async def test_what_is_empty_is_not_what_is_absent(rig, said, usage):
 async def test_a_blocked_and_a_failed_url(rig):
     await rig.add("http://a.test/x", "http://a.test/y")
     lease = await rig.claim_one()
-    x, y = lease.hand.urls
+    x, y = lease.prefetched.urls
     await rig.commit(lease, rig.blocked(x), rig.failed(y))
     assert await rig.rows("blocked") == [
         {
@@ -127,8 +127,8 @@ async def test_a_retry_goes_behind_what_was_not_tried(rig):
     await rig.add("http://a.test/1", "http://a.test/2")
     await rig.add("http://a.test/3", depth=5)
     lease = await rig.claim_one(1)
-    done = await rig.commit(lease, rig.retry(lease.hand.urls[0], 0.0, refusals=1), want=5)
-    hand = done.hands["a.test"].urls
+    done = await rig.commit(lease, rig.retry(lease.prefetched.urls[0], 0.0, refusals=1), want=5)
+    hand = done.prefetched["a.test"].urls
     assert [q.url[-1] for q in hand] == ["2", "3", "1"]
     assert (hand[2].attempts, hand[2].refusals) == (1, 1)
     assert dict(done.added) == {}
@@ -137,9 +137,9 @@ async def test_a_retry_goes_behind_what_was_not_tried(rig):
 async def test_a_retry_waits_until_it_is_due(rig):
     await rig.add("http://a.test/1")
     lease = await rig.claim_one()
-    done = await rig.commit(lease, rig.retry(lease.hand.urls[0], 30.0), want=5)
-    assert done.hands["a.test"].urls == []
-    assert done.hands["a.test"].next_due_in_s == pytest.approx(30.0)
+    done = await rig.commit(lease, rig.retry(lease.prefetched.urls[0], 30.0), want=5)
+    assert done.prefetched["a.test"].urls == []
+    assert done.prefetched["a.test"].next_due_in_s == pytest.approx(30.0)
     (row,) = await rig.rows("queued")
     assert (row["due_at"], row["attempts"]) == (rig.wall_s + 30.0, 1)
     about = await rig.reader.url("http://a.test/1")
@@ -147,34 +147,34 @@ async def test_a_retry_waits_until_it_is_due(rig):
     assert about["error"] == "timeout: no answer within 30 s"
     rig.wall_s += 30.0
     done = await rig.commit(lease, want=5)
-    assert [q.attempts for q in done.hands["a.test"].urls] == [1]
+    assert [q.attempts for q in done.prefetched["a.test"].urls] == [1]
 
 
 async def test_a_hand_leaves_out_what_is_held_and_what_is_closed(rig):
     await rig.add(*(f"http://a.test/{n}" for n in range(4)), "https://a.test/s")
     lease = await rig.claim_one(2)
-    assert lease.hand.next_due_in_s == 0.0
-    held = [q.id for q in lease.hand.urls]
+    assert lease.prefetched.next_due_in_s == 0.0
+    held = [q.id for q in lease.prefetched.urls]
     done = await rig.commit(lease, want=1, held=held, closed=["https://a.test"])
-    assert [q.url[-1] for q in done.hands["a.test"].urls] == ["2"]
-    assert done.hands["a.test"].next_due_in_s == 0.0
+    assert [q.url[-1] for q in done.prefetched["a.test"].urls] == ["2"]
+    assert done.prefetched["a.test"].next_due_in_s == 0.0
     done = await rig.commit(lease, want=5, held=held, closed=["http://a.test"])
-    assert [q.url for q in done.hands["a.test"].urls] == ["https://a.test/s"]
-    assert done.hands["a.test"].next_due_in_s is None
+    assert [q.url for q in done.prefetched["a.test"].urls] == ["https://a.test/s"]
+    assert done.prefetched["a.test"].next_due_in_s is None
 
 
 async def test_what_a_commit_ends_is_not_held(rig):
     await rig.add("http://a.test/1")
     lease = await rig.claim_one()
-    (url,) = lease.hand.urls
+    (url,) = lease.prefetched.urls
     done = await rig.commit(lease, rig.retry(url, 5.0), want=1, held=[url.id])
-    assert done.hands["a.test"].next_due_in_s == pytest.approx(5.0)
+    assert done.prefetched["a.test"].next_due_in_s == pytest.approx(5.0)
 
 
 async def test_a_dropped_url_is_in_no_view_until_it_is_found_again(rig):
     await rig.add("http://a.test/1", "http://a.test/2")
     lease = await rig.claim_one()
-    one = lease.hand.urls[0]
+    one = lease.prefetched.urls[0]
     await rig.commit(lease, Dropped(id=one.id, slot="a.test", reason="max_depth"))
     assert await rig.urls("queued") == ["http://a.test/2"]
     assert await rig.rows("skipped") == [{"reason": "max_depth", "count": 1}]
@@ -191,12 +191,12 @@ async def test_a_dropped_url_is_in_no_view_until_it_is_found_again(rig):
 async def test_an_origin_moves_with_its_url(rig):
     await rig.add("http://a.test/1", "http://a.test/2", "https://a.test/s")
     lease = await rig.claim_one()
-    one = next(q for q in lease.hand.urls if q.url == "http://a.test/1")
+    one = next(q for q in lease.prefetched.urls if q.url == "http://a.test/1")
     done = await rig.commit(lease, Moved(id=one.id, slot="a.test", to_slot="test"), want=5)
     assert dict(done.added) == {"test": 2}
-    assert [q.url for q in done.hands["a.test"].urls] == ["https://a.test/s"]
+    assert [q.url for q in done.prefetched["a.test"].urls] == ["https://a.test/s"]
     (other,) = await rig.claim()
-    assert (other.slot, len(other.hand.urls)) == ("test", 2)
+    assert (other.slot, len(other.prefetched.urls)) == ("test", 2)
     later = await rig.add("http://a.test/3")
     assert dict(later.added) == {"test": 1}
     counts = {row["host"]: row["queued"] for row in await rig.rows("hosts")}
@@ -206,7 +206,7 @@ async def test_an_origin_moves_with_its_url(rig):
 async def test_an_origin_moves_with_what_is_left_of_it_after_the_other_outcomes(rig):
     await rig.add("http://a.test/1", "http://a.test/2", "http://a.test/3", "https://a.test/s")
     lease = await rig.claim_one()
-    one, two, three = [q for q in lease.hand.urls if q.url.startswith("http://")]
+    one, two, three = [q for q in lease.prefetched.urls if q.url.startswith("http://")]
     moved = Moved(id=one.id, slot="a.test", to_slot="test")
     done = await rig.commit(lease, moved, rig.failed(two), rig.visited(three))
     assert dict(done.added) == {"test": 1}
@@ -221,13 +221,13 @@ async def test_a_shorter_way_lowers_the_depth_of_a_queued_url(rig):
     await rig.add("http://a.test/2", "http://a.test/3", depth=2)
     await rig.add("http://a.test/3", depth=5, priority=9.0)  # a longer way changes nothing
     lease = await rig.claim_one()
-    assert [(q.url[-1], q.depth) for q in lease.hand.urls] == [("2", 2), ("3", 2), ("1", 3)]
+    assert [(q.url[-1], q.depth) for q in lease.prefetched.urls] == [("2", 2), ("3", 2), ("1", 3)]
     done = await rig.add("http://a.test/1", depth=1, priority=9.0, anchor="Again")
     assert dict(done.added) == {}
     links = [rig.link("http://a.test/3", depth=n) for n in (1, 0, 4)]
-    done = await rig.commit(lease, rig.visited(lease.hand.urls[0], links=links), want=9)
+    done = await rig.commit(lease, rig.visited(lease.prefetched.urls[0], links=links), want=9)
     assert dict(done.added) == {}
-    hand = done.hands["a.test"].urls
+    hand = done.prefetched["a.test"].urls
     assert [(q.url[-1], q.depth, q.priority) for q in hand] == [("3", 0, 0.0), ("1", 1, 0.0)]
     about = await rig.reader.url("http://a.test/1")
     assert about is not None
@@ -237,17 +237,17 @@ async def test_a_shorter_way_lowers_the_depth_of_a_queued_url(rig):
 async def test_the_shortest_of_many_ways_in_one_commit_counts(rig):
     links = [rig.link("http://a.test/1", depth=n) for n in (4, 2, 3)]
     await rig.store.add([*links, rig.link("http://a.test/2", depth=3)])
-    hand = (await rig.claim_one()).hand.urls
+    hand = (await rig.claim_one()).prefetched.urls
     assert [(q.url[-1], q.depth) for q in hand] == [("1", 2), ("2", 3)]
 
 
 async def test_a_shorter_way_counts_for_a_url_that_waits_for_its_retry(rig):
     await rig.add("http://a.test/1", depth=3)
     lease = await rig.claim_one()
-    await rig.commit(lease, rig.retry(lease.hand.urls[0], 5.0))
+    await rig.commit(lease, rig.retry(lease.prefetched.urls[0], 5.0))
     await rig.add("http://a.test/1", depth=1)
     rig.wall_s += 5.0
-    (again,) = (await rig.commit(lease, want=1)).hands["a.test"].urls
+    (again,) = (await rig.commit(lease, want=1)).prefetched["a.test"].urls
     assert (again.depth, again.attempts) == (1, 1)
 
 
@@ -255,7 +255,7 @@ async def test_a_shorter_way_to_a_url_that_is_not_queued_changes_nothing(rig):
     paths = ("v", "b", "f", "d")
     await rig.add(*(f"http://a.test/{path}" for path in paths), depth=5)
     lease = await rig.claim_one()
-    v, b, f, d = lease.hand.urls
+    v, b, f, d = lease.prefetched.urls
     await rig.commit(lease, rig.visited(v), rig.blocked(b), rig.failed(f))
     await rig.add(v.url, b.url, f.url, depth=3)
     assert [row["depth"] for row in await rig.rows("visited")] == [5]
@@ -279,7 +279,7 @@ async def test_a_shorter_way_to_a_url_that_is_not_queued_changes_nothing(rig):
 
 
 async def test_seeds_come_in_pieces(rig, monkeypatch):
-    for module in ("storage.memory.reader", "storage.sqlite.links"):
+    for module in ("storage.memory.reader", "storage.sqlite.link_table"):
         monkeypatch.setattr(f"{module}.SEEDS_AT_ONCE", 2)
     assert [urls async for urls in rig.store.seeds()] == []
     urls = [f"http://{name}.test/" for name in "abcde"]
@@ -295,22 +295,22 @@ async def test_seeds_are_remembered(rig):
     await rig.add("http://a.test/b", seed=True)
     assert [urls async for urls in rig.store.seeds()] == [["http://a.test/", "http://a.test/b"]]
     lease = await rig.claim_one()
-    assert [(q.depth, q.seed) for q in lease.hand.urls] == [(0, True), (0, True)]
+    assert [(q.depth, q.seed) for q in lease.prefetched.urls] == [(0, True), (0, True)]
 
 
 async def test_where_the_redirects_of_a_seed_end_is_a_seed_as_well(rig):
     """What lies between is none, nor what has not answered yet."""
     await rig.add("http://a.test/", seed=True)
     lease = await rig.claim_one()
-    (first,) = lease.hand.urls
+    (first,) = lease.prefetched.urls
     assert first.hops == 0
     middle = rig.link("http://a.test/b", seed=True, hops=1)
     done = await rig.commit(lease, rig.redirect(first, middle.url, links=[middle]), want=5)
-    (second,) = done.hands["a.test"].urls
+    (second,) = done.prefetched["a.test"].urls
     assert (second.hops, second.seed) == (1, True)
     last = rig.link("http://a.test/c", seed=True, hops=2)
     done = await rig.commit(lease, rig.redirect(second, last.url, links=[last]), want=5)
-    (third,) = done.hands["a.test"].urls
+    (third,) = done.prefetched["a.test"].urls
     assert (third.hops, third.seed) == (2, True)
     assert [urls async for urls in rig.store.seeds()] == [["http://a.test/"]]
     await rig.commit(lease, rig.visited(third))
@@ -320,12 +320,12 @@ async def test_where_the_redirects_of_a_seed_end_is_a_seed_as_well(rig):
 async def test_add_may_revive_what_failed(rig):
     await rig.add("http://a.test/")
     lease = await rig.claim_one()
-    await rig.commit(lease, rig.failed(lease.hand.urls[0]), release=True)
+    await rig.commit(lease, rig.failed(lease.prefetched.urls[0]), release=True)
     assert dict((await rig.add("http://a.test/")).added) == {}
     done = await rig.store.add([rig.link("http://a.test/")], revive=True)
     assert dict(done.added) == {"a.test": 1}
     assert await rig.urls("failed") == []
-    (again,) = (await rig.claim_one()).hand.urls
+    (again,) = (await rig.claim_one()).prefetched.urls
     assert again.attempts == 0
 
 
@@ -358,7 +358,7 @@ async def test_skips_add_up(rig):
 async def test_a_host_fails_as_a_whole_and_comes_back(rig):
     await rig.add(*(f"http://a.test/{n}" for n in range(5)), "http://b.test/")
     lease = next(lease for lease in await rig.claim() if lease.slot == "a.test")
-    await rig.commit(lease, rig.retry(lease.hand.urls[0], 60.0))
+    await rig.commit(lease, rig.retry(lease.prefetched.urls[0], 60.0))
     update = HostUpdate(
         slot="a.test",
         epoch=lease.epoch,
@@ -376,9 +376,9 @@ async def test_a_host_fails_as_a_whole_and_comes_back(rig):
     assert await rig.store.retry_failed() == 0
     assert await rig.urls("failed") == []
     (again,) = await rig.claim()
-    assert (again.slot, len(again.hand.urls)) == ("a.test", 5)
+    assert (again.slot, len(again.prefetched.urls)) == ("a.test", 5)
     assert (again.clock.connect_failures, again.clock.backoff_level) == (0, 0)
-    assert {q.attempts for q in again.hand.urls} == {0}
+    assert {q.attempts for q in again.prefetched.urls} == {0}
 
 
 async def test_one_origin_of_a_host_fails_and_the_others_go_on(rig):
@@ -396,7 +396,7 @@ async def test_one_origin_of_a_host_fails_and_the_others_go_on(rig):
 async def test_a_late_answer_counts_for_a_url_that_failed_with_its_host(rig):
     await rig.add("http://a.test/1", "http://a.test/2")
     lease = await rig.claim_one()
-    one, two = lease.hand.urls
+    one, two = lease.prefetched.urls
     update = HostUpdate(slot="a.test", epoch=lease.epoch, clock=HostClock())
     await rig.store.fail_host(rig.session, update, error="connect: no", attempts=3, last_at=1.0)
     await rig.commit(lease, rig.visited(one), rig.retry(two, 1.0))
@@ -407,7 +407,7 @@ async def test_a_late_answer_counts_for_a_url_that_failed_with_its_host(rig):
 async def test_an_outcome_counts_once(rig):
     await rig.add("http://a.test/1")
     lease = await rig.claim_one()
-    (one,) = lease.hand.urls
+    (one,) = lease.prefetched.urls
     await rig.commit(lease, rig.visited(one), rig.visited(one, status=404))
     await rig.commit(lease, rig.failed(one))
     assert [row["status"] for row in await rig.rows("visited")] == [200]
@@ -438,22 +438,26 @@ async def test_large_commits_are_one_transaction_like_small_ones(rig):
     await rig.add("http://a.test/")
     lease = await rig.claim_one()
     links = [f"http://h{n % 40}.test/{n}" for n in range(1_500)]
-    done = await rig.commit(lease, rig.visited(lease.hand.urls[0], links=links))
+    done = await rig.commit(lease, rig.visited(lease.prefetched.urls[0], links=links))
     assert sum(done.added.values()) == 1_500
     leases = await rig.claim(hosts=100, urls=100)
-    assert sum(len(lease.hand.urls) for lease in leases) == 1_500
-    outcomes = [rig.visited(q, lease.slot) for lease in leases for q in lease.hand.urls]
+    assert sum(len(lease.prefetched.urls) for lease in leases) == 1_500
+    outcomes = [rig.visited(q, lease.slot) for lease in leases for q in lease.prefetched.urls]
     hosts = [HostUpdate(slot=x.slot, epoch=x.epoch, clock=HostClock()) for x in leases]
-    wants = [Want(slot=x.slot, count=1) for x in leases]
-    done = await rig.store.complete(rig.session, Batch(outcomes=outcomes, hosts=hosts, wants=wants))
-    assert len(done.hands) == 40
+    wants = [Prefetch(slot=x.slot, count=1) for x in leases]
+    done = await rig.store.complete(
+        rig.session, Batch(outcomes=outcomes, hosts=hosts, prefetch=wants)
+    )
+    assert len(done.prefetched) == 40
     assert (await rig.store.stats()).visited == 1_501
 
 
 async def test_the_reason_of_a_block_may_be_a_noindex_line(rig):
     await rig.add("http://a.test/x")
     lease = await rig.claim_one()
-    block = rig.blocked(lease.hand.urls[0], reason=BlockReason.NOINDEX_LINE, rule=None, line=None)
+    block = rig.blocked(
+        lease.prefetched.urls[0], reason=BlockReason.NOINDEX_LINE, rule=None, line=None
+    )
     await rig.commit(lease, block)
     (row,) = await rig.rows("blocked")
     assert (row["reason"], row["rule"], row["line"]) == ("noindex-line", None, None)

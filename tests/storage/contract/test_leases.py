@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage.base import Contact, HostClock, HostUpdate, StoreError
+from storage.store import Contact, HostClock, HostUpdate, StoreError
 
 FULL_CLOCK = HostClock(
     next_in_s=2.5, rested_s=0.25, delay_s=2.5, delay_source="Crawl-delay", latency_s=0.5,
@@ -83,11 +83,11 @@ async def test_a_back_off_holds_a_host_even_if_its_rest_is_over(rig):
 async def test_a_host_whose_urls_all_wait_is_left_alone(rig):
     await rig.add("http://a.test/")
     lease = await rig.claim_one()
-    await rig.commit(lease, rig.retry(lease.hand.urls[0], 10.0), release=True)
+    await rig.commit(lease, rig.retry(lease.prefetched.urls[0], 10.0), release=True)
     assert await rig.claim() == []
     assert (await rig.store.outlook(rig.session)).claimable_in_s == pytest.approx(10.0)
     await rig.add("http://a.test/new")
-    assert [q.url for q in (await rig.claim_one()).hand.urls] == ["http://a.test/new"]
+    assert [q.url for q in (await rig.claim_one()).prefetched.urls] == ["http://a.test/new"]
 
 
 async def test_paused_hosts_are_left_alone(rig):
@@ -109,9 +109,9 @@ async def test_paused_hosts_are_left_alone(rig):
 async def test_a_host_falls_due_with_the_first_of_its_urls(rig):
     await rig.add("http://a.test/1", "https://a.test/2", "http://b.test/3")
     a, b = await rig.claim()
-    one, two = sorted(a.hand.urls, key=lambda queued: queued.url)
+    one, two = sorted(a.prefetched.urls, key=lambda queued: queued.url)
     await rig.commit(a, rig.retry(one, 30.0), rig.retry(two, 10.0), release=True)
-    await rig.commit(b, rig.retry(b.hand.urls[0], 20.0, "b.test"), release=True)
+    await rig.commit(b, rig.retry(b.prefetched.urls[0], 20.0, "b.test"), release=True)
 
     async def claimable_in_s():
         return (await rig.store.outlook(rig.session)).claimable_in_s
@@ -121,7 +121,7 @@ async def test_a_host_falls_due_with_the_first_of_its_urls(rig):
     rig.wall_s += 10.0
     assert await claimable_in_s() == 0.0
     (lease,) = await rig.claim()
-    assert [q.url for q in lease.hand.urls] == [two.url]
+    assert [q.url for q in lease.prefetched.urls] == [two.url]
     await rig.commit(lease, rig.visited(two), release=True)
     assert await rig.claim() == []
     assert await claimable_in_s() == pytest.approx(10.0)  # of b.test
@@ -147,21 +147,21 @@ async def test_a_host_given_back_for_long_is_left_alone_until_then(rig):
     rig.wall_s += 600.0
     assert (await rig.store.outlook(rig.session)).claimable_in_s == 0.0
     (lease,) = await rig.claim()
-    assert [q.url[-1] for q in lease.hand.urls] == ["1", "2", "w"]
+    assert [q.url[-1] for q in lease.prefetched.urls] == ["1", "2", "w"]
     assert (lease.clean, lease.clock.next_in_s, lease.clock.delay_s) == (True, 0.0, 1.0)
 
 
 async def test_hosts_not_known_can_be_acquired(rig):
     leases = await rig.store.acquire(rig.session, ["a.test", "b.test"])
     assert sorted(leases) == ["a.test", "b.test"]
-    assert all(lease.clean and not lease.hand.urls for lease in leases.values())
+    assert all(lease.clean and not lease.prefetched.urls for lease in leases.values())
     assert (await rig.store.stats()).hosts == 2
 
 
 async def test_a_lease_says_how_many_pages_its_host_has_had(rig):
     await rig.add("http://a.test/1", "http://a.test/2", "http://a.test/3")
     lease = await rig.claim_one(2)
-    await rig.commit(lease, *(rig.visited(q) for q in lease.hand.urls), release=True)
+    await rig.commit(lease, *(rig.visited(q) for q in lease.prefetched.urls), release=True)
     lease = await rig.claim_one()
     sizes = [int(str(row["body_bytes"])) for row in await rig.rows("visited")]
     assert (lease.visited, lease.body_bytes) == (2, sum(sizes))
@@ -171,7 +171,7 @@ async def test_a_lease_says_how_many_pages_its_host_has_had(rig):
 async def test_a_stale_outcome_is_dropped_and_its_links_are_kept(rig):
     await rig.add("http://a.test/")
     lease = await rig.claim_one()
-    (url,) = lease.hand.urls
+    (url,) = lease.prefetched.urls
     await rig.crash()
     taken = await rig.claim_one()
     late = rig.visited(url, links=["http://a.test/new"])
@@ -182,13 +182,13 @@ async def test_a_stale_outcome_is_dropped_and_its_links_are_kept(rig):
     assert await rig.urls("queued") == ["http://a.test/", "http://a.test/new"]
     done = await rig.commit(taken, rig.visited(url), want=5)  # the new holder is not disturbed
     assert done.stale == frozenset()
-    assert [q.url for q in done.hands["a.test"].urls] == ["http://a.test/new"]
+    assert [q.url for q in done.prefetched["a.test"].urls] == ["http://a.test/new"]
 
 
 async def test_an_outcome_without_its_hosts_update_is_stale(rig):
     await rig.add("http://a.test/", "http://b.test/")
     a, b = await rig.claim()
-    done = await rig.commit(a, rig.visited(b.hand.urls[0], "b.test"))
+    done = await rig.commit(a, rig.visited(b.prefetched.urls[0], "b.test"))
     assert done.stale == {"b.test"}
 
 
@@ -201,7 +201,7 @@ async def test_after_a_crash_hosts_are_free_but_not_clean(rig):
     leases = {lease.slot: lease for lease in await rig.claim()}
     assert (leases["a.test"].clean, leases["b.test"].clean) == (False, True)
     assert leases["a.test"].clock.delay_s == 5.0
-    assert [q.url for q in leases["a.test"].hand.urls] == ["http://a.test/"]
+    assert [q.url for q in leases["a.test"].prefetched.urls] == ["http://a.test/"]
     await rig.commit(leases["a.test"], release=True)
     assert (await rig.claim_one()).clean
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from policies.access import Access
-from storage.base import HostClock
 from storage.paging import HOST_SORTS, HostFilter, mark
+from storage.store import HostClock
 
 
 async def names(rig: Any, **asked: Any) -> list[str]:
@@ -34,7 +34,7 @@ async def hosts(rig: Any) -> Any:
     leases = {lease.slot: lease for lease in await rig.claim(10, 10)}
 
     def url(slot: str) -> Any:
-        return leases[slot].hand.urls[0]
+        return leases[slot].prefetched.urls[0]
 
     done = rig.visited(url("a.test"), "a.test", body_bytes=7)
     await rig.commit(leases["a.test"], done, clock=HostClock(contacts=2), release=True)
@@ -147,13 +147,13 @@ async def forbidden(rig: Any) -> Any:
         await rig.add(*(f"http://{name}/x{number}" for number in range(4)))
     await rig.add("http://a.test:81/x", slot="a.test")
     for lease in await rig.claim(10, 10):
-        for origin in {queued.url.rpartition("/")[0] for queued in lease.hand.urls}:
+        for origin in {queued.url.rpartition("/")[0] for queued in lease.prefetched.urls}:
             await rig.store.robots_put(rig.session, lease.slot, origin, copy)
         outcomes = [
             rig.blocked(queued, lease.slot)
             if number
             else rig.blocked(queued, lease.slot, rule="Disallow: /Y", line=3)
-            for number, queued in enumerate(sorted(lease.hand.urls, key=lambda one: one.url))
+            for number, queued in enumerate(sorted(lease.prefetched.urls, key=lambda one: one.url))
         ]
         await rig.commit(lease, *outcomes, release=True)
     return rig

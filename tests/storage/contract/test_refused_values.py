@@ -10,11 +10,11 @@ import pytest
 from msgspec import structs
 
 from policies.access import Access
-from storage.base import HostClock, HostUpdate, Outlink
+from storage.store import HostClock, HostUpdate, Outlink
 from tests.storage.conftest import Rig
 
 if TYPE_CHECKING:
-    from storage.base import Outcome
+    from storage.store import Outcome
 
 GOOD = [f"http://a.test/good-{n}" for n in range(3)]
 BAD = "http://a.test/bad"
@@ -23,13 +23,13 @@ BAD = "http://a.test/bad"
 async def poisoned(rig: Rig, bad: Outcome) -> None:
     """Commit it between good outcomes; the host's clock, and what it wants next, count as well."""
     lease = await rig.claim_one()
-    ids = {queued.url: queued for queued in lease.hand.urls}
+    ids = {queued.url: queued for queued in lease.prefetched.urls}
     bad = structs.replace(bad, id=ids[BAD].id)
     good = [rig.visited(ids[url], links=[f"{url}/found"]) for url in GOOD]
     done = await rig.commit(
         lease, good[0], good[1], bad, good[2], clock=HostClock(contacts=4), want=10
     )
-    assert {q.url for q in done.hands["a.test"].urls} >= {f"{url}/found" for url in GOOD}
+    assert {q.url for q in done.prefetched["a.test"].urls} >= {f"{url}/found" for url in GOOD}
     assert set(await rig.urls("visited")) >= set(GOOD)
     (host,) = await rig.rows("hosts")
     assert host["contacts"] == 4
@@ -77,12 +77,12 @@ async def test_a_visit_again_that_cannot_be_stored_leaves_the_page(sqlite_rig: R
     rig = sqlite_rig
     await rig.add(BAD)
     lease = await rig.claim_one()
-    (queued,) = lease.hand.urls
+    (queued,) = lease.prefetched.urls
     await rig.commit(lease, rig.visited(queued, plan=rig.plan(1.0), title="first"))
     rig.wall_s += 5
     again = rig.visited(queued, again=True, plan=rig.plan(1.0), title="\ud800")
     done = await rig.commit(lease, again, want=5, revisits=True)
-    assert done.hands["a.test"].urls == []
+    assert done.prefetched["a.test"].urls == []
     (page,) = await rig.rows("visited")
     assert page["title"] == "first"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from storage.base import Looked, Malformed, Outlink, Pointer, Rel
+from storage.store import Looked, Malformed, Outlink, Pointer, Rel
 
 
 async def report(rig, kind):
@@ -13,11 +13,11 @@ async def test_broken_links_with_the_pages_that_link_to_them(rig):
     """All of them where links are kept, the first where not, and through redirects."""
     await rig.add("http://a.test/", "http://a.test/two")
     lease = await rig.claim_one()
-    home, two = lease.hand.urls
+    home, two = lease.prefetched.urls
     names = ("gone", "dead", "old", "fine")
     links = [rig.link(f"http://a.test/{name}", depth=1, anchor=name) for name in names]
     done = await rig.commit(lease, rig.visited(home, links=links), want=9, held=[two.id])
-    by = {one.url.rpartition("/")[2]: one for one in done.hands["a.test"].urls}
+    by = {one.url.rpartition("/")[2]: one for one in done.prefetched["a.test"].urls}
     outlinks = [
         Outlink("http://a.test/gone", "Gone!", None),
         Outlink("http://a.test/old", None, None),
@@ -44,7 +44,7 @@ async def test_broken_links_with_the_pages_that_link_to_them(rig):
 async def test_a_broken_seed_is_linked_by_nobody(rig):
     await rig.add("http://a.test/")
     lease = await rig.claim_one()
-    await rig.commit(lease, rig.visited(lease.hand.urls[0], status=410))
+    await rig.commit(lease, rig.visited(lease.prefetched.urls[0], status=410))
     assert await report(rig, "broken") == [("http://a.test/", 410, None, None, None, None, None)]
 
 
@@ -52,7 +52,7 @@ async def test_what_robots_forbade_by_host_and_rule(rig):
     await rig.add("http://b.test/x", "http://a.test/", "http://a.test/y", "http://a.test/x")
     leases = {lease.slot: lease for lease in await rig.claim()}
     b, a = leases["b.test"], leases["a.test"]
-    home, y, x = a.hand.urls
+    home, y, x = a.prefetched.urls
     outlinks = [
         Outlink("http://a.test/x", "X", None),
         Outlink("http://b.test/x", None, Rel.NOFOLLOW),
@@ -63,7 +63,7 @@ async def test_what_robots_forbade_by_host_and_rule(rig):
         rig.blocked(x, rule="Disallow: /x", line=3),
         rig.blocked(y, rule="Disallow: /y", line=2),
     )
-    await rig.commit(b, rig.blocked(b.hand.urls[0], "b.test", rule="Disallow: /", line=1))
+    await rig.commit(b, rig.blocked(b.prefetched.urls[0], "b.test", rule="Disallow: /", line=1))
     robots = "http://a.test/robots.txt"
     assert await report(rig, "forbidden") == [
         ("a.test", robots, 2, "Disallow: /y", "robots", "http://a.test/y", 0, None, None),
@@ -81,7 +81,7 @@ async def test_pages_with_one_body(rig):
     hashes = ["ff" * 8, "01" * 8, "ff" * 8, "02" * 8, "01" * 8, "01" * 8]
     pages = [
         rig.visited(one, body_hash=digits, title=f"T{n}", status=404 if n == 5 else 200)
-        for n, (one, digits) in enumerate(zip(lease.hand.urls, hashes, strict=True))
+        for n, (one, digits) in enumerate(zip(lease.prefetched.urls, hashes, strict=True))
     ]
     await rig.commit(lease, *pages)
     assert await report(rig, "duplicates") == [
@@ -99,9 +99,10 @@ async def pages(rig, *outcomes):
     lease = await rig.claim_one()
     given = dict(zip((A, B, C, D), outcomes, strict=False))
     await rig.commit(
-        lease, *(rig.visited(one, **given[one.url]) for one in lease.hand.urls if one.url in given)
+        lease,
+        *(rig.visited(one, **given[one.url]) for one in lease.prefetched.urls if one.url in given),
     )
-    return {one.url: one for one in lease.hand.urls}, lease
+    return {one.url: one for one in lease.prefetched.urls}, lease
 
 
 async def test_requisites_have_a_kind(rig):
@@ -122,8 +123,8 @@ async def test_broken_requisites_say_so_without_links_too(rig):
     await rig.add(A)
     lease = await rig.claim_one()
     link = rig.link("http://a.test/i.png", requisite=True)
-    done = await rig.commit(lease, rig.visited(lease.hand.urls[0], links=[link]), want=3)
-    (image,) = done.hands["a.test"].urls
+    done = await rig.commit(lease, rig.visited(lease.prefetched.urls[0], links=[link]), want=3)
+    (image,) = done.prefetched["a.test"].urls
     await rig.commit(lease, rig.visited(image, status=404))
     assert await report(rig, "broken") == [(image.url, 404, None, A, None, None, "requisite")]
 
@@ -219,7 +220,9 @@ async def test_links_beyond_a_limit_of_the_store_are_links_all_the_same(rig):
     lease = await rig.claim_one()
     outlinks = [Outlink(url, None, None) for url in urls]
     pointers = [Pointer(url, "x", None) for url in urls]
-    page = rig.visited(lease.hand.urls[0], links=urls[:4], outlinks=outlinks, pointers=pointers)
+    page = rig.visited(
+        lease.prefetched.urls[0], links=urls[:4], outlinks=outlinks, pointers=pointers
+    )
     await rig.commit(lease, page)
     assert sorted(row["target"] for row in await rig.rows("links")) == sorted(urls)
     assert sorted(row["target"] for row in await rig.rows("fragments")) == sorted(urls)

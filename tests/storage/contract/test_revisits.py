@@ -6,7 +6,7 @@ from typing import Any
 
 from policies.access import Access
 from policies.listing import Changefreq, Listing
-from storage.base import Moved
+from storage.store import Moved
 
 PAGE = "http://a.test/page"
 HOUR_S = 3600.0
@@ -16,7 +16,7 @@ async def planned(rig: Any, *urls: str, in_s: float = HOUR_S, release: bool = Tr
     """Visited once, each to be visited again in so many seconds; the lease."""
     await rig.add(*(urls or (PAGE,)))
     lease = await rig.claim_one()
-    outcomes = [rig.visited(queued, plan=rig.plan(in_s)) for queued in lease.hand.urls]
+    outcomes = [rig.visited(queued, plan=rig.plan(in_s)) for queued in lease.prefetched.urls]
     await rig.commit(lease, *outcomes, release=release)
     return lease
 
@@ -25,7 +25,7 @@ async def due(rig: Any, count: int = 9, **values: Any) -> tuple[Any, Any]:
     """The host leased, and what it is given."""
     (lease,) = (await rig.store.acquire(rig.session, ["a.test"])).values()
     done = await rig.commit(lease, want=count, revisits=True, **values)
-    return lease, done.hands["a.test"]
+    return lease, done.prefetched["a.test"]
 
 
 async def test_it_stays_visited_and_falls_due(rig: Any) -> None:
@@ -50,7 +50,10 @@ async def test_only_who_wants_revisits_is_given_them(rig: Any) -> None:
     rig.wall_s += 2 * HOUR_S
     (lease,) = (await rig.store.acquire(rig.session, ["a.test"])).values()
     done = await rig.commit(lease, want=9)
-    assert (done.hands["a.test"].urls, done.hands["a.test"].next_revisit_in_s) == ([], None)
+    assert (done.prefetched["a.test"].urls, done.prefetched["a.test"].next_revisit_in_s) == (
+        [],
+        None,
+    )
 
 
 async def test_what_is_held_or_closed_is_not_given(rig: Any) -> None:
@@ -59,9 +62,9 @@ async def test_what_is_held_or_closed_is_not_given(rig: Any) -> None:
     lease, hand = await due(rig)
     ids = {queued.url: queued.id for queued in hand.urls}
     done = await rig.commit(lease, want=9, revisits=True, held=[ids[PAGE]])
-    assert [queued.url for queued in done.hands["a.test"].urls] == ["https://a.test/other"]
+    assert [queued.url for queued in done.prefetched["a.test"].urls] == ["https://a.test/other"]
     done = await rig.commit(lease, want=9, revisits=True, closed=["http://a.test"])
-    assert [queued.url for queued in done.hands["a.test"].urls] == ["https://a.test/other"]
+    assert [queued.url for queued in done.prefetched["a.test"].urls] == ["https://a.test/other"]
 
 
 async def test_when_the_next_one_is_due(rig: Any) -> None:
@@ -69,16 +72,19 @@ async def test_when_the_next_one_is_due(rig: Any) -> None:
     lease = await rig.claim_one()
     outcomes = [
         rig.visited(queued, plan=rig.plan(in_s))
-        for queued, in_s in zip(lease.hand.urls, (10.0, 20.0, 30.0), strict=True)
+        for queued, in_s in zip(lease.prefetched.urls, (10.0, 20.0, 30.0), strict=True)
     ]
     done = await rig.commit(lease, *outcomes, want=9, revisits=True)
-    assert (done.hands["a.test"].urls, done.hands["a.test"].next_revisit_in_s) == ([], 10.0)
+    assert (done.prefetched["a.test"].urls, done.prefetched["a.test"].next_revisit_in_s) == (
+        [],
+        10.0,
+    )
     rig.wall_s += 20
     done = await rig.commit(lease, want=1, revisits=True)
-    assert [queued.url for queued in done.hands["a.test"].urls] == ["http://a.test/0"]
-    assert done.hands["a.test"].next_revisit_in_s == 0.0
+    assert [queued.url for queued in done.prefetched["a.test"].urls] == ["http://a.test/0"]
+    assert done.prefetched["a.test"].next_revisit_in_s == 0.0
     done = await rig.commit(lease, want=9, revisits=True)
-    assert done.hands["a.test"].next_revisit_in_s == 10.0
+    assert done.prefetched["a.test"].next_revisit_in_s == 10.0
 
 
 async def test_new_urls_go_first_but_for_a_quarter(rig: Any) -> None:
@@ -113,7 +119,7 @@ async def test_nothing_new_moves_its_next_visit_alone(rig: Any) -> None:
     assert row == before | moved | {"next_visit_at": rig.wall_s + 7200.0}
     rig.wall_s += 7200.0
     done = await rig.commit(lease, want=1, revisits=True)
-    (queued,) = done.hands["a.test"].urls
+    (queued,) = done.prefetched["a.test"].urls
     known = queued.before.plan
     assert (known.etag, known.last_modified, known.failures) == ('"1"', "x", 3)
     assert (known.interval_s, known.changed_at) == (100.0, 5.0)
@@ -136,19 +142,19 @@ async def test_a_change_replaces_the_page(rig: Any) -> None:
     assert await rig.urls("queued") == ["http://a.test/new"]
     rig.wall_s += 50.0
     done = await rig.commit(lease, want=4, revisits=True)
-    (again,) = [one for one in done.hands["a.test"].urls if one.before]
+    (again,) = [one for one in done.prefetched["a.test"].urls if one.before]
     assert (again.before.status, again.before.body_hash) == (404, "00000000000000ff")
 
 
 async def test_a_redirect_of_before_is_known(rig: Any) -> None:
     await rig.add(PAGE)
     lease = await rig.claim_one()
-    (queued,) = lease.hand.urls
+    (queued,) = lease.prefetched.urls
     target = "http://a.test/there"
     await rig.commit(lease, rig.redirect(queued, target, plan=rig.plan(1.0)))
     rig.wall_s += 2
     done = await rig.commit(lease, want=4, revisits=True)
-    (again,) = [one for one in done.hands["a.test"].urls if one.before]
+    (again,) = [one for one in done.prefetched["a.test"].urls if one.before]
     assert (again.before.redirect_url, again.before.status) == (target, 301)
 
 
@@ -176,7 +182,7 @@ async def test_without_a_plan_it_is_not_visited_again(rig: Any) -> None:
 async def test_outcomes_of_a_visit_again_count_for_visited_urls_only(rig: Any) -> None:
     await rig.add(PAGE)
     lease = await rig.claim_one()
-    (queued,) = lease.hand.urls
+    (queued,) = lease.prefetched.urls
     again = rig.visited(queued, again=True, plan=rig.plan(1.0))
     await rig.commit(lease, again, rig.revisited(queued, 1.0))
     assert await rig.urls("queued") == [PAGE]
@@ -199,7 +205,7 @@ async def test_plans_outlive_a_crash(rig: Any) -> None:
 
 
 async def test_hosts_that_are_paused_or_rest_are_left_alone(rig: Any) -> None:
-    from storage.base import HostClock
+    from storage.store import HostClock
 
     lease = await planned(rig, release=False)
     await rig.commit(lease, clock=HostClock(next_in_s=2 * HOUR_S), release=True)
@@ -218,7 +224,7 @@ async def test_hosts_whose_pages_wait_longest_come_first(rig: Any) -> None:
     for host, in_s in (("a.test", 30.0), ("b.test", 10.0), ("c.test", 20.0)):
         await rig.add(f"http://{host}/")
         lease = await rig.claim_one()
-        page = rig.visited(lease.hand.urls[0], host, plan=rig.plan(in_s))
+        page = rig.visited(lease.prefetched.urls[0], host, plan=rig.plan(in_s))
         await rig.commit(lease, page, release=True)
     rig.wall_s += 60
     assert list(await rig.store.revisits_due(rig.session, limit=2)) == ["b.test", "c.test"]
@@ -242,13 +248,13 @@ async def test_a_queued_url_knows_what_a_sitemap_says(rig: Any) -> None:
     listing = Listing(changefreq=Changefreq.HOURLY, lastmod_at=1_700_000_000.0, priority=0.5)
     await rig.store.add([rig.link(PAGE, listing=listing), rig.link("http://a.test/2")])
     lease = await rig.claim_one()
-    assert [queued.listing for queued in lease.hand.urls] == [listing, None]
+    assert [queued.listing for queued in lease.prefetched.urls] == [listing, None]
 
 
 async def test_pages_visited_before_anybody_wanted_to_come_back_get_a_plan(rig: Any) -> None:
     await rig.add(PAGE, "http://a.test/2", "http://a.test/3")
     lease = await rig.claim_one()
-    one, two, three = lease.hand.urls
+    one, two, three = lease.prefetched.urls
     await rig.commit(
         lease,
         rig.visited(one),
@@ -275,7 +281,7 @@ async def test_plans_move_with_their_origin(rig: Any) -> None:
     lease = await planned(rig, release=False)
     await rig.add("http://a.test/new")
     done = await rig.commit(lease, want=1)
-    (queued,) = done.hands["a.test"].urls
+    (queued,) = done.prefetched["a.test"].urls
     await rig.commit(lease, Moved(id=queued.id, slot="a.test", to_slot="test"), release=True)
     rig.wall_s += 2 * HOUR_S
     assert await rig.store.revisits_due(rig.session, limit=9) == ["test"]
@@ -290,7 +296,7 @@ async def test_what_became_a_sitemap_is_no_page_to_be_visited_again(rig: Any) ->
 async def test_a_page_withdrawn_by_a_late_robots_txt_is_not_visited_again(rig: Any) -> None:
     await rig.add(PAGE)
     lease = await rig.claim_one()
-    (queued,) = lease.hand.urls
+    (queued,) = lease.prefetched.urls
     await rig.commit(lease, rig.visited(queued, ungoverned=True, plan=rig.plan(1.0)), release=True)
     await rig.store.robots_put(rig.session, "a.test", "http://a.test", Access(status=200, body=b""))
     await rig.store.rejudge(rig.session, kept=[], withdrawn=[rig.blocked(queued)], freed=[])
@@ -300,7 +306,7 @@ async def test_a_page_withdrawn_by_a_late_robots_txt_is_not_visited_again(rig: A
 async def test_a_sitemap_is_read_again_when_its_plan_says_so(rig: Any) -> None:
     await rig.add(PAGE, sitemap=True)
     lease = await rig.claim_one()
-    read = rig.read(lease.hand.urls[0], plan=rig.plan(HOUR_S, etag='"1"'))
+    read = rig.read(lease.prefetched.urls[0], plan=rig.plan(HOUR_S, etag='"1"'))
     await rig.commit(lease, read, release=True)
     rig.wall_s += HOUR_S
     assert await rig.store.revisits_due(rig.session, limit=9) == ["a.test"]
@@ -318,7 +324,7 @@ async def test_a_sitemap_is_read_again_when_its_plan_says_so(rig: Any) -> None:
     assert (await rig.store.outlook(rig.session)).revisit_in_s is None
     assert await rig.urls("queued") == [PAGE]
     lease = await rig.claim_one()
-    (queued,) = lease.hand.urls
+    (queued,) = lease.prefetched.urls
     assert queued.before is None
     await rig.commit(lease, rig.read(queued, again=True))
     assert await rig.urls("queued") == [PAGE]

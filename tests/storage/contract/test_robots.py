@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from policies.access import Access
-from storage.base import BlockReason, Contact, HostClock, HostUpdate, Judged, RobotsDue
+from storage.store import BlockReason, Contact, HostClock, HostUpdate, Judged, RobotsDue
 
 FULL = Access(
     status=200, body=b"User-agent: *\nDisallow: /x\n" * 40, copy_at=5.5, etag='"e"',
@@ -29,10 +29,10 @@ async def chain(rig, *urls):
     (lease,) = await rig.claim(1)
     for here, there in pairwise(urls):
         done = await rig.commit(lease, want=50)
-        queued = next(q for q in done.hands[lease.slot].urls if q.url == here)
+        queued = next(q for q in done.prefetched[lease.slot].urls if q.url == here)
         await rig.commit(lease, rig.redirect(queued, there))
     done = await rig.commit(lease, want=50)
-    last = next((q for q in done.hands[lease.slot].urls if q.url == urls[-1]), None)
+    last = next((q for q in done.prefetched[lease.slot].urls if q.url == urls[-1]), None)
     return lease, last
 
 
@@ -102,7 +102,7 @@ async def test_robots_is_due_where_it_governs_something(rig):
     lease = await rig.claim_one()
     assert await rig.store.robots_due(rig.session, limit=9) == []
     assert (await rig.store.outlook(rig.session)).robots_in_s is None
-    await rig.commit(lease, rig.visited(lease.hand.urls[0], ungoverned=True), release=True)
+    await rig.commit(lease, rig.visited(lease.prefetched.urls[0], ungoverned=True), release=True)
     assert await rig.store.robots_due(rig.session, limit=9) == due
     await rig.store.set_control("a.test", paused=True)
     assert await rig.store.robots_due(rig.session, limit=9) == []
@@ -114,7 +114,7 @@ async def test_robots_of_a_resting_host_is_due_when_it_may_be_contacted(rig):
     rig.wall_s += 10.0
     lease = await rig.claim_one()
     clock = HostClock(next_in_s=7.0)
-    await rig.commit(lease, rig.blocked(lease.hand.urls[0]), clock=clock, release=True)
+    await rig.commit(lease, rig.blocked(lease.prefetched.urls[0]), clock=clock, release=True)
     assert await rig.store.robots_due(rig.session, limit=9) == []
     outlook = await rig.store.outlook(rig.session)
     assert outlook.robots_in_s == outlook.robots_rest_s == pytest.approx(7.0)
@@ -125,7 +125,7 @@ async def test_robots_of_a_resting_host_is_due_when_it_may_be_contacted(rig):
 async def test_pages_fetched_for_lack_of_an_answer_are_judged_again(rig):
     await rig.add("http://a.test/1", "http://a.test/2", "http://a.test/3")
     lease = await rig.claim_one()
-    one, two, three = lease.hand.urls
+    one, two, three = lease.prefetched.urls
     await rig.commit(
         lease, rig.visited(one, ungoverned=True), rig.visited(two, ungoverned=True),
         rig.visited(three),
@@ -144,7 +144,7 @@ async def test_pages_fetched_for_lack_of_an_answer_are_judged_again(rig):
 async def test_freed_urls_come_back(rig):
     await rig.add("http://a.test/x", "http://a.test/y")
     lease = await rig.claim_one()
-    x, y = lease.hand.urls
+    x, y = lease.prefetched.urls
     await rig.commit(lease, rig.blocked(x), rig.visited(y, ungoverned=True), release=True)
     await rig.store.rejudge(rig.session, kept=[], withdrawn=[rig.blocked(y)], freed=[])
     judged = await rig.store.blocked_by_robots("http://a.test", after=0, limit=9)
@@ -156,8 +156,8 @@ async def test_freed_urls_come_back(rig):
     assert dict(done.added) == {"a.test": 2}
     assert await rig.store.blocked_by_robots("http://a.test", after=0, limit=9) == []
     lease = await rig.claim_one()
-    assert [q.url for q in lease.hand.urls] == [x.url, y.url]
-    await rig.commit(lease, *(rig.blocked(q) for q in lease.hand.urls))
+    assert [q.url for q in lease.prefetched.urls] == [x.url, y.url]
+    await rig.commit(lease, *(rig.blocked(q) for q in lease.prefetched.urls))
     rows = {row["url"]: row["withdrawn"] for row in await rig.rows("blocked")}
     assert rows == {x.url: 0, y.url: 1}  # the second had been fetched before
 
@@ -184,7 +184,7 @@ async def test_what_leads_to_a_blocked_url_is_blocked(rig):
 async def test_a_redirect_to_a_blocked_url_is_blocked_at_once(rig):
     await rig.add("http://a.test/x", "http://a.test/r")
     lease = await rig.claim_one()
-    x, r = lease.hand.urls
+    x, r = lease.prefetched.urls
     await rig.commit(lease, rig.blocked(x))
     await rig.commit(lease, rig.redirect(r, "http://a.test/x"))
     assert await rig.urls("visited") == []
@@ -200,7 +200,7 @@ async def test_freeing_a_url_frees_what_led_to_it(rig):
     assert dict(done.added) == {"a.test": 3}
     assert sorted(await rig.urls("queued")) == urls
     lease = await rig.claim_one()
-    await rig.commit(lease, *(rig.visited(q) for q in lease.hand.urls))
+    await rig.commit(lease, *(rig.visited(q) for q in lease.prefetched.urls))
     assert [row["redirect_url"] for row in await rig.rows("visited")] == [None] * 3
 
 
@@ -223,7 +223,7 @@ async def test_redirect_loops_end(rig):
     assert len(judged) == 1
     await rig.add("http://a.test/3")
     done = await rig.commit(lease, want=5)
-    (three,) = done.hands["a.test"].urls
+    (three,) = done.prefetched["a.test"].urls
     await rig.commit(lease, rig.redirect(three, "http://a.test/1"))
     assert len(await rig.urls("visited")) == 3
     # a page of the loop is withdrawn: all that leads to it goes with it, and the walk ends
@@ -237,7 +237,7 @@ async def test_redirect_loops_end(rig):
 async def test_a_redirect_out_of_scope_is_kept_whole_and_counts_nowhere(rig):
     await rig.add("http://a.test/r", "http://a.test/s")
     lease = await rig.claim_one()
-    r, s = lease.hand.urls
+    r, s = lease.prefetched.urls
     out = "https://elsewhere.test/p?q=1"
     await rig.commit(lease, rig.redirect(r, out, links=[]))
     (row,) = await rig.rows("visited")
@@ -252,7 +252,7 @@ async def test_a_redirect_out_of_scope_is_kept_whole_and_counts_nowhere(rig):
     done = await rig.commit(lease, rig.visited(s, links=[out]))
     assert dict(done.added) == {"elsewhere.test": 1}
     (other,) = await rig.claim()
-    block = rig.blocked(other.hand.urls[0], "elsewhere.test")
+    block = rig.blocked(other.prefetched.urls[0], "elsewhere.test")
     await rig.commit(other, block)
     assert sorted(await rig.urls("blocked")) == [r.url, out]
 
@@ -261,7 +261,7 @@ async def test_a_block_remembers_the_copy_it_was_made_by(rig):
     await rig.add("http://a.test/x", "http://a.test/r")
     await put(rig, "http://a.test", FULL)
     lease = await rig.claim_one()
-    x, r = lease.hand.urls
+    x, r = lease.prefetched.urls
     await rig.commit(lease, rig.blocked(x), rig.redirect(r, "http://a.test/x"))
     await put(rig, "http://a.test", ABSENT)
     assert await rig.reader.robots_copy("http://a.test") == ABSENT
@@ -273,7 +273,7 @@ async def test_a_block_remembers_the_copy_it_was_made_by(rig):
 async def test_rejudging_what_has_changed_meanwhile_does_nothing(rig):
     await rig.add("http://a.test/1")
     lease = await rig.claim_one()
-    (one,) = lease.hand.urls
+    (one,) = lease.prefetched.urls
     block = rig.blocked(one, reason=BlockReason.ROBOTS)
     done = await rig.store.rejudge(
         rig.session, kept=[one.id, 99], withdrawn=[block], freed=[one.id, 99]
@@ -289,7 +289,7 @@ async def due_again(rig, limit=9):
 async def test_what_is_to_be_judged_again_is_remembered_until_it_is_done(rig):
     await rig.add("http://a.test/x", "https://a.test/p", "http://b.test/")
     leases = {lease.slot: lease for lease in await rig.claim()}
-    x, p = leases["a.test"].hand.urls
+    x, p = leases["a.test"].prefetched.urls
     await rig.commit(leases["a.test"], rig.blocked(x), rig.visited(p, ungoverned=True))
     await put(rig, "https://a.test", FULL, rejudge=True)
     rig.wall_s += 1.0
@@ -320,7 +320,7 @@ async def test_what_was_judged_before_but_is_committed_after_the_mark_is_judged_
     lease = await rig.claim_one()
     await put(rig, "http://a.test", FULL, rejudge=True)
     assert await due_again(rig) == []
-    page = lease.hand.urls[0]
+    page = lease.prefetched.urls[0]
     await rig.commit(lease, rig.visited(page, ungoverned=True))
     assert await due_again(rig) == ["http://a.test"]
     await rig.store.rejudge(rig.session, kept=[page.id], withdrawn=[], freed=[])
@@ -330,7 +330,7 @@ async def test_what_was_judged_before_but_is_committed_after_the_mark_is_judged_
 async def test_the_mark_of_a_host_given_back_outlives_a_crash(rig):
     await rig.add("http://a.test/x")
     lease = await rig.claim_one()
-    await rig.commit(lease, rig.blocked(lease.hand.urls[0]))
+    await rig.commit(lease, rig.blocked(lease.prefetched.urls[0]))
     update = HostUpdate(slot="a.test", epoch=lease.epoch, clock=HostClock(), release=True)
     await put(rig, "http://a.test", FULL, also=update, rejudge=True)
     await rig.crash()
@@ -342,7 +342,7 @@ async def test_a_page_that_comes_after_all_was_judged_marks_its_origin(rig):
     """It was asked for while there was no answer; the crawl may die before it is judged."""
     await rig.add("http://a.test/1", "http://a.test/2", "http://a.test/3")
     lease = await rig.claim_one()
-    one, two, three = lease.hand.urls
+    one, two, three = lease.prefetched.urls
     await put(rig, "http://a.test", FAILING)
     await rig.commit(lease, rig.visited(one, ungoverned=True))
     assert await due_again(rig) == []  # there is nothing yet to judge it by
@@ -359,7 +359,7 @@ async def test_all_that_was_judged_can_be_marked_to_be_judged_again(rig):
     """The config reads robots.txt in another way now: what was blocked may be free."""
     await rig.add("http://a.test/x", "http://a.test/y", "http://b.test/", "http://c.test/")
     for lease in await rig.claim():
-        first, *_ = lease.hand.urls
+        first, *_ = lease.prefetched.urls
         if lease.slot == "a.test":
             await rig.commit(lease, rig.blocked(first), release=True)
         if lease.slot == "b.test":

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from storage.base import BlockReason, Outlink, Rel
+from storage.store import BlockReason, Outlink, Rel
 
 
 async def test_what_a_page_says_is_in_its_row(rig):
     await rig.add("http://a.test/?b=1")
     lease = await rig.claim_one()
     page = rig.visited(
-        lease.hand.urls[0],
+        lease.prefetched.urls[0],
         canonical_url="http://other.test/",
         body_hash="ff00000000000001",
         usage="content-signal: ai-train=no (header)",
@@ -27,7 +27,7 @@ async def test_what_a_page_says_is_in_its_row(rig):
 async def test_all_links_of_a_page_are_rows(rig):
     await rig.add("http://a.test/", "http://a.test/known")
     lease = await rig.claim_one()
-    first = next(one for one in lease.hand.urls if one.url == "http://a.test/")
+    first = next(one for one in lease.prefetched.urls if one.url == "http://a.test/")
     outlinks = [
         Outlink("http://a.test/known", "Known", None),
         Outlink("http://a.test/new", None, Rel.NOFOLLOW),
@@ -53,7 +53,7 @@ async def test_all_links_of_a_page_are_rows(rig):
 async def test_a_link_target_that_is_linked_in_scope_later_is_queued(rig):
     await rig.add("http://a.test/")
     lease = await rig.claim_one()
-    page = rig.visited(lease.hand.urls[0], outlinks=[Outlink("http://b.test/", None, None)])
+    page = rig.visited(lease.prefetched.urls[0], outlinks=[Outlink("http://b.test/", None, None)])
     await rig.commit(lease, page)
     await rig.add("http://b.test/")
     assert await rig.urls("queued") == ["http://b.test/"]
@@ -63,9 +63,9 @@ async def test_links_go_with_their_page(rig):
     await rig.add("http://a.test/")
     lease = await rig.claim_one()
     page = rig.visited(
-        lease.hand.urls[0], ungoverned=True, outlinks=[Outlink("http://a.test/b", None, None)]
+        lease.prefetched.urls[0], ungoverned=True, outlinks=[Outlink("http://a.test/b", None, None)]
     )
     await rig.commit(lease, page)
-    withdrawn = rig.blocked(lease.hand.urls[0], reason=BlockReason.ROBOTS)
+    withdrawn = rig.blocked(lease.prefetched.urls[0], reason=BlockReason.ROBOTS)
     await rig.store.rejudge(rig.session, kept=(), withdrawn=[withdrawn], freed=())
     assert await rig.rows("links") == []

@@ -14,7 +14,7 @@ PAGE = "http://a.test/page"
 async def read_once(rig: Any, **values: Any) -> Any:
     await rig.add(MAP, sitemap=True)
     lease = await rig.claim_one()
-    (queued,) = lease.hand.urls
+    (queued,) = lease.prefetched.urls
     assert queued.sitemap
     await rig.commit(lease, rig.read(queued, **values), release=True)
     return queued
@@ -52,9 +52,9 @@ async def test_it_is_read_again_when_it_was_read_too_long_ago(rig: Any) -> None:
     assert await rig.urls("queued") == [MAP]
     assert await rig.urls("sitemaps") == [MAP]  # as it was read before
     lease = await rig.claim_one()
-    assert lease.hand.urls[0].sitemap
+    assert lease.prefetched.urls[0].sitemap
     rig.wall_s += 60
-    await rig.commit(lease, rig.read(lease.hand.urls[0], urls=4))
+    await rig.commit(lease, rig.read(lease.prefetched.urls[0], urls=4))
     (row,) = await rig.rows("sitemaps")
     assert (row["urls"], row["fetched_at"]) == (4, rig.wall_s)
 
@@ -62,27 +62,27 @@ async def test_it_is_read_again_when_it_was_read_too_long_ago(rig: Any) -> None:
 async def test_what_was_taken_for_a_page_becomes_a_sitemap(rig: Any) -> None:
     await rig.add(PAGE, MAP, depth=2)
     lease = await rig.claim_one()
-    page, queued = lease.hand.urls
+    page, queued = lease.prefetched.urls
     await rig.commit(lease, rig.visited(page), rig.visited(queued))
     await rig.add(MAP, sitemap=True)
     assert await rig.urls("visited") == [PAGE]
     assert await rig.urls("queued") == [MAP]
     done = await rig.commit(lease, want=5)
-    (queued,) = done.hands["a.test"].urls
+    (queued,) = done.prefetched["a.test"].urls
     assert (queued.sitemap, queued.depth) == (True, 0)
 
 
 async def test_a_page_in_the_queue_becomes_a_sitemap_there(rig: Any) -> None:
     await rig.add(MAP)
     await rig.add(MAP, sitemap=True)
-    (queued,) = (await rig.claim_one()).hand.urls
+    (queued,) = (await rig.claim_one()).prefetched.urls
     assert queued.sitemap
 
 
 async def test_a_page_that_turns_out_to_be_a_sitemap_is_read_as_one(rig: Any) -> None:
     await rig.add(MAP, seed=True)
     lease = await rig.claim_one()
-    await rig.commit(lease, rig.read(lease.hand.urls[0], kind="rss"))
+    await rig.commit(lease, rig.read(lease.prefetched.urls[0], kind="rss"))
     assert await rig.urls("sitemaps") == [MAP]
     assert [urls async for urls in rig.store.seeds()] == [[MAP]]
 
@@ -90,7 +90,7 @@ async def test_a_page_that_turns_out_to_be_a_sitemap_is_read_as_one(rig: Any) ->
 async def test_a_seed_that_proved_to_be_one_is_read_again_when_it_is_given_again(rig: Any) -> None:
     await rig.add(MAP, seed=True)
     lease = await rig.claim_one()
-    await rig.commit(lease, rig.read(lease.hand.urls[0]), release=True)
+    await rig.commit(lease, rig.read(lease.prefetched.urls[0]), release=True)
     await rig.add(MAP, seed=True, again_before=rig.wall_s)
     assert await rig.urls("queued") == []
     await rig.add(MAP, seed=True, again_before=rig.wall_s + 1)
@@ -100,53 +100,55 @@ async def test_a_seed_that_proved_to_be_one_is_read_again_when_it_is_given_again
 async def test_a_disallowed_sitemap_is_blocked_and_stays_one(rig: Any) -> None:
     await rig.add(MAP, sitemap=True)
     lease = await rig.claim_one()
-    (queued,) = lease.hand.urls
+    (queued,) = lease.prefetched.urls
     await rig.commit(lease, rig.blocked(queued))
     assert await rig.urls("blocked") == [MAP]
     await rig.store.rejudge(rig.session, kept=[], withdrawn=[], freed=[queued.id])
     done = await rig.commit(lease, want=5)
-    assert done.hands["a.test"].urls[0].sitemap
+    assert done.prefetched["a.test"].urls[0].sitemap
 
 
 async def test_it_is_retried_and_fails_like_a_page_and_stays_one(rig: Any) -> None:
     await rig.add(MAP, sitemap=True)
     lease = await rig.claim_one()
-    (queued,) = lease.hand.urls
+    (queued,) = lease.prefetched.urls
     done = await rig.commit(lease, rig.retry(queued, 0.0), want=5)
-    assert done.hands["a.test"].urls[0].sitemap
+    assert done.prefetched["a.test"].urls[0].sitemap
     await rig.commit(lease, rig.failed(queued), release=True)
     assert await rig.urls("failed") == [MAP]
     await rig.store.retry_failed()
     lease = await rig.claim_one()
-    assert lease.hand.urls[0].sitemap
+    assert lease.prefetched.urls[0].sitemap
     update = {"error": "dns: gone", "attempts": 1, "last_at": rig.wall_s}
-    from storage.base import HostClock, HostUpdate
+    from storage.store import HostClock, HostUpdate
 
     held = HostUpdate(slot="a.test", epoch=lease.epoch, clock=HostClock())
     assert await rig.store.fail_host(rig.session, held, **update) == 1
     await rig.store.retry_failed()
     done = await rig.commit(lease, want=5)
-    assert done.hands["a.test"].urls[0].sitemap
+    assert done.prefetched["a.test"].urls[0].sitemap
 
 
 async def test_one_left_out_is_queued_again_by_a_link_as_what_the_link_says(rig: Any) -> None:
-    from storage.base import Dropped
+    from storage.store import Dropped
 
     await rig.add(MAP, sitemap=True)
     lease = await rig.claim_one()
     await rig.commit(
-        lease, Dropped(id=lease.hand.urls[0].id, slot="a.test", reason="sitemaps"), release=True
+        lease,
+        Dropped(id=lease.prefetched.urls[0].id, slot="a.test", reason="sitemaps"),
+        release=True,
     )
     assert (await rig.reader.url(MAP))["state"] == "skipped"
     await rig.add(MAP)
-    assert not (await rig.claim_one()).hand.urls[0].sitemap
+    assert not (await rig.claim_one()).prefetched.urls[0].sitemap
 
 
 async def test_its_redirect_is_a_link_to_a_sitemap(rig: Any) -> None:
     await rig.add(MAP, sitemap=True)
     lease = await rig.claim_one()
     target = rig.link("http://a.test/other.xml", sitemap=True, depth=1)
-    await rig.commit(lease, rig.read(lease.hand.urls[0], status=301, links=[target]), want=5)
+    await rig.commit(lease, rig.read(lease.prefetched.urls[0], status=301, links=[target]), want=5)
     assert await rig.urls("queued") == ["http://a.test/other.xml"]
     assert (await rig.reader.url("http://a.test/other.xml"))["referrer"] == MAP
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from storage.trouble import Trouble, TroubleKind, Troubles
+from storage.transient_faults import FaultKind, TransientFault, TransientFaults
 
 
 async def test_a_store_without_trouble_has_none(rig):
@@ -20,13 +20,13 @@ async def test_a_store_without_trouble_has_none(rig):
 
 
 async def test_changes_are_seen_and_the_beginning_is_kept():
-    troubles = Troubles()
+    troubles = TransientFaults()
     waiting = asyncio.create_task(troubles.other_than(None))
     await asyncio.sleep(0)
-    full = Trouble(kind=TroubleKind.NO_SPACE, what="it", sentence="it is full", since=1.0)
+    full = TransientFault(kind=FaultKind.NO_SPACE, what="it", sentence="it is full", since=1.0)
     troubles.found(full)
     assert await waiting == full
-    later = Trouble(kind=TroubleKind.NO_SPACE, what="it", sentence="it is full", since=9.0)
+    later = TransientFault(kind=FaultKind.NO_SPACE, what="it", sentence="it is full", since=9.0)
     troubles.found(later)
     assert troubles.now == full  # the same trouble still
     waiting = asyncio.create_task(troubles.other_than(full))

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from policies.access import Access
-from storage.base import Batch, Blocked, Contact, HostClock, HostUpdate, Plan, Store, Want
-from storage.sqlite.care import check
+from storage.sqlite.maintenance import check
+from storage.store import Batch, Blocked, Contact, HostClock, HostUpdate, Plan, Prefetch, Store
 from tests.storage.conftest import Rig
 
 NUMBERS = [2**63, -(2**63) - 1, 2**62, 2**53, 10**400, -1, math.nan, math.inf, -math.inf, 1e308]
@@ -101,7 +101,7 @@ async def call(rig: Rig, method: str, field: str, value: Any) -> None:
             batch = Batch(
                 hosts=[update_with("a.test", epoch, one)],
                 skipped={value: 1} if field == "skipped" else skipped,
-                wants=[Want(**want)],
+                prefetch=[Prefetch(**want)],
             )
             await store.complete(session, batch)
         case "robots_put":
@@ -174,7 +174,7 @@ async def test_what_has_a_bad_value_is_blocked_and_fails_all_the_same(
     rig = sqlite_rig
     await rig.add(*GOOD)
     lease = await rig.claim_one()
-    ids = {queued.url: queued for queued in lease.hand.urls}
+    ids = {queued.url: queued for queued in lease.prefetched.urls}
     pages = [rig.visited(ids[url], ungoverned=True) for url in GOOD[:2]]
     await rig.commit(lease, *pages)
     words = {"rule": bad} if isinstance(bad, str) else {"line": bad}

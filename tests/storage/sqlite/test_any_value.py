@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from policies.access import Access
-from storage.base import Batch, HostClock, HostUpdate, Want
-from storage.sqlite.care import check
+from storage.sqlite.maintenance import check
+from storage.store import Batch, HostClock, HostUpdate, Prefetch
 from tests.storage.conftest import Rig
 
 if TYPE_CHECKING:
-    from storage.base import Outcome, Queued
+    from storage.store import Outcome, Queued
 
 GOOD = [f"http://a.test/good-{n}" for n in range(3)]
 NUMBERS = [2**63, -(2**63) - 1, 2**62, 2**53, 10**400, -1, math.nan, math.inf, -math.inf, 1e308]
@@ -77,7 +77,7 @@ async def test_no_value_in_any_field_ends_a_crawl(
         bad = [f"http://a.test/bad-{n}" for n in range(len(cases))]
         await rig.add(GOOD[0], *bad, GOOD[1])
         lease = await rig.claim_one(20)
-        ids = {queued.url: queued for queued in lease.hand.urls}
+        ids = {queued.url: queued for queued in lease.prefetched.urls}
         outcomes: list[Outcome] = [
             outcome_with(rig, kind, field, value, ids[url])
             for url, ((kind, field), value) in zip(bad, cases, strict=True)
@@ -92,8 +92,8 @@ async def test_no_value_in_any_field_ends_a_crawl(
         rig.wall_s += 1e6
         for again in await rig.claim(10, 20):
             update = HostUpdate(slot=again.slot, epoch=again.epoch, clock=HostClock())
-            want = Want(slot=again.slot, count=20, revisits=True)
-            await rig.store.complete(rig.session, Batch(hosts=[update], wants=[want]))
+            want = Prefetch(slot=again.slot, count=20, revisits=True)
+            await rig.store.complete(rig.session, Batch(hosts=[update], prefetch=[want]))
         await rig.store.outlook(rig.session)
         await rig.store.revisits_due(rig.session, limit=9)
         await rig.store.stats()
@@ -121,6 +121,6 @@ async def test_no_value_of_a_robots_copy_ends_a_crawl(field: str, value: object)
         await rig.store.robots_due(rig.session, limit=9)
         await rig.store.outlook(rig.session)
         (lease,) = await rig.claim()
-        assert len(lease.hand.urls) == len(GOOD)
+        assert len(lease.prefetched.urls) == len(GOOD)
         await rig.rows("robots")
         await rig.close()

@@ -8,8 +8,8 @@ import contextlib
 import msgspec
 import pytest
 
-from storage.base import HostClock, HostUpdate, StoreError
-from storage.sqlite import store as module
+from storage.sqlite import sqlite_store as module
+from storage.store import HostClock, HostUpdate, StoreError
 
 PIECE = 100
 
@@ -104,7 +104,7 @@ async def test_retries_due_all_at_once_join_the_queue_in_pieces(sqlite_rig, monk
     count = 5 * PIECE + 3
     await rig.add(*(f"http://a.test/{n}" for n in range(count)))
     lease = await rig.claim_one(count)
-    retries = [rig.retry(one, 5.0) for one in lease.hand.urls]
+    retries = [rig.retry(one, 5.0) for one in lease.prefetched.urls]
     assert len(retries) == count
     await rig.commit(lease, *retries, release=True)
     rig.wall_s += 10.0
@@ -112,12 +112,12 @@ async def test_retries_due_all_at_once_join_the_queue_in_pieces(sqlite_rig, monk
     lease = await rig.claim_one(7)
     ((left,),) = await rig.store._wire.run(lambda db: db.execute(waiting).fetchall())
     assert left == count - PIECE
-    seen = [one.url for one in lease.hand.urls]
-    while lease.hand.urls:
+    seen = [one.url for one in lease.prefetched.urls]
+    while lease.prefetched.urls:
         done = await rig.commit(
-            lease, *(rig.visited(one) for one in lease.hand.urls), want=PIECE // 2
+            lease, *(rig.visited(one) for one in lease.prefetched.urls), want=PIECE // 2
         )
-        hand = done.hands["a.test"]
+        hand = done.prefetched["a.test"]
         seen += [one.url for one in hand.urls]
-        lease = msgspec.structs.replace(lease, hand=hand)
+        lease = msgspec.structs.replace(lease, prefetched=hand)
     assert len(seen) == len(set(seen)) == count

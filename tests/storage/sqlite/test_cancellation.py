@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from storage.base import Batch, HostClock, HostUpdate, StoreError
+from storage.store import Batch, HostClock, HostUpdate, StoreError
 
 
 async def blocked_thread(rig):
@@ -45,7 +45,9 @@ async def test_a_commit_cancelled_at_any_step_is_whole(sqlite_rig, held):
         page = f"http://h{steps}.test/"
         await rig.add(page)
         lease = await rig.claim_one()
-        visit = rig.visited(lease.hand.urls[0], lease.slot, links=[f"http://h{steps}.test/link"])
+        visit = rig.visited(
+            lease.prefetched.urls[0], lease.slot, links=[f"http://h{steps}.test/link"]
+        )
         gate, waiting = await blocked_thread(rig) if held else (None, None)
         call = asyncio.ensure_future(
             rig.commit(lease, visit, clock=HostClock(next_in_s=9999.0), release=True)

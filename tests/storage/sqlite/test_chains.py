@@ -7,9 +7,9 @@ import asyncio
 
 import pytest
 
-from storage.base import Blocked, BlockReason
 from storage.sqlite import SqliteReader, chains
-from storage.sqlite.care import check
+from storage.sqlite.maintenance import check
+from storage.store import Blocked, BlockReason
 
 MANY = 20_000
 PIECE = 500
@@ -76,7 +76,7 @@ async def steps_of(rig, work):
 
 def blocked(rig, lease, n=0):
     return Blocked(
-        id=lease.hand.urls[n].id,
+        id=lease.prefetched.urls[n].id,
         slot=lease.slot,
         reason=BlockReason.ROBOTS,
         dialect="rfc9309",
@@ -94,7 +94,7 @@ async def test_one_more_redirect_costs_the_same_whoever_leads_there(sqlite_rig, 
     for n, goal in enumerate(("http://goal.test/lonely", GOAL)):
         await rig.add(f"http://b{n}.test/")
         (lease,) = [one for one in await rig.claim(9) if one.slot == f"b{n}.test"]
-        page = rig.visited(lease.hand.urls[0], lease.slot, status=301, redirect_url=goal)
+        page = rig.visited(lease.prefetched.urls[0], lease.slot, status=301, redirect_url=goal)
         _, steps = await steps_of(rig, rig.commit(lease, page))
         counts.append(sum(steps))
     lonely, many = counts
@@ -144,7 +144,7 @@ async def test_others_get_in_between_and_a_crash_loses_none(sqlite_rig):
     assert 0 < (await rig.store.stats()).blocked < count
     await rig.add("http://b.test/")
     (lease,) = [one for one in await rig.claim(9) if one.slot == "b.test"]
-    await rig.commit(lease, rig.visited(lease.hand.urls[0], lease.slot))
+    await rig.commit(lease, rig.visited(lease.prefetched.urls[0], lease.slot))
     assert (await rig.store.stats()).blocked == count + 1
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from storage.base import StoreError, StoreRefused
 from storage.sqlite import SqliteReader, SqliteStore, schema
-from storage.sqlite.care import check
+from storage.sqlite.maintenance import check
+from storage.store import StoreError, StoreRefused
 
 HOLD = """
     import asyncio, sys
@@ -248,7 +248,7 @@ async def test_an_error_inside_a_transaction_undoes_it_and_closes_the_store(sqli
     await rig.add("http://a.test/")
     lease = await rig.claim_one()
 
-    (queued,) = lease.hand.urls
+    (queued,) = lease.prefetched.urls
     await rig.commit(lease, rig.visited(queued))
     with pytest.raises((StoreError, TypeError)):
         await rig.store.claim(rig.session, hosts=object(), urls_per_host=1)

@@ -11,8 +11,8 @@ from msgspec import structs
 
 from policies.access import UNKNOWN, Access
 from policies.quarantine import QUARANTINE_S, is_quarantined, is_suspect
-from storage.base import Revisited
 from storage.sqlite.in_flight import NOTHING_LEFT, InFlight
+from storage.store import Revisited
 
 if TYPE_CHECKING:
     from tests.storage.conftest import Rig
@@ -37,14 +37,14 @@ async def die(rig: Rig, *ids: int) -> None:
 async def reopened(rig: Rig, after_s: float = 3.5) -> list[tuple[str, bool]]:
     await rig.open()
     rig.wall_s += after_s
-    return [(q.url, q.suspect) for lease in await rig.claim() for q in lease.hand.urls]
+    return [(q.url, q.suspect) for lease in await rig.claim() for q in lease.prefetched.urls]
 
 
 async def test_a_url_in_flight_at_two_deaths_is_quarantined(sqlite_rig: Rig) -> None:
     rig = sqlite_rig
     await rig.add(URL, OTHER)
     (lease,) = await rig.claim()
-    ids = {queued.url: queued.id for queued in lease.hand.urls}
+    ids = {queued.url: queued.id for queued in lease.prefetched.urls}
     await die(rig, ids[URL])
     assert await reopened(rig, 0.0) == [(OTHER, False)]  # it rests, as after a failure
     await die(rig)
@@ -64,12 +64,12 @@ async def test_an_outcome_ends_a_flight_and_all_suspicion(sqlite_rig: Rig) -> No
     rig = sqlite_rig
     await rig.add(URL)
     (lease,) = await rig.claim()
-    (queued,) = lease.hand.urls
+    (queued,) = lease.prefetched.urls
     await die(rig, queued.id)
     await rig.open()
     rig.wall_s += 4
     (lease,) = await rig.claim()
-    (queued,) = lease.hand.urls
+    (queued,) = lease.prefetched.urls
     rig.store.in_flight(queued.id)
     await rig.commit(lease, rig.visited(queued, plan=rig.plan(1.0)), release=True)
     await die(rig)
@@ -77,7 +77,7 @@ async def test_an_outcome_ends_a_flight_and_all_suspicion(sqlite_rig: Rig) -> No
     rig.wall_s += 5
     lease = (await rig.store.acquire(rig.session, ["a.test"]))["a.test"]
     done = await rig.commit(lease, want=5, revisits=True)
-    (again,) = done.hands["a.test"].urls
+    (again,) = done.prefetched["a.test"].urls
     assert again.before is not None
     assert not again.suspect
 
@@ -86,13 +86,13 @@ async def test_a_visit_again_can_be_quarantined_as_well(sqlite_rig: Rig) -> None
     rig = sqlite_rig
     await rig.add(URL)
     (lease,) = await rig.claim()
-    (queued,) = lease.hand.urls
+    (queued,) = lease.prefetched.urls
     await rig.commit(lease, rig.visited(queued, plan=rig.plan(1.0)), release=True)
     await die(rig, queued.id)
     await rig.open()
     rig.wall_s += 5
     lease = (await rig.store.acquire(rig.session, ["a.test"]))["a.test"]
-    (again,) = (await rig.commit(lease, want=5, revisits=True)).hands["a.test"].urls
+    (again,) = (await rig.commit(lease, want=5, revisits=True)).prefetched["a.test"].urls
     assert again.suspect
     plan = rig.plan(1.0)
     waits = Revisited(id=again.id, slot="a.test", plan=plan, deferred=True)

@@ -21,9 +21,9 @@ from crawler import PoliteSession
 from crawler.app import check_database, database_info, looking_into
 from crawler.clock import RealClock
 from crawler.testing import FakeFetcher
-from storage.base import Link, StoreError, StoreRefused
-from storage.sqlite import SqliteReader, SqliteStore, care
+from storage.sqlite import SqliteReader, SqliteStore, maintenance
 from storage.sqlite.schema import check_file, connect_reader, connect_writer
+from storage.store import Link, StoreError, StoreRefused
 
 # What a process asks of the kernel: who, if anybody, keeps it from writing the bytes that SQLite
 # locks while a database is open (pending byte + 2, 510 bytes).
@@ -40,8 +40,8 @@ HOLDER = """
 WRITER = """
     import asyncio, sys
     from pathlib import Path
-    from storage.base import Link
-    from storage.sqlite import SqliteReader, SqliteStore, care
+    from storage.store import Link
+    from storage.sqlite import SqliteReader, SqliteStore, maintenance
 
     async def main():
         path = Path(sys.argv[1])
@@ -51,7 +51,7 @@ WRITER = """
         await reader.stats()
         async with SqliteReader(path) as another:
             await another.stats()
-        care.info(path)
+        maintenance.info(path)
         done = 0
         while True:
             done += 1
@@ -126,7 +126,7 @@ async def _judge(path: Path) -> None:
 
 async def _vacuum(path: Path) -> None:
     with pytest.raises(StoreRefused, match="in use"):
-        care.vacuum(path)
+        maintenance.vacuum(path)
 
 
 async def _open_again(path: Path) -> None:
@@ -179,7 +179,7 @@ async def test_what_else_opens_the_files_in_this_process_takes_no_lock_away(tmp_
     assert not path.with_name("crawl.db-wal").exists()  # the last one tidies up
     await store.open_session("again")
     await store.close()
-    assert care.check(path) == []
+    assert maintenance.check(path) == []
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have only POSIX locks")
@@ -387,7 +387,7 @@ def test_a_kill_loses_nothing_whoever_looked_before(
         (found,) = db.execute("SELECT count(*) FROM urls").fetchone()
     db.close()
     assert found >= done
-    assert care.check(path) == []
+    assert maintenance.check(path) == []
 
 
 # ---------------------------------------------------------------- names of one file
@@ -409,7 +409,7 @@ async def test_a_symbolic_link_is_the_file_it_leads_to(tmp_path: Path) -> None:
     for name in (real, path, tmp_path / "links" / ".." / "real" / "crawl.db"):
         with pytest.raises(StoreRefused, match=f"in use by process {os.getpid()}"):
             await store_at(name).open_session("second")
-    assert care.info(path).urls == 1
+    assert maintenance.info(path).urls == 1
     await store.close()
     assert path.is_symlink()
 
@@ -424,7 +424,7 @@ async def test_a_database_with_a_second_hard_link_is_refused(tmp_path: Path) -> 
         with pytest.raises(StoreRefused, match="2 names"):
             await store_at(name).open_session("test")
         with pytest.raises(StoreRefused, match="2 names"):
-            care.vacuum(name)
+            maintenance.vacuum(name)
     (tmp_path / "other.db").unlink()
     await store.open_session("test")
     await store.close()
@@ -480,7 +480,7 @@ async def test_a_file_that_was_cut_ends_the_session(
         await store.add([link(1)])
     await store.close()
     if ending:
-        assert care.check(path) == []
+        assert maintenance.check(path) == []
         async with SqliteReader(path) as reader:
             assert (await reader.stats()).queued >= 100
 
@@ -507,7 +507,7 @@ async def test_what_other_programs_make_smaller_is_no_cut(tmp_path: Path, how: s
         await store.add([link(4_000 + n)])
     assert smaller == {"TRUNCATE": {"-wal"}, "VACUUM": {"", "-wal"}}.get(how, set())
     await store.close()
-    assert care.check(path) == []
+    assert maintenance.check(path) == []
 
 
 async def test_an_idle_store_notices_as_well(tmp_path: Path) -> None:
@@ -545,7 +545,7 @@ async def test_of_two_crawls_the_one_that_lost_its_lock_ends(tmp_path: Path) -> 
     now[0] += 1.0
     await second.add([link(2)])
     await second.close()
-    assert care.check(path) == []
+    assert maintenance.check(path) == []
 
 
 # ---------------------------------------------------------------- the lock file

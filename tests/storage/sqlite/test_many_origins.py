@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage.rows import COPIES_PER_LEASE
+from storage.columns import COPIES_PER_LEASE
 from storage.sqlite import leases
 
 AT_ONCE = 8
@@ -32,7 +32,7 @@ async def test_all_are_given_once(sqlite_rig, origins, count):
     rig = sqlite_rig
     urls = await filled(rig, origins, each=2)
     lease = await rig.claim_one(count)
-    hand, given = lease.hand, []
+    hand, given = lease.prefetched, []
     while hand.urls:
         assert len(hand.urls) <= count
         given += [queued.url for queued in hand.urls]
@@ -40,7 +40,7 @@ async def test_all_are_given_once(sqlite_rig, origins, count):
         assert hand.next_due_in_s == (0.0 if left else None)
         assert len(hand.urls) == count or not left
         done = [rig.visited(queued) for queued in hand.urls]
-        hand = (await rig.commit(lease, *done, want=count)).hands["a.test"]
+        hand = (await rig.commit(lease, *done, want=count)).prefetched["a.test"]
     assert sorted(given) == sorted(urls)
 
 
@@ -48,10 +48,10 @@ async def test_what_is_held_or_closed_is_passed_over(sqlite_rig):
     rig = sqlite_rig
     await filled(rig, 4 * AT_ONCE)
     lease = await rig.claim_one(3)
-    held = [queued.id for queued in lease.hand.urls]
+    held = [queued.id for queued in lease.prefetched.urls]
     closed = [f"http://h{n}.a.test" for n in range(4 * AT_ONCE) if n != 20]
     for _ in range(3):
-        hand = (await rig.commit(lease, want=5, held=held, closed=closed)).hands["a.test"]
+        hand = (await rig.commit(lease, want=5, held=held, closed=closed)).prefetched["a.test"]
         assert [queued.url for queued in hand.urls] == ["http://h20.a.test/0"]
         assert hand.next_due_in_s is None
 
@@ -62,12 +62,12 @@ async def test_a_retry_anywhere_tells_when_it_falls_due(sqlite_rig):
     lease = await rig.claim_one(3 * AT_ONCE)
     outcomes = [
         rig.retry(queued, 60.0) if n == 13 else rig.visited(queued)
-        for n, queued in enumerate(lease.hand.urls)
+        for n, queued in enumerate(lease.prefetched.urls)
     ]
-    hand = (await rig.commit(lease, *outcomes, want=5)).hands["a.test"]
+    hand = (await rig.commit(lease, *outcomes, want=5)).prefetched["a.test"]
     assert (list(hand.urls), hand.next_due_in_s) == ([], 60.0)
     rig.wall_s += 60.0
-    hand = (await rig.commit(lease, want=5)).hands["a.test"]
+    hand = (await rig.commit(lease, want=5)).prefetched["a.test"]
     assert [queued.attempts for queued in hand.urls] == [1]
 
 

@@ -6,10 +6,10 @@ import sqlite3
 
 import pytest
 
-from storage.base import Link, StoreRefused
 from storage.sqlite import SqliteReader, SqliteStore, schema
-from storage.sqlite.care import check, info, vacuum
 from storage.sqlite.fingerprint import fingerprint
+from storage.sqlite.maintenance import check, info, vacuum
+from storage.store import Link, StoreRefused
 
 # sql/schema.sql: this, all that the migrations make of nothing, and the rows of a new database.
 HEAD = """\
@@ -85,8 +85,8 @@ async def test_urls_of_version_1_are_known_and_claimed(old):
     links = [Link(url=url, slot="a.test", host="a.test", depth=3) for url in urls]
     assert (await store.add(links)).added == {"a.test": 1}  # the one that was out of view
     (lease,) = await store.claim(session, hosts=9, urls_per_host=9)
-    assert [queued.url for queued in lease.hand.urls] == urls[1:]
-    assert [queued.depth for queued in lease.hand.urls] == [3, 3]
+    assert [queued.url for queued in lease.prefetched.urls] == urls[1:]
+    assert [queued.depth for queued in lease.prefetched.urls] == [3, 3]
     await store.close()
     assert check(old) == []
 

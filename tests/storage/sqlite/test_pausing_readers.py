@@ -6,7 +6,7 @@ from contextlib import aclosing
 
 import pytest
 
-from storage.rows import REPORTS, VIEWS
+from storage.columns import REPORTS, VIEWS
 from storage.sqlite import SqliteReader
 from storage.sqlite.views import _IDS_AT_ONCE, ROWS_AT_ONCE, ViewRows
 from tests.storage.conftest import Rig

@@ -8,7 +8,7 @@ import sqlite3
 import pytest
 
 from storage import paging
-from storage.sqlite import pages
+from storage.sqlite import page_queries
 from storage.sqlite.schema import migrate
 from storage.sqlite.statements import for_rows, statements
 
@@ -128,17 +128,21 @@ def test_hosts_by_name_are_read_along_the_index(db):
     """A page costs the same wherever it begins, at any number of hosts."""
     after = paging.mark("host", ("m.test", "m.test"))
     for sort in ("host", "-host"):
-        query = pages.hosts(search="", state="all", sort=sort, limit=100, after="", now_s=0.0)
+        query = page_queries.hosts(
+            search="", state="all", sort=sort, limit=100, after="", now_s=0.0
+        )
         steps = named_plan(db, query)
         assert any("USING INDEX sqlite_autoindex_slots_1" in step for step in steps), steps
         assert not [step for step in steps if "TEMP B-TREE" in step], steps
-    query = pages.hosts(search="", state="all", sort="host", limit=100, after=after, now_s=0.0)
+    query = page_queries.hosts(
+        search="", state="all", sort="host", limit=100, after=after, now_s=0.0
+    )
     assert any("(name>?)" in step for step in named_plan(db, query))
 
 
 @pytest.mark.parametrize("asked", [{}, {"rule": "/x"}, {"host": "a.test"}])
 def test_blocked_urls_are_read_along_the_index(db, asked):
-    query = pages.blocked(
+    query = page_queries.blocked(
         **{"host": None, "rule": "", "limit": 100, "after": paging.mark("id", (1, 2)), **asked}
     )
     steps = named_plan(db, query)
@@ -152,6 +156,7 @@ def named_plan(db, query):
 
 def test_robots_states_are_found_by_their_hosts(db):
     steps = [
-        row[3] for row in db.execute("EXPLAIN QUERY PLAN " + pages.ROBOTS_STATES, {"hosts": "[]"})
+        row[3]
+        for row in db.execute("EXPLAIN QUERY PLAN " + page_queries.ROBOTS_STATES, {"hosts": "[]"})
     ]
     assert not [step for step in steps if step.startswith("SCAN") and "VIRTUAL" not in step], steps

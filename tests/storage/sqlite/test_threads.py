@@ -9,10 +9,10 @@ import threading
 
 import pytest
 
-from storage.base import StoreRefused
 from storage.sqlite import SqliteReader, SqliteStore
+from storage.sqlite.connection_thread import Wire
 from storage.sqlite.schema import connect_writer
-from storage.sqlite.wire import Wire
+from storage.store import StoreRefused
 
 BEGIN = """
     import asyncio, sys, threading

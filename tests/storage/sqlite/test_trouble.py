@@ -21,12 +21,12 @@ import pytest
 
 from crawler.testing import JumpClock
 from policies.access import Access
-from storage.base import Batch, HostClock, HostUpdate, Link, StoreError, StoreRefused, Want
-from storage.sqlite import SqliteReader, SqliteStore, lock, passing, schema
-from storage.sqlite import store as store_module
-from storage.sqlite.care import check
-from storage.sqlite.lock import is_held_here
-from storage.trouble import MEMORY_WAIT_S_MAX, START_WAIT_S_MAX, TroubleKind
+from storage.sqlite import SqliteReader, SqliteStore, fault_kinds, file_lock, schema
+from storage.sqlite import sqlite_store as store_module
+from storage.sqlite.file_lock import is_held_here
+from storage.sqlite.maintenance import check
+from storage.store import Batch, HostClock, HostUpdate, Link, Prefetch, StoreError, StoreRefused
+from storage.transient_faults import MEMORY_WAIT_S_MAX, START_WAIT_S_MAX, FaultKind
 
 WALL_S = 1_800_000_000.0
 PASSING = (
@@ -87,22 +87,22 @@ async def scenario(store, session):
     updates = [
         HostUpdate(slot=one.slot, epoch=one.epoch, clock=HostClock(next_in_s=3.0)) for one in leases
     ]
-    outcomes = [visited(lease.hand.urls[0], lease.slot) for lease in leases]
-    wants = [Want(slot=lease.slot, count=3) for lease in leases]
-    done = await store.complete(session, Batch(outcomes=outcomes, hosts=updates, wants=wants))
+    outcomes = [visited(lease.prefetched.urls[0], lease.slot) for lease in leases]
+    wants = [Prefetch(slot=lease.slot, count=3) for lease in leases]
+    done = await store.complete(session, Batch(outcomes=outcomes, hosts=updates, prefetch=wants))
     assert not done.stale
     ends = [
         HostUpdate(slot=one.slot, epoch=one.epoch, clock=HostClock(next_in_s=9.0), release=True)
         for one in leases
     ]
-    later = [visited(lease.hand.urls[1], lease.slot) for lease in leases]
+    later = [visited(lease.prefetched.urls[1], lease.slot) for lease in leases]
     done = await store.complete(session, Batch(outcomes=later, hosts=ends, skipped={"x": 2}))
     assert not done.stale
     return await store.stats()
 
 
 def visited(queued, slot):
-    from storage.base import Visited
+    from storage.store import Visited
 
     return Visited(
         id=queued.id, slot=slot, status=200, fetched_at=WALL_S, content_type="text/html",
@@ -178,7 +178,7 @@ async def test_the_trouble_is_shown_and_others_are_answered_meanwhile(tmp_path):
     calls = [asyncio.ensure_future(store.add([link(f"http://a.test/{n}")])) for n in range(9)]
     trouble = await store.troubles.other_than(None)
     assert trouble is not None
-    assert trouble.kind is TroubleKind.LOCKED
+    assert trouble.kind is FaultKind.LOCKED
     assert trouble.since == WALL_S
     assert trouble.sentence == (
         f"the database {path} cannot be used: another program holds a lock on it"
@@ -204,9 +204,9 @@ async def test_a_full_disk_is_waited_for_and_what_it_interrupted_is_whole(sqlite
     await rig.store._wire.run(lambda db: db.execute("PRAGMA max_page_count = 40").fetchall())
     adding = asyncio.ensure_future(rig.add(*(f"http://a.test/{n}" for n in range(10_000))))
     trouble = await rig.store.troubles.other_than(None)
-    assert trouble.kind is TroubleKind.NO_SPACE
+    assert trouble.kind is FaultKind.NO_SPACE
     assert trouble.sentence.endswith("crawl.db cannot be used: the disk is full")
-    committing = asyncio.ensure_future(rig.commit(lease, rig.visited(lease.hand.urls[0])))
+    committing = asyncio.ensure_future(rig.commit(lease, rig.visited(lease.prefetched.urls[0])))
     await asyncio.sleep(0.3)
     assert not adding.done()
     assert not committing.done()
@@ -298,21 +298,21 @@ async def test_memory_that_does_not_come_back_ends_the_store(tmp_path):
 
 
 async def test_only_descriptors_that_are_out_make_a_file_that_does_not_open_pass(monkeypatch):
-    assert passing.kind_of(failure("SQLITE_CANTOPEN")) is None
+    assert fault_kinds.kind_of(failure("SQLITE_CANTOPEN")) is None
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
-        kind = passing.kind_of(failure("SQLITE_CANTOPEN"))
+        kind = fault_kinds.kind_of(failure("SQLITE_CANTOPEN"))
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert kind is TroubleKind.DESCRIPTORS
+    assert kind is FaultKind.DESCRIPTORS
 
 
 async def test_a_file_size_limit_is_waited_for(tmp_path):
     """A real limit of the system, lifted after a while, in a process of its own."""
     script = """
         import asyncio, resource, sys
-        from storage.base import Link
+        from storage.store import Link
         from storage.sqlite import SqliteStore
 
         async def main():
@@ -462,10 +462,10 @@ async def test_an_opening_that_is_cancelled_holds_nothing(tmp_path, monkeypatch)
     ("module", "name"),
     [
         (store_module, "check_owner"),
-        (lock, "open_for_update"),
-        (lock, "_check_single_name"),
-        (lock, "_is_lock_file"),
-        (lock.fcntl, "flock"),
+        (file_lock, "open_for_update"),
+        (file_lock, "_check_single_name"),
+        (file_lock, "_is_lock_file"),
+        (file_lock.fcntl, "flock"),
         (schema, "_check_beside"),
         (schema, "open_exclusive"),
     ],
@@ -537,7 +537,7 @@ async def test_a_lock_file_that_cannot_be_removed_is_let_go_of(tmp_path, monkeyp
         if failing == "path":
             patches.setattr(type(path), "unlink", fails)
         else:
-            patches.setattr(lock.FileLock, "_is_at_path", fails)
+            patches.setattr(file_lock.FileLock, "_is_at_path", fails)
         await store.close()
     again = SqliteStore(path, wall=lambda: WALL_S)
     await again.open_session("y")

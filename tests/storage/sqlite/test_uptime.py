@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.base import HostClock
+from storage.store import HostClock
 from storage.timekeeper import Timekeeper, Uptime, machine_uptime
 from tests.storage.conftest import Rig
 

@@ -7,9 +7,9 @@ import sqlite3
 import pytest
 
 from policies.access import Access
-from storage.base import HostClock
-from storage.rows import VIEWS
+from storage.columns import VIEWS
 from storage.sqlite.schema import migrations
+from storage.store import HostClock
 
 # Design section 6, as it stands there. Columns may be added behind.
 CONTRACT = {
@@ -51,7 +51,7 @@ async def test_views_while_a_crawl_writes(sqlite_rig, shell):
         rig.session, "a.test", "http://a.test", Access(status=200, body=b"x", fetched_at=1.5)
     )
     lease = await rig.claim_one()
-    home, x, f, later = lease.hand.urls
+    home, x, f, later = lease.prefetched.urls
     await rig.commit(
         lease,
         rig.visited(home, links=[rig.link("http://b.test/", depth=1, anchor="Bee")]),
@@ -86,7 +86,7 @@ async def test_times_are_real(sqlite_rig, shell):
     await rig.add("http://a.test/")
     lease = await rig.claim_one()
     await rig.commit(
-        lease, rig.visited(lease.hand.urls[0], fetched_at=5), clock=HostClock(next_in_s=1)
+        lease, rig.visited(lease.prefetched.urls[0], fetched_at=5), clock=HostClock(next_in_s=1)
     )
     await rig.add("http://a.test/2")
     for view, column in (("visited", "fetched_at"), ("queued", "due_at"), ("hosts", "next_at")):

@@ -15,7 +15,7 @@ import pytest
 from crawler.daemon.serving.http import HttpSettings
 from crawler.daemon.serving.routes import ROUTES
 from crawler.testing import LocalWeb, hang_up, html, text
-from storage.rows import VIEWS
+from storage.columns import VIEWS
 
 
 def shape_of(path: str, method: str = "GET") -> Any:

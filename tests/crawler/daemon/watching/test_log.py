@@ -19,7 +19,7 @@ from crawler.config.sections import LogLevel
 from crawler.daemon.life import Daemon
 from crawler.daemon.notify import Notify
 from crawler.daemon.watching.log import MALFORMED_A_MINUTE, Log, LogFile, OutcomeLog
-from storage.base import (
+from storage.store import (
     Blocked,
     BlockReason,
     Dropped,

@@ -12,7 +12,7 @@ from crawler.daemon.watching.exposition import render
 from crawler.daemon.watching.metrics import Measured, Metrics
 from crawler.observer import Contacted
 from policies.retry import FailureCode
-from storage.base import Blocked, BlockReason, Dropped, Failed, Revisited, Visited
+from storage.store import Blocked, BlockReason, Dropped, Failed, Revisited, Visited
 
 MEASURED = Measured(
     state="running",

@@ -7,7 +7,7 @@ from typing import Any
 
 from crawler.daemon.watching.pulse import Pulse
 from policies.holds import Hold
-from storage.base import StoreError
+from storage.store import StoreError
 
 
 class Patient:

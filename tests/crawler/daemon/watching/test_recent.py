@@ -5,7 +5,7 @@ from __future__ import annotations
 from crawler.daemon.watching.recent import ERRORS_PER_HOST, HOSTS_MAX, Recent
 from crawler.observer import Contacted
 from policies.retry import FailureCode
-from storage.rows import CONTACTS_KEPT
+from storage.columns import CONTACTS_KEPT
 
 
 def contact(slot: str, at_s: float, error: FailureCode | None = None) -> Contacted:

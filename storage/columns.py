@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from policies.access import Access
-from storage.base import Blocked, Failed, Outcome, Revisited, SitemapRead, State, Visited
+from storage.store import Blocked, Failed, Outcome, Revisited, SitemapRead, UrlState, Visited
 
 CONTACTS_KEPT: Final = 50  # per host, for the timeline and the audit
 
@@ -56,11 +56,11 @@ REPORTS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
 }  # fmt: skip
 
-STATE_VIEWS: Final[Mapping[State, str]] = {
-    State.VISITED: "visited",
-    State.BLOCKED: "blocked",
-    State.FAILED: "failed",
-    State.QUEUED: "queued",
+STATE_VIEWS: Final[Mapping[UrlState, str]] = {
+    UrlState.VISITED: "visited",
+    UrlState.BLOCKED: "blocked",
+    UrlState.FAILED: "failed",
+    UrlState.QUEUED: "queued",
 }
 
 
@@ -104,10 +104,10 @@ def counts_for(outcome: Outcome, state: int | None, *, planned: bool) -> bool:
     if isinstance(outcome, SitemapRead) and outcome.again:
         return planned
     if isinstance(outcome, Revisited) or (isinstance(outcome, Visited) and outcome.again):
-        return state == State.VISITED or (planned and isinstance(outcome, Revisited))
-    if state == State.FAILED:  # with its whole host, meanwhile: an answer to it counts
+        return state == UrlState.VISITED or (planned and isinstance(outcome, Revisited))
+    if state == UrlState.FAILED:  # with its whole host, meanwhile: an answer to it counts
         return isinstance(outcome, Visited | SitemapRead | Blocked | Failed)
-    return state == State.QUEUED or (state == State.VISITED and isinstance(outcome, Blocked))
+    return state == UrlState.QUEUED or (state == UrlState.VISITED and isinstance(outcome, Blocked))
 
 
 class Rooms(NamedTuple):

@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 from typing import Final
 
-from storage.base import StoreError
+from storage.sqlite.file_lock import FileLock
 from storage.sqlite.lasting_locks import Connection
-from storage.sqlite.lock import FileLock
-from storage.trouble import kind_of
+from storage.store import StoreError
+from storage.transient_faults import kind_of
 
 _EVERY_S: Final = 1.0
 _ENDINGS: Final = ("", "-wal", "-shm")  # the latter two are there from the first transaction on

@@ -9,9 +9,9 @@ import os
 from pathlib import Path
 from typing import Final
 
-from storage.base import StoreError, StoreRefused
-from storage.files import FILE_MODE, open_for_update
-from storage.trouble import TroubleKind, kind_of
+from storage.safe_files import FILE_MODE, open_for_update
+from storage.store import StoreError, StoreRefused
+from storage.transient_faults import FaultKind, kind_of
 
 _HELD_ELSEWHERE: Final = (errno.EWOULDBLOCK, errno.EAGAIN)
 _HOLDER_BYTES_MAX: Final = 32
@@ -30,7 +30,7 @@ def _lock_path(database: Path) -> Path:
 class FileLock:
     """Held from `acquire` to `release`. The file tells who holds it; only the lock on it counts.
 
-    `database` is the file itself, not a symbolic link to it (`storage.files.real_path`).
+    `database` is the file itself, not a symbolic link to it (`storage.safe_files.real_path`).
     """
 
     def __init__(self, database: Path, *, mode: int = FILE_MODE) -> None:
@@ -41,7 +41,7 @@ class FileLock:
 
     def acquire(self) -> None:
         """Raises StoreRefused if another holds it, or if it cannot be locked; OSError for trouble
-        that passes (`storage.trouble`). It is not held then."""
+        that passes (`storage.transient_faults`). It is not held then."""
         _check_single_name(self._database)
         while self._fd is None:
             try:
@@ -72,7 +72,7 @@ class FileLock:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            if kind_of(error) in (TroubleKind.MEMORY, TroubleKind.DESCRIPTORS):
+            if kind_of(error) in (FaultKind.MEMORY, FaultKind.DESCRIPTORS):
                 raise  # anything else is as likely a file system that has no locks
             raise StoreRefused(self._why_not(fd, error)) from error
         if not self._is_at_path(fd):

@@ -14,7 +14,7 @@ from msgspec import Struct
 from policies.listing import Listing
 
 
-class State(enum.IntEnum):
+class UrlState(enum.IntEnum):
     """The one state of a URL."""
 
     QUEUED = 0

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from storage.base import Blocked, BlockReason, Visited
-from storage.rows import hostname_of
+from storage.columns import hostname_of
 from storage.sqlite.statements import Statements
+from storage.store import Blocked, BlockReason, Visited
 
 _KEPT_MAX: Final = 20_000  # names remembered of each kind, before starting over: some 5 MB
 

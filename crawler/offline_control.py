@@ -15,7 +15,7 @@ from crawler.config import Config
 from crawler.engine.roots import queue_seeds
 from crawler.steering.control import checked_delay_s
 from crawler.steering.status import UnknownHost
-from storage.base import Store
+from storage.store import Store
 
 
 async def steer_host(

@@ -12,13 +12,13 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
-from storage.base import StoreError
-from storage.files import real_path
-from storage.sqlite import passing
-from storage.sqlite.lock import FileLock
+from storage.safe_files import real_path
+from storage.sqlite import fault_kinds
+from storage.sqlite.file_lock import FileLock
 from storage.sqlite.schema import FAILURES, check_file, connect_reader, connect_writer, translate
 from storage.sqlite.statements import statements
-from storage.trouble import RETRY_S_MIN, TroubleKind, words_of
+from storage.store import StoreError
+from storage.transient_faults import RETRY_S_MIN, FaultKind, words_of
 
 _log = logging.getLogger("courtly.store")
 
@@ -387,7 +387,7 @@ def _vacuum_when_free(path: Path) -> tuple[int, int]:
             return _vacuum_once(path)
         except (_InUseError, *FAILURES) as error:
             found = error if isinstance(error, StoreError) else translate(error, path)
-            passes = found is error or passing.kind_of(error) is TroubleKind.LOCKED
+            passes = found is error or fault_kinds.kind_of(error) is FaultKind.LOCKED
             if not passes or time.monotonic() >= until_s:
                 raise
             if not told:

@@ -11,11 +11,11 @@ from typing import Final
 from msgspec import structs
 
 from policies.scope import Skip
-from storage.base import SEEDS_AT_ONCE, Link, State
+from storage.sqlite.counters import Tally
 from storage.sqlite.fingerprint import fingerprints
-from storage.sqlite.names import Names, Origin
+from storage.sqlite.name_ids import Names, Origin
 from storage.sqlite.statements import Statements, Values
-from storage.sqlite.tally import Tally
+from storage.store import SEEDS_AT_ONCE, Link, UrlState
 
 OUT: Final = 4  # the state of a URL in no view: left out, or known only as a redirect's target
 SEED: Final = 1  # flags of a row of urls
@@ -27,7 +27,7 @@ LISTED: Final = 32  # a sitemap says something of it
 SUSPECT: Final = 64  # it was in flight when the process died
 _HOPS: Final = 8  # bits from this one on: redirects in a row that led to it
 _REQUISITE_DEPTH: Final = 16  # bits from this one on
-_QUEUED: Final = int(State.QUEUED)
+_QUEUED: Final = int(UrlState.QUEUED)
 _PRIORITY_MAX: Final = 1e300
 
 

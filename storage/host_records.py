@@ -1,6 +1,6 @@
 """Hosts as they go into the store and come out of it: clocks, leases, and the URLs they bring.
 
-Times of a host's clock are *durations* (`..._in_s`, from now). Why, stands in `storage.base`.
+Times of a host's clock are *durations* (`..._in_s`, from now). Why, stands in `storage.store`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from policies.access import Access
-from storage.urls import Queued
+from storage.url_records import Queued
 
 
 class HostClock(Struct, frozen=True, kw_only=True):
@@ -53,7 +53,7 @@ class HostUpdate(Struct, frozen=True, kw_only=True):
     release: bool = False
 
 
-class Want(Struct, frozen=True, kw_only=True):
+class Prefetch(Struct, frozen=True, kw_only=True):
     """Asks for up to `count` more due URLs of a held host, in the commit's transaction.
 
     Best first: larger priority, first tries before further ones, smaller depth, older. Of a host of
@@ -69,9 +69,9 @@ class Want(Struct, frozen=True, kw_only=True):
     revisits: bool = False
 
 
-class Hand(Struct, frozen=True, kw_only=True):
-    """What a `Want` got. `next_due_in_s`: when the host's next URL (not given, not held, not of a
-    closed origin) falls due, 0.0 if one is due already, None if there is no such URL.
+class Prefetched(Struct, frozen=True, kw_only=True):
+    """What a `Prefetch` brought. `next_due_in_s`: when the host's next URL (not given, not held,
+    not of a closed origin) falls due, 0.0 if one is due already, None if there is no such URL.
     `next_revisit_in_s`: the same of visited URLs, if those were wanted.
     """
 
@@ -92,7 +92,7 @@ class Lease(Struct, frozen=True, kw_only=True):
     visited: int  # for max_pages_per_host
     body_bytes: int  # of those pages, for max_bytes_per_host
     robots: Mapping[str, Access]  # by origin; if there are many, of some with queued URLs first
-    hand: Hand
+    prefetched: Prefetched
     robots_all: bool = True  # whether those are all copies the store has for this slot
 
 

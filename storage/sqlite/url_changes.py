@@ -5,13 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from storage.base import Blocked, BlockReason, Failed, Plan, Rel, Retry, SitemapRead, State, Visited
-from storage.rows import WAIT_S_MAX
-from storage.sqlite.links import FETCHED, OUT, SEED, SITEMAP, SUSPECT, TRIED, hops_of
-from storage.sqlite.names import Kind, Names, Verdict
-from storage.sqlite.plans import plan_row
-from storage.sqlite.statements import Statements, Values
-from storage.sqlite.tally import (
+from storage.columns import WAIT_S_MAX
+from storage.sqlite.counters import (
     BLOCKED,
     BODY_BYTES,
     FAILED,
@@ -20,6 +15,21 @@ from storage.sqlite.tally import (
     UNGOVERNED,
     VISITED,
     Tally,
+)
+from storage.sqlite.link_table import FETCHED, OUT, SEED, SITEMAP, SUSPECT, TRIED, hops_of
+from storage.sqlite.name_ids import Kind, Names, Verdict
+from storage.sqlite.recrawl_schedule import plan_row
+from storage.sqlite.statements import Statements, Values
+from storage.store import (
+    Blocked,
+    BlockReason,
+    Failed,
+    Plan,
+    Rel,
+    Retry,
+    SitemapRead,
+    UrlState,
+    Visited,
 )
 
 
@@ -45,10 +55,10 @@ class UrlRow(NamedTuple):
 
 
 _COUNTED = {
-    State.QUEUED: QUEUED,
-    State.VISITED: VISITED,
-    State.BLOCKED: BLOCKED,
-    State.FAILED: FAILED,
+    UrlState.QUEUED: QUEUED,
+    UrlState.VISITED: VISITED,
+    UrlState.BLOCKED: BLOCKED,
+    UrlState.FAILED: FAILED,
 }
 
 
@@ -107,17 +117,17 @@ class Changes:
                 self.replanned.add(row.slot)
             return
         count = self._tally.count
-        count(row.origin, row.slot, _COUNTED[State(row.state)], -1)
-        if row.state == State.QUEUED:
+        count(row.origin, row.slot, _COUNTED[UrlState(row.state)], -1)
+        if row.state == UrlState.QUEUED:
             if row.flags & TRIED:
                 self._put("drop_tries", row.id)
             return
-        if row.state == State.FAILED:
+        if row.state == UrlState.FAILED:
             self._put("drop_failures", row.id)
             return
         if not keep_redirect:
             self._put("drop_redirects", row.id)
-        if row.state == State.VISITED:
+        if row.state == UrlState.VISITED:
             count(row.origin, row.slot, BODY_BYTES, -row.body_bytes)
             self._put("drop_pages", row.id)
             for name in ("drop_edges", "drop_hrefs", "drop_pointers", "drop_elements"):
@@ -131,7 +141,7 @@ class Changes:
             if row.judged:
                 count(row.origin, row.slot, JUDGED, -1)
 
-    def _enter(self, row: UrlRow, state: State, *, flags: int | None = None) -> None:
+    def _enter(self, row: UrlRow, state: UrlState, *, flags: int | None = None) -> None:
         flags = row.flags & ~(TRIED | SUSPECT) if flags is None else flags
         self._put("move_urls", row.id, int(state), 0, None, flags)
         self._tally.count(row.origin, row.slot, _COUNTED[state], 1)
@@ -144,7 +154,7 @@ class Changes:
     def visited(self, row: UrlRow, page: Visited, ids: Mapping[str, int]) -> None:
         """`ids`: of the URLs it redirects to, calls canonical and links."""
         self._leave(row)
-        self._enter(row, State.VISITED)
+        self._enter(row, UrlState.VISITED)
         self._tally.count(row.origin, row.slot, BODY_BYTES, page.body_bytes)
         self._put(
             "new_pages", row.id, self._names.kind(Kind.of(page)), round(page.fetched_at * 1e3),
@@ -195,7 +205,7 @@ class Changes:
     def blocked(self, row: UrlRow, block: Blocked, *, withdrawn: bool) -> None:
         verdict = Verdict.of(block, self._names.body_of(row.origin))
         self._leave(row)
-        self._enter(row, State.BLOCKED)
+        self._enter(row, UrlState.BLOCKED)
         self._block(row, verdict, block.blocked_at, withdrawn=withdrawn)
 
     def _block(self, row: UrlRow, verdict: Verdict, at: float, *, withdrawn: bool) -> None:
@@ -207,14 +217,14 @@ class Changes:
 
     def failed(self, row: UrlRow, failure: Failed, texts: Mapping[str, int]) -> None:
         self._leave(row)
-        self._enter(row, State.FAILED)
+        self._enter(row, UrlState.FAILED)
         self._put("new_failures", row.id, texts[failure.error], failure.attempts, failure.last_at)
 
     def retry(
         self, row: UrlRow, retry: Retry, texts: Mapping[str, int], *, turn: int, now_s: float
     ) -> None:
         due_at = now_s + min(retry.due_in_s, WAIT_S_MAX) if retry.due_in_s > 0 else None
-        self._put("move_urls", row.id, int(State.QUEUED), turn, due_at, row.flags | TRIED)
+        self._put("move_urls", row.id, int(UrlState.QUEUED), turn, due_at, row.flags | TRIED)
         self._put("put_tries", row.id, retry.attempts, retry.refusals, texts[retry.error])
 
     def dropped(self, row: UrlRow, texts: Mapping[str, int], reason: str) -> None:
@@ -225,16 +235,16 @@ class Changes:
 
     def requeued(self, row: UrlRow) -> None:
         """Back to the queue as if it were new."""
-        fetched = row.state == State.VISITED or (
-            row.state == State.BLOCKED and (row.withdrawn or not row.judged)
+        fetched = row.state == UrlState.VISITED or (
+            row.state == UrlState.BLOCKED and (row.withdrawn or not row.judged)
         )
         self._leave(row)
         flags = (row.flags & ~TRIED) | (FETCHED if fetched else 0)
-        self._enter(row, State.QUEUED, flags=flags)
+        self._enter(row, UrlState.QUEUED, flags=flags)
         self._tally.arrived(row.slot or 0, row.slot_name or "", 1)
 
     def follow(self, row: UrlRow, verdict: Verdict, at: float, *, withdrawn: bool) -> None:
         """Block a page because of the URL it redirects to."""
         self._leave(row, keep_redirect=True)
-        self._enter(row, State.BLOCKED)
+        self._enter(row, UrlState.BLOCKED)
         self._block(row, verdict, at, withdrawn=withdrawn)

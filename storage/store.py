@@ -1,7 +1,7 @@
 """What the crawl asks of its durable state: the `Store` protocol, the errors.
 
 The docstrings here are the contract. Every backend passes `tests/storage/contract`. What crosses it
-(`storage.urls`, `storage.hosts`, `storage.records`) and the other protocol, `Reader`
+(`storage.url_records`, `storage.host_records`, `storage.records`) and the other protocol, `Reader`
 (`storage.reader`), may be imported from here.
 
 Two habits run through it. Times that belong to a host's clock cross this seam as *durations*
@@ -16,11 +16,20 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Final, Protocol
 
 from policies.access import Access
-from storage.hosts import Contact, Hand, HostClock, HostUpdate, Lease, Outlook, RobotsDue, Want
+from storage.host_records import (
+    Contact,
+    HostClock,
+    HostUpdate,
+    Lease,
+    Outlook,
+    Prefetch,
+    Prefetched,
+    RobotsDue,
+)
 from storage.reader import Reader
-from storage.records import Batch, Completed, Page, Row, Stats
-from storage.trouble import Troubles
-from storage.urls import (
+from storage.records import Batch, Completed, Row, RowPage, Stats
+from storage.transient_faults import TransientFaults
+from storage.url_records import (
     Before,
     Blocked,
     BlockReason,
@@ -40,8 +49,8 @@ from storage.urls import (
     Retry,
     Revisited,
     SitemapRead,
-    State,
     Unplanned,
+    UrlState,
     Visited,
 )
 
@@ -56,7 +65,6 @@ __all__ = [
     "Contact",
     "Dropped",
     "Failed",
-    "Hand",
     "HostClock",
     "HostUpdate",
     "Judged",
@@ -68,9 +76,10 @@ __all__ = [
     "Outcome",
     "Outlink",
     "Outlook",
-    "Page",
     "Plan",
     "Pointer",
+    "Prefetch",
+    "Prefetched",
     "Queued",
     "Reader",
     "Rel",
@@ -78,15 +87,15 @@ __all__ = [
     "Revisited",
     "RobotsDue",
     "Row",
+    "RowPage",
     "SitemapRead",
-    "State",
     "Stats",
     "Store",
     "StoreError",
     "StoreRefused",
     "Unplanned",
+    "UrlState",
     "Visited",
-    "Want",
 ]
 
 SUSPECT_REST_S: Final = 3.0  # a process killed again soon finds no suspect in flight
@@ -123,7 +132,7 @@ class Store(Protocol):
     """
 
     @property
-    def troubles(self) -> Troubles:
+    def troubles(self) -> TransientFaults:
         """Why calls take so long now, if they do."""
         ...
 

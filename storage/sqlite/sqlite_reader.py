@@ -14,17 +14,17 @@ from typing import Self, TypeVar
 
 from policies.access import Access
 from policies.url import origin_of
-from storage.base import Page, Row, State, Stats, StoreError
-from storage.rows import CONTACTS_KEPT, REPORTS, STATE_VIEWS, VIEWS, check_view
-from storage.sqlite import pages, reports
-from storage.sqlite.copies import read_copy
+from storage.columns import CONTACTS_KEPT, REPORTS, STATE_VIEWS, VIEWS, check_view
+from storage.sqlite import page_queries, report_queries
+from storage.sqlite.connection_thread import Wire, finish
 from storage.sqlite.fingerprint import fingerprint
-from storage.sqlite.links import OUT, REQUISITE, SEED, SITEMAP, hops_of, some_seeds
+from storage.sqlite.link_table import OUT, REQUISITE, SEED, SITEMAP, hops_of, some_seeds
+from storage.sqlite.robots_copies import read_copy
 from storage.sqlite.schema import FAILURES, DamagedError, connect_reader, translate
 from storage.sqlite.statements import Statements, Value
 from storage.sqlite.views import ROWS_AT_ONCE, ViewRows
-from storage.sqlite.wire import Wire, finish
-from storage.trouble import words_of
+from storage.store import Row, RowPage, Stats, StoreError, UrlState
+from storage.transient_faults import words_of
 
 T = TypeVar("T")
 _READ = -1
@@ -131,7 +131,7 @@ class SqliteReader:
         spool = await self._wire_of(partial(self._connect_spool, kind))
         try:
             after = 0
-            while rows := await self._run(spool, partial(reports.spooled, after=after)):
+            while rows := await self._run(spool, partial(report_queries.spooled, after=after)):
                 after = rows[-1][0]
                 for row in rows:
                     yield dict(zip(columns, row[1:], strict=True))
@@ -142,7 +142,7 @@ class SqliteReader:
         try:
             db = connect_reader(self.path)
             try:
-                reports.spool(db, kind)
+                report_queries.spool(db, kind)
             except BaseException:
                 db.close()
                 raise
@@ -159,23 +159,23 @@ class SqliteReader:
         limit: int = 100,
         after: str = "",
         now_s: float = 0.0,
-    ) -> Page:
-        query = pages.hosts(
+    ) -> RowPage:
+        query = page_queries.hosts(
             search=search, state=state, sort=sort, limit=limit, after=after, now_s=now_s
         )
         return await self._read(lambda sql: query.read(sql.db))
 
     async def blocked_page(
         self, *, host: str | None = None, rule: str = "", limit: int = 100, after: str = ""
-    ) -> Page:
-        query = pages.blocked(host=host, rule=rule, limit=limit, after=after)
+    ) -> RowPage:
+        query = page_queries.blocked(host=host, rule=rule, limit=limit, after=after)
         return await self._read(lambda sql: query.read(sql.db))
 
     async def robots_states(self, hosts: Sequence[str]) -> dict[str, str]:
-        return await self._read(lambda sql: pages.robots_states(sql.db, hosts))
+        return await self._read(lambda sql: page_queries.robots_states(sql.db, hosts))
 
     async def blocked_lines(self, origin: str, *, limit: int = 100_000) -> dict[int, int]:
-        return await self._read(lambda sql: pages.blocked_lines(sql.db, origin, limit))
+        return await self._read(lambda sql: page_queries.blocked_lines(sql.db, origin, limit))
 
     async def url(self, url: str) -> Row | None:
         return await self._read(lambda sql: _url(sql, url))
@@ -241,7 +241,7 @@ def _url(sql: Statements, url: str) -> Row | None:
     row["seed"] = bool(_int(flags) & SEED)
     row["hops"] = hops_of(_int(flags))
     row["listing"] = _listing(sql, key)
-    if state == State.QUEUED:
+    if state == UrlState.QUEUED:
         row["error"] = error
     return row
 

@@ -10,7 +10,9 @@ from typing import Final
 from msgspec import structs
 
 from policies.retry import FailureCode
-from storage.base import (
+from storage.columns import WAIT_INSTEAD_S
+from storage.sqlite.schema import FAILURES
+from storage.store import (
     Batch,
     Blocked,
     BlockReason,
@@ -24,8 +26,6 @@ from storage.base import (
     StoreError,
     Visited,
 )
-from storage.rows import WAIT_INSTEAD_S
-from storage.sqlite.schema import FAILURES
 
 _NUMBER_MAX: Final = 2**62
 _log = logging.getLogger("courtly.store")
@@ -130,13 +130,13 @@ def plain(batch: Batch) -> Batch:
             for reason, count in batch.skipped.items()
             if _is_plain(reason) and _is_plain(count)
         },
-        wants=[
+        prefetch=[
             structs.replace(
                 want,
                 held=[id_ for id_ in want.held if _is_plain(id_)],
                 closed=[origin for origin in want.closed if _is_plain(origin)],
             )
-            for want in batch.wants
+            for want in batch.prefetch
         ],
     )
 
@@ -164,6 +164,6 @@ def ended(batch: Batch) -> Batch:
     hosts: list[HostUpdate] = [structs.replace(update, contacts=()) for update in batch.hosts]
     wants = [
         structs.replace(want, held=[id_ for id_ in want.held if id_ not in ids])
-        for want in batch.wants
+        for want in batch.prefetch
     ]
-    return Batch(hosts=hosts, wants=wants)
+    return Batch(hosts=hosts, prefetch=wants)

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from policies.listing import Changefreq, Listing
-from storage.base import Before, Looked, Plan, Queued, Unplanned, Want
-from storage.sqlite.links import REQUISITE, SEED, SITEMAP, SUSPECT, hops_of, requisite_depth_of
+from storage.sqlite.link_table import REQUISITE, SEED, SITEMAP, SUSPECT, hops_of, requisite_depth_of
 from storage.sqlite.statements import Statements, Values
+from storage.store import Before, Looked, Plan, Prefetch, Queued, Unplanned
 
 ListingShape = tuple[int | None, str | None, float | None]
 _AgainShape = list[
@@ -72,7 +72,7 @@ class Plans:
             self.settle(slots)
 
     def again(
-        self, wants: Mapping[int, Want], taken: str, now_s: float
+        self, wants: Mapping[int, Prefetch], taken: str, now_s: float
     ) -> dict[int, tuple[list[Queued], float | None]]:
         """By host: pages that are due, one more than wanted, and when the next one is."""
         keys: list[Values] = [(slot,) for slot, want in wants.items() if want.revisits]

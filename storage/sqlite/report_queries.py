@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from storage.rows import REPORTS
+from storage.columns import REPORTS
 
 _ROWS_AT_ONCE: Final = 500
 

@@ -26,7 +26,7 @@ MEMORY_WAIT_S_MAX: Final = 60.0
 START_WAIT_S_MAX: Final = 30.0
 
 
-class TroubleKind(enum.StrEnum):
+class FaultKind(enum.StrEnum):
     """Causes that pass without anybody touching the crawl."""
 
     LOCKED = "locked"  # another program holds a lock on the database
@@ -36,39 +36,39 @@ class TroubleKind(enum.StrEnum):
     DESCRIPTORS = "descriptors"  # too many open files
 
 
-class Trouble(Struct, frozen=True, kw_only=True):
+class TransientFault(Struct, frozen=True, kw_only=True):
     """What is affected ("the database crawl.db"), and the whole sentence for the person who runs
     the crawl."""
 
-    kind: TroubleKind
+    kind: FaultKind
     what: str
     sentence: str
     since: float  # Unix seconds
 
 
-class Troubles:
+class TransientFaults:
     """The trouble of one store or one group of sinks now, if any."""
 
     def __init__(self) -> None:
-        self._now: Trouble | None = None
+        self._now: TransientFault | None = None
         self._changed = asyncio.Event()
 
     @property
-    def now(self) -> Trouble | None:
+    def now(self) -> TransientFault | None:
         return self._now
 
-    def found(self, trouble: Trouble) -> None:
+    def found(self, trouble: TransientFault) -> None:
         """Set it, unless it is known: then it has lasted since it was found first."""
         if self._now is None or self._now.kind is not trouble.kind:
             self.set(trouble)
 
-    def set(self, trouble: Trouble | None) -> None:
+    def set(self, trouble: TransientFault | None) -> None:
         if trouble != self._now:
             self._now = trouble
             self._changed.set()
             self._changed = asyncio.Event()
 
-    async def other_than(self, known: Trouble | None) -> Trouble | None:
+    async def other_than(self, known: TransientFault | None) -> TransientFault | None:
         """Return the trouble, or None, as soon as it is not `known`."""
         while self._now == known:
             await self._changed.wait()
@@ -88,10 +88,10 @@ class Patience:
         self._seconds, self._since_s = seconds, now_s
         self.shown = True
 
-    def until_s(self, kind: TroubleKind, began_s: float) -> float:
+    def until_s(self, kind: FaultKind, began_s: float) -> float:
         """Until when trouble that began then is waited for."""
         until_s = max(began_s, self._since_s) + self._seconds
-        if kind is TroubleKind.MEMORY:
+        if kind is FaultKind.MEMORY:
             until_s = min(until_s, began_s + MEMORY_WAIT_S_MAX)
         return until_s
 
@@ -105,28 +105,28 @@ def retry_delays_s() -> Iterator[float]:
 
 
 _KINDS: Final = {
-    errno.ENOSPC: TroubleKind.NO_SPACE,
-    errno.EDQUOT: TroubleKind.NO_SPACE,
-    errno.EFBIG: TroubleKind.NO_SPACE,  # RLIMIT_FSIZE, or the largest file of a file system
-    errno.EMFILE: TroubleKind.DESCRIPTORS,
-    errno.ENFILE: TroubleKind.DESCRIPTORS,
-    errno.ENOMEM: TroubleKind.MEMORY,
-    errno.ENOBUFS: TroubleKind.MEMORY,
-    errno.EIO: TroubleKind.IO,
-    errno.EAGAIN: TroubleKind.IO,
-    errno.EBUSY: TroubleKind.IO,
-    errno.EINTR: TroubleKind.IO,
-    errno.ETIMEDOUT: TroubleKind.IO,  # network file systems
-    errno.ESTALE: TroubleKind.IO,
-    errno.EHOSTDOWN: TroubleKind.IO,
-    errno.ENOLCK: TroubleKind.IO,
+    errno.ENOSPC: FaultKind.NO_SPACE,
+    errno.EDQUOT: FaultKind.NO_SPACE,
+    errno.EFBIG: FaultKind.NO_SPACE,  # RLIMIT_FSIZE, or the largest file of a file system
+    errno.EMFILE: FaultKind.DESCRIPTORS,
+    errno.ENFILE: FaultKind.DESCRIPTORS,
+    errno.ENOMEM: FaultKind.MEMORY,
+    errno.ENOBUFS: FaultKind.MEMORY,
+    errno.EIO: FaultKind.IO,
+    errno.EAGAIN: FaultKind.IO,
+    errno.EBUSY: FaultKind.IO,
+    errno.EINTR: FaultKind.IO,
+    errno.ETIMEDOUT: FaultKind.IO,  # network file systems
+    errno.ESTALE: FaultKind.IO,
+    errno.EHOSTDOWN: FaultKind.IO,
+    errno.ENOLCK: FaultKind.IO,
 }
 
 
-def kind_of(error: BaseException) -> TroubleKind | None:
+def kind_of(error: BaseException) -> FaultKind | None:
     """What kind of passing trouble a failed system call met; None if it will not pass."""
     if isinstance(error, MemoryError):
-        return TroubleKind.MEMORY
+        return FaultKind.MEMORY
     if isinstance(error, OSError) and error.errno is not None:
         return _KINDS.get(error.errno)
     return None
@@ -135,13 +135,13 @@ def kind_of(error: BaseException) -> TroubleKind | None:
 def words_of(error: BaseException) -> str:
     """The cause of a failed system call, to stand after a colon."""
     kind = kind_of(error)
-    if kind is TroubleKind.MEMORY:
+    if kind is FaultKind.MEMORY:
         detail = f" ({error})" if isinstance(error, MemoryError) and str(error) else ""
         return f"this machine is out of memory{detail}"
     if isinstance(error, OSError):
         if error.errno == errno.EFBIG:
             return "the file has reached the size limit of this process or its file system"
-        if kind is TroubleKind.NO_SPACE:
+        if kind is FaultKind.NO_SPACE:
             return "no space left on device"
         if error.strerror:
             return error.strerror

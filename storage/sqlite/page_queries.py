@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct, field
 
-from storage.base import Page
+from storage.columns import VIEWS
 from storage.paging import (
     FILTER_SQL,
     UNKNOWN,
@@ -25,8 +25,8 @@ from storage.paging import (
     sort_of,
     value_of,
 )
-from storage.rows import VIEWS
 from storage.sqlite.statements import Value
+from storage.store import RowPage
 
 _ORIGINS = (
     "SELECT id FROM origins WHERE hostname = :host"
@@ -42,14 +42,16 @@ class HostsQuery(Struct, frozen=True, kw_only=True):
     sort: str
     limit: int
 
-    def read(self, db: sqlite3.Connection) -> Page:
+    def read(self, db: sqlite3.Connection) -> RowPage:
         columns = VIEWS["hosts"]
         found = db.execute(self.sql, self.values).fetchall()
         rows = [dict(zip(columns, row, strict=True)) for row in found[: self.limit]]
         if len(found) <= self.limit:
-            return Page(rows=rows, after=None)
+            return RowPage(rows=rows, after=None)
         last, column = rows[-1], self.sort.removeprefix("-")
-        return Page(rows=rows, after=mark(self.sort, (value_of(last, column), str(last["host"]))))
+        return RowPage(
+            rows=rows, after=mark(self.sort, (value_of(last, column), str(last["host"])))
+        )
 
 
 def hosts(
@@ -86,7 +88,7 @@ class BlockedQuery(Struct, frozen=True, kw_only=True):
     values: dict[str, Value] = field(default_factory=dict)
     limit: int
 
-    def read(self, db: sqlite3.Connection) -> Page:
+    def read(self, db: sqlite3.Connection) -> RowPage:
         columns = VIEWS["blocked"]
         keys = db.execute(self.sql, self.values).fetchall()
         more, keys = len(keys) > self.limit, keys[: self.limit]
@@ -94,7 +96,7 @@ class BlockedQuery(Struct, frozen=True, kw_only=True):
         query = f"SELECT {', '.join(columns)}, id FROM blocked WHERE id IN ({marks})"  # noqa: S608
         found = {row[-1]: row for row in db.execute(query, [key for _, key in keys])}
         rows = [dict(zip(columns, found[key], strict=False)) for _, key in keys if key in found]
-        return Page(rows=rows, after=mark("id", keys[-1]) if more else None)
+        return RowPage(rows=rows, after=mark("id", keys[-1]) if more else None)
 
 
 def blocked(*, host: str | None, rule: str, limit: int, after: str) -> BlockedQuery:

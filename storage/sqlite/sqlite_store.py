@@ -19,41 +19,41 @@ from msgspec import structs
 
 from policies.access import Access
 from policies.retry import FailureCode
-from storage.base import (
+from storage.safe_files import FILE_MODE, check_owner, real_path
+from storage.sqlite import fault_kinds, refused_values
+from storage.sqlite.connection_thread import Wire, finish
+from storage.sqlite.counters import Totals
+from storage.sqlite.file_guard import Identity
+from storage.sqlite.file_lock import FileLock
+from storage.sqlite.in_flight import NOTHING_LEFT, InFlight
+from storage.sqlite.refused_values import RefusedError
+from storage.sqlite.schema import FAILURES, check_file, connect_writer, translate
+from storage.sqlite.statements import Statements
+from storage.sqlite.writer import Writer
+from storage.store import (
     Batch,
     Blocked,
     Completed,
-    Hand,
     HostUpdate,
     Judged,
     Lease,
     Link,
     Outlook,
     Plan,
+    Prefetched,
     RobotsDue,
     Stats,
     StoreError,
     StoreRefused,
     Unplanned,
 )
-from storage.files import FILE_MODE, check_owner, real_path
-from storage.sqlite import passing, refused
-from storage.sqlite.identity import Identity
-from storage.sqlite.in_flight import NOTHING_LEFT, InFlight
-from storage.sqlite.lock import FileLock
-from storage.sqlite.refused import RefusedError
-from storage.sqlite.schema import FAILURES, check_file, connect_writer, translate
-from storage.sqlite.statements import Statements
-from storage.sqlite.tally import Totals
-from storage.sqlite.wire import Wire, finish
-from storage.sqlite.writer import Writer
 from storage.timekeeper import Moment, Timekeeper, Uptime
-from storage.trouble import (
+from storage.transient_faults import (
     START_WAIT_S_MAX,
+    FaultKind,
     Patience,
-    Trouble,
-    TroubleKind,
-    Troubles,
+    TransientFault,
+    TransientFaults,
     retry_delays_s,
     words_of,
 )
@@ -75,7 +75,9 @@ class _Ends(enum.Enum):
 class _LaterError(Exception):
     """Not now: something passing is wrong, or a call before this one still waits for that."""
 
-    def __init__(self, trouble: Trouble | None = None, *, cause: BaseException | None = None):
+    def __init__(
+        self, trouble: TransientFault | None = None, *, cause: BaseException | None = None
+    ):
         super().__init__()
         self.trouble = trouble
         self.cause = cause
@@ -102,7 +104,7 @@ class SqliteStore:
     ) -> None:
         self._given = Path(path)
         self.path = real_path(self._given)
-        self.troubles = Troubles()
+        self.troubles = TransientFaults()
         self._monotonic = monotonic or time.monotonic
         self._sleep_until = sleep_until or _sleep_until
         self._time = Timekeeper(wall, monotonic, uptime)
@@ -136,7 +138,7 @@ class SqliteStore:
             return await self._try(work)
         except RefusedError as error:
             if not isinstance(otherwise, _Ends):
-                refused.log("what was asked of the database", error)
+                refused_values.log("what was asked of the database", error)
                 return otherwise
             self._broken = self._failure(error.cause)
             if isinstance(error.cause, FAILURES):
@@ -188,7 +190,7 @@ class SqliteStore:
         """Until when the call is tried; monotonic."""
         if self._closing:
             return began_s
-        kind = TroubleKind.LOCKED if error.trouble is None else error.trouble.kind
+        kind = FaultKind.LOCKED if error.trouble is None else error.trouble.kind
         return self._patience.until_s(kind, began_s)
 
     def _given_up(self, error: _LaterError) -> StoreError:
@@ -200,7 +202,7 @@ class SqliteStore:
         if error.trouble is not None:
             self._found(error.trouble)
 
-    def _found(self, trouble: Trouble) -> None:
+    def _found(self, trouble: TransientFault) -> None:
         if self.troubles.now is None and not self._patience.shown:
             _log.warning("%s; trying again for %.0f s", trouble.sentence, START_WAIT_S_MAX)
         self.troubles.found(trouble)
@@ -250,12 +252,12 @@ class SqliteStore:
             if began:
                 self._writer = None  # it may believe what was undone
             _roll_back(db)
-            if (kind := passing.kind_of(error)) is not None:
+            if (kind := fault_kinds.kind_of(error)) is not None:
                 self._failing = True
-                if kind is TroubleKind.MEMORY:
+                if kind is FaultKind.MEMORY:
                     _shed_memory(db)
                 raise _LaterError(self._trouble(kind, error), cause=error) from error
-            if isinstance(error, Exception) and refused.is_of_value(error):
+            if isinstance(error, Exception) and refused_values.is_of_value(error):
                 raise RefusedError(error) from error
             self._broken = self._failure(error)
             if isinstance(error, FAILURES):
@@ -270,14 +272,14 @@ class SqliteStore:
             return translate(error, self.path)
         return StoreError(f"the database {self.path} was given up after an error: {error!r}")
 
-    def _trouble(self, kind: TroubleKind, error: BaseException) -> Trouble:
+    def _trouble(self, kind: FaultKind, error: BaseException) -> TransientFault:
         sentence = (
             str(translate(error, self.path))
             if isinstance(error, FAILURES)
             else f"the database {self.path} cannot be used: {words_of(error)}"
         )
         what = f"the database {self.path}"
-        return Trouble(kind=kind, what=what, sentence=sentence, since=self._time.wall_s())
+        return TransientFault(kind=kind, what=what, sentence=sentence, since=self._time.wall_s())
 
     def set_patience(self, seconds: float) -> None:
         self._patience.set(seconds, self._monotonic())
@@ -341,7 +343,7 @@ class SqliteStore:
                     await finish(asyncio.ensure_future(self._open_once()))
                     return
                 except (*FAILURES, OSError, MemoryError) as error:
-                    kind = passing.kind_of(error)
+                    kind = fault_kinds.kind_of(error)
                     if kind is None:
                         raise
                     trouble = self._trouble(kind, error)
@@ -369,7 +371,7 @@ class SqliteStore:
             except FileNotFoundError:  # `check_file` says so
                 continue
             except OSError as error:
-                if passing.kind_of(error) is not None:
+                if fault_kinds.kind_of(error) is not None:
                     raise  # `_open` tries again
                 raise StoreRefused(f"{path} cannot be opened: {error.strerror}") from error
         check_file(self.path)  # before the lock: what is not ours gets no file beside it
@@ -414,7 +416,7 @@ class SqliteStore:
 
         added, left = await self._halve(links, insert)
         for link, error in left:
-            refused.log_link(link, error)
+            refused_values.log_link(link, error)
         return _together(added)
 
     async def _halve(
@@ -465,23 +467,23 @@ class SqliteStore:
         """Commit a batch with a value that was refused: what has it is replaced, all else is
         stored. What a crash meanwhile leaves out is not lost: it is still queued."""
         try:
-            first = await self._try(commit(refused.begun(batch)))
+            first = await self._try(commit(refused_values.begun(batch)))
         except RefusedError as refusal:
-            refused.log("what a commit says of its hosts", refusal)
-            batch = refused.plain(batch)
-            first = await self._transact(commit(refused.begun(batch)))
+            refused_values.log("what a commit says of its hosts", refusal)
+            batch = refused_values.plain(batch)
+            first = await self._transact(commit(refused_values.begun(batch)))
         parts, left = await self._halve(
-            batch.outcomes, lambda some: commit(refused.part(batch, some))
+            batch.outcomes, lambda some: commit(refused_values.part(batch, some))
         )
         for outcome, error in left:
-            instead = refused.instead_of(outcome, error, self._time.wall_s())
+            instead = refused_values.instead_of(outcome, error, self._time.wall_s())
             # If this is refused as well, it is not the outcome that is at fault.
-            parts.append(await self._transact(commit(refused.part(batch, [instead]))))
+            parts.append(await self._transact(commit(refused_values.part(batch, [instead]))))
         try:
-            last = await self._try(commit(refused.ended(batch)))
+            last = await self._try(commit(refused_values.ended(batch)))
         except RefusedError as refusal:
-            refused.log("what a commit asks for", refusal)
-            last = await self._transact(commit(refused.ended(refused.plain(batch))))
+            refused_values.log("what a commit asks for", refusal)
+            last = await self._transact(commit(refused_values.ended(refused_values.plain(batch))))
         every = [first, *parts, last]
         return _together([done for done, _ in every]), any(more for _, more in every)
 
@@ -509,7 +511,7 @@ class SqliteStore:
             slots, lambda some: lambda writer, at: writer.acquire(some, at)
         )
         for slot, error in left:
-            refused.log(f"the host {slot[:2_000]!a}", error)
+            refused_values.log(f"the host {slot[:2_000]!a}", error)
         return {slot: lease for part in parts for slot, lease in part.items()}
 
     async def outlook(self, session: int) -> Outlook:
@@ -544,8 +546,8 @@ class SqliteStore:
         try:
             done = await self._try(put(()))
         except RefusedError as error:
-            name = refused.log(f"the robots.txt of {origin[:2_000]!a}", error)
-            plain = None if also is None else refused.plain_update(also)
+            name = refused_values.log(f"the robots.txt of {origin[:2_000]!a}", error)
+            plain = None if also is None else refused_values.plain_update(also)
             done = await self._transact(put((), None, plain))
             done = structs.replace(done, refused=name)
         return structs.replace(done, added=added.added)
@@ -570,7 +572,7 @@ class SqliteStore:
             [*plans.items()], lambda some: lambda writer, at: writer.plan(dict(some), at)
         )
         for (id_, _), error in left:
-            refused.log(f"the plan of URL {id_}", error)
+            refused_values.log(f"the plan of URL {id_}", error)
 
     async def rejudge_due(self, session: int, *, limit: int) -> Sequence[RobotsDue]:
         return await self._transact_as(session, lambda writer, _: writer.rejudge_due(limit))
@@ -622,15 +624,15 @@ class SqliteStore:
         parts, left = await self._halve(verdicts, judge)
         for (kind, one), error in left:
             if not isinstance(one, Blocked):
-                refused.log(f"the verdict on URL {one}", error)
+                refused_values.log(f"the verdict on URL {one}", error)
                 continue
-            instead = refused.blocked_instead(one, error, self._time.wall_s())
+            instead = refused_values.blocked_instead(one, error, self._time.wall_s())
             done_instead, gone = await self._halve([(kind, instead)], judge)
             parts += done_instead
             for _, again in gone:
-                refused.log("a block without its words", again)
+                refused_values.log("a block without its words", again)
         every = [done for done, _ in parts]
-        done = _together(every) if every else Completed(stale=frozenset(), added={}, hands={})
+        done = _together(every) if every else Completed(stale=frozenset(), added={}, prefetched={})
         return await self._settle_chains(done) if any(more for _, more in parts) else done
 
     # ------------------------------------------------------------ by hand
@@ -650,16 +652,16 @@ class SqliteStore:
         try:
             return await given(update)
         except RefusedError:
-            update = refused.plain_update(update)
+            update = refused_values.plain_update(update)
         try:
             return await given(update)
         except RefusedError as refusal:
-            instead = refused.failed_instead(refusal)
+            instead = refused_values.failed_instead(refusal)
             now_s = self._time.wall_s()
         try:
             return await fail(update, error=instead, attempts=1, last_at=now_s)
         except RefusedError as refusal:  # there is no such origin
-            refused.log("an origin", refusal)
+            refused_values.log("an origin", refusal)
             return 0
 
     async def _fail_host(
@@ -772,12 +774,12 @@ def _together(parts: Sequence[Completed]) -> Completed:
     if len(parts) == 1:
         return parts[0]
     added = Counter[str]()
-    hands: dict[str, Hand] = {}
+    hands: dict[str, Prefetched] = {}
     for part in parts:
         added.update(part.added)
-        hands.update(part.hands)
+        hands.update(part.prefetched)
     return Completed(
-        stale=frozenset().union(*(part.stale for part in parts)), added=added, hands=hands
+        stale=frozenset().union(*(part.stale for part in parts)), added=added, prefetched=hands
     )
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from storage.base import Stats
 from storage.sqlite.statements import Statements
+from storage.store import Stats
 
 # What is counted of an origin, in the order of the statements; a host counts the first five.
 QUEUED, VISITED, BLOCKED, FAILED, BODY_BYTES, JUDGED, UNGOVERNED = range(7)

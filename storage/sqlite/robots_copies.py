@@ -9,10 +9,10 @@ from hashlib import blake2b
 from policies import quarantine
 from policies.access import Access
 from policies.retry import FailureCode
-from storage.base import Judged, RobotsDue
-from storage.rows import robots_due_at
-from storage.sqlite.names import Names
+from storage.columns import robots_due_at
+from storage.sqlite.name_ids import Names
 from storage.sqlite.statements import Statements, Value
+from storage.store import Judged, RobotsDue
 
 FIELDS = (
     "status", "copy_at", "etag", "last_modified", "validators_url", "fetched_at", "expires_at",

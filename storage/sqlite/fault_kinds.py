@@ -7,37 +7,37 @@ import os
 import sqlite3
 from typing import Final
 
-from storage import trouble
-from storage.trouble import TroubleKind
+from storage import transient_faults
+from storage.transient_faults import FaultKind
 
 _KINDS: Final = {
-    "SQLITE_BUSY": TroubleKind.LOCKED,
-    "SQLITE_LOCKED": TroubleKind.LOCKED,
-    "SQLITE_PROTOCOL": TroubleKind.LOCKED,  # a race for the locks of the write-ahead log
-    "SQLITE_FULL": TroubleKind.NO_SPACE,
-    "SQLITE_NOMEM": TroubleKind.MEMORY,
+    "SQLITE_BUSY": FaultKind.LOCKED,
+    "SQLITE_LOCKED": FaultKind.LOCKED,
+    "SQLITE_PROTOCOL": FaultKind.LOCKED,  # a race for the locks of the write-ahead log
+    "SQLITE_FULL": FaultKind.NO_SPACE,
+    "SQLITE_NOMEM": FaultKind.MEMORY,
     # SQLite does not say which system error is behind it: EDQUOT, EFBIG, EIO and a network mount
     # that is away look alike, and each of them may pass.
-    "SQLITE_IOERR": TroubleKind.IO,
+    "SQLITE_IOERR": FaultKind.IO,
 }
 _LASTING: Final = ("SQLITE_IOERR_CORRUPTFS", "SQLITE_IOERR_DATA", "SQLITE_IOERR_AUTH")
 
 
-def kind_of(error: BaseException) -> TroubleKind | None:
+def kind_of(error: BaseException) -> FaultKind | None:
     """What kind of passing trouble this is; None if the database cannot go on."""
     if isinstance(error, MemoryError):  # also what the sqlite3 module makes of SQLITE_NOMEM
-        return TroubleKind.MEMORY
+        return FaultKind.MEMORY
     if isinstance(error, OSError):  # of the files beside the database
-        return trouble.kind_of(error)
+        return transient_faults.kind_of(error)
     if not isinstance(error, sqlite3.Error):
         return None
     name = getattr(error, "sqlite_errorname", None) or ""
     if name.startswith("SQLITE_IOERR_NOMEM"):
-        return TroubleKind.MEMORY
+        return FaultKind.MEMORY
     if name.startswith(_LASTING):
         return None
     if name.startswith("SQLITE_CANTOPEN"):
-        return TroubleKind.DESCRIPTORS if _descriptors_are_out() else None
+        return FaultKind.DESCRIPTORS if _descriptors_are_out() else None
     return next((kind for code, kind in _KINDS.items() if name.startswith(code)), None)
 
 

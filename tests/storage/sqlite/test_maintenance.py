@@ -8,9 +8,9 @@ import sqlite3
 import pytest
 
 from policies.access import Access
-from storage.base import Link, StoreError, StoreRefused
 from storage.sqlite import SqliteStore
-from storage.sqlite.care import check, info, vacuum
+from storage.sqlite.maintenance import check, info, vacuum
+from storage.store import Link, StoreError, StoreRefused
 
 
 async def filled(rig):
@@ -21,10 +21,12 @@ async def filled(rig):
     await rig.commit(
         lease,
         rig.visited(
-            lease.hand.urls[0], title="Home", links=[f"http://a.test/{name}" for name in names]
+            lease.prefetched.urls[0],
+            title="Home",
+            links=[f"http://a.test/{name}" for name in names],
         ),
     )
-    hand = (await rig.commit(lease, want=20)).hands["a.test"].urls
+    hand = (await rig.commit(lease, want=20)).prefetched["a.test"].urls
     by = {queued.url.rpartition("/")[2]: queued for queued in hand}
     await rig.commit(
         lease,
@@ -149,7 +151,7 @@ async def test_vacuum_gives_room_back_and_changes_nothing(tmp_path):
 
 
 async def test_vacuum_gives_up_while_others_read(tmp_path, monkeypatch):
-    monkeypatch.setattr("storage.sqlite.care.LOCK_WAIT_S_MAX", 1.0)
+    monkeypatch.setattr("storage.sqlite.maintenance.LOCK_WAIT_S_MAX", 1.0)
     path = tmp_path / "crawl.db"
     store = SqliteStore(path, wall=lambda: 1.0)
     await store.open_session("test")

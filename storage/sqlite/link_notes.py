@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from storage.base import Link, State
-from storage.sqlite.links import OUT, SITEMAP, Links
-from storage.sqlite.names import Names
-from storage.sqlite.plans import Plans
+from storage.sqlite.counters import Tally
+from storage.sqlite.link_table import OUT, SITEMAP, Links
+from storage.sqlite.name_ids import Names
+from storage.sqlite.recrawl_schedule import Plans
 from storage.sqlite.statements import Statements, Values
-from storage.sqlite.tally import Tally
-from storage.sqlite.urls import Changes, url_rows
+from storage.sqlite.url_changes import Changes, url_rows
+from storage.store import Link, UrlState
 from storage.timekeeper import Moment
 
 
@@ -45,7 +45,7 @@ class Notes:
             if row.state == OUT and again_before is not None:
                 again = read_at.get(key, again_before) < again_before
             else:
-                again = row.state == State.VISITED and named[url].sitemap
+                again = row.state == UrlState.VISITED and named[url].sitemap
             if again:
                 changes.requeued(row)
             if named[url].sitemap and not row.flags & SITEMAP:
