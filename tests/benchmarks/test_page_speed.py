@@ -12,7 +12,7 @@ import pytest
 
 from storage.paging import HOST_SORTS
 from storage.sqlite import SqliteReader, SqliteStore
-from storage.store import Page
+from storage.store import RowPage
 
 HOSTS = 100_000
 BLOCKED = 1_000_000
@@ -46,7 +46,7 @@ async def filled(path: Path) -> SqliteReader:
     return SqliteReader(path)
 
 
-async def quickest(ask: Callable[[], Awaitable[Page]]) -> tuple[float, Page]:
+async def quickest(ask: Callable[[], Awaitable[RowPage]]) -> tuple[float, RowPage]:
     """The best of a few: a busy machine makes some slow."""
     times = []
     for _ in range(5):

@@ -96,7 +96,7 @@ def batches(web: Web, leases: list[Lease], hands: dict[str, list[int]]) -> Itera
             if not hand:
                 wants.append(Prefetch(slot=lease.slot, count=8))
         if outcomes:
-            yield Batch(outcomes=outcomes, hosts=hosts, wants=wants)
+            yield Batch(outcomes=outcomes, hosts=hosts, prefetch=wants)
 
 
 async def crawl(store: SqliteStore, pages: int) -> tuple[int, float, float]:
@@ -199,7 +199,7 @@ class Stages:
                 hosts.append(update)
                 if want:
                     wants.append(Prefetch(slot=lease.slot, count=8))
-            work.append(Batch(outcomes=outcomes, hosts=hosts, wants=wants))
+            work.append(Batch(outcomes=outcomes, hosts=hosts, prefetch=wants))
         cpu_s = time.process_time()
         for batch in work:
             await self.store.complete(self.session, batch)
