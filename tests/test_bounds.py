@@ -367,7 +367,7 @@ SHOWN_ELSEWHERE: Final[Mapping[str, tuple[str, str]]] = {
         "a line in the log",
         f"{CRAWLER}sinks/test_mirror.py::test_references_that_stay_are_logged",
     ),
-    "crawler/sinks/dispatch.py:FINISH_S_MAX": (
+    "crawler/sinks/sink_writer.py:FINISH_S_MAX": (
         "the next run does the rest",
         f"{CRAWLER}sinks/test_dispatch.py::test_a_stop_bounds_what_closing_a_sink_completes",
     ),

@@ -17,7 +17,7 @@ from storage.transient_faults import FaultKind, kind_of, words_of
 class SinkError(StoreError):
     """A sink cannot write. The message is a complete sentence for the operator.
 
-    kind: a temporary condition, such as a full disk. The sink must then be given everything since
+    kind: a transient fault, such as a full disk. The sink must then be given everything since
         its last flush again. None for a permanent one, which stops the crawl, as errors of the
         store do. Pages that the sink lacks were not committed and are fetched again.
     what: the sink in words, such as "the sink pages.jsonl".
@@ -78,8 +78,8 @@ class Sink(Protocol):
     again and put with another `fetched_at`. The last one is valid, with the `fetched_at` that is in
     the database.
 
-    Every call may raise SinkError. After it, only `close` is called, or `undo` if the condition is
-    temporary. `open` and `close` are called again if they failed for a temporary condition.
+    Every call may raise SinkError. After it, only `close` is called, or `undo` if the fault is
+    temporary. `open` and `close` are called again if they failed for a transient fault.
     """
 
     def open(self) -> None:

@@ -225,7 +225,7 @@ async def test_a_stop_bounds_what_closing_a_sink_completes(
     monkeypatch: pytest.MonkeyPatch, stopped: bool
 ) -> None:
     """A crawl that is through completes it, whatever time that takes."""
-    monkeypatch.setattr("crawler.sinks.dispatch.FINISH_S_MAX", 0.1)
+    monkeypatch.setattr("crawler.sinks.sink_writer.FINISH_S_MAX", 0.1)
     sink = Memory()
     sink.finishes, sink.finishes_s = True, 30.0 if stopped else 0.3
     sinks = Sinks([SinkRoute(sink=sink, wants=SinkFilter())], clock=RealClock())
