@@ -79,7 +79,7 @@ class Sink(Protocol):
     the database.
 
     Every call may raise SinkError. After it, only `close` is called, or `undo` if the fault is
-    temporary. `open` and `close` are called again if they failed for a transient fault.
+    transient. `open` and `close` are called again if they failed for a transient fault.
     """
 
     def open(self) -> None:

@@ -20,9 +20,9 @@ from crawler.sinks.sink import Sink, SinkError, Withdrawn
 from crawler.threads import Threads
 from storage.transient_faults import (
     START_WAIT_S_MAX,
+    FaultKind,
     Patience,
     TransientFault,
-    FaultKind,
     TransientFaults,
     retry_delays_s,
     words_of,
