@@ -71,6 +71,15 @@ def is_stream(path: Path) -> bool:
     return stat.S_ISFIFO(kind) or stat.S_ISCHR(kind)
 
 
+def sync_folder(folder: Path) -> None:
+    """Write the directory entries of a folder to disk. Raises OSError."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def check_folder(folder: Path) -> os.stat_result:
     """Raise PermissionError for a folder in which every user may rename or remove the files of
     others: world-writable, and not sticky as /tmp is. Write access of a group is the

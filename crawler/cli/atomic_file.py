@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from storage.safe_files import is_stream, open_exclusive, open_stream
+from storage.safe_files import is_stream, open_exclusive, open_stream, sync_folder
 
 _NAME_CHARS_MAX: Final = 200  # of the target's name in the draft's; file systems allow 255
 _MODE: Final = 0o666  # as for a file that a shell creates; the umask applies
@@ -42,16 +42,8 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Write the new directory entry to disk, if the file system supports that."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.fsync(descriptor)
+        sync_folder(path.parent)
     except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # not supported by the file system
             raise
-    finally:
-        os.close(descriptor)

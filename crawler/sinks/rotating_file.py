@@ -17,7 +17,7 @@ from crawler.config import SinkConfig
 from crawler.sinks.folder import make_folder
 from crawler.sinks.members import whole_members
 from crawler.sinks.sink import SinkError, sink_error, sink_errors
-from storage.safe_files import FILE_MODE, open_for_update
+from storage.safe_files import FILE_MODE, open_for_update, sync_folder
 
 _log = logging.getLogger("courtly.sinks")
 _ENDINGS: Final = (".jsonl.gz", ".jsonl", ".warc.gz", ".warc", ".json.gz", ".json", ".gz")
@@ -122,7 +122,7 @@ class RotatingFileSink:
         self._head_bytes = 0
         self._began_at = self._clock.wall()
         if not size and self._config.fsync:
-            _sync_folder(path.parent)
+            sync_folder(path.parent)
         if not size and (head := self.head(path)):
             self._head_bytes = len(head)
             self._buffer += head
@@ -250,15 +250,6 @@ class RotatingFileSink:
         file.close()
         self._begin()
         self._note_flushed()
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable. Raises OSError."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def numbered(path: Path, number: int) -> Path:
