@@ -10,23 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from crawler.clock import Clock, RealClock
-from crawler.config import Config, ConfigError, check_identity, has_contact
+from crawler.config import Config, ConfigError, check_identity
 from crawler.engine.engine import Engine
 from crawler.engine.roots import check_roots, queue_seeds
 from crawler.events import Progress, Summary
-from crawler.fetching.cookies import Cookies
-from crawler.fetching.fetcher import AiohttpFetcher, Fetcher
-from crawler.fetching.network import Network
-from crawler.fetching.terms import terms_of
+from crawler.fetching.fetcher import Fetcher
+from crawler.fetching.reloadable import ReloadableFetcher
 from crawler.observer import Observer, all_of
 from crawler.politeness.reading import reads_otherwise, session_name
 from crawler.steering.control import Control
 from crawler.steering.summary import Snapshots, summarise
-from policies.address import AddressRules
-from policies.pacing import Per
 from storage.safe_files import FILE_MODE
 from storage.sqlite import SqliteReader, SqliteStore
 from storage.store import Reader, Store, StoreError
@@ -144,7 +139,7 @@ async def living(
     clock = RealClock()
     if seeds:
         check_identity(config, seeds)
-    network = network_of(config, clock)
+    network = ReloadableFetcher(config, clock)
     store = open_store(
         config.storage.path,
         clock,
@@ -181,7 +176,7 @@ async def living(
                 store=store,
                 clock=clock,
                 reread=reread,
-                refit=fetcher.prepare,
+                fetcher=fetcher,
             )
             yield Life(
                 config=config,
@@ -233,34 +228,6 @@ async def crawl(
         elapsed_s = clock.monotonic() - began_s
     async with looking_into(config.storage.path) as reader:
         return await summarise(reader, engine, clock, elapsed_s=elapsed_s, interrupted=interrupted)
-
-
-def network_of(config: Config, clock: Clock) -> Network:
-    """The network of a crawl that may read its config again. Raises as `fetcher_of`."""
-    return Network(config, lambda config, cookies: fetcher_of(config, clock, cookies))
-
-
-def fetcher_of(config: Config, clock: Clock, cookies: Cookies | None = None) -> AiohttpFetcher:
-    """The fetcher that a config describes. Raises ConfigError when secrets or certificates that it
-    names cannot be read."""
-    paced = [
-        config.politeness.per,
-        *(given.get("politeness", {}).get("per") for given in config.given.sites.values()),
-    ]
-    addresses = AddressRules.parse(config.network.allow)
-    if not has_contact(config.crawl.user_agent):
-        addresses = replace(addresses, loopback_only=True)  # law 10
-    return AiohttpFetcher(
-        user_agent=config.user_agent_sent,
-        from_=config.crawl.from_,
-        addresses=addresses,
-        resolve=config.network.resolve,
-        clock=clock,
-        connections=config.crawl.concurrency,
-        pin=Per.IP in paced,
-        terms=terms_of(config),
-        cookies=cookies,
-    )
 
 
 async def _run(

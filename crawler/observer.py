@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from crawler.faults import contained
 from policies.holds import Hold
-from policies.retry import FailureCode
+from policies.retries import FailureCode
 from storage.store import Outcome
 
 

@@ -132,7 +132,7 @@ def is_loopback(host_or_address: str) -> bool:
 
 
 def _refusal(address: str, words: str) -> str:
-    return f"{address} is {words}, which network.allow does not let in"
+    return f"{address} is {words}, which network.allow does not permit"
 
 
 def _parse_address(text: str) -> Address | None:

@@ -21,7 +21,7 @@ class Per(enum.StrEnum):
 
 
 DAY_S = 86_400
-REST_S_MAX = 10 * 365.0 * DAY_S
+DELAY_S_MAX = 10 * 365.0 * DAY_S
 """The longest rest, ten years: whoever asks for more is left alone for as long."""
 
 _DAY_MINUTES = 24 * 60
@@ -125,7 +125,7 @@ LATENCY_WEIGHT = 0.3  # of the newest response time in the smoothed one
 LATENCY_TERM_MAX_S = 60.0  # a host that hangs must not put itself to sleep for ever
 
 
-class Ask(Struct, frozen=True, kw_only=True):
+class RobotsPacing(Struct, frozen=True, kw_only=True):
     """What a host's robots.txt files ask of our pace; the strictest of its origins counts."""
 
     crawl_delay_s: float | None = None
@@ -133,8 +133,8 @@ class Ask(Struct, frozen=True, kw_only=True):
     windows: tuple[Window, ...] = ()  # Visit-time: in any of them; none: at all hours
     missing: bool = False  # a robots.txt of this host could not be had
 
-    def strictest(self, other: Ask) -> Ask:
-        return Ask(
+    def strictest(self, other: RobotsPacing) -> RobotsPacing:
+        return RobotsPacing(
             crawl_delay_s=_larger(self.crawl_delay_s, other.crawl_delay_s),
             request_rate_s=_larger(self.request_rate_s, other.request_rate_s),
             windows=common_windows(self.windows, other.windows),
@@ -147,7 +147,7 @@ class Ask(Struct, frozen=True, kw_only=True):
         return bool(self.crawl_delay_s) or bool(self.request_rate_s)
 
 
-NO_ASK = Ask()
+NO_ROBOTS_PACING = RobotsPacing()
 
 
 def _larger(a: float | None, b: float | None) -> float | None:
@@ -156,16 +156,20 @@ def _larger(a: float | None, b: float | None) -> float | None:
     return max(a, b)
 
 
-class Rest(Struct, frozen=True):
+class PolitenessDelay(Struct, frozen=True):
     """How long a host is left alone after the end of a contact, and where that comes from."""
 
     delay_s: float
     source: str
 
 
-def rest(
-    rules: PacingRules, ask: Ask, *, latency_s: float | None = None, slow_s: float | None = None
-) -> Rest:
+def politeness_delay(
+    rules: PacingRules,
+    ask: RobotsPacing,
+    *,
+    latency_s: float | None = None,
+    slow_s: float | None = None,
+) -> PolitenessDelay:
     """The rest after a contact: the largest of all that have a say, in seconds.
 
     Law 1 and the paragraph under the laws: the configured delay, the file's Crawl-delay and
@@ -186,24 +190,24 @@ def rest(
             source = f"{rules.latency_factor:g} × its recent response time"
     if ask.missing and best_s > 0:
         best_s *= 2
-        source += ", doubled while its robots.txt cannot be had"
-    return Rest(min(best_s, REST_S_MAX), source)
+        source += ", doubled while its robots.txt could not be fetched"
+    return PolitenessDelay(min(best_s, DELAY_S_MAX), source)
 
 
-def address_rest_s(rules: PacingRules, ask: Ask) -> float:
+def address_delay_s(rules: PacingRules, ask: RobotsPacing) -> float:
     """The rest of an address (`per = "ip"`): Yahoo's help page counted Crawl-delay per address."""
     asked_s = max(rules.ip_delay, ask.crawl_delay_s or 0.0, ask.request_rate_s or 0.0)
-    return min(asked_s, REST_S_MAX)
+    return min(asked_s, DELAY_S_MAX)
 
 
-def smoothed(latency_s: float | None, newest_s: float) -> float:
+def smoothed_latency_s(latency_s: float | None, newest_s: float) -> float:
     """An exponentially weighted response time."""
     if latency_s is None:
         return newest_s
     return latency_s + LATENCY_WEIGHT * (newest_s - latency_s)
 
 
-def window_wait_s(rules: PacingRules, ask: Ask, wall_s: float) -> float:
+def window_wait_s(rules: PacingRules, ask: RobotsPacing, wall_s: float) -> float:
     """Seconds until a visit is welcome: our own window and, of those in robots.txt, any one."""
     wait_s = rules.visit_window.wait_s(wall_s) if rules.visit_window else 0.0
     if ask.windows:
@@ -211,6 +215,6 @@ def window_wait_s(rules: PacingRules, ask: Ask, wall_s: float) -> float:
     return wait_s
 
 
-def lanes(rules: PacingRules, ask: Ask, *, backing_off: bool) -> int:
+def lanes(rules: PacingRules, ask: RobotsPacing, *, backing_off: bool) -> int:
     """How many contacts may be open at once (law 1)."""
     return 1 if backing_off or ask.alone else rules.concurrency_per_host

@@ -1,6 +1,6 @@
 """A robots.txt that was in flight when the process died: a suspect once, quarantined twice.
 
-In flight: being fetched, read or stored. `Access.error` keeps it.
+In flight: being fetched, read or stored. `RobotsState.error` keeps it.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from policies.access_state import Access
-from policies.retry import FailureCode
-from policies.robots.row import DAY_S
+from policies.retries import FailureCode
+from policies.robots.dialect import DAY_S
+from policies.robots_state import RobotsState
 
 QUARANTINE_S: Final = 7 * DAY_S
 """After so long it is fetched again, with nobody's help."""
@@ -23,24 +23,24 @@ _QUARANTINED: Final = (
 )
 
 
-def is_suspect(access: Access) -> bool:
+def is_suspect(access: RobotsState) -> bool:
     """Must nothing else that is suspect be in flight with it?"""
     return access.error == _SUSPECT or is_quarantined(access)
 
 
-def is_quarantined(access: Access) -> bool:
+def is_quarantined(access: RobotsState) -> bool:
     """Is its origin closed, whatever else is known or configured?"""
     return access.error == _QUARANTINED
 
 
-def died_with(access: Access, *, now_s: float) -> Access:
+def died_with(access: RobotsState, *, now_s: float) -> RobotsState:
     """What is known after the process died with it in flight. `now_s` in Unix seconds."""
     if not is_suspect(access):  # what is known is asked for again, to see whether it does it again
         expires_at = access.expires_at
         due_at = None if expires_at is None else min(expires_at, now_s)
         return replace(access, error=_SUSPECT, expires_at=due_at)
     since_s = access.unreachable_since
-    return Access(  # without the copy: nobody reads that again
+    return RobotsState(  # without the copy: nobody reads that again
         fetched_at=access.fetched_at,
         retry_at=now_s + QUARANTINE_S,
         failures=access.failures + 1,
@@ -49,7 +49,7 @@ def died_with(access: Access, *, now_s: float) -> Access:
     )
 
 
-def released(access: Access, *, now_s: float) -> Access:
+def released(access: RobotsState, *, now_s: float) -> RobotsState:
     """Due now, and no suspect. It remains unreachable until then, so that what it brings counts as
     late (law 4)."""
     return replace(access, retry_at=now_s, error=None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from policies.access import Access
+from policies.robots_state import RobotsState
 from storage.store import Blocked, Failed, Outcome, Revisited, SitemapRead, UrlState, Visited
 
 CONTACTS_KEPT: Final = 50  # per host, for the timeline and the audit
@@ -80,7 +80,7 @@ def hostname_of(origin: str) -> str:
     return authority.partition(":")[0]
 
 
-def robots_state(access: Access) -> str:
+def robots_state(access: RobotsState) -> str:
     """The `state` of a row of `robots`: what is known, before any dialect judges it.
 
     `rules` a copy; `stale` a copy whose refresh fails; `unreachable` no copy and the last try
@@ -127,6 +127,6 @@ def rooms(count: int, *, queued: int, due: int) -> Rooms:
 COPIES_PER_LEASE = 64  # robots.txt copies given with a lease; each may have 500 KiB
 
 
-def robots_due_at(access: Access) -> float | None:
+def robots_due_at(access: RobotsState) -> float | None:
     """When the origin should be asked again, Unix seconds; None: it has not been asked yet."""
     return access.expires_at if access.retry_at is None else access.retry_at

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from policies.access import Access
+from policies.robots_state import RobotsState
 from storage.url_records import Queued
 
 
@@ -91,7 +91,9 @@ class Lease(Struct, frozen=True, kw_only=True):
     slow_s: float | None  # a delay set by hand
     visited: int  # for max_pages_per_host
     body_bytes: int  # of those pages, for max_bytes_per_host
-    robots: Mapping[str, Access]  # by origin; if there are many, of some with queued URLs first
+    robots: Mapping[
+        str, RobotsState
+    ]  # by origin; if there are many, of some with queued URLs first
     prefetched: Prefetched
     robots_all: bool = True  # whether those are all copies the store has for this slot
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Protocol
 
-from policies.access import Access
+from policies.robots_state import RobotsState
 from storage.records import Row, RowPage, Stats
 
 
@@ -110,7 +110,7 @@ class Reader(Protocol):
         """The row of `hosts`, with `contacts` (the ring, oldest first) and `robots` (its rows)."""
         ...
 
-    async def robots_copy(self, origin: str) -> Access | None:
+    async def robots_copy(self, origin: str) -> RobotsState | None:
         """The robots copy now kept for an origin, body included."""
         ...
 

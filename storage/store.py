@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Final, Protocol
 
-from policies.access import Access
+from policies.robots_state import RobotsState
 from storage.host_records import (
     Contact,
     HostClock,
@@ -236,7 +236,7 @@ class Store(Protocol):
         session: int,
         slot: str,
         origin: str,
-        copy: Access,
+        copy: RobotsState,
         *,
         also: HostUpdate | None = None,
         rejudge: bool = False,
@@ -250,7 +250,7 @@ class Store(Protocol):
         when the copy stored is an answer (no failures) sets the mark as well: it came too late."""
         ...
 
-    async def robots_get(self, origin: str) -> Access | None: ...
+    async def robots_get(self, origin: str) -> RobotsState | None: ...
 
     async def robots_due(self, session: int, *, limit: int) -> Sequence[RobotsDue]:
         """Origins not of a held host whose robots.txt is due (retry or expiry passed) and governs

@@ -23,10 +23,11 @@ from crawler.documents.links import PageLinks, anchor_text, collapsed
 from crawler.documents.sitemap import SitemapParser
 from crawler.fetching import cookies
 from crawler.sinks import requisites
+from crawler.testing import JumpClock
 from crawler.visiting.outcomes import led_on
-from policies import access, indexing, robots, usage
-from policies.access import UNKNOWN, News, RobotsRules
+from policies import indexing, robots, robots_state, usage
 from policies.robots.lint import lint
+from policies.robots_state import UNKNOWN, RobotsFetch, RobotsRules
 from policies.scope import CUTS, SKIP_WORDS, Skip
 from storage.store import Queued
 
@@ -117,13 +118,13 @@ def sitemap(body: bytes, said: str) -> Proof:
 
 def cookies_left_out(values: list[str]) -> Proof:
     def proof(_: MonkeyPatch, caught: Caught) -> None:
-        jars = cookies.Cookies(lambda: 0.0)
+        jars = cookies.Cookies(JumpClock())
         with caught.at_level(logging.WARNING, "courtly.cookies"):
             jars.learn("http://shop.example.org/", values)
             jars.header("http://shop.example.org/")
             jars.header("http://shop.example.org/")
         (record,) = caught.records  # once for each site
-        assert "cookies of example.org were left out" in record.getMessage()
+        assert "cookies of example.org were dropped" in record.getMessage()
 
     return proof
 
@@ -145,14 +146,14 @@ def signals_of_use(_: MonkeyPatch, __: Caught) -> None:
 
 
 def long_robots(_: MonkeyPatch, __: Caught) -> None:
-    news = News(status=200, body=b"#" * 600_000, headers={}, url=f"{URL}robots.txt")
-    known = access.learn(UNKNOWN, news, now_s=0.0, rules=RobotsRules())
+    news = RobotsFetch(status=200, body=b"#" * 600_000, headers={}, url=f"{URL}robots.txt")
+    known = robots_state.next_state(UNKNOWN, news, now_s=0.0, rules=RobotsRules())
     assert known.truncated  # a column of `robots`, and in `why`
 
 
 def long_robots_error(_: MonkeyPatch, __: Caught) -> None:
-    news = News(status=None, body=None, headers={}, url=URL, failure="x" * 900)
-    error = access.learn(UNKNOWN, news, now_s=0.0, rules=RobotsRules()).error
+    news = RobotsFetch(status=None, body=None, headers={}, url=URL, failure="x" * 900)
+    error = robots_state.next_state(UNKNOWN, news, now_s=0.0, rules=RobotsRules()).error
     assert error is not None
     assert error.endswith("…")
 
@@ -163,8 +164,8 @@ def long_robots_line(_: MonkeyPatch, __: Caught) -> None:
 
 
 def robots_redirects(_: MonkeyPatch, __: Caught) -> None:
-    news = News(status=302, url=URL, redirect_overflow=True)
-    known = access.learn(UNKNOWN, news, now_s=0.0, rules=RobotsRules())
+    news = RobotsFetch(status=302, url=URL, redirect_overflow=True)
+    known = robots_state.next_state(UNKNOWN, news, now_s=0.0, rules=RobotsRules())
     assert known.error == "redirected more than five times"
 
 
@@ -261,7 +262,7 @@ SHOWN_HERE: Final[dict[str, Proof]] = {
     "policies/robots/syntax.py:BYTES_MAX": long_robots,
     "crawler/politeness/news.py:ROBOTS_BYTES_MAX": long_robots,
     "crawler/politeness/news.py:LIMITS": long_robots,
-    "policies/access.py:_ERROR_CHARS_MAX": long_robots_error,
+    "policies/robots_state.py:_ERROR_CHARS_MAX": long_robots_error,
     "policies/robots/syntax.py:LINE_BYTES_MAX": long_robots_line,
     "policies/robots/library_lines.py:LINE_BYTES_MAX": long_robots_line,
     "crawler/visiting/outcomes.py:_TARGET_CHARS_MAX": long_target,
@@ -312,25 +313,25 @@ SHOWN_ELSEWHERE: Final[Mapping[str, tuple[str, str]]] = {
         TOO_LARGE,
         f"{CRAWLER}fetching/test_fetcher_sink.py::test_a_sink_may_refuse_what_is_too_large",
     ),
-    "crawler/fetching/wire.py:FIELD_BYTES_MAX": (
+    "crawler/fetching/connection_pool.py:FIELD_BYTES_MAX": (
         TOO_LARGE,
         f"{CRAWLER}fetching/test_fetcher_hostile.py::test_header_field_of_100_kb_is_too_large",
     ),
-    "crawler/fetching/wire.py:FIELDS_MAX": (
+    "crawler/fetching/connection_pool.py:FIELDS_MAX": (
         TOO_LARGE,
         f"{CRAWLER}fetching/test_fetcher_hostile.py::test_too_many_header_fields",
     ),
-    "crawler/fetching/wire.py:INTERIM_MAX": (
+    "crawler/fetching/connection_pool.py:INTERIM_MAX": (
         "`failed`, code protocol",
         f"{CRAWLER}fetching/test_fetcher_hostile.py::test_flood_of_interim_answers",
     ),
-    "crawler/fetching/decoding.py:MEMBERS_MAX": (
+    "crawler/fetching/content_coding.py:MEMBERS_MAX": (
         "`failed`, code body",
-        f"{CRAWLER}fetching/test_decoding.py::test_members_have_a_bound",
+        f"{CRAWLER}fetching/test_content_coding.py::test_members_have_a_bound",
     ),
-    "crawler/fetching/decoding.py:ZSTD_WINDOW_LOG_MAX": (
+    "crawler/fetching/content_coding.py:ZSTD_WINDOW_LOG_MAX": (
         "`failed`, code body",
-        f"{CRAWLER}fetching/test_decoding.py::test_rfc9659_zstd_window_over_8_mb_is_refused",
+        f"{CRAWLER}fetching/test_content_coding.py::test_rfc9659_zstd_window_over_8_mb_is_refused",
     ),
     "crawler/embedding/session.py:REDIRECTS_MAX": (
         "TooManyRedirects",
@@ -379,9 +380,9 @@ SHOWN_ELSEWHERE: Final[Mapping[str, tuple[str, str]]] = {
         "a verdict that says so, and blocks",
         "tests/policies/robots/test_work.py::test_what_cannot_be_judged_in_time_is_disallowed_and_says_so",
     ),
-    "policies/retry.py:REFUSALS_MAX": (
+    "policies/retries.py:REFUSALS_MAX": (
         "`failed`, code refused",
-        "tests/policies/test_retry.py::test_refusals_are_not_attempts_and_the_fifth_is_the_last",
+        "tests/policies/test_retries.py::test_refusals_are_not_attempts_and_the_fifth_is_the_last",
     ),
 }
 
@@ -406,9 +407,10 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "crawler/embedding/desks.py:LOOKED_AT_MAX",
         "crawler/embedding/desks.py:ROBOTS_BYTES_KEPT_MAX", "crawler/embedding/door.py:NEAR_MAX",
         "crawler/engine/due.py:VAIN_MAX", "crawler/engine/holdings.py:FULL_KEPT_MAX",
-        "crawler/engine/revisits.py:VAIN_MAX", "crawler/fetching/client.py:ORIGINS_MAX",
-        "crawler/fetching/cookies.py:JARS_MAX", "crawler/fetching/direct.py:WAYS_MAX",
-        "crawler/fetching/meant.py:DOMAINS_MAX", "crawler/fetching/resolver.py:REMEMBERED_MAX",
+        "crawler/engine/revisits.py:VAIN_MAX", "crawler/fetching/client_session.py:ORIGINS_MAX",
+        "crawler/fetching/cookies.py:JARS_MAX", "crawler/fetching/direct.py:ENDPOINTS_MAX",
+        "crawler/fetching/header_scope.py:DOMAINS_MAX",
+        "crawler/fetching/resolver.py:REMEMBERED_MAX",
         "crawler/politeness/holds.py:SUSPECTS_MAX",
         "crawler/politeness/origins.py:ORIGINS_PER_HOST_MAX", "crawler/sinks/warc.py:_DIGESTS_MAX",
         "policies/robots/file.py:_POLICIES_MAX", "storage/sqlite/link_table.py:_CHARS_MAX",
@@ -440,8 +442,8 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "crawler/daemon/web/sheet.py:_LINES_MAX",
         "crawler/daemon/web/timeline.py:STRIP_CONTACTS_MAX",
         "crawler/daemon/web/words.py:_SHOWN_CHARS_MAX", "crawler/events.py:LOOKED_AT_MAX",
-        "policies/robots/reading.py:RULES_SHOWN_MAX",
-        "policies/robots/reading.py:_TRIED_OCTETS_MAX",
+        "policies/robots/agent_rules.py:RULES_SHOWN_MAX",
+        "policies/robots/agent_rules.py:_TRIED_OCTETS_MAX",
         "storage/sqlite/maintenance.py:FINDINGS_MAX",
     ),
     SAME: (
@@ -450,20 +452,21 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "crawler/sinks/mirror_paths.py:_NAME_CHARS_MAX",
         "crawler/sinks/mirror_paths.py:_PATH_CHARS_MAX",
         "crawler/cli/whole_output.py:_NAME_CHARS_MAX",
-        "crawler/visiting/plans.py:_VALIDATOR_CHARS_MAX", "policies/access.py:_HEADER_CHARS_MAX",
+        "crawler/visiting/plans.py:_VALIDATOR_CHARS_MAX",
+        "policies/robots_state.py:_HEADER_CHARS_MAX",
         "policies/robots/index.py:_HITS_MAX", "policies/robots/index.py:_LENGTHS_MAX",
         "policies/robots/index.py:_SCAN_MAX", "policies/robots/index.py:_TUPLE_MAX",
-        "policies/robots/reading.py:_OCTETS_MAX", "policies/robots/reading.py:_SHARE_MAX",
-        "policies/robots/reading.py:_WINDOWS_MAX", "policies/robots/search.py:_CHILDREN_MAX",
+        "policies/robots/agent_rules.py:_OCTETS_MAX", "policies/robots/agent_rules.py:_SHARE_MAX",
+        "policies/robots/agent_rules.py:_WINDOWS_MAX", "policies/robots/search.py:_CHILDREN_MAX",
         "policies/robots/syntax.py:_PLAIN_MAX",
         "crawler/cli/robots/files.py:FILE_BYTES_MAX", "crawler/fetching/resolver.py:PER_FAMILY_MAX",
     ),
     PACE: (
         "crawler/fetching/cookies.py:_AGE_S_MAX", "crawler/steering/control.py:SLOW_S_MAX",
-        "policies/pacing.py:LATENCY_TERM_MAX_S", "policies/pacing.py:REST_S_MAX",
-        "policies/retry.py:DENIALS_MAX", "policies/retry.py:REST_S_MAX",
-        "policies/retry.py:_DOUBLINGS_MAX", "policies/retry.py:_RETRY_S_MAX",
-        "policies/retry.py:_STEPS_TO_MAX", "policies/revisit.py:GONE_MAX_S",
+        "policies/pacing.py:LATENCY_TERM_MAX_S", "policies/pacing.py:DELAY_S_MAX",
+        "policies/retries.py:DENIALS_MAX", "policies/retries.py:BACKOFF_S_MAX",
+        "policies/retries.py:_DOUBLINGS_MAX", "policies/retries.py:_RETRY_S_MAX",
+        "policies/retries.py:_STEPS_TO_MAX", "policies/recrawl.py:GONE_MAX_S",
         "policies/robots/fields.py:NUMBER_MAX", "policies/robots/fields.py:_SENSE_DIGITS_MAX",
         "storage/columns.py:WAIT_S_MAX", "storage/sqlite/leases.py:_NUMBER_MAX",
         "storage/sqlite/link_table.py:_PRIORITY_MAX",
@@ -476,7 +479,7 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "crawler/documents/charset.py:_HEADER_CHARS_MAX",
         "crawler/documents/prescan.py:_BYTES_MAX", "crawler/documents/sitemap_xml.py:ELEMENTS_MAX",
         "crawler/documents/sitemap_xml.py:_TAG_CHARS_MAX", "policies/listing.py:_DATE_CHARS_MAX",
-        "policies/retry.py:_DATE_CHARS_MAX", "policies/schemes.py:_CHARS_MAX",
+        "policies/retries.py:_DATE_CHARS_MAX", "policies/schemes.py:_CHARS_MAX",
         "storage/sqlite/file_lock.py:_HOLDER_BYTES_MAX", "crawler/sinks/warc.py:_HEAD_BYTES_MAX",
         "crawler/testing/web.py:_HEAD_BYTES_MAX", "crawler/sinks/inert.py:_ENTITIES_MAX",
         "crawler/sinks/inert.py:_EXPANSION_CHARS_MAX", "crawler/sinks/symbols.py:_DEPTH_MAX",

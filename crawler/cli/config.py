@@ -23,14 +23,14 @@ def config() -> None:
 def check(file: Path) -> None:
     """Check a config file. Print all problems with their lines, or a summary of the config."""
     from crawler.config import ConfigError, check_identity, load, problems_of, seeds_of
-    from crawler.fetching.terms import terms_of
+    from crawler.fetching.site_settings import SiteSettingsTable
 
     if problems := problems_of(file):
         raise ConfigError(*problems)
     read = load(file)
     seeds = seeds_of(read)
     warnings = list(read.warnings)
-    for also_check in (lambda: check_identity(read, seeds), lambda: terms_of(read)):
+    for also_check in (lambda: check_identity(read, seeds), lambda: SiteSettingsTable(read)):
         try:
             also_check()
         except ConfigError as error:

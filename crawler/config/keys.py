@@ -16,10 +16,10 @@ from crawler.config.sections import (
     SinkConfig,
     StorageConfig,
 )
-from policies.access import RobotsRules
 from policies.config_key import Key, keys_of
 from policies.pacing import PacingRules
-from policies.revisit import RevisitRules
+from policies.recrawl import RecrawlRules
+from policies.robots_state import RobotsRules
 from policies.scope import ScopeRules
 
 Keys = Mapping[str, Key]  # by the name in the config file
@@ -31,7 +31,7 @@ SECTION_TYPES: Final[Mapping[str, type[Struct]]] = MappingProxyType(
         "politeness": PacingRules,
         "robots": RobotsRules,
         "fetch": FetchConfig,
-        "revisit": RevisitRules,
+        "revisit": RecrawlRules,
         "network": NetworkConfig,
         "storage": StorageConfig,
         "daemon": DaemonConfig,

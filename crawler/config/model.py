@@ -25,10 +25,10 @@ from crawler.config.sections import (
 )
 from crawler.config.user_agent import OWN_NAME, product_token, token_warnings
 from crawler.version import __version__
-from policies.access import RobotsRules
 from policies.address import is_loopback
 from policies.pacing import PacingRules, Per
-from policies.revisit import Revisit, RevisitRules
+from policies.recrawl import RecrawlMode, RecrawlRules
+from policies.robots_state import RobotsRules
 from policies.scope import ScopeRules
 from policies.url import host_of, slot_of
 
@@ -43,7 +43,7 @@ class Site(Struct, frozen=True, kw_only=True):
     politeness: PacingRules
     robots: RobotsRules
     fetch: FetchConfig
-    revisit: RevisitRules
+    revisit: RecrawlRules
     tokens: tuple[str, ...]  # the crawler's names in its robots.txt
 
 
@@ -56,7 +56,7 @@ class Config:
     politeness: PacingRules
     robots: RobotsRules
     fetch: FetchConfig
-    revisit: RevisitRules
+    revisit: RecrawlRules
     network: NetworkConfig
     storage: StorageConfig
     daemon: DaemonConfig
@@ -77,12 +77,12 @@ class Config:
         path = made["storage"].url.partition(":")[2].removeprefix("//")
         made["storage"] = replace(made["storage"], path=given.database_base / path)
         tables = (given.values, *given.sites.values())
-        modes = [table.get("revisit", {}).get("mode", Revisit.OFF) for table in tables]
+        modes = [table.get("revisit", {}).get("mode", RecrawlMode.OFF) for table in tables]
         config = cls(
             **made,
             sinks=tuple(_sink(sink) for sink in given.sinks or ()),
             sites=tuple(by_specificity(given.sites)),
-            revisits=any(mode != Revisit.OFF for mode in modes),
+            revisits=any(mode != RecrawlMode.OFF for mode in modes),
             requisites=any(table.get("scope", {}).get("requisites") for table in tables),
             given=given,
         )

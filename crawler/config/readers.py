@@ -12,7 +12,7 @@ from typing import Any, Final, get_args, get_origin
 
 from crawler.config.units import parse_duration_s, parse_size_bytes
 from policies.config_key import Key, one_line
-from policies.pacing import REST_S_MAX
+from policies.pacing import DELAY_S_MAX
 
 # How messages name the types of JSON Schema, and the dates of TOML.
 _WORDS: Final = {
@@ -120,8 +120,10 @@ def _number(key: Key, value: float | str, *, whole: bool) -> float:
         raise ValueError(f"must be a whole number{or_inf}, not {number:.15g}")
     if key.maximum is not None and number > key.maximum:
         raise ValueError(f"must be at most {key.maximum:g}, not {number:.15g}")
-    if key.unit == "seconds" and number > REST_S_MAX:
-        raise ValueError(f"must be at most {REST_S_MAX:.0f} seconds (ten years), not {number:.15g}")
+    if key.unit == "seconds" and number > DELAY_S_MAX:
+        raise ValueError(
+            f"must be at most {DELAY_S_MAX:.0f} seconds (ten years), not {number:.15g}"
+        )
     return int(number) if whole and key.unit != "count" else float(number)
 
 

@@ -15,7 +15,7 @@ from crawler.documents.decoders import incremental_decoder
 from crawler.documents.prescan import xml_encoding
 from crawler.documents.sitemap_xml import CHARS_MAX, NOTHING, Entry, XmlReader
 from crawler.documents.sniff import GZIP, ROOT, SNIFF_BYTES, URL, DocumentKind, gunzip
-from crawler.fetching.decoding import Decoder, DecodingError
+from crawler.fetching.content_coding import ContentDecoder, DecodingError
 
 SITEMAP_BYTES_MAX: Final = 52_428_800  # uncompressed (sitemaps.org); also applies to feeds
 STEP_BYTES: Final = 32_768  # parsed between two yields, in about 3 ms
@@ -47,7 +47,7 @@ class SitemapParser:
         self.read_bytes = 0
         self._bytes_max = bytes_max
         self._first: bytes | None = b""  # too short to recognise gzip
-        self._gzip: Decoder | None = None
+        self._gzip: ContentDecoder | None = None
         self._head: bytes | None = b""  # too short to recognise the kind
         self._reader: XmlReader | TextReader | None = None
 

@@ -7,7 +7,7 @@ import re
 from typing import Final
 
 from crawler.documents.charset import to_utf8
-from crawler.fetching.decoding import Decoder, DecodingError, decoder_for
+from crawler.fetching.content_coding import ContentDecoder, DecodingError, decoder_for
 
 SNIFF_BYTES: Final = 4_096  # includes the root element, even after comments
 
@@ -58,7 +58,7 @@ def sniff(head: bytes) -> DocumentKind | None:
     return ROOTS.get(tag[1].lower()) if tag else None
 
 
-def gunzip() -> Decoder:
+def gunzip() -> ContentDecoder:
     decoder = decoder_for(["gzip"])
     assert decoder is not None
     return decoder

@@ -29,8 +29,8 @@ from crawler.politeness.host import Host, Turn
 from crawler.politeness.origin import Origin
 from crawler.politeness.turns import Turns, TurnsClosedError
 from crawler.visiting.ledger import Ledger
-from policies.access import Access, due
-from policies.retry import GiveUp, RetryRules, after_no_connection
+from policies.retries import GiveUp, RetryRules, after_no_connection
+from policies.robots_state import RobotsState, is_due
 from policies.url import host_of, origin_of
 from storage.store import Completed, Outcome, Store, StoreError
 
@@ -225,7 +225,7 @@ class Door:
         finally:
             desk.users -= 1
 
-    async def robots(self, url: str) -> Access:
+    async def robots(self, url: str) -> RobotsState:
         """What is known of the robots.txt of the URL's origin, fetched at its host's turn where it
         is due, `robots.obey` or not. Raises FetchFailed when its host cannot be reached."""
         desk = await self._desk(url)
@@ -235,7 +235,7 @@ class Door:
                 if self._verdicts.is_reachable(desk, url):
                     origin = self.gate.origin(name)
                     if origin is None or (
-                        origin.task is None and due(origin.access, self.clock.wall())
+                        origin.task is None and is_due(origin.access, self.clock.wall())
                     ):
                         self.gate.ask_by_name(name, desk.host)
                     elif origin.task is None:
@@ -279,7 +279,7 @@ class Door:
         if desk is not None and not self._closed:
             self._verdicts.turn_away(desk)
 
-    def _on_robots(self, origin: Origin, previous: Access) -> None:
+    def _on_robots(self, origin: Origin, previous: RobotsState) -> None:
         self._desks.robots_bytes += len(origin.access.body or b"") - len(previous.body or b"")
 
     def _on_commit(self, _outcomes: list[Outcome], completed: Completed) -> None:

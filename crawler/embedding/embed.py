@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from crawler.app import fetcher_of, looking_into, open_store
+from crawler.app import looking_into, open_store
 from crawler.clock import Clock, RealClock
 from crawler.config import Config
 from crawler.embedding.door import Door
-from crawler.fetching.fetcher import Fetcher
+from crawler.fetching.fetcher import AiohttpFetcher, Fetcher
 from storage.memory import MemoryStore
 from storage.store import Reader, Store
 
@@ -69,7 +69,7 @@ async def network(
     if fetcher is not None:
         yield fetcher
         return
-    async with fetcher_of(config, clock) as own:
+    async with AiohttpFetcher(config, clock) as own:
         yield own
 
 

@@ -10,7 +10,6 @@ from typing import Final, Self
 import aiohttp
 from aiohttp import ClientHandlerType, ClientRequest, ClientResponse
 from aiohttp.http import SERVER_SOFTWARE
-from msgspec.structs import replace
 
 from crawler.clock import Clock, RealClock, Timer
 from crawler.config import Config, ConfigError
@@ -19,12 +18,16 @@ from crawler.embedding.lasting import Lasting
 from crawler.embedding.settings import Given, paces, settings
 from crawler.embedding.verdicts import NextTurn, canonical_url
 from crawler.errors import ResponseUnread
-from crawler.fetching.client import ClientFetcher, Contact, GuardedConnector, check_request
+from crawler.fetching.client_session import (
+    CallerRequest,
+    ClientFetcher,
+    GuardedConnector,
+    ThreadedNames,
+    check_request,
+)
 from crawler.fetching.fetcher import KEEPALIVE_S
-from crawler.fetching.guard import socket_guard
-from crawler.fetching.resolver import Names
+from crawler.fetching.guard import address_rules, socket_guard
 from crawler.politeness.host import Turn
-from policies.address import AddressRules
 from policies.pacing import Per
 from policies.url import host_of
 
@@ -83,7 +86,7 @@ class Politeness:
         self._door: Lasting[Door] = Lasting(
             "Politeness is not open: it lasts as long as its `async with`"
         )
-        self._open: dict[str, set[Contact]] = {}  # by slot
+        self._open: dict[str, set[CallerRequest]] = {}  # by slot
 
     async def __aenter__(self) -> Self:
         from crawler.embedding.embed import door  # loads what the database needs
@@ -121,7 +124,7 @@ class Politeness:
                 request.headers[name] = value
         fetcher.use(request.session, url, request.headers)
         turn = await self._enter(door, url)
-        contact = Contact(url, door.clock)
+        contact = CallerRequest(url, door.clock)
         fetcher.watch(contact)
         slot = turn.host.slot
         self._open.setdefault(slot, set()).add(contact)
@@ -139,7 +142,7 @@ class Politeness:
         """The turn; not for ever while a response of its host is held unread."""
         slot = door.slot_of(host_of(url))
         loop, clock = asyncio.get_running_loop(), door.clock
-        unread: list[Contact] = []
+        unread: list[CallerRequest] = []
         limit = asyncio.timeout(None)
         timer: Timer | None = None
 
@@ -169,7 +172,7 @@ class Politeness:
         finally:
             timer.cancel()
 
-    def _forget(self, slot: str, contact: Contact) -> None:
+    def _forget(self, slot: str, contact: CallerRequest) -> None:
         if contacts := self._open.get(slot):
             contacts.discard(contact)
             if not contacts:
@@ -201,16 +204,12 @@ def guarded_connector(
     limit: connections at once. To be made inside the event loop.
     """
     config = settings(config, user_agent=user_agent, allow=allow)
-    addresses = AddressRules.parse(config.network.allow)
-    if not config.has_contact:
-        addresses = replace(addresses, loopback_only=True)
+    addresses = address_rules(config)
     return GuardedConnector(
         config.network.resolve,
         limit=limit,
         keepalive_timeout=KEEPALIVE_S,
-        resolver=Names(
-            config.network.resolve, addresses, RealClock(), system=aiohttp.ThreadedResolver
-        ),
+        resolver=ThreadedNames(config.network.resolve, addresses, RealClock()),
         use_dns_cache=False,  # the resolver has its own
         socket_factory=socket_guard(addresses),
     )

@@ -15,7 +15,7 @@ from crawler.embedding.response import Response
 from crawler.embedding.settings import Given, settings
 from crawler.embedding.verdicts import NextTurn, canonical_url
 from crawler.errors import FetchFailed, TooManyRedirects
-from crawler.fetching.meant import Meant, services_of
+from crawler.fetching.header_scope import HeaderScope, services_of
 from crawler.fetching.request import (
     REDIRECT_STATUSES,
     Answer,
@@ -27,8 +27,8 @@ from crawler.fetching.request import (
     service_of,
 )
 from crawler.politeness.contact import REFUSALS
-from policies.access import Access
-from policies.retry import FailureCode, GiveUp, RetryRules, after_failure, after_refusal
+from policies.retries import FailureCode, GiveUp, RetryRules, after_failure, after_refusal
+from policies.robots_state import RobotsState
 from policies.url import canonical, host_of, origin_of
 
 REDIRECTS_MAX: Final = 10  # browsers follow 20; who needs more than ten is in a loop
@@ -200,9 +200,9 @@ class PoliteSession:
         """When the URL's host may be contacted next, and why not before. Makes no contact."""
         return await self._door.get().next_turn(canonical_url(url))
 
-    async def robots(self, url: str) -> Access:
+    async def robots(self, url: str) -> RobotsState:
         """What is known of the robots.txt of the URL's origin: the copy, its dates, or why there is
-        none. Fetched at its host's turn if need be. `policies.access.standing` says what it means.
+        none. Fetched at its host's turn if need be. `policies.robots_policy` says what it means.
         Raises FetchFailed when the host cannot be reached."""
         door = self._door.get()
         url = canonical_url(url)
@@ -275,7 +275,7 @@ def _without(headers: Mapping[str, str], names: frozenset[str]) -> dict[str, str
 def _mean(door: Door, url: str) -> frozenset[str]:
     """The schemes and ports that a caller means who asks for this URL. A robots.txt elsewhere, to
     which a redirect leads, is asked for without the config's headers for its host."""
-    door.contacts.meant = door.contacts.meant or Meant()
+    door.contacts.meant = door.contacts.meant or HeaderScope()
     door.contacts.meant.add(url)
     return services_of(url)
 

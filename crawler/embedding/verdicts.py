@@ -19,9 +19,9 @@ from crawler.errors import (
 from crawler.faults import contained
 from crawler.fetching.request import Failure
 from crawler.politeness.gate import ASKING, Gate, Shut
-from policies.access import Closed
-from policies.retry import FailureCode
+from policies.retries import FailureCode
 from policies.robots import Verdict
+from policies.robots_policy import Closed
 from policies.url import canonical, origin_of, unparsed_shown
 
 

@@ -9,7 +9,7 @@ from crawler.politeness.ending import Ending
 from crawler.politeness.gate import Gate
 from crawler.politeness.origin import Origin
 from crawler.politeness.turns import Turns
-from policies.access import due as is_due
+from policies.robots_state import is_due
 from storage.store import Store
 
 DUE_ORIGINS_MAX = 256  # taken up at once

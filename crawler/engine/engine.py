@@ -27,7 +27,7 @@ from crawler.engine.steering import Steering
 from crawler.engine.storage_holds import StorageHolds
 from crawler.engine.tasks import Tasks
 from crawler.fetching.fetcher import Fetcher
-from crawler.fetching.meant import Meant
+from crawler.fetching.header_scope import HeaderScope
 from crawler.observer import Observer, all_of
 from crawler.politeness.contact import Contacts
 from crawler.politeness.ending import Ending
@@ -329,7 +329,7 @@ class Engine:
         """Scope is relative to it, and the config's headers for its host are meant for its scheme
         and port."""
         self.scope.add_root(url)
-        self.contacts.meant = self.contacts.meant or Meant()
+        self.contacts.meant = self.contacts.meant or HeaderScope()
         self.contacts.meant.add(url)
 
     async def _crawl(self) -> None:

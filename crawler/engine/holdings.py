@@ -19,7 +19,7 @@ from crawler.politeness.pace import NEVER
 from crawler.politeness.turns import Turns
 from crawler.visiting.handover import Handover
 from crawler.visiting.ledger import Ledger
-from policies.access import Closed
+from policies.robots_policy import Closed
 from policies.scope import Skip
 from storage.store import HostUpdate, Lease, Prefetched, Store
 

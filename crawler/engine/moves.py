@@ -19,9 +19,10 @@ from crawler.politeness.host import Host
 from crawler.politeness.origin import Origin, changes
 from crawler.politeness.turns import Turns
 from crawler.visiting.ledger import Ledger
-from policies.access import Access, Closed
 from policies.holds import HoldReason
-from policies.retry import FailureCode, GiveUp, RetryRules, after_no_connection
+from policies.retries import FailureCode, GiveUp, RetryRules, after_no_connection
+from policies.robots_policy import Closed
+from policies.robots_state import RobotsState
 from storage.store import Completed, Outcome, Retry, Revisited, Store, Visited
 
 
@@ -231,7 +232,7 @@ class Moves:
         if self._rejudge.runs(origin.name):
             self._spawn(self._rejudge.all(origin.name))
 
-    def robots_changed(self, origin: Origin, previous: Access) -> None:
+    def robots_changed(self, origin: Origin, previous: RobotsState) -> None:
         """What is known of an origin's robots.txt is new."""
         if changes(previous, origin.access):
             self._spawn(self._rejudge.all(origin.name))

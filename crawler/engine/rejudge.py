@@ -14,8 +14,8 @@ from crawler.politeness.gate import Gate
 from crawler.politeness.origin import Origin
 from crawler.visiting.ledger import Ledger
 from crawler.visiting.outcomes import blocked_by
-from policies.access import Rules
 from policies.robots import Verdict
+from policies.robots_policy import Governed
 from policies.url import path_of
 from storage.store import Blocked, Completed, Judged, Store
 
@@ -165,7 +165,7 @@ def _can_judge(origin: Origin) -> bool:
 
 def _verdict(origin: Origin, url: str) -> Verdict | Unjudged | None:
     """Why the origin's robots.txt forbids the URL; None if it does not."""
-    if not origin.rules.obey or not isinstance(origin.standing, Rules) or origin.policy is None:
+    if not origin.rules.obey or not isinstance(origin.standing, Governed) or origin.policy is None:
         return None
     try:
         path = path_of(url)

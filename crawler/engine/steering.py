@@ -19,7 +19,7 @@ from crawler.politeness.turns import Turns
 from crawler.visiting.known import Known
 from crawler.visiting.ledger import Ledger
 from crawler.visiting.visit import Budget
-from policies.retry import FailureCode
+from policies.retries import FailureCode
 from policies.scope import Scope, ScopeRules
 from storage.store import Store
 

@@ -1,1 +1,1 @@
-"""One bounded request: what is asked, how it is sent, to which address, and what comes of it."""
+"""Fetching: one bounded request, from its URL to an answer or a failure."""

@@ -1,4 +1,4 @@
-"""A body read to its end or its bound, decoded on the way, never more of it in memory than that."""
+"""Reads bodies up to their end or their limit, decoding them on the way."""
 
 from __future__ import annotations
 
@@ -6,30 +6,32 @@ import asyncio
 from dataclasses import replace
 from typing import Final
 
-from crawler.fetching.decoding import Decoder, decoder_for
-from crawler.fetching.direct import Reply
+from crawler.fetching.content_coding import ContentDecoder, decoder_for
+from crawler.fetching.direct import RawResponse
 from crawler.fetching.exchange import Exchange
 from crawler.fetching.request import BodySink, Headers, OversizeError, Request
 
-# Decoded in one go, between which other tasks may run.
+# Decoded without giving other tasks a chance to run.
 STEP_BYTES: Final = 1_000_000
-# Received for a sink, whatever it decodes to: more than any sink takes (a sitemap has 52 MB).
+# Received for a sink, whatever it decodes to: a sitemap has at most 52 MB.
 WIRE_BYTES_MAX: Final = 64_000_000
-PIECE_BYTES: Final = 65_536  # the most a sink is handed at once of an encoded body
+PIECE_BYTES: Final = 65_536  # maximum size of one piece of an encoded body for a sink
 
 
 class BrokenOffError(Exception):
-    """The connection broke under a body that would have ended with it."""
+    """The connection was lost in a body whose end the closing of the connection marks."""
 
 
 class SinkFaultError(Exception):
-    """What a BodySink raised, as its cause: no trouble of the network."""
+    """A BodySink raised the exception that is its cause: not a network error."""
 
 
-async def read_body(response: Reply, request: Request, exchange: Exchange) -> tuple[bytes, bool]:
-    """The body, and whether it is cut.
+async def read_body(
+    response: RawResponse, request: Request, exchange: Exchange
+) -> tuple[bytes, bool]:
+    """Read a body. Returns it and whether it was cut.
 
-    Raises OversizeError, BrokenOffError, DecodingError, and what aiohttp raises.
+    Raises OversizeError, BrokenOffError, DecodingError, and aiohttp's exceptions.
     """
     headers = response.headers
     decoder = _decoder(headers)
@@ -48,13 +50,13 @@ async def read_body(response: Reply, request: Request, exchange: Exchange) -> tu
         else:
             left = await _decode(decoder, piece, pieces, left)
             if left >= 0 and content.total_bytes > bytes_max + STEP_BYTES:
-                raise OversizeError  # a stream that says nothing at length
+                raise OversizeError  # a long stream that decodes to little
         if left < 0:
             if not request.cut_ok:
                 raise OversizeError
             return b"".join(pieces)[:bytes_max], True
         if content.at_eof():
-            break  # as the next look would say
+            break  # without another call of readany()
     if exchange.broken:
         raise BrokenOffError
     if decoder is not None:
@@ -62,15 +64,18 @@ async def read_body(response: Reply, request: Request, exchange: Exchange) -> tu
     return pieces[0] if len(pieces) == 1 else b"".join(pieces), False
 
 
-async def pour_body(response: Reply, sink: BodySink, exchange: Exchange) -> tuple[int, bool]:
-    """Hand the body on in pieces; give how many bytes, and whether the sink wanted no more. Raises
-    as `read_body`."""
+async def pour_body(response: RawResponse, sink: BodySink, exchange: Exchange) -> tuple[int, bool]:
+    """Pass a body to a sink in pieces.
+
+    Returns the number of bytes and whether the sink wanted no more. Raises as `read_body`, and
+    SinkFaultError.
+    """
     poured = 0
     decoder = _decoder(response.headers)
     content = response.content
     while data := await content.readany():
         if content.total_bytes > WIRE_BYTES_MAX:
-            raise OversizeError  # a stream that says nothing at length
+            raise OversizeError  # a long stream that decodes to little
         piece = data if decoder is None else decoder.feed(data, PIECE_BYTES)
         while piece:
             poured += len(piece)
@@ -108,14 +113,14 @@ async def _end(sink: BodySink) -> None:
         raise SinkFaultError from error
 
 
-def _decoder(headers: Headers) -> Decoder | None:
+def _decoder(headers: Headers) -> ContentDecoder | None:
     if "Content-Encoding" not in headers:
         return None
     return decoder_for(headers.getall("Content-Encoding"))
 
 
-async def _decode(decoder: Decoder, data: bytes, pieces: list[bytes], left: int) -> int:
-    """Append what `data` decodes to; what is left of `left`, negative once it is passed."""
+async def _decode(decoder: ContentDecoder, data: bytes, pieces: list[bytes], left: int) -> int:
+    """Decode `data` into `pieces`. Returns what remains of `left`, negative beyond the limit."""
     while True:
         step = min(left + 1, STEP_BYTES)
         piece = decoder.feed(data, step)

@@ -1,17 +1,16 @@
-"""Requests written straight onto the connections of aiohttp's pool: its connector makes and keeps
-them, its parser reads them, but what ClientSession and ClientResponse do around that is left out.
+"""Requests written straight onto the connections of aiohttp's pool.
 
-Measured (CPython 3.11, uvloop, pages of 23 KB over loopback, system calls included): 27 µs of CPU a
-request, of which 11 are the kernel's; the same through `ClientSession.request` 70 µs. What this
-leaves out is what a crawl does not use: redirects followed, requests sent again, cookie jars,
-traces, middlewares, timeouts of its own, bodies sent, proxies. A request that needs one of the last
-two goes through the session.
+aiohttp's connector makes and keeps the connections and its parser reads the answers, but the layers
+of ClientSession and ClientResponse are bypassed: they cost more than half of the CPU time of a
+request, for redirects, retries, cookie jars, traces and timeouts that a crawl does not use.
+Requests with a body or a proxy go through the session.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from aiohttp import ClientConnectionResetError, ClientRequest, ClientTimeout
@@ -22,19 +21,19 @@ from aiohttp.streams import StreamReader
 from multidict import CIMultiDict
 from yarl import URL
 
+from crawler.fetching.connection_pool import FIELD_BYTES_MAX, FIELDS_MAX, Connector
 from crawler.fetching.request import DEFAULT_LIMITS, FetchLimits, Headers, Request
-from crawler.fetching.terms import Terms
-from crawler.fetching.wire import FIELD_BYTES_MAX, FIELDS_MAX, Connector
+from crawler.fetching.site_settings import SiteSettings, SiteSettingsTable
 
-# Our own timer holds every deadline; aiohttp sets none.
+# The Watchdog enforces every deadline; aiohttp sets none.
 NO_TIMEOUT: Final = ClientTimeout(total=None, connect=None, sock_connect=None, sock_read=None)
-# 1.4 KB each, as many as a crawl holds hosts. One forgotten and learned again costs 12 µs.
-WAYS_MAX: Final = 4_096
+# 1.4 KB each, as many as a crawl holds hosts. A dropped one is made again when it is needed.
+ENDPOINTS_MAX: Final = 4_096
 _METHODS: Final = frozenset({"GET", "HEAD"})
 
 
-class Reply(Protocol):
-    """An answer whose header is there: what is wanted of an aiohttp ClientResponse."""
+class RawResponse(Protocol):
+    """An answer whose header has arrived: the part of aiohttp's ClientResponse that is used."""
 
     @property
     def status(self) -> int: ...
@@ -44,16 +43,16 @@ class Reply(Protocol):
     def content(self) -> StreamReader: ...
     @property
     def closed(self) -> bool:
-        """Whether its connection is out of its hands: back in the pool, or closed."""
+        """Whether its connection is closed or back in the pool."""
         ...
 
     def close(self) -> None:
-        """Close the connection, if it is still in its hands."""
+        """Close the connection, unless it is back in the pool."""
         ...
 
 
-class DirectReply:
-    """A Reply read off the connection."""
+class DirectResponse:
+    """A RawResponse read from a connection of the pool."""
 
     __slots__ = ("_connection", "content", "headers", "status")
 
@@ -64,7 +63,7 @@ class DirectReply:
         self.headers = headers
         self.content = content
         self._connection = connection
-        if status != 101:  # that connection speaks something else now
+        if status != 101:  # that connection has switched to another protocol
             content.on_eof(connection.release)
 
     @property
@@ -75,8 +74,8 @@ class DirectReply:
         self._connection.close()
 
 
-class Asked(ClientRequest):
-    """What the pool goes by: it asks for the key at every request, and is given the same."""
+class PooledRequest(ClientRequest):
+    """The request by which the pool finds a connection, with its key computed once."""
 
     _key: ConnectionKey | None = None
 
@@ -88,98 +87,78 @@ class Asked(ClientRequest):
         return key
 
 
-class Way:
+@dataclass(slots=True, kw_only=True)
+class Endpoint:
     """How requests to one origin are made.
 
-    host: as in the URL, an IPv6 address without its brackets; authority: for the Host field.
-    asked: what the pool goes by; None: only the session can ask this origin.
-    head: what follows the path, for a request that adds nothing to the headers of its terms.
-    keeps: whether its connections are kept; not where the server did not answer on a kept one.
+    host: as in the URL, an IPv6 address without its brackets.
+    authority: the value of the Host field.
+    pooled: finds a connection in the pool; None: only the session can send to this origin.
+    head: the request from the end of the path on, for a request without headers of its own.
+    keeps_connections: False once the server has not answered on a kept connection.
     """
 
-    __slots__ = ("_asked_limits", "_limits", "asked", "authority", "head", "host", "keeps", "terms")
+    host: str
+    authority: str
+    settings: SiteSettings
+    pooled: PooledRequest | None = None
+    head: bytes = b""
+    keeps_connections: bool = True
+    _requested: FetchLimits | None = field(default=None, init=False)
+    _limits: FetchLimits = field(default=DEFAULT_LIMITS, init=False)
 
-    def __init__(
-        self,
-        host: str,
-        authority: str,
-        terms: Terms | None,
-        asked: ClientRequest | None,
-        head: bytes,
-    ) -> None:
-        self.host = host
-        self.authority = authority
-        self.terms = terms
-        self.asked = asked
-        self.head = head
-        self.keeps = True
-        self._asked_limits: FetchLimits | None = None
-        self._limits = DEFAULT_LIMITS
+    def limits(self, requested: FetchLimits) -> FetchLimits:
+        """The limits of a request under the settings of its site.
 
-    @property
-    def headers(self) -> Mapping[str, str]:
-        return {} if self.terms is None else self.terms.headers
-
-    def limits(self, asked: FetchLimits) -> FetchLimits:
-        """Under its terms. The last answer is kept: all pages of a host ask for the same."""
-        if asked is not self._asked_limits:
-            self._limits = asked if self.terms is None else self.terms.limited(asked)
-            self._asked_limits = asked
+        The last result is kept, since all pages of a host are requested with the same limits.
+        """
+        if requested is not self._requested:
+            self._limits = self.settings.limited(requested)
+            self._requested = requested
         return self._limits
 
 
-class Direct:
-    """Makes requests over a connector. `headers` are sent with each; `terms` as the fetcher has
-    them."""
+class DirectClient:
+    """Sends requests over a connector. `headers` go with each of them."""
 
     def __init__(
-        self,
-        connector: Connector,
-        headers: Mapping[str, str],
-        terms: Callable[[str], Terms] | None,
+        self, connector: Connector, headers: Mapping[str, str], settings: SiteSettingsTable
     ) -> None:
         self._connector = connector
         self._headers = headers
-        self._terms = terms
+        self._settings = settings
         self._loop = asyncio.get_running_loop()
-        self._ways: dict[str, Way] = {}
+        self._endpoints: dict[str, Endpoint] = {}
 
-    def way(self, url: str) -> Way | None:
-        """The way to its origin; None: the URL cannot be requested."""
+    def endpoint(self, url: str) -> Endpoint | None:
+        """The endpoint of a URL's origin; None: the URL cannot be requested."""
         path_at = url.find("/", 8)
         origin = url[:path_at] if path_at > 0 else ""
-        way = self._ways.get(origin)
-        if way is not None and (self._terms is None or self._terms(way.host) is way.terms):
-            return way
+        if (endpoint := self._endpoints.get(origin)) is not None:
+            return endpoint
         try:
             target = URL(url, encoded=True)
             host = target.raw_host
-            return self._learn(origin, target, host) if host else None
+            return self._new_endpoint(origin, target, host) if host else None
         except ValueError:
             return None
 
-    def _learn(self, origin: str, target: URL, host: str) -> Way:
-        terms = None if self._terms is None else self._terms(host)
+    def _new_endpoint(self, origin: str, target: URL, host: str) -> Endpoint:
+        settings = self._settings.of(host)
         authority = target.host_port_subcomponent or host
+        endpoint = Endpoint(host=host, authority=authority, settings=settings)
         if str(target.origin()) != origin:
-            return Way(host, authority, terms, None, b"")  # yarl would write it in another way
-        tls = True if terms is None else terms.tls
-        way = Way(
-            host,
-            authority,
-            terms,
-            Asked("GET", target.origin(), loop=self._loop, ssl=tls),
-            self.head(authority, {} if terms is None else terms.headers),
-        )
-        self._ways.pop(origin, None)
-        self._ways[origin] = way
-        if len(self._ways) > WAYS_MAX:
-            del self._ways[next(iter(self._ways))]
-        return way
+            return endpoint  # yarl writes this URL in another way
+        endpoint.pooled = PooledRequest("GET", target.origin(), loop=self._loop, ssl=settings.tls)
+        endpoint.head = self.head(authority, settings.headers)
+        self._endpoints[origin] = endpoint
+        if len(self._endpoints) > ENDPOINTS_MAX:
+            del self._endpoints[next(iter(self._endpoints))]
+        return endpoint
 
     def head(self, authority: str, headers: Mapping[str, str]) -> bytes:
-        """What follows the path, with these headers beside or instead of our own. Raises ValueError
-        for one that would end its line."""
+        """The request from the end of the path on. `headers` replace the client's own of the same
+        name. Raises ValueError for a header with a line break."""
         fields = CIMultiDict({"Host": authority})
         fields.update(self._headers)
         fields.update(headers)
@@ -188,11 +167,13 @@ class Direct:
             raise ValueError("a header must not have line breaks")
         return "\r\n".join((" HTTP/1.1", *lines, "", "")).encode()
 
-    async def request(self, asked: ClientRequest, request: Request, head: bytes) -> Reply:
-        """Send a request and return when the answer's header is there. Raises what aiohttp's
-        connector and parser raise; nothing is sent twice."""
+    async def request(self, pooled: PooledRequest, request: Request, head: bytes) -> RawResponse:
+        """Send a request once and return when the answer's header has arrived.
+
+        Raises what aiohttp's connector and parser raise.
+        """
         url, method = request.url, request.method
-        connection = await self._connector.connect(asked, [], NO_TIMEOUT)
+        connection = await self._connector.connect(pooled, [], NO_TIMEOUT)
         try:
             protocol = connection.protocol
             assert protocol is not None
@@ -213,7 +194,7 @@ class Direct:
         except BaseException:
             connection.close()
             raise
-        return DirectReply(status, message.headers, content, connection)
+        return DirectResponse(status, message.headers, content, connection)
 
 
 def _write(protocol: ResponseHandler, data: bytes) -> None:
@@ -224,12 +205,12 @@ def _write(protocol: ResponseHandler, data: bytes) -> None:
 
 
 def goes_direct(request: Request) -> bool:
-    """Whether it can be written here, and as the session would write it."""
+    """Whether a request can be written directly, exactly as the session would write it."""
     return (
         request.data is None
         and request.proxy is None
         and request.method in _METHODS
-        # yarl drops a fragment, and the mark of an empty query.
+        # yarl drops a fragment and the question mark of an empty query.
         and "#" not in request.url
         and request.url[-1] != "?"
     )

@@ -1,4 +1,4 @@
-"""Requests under way: where each stands, until when it may stand there, what has come of it."""
+"""Requests in progress: the phase and deadlines of each, and what has arrived of its answer."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import enum
 import math
 import socket
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp.streams import StreamReader
@@ -15,10 +16,10 @@ from crawler.clock import Clock, Timer
 from crawler.fetching.request import FetchLimits
 
 if TYPE_CHECKING:
-    from crawler.fetching.wire import Wire
+    from crawler.fetching.connection_pool import PooledConnection
 
 
-BEAT_S: Final = 0.25  # lateness of less than this may be taken for the network's
+BEAT_S: Final = 0.25  # lateness of less than this may be mistaken for the network's
 LATE_S_MIN: Final = 0.05  # a timer is never quite on time
 
 
@@ -33,7 +34,7 @@ UNCONNECTED_PHASES: Final = frozenset({Phase.RESOLVING, Phase.CONNECTING})
 
 
 class Bound(enum.Enum):
-    """A deadline that was met."""
+    """A deadline that was missed."""
 
     RESOLVE = enum.auto()
     CONNECT = enum.auto()
@@ -43,91 +44,60 @@ class Bound(enum.Enum):
     TOTAL = enum.auto()
 
 
+@dataclass(slots=True, eq=False)
 class Exchange:
-    """One request under way, owned by the task that fetches. `due_s` is the soonest that one of its
-    deadlines can be met; a Watch looks then, and from what it sees again later.
+    """One request in progress, owned by the task that fetches.
 
-    Deadlines count the time in which we wait for the network. They are put off by the time in which
-    we were late ourselves (`Watch.late_s`), or did not read because nobody took what had come."""
+    `due_s` is the earliest time at which one of its deadlines can pass; a Watchdog checks it then
+    and sets the next time.
 
-    __slots__ = (
-        "_clock",
-        "_contacted",
-        "_fed_bytes",
-        "_held_s",
-        "_held_since_s",
-        "_late_s",
-        "_socket",
-        "_task",
-        "_unfed_bytes",
-        "_watch",
-        "_window_at_s",
-        "_window_bytes",
-        "_window_excused_s",
-        "_wire",
-        "address",
-        "ascii",
-        "broken",
-        "due_s",
-        "ended_s",
-        "head_s",
-        "interims",
-        "keep",
-        "limits",
-        "met",
-        "payload",
-        "phase",
-        "proxied",
-        "received",
-        "reset",
-        "reused",
-        "sent_s",
-        "started_s",
-    )
+    Deadlines count only time spent waiting for the network. They are extended by the time in which
+    this process was late itself (`Watchdog.late_s`), or did not read because the data received
+    before had not been consumed.
+    """
 
-    def __init__(self, clock: Clock, limits: FetchLimits, task: asyncio.Task[Any], proxied: bool):
-        self._clock = clock
-        self._task = task
-        self._socket: socket.socket | None = None
-        self._wire: Wire | None = None
-        self._watch: Watch | None = None
-        self._late_s = 0.0  # of the watch, when this began
-        self._held_s = 0.0  # for how long reading was held back
-        self._held_since_s: float | None = None  # since when it is
-        self._window_excused_s = 0.0
-        self._contacted = False
-        self._fed_bytes = 0
-        self._unfed_bytes = 0
-        self._window_at_s = 0.0
-        self._window_bytes = 0
-        self.limits = limits
-        self.proxied = proxied
-        self.phase = Phase.CONNECTING
-        self.met: Bound | None = None
-        self.address: str | None = None
-        self.payload: StreamReader | None = None
-        self.broken = False
-        self.reset = False  # the connection was lost, and not just closed
-        self.keep = True  # may its connection serve another request?
-        self.reused = False  # has its connection served one before?
-        self.ascii = True  # is all of the header, so far?
-        self.interims = 0
-        self.received = 0
-        self.sent_s = 0.0
-        self.head_s = 0.0
-        self.ended_s: float | None = None
-        self.started_s = now_s = clock.monotonic()
-        self.due_s = now_s + limits.soonest_s
+    _clock: Clock
+    limits: FetchLimits
+    _task: asyncio.Task[Any]
+    proxied: bool
+    phase: Phase = Phase.CONNECTING
+    met: Bound | None = None  # the deadline that was missed
+    address: str | None = None
+    status: int | None = None  # of the final answer, once its header was read
+    payload: StreamReader | None = None
+    broken: bool = False  # the connection was lost in the middle of the body
+    reset: bool = False  # the connection was lost, and not just closed
+    keep: bool = True  # whether its connection may serve another request
+    reused: bool = False  # whether its connection has served one before
+    ascii: bool = True  # whether the header received so far is
+    interims: int = 0  # interim (1xx) answers
+    received: int = 0  # bytes
+    sent_s: float = 0.0
+    head_s: float = 0.0
+    ended_s: float | None = None
+    started_s: float = 0.0
+    due_s: float = 0.0
+    contacted: bool = False  # whether a socket was made or an open connection used
+    _socket: socket.socket | None = None
+    _connection: PooledConnection | None = None
+    _watchdog: Watchdog | None = None
+    _late_at_start_s: float = 0.0  # `Watchdog.late_s` when this began
+    _held_s: float = 0.0  # for how long reading was paused
+    _held_since_s: float | None = None  # since when it is
+    _window_excused_s: float = 0.0
+    _fed_bytes: int = 0
+    _unfed_bytes: int = 0
+    _window_at_s: float = 0.0
+    _window_bytes: int = 0
 
-    @property
-    def contacted(self) -> bool:
-        """Was a socket made, or an open connection used?"""
-        return self._contacted
+    def __post_init__(self) -> None:
+        self.started_s = now_s = self._clock.monotonic()
+        self.due_s = now_s + self.limits.soonest_s
 
     @property
     def broken_off(self) -> bool:
-        """Was the connection lost, or did the answer stop coming? A body that comes all too slowly
-        or is too long does neither."""
+        """Whether the connection was lost or the answer stopped arriving. A body that is too slow
+        or too long does neither."""
         stalled = self.met is Bound.RATE or (self.met is not None and self.waiting())
         return self.reset or stalled
 
@@ -135,26 +105,26 @@ class Exchange:
         self.phase = Phase.RESOLVING
 
     def contacting(self, made: socket.socket) -> None:
-        """A socket is made: from here the host is being contacted."""
+        """A socket was made: the contact with the host begins."""
         self.phase = Phase.CONNECTING
         self._socket = made
-        if not self._contacted:
-            self._contacted = True
+        if not self.contacted:
+            self.contacted = True
             self.started_s = self._clock.monotonic()
 
-    def sending(self, wire: Wire) -> None:
-        """The request is about to go out on an open connection."""
+    def sending(self, connection: PooledConnection) -> None:
+        """The request is about to be sent on an open connection."""
         self.sent_s = now_s = self._clock.monotonic()
-        if not self._contacted:
-            self._contacted = self.reused = True
+        if not self.contacted:
+            self.contacted = self.reused = True
             self.started_s = now_s
         self.phase = Phase.WAITING
         self.payload = self.ended_s = None  # those of the answer that opened a tunnel
-        self._wire = wire
-        self.address = wire.address
+        self._connection = connection
+        self.address = connection.address
 
     def waiting(self) -> bool:
-        """Whether the answer's header is still to come, or to end."""
+        """Whether the answer's header is not complete yet."""
         return self.phase is Phase.WAITING
 
     def head_complete(self, payload: StreamReader) -> None:
@@ -164,15 +134,15 @@ class Exchange:
         self.phase = Phase.READING
         self.payload = payload
         window_end_s = self._window_at_s + self.limits.rate_window_s
-        if window_end_s < self.due_s and self._watch is not None:
-            self._watch.look_by(self, window_end_s)
+        if window_end_s < self.due_s and self._watchdog is not None:
+            self._watchdog.look_by(self, window_end_s)
 
-    def watched(self, watch: Watch) -> None:
-        self._watch = watch
-        self._late_s = watch.late_s
+    def watched(self, watchdog: Watchdog) -> None:
+        self._watchdog = watchdog
+        self._late_at_start_s = watchdog.late_s
 
     def hold(self) -> None:
-        """We do not read any more: what has come is to be taken first."""
+        """Reading is paused until the data received is consumed."""
         if self._held_since_s is None:
             self._held_since_s = self._clock.monotonic()
 
@@ -182,32 +152,36 @@ class Exchange:
             self._held_since_s = None
 
     def _excused_s(self, now_s: float) -> float:
-        """For how long since the beginning we did not wait for the network."""
+        """Seconds since the beginning that were not spent waiting for the network."""
         held_s = self._held_s
         if self._held_since_s is not None:
             held_s += now_s - self._held_since_s
-        return held_s if self._watch is None else held_s + self._watch.late_s - self._late_s
+        if self._watchdog is None:
+            return held_s
+        return held_s + self._watchdog.late_s - self._late_at_start_s
 
     def arrived(self) -> None:
-        """Bytes of the answer have been dealt with. If they were its last, the contact has ended
-        now, and not when the task that waits for it has its turn of the event loop: of two hundred
-        answers that come at once, the last would rest 30 ms longer than it must."""
+        """Bytes of the answer were processed.
+
+        If they were its last, the contact ends now, not when the waiting task gets to run: of many
+        answers that arrive together, the last would end noticeably too late.
+        """
         payload = self.payload
         if payload is not None and self.ended_s is None and payload.is_eof():
             self.ended_s = self._clock.monotonic()
 
-    def cut_short(self) -> None:
-        """The answer is there. What is left of the request's body is not sent: else its host would
-        be busy with it while it is thought to rest."""
-        wire = self._wire
-        if wire is None or wire.exchange is not self or wire.transport is None:
+    def stop_sending(self) -> None:
+        """Drop what is left of the request's body once the answer has arrived: otherwise the host
+        would still be busy with it during its politeness delay."""
+        connection = self._connection
+        if connection is None or connection.exchange is not self or connection.transport is None:
             return
-        if wire.transport.get_write_buffer_size():
-            wire.transport.abort()
+        if connection.transport.get_write_buffer_size():
+            connection.transport.abort()
             self.ended_s = None  # but now
 
     def unfed_bytes(self, received: int) -> int:
-        """Of the body's framing, with those just received, since it last brought any body."""
+        """Bytes of framing, `received` included, since the last byte of the body itself."""
         payload = self.payload
         if payload is None or payload.total_bytes != self._fed_bytes:
             self._fed_bytes = 0 if payload is None else payload.total_bytes
@@ -219,15 +193,15 @@ class Exchange:
     def finish(self) -> None:
         self.payload = None
         self._socket = None
-        wire = self._wire
-        if wire is not None:
-            self._wire = None
-            # The answer's end has released the connection: another exchange may have it already.
-            if wire.exchange is self:
-                wire.rest()
+        connection = self._connection
+        if connection is not None:
+            self._connection = None
+            # The end of the answer released the connection: another exchange may have it already.
+            if connection.exchange is self:
+                connection.rest()
 
     def _unconnected(self) -> Bound:
-        """TCP or TLS: a socket that has a peer is past the first."""
+        """Whether TCP or TLS is late: a socket that has a peer is past the first."""
         try:
             if self._socket is not None and self._socket.getpeername():
                 return Bound.HANDSHAKE
@@ -236,21 +210,21 @@ class Exchange:
         return Bound.CONNECT
 
     def look(self, now_s: float) -> None:
-        """Has a deadline been met? Then its task is cancelled; else `due_s` says when to look."""
+        """Cancel the task if a deadline has passed; otherwise set `due_s` for the next check."""
         limits = self.limits
         payload = self.payload
         if self._held_since_s is not None or (payload is not None and payload.is_eof()):
-            self.due_s = now_s + limits.soonest_s  # it is ours to take what has come
+            self.due_s = now_s + limits.soonest_s  # the network owes nothing
             return
         excused_s = self._excused_s(now_s)
-        # Counted from the first packet, but for the lookup before it, which has connect_s.
+        # Counted from the first packet; the lookup before it has connect_s of its own.
         due_s = self.started_s + limits.timeout_s + excused_s
         met = Bound.TOTAL
         if self.phase is Phase.READING:
             window_s = self._window_at_s + limits.rate_window_s + excused_s - self._window_excused_s
             if now_s >= window_s:
-                least = limits.rate_bytes_per_s_min * limits.rate_window_s
-                if self.received - self._window_bytes >= least:
+                bytes_min = limits.rate_bytes_per_s_min * limits.rate_window_s
+                if self.received - self._window_bytes >= bytes_min:
                     self._window_at_s = now_s
                     self._window_bytes = self.received
                     self._window_excused_s = excused_s
@@ -271,34 +245,35 @@ class Exchange:
         self._task.cancel()
 
 
-class Watch:
-    """The exchanges under way, and the one timer for all their deadlines. Most end long before
-    theirs, so that it is set anew once for many of them: a timer for each costs 3 µs a request.
+class Watchdog:
+    """The exchanges in progress, and the one timer for all their deadlines.
 
-    It rings every BEAT_S as well. How late it rings is how late we are ourselves: the event loop
-    was busy, or the machine asleep. `late_s` is the sum of that; no server is to blame for it.
+    Most exchanges end long before their deadlines, so the timer is set once for many of them.
+
+    It fires every BEAT_S as well, to measure how late it fires: then the event loop was busy, or
+    the machine asleep. `late_s` is the sum of that time, which no server is charged with.
     """
 
-    __slots__ = ("_clock", "_next_s", "_timer", "_under_way", "late_s")
+    __slots__ = ("_clock", "_in_progress", "_next_s", "_timer", "late_s")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._under_way: set[Exchange] = set()
+        self._in_progress: set[Exchange] = set()
         self._timer: Timer | None = None
         self._next_s = math.inf
         self.late_s = 0.0
 
     @property
     def busy(self) -> bool:
-        return bool(self._under_way)
+        return bool(self._in_progress)
 
     def begin(self, exchange: Exchange) -> None:
-        self._under_way.add(exchange)
+        self._in_progress.add(exchange)
         exchange.watched(self)
         self.look_by(exchange, exchange.due_s)
 
     def look_by(self, exchange: Exchange, due_s: float) -> None:
-        """One of its deadlines can be met then."""
+        """Check an exchange at `due_s` at the latest."""
         exchange.due_s = due_s
         if self._next_s == math.inf:
             self._set(min(due_s, self._clock.monotonic() + BEAT_S))
@@ -306,8 +281,8 @@ class Watch:
             self._set(due_s)
 
     def end(self, exchange: Exchange) -> None:
-        self._under_way.discard(exchange)
-        if not self._under_way:
+        self._in_progress.discard(exchange)
+        if not self._in_progress:
             self._set(math.inf)
 
     def _set(self, at_s: float) -> None:
@@ -321,11 +296,11 @@ class Watch:
         if now_s - self._next_s > LATE_S_MIN:
             self.late_s += now_s - self._next_s
         next_s = now_s + BEAT_S
-        for exchange in self._under_way:
+        for exchange in self._in_progress:
             if exchange.due_s <= now_s:
                 exchange.look(now_s)
             next_s = min(next_s, exchange.due_s)
-        self._set(next_s if self._under_way else math.inf)
+        self._set(next_s if self._in_progress else math.inf)
 
 
 _current: ContextVar[Exchange | None] = ContextVar("courtly_exchange", default=None)

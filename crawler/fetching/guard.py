@@ -1,4 +1,4 @@
-"""An address is judged when a socket is made for it, however it was come by (law 9)."""
+"""The address guard: checks every address when a socket is made for it (law 9)."""
 
 from __future__ import annotations
 
@@ -10,21 +10,33 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from policies.address import AddressRules
+from msgspec.structs import replace
 
-_LISTENERS: Final[set[tuple[str, int]]] = set()  # where this process listens itself
+from crawler.config import Config
+from crawler.fetching.request import NetworkError
+from policies.address import AddressRules
+from policies.retries import FailureCode
+
+_LISTENERS: Final[set[tuple[str, int]]] = set()  # where this process itself listens
 
 
 class AddressRefusedError(OSError):
-    """An address that the rules do not let be connected to."""
+    """The rules forbid connecting to an address."""
 
     def __init__(self, sentence: str) -> None:
-        # The number matters where several refusals are gathered into one error: it is kept.
+        # aiohttp keeps the errno when it combines several errors into one.
         super().__init__(errno.EACCES, sentence)
-        self.sentence = sentence
+        self.error = NetworkError(FailureCode.ADDRESS, sentence, permanent=True)
 
 
 AddrInfo = tuple[int, int, int, str, tuple[Any, ...]]
+
+
+def address_rules(config: Config) -> AddressRules:
+    """The addresses that may be connected to: those of `[network] allow`, and without a contact in
+    the user agent only loopback ones of them (law 10)."""
+    rules = AddressRules.parse(config.network.allow)
+    return rules if config.has_contact else replace(rules, loopback_only=True)
 
 
 def judged(addresses: AddressRules, address: str) -> None:
@@ -34,21 +46,23 @@ def judged(addresses: AddressRules, address: str) -> None:
 
 
 def socket_guard(addresses: AddressRules) -> Callable[[AddrInfo], socket.socket]:
-    """A `socket_factory` for an aiohttp TCPConnector; it raises AddressRefusedError."""
+    """A `socket_factory` for aiohttp's TCPConnector that raises AddressRefusedError."""
 
     def make(info: AddrInfo) -> socket.socket:
         family, kind, protocol, _, peer = info
         address = peer[0]
         judged(addresses, address)
         if _LISTENERS and _is_listener(address, peer[1]):
-            raise AddressRefusedError(f"{address}:{peer[1]} is where this crawler listens itself")
+            raise AddressRefusedError(
+                f"{address}:{peer[1]} is an address on which this crawler itself listens"
+            )
         made = socket.socket(family, kind, protocol)
         if addresses.names(address) or not _can_bind(made, peer):
             return made
         made.close()
         if _bind_tells(family) or _is_ours(family, peer):
             raise AddressRefusedError(
-                f"{address} is an address of this machine, which network.allow does not let in"
+                f"{address} is an address of this machine that network.allow does not permit"
             )
         return socket.socket(family, kind, protocol)
 
@@ -56,8 +70,8 @@ def socket_guard(addresses: AddressRules) -> Callable[[AddrInfo], socket.socket]
 
 
 def _can_bind(made: socket.socket, peer: tuple[Any, ...]) -> bool:
-    """Only the addresses that are this machine's at the moment can be bound to, those of a whole
-    network that is routed to it included, unless it is set to let any be (`_bind_tells`)."""
+    """Whether an address can be bound to. Only addresses of this machine can, including those of
+    networks routed to it, unless it is configured to permit any (`_bind_tells`)."""
     try:
         made.bind((peer[0], 0, *peer[2:]))
     except OSError:
@@ -66,7 +80,7 @@ def _can_bind(made: socket.socket, peer: tuple[Any, ...]) -> bool:
 
 
 def _bind_tells(family: int) -> bool:
-    """Whether only local addresses can be bound to."""
+    """Whether the system permits binding to local addresses only."""
     version = "ipv6" if family == socket.AF_INET6 else "ipv4"
     try:
         setting = Path(f"/proc/sys/net/{version}/ip_nonlocal_bind").read_text(encoding="ascii")
@@ -76,7 +90,7 @@ def _bind_tells(family: int) -> bool:
 
 
 def _is_local(family: int, peer: tuple[Any, ...]) -> bool:
-    """Whether an address is this machine's."""
+    """Whether an address belongs to this machine."""
     if not _bind_tells(family):
         return _is_ours(family, peer)
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
@@ -84,7 +98,7 @@ def _is_local(family: int, peer: tuple[Any, ...]) -> bool:
 
 
 def _is_ours(family: int, peer: tuple[Any, ...]) -> bool:
-    """Whether the route to an address begins at that address, or stays within the machine. Sends
+    """Whether the route to an address starts at that address or stays on this machine. Sends
     nothing."""
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:
@@ -103,8 +117,8 @@ def _plain(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
 
 @contextlib.contextmanager
 def listening(address: str, port: int) -> Iterator[None]:
-    """While this process listens there, no connection is made to it, whatever is allowed: a crawl
-    of its own page would have it look at itself."""
+    """While this process listens at an address, refuse connections to it, whatever is allowed:
+    otherwise a crawl could read its own control page."""
     place = (address, port)
     _LISTENERS.add(place)
     try:

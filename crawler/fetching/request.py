@@ -1,26 +1,27 @@
-"""What is asked of a fetcher and what it answers: plain values, and the seam for test doubles."""
+"""The interface of fetchers: requests, answers and failures as plain values."""
 
 from __future__ import annotations
 
 import functools
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, Protocol
 
 from msgspec import Struct
-from multidict import CIMultiDictProxy
+from multidict import CIMultiDict, CIMultiDictProxy
 
 from policies.holds import HoldReason
-from policies.retry import FailureCode
+from policies.retries import FailureCode
 
 Headers = CIMultiDictProxy[str]
 
 _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 REDIRECT_STATUSES: Final = frozenset({301, 302, 303, 307, 308})  # RFC 9110, 15.4
-# No connection was made: these are the host's failures, and count against it (design section 4).
+# No connection was made: these failures count against the host, not against the URL.
 UNCONNECTED: Final = frozenset(
     {FailureCode.DNS, FailureCode.CONNECT, FailureCode.TLS, FailureCode.ADDRESS}
 )
@@ -28,26 +29,24 @@ UNCONNECTED: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchLimits:
-    """The bounds of one fetch; each is named by the failure that meets it. Seconds and bytes."""
+    """The limits of one request, in seconds and bytes. A failure names the limit it reached."""
 
     # From the first packet to the last byte of the body.
     timeout_s: float = 30.0
     # The body after decompression.
     body_bytes_max: int = 10_000_000
-    # The name lookup; and again TCP and TLS together. A lost SYN is sent again after 1, 3 and 7 s:
-    # this waits for all three.
+    # For the name lookup, and again for TCP and TLS together. A lost SYN is sent again after 1, 3
+    # and 7 s: this waits for all three.
     connect_s: float = 10.0
-    # From the request to the end of the answer's header; by default as long as the whole may take:
-    # a slow server is waited for as long as `timeout` promises.
+    # From the request to the end of the answer's header; by default limited by `timeout_s` alone.
     head_s: float = math.inf
-    # The answer's header, interim answers included. Real headers stay under 16 KiB; four fields of
-    # the longest kind we take fit in this.
+    # The answer's header, interim answers included: four fields of the maximum length.
     head_bytes_max: int = 256 * 1024
     # A body must bring at least rate x window bytes in each window. 1,000 bytes in 10 s is less
-    # than the slowest modem brought; a slower sender holds a slot to no purpose.
+    # than the slowest modem could deliver.
     rate_bytes_per_s_min: float = 100.0
     rate_window_s: float = 10.0
-    # The soonest any of them can be met: one timer a request, set to this.
+    # The earliest time at which any of them can be reached.
     soonest_s: float = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -60,23 +59,56 @@ DEFAULT_LIMITS: Final = FetchLimits()
 
 @functools.lru_cache(maxsize=256)
 def limits_of(timeout_s: float, body_bytes_max: int) -> FetchLimits:
-    """The default limits with these two; one object for all requests that have the same."""
+    """The default limits with these two. Requests with equal limits share one object."""
     return FetchLimits(timeout_s=timeout_s, body_bytes_max=body_bytes_max)
 
 
-# Not for another origin (scheme, host and port) than the one they were given for: headers with one
-# of these in their names.
-_OF_ONE_ORIGIN: Final = ("auth", "cookie", "key", "token", "secret", "session", "passw", "csrf")
+# Headers with one of these in their names are sent only to the origin they were given for.
+_SECRET_WORDS: Final = ("auth", "cookie", "key", "token", "secret", "session", "passw", "csrf")
 
 
 def may_be_secret(name: str) -> bool:
     """Whether the name of a header suggests that its value is a secret."""
     lower = name.lower()
-    return any(part in lower for part in _OF_ONE_ORIGIN)
+    return any(part in lower for part in _SECRET_WORDS)
+
+
+# They hold URLs, in which browsers percent-encode bytes that are not UTF-8.
+_OF_URLS: Final = frozenset({"location", "content-location", "link", "refresh"})
+_SURROGATE: Final = re.compile("[\udc80-\udcff]")
+
+
+def readable(headers: Headers) -> Headers:
+    """Headers without lone surrogates, which neither SQLite nor JSON can store.
+
+    aiohttp decodes headers as UTF-8 and turns other bytes into lone surrogates. They become `%XX`
+    in fields that hold URLs, else characters of Latin-1 (RFC 9110, 5.5); Latin-1's control
+    characters become U+FFFD.
+    """
+    if "".join(headers.values()).isascii():
+        return headers
+    return CIMultiDictProxy(
+        CIMultiDict(
+            (
+                name,
+                _SURROGATE.sub(_escaped if name.lower() in _OF_URLS else _latin, value),
+            )
+            for name, value in headers.items()
+        )
+    )
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return f"%{ord(found[0]) & 0xFF:02X}"
+
+
+def _latin(found: re.Match[str]) -> str:
+    byte = ord(found[0]) & 0xFF
+    return chr(byte) if byte >= 0xA0 else "\ufffd"
 
 
 class Head(Struct, frozen=True, kw_only=True):
-    """Status and header of an answer whose body has not been read yet."""
+    """The status and header of an answer whose body has not been read yet."""
 
     url: str
     status: int
@@ -84,49 +116,53 @@ class Head(Struct, frozen=True, kw_only=True):
 
 
 class OversizeError(Exception):
-    """The body passed its bound."""
+    """The body is longer than its limit."""
 
 
 def service_of(url: str) -> str:
-    """Scheme and port of a canonical URL: `http:` or `https:`, followed by the port if it is not
-    the scheme's own."""
+    """The scheme and port of a canonical URL: `http:` or `https:`, and the port unless it is the
+    scheme's default."""
     scheme, _, rest = url.partition("://")
     _, _, port = rest.partition("/")[0].rpartition("]")[2].partition(":")
     return f"{scheme}:{port}"
 
 
 class BodySink(Protocol):
-    """Takes a body as it comes, decoded, in pieces of some 64 KB, so that it is never whole in
-    memory. The body's bound is its own affair: while it works the sender waits."""
+    """Receives a decoded body in pieces of some 64 KB, so that it is never in memory as a whole.
+
+    It limits the size of the body itself. The sender waits while it works.
+    """
 
     @property
     def timeout_s(self) -> float | None:
-        """If more than the request's own, the time that the whole request may take."""
+        """The time that the whole request may take, if longer than the request's own limit."""
         ...
 
     async def take(self, piece: bytes) -> bool:
-        """False: no more is wanted. May raise OversizeError."""
+        """Take a piece. Returns whether more is wanted. May raise OversizeError."""
         ...
 
     async def end(self) -> None:
-        """No more comes: that was all, or no more was wanted. Not called for a broken body."""
+        """The body has ended, or no more was wanted. Not called for a broken body."""
         ...
 
 
 class Request(Struct, frozen=True, kw_only=True):
     """One request.
 
-    url: canonical (`policies.url.canonical`); it goes on the wire as it stands.
-    headers: sent besides the fetcher's own, and instead of those of the same name.
-    wants_body: asked once the header is there; False leaves the body unread. None: always wanted.
-    cut_ok: a body longer than its bound is kept up to it (robots.txt), not a failure.
-    into: asked when the body is wanted; given a BodySink, the body goes there and not into the
-      Answer, and `limits.body_bytes_max` does not count.
-    proxy: the URL of an HTTP proxy. What it connects to is the proxy's affair: addresses are then
-      not judged, save for one that stands in the URL itself.
-    bare: without the headers that the config has for this host alone: they are meant for another
-      scheme or port of it.
-    Headers and proxy may hold secrets: they are not shown.
+    url: canonical (`policies.url.canonical`); it is sent as it is.
+    headers: sent in addition to the fetcher's own, which they replace where names are equal.
+    wants_body: called with the header; if it returns False, the body is not read. None: it always
+      is.
+    cut_ok: a body longer than its limit is cut (robots.txt) instead of being a failure.
+    into: called when the body is wanted. If it returns a BodySink, the body goes there instead of
+      into the Answer, and `limits.body_bytes_max` does not apply.
+    proxy: the URL of an HTTP proxy. Addresses are then not checked, since the proxy connects,
+      except for one in the URL itself.
+    bare: without the headers configured for this host alone, which are for another of its schemes
+      or ports.
+
+    Headers and proxy may hold secrets, so they are not part of its repr.
     """
 
     url: str
@@ -144,27 +180,26 @@ class Request(Struct, frozen=True, kw_only=True):
         return f"Request(url={self.url!r}, method={self.method!r})"
 
     def __rich_repr__(self) -> list[tuple[str, object]]:
-        """What rich shows of it, in tracebacks as well: a Struct's own would show everything."""
+        """What rich shows in tracebacks; by default it would show all fields of a Struct."""
         return [("url", self.url), ("method", self.method)]
 
 
 class Answer(Struct, frozen=True, kw_only=True):
     """A complete answer, of any status.
 
-    body: decompressed. b"" when there is none, or when it was not wanted (`body_read` False).
-    cut: the body was longer than its bound and is kept up to it; only with `Request.cut_ok`. Or
-      the sink it went to wanted no more of it.
-    wire_bytes: bytes received: header, framing and body as it came.
-    poured_bytes: of the decompressed body, what went into a sink.
-    started_s, ended_s: monotonic. The contact begins with the first packet sent to the host (on a
-      connection kept alive with the request) and ends with the last byte of the answer; with one
-      that its framing does not tell, when the body was read; or when it was given up.
-    address: the peer connected to (behind a proxy, the proxy).
-    latency_s: from the request handed to an open connection to the end of the answer's header.
-    gateway: it speaks of the way to the host and not of the host: its proxy could not reach it, or
-      the network asks for a login (511).
-    raw_headers: the headers as received, with bytes that are not UTF-8 as lone surrogates; None
-      where `headers` are the same.
+    body: decompressed; b"" if there is none, or if it was not wanted (`body_read` is False).
+    cut: the body was longer than its limit, with `Request.cut_ok`, or than its sink wanted.
+    wire_bytes: bytes received: header, framing and the body as sent.
+    poured_bytes: bytes of the decompressed body that went into a sink.
+    started_s, ended_s: monotonic. The contact begins with the first packet sent to the host (the
+      request itself on a connection that was kept open). It ends with the last byte of the answer,
+      or when reading ended, if the framing does not show which byte is the last.
+    address: the peer (with a proxy, the proxy).
+    latency_s: from the sending of the request to the end of the answer's header.
+    gateway: the answer is about the way to the host: the proxy could not reach it, or the network
+      requires a login (511).
+    raw_headers: the headers as received, with bytes that are not UTF-8 as lone surrogates; None if
+      `headers` are the same.
     """
 
     url: str
@@ -188,22 +223,22 @@ class Answer(Struct, frozen=True, kw_only=True):
 
 
 class Failure(Struct, frozen=True, kw_only=True):
-    """No answer, or not a whole one.
+    """No answer, or an incomplete one.
 
-    sentence: for people; it names the bound that was met.
+    sentence: for people; it names the limit that was reached.
     connected: False exactly for dns, address, connect and tls.
-    permanent: asking again cannot help: a refused address, a name that does not exist, a URL that
-      cannot be sent.
-    status: of the answer, where its header was read.
-    ours: trouble of our own, for which neither the host nor the URL is charged.
-    local: the network said so on our own side (no route to any network, no resolver): it may be
-      trouble of our own, or of this one host.
-    stale: the connection was kept from an earlier request, and nothing came on it any more. The
-      server may have closed it before it saw the request, so this is not the URL's failure. No
-      connection to the origin is kept from now on.
-    received: whether any byte came from the host. broken_off: what came had no end: the connection
-    was reset, or nothing more came on it. contacted: False where not even a socket could be
-      made, so that nothing was sent to the host.
+    permanent: another attempt cannot help: a refused address, a name that does not exist, a URL
+      that cannot be sent.
+    status: of the answer, if its header was read.
+    ours: a problem of this machine, charged neither to the host nor to the URL.
+    local: reported by our side of the network (no route, no resolver), so the problem may be this
+      machine's or the host's.
+    stale: the connection was kept from an earlier request and brought nothing. The server may have
+      closed it before it saw the request, so the URL is not charged. No further connection to the
+      origin is kept.
+    received: whether any byte came from the host.
+    broken_off: the answer stopped: the connection was reset, or nothing more arrived on it.
+    contacted: False if no socket could be made, so that nothing was sent to the host.
     """
 
     url: str
@@ -223,7 +258,7 @@ class Failure(Struct, frozen=True, kw_only=True):
 
     @property
     def error(self) -> str:
-        """The form of the `failed` view, design section 6."""
+        """The form that the `failed` view shows."""
         return f"{self.code}: {self.sentence}"
 
     @property
@@ -231,14 +266,39 @@ class Failure(Struct, frozen=True, kw_only=True):
         return self.ended_s - self.started_s
 
 
+class NetworkError(Struct, frozen=True):
+    """Why a request failed; the fields are those of `Failure`."""
+
+    code: FailureCode
+    sentence: str
+    permanent: bool = False
+    ours: HoldReason | None = None
+    local: bool = False
+
+    def failure(self, url: str, *, started_s: float, ended_s: float) -> Failure:
+        return Failure(
+            url=url,
+            code=self.code,
+            sentence=self.sentence,
+            connected=self.code not in UNCONNECTED,
+            permanent=self.permanent,
+            started_s=started_s,
+            ended_s=ended_s,
+            ours=self.ours,
+            local=self.local,
+        )
+
+
 class Fetcher(Protocol):
     async def fetch(self, request: Request) -> Answer | Failure:
-        """Exactly one request on the wire (none where no connection was made), no redirect
-        followed, every bound enforced. Raises nothing for what a server or a network can do;
-        cancelled, it leaves no connection behind."""
+        """Send one request (none if no connection is made), follow no redirect, enforce the limits.
+
+        Raises nothing that a server or a network can cause. Leaves no connection behind when
+        cancelled.
+        """
         ...
 
     async def address_of(self, host: str) -> str | Failure:
-        """The address that requests to `host` go to, where a clock belongs to each address
-        (`per = "ip"`). It makes no contact with the host."""
+        """The address that requests to `host` go to, for delays that count per address
+        (`per = "ip"`). Does not contact the host."""
         ...

@@ -1,7 +1,7 @@
-"""Names to addresses: the table of `[network] resolve` first, then the system's DNS, remembered.
+"""Resolves names: the table of `[network] resolve` first, then the system's DNS, with a cache.
 
-What an address may be used for is judged where it is used; here a name of which no address may be
-connected to is refused at once, and of a mixed lot only the others are given.
+Each address is checked again when a socket is made for it. Here a name none of whose addresses may
+be connected to is refused, and of several addresses only the permitted ones are returned.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from aiohttp import AsyncResolver, ThreadedResolver
@@ -19,24 +20,25 @@ from crawler.clock import Clock
 from crawler.config.host_patterns import read_pattern, static_address
 from crawler.fetching.exchange import current_exchange
 from crawler.fetching.guard import AddressRefusedError, judged
-from crawler.fetching.own import blame, blame_ares
+from crawler.fetching.local_errors import blame, blame_ares
+from crawler.fetching.request import NetworkError
 from crawler.threads import is_lack
 from policies.address import AddressRules
 from policies.holds import HoldReason
+from policies.retries import FailureCode
 
-# DNS rounds at minutes; a crawl that asks a host for hours need not ask DNS each time.
+# DNS records change within minutes; a crawl that visits a host for hours need not ask each time.
 REMEMBERED_S: Final = 600.0
-# A resolver that has denied a name may have cached that: it is asked no more once it is so old.
+# A system resolver that failed to resolve a name is replaced once it is this old.
 RENEWED_S: Final = 1.0
 # About 300 bytes each.
 REMEMBERED_MAX: Final = 20_000
-# Addresses tried of each family; a name may have hundreds, and aiohttp tries them all, and again.
+# Addresses tried of each family. A name may have hundreds, and aiohttp would try them all, twice.
 PER_FAMILY_MAX: Final = 2
 
 
 class NameLookupError(OSError):
-    """A name without an address. permanent: DNS says that it does not exist. ours, local: as a
-    `Failure` has them."""
+    """A name without an address. permanent, ours and local are as in `Failure`."""
 
     def __init__(
         self,
@@ -47,37 +49,24 @@ class NameLookupError(OSError):
         local: bool = False,
     ) -> None:
         super().__init__(None, sentence)
-        self.sentence = sentence
-        self.permanent = permanent
-        self.ours = ours
-        self.local = local
+        self.error = NetworkError(FailureCode.DNS, sentence, permanent, ours, local)
 
 
-def system_resolver() -> AbstractResolver:
-    """A resolver of the system's DNS that shares nothing with another."""
-    try:
-        return AsyncResolver(rotate=False)  # without an argument, all share one and its cache
-    except RuntimeError:  # aiodns is not installed
-        return ThreadedResolver()
-
-
+@dataclass(slots=True)
 class _System:
-    """One resolver of the system, and what it is asked at the moment."""
+    """One resolver of the system's DNS, and the lookups it is working on."""
 
-    __slots__ = ("denied", "lookups", "made_s", "resolver")
-
-    def __init__(self, resolver: AbstractResolver, made_s: float) -> None:
-        self.resolver = resolver
-        self.made_s = made_s
-        self.lookups = 0
-        self.denied = False  # has a lookup failed?
+    resolver: AbstractResolver
+    made_s: float
+    lookups: int = 0
+    failed: bool = False  # whether any lookup has
 
 
-class Names(AbstractResolver):
-    """Static names, then DNS. With `pin` a host has one address, the same until it leaves the DNS.
+class Resolver(AbstractResolver):
+    """Static names, then DNS. With `pin` a host keeps one address until it leaves the DNS.
 
-    table: host pattern to address, as `[network] resolve` has them.
-    Raises ValueError for a table value that is not an address.
+    table: host pattern to address, as in `[network] resolve`. Raises ValueError for a value that is
+    not an address.
     """
 
     def __init__(
@@ -87,7 +76,6 @@ class Names(AbstractResolver):
         clock: Clock,
         *,
         pin: bool = False,
-        system: Callable[[], AbstractResolver] = system_resolver,
     ) -> None:
         self._table = {
             read_pattern(name): str(ipaddress.ip_address(address))
@@ -96,15 +84,21 @@ class Names(AbstractResolver):
         self._addresses = addresses
         self._clock = clock
         self._pin = pin
-        self._make_system = system
         self._system: _System | None = None
         self._known: dict[str, tuple[float, tuple[str, ...]]] = {}
         self._pinned: dict[str, str] = {}
 
+    def new_system_resolver(self) -> AbstractResolver:
+        """A resolver of the system's DNS that shares its cache with no other."""
+        try:
+            return AsyncResolver(rotate=False)  # without an argument aiohttp shares one
+        except RuntimeError:  # aiodns is not installed
+            return ThreadedResolver()
+
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        """For aiohttp. Raises NameLookupError and AddressRefusedError."""
+        """Called by aiohttp. Raises NameLookupError and AddressRefusedError."""
         exchange = current_exchange()
         if exchange is not None:
             exchange.resolving()
@@ -123,21 +117,26 @@ class Names(AbstractResolver):
             for address in found
         ]
 
-    async def address_of(self, host: str) -> str:
-        """The address that `host` (a name, or an address) is connected to, with `pin`. Raises
+    async def address_of(self, host: str, *, timeout_s: float | None = None) -> str:
+        """The address that requests to `host` (a name or an address) go to with `pin`. Raises
         NameLookupError and AddressRefusedError."""
         if (literal := literal_address(host)) is not None:
             judged(self._addresses, literal)
             return literal
-        return self._pick(host, await self._lookup(host))
+        try:
+            async with asyncio.timeout(timeout_s):  # the threaded resolver has no timeout
+                return self._pick(host, await self._lookup(host))
+        except TimeoutError:
+            sentence = f"the name {host} was not resolved within {timeout_s:g} s"
+            raise NameLookupError(sentence, permanent=False) from None
 
     def forget(self, host: str) -> None:
-        """The addresses remembered are of no use: ask again when `host` is next wanted."""
+        """Forget the addresses of a host, because they could not be connected to."""
         self._known.pop(host, None)
         self._pinned.pop(host, None)
 
-    def pin_as(self, other: Names) -> None:
-        """Prefer the addresses that it has chosen, as far as they are permitted here."""
+    def pin_as(self, other: Resolver) -> None:
+        """Prefer the addresses that another resolver has chosen, as far as they are permitted."""
         self._pinned.update(other._pinned)
 
     async def close(self) -> None:
@@ -185,25 +184,25 @@ class Names(AbstractResolver):
 
     async def _ask(self, host: str) -> tuple[str, ...]:
         try:
-            system = await self._asked()
+            system = await self._fresh_system()
         except Exception as exc:
-            sentence = f"the DNS could not be asked for {host} ({exc})"
+            sentence = f"the DNS lookup of {host} failed ({exc})"
             ours, _ = blame(exc)
             raise NameLookupError(sentence, permanent=False, ours=ours, local=True) from exc
         system.lookups += 1
         try:
             results = await system.resolver.resolve(host, 0, socket.AF_UNSPEC)
         except UnicodeError:
-            # The threaded resolver encodes names as IDNA: empty and overlong labels end here.
-            raise NameLookupError(f"{host} cannot be a name in the DNS", permanent=True) from None
-        except RuntimeError as exc:  # getaddrinfo takes a thread
+            # The threaded resolver encodes names as IDNA, which refuses empty and overlong labels.
+            raise NameLookupError(f"{host} is not a valid DNS name", permanent=True) from None
+        except RuntimeError as exc:  # getaddrinfo needs a thread
             if not is_lack(exc):
                 raise
-            sentence = f"the DNS could not be asked for {host} ({exc})"
+            sentence = f"the DNS lookup of {host} failed ({exc})"
             ours, local = blame(exc)
             raise NameLookupError(sentence, permanent=False, ours=ours, local=local) from exc
         except OSError as exc:
-            system.denied = True
+            system.failed = True
             raise _failure(host, exc) from exc
         finally:
             system.lookups -= 1
@@ -211,19 +210,21 @@ class Names(AbstractResolver):
                 await system.resolver.close()
         found = tuple(dict.fromkeys(result["host"] for result in results))
         if not found:
-            system.denied = True
+            system.failed = True
             raise NameLookupError(f"the DNS has no address for {host}", permanent=False)
         return found
 
-    async def _asked(self) -> _System:
-        """The resolver to ask. c-ares keeps denials and empty answers for up to an hour, also those
-        of an outage: a new one takes the place of one that denied a name. That reads the addresses
-        of the nameservers again, too."""
+    async def _fresh_system(self) -> _System:
+        """The system resolver for the next lookup.
+
+        c-ares caches denials and empty answers for up to an hour, even those of an outage, and
+        reads the addresses of the nameservers only once: after a failure it is replaced.
+        """
         now_s = self._clock.monotonic()
         before = self._system
-        if before is not None and not (before.denied and now_s - before.made_s >= RENEWED_S):
+        if before is not None and not (before.failed and now_s - before.made_s >= RENEWED_S):
             return before
-        self._system = system = _System(self._make_system(), now_s)
+        self._system = system = _System(self.new_system_resolver(), now_s)
         if before is not None and not before.lookups:
             await before.resolver.close()
         return system
@@ -240,7 +241,7 @@ def literal_address(host: str) -> str | None:
 
 
 def _failure(host: str, exc: OSError) -> NameLookupError:
-    """c-ares' and getaddrinfo's codes, as one of three sentences."""
+    """Translate the codes of c-ares and getaddrinfo."""
     code = exc.errno
     ours, local = blame(exc)
     if isinstance(exc, socket.gaierror):
@@ -258,20 +259,10 @@ def _failure(host: str, exc: OSError) -> NameLookupError:
     if empty:
         return NameLookupError(f"the DNS has no address for {host}", permanent=False)
     text = str(exc.strerror or "no answer").rstrip(".").lower()
-    sentence = f"the DNS could not be asked for {host} ({text})"
+    sentence = f"the DNS lookup of {host} failed ({text})"
     return NameLookupError(sentence, permanent=False, ours=ours, local=local)
 
 
-# ares.h: names of the numbers that aiodns passes on. Misspelt names (8) do not exist either.
+# Numbers of ares.h, which aiodns passes on. Malformed names (8) do not exist either.
 _ARES_ENODATA: Final = 1
 _ARES_ABSENT: Final = frozenset({4, 8})
-
-
-async def within(seconds: float, names: Names, host: str) -> str:
-    """`address_of` with a bound, which the threaded resolver has none of its own."""
-    try:
-        async with asyncio.timeout(seconds):
-            return await names.address_of(host)
-    except TimeoutError:
-        sentence = f"the name {host} was not resolved within {seconds:g} s"
-        raise NameLookupError(sentence, permanent=False) from None

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from weakref import WeakValueDictionary
 
 from crawler.politeness.host import AddressClock, Host
-from policies.pacing import address_rest_s
+from policies.pacing import address_delay_s
 
 
 class Addresses:
@@ -27,7 +27,7 @@ class Addresses:
         place = _plain(address)
         clock = self._clocks.get(place)
         if clock is None:
-            rest_s = address_rest_s(host.pace.rules, host.pace.ask)
+            rest_s = address_delay_s(host.pace.rules, host.pace.ask)
             clock = self._clocks[place] = AddressClock(now_s + rest_s, now_s)
         host.address = address
         host.address_clock = clock
@@ -35,14 +35,14 @@ class Addresses:
     def ended(self, clock: AddressClock, host: Host, ended_s: float) -> None:
         """A contact with this host at the address is over."""
         clock.ended_s = ended_s
-        clock.ready_s = ended_s + address_rest_s(host.pace.rules, host.pace.ask)
+        clock.ready_s = ended_s + address_delay_s(host.pace.rules, host.pace.ask)
 
     def reckon(self, hosts: Iterable[Host]) -> None:
         """Rules are others now: the rests of addresses count anew from their last contact's end."""
         rests: dict[AddressClock, float] = {}
         for host in hosts:
             if (clock := host.address_clock) is not None:
-                rest_s = address_rest_s(host.pace.rules, host.pace.ask)
+                rest_s = address_delay_s(host.pace.rules, host.pace.ask)
                 rests[clock] = max(rests.get(clock, 0.0), rest_s)
         for clock, rest_s in rests.items():
             clock.ready_s = clock.ended_s + rest_s

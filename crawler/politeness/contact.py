@@ -14,13 +14,13 @@ from msgspec.structs import replace
 from crawler.clock import Clock
 from crawler.faults import contained
 from crawler.fetching.fetcher import Answer, Failure, Fetcher, Request
-from crawler.fetching.meant import Meant
+from crawler.fetching.header_scope import HeaderScope
 from crawler.observer import Contacted, Observer
 from crawler.politeness.holds import Holds
 from crawler.politeness.host import Host, Turn
 from crawler.politeness.turns import Turns
 from policies.pacing import Per
-from policies.retry import FailureCode, retry_after_s
+from policies.retries import FailureCode, retry_after_s
 from policies.url import host_of, origin_of
 
 PAGE = "page"
@@ -55,7 +55,7 @@ class Contacts:
         self._contacted = contacted
         self._holds = holds
         self._observer = observer
-        self.meant: Meant | None = None  # what the config's headers are for; None: everything
+        self.meant: HeaderScope | None = None  # what the config's headers are for; None: everything
         self.urls: dict[str, float] = {}  # what is being fetched now, and since when
 
     def excuses(self, failure: Failure) -> bool:

@@ -11,7 +11,7 @@ from crawler.politeness.host import Host
 from crawler.politeness.origin import Origin
 from crawler.politeness.pace import NEVER
 from crawler.politeness.turns import Turns
-from policies.access import Closed
+from policies.robots_policy import Closed
 from policies.scope import SKIP_KEYS, Skip
 
 SPENT = "crawl.max_pages is reached"

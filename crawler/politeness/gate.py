@@ -1,7 +1,7 @@
 """The gate: what each origin's robots.txt says, kept fresh through the host's own turns.
 
-`policies.access` decides what a file, its absence or its silence means and when to ask again; this
-drives it: one robots fetch per origin at a time, each hop a turn of its host, the copy committed
+`policies.robots_state` decides what a file, its absence or its silence means and when to fetch it;
+this drives it: one robots fetch per origin, each hop a turn of its host, the copy committed
 before the first page it governs is asked for.
 """
 
@@ -25,9 +25,9 @@ from crawler.politeness.origin import Origin, changes
 from crawler.politeness.origins import Origins
 from crawler.politeness.retries import Retries
 from crawler.politeness.turns import Turns, TurnsClosedError
-from policies import access
-from policies.access import Access, News, RobotsRules
+from policies import robots_policy, robots_state
 from policies.robots import Verdict
+from policies.robots_state import RobotsFetch, RobotsRules, RobotsState
 from policies.url import origin_of, path_of, robots_url
 from storage.store import Completed, Link, Store
 
@@ -79,7 +79,7 @@ class Gate:
         rules_of: Callable[[str], tuple[RobotsRules, tuple[str, ...]]],
         slot_of: Callable[[str], str],
         lost: Callable[[Host, str, Failure, int], None],
-        changed: Callable[[Origin, Access], None],
+        changed: Callable[[Origin, RobotsState], None],
         settled: Callable[[Origin], None],
         keep_trying: bool = True,
         sitemaps: Callable[[Origin], Awaitable[Sequence[Link]]] | None = None,
@@ -120,7 +120,7 @@ class Gate:
 
     # ------------------------------------------------------------ origins
 
-    def adopt(self, host: Host, copies: dict[str, Access]) -> None:
+    def adopt(self, host: Host, copies: dict[str, RobotsState]) -> None:
         """Take over what the store knows of a host's origins."""
         self._origins.adopt(host, copies)
 
@@ -174,17 +174,17 @@ class Gate:
         if not origin.rules.obey:
             return GOVERNED
         now_s = self._clock.wall()
-        if access.due(origin.access, now_s):
+        if robots_state.is_due(origin.access, now_s):
             self.ask(origin)
             return ASKING
         standing = origin.standing
-        if isinstance(standing, access.Rules):
+        if isinstance(standing, robots_policy.Governed):
             assert origin.policy is not None
             path = path_of(url)
             return GOVERNED if origin.policy.allowed(path) else origin.policy.verdict(path)
-        if isinstance(standing, access.Open):
+        if isinstance(standing, robots_policy.Open):
             return GOVERNED if standing.answered else UNGOVERNED
-        if isinstance(standing, access.Closed):
+        if isinstance(standing, robots_policy.Closed):
             return Shut(standing.reason)
         self.ask(origin)
         return ASKING
@@ -245,7 +245,7 @@ class Gate:
             if not origin.loaded:
                 await self.load(origin.name, origin.host)
                 previous = origin.access
-                if not access.due(previous, self._clock.wall()):
+                if not robots_state.is_due(previous, self._clock.wall()):
                     return
             learned = await self._learned(origin)
             if learned is not None:
@@ -258,7 +258,7 @@ class Gate:
         if learned is not None:
             self._changed(origin, previous)
 
-    async def _learned(self, origin: Origin) -> Access | None:
+    async def _learned(self, origin: Origin) -> RobotsState | None:
         """As `Hops.fetch`; a fault of our own on the way counts as a file that is unreachable."""
         try:
             return await self._hops.fetch(origin)
@@ -271,30 +271,30 @@ class Gate:
                 origin, contained(f"fetching the robots.txt of {origin.name}", error)
             )
 
-    async def _learn(self, origin: Origin, news: News) -> Access:
+    async def _learn(self, origin: Origin, news: RobotsFetch) -> RobotsState:
         """What is known after this news; the pace it asks for counts at once, but pages are judged
         by it only once it is committed (the origin's task is under way until then)."""
         now_s = self._clock.wall()
-        learned = access.learn(origin.access, news, now_s=now_s, rules=origin.rules)
+        learned = robots_state.next_state(origin.access, news, now_s=now_s, rules=origin.rules)
         origin.stand(learned, now_s=now_s)
         await origin.read()
         return learned if origin.fault is None else self._learn_fault(origin, origin.fault)
 
-    def _learn_fault(self, origin: Origin, fault: str) -> Access:
+    def _learn_fault(self, origin: Origin, fault: str) -> RobotsState:
         """Its robots.txt is asked for again on the retry clock. Until then the origin is closed,
         even where an unreachable file would open it: the site did nothing to open it."""
         now_s = self._clock.wall()
         news = failure(robots_url(origin.name), fault)
-        learned = access.learn(origin.access, news, now_s=now_s, rules=origin.rules)
+        learned = robots_state.next_state(origin.access, news, now_s=now_s, rules=origin.rules)
         origin.stand(learned, now_s=now_s)
         origin.close(fault, until_s=learned.retry_at)
         return learned
 
-    async def _keep(self, origin: Origin, learned: Access, *, rejudge: bool) -> None:
+    async def _keep(self, origin: Origin, learned: RobotsState, *, rejudge: bool) -> None:
         with self.flights.noted(origin.host.slot, origin.name):
             await self._store_copy(origin, learned, rejudge=rejudge)
 
-    async def _store_copy(self, origin: Origin, learned: Access, *, rejudge: bool) -> None:
+    async def _store_copy(self, origin: Origin, learned: RobotsState, *, rejudge: bool) -> None:
         host = origin.host
         links: Sequence[Link] = ()
         if self._sitemaps is not None:
@@ -319,21 +319,23 @@ class Gate:
         if self._added is not None and completed.added:
             self._added(completed)
 
-    async def _known(self, origin: Origin, url: str) -> Access | None:
+    async def _known(self, origin: Origin, url: str) -> RobotsState | None:
         """Another origin's robots.txt that is known and fresh needs no second request; what is
         taken from it is no fresher than it is."""
         other = self._named.get(origin_of(url))
         if path_of(url) != "/robots.txt" or other is None or other.task is not None:
             return None
         known = other.access
-        if access.due(known, self._clock.wall()):
+        if robots_state.is_due(known, self._clock.wall()):
             return None
         if known.body is not None:
-            news = News(status=200, body=known.body, headers={}, url=url, truncated=known.truncated)
+            news = RobotsFetch(
+                status=200, body=known.body, headers={}, url=url, truncated=known.truncated
+            )
         elif known.unreachable_since is not None:
             news = failure(url, "the robots.txt it redirects to cannot be had")
         else:
-            news = News(status=known.status, body=None, headers={}, url=url)
+            news = RobotsFetch(status=known.status, body=None, headers={}, url=url)
         learned = await self._learn(origin, news)
         if known.unreachable_since is not None:
             return learned

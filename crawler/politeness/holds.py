@@ -16,7 +16,7 @@ from crawler.politeness.host import Host, Turn
 from crawler.politeness.turns import Turns
 from policies import outage
 from policies.holds import CONNECTING, Hold, HoldReason, probe_delay_s
-from policies.retry import FailureCode
+from policies.retries import FailureCode
 
 OURS_IN_A_ROW_MAX = 8  # of one host, while others answer: an address that nothing here can reach
 SUSPECTS_MAX = 4_096  # as many as hosts are held

@@ -13,9 +13,9 @@ from crawler.politeness.host import Host, Turn
 from crawler.politeness.news import LIMITS, failure, is_redirect, news_of, validators
 from crawler.politeness.origin import Origin
 from crawler.politeness.turns import Turns
-from policies.access import Access, News
 from policies.quarantine import is_suspect
-from policies.retry import FailureCode
+from policies.retries import FailureCode
+from policies.robots_state import RobotsFetch, RobotsState
 from policies.url import canonical, host_of, origin_of, robots_url
 
 REDIRECTS_MAX = 5  # RFC 9309, 2.3.1.2; the sixth counts as absent (design section 5)
@@ -49,8 +49,8 @@ class Hops:
         hold: Callable[[str], Awaitable[Host | None]],
         slot_of: Callable[[str], str],
         lost: Callable[[Host, str, Failure, int], None],
-        learn: Callable[[Origin, News], Awaitable[Access]],
-        known: Callable[[Origin, str], Awaitable[Access | None]],
+        learn: Callable[[Origin, RobotsFetch], Awaitable[RobotsState]],
+        known: Callable[[Origin, str], Awaitable[RobotsState | None]],
         fill: Callable[[str, Host, Answer | Failure], Awaitable[None]],
         read: Callable[[Host], Awaitable[None]],
     ) -> None:
@@ -66,7 +66,7 @@ class Hops:
         self._fill = fill
         self._read = read
 
-    async def fetch(self, origin: Origin) -> Access | None:
+    async def fetch(self, origin: Origin) -> RobotsState | None:
         """Ask for robots.txt, following redirects, each hop at its host's turn.
 
         None: a host on the way could not be reached. That opens nothing and closes nothing; the
@@ -106,7 +106,7 @@ class Hops:
                     continue
             else:
                 hop = turn
-            if isinstance(hop, Access):
+            if isinstance(hop, RobotsState):
                 return hop
             self._flights.end(origin)  # it may be long until the next hop
             if isinstance(hop, Failure) and self._contacts.excuses(hop):
@@ -123,7 +123,9 @@ class Hops:
         overflow = last.url is not None
         return await self._learn(
             origin,
-            News(status=last.status, body=None, headers={}, url=url, redirect_overflow=overflow),
+            RobotsFetch(
+                status=last.status, body=None, headers={}, url=url, redirect_overflow=overflow
+            ),
         )
 
     def _is_lost(self, origin: Origin, host: Host, hop_origin: str) -> bool:
@@ -133,10 +135,10 @@ class Hops:
             self._lost(origin.host, origin.name, lost.failure, lost.failures)
         return lost is not None
 
-    async def _hop(self, origin: Origin, turn: Turn, url: str) -> Access | Failure | Redirect:
+    async def _hop(self, origin: Origin, turn: Turn, url: str) -> RobotsState | Failure | Redirect:
         """One request for robots.txt: what is known now, where it leads, or the failure to
         connect."""
-        learned: Access | None = None
+        learned: RobotsState | None = None
 
         async def before_end(result: Answer | Failure) -> None:
             nonlocal learned

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from crawler.politeness.pace import NEVER, Pace
 from policies.holds import HoldReason
 from policies.pacing import PacingRules
-from policies.retry import retry_delay_s
+from policies.retries import retry_delay_s
 from policies.scope import Skip
 from policies.url import host_of, origin_of
 from storage.store import Contact, HostUpdate, Lease, Queued

@@ -1,9 +1,9 @@
-"""A try at robots.txt, from the words of the fetcher into those of `policies.access`."""
+"""A try at robots.txt, from the words of the fetcher into those of `policies.robots_state`."""
 
 from __future__ import annotations
 
 from crawler.fetching.request import REDIRECT_STATUSES, Answer, Failure, FetchLimits
-from policies.access import Access, News
+from policies.robots_state import RobotsFetch, RobotsState
 
 ROBOTS_BYTES_MAX = 500 * 1024  # RFC 9309, 2.5
 ROBOTS_TIMEOUT_S = 30.0
@@ -14,7 +14,7 @@ def is_redirect(result: Answer | Failure) -> bool:
     return isinstance(result, Answer) and result.status in REDIRECT_STATUSES
 
 
-def validators(known: Access, url: str) -> dict[str, str]:
+def validators(known: RobotsState, url: str) -> dict[str, str]:
     """Conditional headers, only for the URL that gave the validators (RFC 9110, 13.1)."""
     headers: dict[str, str] = {}
     if known.body is not None and known.validators_url == url:
@@ -25,14 +25,14 @@ def validators(known: Access, url: str) -> dict[str, str]:
     return headers
 
 
-def failure(url: str, sentence: str) -> News:
-    return News(status=None, body=None, headers={}, url=url, failure=sentence)
+def failure(url: str, sentence: str) -> RobotsFetch:
+    return RobotsFetch(status=None, body=None, headers={}, url=url, failure=sentence)
 
 
-def news_of(result: Answer | Failure, url: str) -> News:
-    """The fetcher's result in the words of `policies.access`."""
+def news_of(result: Answer | Failure, url: str) -> RobotsFetch:
+    """The fetcher's result in the words of `policies.robots_state`."""
     if isinstance(result, Failure):
-        return News(
+        return RobotsFetch(
             status=None,
             body=None,
             headers={},
@@ -41,7 +41,7 @@ def news_of(result: Answer | Failure, url: str) -> News:
             broken_body=result.code == "body",
         )
     headers = {name.lower(): value for name, value in result.headers.items()}
-    return News(
+    return RobotsFetch(
         status=result.status,
         body=result.body if 200 <= result.status < 300 else None,
         headers=headers,

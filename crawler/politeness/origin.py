@@ -10,10 +10,11 @@ from crawler.faults import contained
 from crawler.politeness.flights import Flights
 from crawler.politeness.host import Host
 from crawler.threads import in_thread
-from policies import access, robots
-from policies.access import Access, RobotsRules, Standing
-from policies.pacing import NO_ASK, Ask
-from policies.robots import Policy
+from policies import robots, robots_policy, robots_state
+from policies.pacing import NO_ROBOTS_PACING, RobotsPacing
+from policies.robots import RuleSet
+from policies.robots_policy import RobotsPolicy
+from policies.robots_state import RobotsRules, RobotsState
 
 READ_APART_BYTES = 8_192
 """Larger files are read in a thread: one made to be slow takes up to a second in all dialects."""
@@ -46,7 +47,7 @@ class Origin:
         self,
         name: str,
         host: Host,
-        known: Access,
+        known: RobotsState,
         rules: RobotsRules,
         tokens: tuple[str, ...],
         flights: Flights,
@@ -60,10 +61,10 @@ class Origin:
         self.rules = rules
         self.tokens = tokens
         self.seat = 0
-        self.standing: Standing = access.Unknown()
+        self.standing: RobotsPolicy = robots_policy.Unknown()
         self.stands_on = known  # newer than `access` while that is being committed
-        self.policy: Policy | None = None
-        self.unread: Callable[[], Policy] | None = None  # gives the policy; `read` calls it
+        self.policy: RuleSet | None = None
+        self.unread: Callable[[], RuleSet] | None = None  # gives the policy; `read` calls it
         self.lock = asyncio.Lock()  # whoever reads it: once is enough
         self.fault: str | None = None  # why its file could not be read: a fault of our own
         self.task: asyncio.Task[None] | None = None  # its robots.txt is being fetched, or read
@@ -78,19 +79,19 @@ class Origin:
     def answered(self) -> bool:
         """Is what we do here founded on an answer, rather than on the lack of one?"""
         standing = self.standing
-        return isinstance(standing, access.Rules) or (
-            isinstance(standing, access.Open) and standing.answered
+        return isinstance(standing, robots_policy.Governed) or (
+            isinstance(standing, robots_policy.Open) and standing.answered
         )
 
-    def stand(self, known: Access, *, now_s: float) -> None:
+    def stand(self, known: RobotsState, *, now_s: float) -> None:
         """Work out what governs the origin by what is known (`now_s`: wall clock), and what it asks
         of the pace of its host. A large file must be `read` before it governs, and before the next
         contact with its host."""
         self.stands_on = known
-        self.standing = standing = access.standing(known, now_s=now_s, rules=self.rules)
+        self.standing = standing = robots_policy.robots_policy(known, now_s=now_s, rules=self.rules)
         self.policy = self.fault = None
         self._put_off(None)
-        if not isinstance(standing, access.Rules):
+        if not isinstance(standing, robots_policy.Governed):
             self._obey(None)
             return
         large = len(standing.body) > READ_APART_BYTES
@@ -110,7 +111,7 @@ class Origin:
             return
         async with self.lock:
             while (read := self.unread) is not None:
-                result: Policy | Exception
+                result: RuleSet | Exception
                 try:
                     with self.flights.noted(self.host.slot, self.name):
                         result = await in_thread(read)
@@ -124,7 +125,7 @@ class Origin:
                 else:
                     self._obey(result)
 
-    def _put_off(self, read: Callable[[], Policy] | None) -> None:
+    def _put_off(self, read: Callable[[], RuleSet] | None) -> None:
         """Keep the file to be read later, which the host then waits for. None: there is none."""
         self.unread = read
         if read is None:
@@ -132,27 +133,27 @@ class Origin:
         else:
             self.host.pace.unread.add(self.name)
 
-    def _obey(self, policy: Policy | None) -> None:
+    def _obey(self, policy: RuleSet | None) -> None:
         """None: no file governs it."""
         self.policy = policy
         self.host.pace.set_ask(self.name, self._ask())
 
     def _close_unread(self, error: Exception) -> None:
         self.fault = contained(f"reading the robots.txt of {self.name}", error)
-        self.close(self.fault, until_s=access.next_due_at(self.stands_on))
-        self.host.pace.set_ask(self.name, NO_ASK)
+        self.close(self.fault, until_s=robots_state.next_due_at(self.stands_on))
+        self.host.pace.set_ask(self.name, NO_ROBOTS_PACING)
 
     def close(self, fault: str, *, until_s: float | None) -> None:
         """A fault of our own keeps its file from being read. Unix seconds."""
         self.policy = None
         self._put_off(None)
         reason = f"its robots.txt could not be read ({fault})"
-        self.standing = access.Closed(reason=reason, until_s=until_s)
+        self.standing = robots_policy.Closed(reason=reason, until_s=until_s)
 
-    def _ask(self) -> Ask:
+    def _ask(self) -> RobotsPacing:
         policy = self.policy
         paced = policy if self.rules.crawl_delay else None
-        return Ask(
+        return RobotsPacing(
             crawl_delay_s=paced.crawl_delay_s if paced else None,
             request_rate_s=paced.request_rate_s if paced else None,
             windows=policy.visit_windows if policy else (),
@@ -160,14 +161,16 @@ class Origin:
         )
 
 
-def _read(body: bytes, tokens: tuple[str, ...], dialect: tuple[str, ...], *, whole: bool) -> Policy:
-    policy = robots.parse(body).policy(tokens, [robots.DIALECTS[name] for name in dialect])
+def _read(
+    body: bytes, tokens: tuple[str, ...], dialect: tuple[str, ...], *, whole: bool
+) -> RuleSet:
+    policy = robots.parse(body).rule_set(tokens, [robots.DIALECTS[name] for name in dialect])
     if whole:
         policy.read_whole()
     return policy
 
 
-def changes(previous: Access, learned: Access) -> bool:
+def changes(previous: RobotsState, learned: RobotsState) -> bool:
     """Must what was judged before under this origin be judged again (law 4)?"""
     if learned.unreachable_since is not None:
         return False

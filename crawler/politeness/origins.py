@@ -9,10 +9,10 @@ from crawler.politeness.flights import Flights
 from crawler.politeness.host import Host
 from crawler.politeness.origin import READ_APART_BYTES, Origin
 from crawler.politeness.retries import Retries
-from policies import access
-from policies.access import Access, RobotsRules
-from policies.pacing import NO_ASK
+from policies import robots_state
+from policies.pacing import NO_ROBOTS_PACING
 from policies.quarantine import is_quarantined, released
+from policies.robots_state import RobotsRules, RobotsState
 from policies.url import host_of, origin_of
 from storage.store import Store
 
@@ -59,7 +59,7 @@ class Origins:
     def of(self, host: Host) -> list[Origin]:
         return [o for name in host.pace.asks if (o := self.by_name.get(name)) and o.host is host]
 
-    def adopt(self, host: Host, copies: dict[str, Access]) -> None:
+    def adopt(self, host: Host, copies: dict[str, RobotsState]) -> None:
         """Take over what the store knows of a host's origins. Large files are read before the
         first contact with it."""
         for name, known in copies.items():
@@ -68,13 +68,13 @@ class Origins:
             self.weigh(origin)
             self._retries.schedule(origin)
 
-    def add(self, name: str, host: Host, known: Access = access.UNKNOWN) -> Origin:
+    def add(self, name: str, host: Host, known: RobotsState = robots_state.UNKNOWN) -> Origin:
         rules, tokens = self._rules_of(host_of(name + "/"))
         if len(host.pace.asks) > ORIGINS_PER_HOST_MAX:
             self._make_room(host)
         origin = self.by_name[name] = Origin(name, host, known, rules, tokens, self._flights)
-        origin.loaded = known is not access.UNKNOWN or host.all_known
-        host.pace.asks.setdefault(name, NO_ASK)
+        origin.loaded = known is not robots_state.UNKNOWN or host.all_known
+        host.pace.asks.setdefault(name, NO_ROBOTS_PACING)
         return origin
 
     async def read(self, host: Host) -> None:

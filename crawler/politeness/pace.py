@@ -13,16 +13,16 @@ from msgspec.structs import replace
 
 from crawler.telling import backoff
 from policies.pacing import (
-    NO_ASK,
-    Ask,
+    NO_ROBOTS_PACING,
     PacingRules,
-    Rest,
+    PolitenessDelay,
+    RobotsPacing,
     lanes,
-    rest,
-    smoothed,
+    politeness_delay,
+    smoothed_latency_s,
     window_wait_s,
 )
-from policies.retry import DENIALS_MAX, backoff_s
+from policies.retries import DENIALS_MAX, backoff_s
 from storage.columns import CLOCKS_APART_S
 from storage.store import HostClock, Lease
 
@@ -72,12 +72,14 @@ class Pace:
         self.ends: list[float] = []
         if clock.rested_s is not None:
             self.ends = [now_s - clock.rested_s] * rules.concurrency_per_host
-        self.asks: dict[str, Ask] = {}  # by origin
+        self.asks: dict[str, RobotsPacing] = {}  # by origin
         self.unread: set[str] = set()  # origins of which a file may ask more, once it is read
-        self.ask = NO_ASK
+        self.ask = NO_ROBOTS_PACING
         self.latency_s = clock.latency_s
         self.slow_s = lease.slow_s  # a delay set by hand
-        self.rest: Rest = rest(rules, NO_ASK, latency_s=self.latency_s, slow_s=self.slow_s)
+        self.rest: PolitenessDelay = politeness_delay(
+            rules, NO_ROBOTS_PACING, latency_s=self.latency_s, slow_s=self.slow_s
+        )
         self.backoff_level = clock.backoff_level
         self.backoff_until_s = now_s + clock.backoff_in_s if clock.backoff_in_s else NEVER
         self.backoff_why = BACKING_OFF
@@ -121,12 +123,14 @@ class Pace:
 
     def reckon(self) -> None:
         """Take a changed ask, latency or control into account."""
-        self.rest = rest(self.rules, self.ask, latency_s=self.latency_s, slow_s=self.slow_s)
+        self.rest = politeness_delay(
+            self.rules, self.ask, latency_s=self.latency_s, slow_s=self.slow_s
+        )
 
-    def set_ask(self, origin: str, ask: Ask) -> None:
+    def set_ask(self, origin: str, ask: RobotsPacing) -> None:
         """What an origin's robots.txt asks of the pace of the whole host."""
         self.asks[origin] = ask
-        strictest = NO_ASK
+        strictest = NO_ROBOTS_PACING
         for one in self.asks.values():
             strictest = strictest.strictest(one)
         if strictest != self.ask:
@@ -136,9 +140,11 @@ class Pace:
 
     def forget_asks(self, origins: Iterable[str]) -> None:
         """They leave memory. What they ask of the pace counts on, but for a doubling."""
-        forgotten = self.asks.get(FORGOTTEN, NO_ASK)
+        forgotten = self.asks.get(FORGOTTEN, NO_ROBOTS_PACING)
         for origin in origins:
-            forgotten = forgotten.strictest(replace(self.asks.pop(origin, NO_ASK), missing=False))
+            forgotten = forgotten.strictest(
+                replace(self.asks.pop(origin, NO_ROBOTS_PACING), missing=False)
+            )
         self.asks[FORGOTTEN] = forgotten
 
     # ------------------------------------------------------------ what it waits for
@@ -234,7 +240,7 @@ class Pace:
             rested_s = started_s - follows_s
             if self.smallest_rest_s is None or rested_s < self.smallest_rest_s:
                 self.smallest_rest_s = rested_s
-        self.latency_s = smoothed(self.latency_s, ended_s - started_s)
+        self.latency_s = smoothed_latency_s(self.latency_s, ended_s - started_s)
         if self.rules.latency_factor:  # else it has no say
             self.reckon()
 

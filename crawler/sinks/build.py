@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from crawler.clock import Clock
 from crawler.config import Config, ConfigError, SinkConfig, from_dict
-from crawler.fetching.decoding import ACCEPT_ENCODING
+from crawler.fetching.content_coding import ACCEPT_ENCODING
 from crawler.fetching.fetcher import ACCEPT
 from crawler.sinks.dispatch import PageCallback, PageFunction, SinkRoute, Sinks
 from crawler.sinks.sink import Sink

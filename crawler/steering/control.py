@@ -11,9 +11,9 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from crawler.clock import Clock
 from crawler.config import Config, ConfigError, check_identity, seeds_of
@@ -42,6 +42,8 @@ from storage.transient_faults import TransientFault
 
 if TYPE_CHECKING:
     from crawler.engine.engine import Engine
+    from crawler.fetching.fetcher import AiohttpFetcher
+    from crawler.fetching.reloadable import ReloadableFetcher
     from crawler.politeness.host import Host
 
 
@@ -50,15 +52,14 @@ SLOW_S_MAX = 30 * 86_400.0  # a delay set by hand; longer is a pause
 
 
 _T = TypeVar("_T")
-_Exchange = Callable[[Callable[[], None]], Coroutine[Any, Any, None]]
 
 
 class Control:
     """The hand on a running crawl. Build it with `crawler.app.living`.
 
     reread: gives the config as the file says now, command line on top (raises ConfigError); None:
-    the crawl was not started from a file, and `reload` says so. refit: makes the network that a
-    config asks for (`crawler.fetching.network.Network.prepare`); None: it stays as it is.
+    the crawl was not started from a file, and `reload` says so. fetcher: the crawl's own, which a
+    reloaded config replaces; None: it stays as it is.
     """
 
     def __init__(
@@ -69,11 +70,11 @@ class Control:
         store: Store,
         clock: Clock,
         reread: Callable[[], Config] | None = None,
-        refit: Callable[[Config], _Exchange] | None = None,
+        fetcher: ReloadableFetcher | None = None,
     ) -> None:
         self._engine = engine
         self._config = config
-        self._refit = refit
+        self._fetcher = fetcher
         self._store = store
         self._clock = clock
         self._reread = reread
@@ -301,7 +302,7 @@ class Control:
         check_rereadable(referenced_files(new))
         problems: list[str] = []
         fresh: set[str] = set()
-        exchange: _Exchange | None = None
+        prepared: AiohttpFetcher | None = None
         try:
             fresh.update(seeds_of(new))
             check_identity(new, [*fresh])
@@ -312,7 +313,7 @@ class Control:
         except ConfigError as error:
             problems += error.problems
         try:
-            exchange = self._refit(new) if self._refit else None
+            prepared = self._fetcher.prepare(new) if self._fetcher else None
         except ConfigError as error:
             problems += error.problems
         if problems:
@@ -322,27 +323,23 @@ class Control:
             said.append(f"[crawl] seeds: {len(fresh):,} new")
         answer = Reloaded(changes=tuple(said), restart=restart, warnings=new.warnings)
         if not dry_run:
-            await self._apply(new, sorted(fresh), exchange)
+            await self._apply(new, sorted(fresh), prepared)
         return answer
 
     async def _apply(
         self,
         new: Config,
         seeds: Sequence[str],
-        exchange: _Exchange | None,
+        prepared: AiohttpFetcher | None,
     ) -> None:
         from crawler.config.reload import same_pacing, same_robots_rules
 
         old = self._config
 
-        def apply() -> None:
+        replacing = self._fetcher.replacing(new, prepared) if self._fetcher else nullcontext()
+        async with replacing:
             self._engine.steering.apply(new)
             self._config = new
-
-        if exchange is None:
-            apply()
-        else:
-            await exchange(apply)
         if not same_pacing(old, new):
             await self._engine.steering.rouse()
         if not same_robots_rules(old, new):

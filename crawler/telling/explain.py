@@ -14,7 +14,7 @@ from crawler.telling import reasons
 from crawler.telling.words import counted
 from crawler.threads import in_thread
 from policies import robots
-from policies.access import Rules, standing
+from policies.robots_policy import Governed, robots_policy
 from policies.scope import HOPS_MAX, SKIP_KEYS, Scope, Skip
 from policies.url import (
     canonical,
@@ -131,7 +131,7 @@ async def explain_host(
     for each in files:
         copy = await reader.robots_copy(each["origin"])
         rules = config.site(host_of(f"{each['origin']}/")).robots
-        stands = None if copy is None else standing(copy, now_s=now_s, rules=rules)
+        stands = None if copy is None else robots_policy(copy, now_s=now_s, rules=rules)
         told += (reasons.of_robots(each, now_s), *reasons.without_rules(stands, now_s))
     return Explained(name=slot, row=row, sentences=tuple(told), host=row)
 
@@ -252,8 +252,8 @@ async def _verdict(
         if body == copy.body:
             return lines
         whose = "the copy there is now says"
-    stands = standing(copy, now_s=now_s, rules=rules)
-    if not isinstance(stands, Rules):
+    stands = robots_policy(copy, now_s=now_s, rules=rules)
+    if not isinstance(stands, Governed):
         return lines + reasons.without_rules(stands, now_s)
     _, sentence = await in_thread(judged, stands.body)
     return [*lines, f"{whose}: {sentence}"]

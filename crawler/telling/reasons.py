@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from crawler.config.units import format_bytes, format_duration
 from crawler.telling import backoff
 from crawler.telling.words import at, counted, plain
-from policies.access import Closed, Open, Standing
 from policies.robots import RobotsFile
+from policies.robots_policy import Closed, Open, RobotsPolicy
 from policies.scope import SKIP_KEYS, SKIP_WORDS
 from storage.store import Row
 
@@ -261,7 +261,7 @@ def of_line(file: RobotsFile, row: Row) -> Iterator[str]:
         yield f"line {number} of the copy it was judged by: `{_text(file.lines[number - 1].rule)}`"
 
 
-def without_rules(stands: Standing | None, now_s: float) -> list[str]:
+def without_rules(stands: RobotsPolicy | None, now_s: float) -> list[str]:
     """What holds for pages where there is no copy to judge them by; nothing where there is one."""
     if isinstance(stands, Open):
         return [f"so all its pages may be asked for: {stands.reason}"]

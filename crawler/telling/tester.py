@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import msgspec
 
-from policies import access, robots
-from policies.access import Access, Open, RobotsRules, Rules, Standing, Unknown
+from policies import robots, robots_policy
 from policies.robots import RobotsFile, Verdict
+from policies.robots_policy import Governed, Open, RobotsPolicy, Unknown
+from policies.robots_state import RobotsRules, RobotsState
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,18 +17,18 @@ class Known:
     """What is known of one robots.txt."""
 
     where: str  # a path, "-" or the URL of the robots.txt
-    access: Access
+    access: RobotsState
     now_s: float  # when: Unix seconds
     fetched: bool
     error: str = ""  # why its host could not be asked
 
-    def standing(self, dialects: tuple[str, ...], rules: RobotsRules) -> Standing:
+    def standing(self, dialects: tuple[str, ...], rules: RobotsRules) -> RobotsPolicy:
         """What it means for pages under these dialects; a file given by hand is simply there."""
         if self.fetched:
             rules = msgspec.structs.replace(rules, dialect=dialects)
         else:
             rules = RobotsRules(dialect=dialects)
-        return access.standing(self.access, now_s=self.now_s, rules=rules)
+        return robots_policy.robots_policy(self.access, now_s=self.now_s, rules=rules)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +73,7 @@ class Judge:
         stands = self.known.standing(dialects, self._rules)
         if isinstance(stands, Unknown):
             return None
-        if isinstance(stands, Rules):
+        if isinstance(stands, Governed):
             assert self.file is not None
             verdict = self.file.decide(url, agent=self.agents, dialect=dialects)
             stale = " Judged by the last good copy: it cannot be had anew." if stands.stale else ""

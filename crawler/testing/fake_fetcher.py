@@ -19,7 +19,7 @@ from crawler.fetching.request import (
 )
 from crawler.testing.local_web import Reply, not_found
 from crawler.testing.request_log import LoggedRequest, RequestLog
-from policies.retry import FailureCode
+from policies.retries import FailureCode
 from policies.url import host_of, path_of
 
 PIECE_BYTES = 1_000  # per call of a body sink

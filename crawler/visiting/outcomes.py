@@ -8,7 +8,14 @@ from msgspec import structs
 
 from crawler.fetching.request import Answer, Failure
 from crawler.politeness.contact import REFUSALS
-from policies.retry import REST_S_MAX, FailureCode, GiveUp, RetryRules, after_failure, after_refusal
+from policies.retries import (
+    BACKOFF_S_MAX,
+    FailureCode,
+    GiveUp,
+    RetryRules,
+    after_failure,
+    after_refusal,
+)
 from policies.robots import Verdict
 from policies.url import origin_of
 from storage.store import (
@@ -47,7 +54,7 @@ def given_up(queued: Queued, slot: str, fault: str, *, now_s: float) -> Failed |
     as far away as the last was."""
     if queued.before is not None:
         before = queued.before.plan
-        in_s = max(before.interval_s, REST_S_MAX)
+        in_s = max(before.interval_s, BACKOFF_S_MAX)
         plan = structs.replace(before, due_in_s=in_s, failures=before.failures + 1)
         return Revisited(id=queued.id, slot=slot, plan=plan)
     error = f"{FailureCode.INTERNAL}: {fault}"

@@ -12,8 +12,8 @@ from crawler.config.model import CurrentConfig
 from crawler.fetching.request import Answer
 from crawler.visiting import kept
 from crawler.visiting.kept import body_hash
-from policies import revisit
-from policies.revisit import RevisitRules, Seen
+from policies import recrawl
+from policies.recrawl import ContentChange, RecrawlRules
 from policies.url import host_of
 from storage.store import Plan, Queued, Revisited, Unplanned
 
@@ -28,7 +28,7 @@ class Planner:
         self._effective = effective
         self._clock = clock
 
-    def rules(self, url: str) -> RevisitRules:
+    def rules(self, url: str) -> RecrawlRules:
         return self._effective.config.site(host_of(url)).revisit
 
     def conditions(self, queued: Queued) -> Mapping[str, str]:
@@ -56,7 +56,7 @@ class Planner:
             return None
         if answer.status != 304:
             etag, last_modified = _validators(answer)
-            if revisit.is_changed(
+            if recrawl.is_changed(
                 status=(before.status, answer.status),
                 body_hash=(before.body_hash, body_hash(answer)),
                 etag=(before.plan.etag, etag),
@@ -64,7 +64,7 @@ class Planner:
                 target=(before.redirect_url, target),
             ):
                 return None
-        plan = self._plan(queued, answer, before.status, Seen.UNCHANGED)
+        plan = self._plan(queued, answer, before.status, ContentChange.UNCHANGED)
         return Revisited(id=queued.id, slot=slot, plan=plan)
 
     def _must_read(self, queued: Queued) -> bool:
@@ -77,7 +77,7 @@ class Planner:
 
     def plan(self, queued: Queued, answer: Answer) -> Plan | None:
         """For a page that is new, or says something new; None: it is not to be visited again."""
-        seen = Seen.FIRST if queued.before is None else Seen.CHANGED
+        seen = ContentChange.FIRST if queued.before is None else ContentChange.CHANGED
         return self._plan(queued, answer, answer.status, seen)
 
     def sitemap(self, queued: Queued, answer: Answer) -> Plan | None:
@@ -85,8 +85,8 @@ class Planner:
         rules = self.rules(queued.url)
         if not rules.on or not (200 <= answer.status < 300 or answer.status == 304):
             return None
-        every_s = min(rules.interval_s, revisit.DAY_S)
-        plan = self._plan(queued, answer, 200, Seen.CHANGED)
+        every_s = min(rules.interval_s, recrawl.DAY_S)
+        plan = self._plan(queued, answer, 200, ContentChange.CHANGED)
         return None if plan is None else structs.replace(plan, due_in_s=every_s, interval_s=every_s)
 
     def failed(self, queued: Queued, slot: str) -> Revisited:
@@ -96,7 +96,7 @@ class Planner:
         if queued.before is not None and rules.on:
             before = queued.before.plan
             failures = before.failures + 1
-            in_s = revisit.retry_in_s(rules, failures)
+            in_s = recrawl.retry_in_s(rules, failures)
             plan = structs.replace(before, due_in_s=in_s, failures=failures)
         return Revisited(id=queued.id, slot=slot, plan=plan)
 
@@ -105,11 +105,13 @@ class Planner:
         rules = self.rules(page.url)
         if not rules.on:
             return None
-        every_s = revisit.interval_s(
-            rules, status=page.status, seen=Seen.FIRST, listing=page.listing
+        every_s = recrawl.interval_s(
+            rules, status=page.status, seen=ContentChange.FIRST, listing=page.listing
         )
         now_s = self._clock.wall()
-        news = revisit.is_news(page.listing, visited_at=page.fetched_at, now_s=now_s)
+        news = recrawl.is_modified_since_visit(
+            page.listing, visited_at=page.fetched_at, now_s=now_s
+        )
         return Plan(
             due_in_s=0.0 if news else max(0.0, page.fetched_at + every_s - now_s),
             interval_s=every_s,
@@ -117,7 +119,9 @@ class Planner:
             changed_at=page.fetched_at,
         )
 
-    def _plan(self, queued: Queued, answer: Answer, status: int, seen: Seen) -> Plan | None:
+    def _plan(
+        self, queued: Queued, answer: Answer, status: int, seen: ContentChange
+    ) -> Plan | None:
         if not self._effective.config.revisits:
             return None
         rules = self.rules(queued.url)
@@ -125,7 +129,7 @@ class Planner:
             return None
         now_s = round(self._clock.wall(), 3)
         before = None if queued.before is None else queued.before.plan
-        every_s = revisit.interval_s(
+        every_s = recrawl.interval_s(
             rules,
             status=status,
             seen=seen,
@@ -139,7 +143,7 @@ class Planner:
             due_in_s=every_s,
             interval_s=every_s,
             checked_at=now_s,
-            changed_at=before.changed_at if before and seen is Seen.UNCHANGED else now_s,
+            changed_at=before.changed_at if before and seen is ContentChange.UNCHANGED else now_s,
             visits=1 if before is None else before.visits + 1,
             etag=etag,
             last_modified=last_modified,

@@ -5,7 +5,9 @@ verdict = file.decide("https://example.com/p?q=1", agent="examplebot", dialect=r
 print(verdict)
 """
 
-from policies.robots.dialect import (
+from policies.robots.agent_rules import Rule
+from policies.robots.dialect import Dialect
+from policies.robots.dialects import (
     BING,
     DIALECTS,
     GOOGLE,
@@ -19,12 +21,10 @@ from policies.robots.dialect import (
     UnknownDialectError,
     dialects,
 )
-from policies.robots.fields import CleanParam, RequestRate, Usage
-from policies.robots.file import Policy, RobotsFile, parse
+from policies.robots.fields import CleanParam, ContentUsage, RequestRate
+from policies.robots.file import RobotsFile, RuleSet, parse
 from policies.robots.lint import Finding, Severity, lint
-from policies.robots.reading import Rule
-from policies.robots.row import Dialect
-from policies.robots.syntax import BYTES_MAX, LINE_BYTES_MAX, Kind, Line
+from policies.robots.syntax import BYTES_MAX, LINE_BYTES_MAX, Line, LineKind
 from policies.robots.verdict import Verdict, path_of
 
 __all__ = [
@@ -41,17 +41,17 @@ __all__ = [
     "TEOMA",
     "YANDEX",
     "CleanParam",
+    "ContentUsage",
     "Dialect",
     "Finding",
-    "Kind",
     "Line",
-    "Policy",
+    "LineKind",
     "RequestRate",
     "RobotsFile",
     "Rule",
+    "RuleSet",
     "Severity",
     "UnknownDialectError",
-    "Usage",
     "Verdict",
     "dialects",
     "lint",

@@ -11,9 +11,9 @@ from operator import and_, gt
 
 from msgspec import Struct
 
+from policies.robots.dialect import Dialect, Dollar, Escapes, Wildcard
 from policies.robots.escapes import first_forms, full_forms
 from policies.robots.index import Index
-from policies.robots.row import Dialect, Dollar, Escapes, Wildcard
 
 
 class Ranks(Struct, frozen=True):
@@ -25,7 +25,7 @@ class Ranks(Struct, frozen=True):
     by_line: int
 
 
-class Rules(Struct, frozen=True):
+class CompiledRules(Struct, frozen=True):
     """Rules, each in any number of spellings, of which any that matches is the rule matching."""
 
     bare: Index
@@ -44,7 +44,7 @@ def compile_rules(
     *,
     ranks: Ranks,
     work_max: int,
-) -> Rules:
+) -> CompiledRules:
     """Index rules: of each its line, what it does (an index of `ranks.starts`), and its path in
     octets, which is not empty."""
     paths, anchored = _ends(paths, dialect)
@@ -82,7 +82,7 @@ def compile_rules(
     if escaped is not None:
         escaped.seal()
     bare.seal()
-    return Rules(bare, escaped, full)
+    return CompiledRules(bare, escaped, full)
 
 
 def _ends(paths: list[str], dialect: Dialect) -> tuple[list[str], Sequence[bool]]:

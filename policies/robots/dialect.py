@@ -1,294 +1,148 @@
-"""The dialects of robots.txt, each a row of data.
-
-A row holds what differs between readings and nothing else; the code that reads a row knows no
-dialect by name. Where no source settles an entry, the row lists its aspect under `ours`, and
-verdicts say so.
-"""
+"""What a dialect's row can say: the closed sets its columns take their values from."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from types import MappingProxyType
+import enum
+from collections.abc import Mapping
 
-from policies.robots.row import (
-    DAY_S,
-    HOUR_S,
-    Agent,
-    Aspect,
-    Choice,
-    Delay,
-    Dialect,
-    Dollar,
-    Door,
-    Escapes,
-    Lifetime,
-    Precedence,
-    Wildcard,
-)
-from policies.robots.syntax import Kind, Leniency
+from msgspec import Struct
 
-_RULES = frozenset({Kind.DISALLOW, Kind.ALLOW})
-_COUNTING = "that a rule's length is its octets as compared, `$` included, is our counting"
-_TYPOS = Leniency.MISSPELT | Leniency.NO_COLON
+from policies.robots.syntax import KIND_MASK, Leniency, LineKind
+
+DAY_S = 86_400.0
+HOUR_S = 3_600.0
 
 
-def _ours(**texts: str) -> Mapping[Aspect, str]:
-    return MappingProxyType({Aspect[name.upper()]: text for name, text in texts.items()})
+class GroupSelection(enum.Enum):
+    """Which records speak to us."""
+
+    FIRST_CONTAINING = "first record with an agent value containing our token"
+    ALL_EQUAL = "all groups whose agent token equals ours, merged"
+    FIRST_EQUAL = "the first group whose agent token equals ours"
 
 
-SLURP = Dialect(
-    name="slurp",
-    source="Yahoo! Slurp's help page and its announcement of November 2006",
-    choice=Choice.FIRST_CONTAINING,
-    agent=Agent.WHOLE,
-    list_ends=_RULES | {Kind.CRAWL_DELAY},
-    precedence=Precedence.LONGEST,
-    wildcard=Wildcard.ANY,
-    trailing_star_counts=False,
-    dollar=Dollar.CUT,
-    escapes=Escapes.DECODE,
-    robots_txt_allowed=True,
-    crawl_delay=Delay.SECONDS,
-    crawl_delay_range=(0, 10),
-    unreachable=Door.OPEN,
-    ours=_ours(
-        length=_COUNTING,
-        agent_list="that Crawl-delay ends an agent list, and a blank line ends nothing, "
-        "is our reading",
-        denied="the help page says of a file that cannot be retrieved that there are no "
-        "restrictions; the 1996 standard, which it also names, would close: we follow the page",
-        kept="that a copy is kept for 24 hours is ours",
-    ),
-)
+class Agent(enum.Enum):
+    """How the names of crawlers are compared, always without regard to case."""
 
-RFC9309 = Dialect(
-    name="rfc9309",
-    source="RFC 9309",
-    choice=Choice.ALL_EQUAL,
-    agent=Agent.NAME,
-    list_ends=_RULES,
-    precedence=Precedence.LONGEST,
-    wildcard=Wildcard.ANY,
-    dollar=Dollar.LAST,
-    escapes=Escapes.RFC,
-    robots_txt_allowed=True,
-    crawl_delay=Delay.SECONDS,
-    unreachable=Door.CLOSED,
-    lifetime=Lifetime.CACHE_CONTROL,
-    ours=_ours(
-        length="the RFC counts octets; that `*` and `$` are counted, too, is our reading",
-        crawl_delay="the RFC has no Crawl-delay; we read seconds, the largest of the merged groups",
-        kept="the RFC names 24 hours as the most; that an hour is the least is ours",
-    ),
-)
-
-GOOGLE = Dialect(
-    name="google",
-    source="Google's published library and documentation",
-    choice=Choice.ALL_EQUAL,
-    agent=Agent.LIBRARY,
-    library_lines=True,
-    index_pages=True,
-    star_with_text=True,
-    longest_token_first=True,
-    list_ends=_RULES,
-    precedence=Precedence.LONGEST,
-    wildcard=Wildcard.ANY,
-    dollar=Dollar.LAST,
-    escapes=Escapes.GOOGLE,
-    robots_txt_allowed=False,
-    crawl_delay=Delay.IGNORED,
-    lenient=_TYPOS | Leniency.LONGER_NAME,
-    unreachable=Door.OPEN,
-    closed_first_s=12 * HOUR_S,
-    open_if_answering=True,
-    lifetime=Lifetime.CACHE_CONTROL,
-    lifetime_max_s=30 * DAY_S,
-    ours=_ours(kept="that an hour is the least and 30 days the most a copy is kept is ours"),
-)
-
-GOOGLE2010 = Dialect(
-    name="google2010",
-    source="the REP reference guide of August 2010",
-    choice=Choice.FIRST_EQUAL,
-    agent=Agent.NAME,
-    star_with_text=True,
-    longest_token_first=True,
-    list_ends=_RULES | {Kind.NOINDEX},
-    precedence=Precedence.LONGEST,
-    wildcard=Wildcard.ANY,
-    dollar=Dollar.LAST,
-    escapes=Escapes.GOOGLE,
-    robots_txt_allowed=False,
-    crawl_delay=Delay.IGNORED,
-    noindex=True,
-    lenient=_TYPOS | Leniency.LONGER_NAME,
-    unreachable=Door.OPEN,
-    closed_first_s=12 * HOUR_S,
-    open_if_answering=True,
-    lifetime=Lifetime.CACHE_CONTROL,
-    lifetime_max_s=30 * DAY_S,
-    ours=_ours(
-        length=_COUNTING,
-        unreachable="the guide is silent on files that cannot be had; we follow later rules",
-        kept="the guide gives 24 hours as an example; the bounds on Cache-Control are ours",
-    ),
-)
-
-BING = Dialect(
-    name="bing",
-    source="Bing's help and its post of 2012 on Crawl-delay",
-    choice=Choice.FIRST_EQUAL,
-    agent=Agent.NAME,
-    list_ends=_RULES,
-    precedence=Precedence.LONGEST,
-    wildcard=Wildcard.ANY,
-    dollar=Dollar.LAST,
-    escapes=Escapes.RFC,
-    robots_txt_allowed=True,
-    crawl_delay=Delay.WHOLE_OR_STAR,
-    crawl_delay_range=(1, 10),
-    unreachable=Door.CLOSED,
-    ours=_ours(
-        length=_COUNTING,
-        escapes="Bing does not say how escapes are compared; we compare them as RFC 9309 does",
-        unreachable="that Bing's robot stays away while the file cannot be had is our reading",
-        kept="that a copy is kept for 24 hours is ours",
-    ),
-)
-
-TEOMA = Dialect(
-    name="teoma",
-    source="Ask.com's page for webmasters",
-    choice=Choice.ALL_EQUAL,
-    agent=Agent.NAME,
-    list_ends=_RULES,
-    precedence=Precedence.LONGEST,
-    wildcard=Wildcard.TRAILING,
-    trailing_star_counts=False,
-    dollar=Dollar.LITERAL,
-    escapes=Escapes.RFC,
-    robots_txt_allowed=True,
-    crawl_delay=Delay.SECONDS,
-    unreachable=Door.OPEN,
-    ours=_ours(
-        choice="how Teoma chose its group is not known; we choose as RFC 9309 does",
-        precedence="which of several matching rules Teoma obeyed is not known; we take the longest",
-        length=_COUNTING,
-        wildcard="what `*` meant to Teoma is known only to have been different; we match prefixes, "
-        "drop a trailing `*` and take any other as an ordinary character",
-        dollar="that `$` was an ordinary character to Teoma is our reading",
-        escapes="how Teoma compared escapes is not known; we compare them as RFC 9309 does",
-        unreachable="what Teoma did without a file is not known; we take it as open, and ask on",
-        denied="what Teoma did on 401 and 403 is not known; we take them as open",
-        kept="that a copy is kept for 24 hours is ours",
-    ),
-)
-
-RES1996 = Dialect(
-    name="res1996",
-    source="the Internet-Draft of 1996",
-    choice=Choice.FIRST_CONTAINING,
-    agent=Agent.WHOLE,
-    list_ends=None,
-    blank_ends=True,
-    precedence=Precedence.FIRST,
-    wildcard=Wildcard.LITERAL,
-    dollar=Dollar.LITERAL,
-    escapes=Escapes.DECODE,
-    robots_txt_allowed=True,
-    crawl_delay=Delay.IGNORED,
-    lenient=Leniency.NONE,
-    denied=Door.CLOSED,
-    unreachable=Door.CLOSED,
-    lifetime=Lifetime.EXPIRES,
-    lifetime_max_s=7 * DAY_S,
-    lifetime_s=7 * DAY_S,
-    ours=_ours(
-        kept="the draft keeps a copy for 7 days unless told otherwise; the least is ours",
-    ),
-)
-
-RES1994 = Dialect(
-    name="res1994",
-    source="the standard of 1994",
-    choice=Choice.FIRST_CONTAINING,
-    agent=Agent.WHOLE,
-    list_ends=frozenset({Kind.DISALLOW}),
-    blank_ends=True,
-    precedence=Precedence.ANY_DISALLOW,
-    wildcard=Wildcard.LITERAL,
-    dollar=Dollar.LITERAL,
-    escapes=Escapes.NONE,
-    robots_txt_allowed=False,
-    crawl_delay=Delay.IGNORED,
-    lenient=Leniency.NONE,
-    unreachable=Door.OPEN,
-    keeps_trying=False,
-    ours=_ours(
-        escapes="the text of 1994 does not mention escapes; we compare as written",
-        denied="the text of 1994 has no rule for 401 and 403; we take them as open",
-        missing="the text of 1994 has an empty file forbid nothing; we take a missing one alike",
-        unreachable="the text of 1994 is silent on a file that cannot be had; we take it as open",
-        kept="that a copy is kept for 24 hours is ours",
-    ),
-)
-
-YANDEX = Dialect(
-    name="yandex",
-    source="Yandex's help for webmasters",
-    choice=Choice.ALL_EQUAL,
-    agent=Agent.NAME,
-    longest_token_first=True,
-    list_ends=_RULES,
-    # Rules sorted by length, the last applicable one wins, Allow on ties: the longest, that is.
-    precedence=Precedence.LONGEST,
-    wildcard=Wildcard.ANY,
-    trailing_star_counts=False,
-    dollar=Dollar.LAST,
-    escapes=Escapes.RFC,
-    robots_txt_allowed=True,
-    crawl_delay=Delay.IGNORED,
-    unreachable=Door.OPEN,
-    ours=_ours(
-        length=_COUNTING,
-        escapes="how Yandex compares escapes is not said; we compare them as RFC 9309 does",
-        kept="that a copy is kept for 24 hours is ours",
-    ),
-)
-
-DIALECTS: Mapping[str, Dialect] = MappingProxyType(
-    {
-        row.name: row
-        for row in (SLURP, RFC9309, GOOGLE, GOOGLE2010, BING, TEOMA, RES1996, RES1994, YANDEX)
-    }
-)
+    WHOLE = "whole"
+    NAME = "up to the first byte that no name has: other than letters, digits, `-` and `_`"
+    LIBRARY = "the file's up to the first byte outside [A-Za-z_-], our own as it is"
 
 
-class UnknownDialectError(ValueError):
-    """There is no dialect of that name; the message names those there are."""
+class Precedence(enum.Enum):
+    LONGEST = "longest rule, Allow on ties"
+    FIRST = "first match in file order"
+    ANY_DISALLOW = "any Disallow; Allow is unknown"
 
 
-def dialects(names: str | Dialect | Iterable[str | Dialect]) -> tuple[Dialect, ...]:
-    """The rows of `names`, in order and without repetition. Raises UnknownDialectError."""
-    wanted = (names,) if isinstance(names, (str, Dialect)) else tuple(names)
-    rows: dict[str, Dialect] = {}
-    for each in wanted:
-        row = each if isinstance(each, Dialect) else _named(each)
-        rows[row.name] = row
-    if not rows:
-        raise UnknownDialectError(f"a dialect is needed; there are {', '.join(DIALECTS)}")
-    return tuple(rows.values())
+class Wildcard(enum.Enum):
+    ANY = "any characters"
+    TRAILING = "only at the end, where it adds nothing to a prefix"
+    LITERAL = "an ordinary character"
 
 
-def _named(name: str) -> Dialect:
-    row = DIALECTS.get(name.lower())
-    if row is None:
-        import difflib  # for mistakes alone
+class Dollar(enum.Enum):
+    CUT = "anchors at the end, and ends the rule"
+    LAST = "anchors where it is the last character"
+    LITERAL = "an ordinary character"
 
-        near = difflib.get_close_matches(name.lower(), DIALECTS, n=1)
-        meant = f"; did you mean {near[0]!r}?" if near else ";"
-        raise UnknownDialectError(
-            f"there is no dialect {name!r}{meant} there are {', '.join(DIALECTS)}"
-        )
-    return row
+
+class Escapes(enum.Enum):
+    DECODE = "all but %2F are decoded, on both sides"
+    RFC = "RFC 9309 section 2.2.2, on both sides"
+    GOOGLE = "the rule's other octets are escaped, its hexadecimals raised; the URL as given"
+    NONE = "as written"
+
+
+class Delay(enum.Enum):
+    """How Crawl-delay is read."""
+
+    IGNORED = "ignored"
+    SECONDS = "seconds, decimals allowed, the largest of the chosen records"
+    WHOLE_OR_STAR = "seconds, fractions rounded up, of the section or else of `*`"
+
+
+class Fallback(enum.StrEnum):
+    OPEN = "open"
+    CLOSED = "closed"
+
+
+class Lifetime(enum.Enum):
+    """What says for how long an answer is kept."""
+
+    FIXED = "fixed"
+    CACHE_CONTROL = "Cache-Control"
+    EXPIRES = "Expires"
+
+
+class Aspect(enum.StrEnum):
+    """The parts of a reading that a verdict may rest on."""
+
+    CHOICE = "choice"
+    AGENT_LIST = "agent list"
+    PRECEDENCE = "precedence"
+    LENGTH = "length"
+    WILDCARD = "wildcard"
+    DOLLAR = "dollar"
+    ESCAPES = "escapes"
+    ROBOTS_TXT = "robots.txt"
+    CRAWL_DELAY = "crawl-delay"
+    DENIED = "401 and 403"
+    MISSING = "other 4xx"
+    UNREACHABLE = "unreachable"
+    KEPT = "kept for"
+
+
+class Dialect(Struct, frozen=True, kw_only=True, eq=False):
+    """One reading of robots.txt. Rows are compared by identity: there is one of each."""
+
+    name: str
+    source: str  # where the reading comes from, as a verdict names it
+    choice: GroupSelection
+    agent: Agent
+    library_lines: bool = False  # lines are read as Google's library reads them
+    index_pages: bool = False  # `Allow: /a/index.html` allows `/a/`, too
+    star_with_text: bool = False  # `* and more` counts as `*`
+    longest_token_first: bool = False  # of several tokens the most specific is tried first
+    list_ends: frozenset[LineKind] | None  # what ends an agent list; None: any line but User-agent
+    blank_ends: bool = False  # a blank line ends the record
+    precedence: Precedence
+    wildcard: Wildcard
+    trailing_star_counts: bool = True
+    dollar: Dollar
+    escapes: Escapes
+    robots_txt_allowed: bool
+    crawl_delay: Delay
+    crawl_delay_range: tuple[float, float] | None = None  # named by its engine; a lint note only
+    noindex: bool = False  # Noindex lines compete as a Disallow and un-index
+    lenient: Leniency = Leniency.MISSPELT | Leniency.NO_COLON
+    # What follows is for policies.robots_state: a robots.txt that could not be read.
+    denied: Fallback = Fallback.OPEN  # 401, 403
+    missing: Fallback = Fallback.OPEN  # other 4xx but 429
+    unreachable: Fallback  # 429, 5xx, network failure, broken body
+    keeps_trying: bool = True  # on the retry clock; else asked again when the lifetime ends
+    closed_first_s: float = 0.0  # closed for so long at first, whatever copy there is
+    copy_max_s: float = 30 * DAY_S  # for so long the last good copy stays while a refresh fails
+    open_if_answering: bool = False  # after copy_max_s: open if the site answers, else closed
+    lifetime: Lifetime = Lifetime.FIXED
+    lifetime_min_s: float = HOUR_S
+    lifetime_max_s: float = DAY_S
+    lifetime_s: float = DAY_S  # where nothing is said, or the lifetime is fixed
+    ours: Mapping[Aspect, str]  # what no source says, and what we do
+
+    def base_kinds(self) -> bytes:
+        """A table for bytes.translate: kinds with leniency flags to kinds as this row reads."""
+        return _BASE_KINDS[self.lenient]
+
+
+def _base_kinds(lenient: Leniency) -> bytes:
+    table = bytearray(range(256))
+    for byte in range(256):
+        flags = byte & ~KIND_MASK
+        if flags:
+            table[byte] = byte & KIND_MASK if not flags & ~int(lenient) else LineKind.UNKNOWN
+    return bytes(table)
+
+
+_ALL_LENIENCIES = [Leniency(i << 5) for i in range(8)]
+_BASE_KINDS = {lenient: _base_kinds(lenient) for lenient in _ALL_LENIENCIES}

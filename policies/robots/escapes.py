@@ -12,7 +12,7 @@ import string
 from collections.abc import Mapping
 from functools import lru_cache
 
-from policies.robots.row import Escapes
+from policies.robots.dialect import Escapes
 
 _HEX = string.hexdigits
 _UNRESERVED = frozenset(string.ascii_letters + string.digits + "-._~")

@@ -6,7 +6,7 @@ import re
 
 from msgspec import Struct
 
-from policies.pacing import REST_S_MAX, Window, parse_window
+from policies.pacing import DELAY_S_MAX, Window, parse_window
 
 NUMBER_MAX = 1e12
 """Larger numbers are taken for this one: what they would ask for is far beyond any bound."""
@@ -31,9 +31,9 @@ def number(text: str) -> float | None:
 
 
 def delay_s(text: str) -> float | None:
-    """The seconds of a Crawl-delay, at most REST_S_MAX. None: it names none."""
+    """The seconds of a Crawl-delay, at most DELAY_S_MAX. None: it names none."""
     found = number(text)
-    return None if found is None else min(found, REST_S_MAX)
+    return None if found is None else min(found, DELAY_S_MAX)
 
 
 class RequestRate(Struct, frozen=True, kw_only=True):
@@ -46,8 +46,8 @@ class RequestRate(Struct, frozen=True, kw_only=True):
 
     @property
     def seconds_per_page(self) -> float:
-        """At most REST_S_MAX."""
-        return min(self.seconds / self.pages, REST_S_MAX)
+        """At most DELAY_S_MAX."""
+        return min(self.seconds / self.pages, DELAY_S_MAX)
 
 
 def request_rate(text: str, line: int) -> RequestRate | None:
@@ -93,7 +93,7 @@ def clean_param(text: str, line: int) -> CleanParam | None:
     return CleanParam(params=names, path=path.strip(), line=line) if names else None
 
 
-class Usage(Struct, frozen=True, kw_only=True):
+class ContentUsage(Struct, frozen=True, kw_only=True):
     """`Content-Usage: /path/ train-ai=n` or `Content-Signal: search=yes, ai-train=no`."""
 
     field: str
@@ -102,7 +102,7 @@ class Usage(Struct, frozen=True, kw_only=True):
     line: int  # from 1
 
 
-def usage(field: str, text: str, line: int) -> Usage:
+def content_usage(field: str, text: str, line: int) -> ContentUsage:
     """Whatever reads as `key=value`, keys in lower case; the rest is left out."""
     path = ""
     text = text.strip()
@@ -113,4 +113,4 @@ def usage(field: str, text: str, line: int) -> Usage:
         key, equals, value = part.partition("=")
         if equals and key.strip():
             values.append((key.strip().lower(), value.strip()))
-    return Usage(field=field, path=path, values=tuple(values), line=line)
+    return ContentUsage(field=field, path=path, values=tuple(values), line=line)

@@ -7,11 +7,11 @@ from functools import cached_property, partial
 
 from policies.pacing import Window, common_windows
 from policies.robots import fields
-from policies.robots.dialect import DIALECTS, SLURP, dialects
+from policies.robots.agent_rules import AgentRules
+from policies.robots.dialect import Dialect
+from policies.robots.dialects import DIALECTS, SLURP, dialects
 from policies.robots.library_lines import LibrarySource
-from policies.robots.reading import Reading
-from policies.robots.row import Dialect
-from policies.robots.syntax import FIELDS, Kind, Line, Source
+from policies.robots.syntax import FIELDS, Line, LineKind, RobotsSource
 from policies.robots.verdict import Verdict, path_of
 
 _POLICIES_MAX = 64
@@ -20,7 +20,7 @@ _POLICIES_MAX = 64
 _Key = tuple[str | tuple[str, ...], Dialect | tuple[Dialect, ...]]
 
 
-class Policy:
+class RuleSet:
     """One file as one crawler reads it, under one dialect or the strictest of several.
 
     `allowed(path_and_query) -> bool` is the hot path; rules are compiled at its first call.
@@ -30,9 +30,9 @@ class Policy:
 
     allowed: Callable[[str], bool]
 
-    def __init__(self, readings: tuple[Reading, ...]) -> None:
+    def __init__(self, readings: tuple[AgentRules, ...]) -> None:
         self.readings = readings
-        self._usages: tuple[fields.Usage, ...] | None = None
+        self._usages: tuple[fields.ContentUsage, ...] | None = None
         self._names = tuple(reading.dialect.name for reading in readings)
         one = readings[0].allowed
         self.allowed = one if len(readings) == 1 else partial(_all_allow, readings)
@@ -77,7 +77,7 @@ class Policy:
         return windows
 
     @property
-    def usages(self) -> tuple[fields.Usage, ...]:
+    def usages(self) -> tuple[fields.ContentUsage, ...]:
         """Content-Usage and Content-Signal of the chosen groups: reported, not enforced."""
         if self._usages is None:  # asked for at every page
             found = (usage for reading in self.readings for usage in reading.usages)
@@ -89,8 +89,8 @@ class RobotsFile:
     """A robots.txt, parsed once; immutable but for what it remembers of its readings."""
 
     def __init__(self, body: bytes) -> None:
-        self.source = Source(body)
-        self._policies: dict[_Key, Policy] = {}
+        self.source = RobotsSource(body)
+        self._policies: dict[_Key, RuleSet] = {}
 
     # ------------------------------------------------------------ verdicts
 
@@ -106,17 +106,17 @@ class RobotsFile:
         `agent` is a product token, or several, the most preferred first. Of several dialects the
         strictest verdict counts. Raises UnknownDialectError for a name that is none.
         """
-        return self.policy(agent, dialect).verdict(url)
+        return self.rule_set(agent, dialect).verdict(url)
 
     def compare(self, url: str, *, agent: str | Sequence[str]) -> dict[str, Verdict]:
         """The verdict of every dialect, by its name."""
         return {name: self.decide(url, agent=agent, dialect=row) for name, row in DIALECTS.items()}
 
-    def policy(
+    def rule_set(
         self,
         agent: str | Sequence[str],
         dialect: str | Dialect | Sequence[str | Dialect] = SLURP,
-    ) -> Policy:
+    ) -> RuleSet:
         """What this file asks of `agent`; remembered, and compiled when first used."""
         agents = agent if isinstance(agent, str) else tuple(agent)
         rows = dialect if isinstance(dialect, Dialect) else dialects(dialect)
@@ -126,16 +126,18 @@ class RobotsFile:
                 self._policies.clear()
             named = (agents,) if isinstance(agents, str) else agents
             many = (rows,) if isinstance(rows, Dialect) else rows
-            readings = [Reading(self._lines_for(row), named, row, share=len(many)) for row in many]
-            policy = Policy(tuple(readings))
+            readings = [
+                AgentRules(self._lines_for(row), named, row, share=len(many)) for row in many
+            ]
+            policy = RuleSet(tuple(readings))
             self._policies[agents, rows] = policy
         return policy
 
-    def _lines_for(self, row: Dialect) -> Source:
+    def _lines_for(self, row: Dialect) -> RobotsSource:
         return self._library if row.library_lines else self.source
 
     @cached_property
-    def _library(self) -> Source:
+    def _library(self) -> RobotsSource:
         return LibrarySource(self.source)
 
     # ------------------------------------------------------------ the text
@@ -152,31 +154,31 @@ class RobotsFile:
 
     # ------------------------------------------------------------ beside rules
 
-    def _texts(self, kind: Kind) -> list[tuple[int, str]]:
+    def _texts(self, kind: LineKind) -> list[tuple[int, str]]:
         return [(i + 1, self.source.text(i)) for i in self.source.indexes(kind)]
 
     @cached_property
     def sitemaps(self) -> tuple[str, ...]:
         """The values of Sitemap lines, as written, without repetition; they belong to no group."""
-        return tuple(dict.fromkeys(text for _, text in self._texts(Kind.SITEMAP) if text))
+        return tuple(dict.fromkeys(text for _, text in self._texts(LineKind.SITEMAP) if text))
 
     @cached_property
     def host(self) -> str | None:
         """The first Host line's value: the name the site prefers. Reported only."""
-        return next((text for _, text in self._texts(Kind.HOST) if text), None)
+        return next((text for _, text in self._texts(LineKind.HOST) if text), None)
 
     @cached_property
     def clean_params(self) -> tuple[fields.CleanParam, ...]:
         """Clean-param lines, which belong to no group. Reported only."""
-        found = [fields.clean_param(text, line) for line, text in self._texts(Kind.CLEAN_PARAM)]
+        found = [fields.clean_param(text, line) for line, text in self._texts(LineKind.CLEAN_PARAM)]
         return tuple(param for param in found if param is not None)
 
     @cached_property
-    def usages(self) -> tuple[fields.Usage, ...]:
+    def usages(self) -> tuple[fields.ContentUsage, ...]:
         """All Content-Usage and Content-Signal lines, of whatever group. Reported only."""
         return tuple(
-            fields.usage(FIELDS[kind], text, line)
-            for kind in (Kind.CONTENT_USAGE, Kind.CONTENT_SIGNAL)
+            fields.content_usage(FIELDS[kind], text, line)
+            for kind in (LineKind.CONTENT_USAGE, LineKind.CONTENT_SIGNAL)
             for line, text in self._texts(kind)
         )
 
@@ -189,7 +191,7 @@ def parse(body: bytes) -> RobotsFile:
     return RobotsFile(body)
 
 
-def _all_allow(readings: Sequence[Reading], path: str) -> bool:
+def _all_allow(readings: Sequence[AgentRules], path: str) -> bool:
     return all(reading.allowed(path) for reading in readings)
 
 

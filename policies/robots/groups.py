@@ -8,17 +8,20 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from policies.robots.row import Agent, Choice, Dialect
-from policies.robots.syntax import Kind, Source
+from policies.robots.dialect import Agent, Dialect, GroupSelection
+from policies.robots.syntax import LineKind, RobotsSource
 
 # What a name is made of. RFC 9309 (section 2.2.1) has no digits in it, but crawlers have: cut at
 # them, `crawler3` and `crawler1` would be one.
 _NAME = re.compile(r"[A-Za-z0-9_-]*")
 _LIBRARY_NAME = re.compile(r"[A-Za-z_-]*")
-_ACAP_RULES: dict[int, Kind] = {Kind.ACAP_ALLOW: Kind.ALLOW, Kind.ACAP_DISALLOW: Kind.DISALLOW}
+_ACAP_RULES: dict[int, LineKind] = {
+    LineKind.ACAP_ALLOW: LineKind.ALLOW,
+    LineKind.ACAP_DISALLOW: LineKind.DISALLOW,
+}
 
 
-class Record(Struct, frozen=True, kw_only=True):
+class Group(Struct, frozen=True, kw_only=True):
     """A group of the file as one dialect sees it; lines counted from 0, `end` exclusive."""
 
     agent_lines: tuple[int, ...]
@@ -34,8 +37,8 @@ class Record(Struct, frozen=True, kw_only=True):
 class Chosen(Struct, frozen=True, kw_only=True):
     """The records that speak to us, in file order, and those that do not."""
 
-    records: tuple[Record, ...]
-    others: tuple[Record, ...]
+    records: tuple[Group, ...]
+    others: tuple[Group, ...]
     token: str  # which of our tokens they name; "" where it is none
     star: bool = False  # they speak to everybody
 
@@ -48,26 +51,26 @@ def _classes(dialect: Dialect, *, acap: bool) -> bytes:
     for byte in range(256):
         kind = base[byte]
         if acap:
-            if kind == Kind.ACAP_CRAWLER:
+            if kind == LineKind.ACAP_CRAWLER:
                 table[byte] = ord("a")
             elif kind in _ACAP_RULES:
                 table[byte] = ord("e")
-        elif kind == Kind.AGENT:
+        elif kind == LineKind.AGENT:
             table[byte] = ord("a")
-        elif kind == Kind.BLANK:
+        elif kind == LineKind.BLANK:
             table[byte] = ord("b") if dialect.blank_ends else ord(".")
-        elif kind == Kind.COMMENT:
+        elif kind == LineKind.COMMENT:
             continue  # discarded completely; it is no record boundary (1994, 1996)
         elif dialect.list_ends is None or _ACAP_RULES.get(kind, kind) in dialect.list_ends:
             table[byte] = ord("e")
     return bytes(table)
 
 
-def records(source: Source, dialect: Dialect, *, acap: bool = False) -> tuple[Record, ...]:
+def groups(source: RobotsSource, dialect: Dialect, *, acap: bool = False) -> tuple[Group, ...]:
     """The records of a file in file order; with `acap`, those that ACAP-crawler lines begin."""
     classes = source.kinds.translate(_classes(dialect, acap=acap))
     size = len(classes)
-    found: list[Record] = []
+    found: list[Group] = []
     start = classes.find(b"a")
     ended = blank = -1
     while start >= 0:
@@ -82,7 +85,7 @@ def records(source: Source, dialect: Dialect, *, acap: bool = False) -> tuple[Re
             at = classes.find(b"a", at + 1, min(ended, blank))
         following = _first(classes, b"a", min(ended, blank), size)
         found.append(
-            Record(
+            Group(
                 agent_lines=tuple(lines),
                 agents=tuple(source.text(i) for i in lines),
                 end=min(following, blank),
@@ -131,19 +134,19 @@ def speaks_to(value: str, token: str, dialect: Dialect) -> bool:
     if not token:
         return False
     value = value.lower()
-    if dialect.choice is Choice.FIRST_CONTAINING:
+    if dialect.choice is GroupSelection.FIRST_CONTAINING:
         return token in value
     if dialect.agent is Agent.LIBRARY:
         return token == library_name(value)
     return token == (own_name(value) if dialect.agent is Agent.NAME else value)
 
 
-def choose(found: Sequence[Record], agents: Sequence[str], dialect: Dialect) -> Chosen:
+def choose(found: Sequence[Group], agents: Sequence[str], dialect: Dialect) -> Chosen:
     """Those of `found` that speak to one of `agents`, else to everybody."""
     tokens = [own_token(agent, dialect.agent) for agent in agents]
     if dialect.longest_token_first:
         tokens.sort(key=len, reverse=True)
-    merged = dialect.choice is Choice.ALL_EQUAL
+    merged = dialect.choice is GroupSelection.ALL_EQUAL
     for token in tokens:
         ours = [r for r in found if any(speaks_to(value, token, dialect) for value in r.agents)]
         if ours:
@@ -155,7 +158,7 @@ def choose(found: Sequence[Record], agents: Sequence[str], dialect: Dialect) -> 
 
 
 def _chosen(
-    found: Sequence[Record], ours: Sequence[Record], token: str, *, star: bool = False
+    found: Sequence[Group], ours: Sequence[Group], token: str, *, star: bool = False
 ) -> Chosen:
     starts = {r.start for r in ours}
     return Chosen(

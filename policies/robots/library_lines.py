@@ -9,29 +9,31 @@ from __future__ import annotations
 
 import re
 
-from policies.robots.syntax import KIND_MASK, Kind, Leniency, Source
+from policies.robots.syntax import KIND_MASK, Leniency, LineKind, RobotsSource
 
 LINE_BYTES_MAX = 2_083 * 8 - 1
 _BLANKS = b" \t\n\x0b\x0c\r"
-_NAMES: tuple[tuple[bytes, Kind], ...] = (
-    *((name, Kind.AGENT) for name in (b"user-agent", b"useragent", b"user agent")),
-    (b"allow", Kind.ALLOW),
+_NAMES: tuple[tuple[bytes, LineKind], ...] = (
+    *((name, LineKind.AGENT) for name in (b"user-agent", b"useragent", b"user agent")),
+    (b"allow", LineKind.ALLOW),
     *(
-        (name, Kind.DISALLOW)
+        (name, LineKind.DISALLOW)
         for name in (
             b"disallow", b"dissallow", b"dissalow", b"disalow", b"diasllow", b"disallaw",
         )
     ),
-    *((name, Kind.SITEMAP) for name in (b"sitemap", b"site-map")),
+    *((name, LineKind.SITEMAP) for name in (b"sitemap", b"site-map")),
 )  # fmt: skip
 # How a line begins that may hold one of them.
 _BEGINNINGS = re.compile(
     rb"(?i:[ \t\n\x0b\x0c\r]*(?:" + b"|".join({re.escape(name) for name, _ in _NAMES}) + rb"))"
 )
-_ITS_OWN = frozenset({Kind.AGENT, Kind.ALLOW, Kind.DISALLOW})
-_ACAP = frozenset({Kind.ACAP_CRAWLER, Kind.ACAP_ALLOW, Kind.ACAP_DISALLOW})
+_ITS_OWN = frozenset({LineKind.AGENT, LineKind.ALLOW, LineKind.DISALLOW})
+_ACAP = frozenset({LineKind.ACAP_CRAWLER, LineKind.ACAP_ALLOW, LineKind.ACAP_DISALLOW})
 _NOT_ITS = _ITS_OWN | _ACAP
-_WITHOUT_ACAP = bytes(Kind.UNKNOWN if byte & KIND_MASK in _ACAP else byte for byte in range(256))
+_WITHOUT_ACAP = bytes(
+    LineKind.UNKNOWN if byte & KIND_MASK in _ACAP else byte for byte in range(256)
+)
 
 
 def _split(line: bytes) -> tuple[bytes, bytes, bool]:
@@ -48,10 +50,10 @@ def _split(line: bytes) -> tuple[bytes, bytes, bool]:
     return b"", b"", False
 
 
-class LibrarySource(Source):
+class LibrarySource(RobotsSource):
     """A body whose lines are read in this way; what the library does not know stays as it was."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: RobotsSource) -> None:
         self.body = source.body
         self.encoding = source.encoding
         self.bom_bytes = source.bom_bytes
@@ -61,10 +63,10 @@ class LibrarySource(Source):
         # Names spelled as usual are read alike, those of ACAP apart.
         kinds = bytearray(source.kinds.translate(_WITHOUT_ACAP))
         for i in source.unusual:
-            if kinds[i] > Kind.COMMENT:
+            if kinds[i] > LineKind.COMMENT:
                 kinds[i] = self._kind(source.raw_lines[i], source.kinds[i])
         if self.cut_line is not None:
-            kinds[self.cut_line - 1] = Kind.UNKNOWN
+            kinds[self.cut_line - 1] = LineKind.UNKNOWN
         self.kinds = bytes(kinds)
 
     @staticmethod
@@ -75,7 +77,7 @@ class LibrarySource(Source):
             for beginning, kind in _NAMES:
                 if name.startswith(beginning):
                     return kind if colon else kind | Leniency.NO_COLON
-        return Kind.UNKNOWN if otherwise & KIND_MASK in _NOT_ITS else otherwise
+        return LineKind.UNKNOWN if otherwise & KIND_MASK in _NOT_ITS else otherwise
 
     def value(self, index: int) -> bytes:
         if self.kinds[index] & 0x1F in _ITS_OWN:

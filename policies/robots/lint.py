@@ -7,22 +7,22 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from policies.pacing import REST_S_MAX
+from policies.pacing import DELAY_S_MAX
 from policies.robots import fields
-from policies.robots.dialect import DIALECTS, RFC9309, SLURP
+from policies.robots.dialect import Agent, GroupSelection
+from policies.robots.dialects import DIALECTS, RFC9309, SLURP
 from policies.robots.file import RobotsFile
-from policies.robots.groups import Record, is_star, library_name, own_name, records
+from policies.robots.groups import Group, groups, is_star, library_name, own_name
 from policies.robots.lint_rules import rule_findings, those
-from policies.robots.row import Agent, Choice
-from policies.robots.syntax import BYTES_MAX, FIELDS, LINE_BYTES_MAX, Kind, Leniency
+from policies.robots.syntax import BYTES_MAX, FIELDS, LINE_BYTES_MAX, Leniency, LineKind
 
 FINDINGS_MAX = 1_000
 """More findings than anybody reads; a hostile file must not make lint a flood."""
 
 
 _ROWS = DIALECTS.values()
-_MERGING = those(row for row in _ROWS if row.choice is Choice.ALL_EQUAL)
-_UNMERGED = those(row for row in _ROWS if row.choice is not Choice.ALL_EQUAL)
+_MERGING = those(row for row in _ROWS if row.choice is GroupSelection.ALL_EQUAL)
+_UNMERGED = those(row for row in _ROWS if row.choice is not GroupSelection.ALL_EQUAL)
 _STAR_TEXT = those(row for row in _ROWS if row.star_with_text)
 _CUT = those(row for row in _ROWS if row.agent is not Agent.WHOLE)
 _LIBRARY = those(row for row in _ROWS if row.agent is Agent.LIBRARY)
@@ -30,7 +30,9 @@ _BLANK_ENDS = those(row for row in _ROWS if row.blank_ends)
 _DELAY_GOES_ON = those(
     row
     for row in _ROWS
-    if not row.blank_ends and row.list_ends is not None and Kind.CRAWL_DELAY not in row.list_ends
+    if not row.blank_ends
+    and row.list_ends is not None
+    and LineKind.CRAWL_DELAY not in row.list_ends
 )
 
 
@@ -102,7 +104,7 @@ def _file(file: RobotsFile) -> Iterator[Finding]:
         yield _warning(
             body[: body.index(b"\0")].count(b"\n") + 1, "nul", "there are NUL bytes here"
         )
-    if not source.indexes(Kind.AGENT, Kind.ACAP_CRAWLER) and body.strip():
+    if not source.indexes(LineKind.AGENT, LineKind.ACAP_CRAWLER) and body.strip():
         yield _warning(
             None, "no-group", "there is no User-agent line, so no rule applies to anybody"
         )
@@ -111,9 +113,9 @@ def _file(file: RobotsFile) -> Iterator[Finding]:
 def _lines(file: RobotsFile) -> Iterator[Finding]:
     for line in file.lines:
         name = FIELDS.get(line.kind)
-        if line.kind is Kind.JUNK:
+        if line.kind is LineKind.JUNK:
             yield _warning(line.number, "junk", "this line has no colon: nobody understands it")
-        elif line.kind is Kind.UNKNOWN and line.number != file.source.cut_line:
+        elif line.kind is LineKind.UNKNOWN and line.number != file.source.cut_line:
             yield _note(line.number, "unknown", "no crawler that is known here reads this field")
         elif line.leniency & Leniency.NO_COLON:
             yield _error(
@@ -127,9 +129,9 @@ def _lines(file: RobotsFile) -> Iterator[Finding]:
             )
         elif name is not None:
             written = line.text.lstrip("\ufeff \t").partition(":")[0].strip()
-            if written not in (name, name.capitalize()) and line.kind is not Kind.AGENT:
+            if written not in (name, name.capitalize()) and line.kind is not LineKind.AGENT:
                 yield _note(line.number, "word-case", f'the reference guide writes "{name}"')
-            elif line.kind is Kind.AGENT and written not in ("User-agent", "User-Agent"):
+            elif line.kind is LineKind.AGENT and written not in ("User-agent", "User-Agent"):
                 yield _note(line.number, "word-case", 'the reference guide writes "User-agent"')
         if "\ufffd" in line.value:
             yield _warning(
@@ -137,7 +139,7 @@ def _lines(file: RobotsFile) -> Iterator[Finding]:
                 "bytes",
                 "there are bytes here that are not UTF-8; Bing reads ASCII and UTF-8 only",
             )
-        elif not line.value.isascii() and line.kind in (Kind.ALLOW, Kind.DISALLOW):
+        elif not line.value.isascii() and line.kind in (LineKind.ALLOW, LineKind.DISALLOW):
             yield _note(
                 line.number,
                 "non-ascii",
@@ -146,7 +148,7 @@ def _lines(file: RobotsFile) -> Iterator[Finding]:
 
 
 def _agents(file: RobotsFile) -> Iterator[Finding]:
-    for i in file.source.indexes(Kind.AGENT, Kind.ACAP_CRAWLER):
+    for i in file.source.indexes(LineKind.AGENT, LineKind.ACAP_CRAWLER):
         value = file.source.text(i)
         if not value:
             yield _error(i + 1, "no-agent", "this names no crawler, so no dialect can match it")
@@ -185,21 +187,28 @@ def _agents(file: RobotsFile) -> Iterator[Finding]:
 
 def _groups(file: RobotsFile) -> Iterator[Finding]:
     source = file.source
-    found = records(source, RFC9309)
-    first_rule = next(iter(source.indexes(Kind.ALLOW, Kind.DISALLOW)), None)
+    found = groups(source, RFC9309)
+    first_rule = next(iter(source.indexes(LineKind.ALLOW, LineKind.DISALLOW)), None)
     if first_rule is not None and (not found or first_rule < found[0].start):
         yield _error(first_rule + 1, "no-agent-yet", "rules before any User-agent apply to nobody")
     seen: dict[str, int] = {}
     for record in found:
         yield from _repeated(record, seen)
         kinds = {source.kinds[i] & 0x1F for i in range(record.start, record.end)}
-        if not kinds & {Kind.ALLOW, Kind.DISALLOW, Kind.ACAP_ALLOW, Kind.ACAP_DISALLOW}:
+        if not kinds & {
+            LineKind.ALLOW,
+            LineKind.DISALLOW,
+            LineKind.ACAP_ALLOW,
+            LineKind.ACAP_DISALLOW,
+        }:
             yield _note(record.start + 1, "empty-group", "this group has no rules: it allows all")
         yield from _delay_only(file, record)
         lines = range(record.agent_lines[-1] + 1, record.end)
         between = [source.kinds[i] for i in lines]
-        blank = between.index(Kind.BLANK) if Kind.BLANK in between else None
-        rule = next((n for n, k in enumerate(between) if k in (Kind.ALLOW, Kind.DISALLOW)), None)
+        blank = between.index(LineKind.BLANK) if LineKind.BLANK in between else None
+        rule = next(
+            (n for n, k in enumerate(between) if k in (LineKind.ALLOW, LineKind.DISALLOW)), None
+        )
         if blank is not None and rule is not None and blank < rule:
             yield _warning(
                 record.agent_lines[-1] + 2 + blank,
@@ -209,7 +218,7 @@ def _groups(file: RobotsFile) -> Iterator[Finding]:
             )
 
 
-def _repeated(record: Record, seen: dict[str, int]) -> Iterator[Finding]:
+def _repeated(record: Group, seen: dict[str, int]) -> Iterator[Finding]:
     for value, at in zip(record.agents, record.agent_lines, strict=True):
         token = "*" if is_star(value, RFC9309) else own_name(value)
         if token in seen and token:
@@ -223,12 +232,12 @@ def _repeated(record: Record, seen: dict[str, int]) -> Iterator[Finding]:
             seen[token] = at + 1
 
 
-def _delay_only(file: RobotsFile, record: Record) -> Iterator[Finding]:
+def _delay_only(file: RobotsFile, record: Group) -> Iterator[Finding]:
     """Agents whose only line is Crawl-delay, before another agent's rules."""
     kinds = file.source.kinds
     for before, after in zip(record.agent_lines, record.agent_lines[1:], strict=False):
         between = [kinds[i] & 0x1F for i in range(before + 1, after)]
-        if Kind.CRAWL_DELAY in between:
+        if LineKind.CRAWL_DELAY in between:
             yield _warning(
                 after + 1,
                 "delay-only",
@@ -239,21 +248,21 @@ def _delay_only(file: RobotsFile, record: Record) -> Iterator[Finding]:
 
 
 def _delays(file: RobotsFile) -> Iterator[Finding]:
-    for record in records(file.source, SLURP):
+    for record in groups(file.source, SLURP):
         before: int | None = None
         for i in range(record.start, record.end):
-            if file.source.kinds[i] & 0x1F != Kind.CRAWL_DELAY:
+            if file.source.kinds[i] & 0x1F != LineKind.CRAWL_DELAY:
                 continue
             text = file.source.text(i)
             value = fields.number(text)
             if value is None:
                 yield _error(i + 1, "delay-value", f"Crawl-delay wants seconds, not `{text[:80]}`")
                 continue
-            if value > REST_S_MAX:
+            if value > DELAY_S_MAX:
                 yield _error(
                     i + 1,
                     "delay-extreme",
-                    f"nobody waits that long: it is read as {REST_S_MAX:.0f} seconds (ten years)",
+                    f"nobody waits that long: it is read as {DELAY_S_MAX:.0f} seconds (ten years)",
                 )
                 continue
             if text.strip("0123456789."):
@@ -283,7 +292,7 @@ def _delays(file: RobotsFile) -> Iterator[Finding]:
 
 
 def _rates(file: RobotsFile) -> Iterator[Finding]:
-    for i in file.source.indexes(Kind.REQUEST_RATE):
+    for i in file.source.indexes(LineKind.REQUEST_RATE):
         text = file.source.text(i)
         rate = fields.request_rate(text, i + 1)
         if rate is None:
@@ -292,14 +301,14 @@ def _rates(file: RobotsFile) -> Iterator[Finding]:
                 "rate-value",
                 f"Request-rate wants pages/seconds, as in 1/10, not `{text[:80]}`",
             )
-        elif rate.seconds_per_page >= REST_S_MAX:
+        elif rate.seconds_per_page >= DELAY_S_MAX:
             yield _error(
                 i + 1, "rate-extreme", "nobody waits that long: it is read as a page in ten years"
             )
 
 
 def _sitemaps(file: RobotsFile) -> Iterator[Finding]:
-    for i in file.source.indexes(Kind.SITEMAP):
+    for i in file.source.indexes(LineKind.SITEMAP):
         value = file.source.text(i)
         if not value.lower().startswith(("http://", "https://")):
             yield _error(i + 1, "sitemap", "a sitemap's URL is absolute: https://host/sitemap.xml")

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
-from policies.robots.dialect import DIALECTS, RFC9309, SLURP
-from policies.robots.groups import records
+from policies.robots.dialect import Dialect, Dollar, Precedence, Wildcard
+from policies.robots.dialects import DIALECTS, RFC9309, SLURP
+from policies.robots.groups import groups
 from policies.robots.pattern import compile_path
-from policies.robots.row import Dialect, Dollar, Precedence, Wildcard
-from policies.robots.syntax import Kind, Source
+from policies.robots.syntax import LineKind, RobotsSource
 
 Found = tuple[int, str, str, str]
 """Line (from 1), severity, code, why."""
@@ -46,25 +46,27 @@ class _Rule(Struct, frozen=True):
         return "*" in self.path or self.path.endswith("$")
 
 
-def rule_findings(source: Source) -> Iterator[Found]:
+def rule_findings(source: RobotsSource) -> Iterator[Found]:
     """Findings on single rules, then on rules within their groups."""
-    for i in source.indexes(Kind.ALLOW, Kind.DISALLOW, Kind.NOINDEX):
+    for i in source.indexes(LineKind.ALLOW, LineKind.DISALLOW, LineKind.NOINDEX):
         value = source.octets(i)
         if value:
             yield from _single(i + 1, value)
-    for i in source.indexes(Kind.NOINDEX):
+    for i in source.indexes(LineKind.NOINDEX):
         yield _found(
             i + 1,
             "note",
             "noindex",
             f"of the dialects known here only {_NOINDEXING} reads Noindex",
         )
-    for record in records(source, RFC9309):
+    for record in groups(source, RFC9309):
         rules: list[_Rule] = []
         for i in range(record.start, record.end):
             kind, value = source.kinds[i] & 0x1F, source.octets(i)
-            if kind in (Kind.ALLOW, Kind.DISALLOW) and value:
-                rules.append(_Rule(i + 1, kind == Kind.ALLOW, compile_path(value, RFC9309).text))
+            if kind in (LineKind.ALLOW, LineKind.DISALLOW) and value:
+                rules.append(
+                    _Rule(i + 1, kind == LineKind.ALLOW, compile_path(value, RFC9309).text)
+                )
         yield from _within_group(rules)
 
 

@@ -12,8 +12,8 @@ import string
 
 from msgspec import Struct
 
+from policies.robots.dialect import Dialect, Dollar, Wildcard
 from policies.robots.escapes import rule_forms
-from policies.robots.row import Dialect, Dollar, Wildcard
 
 # What is compared as it stands, whatever a dialect does with escapes.
 _BARE = (string.ascii_letters + string.digits + "-._~/*$").encode()

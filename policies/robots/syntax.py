@@ -23,7 +23,7 @@ LINE_BYTES_MAX = 16_664
 as in Google's published library. A longer rule could match no URL that a crawler asks for."""
 
 
-class Kind(enum.IntEnum):
+class LineKind(enum.IntEnum):
     """What a line is, leniency apart."""
 
     BLANK = 0
@@ -58,34 +58,34 @@ class Leniency(enum.IntFlag):
 
 KIND_MASK = 0x1F
 
-FIELDS: dict[Kind, str] = {
-    Kind.AGENT: "User-agent",
-    Kind.DISALLOW: "Disallow",
-    Kind.ALLOW: "Allow",
-    Kind.NOINDEX: "Noindex",
-    Kind.CRAWL_DELAY: "Crawl-delay",
-    Kind.REQUEST_RATE: "Request-rate",
-    Kind.VISIT_TIME: "Visit-time",
-    Kind.SITEMAP: "Sitemap",
-    Kind.HOST: "Host",
-    Kind.CLEAN_PARAM: "Clean-param",
-    Kind.CONTENT_USAGE: "Content-Usage",
-    Kind.CONTENT_SIGNAL: "Content-Signal",
-    Kind.ACAP_CRAWLER: "ACAP-crawler",
-    Kind.ACAP_ALLOW: "ACAP-allow-crawl",
-    Kind.ACAP_DISALLOW: "ACAP-disallow-crawl",
+FIELDS: dict[LineKind, str] = {
+    LineKind.AGENT: "User-agent",
+    LineKind.DISALLOW: "Disallow",
+    LineKind.ALLOW: "Allow",
+    LineKind.NOINDEX: "Noindex",
+    LineKind.CRAWL_DELAY: "Crawl-delay",
+    LineKind.REQUEST_RATE: "Request-rate",
+    LineKind.VISIT_TIME: "Visit-time",
+    LineKind.SITEMAP: "Sitemap",
+    LineKind.HOST: "Host",
+    LineKind.CLEAN_PARAM: "Clean-param",
+    LineKind.CONTENT_USAGE: "Content-Usage",
+    LineKind.CONTENT_SIGNAL: "Content-Signal",
+    LineKind.ACAP_CRAWLER: "ACAP-crawler",
+    LineKind.ACAP_ALLOW: "ACAP-allow-crawl",
+    LineKind.ACAP_DISALLOW: "ACAP-disallow-crawl",
 }
 """The names of fields, written as their sources write them."""
 
-MISSPELLINGS: dict[Kind, tuple[str, ...]] = {
-    Kind.AGENT: ("useragent", "user agent", "user_agent", "user-agents", "user–agent"),
-    Kind.DISALLOW: ("dissallow", "dissalow", "disalow", "diasllow", "disallaw", "dis-allow"),
-    Kind.CRAWL_DELAY: ("crawldelay", "crawl delay", "crawl_delay"),
-    Kind.REQUEST_RATE: ("request rate", "requestrate"),
-    Kind.VISIT_TIME: ("visit time", "visittime"),
-    Kind.SITEMAP: ("site-map", "site map", "sitemaps"),
-    Kind.NOINDEX: ("no-index",),
-    Kind.CLEAN_PARAM: ("clean-params", "clean param"),
+MISSPELLINGS: dict[LineKind, tuple[str, ...]] = {
+    LineKind.AGENT: ("useragent", "user agent", "user_agent", "user-agents", "user–agent"),
+    LineKind.DISALLOW: ("dissallow", "dissalow", "disalow", "diasllow", "disallaw", "dis-allow"),
+    LineKind.CRAWL_DELAY: ("crawldelay", "crawl delay", "crawl_delay"),
+    LineKind.REQUEST_RATE: ("request rate", "requestrate"),
+    LineKind.VISIT_TIME: ("visit time", "visittime"),
+    LineKind.SITEMAP: ("site-map", "site map", "sitemaps"),
+    LineKind.NOINDEX: ("no-index",),
+    LineKind.CLEAN_PARAM: ("clean-params", "clean param"),
 }
 """Misspellings met in real files, lower case."""
 
@@ -100,7 +100,7 @@ _LENIENT: dict[bytes, int] = {
 _STEMS: tuple[tuple[bytes, int], ...] = tuple(
     (name, kind | Leniency.LONGER_NAME)
     for name, kind in (*_NAMES.items(), *_LENIENT.items())
-    if kind & KIND_MASK in (Kind.AGENT, Kind.DISALLOW, Kind.ALLOW, Kind.SITEMAP)
+    if kind & KIND_MASK in (LineKind.AGENT, LineKind.DISALLOW, LineKind.ALLOW, LineKind.SITEMAP)
 )
 
 _BLANKS = b" \t\x0b\x0c\x00"
@@ -133,7 +133,7 @@ def _usual_spellings() -> dict[bytes, int]:
             name.upper(),
             name.capitalize(),
             b"-".join(word.capitalize() for word in words),
-            FIELDS[Kind(kind)].encode(),
+            FIELDS[LineKind(kind)].encode(),
         ):
             found[spelling + b":"] = kind
     return found
@@ -166,17 +166,17 @@ def _code(line: bytes) -> bytes:
 def _classify(line: bytes) -> int:
     """The kind of a line that the fast pass did not know, with its leniency flags."""
     if line[:1] == b"#":
-        return Kind.COMMENT
+        return LineKind.COMMENT
     if not _BEGINNINGS.match(line):
         code = line[:LINE_BYTES_MAX].partition(b"#")[0]
         if b":" in code:
-            return Kind.UNKNOWN
+            return LineKind.UNKNOWN
         if strip(code):
-            return Kind.JUNK
-        return Kind.COMMENT if b"#" in line else Kind.BLANK
+            return LineKind.JUNK
+        return LineKind.COMMENT if b"#" in line else LineKind.BLANK
     code = _code(line)
     if not code:
-        return Kind.COMMENT if b"#" in line else Kind.BLANK
+        return LineKind.COMMENT if b"#" in line else LineKind.BLANK
     key, colon, _ = code.partition(b":")
     if colon:
         name = strip(key).lower()
@@ -187,7 +187,7 @@ def _classify(line: bytes) -> int:
             for stem, stem_kind in _STEMS:
                 if name.startswith(stem):
                     return stem_kind
-            return Kind.UNKNOWN
+            return LineKind.UNKNOWN
     # No colon, or one that stands in the value ("Sitemap https://a.test/s.xml"): a known name
     # and one word behind it can mean only one thing.
     words = code.split()
@@ -196,7 +196,7 @@ def _classify(line: bytes) -> int:
         kind = _NAMES.get(name) or _LENIENT.get(name)
         if kind is not None:
             return kind | _NO_COLON
-    return Kind.UNKNOWN if colon else Kind.JUNK
+    return LineKind.UNKNOWN if colon else LineKind.JUNK
 
 
 class Line(Struct, frozen=True, kw_only=True):
@@ -206,14 +206,14 @@ class Line(Struct, frozen=True, kw_only=True):
     start: int  # offset of its first byte in the body
     end: int  # offset behind its line end
     raw: bytes  # body[start:end]
-    kind: Kind
+    kind: LineKind
     leniency: Leniency
     text: str  # without its line end; undecodable bytes are replaced, for showing only
     rule: str  # without its comment: `Disallow: /private/`
     value: str  # of a field: what stands behind the colon, without comment and blanks
 
 
-class Source:
+class RobotsSource:
     """A robots.txt body and the kinds of its lines.
 
     `kinds[i]` is the kind of line i + 1 with its leniency flags. Lines are as UTF-8 bytes, whatever
@@ -239,7 +239,7 @@ class Source:
         usual = USUAL.get
         kinds = bytearray([usual(line[: line.find(b":") + 1], _LATER) for line in lines])
         self.unusual: list[int] = []  # the lines that the fast pass did not know
-        known: dict[bytes, int] = {b"": Kind.BLANK}
+        known: dict[bytes, int] = {b"": LineKind.BLANK}
         at = kinds.find(_LATER)
         while at >= 0:
             line = lines[at]
@@ -254,7 +254,7 @@ class Source:
             # The line that the cut falls into is not obeyed: half of "Disallow: /tmp" is
             # "Disallow: /", which nobody wrote.
             self.cut_line = len(lines)
-            kinds[-1] = Kind.UNKNOWN
+            kinds[-1] = LineKind.UNKNOWN
         self.raw_lines = lines
         self.kinds = bytes(kinds)
 
@@ -309,7 +309,7 @@ class Source:
         """Line `index` without its comment: how a verdict quotes it."""
         return _code(self.raw_lines[index]).decode("utf-8", "replace")
 
-    def indexes(self, *kinds: Kind) -> list[int]:
+    def indexes(self, *kinds: LineKind) -> list[int]:
         """The lines (from 0) of these kinds, in file order, whatever leniency they need."""
         wanted = {int(kind) for kind in kinds}
         return [i for i, kind in enumerate(self.kinds) if kind & KIND_MASK in wanted]
@@ -373,7 +373,7 @@ class Source:
         return self.body[self.spans[-1][1] if self.spans else 0 :]
 
     def _line(self, index: int, start: int, end: int) -> Line:
-        kind = Kind(self.kinds[index] & KIND_MASK)
+        kind = LineKind(self.kinds[index] & KIND_MASK)
         return Line(
             number=index + 1,
             start=start,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from policies.robots.groups import Record
+from policies.robots.agent_rules import BLOCKS, AgentRules, Rule
+from policies.robots.dialect import Aspect, Dialect, Dollar, GroupSelection, Precedence, Wildcard
+from policies.robots.groups import Group
 from policies.robots.index import TOO_COMPLEX
 from policies.robots.pattern import NONE
-from policies.robots.reading import BLOCKS, Reading, Rule
-from policies.robots.row import Aspect, Choice, Dialect, Dollar, Precedence, Wildcard
 
 
 def path_of(url: str) -> str:
@@ -39,7 +39,7 @@ class Verdict:
 
     __slots__ = ("_losers", "_rank", "allowed", "dialects", "path", "reading")
 
-    def __init__(self, reading: Reading, path: str, dialects: tuple[str, ...] = ()) -> None:
+    def __init__(self, reading: AgentRules, path: str, dialects: tuple[str, ...] = ()) -> None:
         self.reading = reading
         self.path = path  # path and query as given
         self.dialects = dialects or (reading.dialect.name,)  # all that were asked
@@ -241,12 +241,12 @@ class Verdict:
         return f"in the group for {whose} at line {lines[0]}{merged}"
 
 
-def _agent_of(record: Record, reading: Reading) -> str:
+def _agent_of(record: Group, reading: AgentRules) -> str:
     """The agent value of `record` for which it was chosen."""
     return next((value for value in record.agents if reading.names_us(value)), record.agents[0])
 
 
-def _agent_lines(records: Sequence[Record]) -> tuple[int, ...]:
+def _agent_lines(records: Sequence[Group]) -> tuple[int, ...]:
     return tuple(i + 1 for record in records for i in record.agent_lines)
 
 
@@ -263,12 +263,12 @@ def _beats(rule: Rule, rival: Rule, row: Dialect) -> str:
 
 
 _CHOICES = {
-    Choice.FIRST_CONTAINING: "the first record with an agent value containing our token is obeyed, "
-    "else the first for `*`; none are merged",
-    Choice.ALL_EQUAL: "all groups whose agent token equals ours are obeyed together, "
+    GroupSelection.FIRST_CONTAINING: "the first record with an agent value containing our token "
+    "is obeyed, else the first for `*`; none are merged",
+    GroupSelection.ALL_EQUAL: "all groups whose agent token equals ours are obeyed together, "
     "else all groups for `*`",
-    Choice.FIRST_EQUAL: "exactly one group is obeyed: the first whose agent token equals ours, "
-    "else the first for `*`",
+    GroupSelection.FIRST_EQUAL: "exactly one group is obeyed: the first whose agent token equals "
+    "ours, else the first for `*`",
 }
 _PRECEDENCES = {
     Precedence.LONGEST: "the longest matching rule counts, and Allow wins a tie",

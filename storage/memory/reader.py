@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from itertools import islice
 from operator import itemgetter
 
-from policies.access import Access
+from policies.robots_state import RobotsState
 from storage import paging
 from storage.columns import STATE_VIEWS, check_view, robots_state
 from storage.memory import reports
@@ -201,11 +201,11 @@ class MemoryReader:
             "robots": [o.row() for o in found.origins if o.robots is not None],
         }
 
-    async def robots_get(self, origin: str) -> Access | None:
+    async def robots_get(self, origin: str) -> RobotsState | None:
         found = self._tables.origins.get(origin)
         return None if found is None else found.robots
 
-    async def robots_copy(self, origin: str) -> Access | None:
+    async def robots_copy(self, origin: str) -> RobotsState | None:
         return await self.robots_get(origin)
 
     async def robots_body(self, url: str) -> bytes | None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from msgspec import structs
 
-from policies.access import Access
 from policies.listing import Listing
+from policies.robots_state import RobotsState
 from storage.columns import CONTACTS_KEPT, robots_state
 from storage.store import (
     Before,
@@ -109,7 +109,7 @@ class Origin:
     judged: list[int] = field(default_factory=list)  # ids blocked by its robots.txt, ascending
     ungoverned: dict[int, None] = field(default_factory=dict)
     queries: dict[str, int] = field(default_factory=dict)  # path -> URLs with a query
-    robots: Access | None = None
+    robots: RobotsState | None = None
 
     def due_at(self) -> float | None:
         if self.fresh:
@@ -120,7 +120,7 @@ class Origin:
         return bool(self.judged or self.ungoverned or self.counts[UrlState.QUEUED])
 
     def row(self) -> Row:
-        copy = self.robots or Access()
+        copy = self.robots or RobotsState()
         return {
             "origin": self.name,
             "host": self.host.name,

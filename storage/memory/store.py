@@ -9,7 +9,7 @@ from itertools import islice
 
 from msgspec import structs
 
-from policies.access import Access
+from policies.robots_state import RobotsState
 from storage.columns import hostname_of, robots_due_at
 from storage.memory.changes import Changes
 from storage.memory.leases import Leases
@@ -170,7 +170,7 @@ class MemoryStore(MemoryReader):
         session: int,
         slot: str,
         origin: str,
-        copy: Access,
+        copy: RobotsState,
         *,
         also: HostUpdate | None = None,
         rejudge: bool = False,

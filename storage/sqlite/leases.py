@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Struct
 
-from policies.access import Access
+from policies.robots_state import RobotsState
 from storage.columns import CONTACTS_KEPT, COPIES_PER_LEASE, WAIT_INSTEAD_S, WAIT_S_MAX, rooms
 from storage.sqlite.counters import Tally
 from storage.sqlite.link_table import REQUISITE, SEED, SITEMAP, SUSPECT, hops_of, requisite_depth_of
@@ -178,8 +178,8 @@ class Leases:
             for row in rows
         ]
 
-    def _copies(self, keys: Sequence[Values]) -> dict[int, dict[str, Access]]:
-        copies: dict[int, dict[str, Access]] = {}
+    def _copies(self, keys: Sequence[Values]) -> dict[int, dict[str, RobotsState]]:
+        copies: dict[int, dict[str, RobotsState]] = {}
         most = COPIES_PER_LEASE
         for slot, *row in self._sql.rows_many("copies_of_slots", keys, most, most):
             origin, access = read_copy(row)

@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec import structs
 
-from policies.retry import FailureCode
+from policies.retries import FailureCode
 from storage.columns import WAIT_INSTEAD_S
 from storage.sqlite.schema import FAILURES
 from storage.store import (

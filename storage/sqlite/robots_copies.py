@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 
 from policies import quarantine
-from policies.access import Access
-from policies.retry import FailureCode
+from policies.retries import FailureCode
+from policies.robots_state import RobotsState
 from storage.columns import robots_due_at
 from storage.sqlite.name_ids import Names
 from storage.sqlite.statements import Statements, Value
@@ -20,13 +20,13 @@ FIELDS = (
 )  # fmt: skip
 
 
-def read_copy(row: Sequence[Value]) -> tuple[str, Access]:
+def read_copy(row: Sequence[Value]) -> tuple[str, RobotsState]:
     """An origin's name and its copy, from a row: name, packed body, then FIELDS."""
     origin, packed, *values = row
     fields = dict(zip(FIELDS, values, strict=True))
     fields["truncated"] = bool(fields["truncated"])
     body = zlib.decompress(packed) if isinstance(packed, bytes) else None
-    return str(origin), Access(body=body, **fields)  # type: ignore[arg-type]
+    return str(origin), RobotsState(body=body, **fields)  # type: ignore[arg-type]
 
 
 class Copies:
@@ -36,7 +36,9 @@ class Copies:
         self._sql = sql
         self._names = names
 
-    def put(self, slot: str, origin: str, access: Access, now_s: float, *, rejudge: bool) -> None:
+    def put(
+        self, slot: str, origin: str, access: RobotsState, now_s: float, *, rejudge: bool
+    ) -> None:
         key = self._names.origins({origin: slot}, now_s)[origin].id
         body = None if access.body is None else self._body(access.body)
         values: list[Value] = [getattr(access, field) for field in FIELDS]
@@ -69,7 +71,7 @@ class Copies:
         assert row is not None
         return int(row[0] or 0)
 
-    def get(self, origin: str) -> Access | None:
+    def get(self, origin: str) -> RobotsState | None:
         row = self._sql.row("copy", origin)
         return None if row is None else read_copy(row)[1]
 

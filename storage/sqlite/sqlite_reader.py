@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
-from policies.access import Access
+from policies.robots_state import RobotsState
 from policies.url import origin_of
 from storage.columns import CONTACTS_KEPT, REPORTS, STATE_VIEWS, VIEWS, check_view
 from storage.sqlite import page_queries, report_queries
@@ -183,8 +183,8 @@ class SqliteReader:
     async def host(self, host: str) -> Row | None:
         return await self._read(lambda sql: _host(sql, host))
 
-    async def robots_copy(self, origin: str) -> Access | None:
-        def find(sql: Statements) -> Access | None:
+    async def robots_copy(self, origin: str) -> RobotsState | None:
+        def find(sql: Statements) -> RobotsState | None:
             row = sql.row("copy", origin)
             return None if row is None else read_copy(row)[1]
 

@@ -17,8 +17,8 @@ from typing import TypeVar
 
 from msgspec import structs
 
-from policies.access import Access
-from policies.retry import FailureCode
+from policies.retries import FailureCode
+from policies.robots_state import RobotsState
 from storage.safe_files import FILE_MODE, check_owner, real_path
 from storage.sqlite import fault_kinds, refused_values
 from storage.sqlite.connection_thread import Wire, finish
@@ -524,7 +524,7 @@ class SqliteStore:
         session: int,
         slot: str,
         origin: str,
-        copy: Access,
+        copy: RobotsState,
         *,
         also: HostUpdate | None = None,
         rejudge: bool = False,
@@ -532,7 +532,7 @@ class SqliteStore:
     ) -> Completed:
         def put(
             links: Sequence[Link],
-            copy: Access | None = copy,
+            copy: RobotsState | None = copy,
             also: HostUpdate | None = also,
         ) -> Callable[[Writer, Moment], Completed]:
             return lambda writer, at: writer.robots_put(
@@ -552,7 +552,7 @@ class SqliteStore:
             done = structs.replace(done, refused=name)
         return structs.replace(done, added=added.added)
 
-    async def robots_get(self, origin: str) -> Access | None:
+    async def robots_get(self, origin: str) -> RobotsState | None:
         return await self._transact(lambda writer, _: writer.robots_get(origin), otherwise=None)
 
     async def robots_due(self, session: int, *, limit: int) -> Sequence[RobotsDue]:

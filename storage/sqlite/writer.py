@@ -9,8 +9,8 @@ from collections.abc import Container, Mapping, Sequence
 import msgspec
 
 from policies import quarantine
-from policies.access import UNKNOWN, Access
-from policies.retry import FailureCode
+from policies.retries import FailureCode
+from policies.robots_state import UNKNOWN, RobotsState
 from policies.url import canonical
 from storage.columns import WAIT_S_MAX
 from storage.sqlite.chains import Chains
@@ -302,7 +302,7 @@ class Writer:
         session: int,
         slot: str,
         origin: str,
-        copy: Access | None,
+        copy: RobotsState | None,
         also: HostUpdate | None,
         at: Moment,
         *,
@@ -320,7 +320,7 @@ class Writer:
             self._leases.wind([(held, also)], at.now_s)
         return Completed(stale=frozenset(), added=tally.added, prefetched={})
 
-    def robots_get(self, origin: str) -> Access | None:
+    def robots_get(self, origin: str) -> RobotsState | None:
         return self._copies.get(origin)
 
     def robots_due(self, limit: int, at: Moment) -> list[RobotsDue]:

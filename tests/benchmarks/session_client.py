@@ -19,8 +19,8 @@ import aiohttp
 
 from crawler import Politeness, PoliteSession
 from crawler.clock import RealClock
+from crawler.config import from_dict
 from crawler.fetching.fetcher import AiohttpFetcher, Request
-from policies.address import AddressRules
 
 Get = Callable[[str], Awaitable[object]]
 LOOPBACK = "127.0.0.0/8"
@@ -49,13 +49,7 @@ async def bare() -> AsyncIterator[Get]:
 
 @contextlib.asynccontextmanager
 async def fetcher() -> AsyncIterator[Get]:
-    async with AiohttpFetcher(
-        user_agent="bench",
-        addresses=AddressRules.parse([LOOPBACK]),
-        resolve=RESOLVE,
-        clock=RealClock(),
-        connections=256,
-    ) as opened:
+    async with AiohttpFetcher(from_dict(CONFIG), RealClock()) as opened:
         yield lambda url: opened.fetch(Request(url=url))
 
 

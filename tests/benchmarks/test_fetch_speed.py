@@ -18,9 +18,9 @@ import aiohttp
 import pytest
 
 from crawler.clock import RealClock
+from crawler.config import from_dict
 from crawler.fetching.fetcher import AiohttpFetcher
 from crawler.fetching.request import Answer, Request
-from policies.address import AddressRules
 
 if TYPE_CHECKING:
     from tests.benchmarks.conftest import Beside
@@ -30,6 +30,12 @@ HOSTS = 50
 REQUESTS = 4_000
 IN_FLIGHT = 32
 AGENT = "examplebot/1.0 (+https://example.com/bot)"
+CONFIG = from_dict(
+    {
+        "crawl": {"user_agent": AGENT, "concurrency": IN_FLIGHT},
+        "network": {"allow": ["127.0.0.0/8"]},
+    }
+)
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(300)]
 
@@ -73,13 +79,7 @@ async def spread(urls: list[str], fetch: Callable[[str], Awaitable[None]]) -> in
 
 @asynccontextmanager
 async def opened() -> AsyncIterator[AiohttpFetcher]:
-    async with AiohttpFetcher(
-        user_agent=AGENT,
-        addresses=AddressRules.parse(["127.0.0.0/8"]),
-        resolve={},
-        clock=RealClock(),
-        connections=IN_FLIGHT,
-    ) as fetcher:
+    async with AiohttpFetcher(CONFIG, RealClock()) as fetcher:
         yield fetcher
 
 

@@ -12,7 +12,7 @@ from random import Random
 import pytest
 
 from policies import robots
-from policies.robots.dialect import DIALECTS
+from policies.robots.dialects import DIALECTS
 from policies.robots.escapes import path_forms
 from policies.robots.search import prepared
 
@@ -116,8 +116,8 @@ def least_s(run: Callable[[], object]) -> float:
 def test_hostile_files(name: str) -> None:
     body = body_of(RULES[name])
 
-    def compiled(dialects: list[str]) -> robots.Policy:
-        policy = robots.parse(body).policy("x", dialects)
+    def compiled(dialects: list[str]) -> robots.RuleSet:
+        policy = robots.parse(body).rule_set("x", dialects)
         policy.read_whole()
         policy.allowed("/%2f")
         return policy
@@ -130,7 +130,7 @@ def test_hostile_files(name: str) -> None:
         policy = compiled(dialects)
         for label, path in PATHS.items():
 
-            def judge(policy: robots.Policy = policy, path: str = path) -> None:
+            def judge(policy: robots.RuleSet = policy, path: str = path) -> None:
                 prepared.cache_clear()
                 path_forms.cache_clear()
                 policy.allowed(path)

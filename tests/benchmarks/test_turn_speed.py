@@ -23,8 +23,8 @@ from crawler.fetching.request import Answer, Failure, Request
 from crawler.politeness.gate import GOVERNED
 from crawler.politeness.host import Host
 from crawler.politeness.turns import Turns
-from policies.access import Access
 from policies.pacing import PacingRules
+from policies.robots_state import RobotsState
 from policies.url import path_of
 from storage.memory import MemoryStore
 from storage.store import HostClock, Lease, Link, Prefetched, Queued
@@ -181,7 +181,7 @@ def test_gate_check(beside: Beside) -> None:
         engine = await engine_with([])
         host = Host(lease("h0.test", 1), PacingRules(), now_s=0.0)
         now_s = time.time()
-        known = Access(
+        known = RobotsState(
             status=200, body=ROBOTS, copy_at=now_s, fetched_at=now_s, expires_at=now_s + 3600
         )
         engine.gate.adopt(host, {"http://h0.test": known})

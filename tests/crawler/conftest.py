@@ -6,13 +6,18 @@ import asyncio
 import socket
 import ssl
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
 
 import pytest
+from aiohttp.abc import AbstractResolver
 
-from crawler.clock import RealClock
+from crawler.clock import Clock, RealClock
+from crawler.config import Config, from_dict
 from crawler.fetching.fetcher import AiohttpFetcher
+from crawler.fetching.resolver import Resolver
 from policies.address import AddressRules
 
 
@@ -139,15 +144,39 @@ async def pushed_clock() -> PushedClock:
 LOOPBACK = AddressRules.parse(["127.0.0.0/8", "::1/128"])
 
 
+def fetcher_config(*, base: Path | None = None, **sections: object) -> Config:
+    """A config for a fetcher that may connect to loopback, where every name under test is."""
+    usual: dict[str, object] = {
+        "crawl": {
+            "user_agent": "examplebot/1.0 (+https://example.com/bot)",
+            "from": "bot@example.com",
+            "concurrency": 4,
+        },
+        "network": {"allow": ["127.0.0.0/8", "::1/128"], "resolve": {"*.test": "127.0.0.1"}},
+    }
+    return from_dict({**usual, **sections}, base=base)
+
+
+class GivenDns(Resolver):
+    """A Resolver that makes its system resolvers by calling `system`."""
+
+    def __init__(
+        self,
+        system: Callable[[], AbstractResolver],
+        clock: Clock,
+        *,
+        table: Mapping[str, str] = MappingProxyType({}),
+        addresses: AddressRules = LOOPBACK,
+        pin: bool = False,
+    ) -> None:
+        super().__init__(table, addresses, clock, pin=pin)
+        self._make_system = system
+
+    def new_system_resolver(self) -> AbstractResolver:
+        return self._make_system()
+
+
 @pytest.fixture
 async def fetcher() -> AsyncIterator[AiohttpFetcher]:
-    """A fetcher that may connect to loopback, where every name under test is."""
-    async with AiohttpFetcher(
-        user_agent="examplebot/1.0 (+https://example.com/bot)",
-        from_="bot@example.com",
-        addresses=LOOPBACK,
-        resolve={"*.test": "127.0.0.1"},
-        clock=RealClock(),
-        connections=16,
-    ) as opened:
+    async with AiohttpFetcher(fetcher_config(), RealClock()) as opened:
         yield opened

@@ -17,7 +17,7 @@ from crawler.config import Config, from_dict
 from crawler.fetching.request import Request
 from crawler.testing import Answers, LocalWeb, Reply, hang_up, html, not_found, redirect, text
 from policies import robots
-from policies.retry import FailureCode
+from policies.retries import FailureCode
 from tests.crawler.daemon.conftest import Daemon, daemon_of
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def test_a_robots_file_is_freed_when_it_is_replaced(rules: int, dialects: tuple[
     lines = "".join(f"Disallow: /{n}*x$\nAllow: /{n}%41/\nDisallow: /p{n}\n" for n in range(rules))
     body = f"User-agent: *\n{lines}Crawl-delay: 1\n".encode()
     with cycles() as found:
-        policy = robots.parse(body).policy("testbot", dialects)
+        policy = robots.parse(body).rule_set("testbot", dialects)
         policy.read_whole()
         for path in ("/p3", "/7/%41x", "/" + "ax" * 300):
             policy.allowed(path)

@@ -9,7 +9,7 @@ import pytest
 from crawler.observer import Contacted, Fanout, all_of
 from crawler.testing import Answers, Reply, html, text
 from policies.holds import Hold, HoldReason
-from policies.retry import FailureCode
+from policies.retries import FailureCode
 from storage.store import Blocked, Failed, Outcome, Retry, Visited
 
 if TYPE_CHECKING:

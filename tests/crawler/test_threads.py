@@ -15,12 +15,12 @@ import pytest
 import crawler
 from crawler import Crawler, threads
 from crawler.clock import RealClock
-from crawler.fetching.own import blame
-from crawler.fetching.resolver import NameLookupError, Names
+from crawler.fetching.local_errors import blame
+from crawler.fetching.resolver import NameLookupError
 from crawler.testing import LocalWeb, Reply, html, text
 from crawler.threads import Threads
-from policies.address import AddressRules
 from policies.holds import HoldReason
+from tests.crawler.conftest import GivenDns
 
 PACKAGES = [Path(crawler.__file__).parents[1] / name for name in ("crawler", "storage", "policies")]
 
@@ -105,10 +105,10 @@ async def test_a_name_that_no_thread_could_ask_for_is_trouble_of_our_own() -> No
         async def close(self) -> None:
             pass
 
-    names = Names({}, AddressRules(), RealClock(), system=Threadless)  # type: ignore[arg-type]
+    names = GivenDns(Threadless, RealClock())  # type: ignore[arg-type]
     with pytest.raises(NameLookupError) as raised:
         await names.resolve("a.test")
-    assert raised.value.ours is HoldReason.PORTS
+    assert raised.value.error.ours is HoldReason.PORTS
     assert blame(RuntimeError("can't start new thread"))[0] is HoldReason.PORTS
     assert blame(RuntimeError("another"))[0] is None
 

@@ -8,18 +8,18 @@ from hypothesis import strategies as st
 
 from policies.pacing import (
     DAY_S,
-    NO_ASK,
-    Ask,
+    NO_ROBOTS_PACING,
     PacingRules,
     Per,
+    RobotsPacing,
     Window,
-    address_rest_s,
+    address_delay_s,
     common_windows,
     lanes,
     merged_windows,
     parse_window,
-    rest,
-    smoothed,
+    politeness_delay,
+    smoothed_latency_s,
     window_wait_s,
 )
 
@@ -47,8 +47,8 @@ def test_rest_is_never_under_any_of_its_floors(
 ) -> None:
     """Law 1: the largest of delay, Crawl-delay, Request-rate, slowness (60 s at most), by hand."""
     rules = PacingRules(delay=delay, latency_factor=factor)
-    ask = Ask(crawl_delay_s=crawl_delay, request_rate_s=rate, missing=missing)
-    found = rest(rules, ask, latency_s=latency, slow_s=slow)
+    ask = RobotsPacing(crawl_delay_s=crawl_delay, request_rate_s=rate, missing=missing)
+    found = politeness_delay(rules, ask, latency_s=latency, slow_s=slow)
     floors = [delay, crawl_delay or 0, rate or 0, slow or 0, min(60, factor * (latency or 0))]
     assert found.delay_s == max(floors) * (2 if missing else 1)
     assert found.source
@@ -57,63 +57,63 @@ def test_rest_is_never_under_any_of_its_floors(
 @pytest.mark.parametrize(
     ("ask", "latency_s", "slow_s", "delay_s", "source"),
     [
-        (NO_ASK, None, None, 1.0, "politeness.delay"),
-        (Ask(crawl_delay_s=0.5), None, None, 1.0, "politeness.delay"),
-        (Ask(crawl_delay_s=7), None, None, 7, "Crawl-delay"),
-        (Ask(crawl_delay_s=7, request_rate_s=9), None, None, 9, "Request-rate"),
-        (NO_ASK, 2.5, None, 2.5, "response time"),
-        (NO_ASK, 500, None, 60, "response time"),
-        (NO_ASK, 2.5, 30, 30, "by hand"),
-        (Ask(crawl_delay_s=7, missing=True), None, None, 14, "doubled while"),
+        (NO_ROBOTS_PACING, None, None, 1.0, "politeness.delay"),
+        (RobotsPacing(crawl_delay_s=0.5), None, None, 1.0, "politeness.delay"),
+        (RobotsPacing(crawl_delay_s=7), None, None, 7, "Crawl-delay"),
+        (RobotsPacing(crawl_delay_s=7, request_rate_s=9), None, None, 9, "Request-rate"),
+        (NO_ROBOTS_PACING, 2.5, None, 2.5, "response time"),
+        (NO_ROBOTS_PACING, 500, None, 60, "response time"),
+        (NO_ROBOTS_PACING, 2.5, 30, 30, "by hand"),
+        (RobotsPacing(crawl_delay_s=7, missing=True), None, None, 14, "doubled while"),
     ],
 )
 def test_rest_names_what_decided_it(
-    ask: Ask, latency_s: float | None, slow_s: float | None, delay_s: float, source: str
+    ask: RobotsPacing, latency_s: float | None, slow_s: float | None, delay_s: float, source: str
 ) -> None:
-    found = rest(PacingRules(), ask, latency_s=latency_s, slow_s=slow_s)
+    found = politeness_delay(PacingRules(), ask, latency_s=latency_s, slow_s=slow_s)
     assert found.delay_s == delay_s
     assert source in found.source
 
 
 def test_no_delay_at_all_stays_none_even_doubled() -> None:
     rules = PacingRules(delay=0, latency_factor=0)
-    assert rest(rules, Ask(missing=True), latency_s=3).delay_s == 0
+    assert politeness_delay(rules, RobotsPacing(missing=True), latency_s=3).delay_s == 0
 
 
 def test_the_strictest_origin_of_a_host_counts() -> None:
     day, night = parse_window("0600-0845"), parse_window("2200-0200")
-    one = Ask(crawl_delay_s=2, windows=(day,))
-    other = Ask(request_rate_s=5, windows=(day, night), missing=True)
+    one = RobotsPacing(crawl_delay_s=2, windows=(day,))
+    other = RobotsPacing(request_rate_s=5, windows=(day, night), missing=True)
     both = one.strictest(other)
-    assert both == Ask(crawl_delay_s=2, request_rate_s=5, windows=(day,), missing=True)
-    assert NO_ASK.strictest(one) == one
+    assert both == RobotsPacing(crawl_delay_s=2, request_rate_s=5, windows=(day,), missing=True)
+    assert NO_ROBOTS_PACING.strictest(one) == one
 
 
 @pytest.mark.parametrize(
     ("ask", "backing_off", "expected"),
     [
-        (NO_ASK, False, 3),
-        (NO_ASK, True, 1),
-        (Ask(crawl_delay_s=0), False, 3),
-        (Ask(crawl_delay_s=0.1), False, 1),
-        (Ask(request_rate_s=1), False, 1),
+        (NO_ROBOTS_PACING, False, 3),
+        (NO_ROBOTS_PACING, True, 1),
+        (RobotsPacing(crawl_delay_s=0), False, 3),
+        (RobotsPacing(crawl_delay_s=0.1), False, 1),
+        (RobotsPacing(request_rate_s=1), False, 1),
     ],
 )
 def test_law_1_one_lane_while_a_delay_rate_or_backoff_applies(
-    ask: Ask, backing_off: bool, expected: int
+    ask: RobotsPacing, backing_off: bool, expected: int
 ) -> None:
     assert lanes(PacingRules(concurrency_per_host=3), ask, backing_off=backing_off) == expected
 
 
 def test_slurp_crawl_delay_counts_per_address() -> None:
     rules = PacingRules(per=Per.IP, ip_delay=0.25)
-    assert address_rest_s(rules, NO_ASK) == 0.25
-    assert address_rest_s(rules, Ask(crawl_delay_s=4)) == 4
+    assert address_delay_s(rules, NO_ROBOTS_PACING) == 0.25
+    assert address_delay_s(rules, RobotsPacing(crawl_delay_s=4)) == 4
 
 
 def test_smoothing_follows_without_jumping() -> None:
-    assert smoothed(None, 2.0) == 2.0
-    assert 1.0 < smoothed(1.0, 2.0) < 2.0
+    assert smoothed_latency_s(None, 2.0) == 2.0
+    assert 1.0 < smoothed_latency_s(1.0, 2.0) < 2.0
 
 
 # ---------------------------------------------------------------- windows
@@ -149,11 +149,11 @@ def test_after_its_wait_a_window_is_open(start: int, end: int, at: float) -> Non
 
 def test_our_window_and_any_of_theirs_must_be_open() -> None:
     rules = PacingRules(visit_window=parse_window("08:00-20:00"))
-    ask = Ask(windows=(parse_window("0600-0845"), parse_window("1200-1300")))
+    ask = RobotsPacing(windows=(parse_window("0600-0845"), parse_window("1200-1300")))
     assert window_wait_s(rules, ask, 8.5 * 3600) == 0
     assert window_wait_s(rules, ask, 9 * 3600) == 3 * 3600
-    assert window_wait_s(rules, NO_ASK, 7 * 3600) == 3600
-    assert window_wait_s(PacingRules(), NO_ASK, 0) == 0
+    assert window_wait_s(rules, NO_ROBOTS_PACING, 7 * 3600) == 3600
+    assert window_wait_s(PacingRules(), NO_ROBOTS_PACING, 0) == 0
 
 
 MINUTE = st.integers(0, 1_440)
@@ -181,5 +181,7 @@ def test_what_several_files_of_a_host_want_is_what_all_want(
     assert hours(merged_windows(ours)) == hours(ours)
     assert len(merged_windows(ours)) <= len(ours)
     assert common_windows(ours, ()) == common_windows((), ours) == ours
-    both = Ask(windows=ours).strictest(Ask(windows=theirs)).strictest(Ask())
+    both = (
+        RobotsPacing(windows=ours).strictest(RobotsPacing(windows=theirs)).strictest(RobotsPacing())
+    )
     assert hours(both.windows) == wanted

@@ -4,42 +4,45 @@ from __future__ import annotations
 
 import pytest
 
-from policies import access
-from policies.access import UNKNOWN, Access, Closed, News, RobotsRules, Unknown, Unreachable
+from policies import robots_policy, robots_state
 from policies.quarantine import QUARANTINE_S, died_with, is_quarantined, is_suspect, released
 from policies.robots import DIALECTS
+from policies.robots_policy import Closed, Unknown
+from policies.robots_state import UNKNOWN, RobotsFetch, RobotsRules, RobotsState, Unreachable
 
 NOW_S = 1_800_000_000.0
-COPY = Access(
+COPY = RobotsState(
     status=200, body=b"User-agent: *\nAllow: /\n", copy_at=NOW_S - 9, fetched_at=NOW_S - 9,
     expires_at=NOW_S + 9,
 )  # fmt: skip
-ABSENT = Access(status=404, fetched_at=NOW_S - 9, expires_at=NOW_S + 9)
-DOWN = Access(failures=3, unreachable_since=NOW_S - 90 * 86_400, retry_at=NOW_S + 9, error="dns: x")
+ABSENT = RobotsState(status=404, fetched_at=NOW_S - 9, expires_at=NOW_S + 9)
+DOWN = RobotsState(
+    failures=3, unreachable_since=NOW_S - 90 * 86_400, retry_at=NOW_S + 9, error="dns: x"
+)
 
 
 @pytest.mark.parametrize("known", [UNKNOWN, COPY, ABSENT, DOWN])
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("unreachable", [None, *Unreachable])
 def test_nothing_opens_what_is_quarantined(
-    known: Access, dialect: str, unreachable: Unreachable | None
+    known: RobotsState, dialect: str, unreachable: Unreachable | None
 ) -> None:
     rules = RobotsRules(dialect=(dialect,), unreachable=unreachable)
     once = died_with(known, now_s=NOW_S)
     twice = died_with(once, now_s=NOW_S + 60)
     assert is_suspect(once)
     assert not is_quarantined(once)
-    assert access.due(once, NOW_S) or known is DOWN
-    assert type(access.standing(once, now_s=NOW_S, rules=rules)) is type(
-        access.standing(known, now_s=NOW_S, rules=rules)
+    assert robots_state.is_due(once, NOW_S) or known is DOWN
+    assert type(robots_policy.robots_policy(once, now_s=NOW_S, rules=rules)) is type(
+        robots_policy.robots_policy(known, now_s=NOW_S, rules=rules)
     )
     for now_s in (NOW_S + 60, NOW_S + 60 + QUARANTINE_S / 2, NOW_S + 59 + QUARANTINE_S):
-        standing = access.standing(twice, now_s=now_s, rules=rules)
+        standing = robots_policy.robots_policy(twice, now_s=now_s, rules=rules)
         assert isinstance(standing, Closed)
         assert "quarantined: the process ended twice" in standing.reason
         assert standing.until_s == twice.retry_at
-        assert not access.due(twice, now_s)
-    assert access.due(twice, NOW_S + 60 + QUARANTINE_S)
+        assert not robots_state.is_due(twice, now_s)
+    assert robots_state.is_due(twice, NOW_S + 60 + QUARANTINE_S)
     again = died_with(twice, now_s=NOW_S + 60 + QUARANTINE_S)
     assert is_quarantined(again)
     assert again.unreachable_since == twice.unreachable_since
@@ -48,24 +51,26 @@ def test_nothing_opens_what_is_quarantined(
 @pytest.mark.parametrize("status", [200, 404, 503, None])
 def test_an_answer_ends_all_suspicion(status: int | None) -> None:
     rules = RobotsRules()
-    news = News(status=status, body=b"" if status == 200 else None, url="http://a.test/robots.txt")
+    news = RobotsFetch(
+        status=status, body=b"" if status == 200 else None, url="http://a.test/robots.txt"
+    )
     for known in (died_with(COPY, now_s=NOW_S), released(_twice(COPY), now_s=NOW_S)):
-        learned = access.learn(known, news, now_s=NOW_S + 1, rules=rules)
+        learned = robots_state.next_state(known, news, now_s=NOW_S + 1, rules=rules)
         assert not is_suspect(learned)
 
 
 def test_what_is_released_is_due_and_no_suspect() -> None:
     free = released(_twice(UNKNOWN), now_s=NOW_S)
-    assert access.due(free, NOW_S)
+    assert robots_state.is_due(free, NOW_S)
     assert not is_suspect(free)
     assert free.unreachable_since is not None  # what it brings is late (law 4)
 
 
 def test_the_unknown_is_still_asked_for_after_one_death() -> None:
     once = died_with(UNKNOWN, now_s=NOW_S)
-    assert isinstance(access.standing(once, now_s=NOW_S, rules=RobotsRules()), Unknown)
-    assert access.due(once, NOW_S)
+    assert isinstance(robots_policy.robots_policy(once, now_s=NOW_S, rules=RobotsRules()), Unknown)
+    assert robots_state.is_due(once, NOW_S)
 
 
-def _twice(known: Access) -> Access:
+def _twice(known: RobotsState) -> RobotsState:
     return died_with(died_with(known, now_s=NOW_S), now_s=NOW_S)

@@ -9,7 +9,7 @@ import pytest
 
 from crawler.fetching.request import Request
 from crawler.testing import Answers, Reply, html, not_found, text
-from policies.retry import FailureCode
+from policies.retries import FailureCode
 
 if TYPE_CHECKING:
     from tests.conftest import Crawled, World

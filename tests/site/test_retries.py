@@ -8,7 +8,7 @@ import pytest
 
 from crawler.fetching.request import Request
 from crawler.testing import Reply, html, not_found
-from policies.retry import FailureCode
+from policies.retries import FailureCode
 
 if TYPE_CHECKING:
     from tests.conftest import World

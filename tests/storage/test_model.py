@@ -18,8 +18,8 @@ from hypothesis.stateful import (
     rule,
 )
 
-from policies.access import Access
 from policies.listing import Listing
+from policies.robots_state import RobotsState
 from policies.scope import HOPS_MAX
 from policies.url import host_of, origin_of
 from storage.columns import REPORTS, VIEWS
@@ -114,7 +114,7 @@ contacts = st.lists(
 )
 closed = st.lists(st.sampled_from(ORIGINS), max_size=2, unique=True)
 accesses = st.builds(
-    Access,
+    RobotsState,
     status=st.sampled_from((200, 404, None)),
     body=st.sampled_from((None, b"", b"User-agent: *")),
     failures=st.integers(0, 1),
@@ -145,7 +145,7 @@ class Stores(RuleBasedStateMachine):
         # The model: where each URL is, and where it leads.
         self.state: dict[str, str] = {}
         self.target: dict[str, str] = {}
-        self.copies: dict[str, Access] = {}
+        self.copies: dict[str, RobotsState] = {}
         self.sitemaps: set[str] = set()
         self.read: dict[str, float] = {}  # sitemaps that were read, and are not queued
         self.planned: dict[str, float] = {}  # of those: to be read again, and when last looked at
@@ -535,7 +535,7 @@ class Stores(RuleBasedStateMachine):
         self.settle()
 
     @rule(origin=st.sampled_from(ORIGINS), access=accesses, rejudge=st.booleans())
-    def robots_put(self, origin: str, access: Access, rejudge: bool) -> None:
+    def robots_put(self, origin: str, access: RobotsState, rejudge: bool) -> None:
         slot = host_of(origin + "/")
         for n, store in enumerate((self.memory, self.sqlite)):
             put = store.robots_put(self.sessions[n], slot, origin, access, rejudge=rejudge)

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from crawler.fetching.request import Request
 from crawler.testing import JumpClock, Reply, html, not_found, redirect, text
-from policies.retry import FailureCode
+from policies.retries import FailureCode
 from policies.url import host_of, path_of
 from tests.conftest import World
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from crawler.telling.tester import Known
-from policies.access import UNKNOWN, Access
+from policies.robots_state import UNKNOWN, RobotsState
 from policies.url import SeedError, origin_of, parse_seed, robots_url
 
 if TYPE_CHECKING:
@@ -34,7 +34,9 @@ def read(file: str) -> Known:
         why = error.strerror if isinstance(error, OSError) else str(error)
         raise click.UsageError(f"cannot read {file}: {why}") from None
     now_s = time.time()
-    known = Access(status=200, body=body, copy_at=now_s, fetched_at=now_s, expires_at=now_s + 1)
+    known = RobotsState(
+        status=200, body=body, copy_at=now_s, fetched_at=now_s, expires_at=now_s + 1
+    )
     return Known(where=file, access=known, now_s=now_s, fetched=False)
 
 

@@ -23,7 +23,7 @@ from crawler.steering.status import State, UnknownHost
 from crawler.telling.explain import Asked, explain_host, explain_url, host_named, known_host
 from crawler.threads import in_thread
 from policies import robots as robots_txt
-from policies.access import Access
+from policies.robots_state import RobotsState
 from policies.url import SeedError, canonical, host_of, origin_of, without_userinfo
 from storage import paging
 from storage.columns import robots_state
@@ -59,7 +59,7 @@ class Answers:
         *,
         clock: Clock,
         stream: Stream,
-        fetch_robots: Callable[[str], Awaitable[Access | None]] | None = None,
+        fetch_robots: Callable[[str], Awaitable[RobotsState | None]] | None = None,
     ) -> None:
         self._control = control
         self._reader = reader

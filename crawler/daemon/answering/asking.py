@@ -11,7 +11,7 @@ from crawler.engine.engine import Engine
 from crawler.politeness.host import Host
 from crawler.politeness.origin import Origin
 from crawler.steering.control import Control
-from policies.access import Access, due
+from policies.robots_state import RobotsState, is_due
 from policies.url import host_of
 from storage.store import Reader
 
@@ -29,9 +29,9 @@ class RobotsAsker:
         self._clock = clock
         self._asking = 0
 
-    async def __call__(self, origin: str) -> Access | None:
+    async def __call__(self, origin: str) -> RobotsState | None:
         known = await self._reader.robots_copy(origin)
-        if known is not None and not due(known, self._clock.wall()):
+        if known is not None and not is_due(known, self._clock.wall()):
             return known
         if not self._engine.tasks.under_way:
             raise Problem(503, "the crawl begins, or ends, at this moment", retry_after_s=1.0)
@@ -43,7 +43,7 @@ class RobotsAsker:
         finally:
             self._asking -= 1
 
-    async def _ask(self, origin: str) -> Access | None:
+    async def _ask(self, origin: str) -> RobotsState | None:
         found = await self._engine.tasks.whole(lambda: self._begin(origin))
         if found is None:
             return None
@@ -62,6 +62,6 @@ class RobotsAsker:
         if host is None:
             return None
         held = await self._engine.gate.load(origin, host)
-        if due(held.access, self._clock.wall()):
+        if is_due(held.access, self._clock.wall()):
             self._engine.gate.ask(held)
         return host, held

@@ -13,8 +13,8 @@ from crawler.steering.control import Control
 from crawler.telling.tester import Judge, Known
 from crawler.threads import in_thread
 from policies import robots as robots_txt
-from policies.access import Access
 from policies.robots import BYTES_MAX
+from policies.robots_state import RobotsState
 from policies.url import (
     SeedError,
     canonical,
@@ -44,7 +44,7 @@ class Checking:
         reader: Reader,
         *,
         clock: Clock,
-        fetch_robots: Callable[[str], Awaitable[Access | None]] | None,
+        fetch_robots: Callable[[str], Awaitable[RobotsState | None]] | None,
     ) -> None:
         self._control = control
         self._reader = reader
@@ -125,7 +125,9 @@ class Checking:
         if len(body) > BYTES_MAX:
             raise Problem(413, f"robots: is longer than {BYTES_MAX:,} bytes", field="robots")
         now_s = self._clock.wall()
-        copy = Access(status=200, body=body, copy_at=now_s, fetched_at=now_s, expires_at=now_s + 1)
+        copy = RobotsState(
+            status=200, body=body, copy_at=now_s, fetched_at=now_s, expires_at=now_s + 1
+        )
         return Known(where="the file given", access=copy, now_s=now_s, fetched=False)
 
     async def _asked(self, url: str) -> Known:

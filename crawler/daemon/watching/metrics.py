@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from crawler.observer import Contacted
 from policies.holds import Hold, HoldReason
-from policies.retry import FailureCode
+from policies.retries import FailureCode
 from storage.store import (
     Blocked,
     BlockReason,

@@ -11,7 +11,7 @@ from typing import Final
 from crawler.threads import in_thread
 from policies import robots
 from policies.robots import Finding
-from policies.robots.syntax import Kind
+from policies.robots.syntax import LineKind
 
 LINES_READ: Final = 40_000  # of one file: the largest of a public corpus has 31,853
 LINES_WHOLE: Final = 400  # a file of so many lines is shown whole; 96 of 100 real ones are
@@ -102,7 +102,7 @@ def _sheet(
             SheetRow(
                 number=number,
                 text=line.text.lstrip("\ufeff").expandtabs(4),
-                comment=line.kind is Kind.COMMENT,
+                comment=line.kind is LineKind.COMMENT,
                 ours=number in ours,
                 marks=tuple(marks.get(number, ())),
                 findings=tuple(findings.get(number, ()))[:_FINDINGS_PER_LINE],

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from policies.access import Access
+from policies.robots_state import RobotsState
 from storage.memory import MemoryStore
 from storage.store import (
     Batch,
@@ -112,7 +112,7 @@ async def store() -> AsyncIterator[MemoryStore]:
         ),
     ]
     await store.complete(session, Batch(outcomes=outcomes, hosts=[update]))
-    copy = Access(
+    copy = RobotsState(
         status=200, body=ROBOTS, copy_at=NOW_S, fetched_at=NOW_S, expires_at=NOW_S + 86_400
     )
     await store.robots_put(session, "a.test", "http://a.test", copy)

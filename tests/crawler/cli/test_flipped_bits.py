@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from crawler.cli import main
-from policies.access import Access
+from policies.robots_state import RobotsState
 from storage.sqlite import SqliteReader, SqliteStore
 from storage.sqlite.maintenance import check
 from storage.store import (
@@ -106,7 +106,7 @@ async def fill(path: Path) -> None:
         )
         done = [one for one in outcomes if one is not None]
         await store.complete(session, Batch(outcomes=done, hosts=[update], skipped={"depth": 3}))
-    rules = Access(status=200, body=b"User-agent: *\nDisallow: /b\n", expires_at=START_S + 10)
+    rules = RobotsState(status=200, body=b"User-agent: *\nDisallow: /b\n", expires_at=START_S + 10)
     await store.robots_put(session, "a.test", "http://a.test", rules)
     await store.close()
 

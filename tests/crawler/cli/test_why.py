@@ -10,7 +10,7 @@ from crawler.cli.why import _explain_host, _explain_url
 from crawler.config import Config, from_dict
 from crawler.telling import backoff, reasons
 from crawler.telling.explain import Asked
-from policies.access import Access
+from policies.robots_state import RobotsState
 from storage.memory import MemoryStore
 from storage.store import (
     Batch,
@@ -306,10 +306,10 @@ async def test_an_unknown_host_is_unknown(
 async def test_without_a_copy_the_door_is_explained(
     store: MemoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    gone = Access(status=404, fetched_at=NOW_S, expires_at=NOW_S + 86_400)
+    gone = RobotsState(status=404, fetched_at=NOW_S, expires_at=NOW_S + 86_400)
     await store.robots_put(1, "a.test", "http://a.test", gone)
     assert "so all its pages may be asked for: " in await said(store, "http://a.test/x", capsys)
-    failing = Access(status=503, failures=1, retry_at=NOW_S + 2, unreachable_since=NOW_S)
+    failing = RobotsState(status=503, failures=1, retry_at=NOW_S + 2, unreachable_since=NOW_S)
     await store.robots_put(1, "a.test", "http://a.test", failing)
     closed = CONFIG.override({"robots": {"unreachable": "closed"}})
     await _explain_host(store, closed, "a.test")

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from crawler.config import Config, ConfigError, SinkConfig, from_dict, load
 from crawler.config.keys import SECTIONS, SITE_KEYS, SITE_SECTIONS
 from crawler.config.reload import describe_changes
-from policies.access import RobotsRules, Unreachable
 from policies.pacing import PacingRules, Per, Window
+from policies.robots_state import RobotsRules, Unreachable
 from policies.scope import Follow, ScopeRules
 from tests.crawler.config.example import example
 

@@ -198,9 +198,9 @@ async def test_it_never_connects_to_its_own_page(place: Place, web: LocalWeb) ->
     assert len(gave_up) == 4  # three of the names are one
     for one in gave_up:
         assert one["error"].startswith("address: "), one
-        assert one["error"].endswith("is where this crawler listens itself"), one
+        assert one["error"].endswith("is an address on which this crawler itself listens"), one
     code, out, _ = await place.courtly("why", own[1], "--config", str(place.config))
-    assert (code, "listens itself" in out) == (0, True), out
+    assert (code, "itself listens" in out) == (0, True), out
 
 
 async def test_without_a_file_standard_error_is_the_log(place: Place, web: LocalWeb) -> None:

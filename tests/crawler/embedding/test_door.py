@@ -17,7 +17,7 @@ from crawler.embedding.session import PoliteSession
 from crawler.errors import CourtlyError, FetchFailed, SessionClosed
 from crawler.fetching.request import Request
 from crawler.testing import FakeFetcher, JumpClock, Reply, html, redirect, text
-from policies.retry import FailureCode
+from policies.retries import FailureCode
 from storage.store import StoreError
 
 UA = "examplebot/1.0 (+https://example.com/bot)"

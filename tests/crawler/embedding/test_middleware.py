@@ -183,7 +183,7 @@ async def test_a_refusal_rests_the_host() -> None:
 async def test_a_host_that_cannot_be_connected_to_is_given_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("policies.retry._RETRY_FIRST_S", (0.05, 0.05, 5.0))
+    monkeypatch.setattr("policies.retries._RETRY_FIRST_S", (0.05, 0.05, 5.0))
     async with LocalWeb({}) as web, Both(web) as session:
         with pytest.raises(FetchFailed, match="refused the connection"):
             await session.get(f"http://a.test:{web.dead_port}/")

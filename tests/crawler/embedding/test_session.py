@@ -31,7 +31,7 @@ from crawler.testing import (
     text,
 )
 from policies.holds import HoldReason
-from policies.retry import FailureCode
+from policies.retries import FailureCode
 from storage.store import StoreRefused
 
 UA = "examplebot/1.0 (+https://example.com/bot)"
@@ -486,7 +486,7 @@ async def test_private_addresses_are_refused_unless_allowed() -> None:
             with pytest.raises(FetchFailed) as caught:
                 await session.get(web.url("a.test"))
             assert caught.value.failure.code is FailureCode.ADDRESS
-            assert "network.allow does not let in" in str(caught.value)
+            assert "network.allow does not permit" in str(caught.value)
             assert "not tried again" not in str(caught.value)
         async with PoliteSession(user_agent=UA, config=config, allow="127.0.0.0/8") as session:
             assert (await session.get(web.url("a.test"))).status == 404

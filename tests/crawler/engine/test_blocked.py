@@ -65,7 +65,7 @@ async def test_thousands_of_blocked_urls_take_a_few_turns(world: World) -> None:
 
 
 async def test_a_due_robots_txt_that_cannot_be_had_is_not_asked_all_the_time(world: World) -> None:
-    from policies.retry import FailureCode
+    from policies.retries import FailureCode
 
     begin_s = world.clock.monotonic()
     shut = busy(days=3, closed_for_s=99 * DAY_S, world=world)

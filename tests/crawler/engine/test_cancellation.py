@@ -14,7 +14,7 @@ import pytest
 from crawler.fetching.request import Request
 from crawler.testing import LoggedRequest, Reply, html, not_found, redirect, text
 from crawler.visiting.ledger import COMMIT_AFTER_S
-from policies.retry import FailureCode
+from policies.retries import FailureCode
 
 if TYPE_CHECKING:
     from tests.conftest import Crawled, World

@@ -11,7 +11,7 @@ import pytest
 from crawler.fetching.request import Request
 from crawler.politeness.ending import PAUSED, SPENT
 from crawler.testing import Answers, Reply, html, not_found, redirect, text
-from policies.retry import FailureCode
+from policies.retries import FailureCode
 from storage.store import Link
 
 if TYPE_CHECKING:

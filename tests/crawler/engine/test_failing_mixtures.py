@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from crawler.fetching.request import Request
 from crawler.testing import JumpClock, Reply, html, not_found, redirect, text
-from policies.retry import FailureCode
+from policies.retries import FailureCode
 from policies.url import host_of
 from storage.store import Outcome
 from tests.crawler.engine.test_outage import Watcher

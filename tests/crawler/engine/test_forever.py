@@ -11,7 +11,7 @@ from crawler.fetching.request import Request
 from crawler.politeness.host import Host
 from crawler.steering.status import State
 from crawler.testing import Answers, Reply, html, not_found, text
-from policies.retry import FailureCode
+from policies.retries import FailureCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable

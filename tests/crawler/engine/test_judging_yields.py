@@ -11,7 +11,7 @@ import pytest
 
 from crawler.fetching.request import Request
 from crawler.testing import Reply, html, text
-from policies.robots.reading import Reading
+from policies.robots.agent_rules import AgentRules
 
 if TYPE_CHECKING:
     from crawler.testing import JumpClock
@@ -28,9 +28,9 @@ class Judge:
 
     def __init__(self, clock: JumpClock, monkeypatch: pytest.MonkeyPatch) -> None:
         self.total = self.streak = self.longest = 0
-        allowed = Reading.allowed
+        allowed = AgentRules.allowed
 
-        def judged(reading: Reading, path: str) -> bool:
+        def judged(reading: AgentRules, path: str) -> bool:
             self.total += 1
             self.streak += 1
             self.longest = max(self.longest, self.streak)
@@ -38,7 +38,7 @@ class Judge:
             clock._now_s += VERDICT_S
             return allowed(reading, path)
 
-        monkeypatch.setattr(Reading, "allowed", judged)
+        monkeypatch.setattr(AgentRules, "allowed", judged)
 
     def pass_by(self) -> None:
         self.streak = 0

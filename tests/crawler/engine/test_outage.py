@@ -15,7 +15,7 @@ from crawler.observer import Contacted
 from crawler.testing import FakeFetcher, JumpClock, Reply, html, not_found, redirect, text
 from policies import outage
 from policies.holds import Hold, HoldReason
-from policies.retry import FailureCode, RetryRules, after_no_connection, tried_for_s
+from policies.retries import FailureCode, RetryRules, after_no_connection, tried_for_s
 from policies.url import host_of
 from storage.store import Outcome
 

@@ -14,7 +14,7 @@ from crawler.fetching.request import Answer, Failure, Request
 from crawler.politeness.host import Host
 from crawler.politeness.turns import Turns
 from crawler.testing import FakeFetcher, Reply, html, not_found, text
-from policies.retry import FailureCode
+from policies.retries import FailureCode
 from policies.url import host_of
 
 if TYPE_CHECKING:

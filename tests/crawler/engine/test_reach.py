@@ -13,7 +13,7 @@ import pytest
 
 from crawler.fetching.request import Answer, Failure, Request
 from crawler.testing import FakeFetcher, Reply, html, not_found, redirect, text
-from policies.retry import FailureCode
+from policies.retries import FailureCode
 
 if TYPE_CHECKING:
     from tests.conftest import World

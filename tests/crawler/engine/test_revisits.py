@@ -12,7 +12,7 @@ import pytest
 
 from crawler.fetching.request import Request
 from crawler.testing import Reply, html, redirect, text
-from policies.retry import FailureCode
+from policies.retries import FailureCode
 
 HOUR_S = 3600.0
 DAY_S = 24 * HOUR_S

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from crawler.fetching.request import Answer, Failure, Request
 from crawler.testing import FakeFetcher, JumpClock, Reply, html, not_found
-from policies.retry import FailureCode
+from policies.retries import FailureCode
 from policies.url import path_of
 
 if TYPE_CHECKING:

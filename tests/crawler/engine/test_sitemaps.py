@@ -11,7 +11,7 @@ import pytest
 
 from crawler.fetching.request import Request
 from crawler.testing import Reply, html, not_found, redirect, text
-from policies.retry import FailureCode
+from policies.retries import FailureCode
 
 DAY_S = 86_400.0
 

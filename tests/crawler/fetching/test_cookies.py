@@ -12,22 +12,24 @@ from crawler.fetching.cookies import COOKIES_MAX, Cookies
 NOW_S = 1_800_000_000.0
 
 
-class Wall:
+class WallClock:
+    """A clock whose wall time is set by the test."""
+
     def __init__(self) -> None:
         self.now_s = NOW_S
 
-    def __call__(self) -> float:
+    def wall(self) -> float:
         return self.now_s
 
 
 @pytest.fixture
-def wall() -> Wall:
-    return Wall()
+def clock() -> WallClock:
+    return WallClock()
 
 
 @pytest.fixture
-def jars(wall: Wall) -> Cookies:
-    return Cookies(wall)
+def jars(clock: WallClock) -> Cookies:
+    return Cookies(clock)
 
 
 def test_a_cookie_comes_back_to_its_host_alone(jars: Cookies) -> None:
@@ -123,7 +125,7 @@ def test_prefixes_are_held_to(jars: Cookies) -> None:
     assert jars.header("https://a.test/") == "__Secure-d=4; __Host-e=5"
 
 
-def test_time_ends_them(jars: Cookies, wall: Wall) -> None:
+def test_time_ends_them(jars: Cookies, clock: WallClock) -> None:
     jars.learn(
         "http://a.test/",
         [
@@ -136,7 +138,7 @@ def test_time_ends_them(jars: Cookies, wall: Wall) -> None:
         ],
     )
     assert jars.header("http://a.test/") == "a=1; b=2; c=3; d=4; e=5; f=6"
-    wall.now_s += 61
+    clock.now_s += 61
     assert jars.header("http://a.test/") == "d=4; e=5; f=6"
 
 
@@ -189,7 +191,7 @@ _PIECES = st.sampled_from(
 @given(st.lists(st.lists(_PIECES, max_size=12).map("".join) | st.text(), max_size=5))
 @settings(deadline=None)
 def test_nothing_raises_and_nothing_but_text_is_sent(values: list[str]) -> None:
-    jars = Cookies(Wall())
+    jars = Cookies(WallClock())
     jars.learn("https://www.a.test/x/y", values)
     for url in ("https://www.a.test/x/z", "http://a.test/"):
         sent = jars.header(url)
@@ -208,14 +210,14 @@ ORIGINS = [
 @pytest.mark.parametrize("from_", ORIGINS)
 def test_a_cookie_stays_with_its_scheme_and_port(from_: str, to: str) -> None:
     """But for http to https on their own ports; a host-only one, with its host."""
-    jars = Cookies(lambda: 0.0)
+    jars = Cookies(WallClock())
     jars.learn(f"{from_}/", ["a=b"])
     upgraded = from_.startswith("http:") and to == f"https{from_[4:]}" and from_.count(":") == 1
     assert jars.header(f"{to}/") == ("a=b" if to == from_ or upgraded else None)
 
 
 def test_services_do_not_overwrite_each_other_s_cookies() -> None:
-    jars = Cookies(lambda: 0.0)
+    jars = Cookies(WallClock())
     jars.learn("https://a.test/", ["a=right"])
     jars.learn("http://a.test:8080/", ["a=wrong"])
     assert jars.header("https://a.test/") == "a=right"

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crawler.clock import Timer
-from crawler.fetching.exchange import BEAT_S, Bound, Exchange, Watch
+from crawler.fetching.exchange import BEAT_S, Bound, Exchange, Watchdog
 from crawler.fetching.request import FetchLimits, Request
 from tests.crawler.conftest import Serve
 
@@ -97,7 +97,7 @@ class Rig:
     def __init__(self, limits: FetchLimits = LIMITS) -> None:
         self.clock = Hands()
         self.task = Cancels()
-        self.watch = Watch(self.clock)
+        self.watch = Watchdog(self.clock)
         self.body = Body()
         self.exchange = Exchange(self.clock, limits, cast("asyncio.Task[Any]", self.task), False)
         self.watch.begin(self.exchange)

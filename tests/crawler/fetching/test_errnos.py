@@ -15,11 +15,10 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from crawler.clock import RealClock
 from crawler.fetching import guard
 from crawler.fetching.fetcher import AiohttpFetcher
-from crawler.fetching.own import LOCAL, OURS
+from crawler.fetching.local_errors import LOCAL, OURS
 from crawler.fetching.request import Failure, Request
-from policies.address import AddressRules
 from policies.holds import HoldReason
-from tests.crawler.conftest import Serve
+from tests.crawler.conftest import GivenDns, Serve, fetcher_config
 
 ERRNOS = sorted(set(errno.errorcode) - {errno.EINPROGRESS, errno.EAGAIN, errno.EINTR})
 OTHERS = (errno.ECONNRESET, errno.EPIPE, errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.EIO)
@@ -27,7 +26,7 @@ ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 CALLS = ("socket", "connect", "send", "recv")
 
 
-class Resolver(AbstractResolver):
+class Failing(AbstractResolver):
     """One that raises what it is given."""
 
     def __init__(self, error: BaseException) -> None:
@@ -56,12 +55,7 @@ def faulty(call: str, number: int) -> Callable[..., socket.socket]:
 
 def fetcher(system: Callable[[], AbstractResolver] | None = None) -> AiohttpFetcher:
     return AiohttpFetcher(
-        user_agent="testbot/1.0 (+https://a.test/bot)",
-        addresses=AddressRules.parse(["127.0.0.0/8"]),
-        resolve={} if system else {"*.test": "127.0.0.1"},
-        clock=RealClock(),
-        connections=10,
-        system_resolver=system,
+        fetcher_config(), RealClock(), resolver=GivenDns(system, RealClock()) if system else None
     )
 
 
@@ -106,7 +100,7 @@ async def test_every_error_of_a_lookup() -> None:
         errors.append((error, HoldReason.PORTS if code in (14, 15) else None, code in (11, 12)))
     for error, ours, local in errors:
         given = error
-        async with fetcher(lambda given=given: Resolver(given)) as fetching:  # type: ignore[misc]
+        async with fetcher(lambda given=given: Failing(given)) as fetching:  # type: ignore[misc]
             result = await fetching.fetch(Request(url="http://a.test/"))
         assert isinstance(result, Failure), error
         assert (result.ours, result.local) == (ours, local), (error, result)

@@ -8,8 +8,8 @@ import pytest
 
 from crawler.clock import RealClock
 from crawler.fetching.fetcher import AiohttpFetcher, Answer, Failure, FetchLimits, Head, Request
-from policies.address import AddressRules
-from policies.retry import FailureCode
+from policies.retries import FailureCode
+from tests.crawler.conftest import fetcher_config
 
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 5\r\n\r\nhello"
 
@@ -133,14 +133,7 @@ async def test_connections_are_kept_alive(serve, fetcher):
 
 async def test_idle_connections_are_not_reused(serve):
     server = await serve(HELLO, keep=True)
-    async with AiohttpFetcher(
-        user_agent="x/1",
-        addresses=AddressRules.parse(["127.0.0.0/8"]),
-        resolve={"*.test": "127.0.0.1"},
-        clock=RealClock(),
-        connections=1,
-        keepalive_s=0.02,
-    ) as fetcher:
+    async with AiohttpFetcher(fetcher_config(), RealClock(), keepalive_s=0.02) as fetcher:
         answered(await fetcher.fetch(Request(url=server.url())))
         await server.gone.wait()  # idle too long: hung up on
         answered(await fetcher.fetch(Request(url=server.url())))
@@ -300,13 +293,7 @@ async def test_law_1_a_contact_ends_with_its_last_byte(serve, pushed_clock):
         await pushed.wait()
 
     server = await serve(script)
-    async with AiohttpFetcher(
-        user_agent="x/1",
-        addresses=AddressRules.parse(["127.0.0.0/8"]),
-        resolve={"*.test": "127.0.0.1"},
-        clock=clock,
-        connections=1,
-    ) as fetcher:
+    async with AiohttpFetcher(fetcher_config(), clock) as fetcher:
         request = Request(url=server.url(), wants_body=push)
         at_once = answered(await fetcher.fetch(request))
         pushed.clear()
@@ -427,13 +414,7 @@ async def test_body_over_its_bound_is_cut_only_where_that_is_asked_for(serve, fe
 
 
 async def test_must_be_open(fetcher):
-    closed = AiohttpFetcher(
-        user_agent="x/1",
-        addresses=AddressRules(),
-        resolve={},
-        clock=RealClock(),
-        connections=1,
-    )
+    closed = AiohttpFetcher(fetcher_config(), RealClock())
     with pytest.raises(RuntimeError, match="async with"):
         await closed.fetch(Request(url="http://a.test/"))
 
@@ -484,13 +465,7 @@ async def test_no_connection_is_kept_beyond_what_the_process_may_have_open(
 ):
     server = await serve(HELLO, keep=True)
     monkeypatch.setattr("crawler.fetching.fetcher._kept_max", lambda _connections: 0)
-    async with AiohttpFetcher(
-        user_agent="x/1",
-        addresses=AddressRules.parse(["127.0.0.0/8"]),
-        resolve={"*.test": "127.0.0.1"},
-        clock=RealClock(),
-        connections=1,
-    ) as frugal:
+    async with AiohttpFetcher(fetcher_config(), RealClock()) as frugal:
         for _ in range(2):
             answered(await frugal.fetch(Request(url=server.url())))
     assert server.connections == 2

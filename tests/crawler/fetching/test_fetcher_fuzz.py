@@ -13,16 +13,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from crawler.clock import RealClock
-from crawler.config import from_dict
 from crawler.fetching.fetcher import AiohttpFetcher, Answer, Failure, FetchLimits, Request
-from crawler.fetching.terms import terms_of
-from policies.address import AddressRules
-from policies.retry import FailureCode
+from policies.retries import FailureCode
+from tests.crawler.conftest import fetcher_config
 
 LIMITS = FetchLimits(timeout_s=2, head_s=1, connect_s=1, rate_window_s=1, body_bytes_max=10_000)
-TERMS = terms_of(
-    from_dict({"fetch": {"cookies": True, "first_byte_timeout": 1, "connect_timeout": 1}})
-)
+CONFIG = fetcher_config(fetch={"cookies": True, "first_byte_timeout": 1, "connect_timeout": 1})
 
 lines = st.one_of(
     st.sampled_from(
@@ -70,14 +66,7 @@ def test_any_bytes_end_in_an_answer_or_a_failure(data, split):
         port = server.sockets[0].getsockname()[1]
         async with (
             server,
-            AiohttpFetcher(
-                user_agent="x/1",
-                addresses=AddressRules.parse(["127.0.0.1"]),
-                resolve={},
-                clock=RealClock(),
-                connections=1,
-                terms=TERMS,
-            ) as fetcher,
+            AiohttpFetcher(CONFIG, RealClock()) as fetcher,
         ):
             request = Request(url=f"http://127.0.0.1:{port}/", limits=LIMITS)
             await fetcher.fetch(request)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import gzip
 import shutil
 import socket
@@ -15,10 +14,11 @@ import brotli
 import pytest
 
 from crawler.clock import RealClock
-from crawler.fetching.fetcher import Answer, Failure, FetchLimits, Request
+from crawler.fetching.fetcher import AiohttpFetcher, Answer, Failure, FetchLimits, Request
+from tests.crawler.conftest import fetcher_config
 
 # Short enough for tests; the defaults are told apart by name in the sentences.
-SOON = FetchLimits(timeout_s=0.6, connect_s=0.2, head_s=0.2, rate_window_s=0.2)
+SOON = FetchLimits(timeout_s=0.6, rate_window_s=0.2)
 WELL_WITHIN_S = 8.0  # of the defaults, on a busy machine
 
 
@@ -34,6 +34,14 @@ async def answer(fetcher, url, limits=SOON, **more) -> Answer:
     result = await fetcher.fetch(Request(url=url, limits=limits, **more))
     assert isinstance(result, Answer), result
     return result
+
+
+@pytest.fixture
+async def fetcher():
+    fetch = {"connect_timeout": "200ms", "first_byte_timeout": "200ms"}
+    config = fetcher_config(fetch=fetch, site={"small.test": {"max_header": "1KB"}})
+    async with AiohttpFetcher(config, RealClock()) as opened:
+        yield opened
 
 
 @pytest.fixture
@@ -275,7 +283,7 @@ def coded(coding: str, body: bytes, *, length: bool = True) -> bytes:
 async def test_content_length_longer_than_the_body(serve, fetcher):
     server = await serve(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello")
     failure = await fail(fetcher, server.url())
-    assert failure.error == "body: the body ends before the length that was announced"
+    assert failure.error == "body: the body is shorter than its Content-Length"
     assert failure.status == 200
 
 
@@ -354,7 +362,7 @@ async def test_broken_chunking(serve, fetcher, rest, apart):
 
     server = await serve(script)
     failure = await fail(fetcher, server.url())
-    assert failure.error == "body: the chunked body is broken or ends before its end"
+    assert failure.error == "body: the chunked body is broken or incomplete"
 
 
 @pytest.mark.parametrize("every_s", [0, 0.005])
@@ -391,8 +399,7 @@ async def test_trailer_of_too_many_bytes(serve, fetcher):
     server = await serve(script)
     failure = await fail(fetcher, server.url())
     assert failure.error == "too-large: the body's trailer is longer than 262,144 bytes"
-    limits = dataclasses.replace(SOON, head_bytes_max=1_000)
-    failure = await fail(fetcher, server.url(), limits)
+    failure = await fail(fetcher, server.url(host="small.test"))
     assert failure.error == "too-large: the body's trailer is longer than 1,000 bytes"
 
 
@@ -515,7 +522,7 @@ async def test_truncated_coding(serve, fetcher, coding, length):
     """The connection's framing is whole; the stream inside is not."""
     server = await serve(coded(coding, CODINGS[coding](TEXT)[:-20], length=length))
     failure = await fail(fetcher, server.url())
-    assert failure.error == f"body: the {coding.removeprefix('x-')} body ends before its end"
+    assert failure.error == f"body: the {coding.removeprefix('x-')} body is incomplete"
 
 
 @pytest.mark.parametrize("coding", CODINGS)
@@ -568,7 +575,7 @@ async def test_others_go_on_meanwhile(serve, fetcher):
     good = await serve(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", keep=True)
     clock = RealClock()
     started_s = clock.monotonic()
-    limits = FetchLimits(head_s=0.2, body_bytes_max=5_000_000)
+    limits = FetchLimits(body_bytes_max=5_000_000)
     urls = [server.url() for server in [*bad, good] for _ in range(4)]
     results = await asyncio.gather(*(fetcher.fetch(Request(url=u, limits=limits)) for u in urls))
     assert [getattr(r, "code", "ok") for r in results] == [

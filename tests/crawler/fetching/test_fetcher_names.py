@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import socket
 import struct
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import aiodns
@@ -14,23 +15,22 @@ from aiohttp import AsyncResolver
 from aiohttp.abc import AbstractResolver, ResolveResult
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
-from msgspec import structs
 
 from crawler.clock import RealClock
 from crawler.config import ConfigError, from_dict
-from crawler.fetching.fetcher import AiohttpFetcher, Answer, Failure, FetchLimits, Request
-from crawler.fetching.guard import AddressRefusedError
+from crawler.fetching.fetcher import AiohttpFetcher, Answer, Failure, Request
+from crawler.fetching.guard import AddressRefusedError, address_rules
 from crawler.fetching.resolver import (
     REMEMBERED_S,
     RENEWED_S,
     NameLookupError,
-    Names,
-    system_resolver,
+    Resolver,
 )
 from crawler.testing import JumpClock
 from policies.address import AddressRules, is_loopback
-from policies.retry import FailureCode
+from policies.retries import FailureCode
 from policies.url import canonical, host_of
+from tests.crawler.conftest import GivenDns, fetcher_config
 
 LOOPBACK = AddressRules.parse(["127.0.0.0/8", "::1/128"])
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
@@ -59,16 +59,24 @@ class FakeDns(AbstractResolver):
         pass
 
 
-def open_fetcher(dns: FakeDns, *, allow: AddressRules = LOOPBACK, pin=False, resolve=None):
-    return AiohttpFetcher(
-        user_agent="x/1",
-        addresses=allow,
-        resolve=resolve or {},
-        clock=RealClock(),
-        connections=4,
-        pin=pin,
-        system_resolver=lambda: dns,
+def open_fetcher(
+    dns: FakeDns,
+    *,
+    allow: Sequence[str] = ("127.0.0.0/8", "::1/128"),
+    pin: bool = False,
+    resolve: Mapping[str, str] | None = None,
+    user_agent: str = "examplebot/1.0 (+https://example.com/bot)",
+    **sections: object,
+) -> AiohttpFetcher:
+    config = fetcher_config(
+        crawl={"user_agent": user_agent},
+        network={"allow": [*allow], "resolve": {**(resolve or {})}},
+        **sections,
     )
+    resolver = GivenDns(
+        lambda: dns, RealClock(), table=resolve or {}, addresses=address_rules(config), pin=pin
+    )
+    return AiohttpFetcher(config, RealClock(), resolver=resolver)
 
 
 def ares(code: int) -> OSError:
@@ -83,18 +91,18 @@ def ares(code: int) -> OSError:
     [
         (ares(aiodns.error.ARES_ENOTFOUND), True, "does not exist"),
         (ares(aiodns.error.ARES_ENODATA), False, "no address"),
-        (ares(aiodns.error.ARES_ESERVFAIL), False, "could not be asked"),
-        (ares(aiodns.error.ARES_ETIMEOUT), False, "could not be asked"),
-        (ares(aiodns.error.ARES_ECONNREFUSED), False, "could not be asked"),
+        (ares(aiodns.error.ARES_ESERVFAIL), False, "lookup of"),
+        (ares(aiodns.error.ARES_ETIMEOUT), False, "lookup of"),
+        (ares(aiodns.error.ARES_ECONNREFUSED), False, "lookup of"),
         (socket.gaierror(socket.EAI_NONAME, "x"), True, "does not exist"),
-        (socket.gaierror(socket.EAI_AGAIN, "x"), False, "could not be asked"),
-        (socket.gaierror(socket.EAI_FAIL, "x"), False, "could not be asked"),
-        (UnicodeError("label too long"), True, "cannot be a name"),
-        (OSError(None, None), False, "could not be asked"),
+        (socket.gaierror(socket.EAI_AGAIN, "x"), False, "lookup of"),
+        (socket.gaierror(socket.EAI_FAIL, "x"), False, "lookup of"),
+        (UnicodeError("label too long"), True, "not a valid DNS name"),
+        (OSError(None, None), False, "lookup of"),
     ],
 )
 async def test_dns_failures_are_told_apart(error, permanent, words):
-    """Only a name that does not exist is given up at once (design section 4)."""
+    """Only a name that does not exist is given up immediately."""
     async with open_fetcher(FakeDns({"a.example": error})) as fetcher:
         failure = await fetcher.fetch(Request(url="http://a.example/"))
         assert isinstance(failure, Failure)
@@ -113,10 +121,8 @@ async def test_lookup_has_a_bound():
             await RealClock().sleep_until(RealClock().monotonic() + 60)
             raise AssertionError
 
-    async with open_fetcher(Mute({})) as fetcher:
-        failure = await fetcher.fetch(
-            Request(url="http://a.example/", limits=FetchLimits(connect_s=0.05))
-        )
+    async with open_fetcher(Mute({}), fetch={"connect_timeout": "50ms"}) as fetcher:
+        failure = await fetcher.fetch(Request(url="http://a.example/"))
     assert isinstance(failure, Failure)
     assert failure.error == "dns: the name was not resolved within 0.05 s"
 
@@ -134,7 +140,7 @@ async def test_static_names_ask_no_dns(serve, host):
 
 async def test_most_specific_static_name_wins():
     async with JumpClock() as clock:
-        names = Names(
+        names = Resolver(
             {"*.test": "127.0.0.1", "*.b.test": "127.0.0.2", "c.b.test": "127.0.0.3"},
             LOOPBACK,
             clock,
@@ -167,7 +173,7 @@ async def test_config_and_resolver_read_patterns_alike(entries: dict[str, int], 
     assume(url is not None)
     name = host_of(url)
     async with JumpClock() as clock:
-        names = Names(table, LOOPBACK, clock, system=lambda: FakeDns({}))
+        names = GivenDns(lambda: FakeDns({}), clock, table=table)
         try:
             address = await names.address_of(name)
         except (KeyError, AddressRefusedError):
@@ -179,14 +185,14 @@ async def test_config_and_resolver_read_patterns_alike(entries: dict[str, int], 
 async def test_static_name_must_have_an_address():
     async with JumpClock() as clock:
         with pytest.raises(ValueError, match=r"elsewhere\.test"):
-            Names({"a.test": "elsewhere.test"}, LOOPBACK, clock)
+            Resolver({"a.test": "elsewhere.test"}, LOOPBACK, clock)
 
 
 async def test_lookups_are_remembered_for_a_while():
     dns = FakeDns({"a.example": ["192.0.2.1"]})
     rules = AddressRules.parse(["192.0.2.0/24"])
     async with JumpClock() as clock:
-        names = Names({}, rules, clock, system=lambda: dns)
+        names = GivenDns(lambda: dns, clock, addresses=rules)
         for _ in range(3):
             await names.resolve("a.example", 80)
         assert dns.asked == ["a.example"]
@@ -202,7 +208,7 @@ async def test_pinned_host_keeps_its_address_while_the_dns_has_it():
     dns = FakeDns({"a.example": ["192.0.2.1", "192.0.2.2"]})
     rules = AddressRules.parse(["192.0.2.0/24"])
     async with JumpClock() as clock:
-        names = Names({}, rules, clock, pin=True, system=lambda: dns)
+        names = GivenDns(lambda: dns, clock, addresses=rules, pin=True)
         assert await names.address_of("a.example") == "192.0.2.1"
         dns.zone["a.example"] = ["192.0.2.2", "192.0.2.1"]  # round robin
         await clock.sleep_until(clock.monotonic() + REMEMBERED_S + 1)
@@ -226,7 +232,7 @@ async def test_of_a_mixed_lot_only_public_addresses_are_used():
     dns = FakeDns({"a.example": ["10.0.0.1", "192.0.2.7", "::1"]})
     rules = AddressRules.parse(["192.0.2.7"])
     async with JumpClock() as clock:
-        names = Names({}, rules, clock, system=lambda: dns)
+        names = GivenDns(lambda: dns, clock, addresses=rules)
         assert [r["host"] for r in await names.resolve("a.example", 80)] == ["192.0.2.7"]
 
 
@@ -234,14 +240,14 @@ async def test_few_addresses_of_each_family_are_tried():
     many = [f"192.0.2.{n}" for n in range(1, 200)] + [f"2001:db8::{n}" for n in range(1, 99)]
     rules = AddressRules.parse(["192.0.2.0/24", "2001:db8::/32"])
     async with JumpClock() as clock:
-        names = Names({}, rules, clock, system=lambda: FakeDns({"a.example": many}))
+        names = GivenDns(lambda: FakeDns({"a.example": many}), clock, addresses=rules)
         found = [r["host"] for r in await names.resolve("a.example", 80)]
     assert found == ["192.0.2.1", "192.0.2.2", "2001:db8::1", "2001:db8::2"]
 
 
 async def test_name_without_an_address():
     async with JumpClock() as clock:
-        names = Names({}, LOOPBACK, clock, system=lambda: FakeDns({"a.example": []}))
+        names = GivenDns(lambda: FakeDns({"a.example": []}), clock)
         with pytest.raises(NameLookupError, match="no address"):
             await names.address_of("a.example")
 
@@ -297,7 +303,7 @@ def test_guard_is_tried_enough():
 async def test_private_address_is_never_connected_to(serve, host):
     """Law 9: literals in any spelling, names, and names that answer with private addresses."""
     server = await serve(HELLO)
-    async with open_fetcher(Libc({}), allow=AddressRules()) as fetcher:
+    async with open_fetcher(Libc({}), allow=()) as fetcher:
         failure = await fetcher.fetch(Request(url=server.url(host=host)))
         assert isinstance(failure, Failure), failure
         assert (failure.code, failure.permanent) == (FailureCode.ADDRESS, True), failure
@@ -307,7 +313,7 @@ async def test_private_address_is_never_connected_to(serve, host):
 
 async def test_allowed_range_is_connected_to(serve):
     server = await serve(HELLO)
-    async with open_fetcher(FakeDns({}), allow=AddressRules.parse(["127.0.0.1"])) as fetcher:
+    async with open_fetcher(FakeDns({}), allow=["127.0.0.1"]) as fetcher:
         answer = await fetcher.fetch(Request(url=server.url(host="127.0.0.1")))
         assert isinstance(answer, Answer), answer
         failure = await fetcher.fetch(Request(url=server.url(host="127.0.0.2")))
@@ -320,7 +326,7 @@ async def test_allowed_range_is_connected_to(serve):
 
 async def test_proxy_set_by_hand_is_connected_to_whatever_its_address(serve):
     proxy = await serve(HELLO)
-    async with open_fetcher(FakeDns({}), allow=AddressRules()) as fetcher:
+    async with open_fetcher(FakeDns({}), allow=()) as fetcher:
         answer = await fetcher.fetch(
             Request(url="http://a.example/x", proxy=proxy.url(host="127.0.0.1"))
         )
@@ -330,7 +336,7 @@ async def test_proxy_set_by_hand_is_connected_to_whatever_its_address(serve):
 
 async def test_private_literal_is_not_asked_of_a_proxy(serve):
     proxy = await serve(HELLO)
-    async with open_fetcher(FakeDns({}), allow=AddressRules()) as fetcher:
+    async with open_fetcher(FakeDns({}), allow=()) as fetcher:
         failure = await fetcher.fetch(
             Request(url="http://169.254.169.254/", proxy=proxy.url(host="127.0.0.1"))
         )
@@ -341,10 +347,8 @@ async def test_private_literal_is_not_asked_of_a_proxy(serve):
 
 async def test_without_a_contact_no_name_is_asked_of_a_proxy(serve):
     proxy = await serve(HELLO)
-    rules = AddressRules.parse(["127.0.0.0/8"])
-    at_home = structs.replace(rules, loopback_only=True)
     resolve = {"*": "127.0.0.1"}
-    async with open_fetcher(FakeDns({}), allow=at_home, resolve=resolve) as fetcher:
+    async with open_fetcher(FakeDns({}), resolve=resolve, user_agent="x/1") as fetcher:
         by_proxy = proxy.url(host="127.0.0.1")
         failure = await fetcher.fetch(Request(url="http://a.example/", proxy=by_proxy))
         assert isinstance(failure, Failure)
@@ -357,7 +361,7 @@ async def test_without_a_contact_no_name_is_asked_of_a_proxy(serve):
 
 async def test_proxy_that_refuses_the_tunnel(serve):
     proxy = await serve(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
-    async with open_fetcher(FakeDns({}), allow=AddressRules()) as fetcher:
+    async with open_fetcher(FakeDns({}), allow=()) as fetcher:
         failure = await fetcher.fetch(
             Request(url="https://a.example/", proxy=proxy.url(host="127.0.0.1"))
         )
@@ -367,7 +371,7 @@ async def test_proxy_that_refuses_the_tunnel(serve):
 
 
 async def test_proxy_that_is_not_there():
-    async with open_fetcher(FakeDns({}), allow=AddressRules()) as fetcher:
+    async with open_fetcher(FakeDns({}), allow=()) as fetcher:
         with socket.socket() as sock:
             sock.bind(("127.0.0.1", 0))
             proxy = f"http://127.0.0.1:{sock.getsockname()[1]}"
@@ -379,7 +383,7 @@ async def test_proxy_that_is_not_there():
 async def test_the_systems_own_dns_knows_this_machine():
     """The real resolver, on the one name that never leaves the machine."""
     async with AiohttpFetcher(
-        user_agent="x/1", addresses=LOOPBACK, resolve={}, clock=RealClock(), connections=1
+        fetcher_config(network={"allow": ["127.0.0.0/8", "::1/128"]}), RealClock()
     ) as fetcher:
         assert await fetcher.address_of("localhost") in {"127.0.0.1", "::1"}
 
@@ -426,7 +430,7 @@ async def test_a_denial_is_not_taken_from_a_cache(empty: bool) -> None:
     loop = asyncio.get_running_loop()
     transport, _ = await loop.create_datagram_endpoint(lambda: zone, local_addr=("127.0.0.1", 0))
     server = "127.0.0.1:{}".format(transport.get_extra_info("sockname")[1])
-    names = Names({}, LOOPBACK, clock, system=lambda: AsyncResolver(nameservers=[server]))
+    names = GivenDns(lambda: AsyncResolver(nameservers=[server]), clock)
     try:
         with pytest.raises(NameLookupError):
             await names.address_of("a.example")
@@ -478,7 +482,7 @@ async def test_a_resolver_whose_place_is_taken_is_closed_after_its_last_lookup()
         await asyncio.sleep(0)
         return task
 
-    names = Names({}, LOOPBACK, clock, system=make)
+    names = GivenDns(make, clock)
     slow, denied = await ask("slow.test"), await ask("denied.test")
     made[0].answers["denied.test"].set_exception(ares(aiodns.error.ARES_ENOTFOUND))
     with pytest.raises(NameLookupError):
@@ -514,7 +518,7 @@ async def test_each_resolver_of_the_system_has_a_cache_of_its_own(
             made.append(self)
 
     monkeypatch.setattr(aiodns, "DNSResolver", Noted)
-    both = [system_resolver(), system_resolver()]
+    both = [Resolver({}, LOOPBACK, RealClock()).new_system_resolver() for _ in range(2)]
     assert len(made) == 2
     for one in both:
         await one.close()
@@ -524,8 +528,8 @@ async def test_no_resolver_can_be_made() -> None:
     def fail() -> AbstractResolver:
         raise aiodns.error.DNSError(15, "no resources")
 
-    names = Names({}, LOOPBACK, RealClock(), system=fail)
+    names = GivenDns(fail, RealClock())
     with pytest.raises(NameLookupError) as caught:
         await names.address_of("a.example")
-    assert caught.value.local
-    assert not caught.value.permanent
+    assert caught.value.error.local
+    assert not caught.value.error.permanent

@@ -11,7 +11,7 @@ from typing import Any
 from crawler.fetching.body import PIECE_BYTES
 from crawler.fetching.fetcher import AiohttpFetcher, Answer, Failure
 from crawler.fetching.request import FetchLimits, Head, OversizeError, Request
-from policies.retry import FailureCode
+from policies.retries import FailureCode
 
 
 class Pieces:

@@ -15,8 +15,8 @@ import pytest
 from crawler.clock import RealClock
 from crawler.config import ConfigError, from_dict
 from crawler.fetching.fetcher import AiohttpFetcher, Answer, Failure, Request
-from crawler.fetching.terms import terms_of
-from policies.address import AddressRules
+from crawler.fetching.site_settings import SiteSettingsTable
+from tests.crawler.conftest import fetcher_config
 
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 _OPENSSL = shutil.which("openssl")
@@ -78,14 +78,7 @@ Open = Callable[..., AbstractAsyncContextManager[AiohttpFetcher]]
 @asynccontextmanager
 async def opened(**sections: object) -> AsyncIterator[AiohttpFetcher]:
     """A fetcher under a config of these sections."""
-    async with AiohttpFetcher(
-        user_agent="x/1",
-        addresses=AddressRules.parse(["127.0.0.0/8"]),
-        resolve={"*.test": "127.0.0.1"},
-        clock=RealClock(),
-        connections=4,
-        terms=terms_of(from_dict(sections)),
-    ) as fetcher:
+    async with AiohttpFetcher(fetcher_config(**sections), RealClock()) as fetcher:
         yield fetcher
 
 
@@ -182,7 +175,7 @@ def test_a_file_of_authorities_that_cannot_be_had_is_named(tmp_path):
         "site": {"a.test": {"ca_file": "empty.pem"}},
     }
     with pytest.raises(ConfigError) as caught:
-        terms_of(from_dict(data, base=tmp_path))
+        SiteSettingsTable(from_dict(data, base=tmp_path))
     assert caught.value.problems == (
         f"config: fetch.ca_file: {tmp_path / 'missing.pem'}: No such file or directory",
         f'config: site."a.test".ca_file: {tmp_path / "empty.pem"}: holds no certificates',
@@ -216,12 +209,7 @@ async def test_law_1_a_contact_through_a_tunnel_ends_with_its_answer(
 
     proxy = await serve(proxy_script)
     async with AiohttpFetcher(
-        user_agent="x/1",
-        addresses=AddressRules.parse(["127.0.0.0/8"]),
-        resolve={"*.test": "127.0.0.1"},
-        clock=clock,
-        connections=1,
-        terms=terms_of(from_dict({"fetch": {"ca_file": str(authority.file)}})),
+        fetcher_config(fetch={"ca_file": str(authority.file)}), clock
     ) as fetcher:
         url = server.url(scheme="https")
         answer = await fetcher.fetch(Request(url=url, proxy=proxy.url(host="127.0.0.1")))

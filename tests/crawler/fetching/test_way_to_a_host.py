@@ -8,7 +8,7 @@ import asyncio
 import pytest
 
 from crawler.fetching.fetcher import Answer, Failure, FetchLimits, Request
-from policies.retry import FailureCode
+from policies.retries import FailureCode
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n"
 

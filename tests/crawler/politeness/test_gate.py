@@ -16,14 +16,14 @@ from crawler.politeness.host import Host
 from crawler.politeness.origin import Origin
 from crawler.politeness.turns import Turns
 from crawler.testing import FakeFetcher, JumpClock, Reply, RequestLog, not_found, redirect, text
-from policies import access
-from policies.access import Access, RobotsRules
+from policies import robots_state
 from policies.pacing import PacingRules
 from policies.quarantine import QUARANTINE_S, died_with, is_suspect
-from policies.retry import FailureCode
+from policies.retries import FailureCode
 from policies.robots import DIALECTS, Verdict
-from policies.robots.reading import Reading
-from policies.robots.syntax import Source
+from policies.robots.agent_rules import AgentRules
+from policies.robots.syntax import RobotsSource
+from policies.robots_state import RobotsRules, RobotsState
 from storage.memory import MemoryStore
 from storage.store import Completed, Store
 
@@ -44,7 +44,7 @@ class Rig:
         self.answers: dict[str, Answer | Callable[[Request], Answer]] = {}
         self.fetcher = FakeFetcher(clock, self.answer)
         self.held_elsewhere: set[str] = set()
-        self.changed: list[tuple[str, Access]] = []
+        self.changed: list[tuple[str, RobotsState]] = []
         self.settled: list[str] = []
         self.lost: list[tuple[str, int]] = []
         self.tasks: set[asyncio.Task[None]] = set()
@@ -424,9 +424,9 @@ class ReadIn:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.loop = self.threads = 0
-        for kind, name in ((Source, "__init__"), (Reading, "__init__")):
+        for kind, name in ((RobotsSource, "__init__"), (AgentRules, "__init__")):
             monkeypatch.setattr(kind, name, self._counted(getattr(kind, name)))
-        monkeypatch.setattr(Reading, "_compile", self._counted(Reading._compile))
+        monkeypatch.setattr(AgentRules, "_compile", self._counted(AgentRules._compile))
 
     def _counted(self, call: Callable[..., object]) -> Callable[..., object]:
         def counted(*args: object, **kwargs: object) -> object:
@@ -507,7 +507,7 @@ async def test_a_large_file_that_cannot_be_read_closes_its_origin(
     def broken(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(Reading, "read_whole", broken)
+    monkeypatch.setattr(AgentRules, "read_whole", broken)
     rig.answers["http://a.test/robots.txt"] = text(LARGE)
     shut = await rig.judge("http://a.test/q")
     assert isinstance(shut, Shut)
@@ -533,7 +533,7 @@ async def test_suspects_are_fetched_one_at_a_time_others_meanwhile(
     monkeypatch.setattr(rig.store, "robots_not_in_flight", lambda _, origin: noted.remove(origin))
     suspects = [f"http://bad{n}.test" for n in range(6)]
     others = [f"http://good{n}.test" for n in range(6)]
-    suspect = died_with(access.UNKNOWN, now_s=rig.clock.wall())
+    suspect = died_with(robots_state.UNKNOWN, now_s=rig.clock.wall())
     for origin in [*suspects, *others]:
         slot = origin[7:]
         if origin in suspects:
@@ -557,10 +557,10 @@ async def test_suspects_are_fetched_one_at_a_time_others_meanwhile(
 
 
 async def test_a_quarantined_robots_txt_closes_its_origin_until_it_is_released(rig: Rig) -> None:
-    known = access.UNKNOWN
+    known = robots_state.UNKNOWN
     for _ in range(2):
         known = died_with(known, now_s=rig.clock.wall())
-    rig.rules = RobotsRules(unreachable=access.Unreachable.OPEN)
+    rig.rules = RobotsRules(unreachable=robots_state.Unreachable.OPEN)
     rig.answers["http://a.test/robots.txt"] = FORBIDS
     await rig.store.robots_put(rig.session, "a.test", "http://a.test", known)
     shut = await rig.judge("http://a.test/")
@@ -576,7 +576,7 @@ async def test_a_quarantined_robots_txt_closes_its_origin_until_it_is_released(r
 
 
 async def test_a_quarantine_ends_on_its_clock(rig: Rig) -> None:
-    known = access.UNKNOWN
+    known = robots_state.UNKNOWN
     for _ in range(2):
         known = died_with(known, now_s=rig.clock.wall())
     await rig.store.robots_put(rig.session, "a.test", "http://a.test", known)

@@ -13,7 +13,7 @@ from crawler.politeness.holds import Holds
 from crawler.politeness.turns import Turns, TurnsClosedError
 from crawler.testing import JumpClock
 from policies.holds import CONNECTING, SENTENCES, HoldReason, probe_delay_s
-from policies.retry import FailureCode
+from policies.retries import FailureCode
 from tests.crawler.politeness.test_turns import make_host
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from crawler.politeness.host import Host, Turn
 from crawler.politeness.turns import PASS_BEHIND_MAX, PASS_MAX, Turns, TurnsClosedError
 from crawler.testing import JumpClock
-from policies.pacing import Ask, PacingRules, Per, parse_window
+from policies.pacing import PacingRules, Per, RobotsPacing, parse_window
 from storage.store import HostClock, Lease, Prefetched, Queued
 
 ids = itertools.count(1)
@@ -175,7 +175,7 @@ async def test_a_crawl_delay_counts_for_the_rest_after_the_contact_that_brought_
         turns.hold(host)
         host.paused = False
         turn = await turns.acquire(host)
-        host.pace.set_ask("http://a.test", Ask(crawl_delay_s=5))
+        host.pace.set_ask("http://a.test", RobotsPacing(crawl_delay_s=5))
         await crawlers.contact(turn)
         await crawlers.until_empty()
         assert min(crawlers.gaps("a.test")) >= 5 - 1e-6

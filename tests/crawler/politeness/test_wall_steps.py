@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from crawler.politeness.turns import WALL_STEP_S, Turns
 from crawler.testing import JumpClock
-from policies.pacing import Ask, PacingRules, Window
+from policies.pacing import PacingRules, RobotsPacing, Window
 from tests.crawler.politeness.test_turns import Crawlers, make_host
 
 DAY_S = 86_400
@@ -87,7 +87,7 @@ def test_no_contact_is_early_and_no_window_missed(
             rules = PacingRules(delay=REST_S, latency_factor=0, visit_window=own)
             host = make_host(clock, pages=2_000, rules=rules)
             if by_robots:
-                host.pace.set_ask("http://a.test", Ask(windows=(window,)))
+                host.pace.set_ask("http://a.test", RobotsPacing(windows=(window,)))
             for rest_s in promised:
                 host.pace.answered(503, refusal=True, rest_s=rest_s, now_s=start_s)
             turns.hold(host)

@@ -22,7 +22,7 @@ from crawler.testing import (
     redirect,
     text,
 )
-from policies.retry import FailureCode
+from policies.retries import FailureCode
 
 
 async def test_an_hour_of_waiting_takes_milliseconds() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies import robots
-from policies.robots.dialect import DIALECTS
+from policies.robots.dialects import DIALECTS
 
 CEILING_S = 0.8  # of CPU, for a machine that is busy: the aim is 0.2
 ALL = string.ascii_letters + string.digits
@@ -41,7 +41,7 @@ def whole_s(body: bytes, name: str) -> float:
     times: list[float] = []
     for _ in range(3):
         started = time.process_time()
-        policy = robots.parse(body).policy("x", name)
+        policy = robots.parse(body).rule_set("x", name)
         policy.read_whole()
         policy.allowed("/%2f")
         times.append(time.process_time() - started)

@@ -6,7 +6,7 @@ import pytest
 
 from policies import robots
 from policies.pacing import Window
-from policies.robots.fields import clean_param, number, request_rate, usage, visit_window
+from policies.robots.fields import clean_param, content_usage, number, request_rate, visit_window
 
 
 @pytest.mark.parametrize(
@@ -50,10 +50,10 @@ def test_request_rate_and_visit_time_belong_to_the_group() -> None:
         b"Visit-time: 2200-0600\nDisallow:\n"
     )
     for name in robots.DIALECTS:
-        policy = file.policy("examplebot", name)
+        policy = file.rule_set("examplebot", name)
         assert policy.request_rate_s == 10
         assert policy.visit_windows == (Window(79_200, 21_600),)
-        assert file.policy("otherbot", name).request_rate_s == 60
+        assert file.rule_set("otherbot", name).request_rate_s == 60
 
 
 def test_hours_of_several_dialects_are_those_in_common() -> None:
@@ -61,14 +61,14 @@ def test_hours_of_several_dialects_are_those_in_common() -> None:
         b"User-agent: examplebot\nVisit-time: 0600-1200\nDisallow:\n\n"
         b"User-agent: The examplebot\nDisallow: /x\n\nUser-agent: *\nDisallow:\n"
     )
-    assert file.policy("examplebot", ["slurp", "rfc9309"]).visit_windows == (
+    assert file.rule_set("examplebot", ["slurp", "rfc9309"]).visit_windows == (
         Window(21_600, 43_200),
     )
     file = robots.parse(
         b"User-agent: my examplebot\nVisit-time: 0600-1200\nDisallow:\n\n"
         b"User-agent: examplebot\nVisit-time: 1000-1400\nDisallow:\n"
     )
-    both = file.policy("examplebot", ["slurp", "rfc9309"]).visit_windows
+    both = file.rule_set("examplebot", ["slurp", "rfc9309"]).visit_windows
     assert both == (Window(36_000, 43_200),)
 
 
@@ -96,10 +96,10 @@ def test_signals_of_use() -> None:
         b"User-agent: *\nContent-Signal: search=yes, ai-train=no\nContent-Usage: /a/ train-ai=n\n"
         b"Disallow:\n"
     )
-    found = file.policy("examplebot").usages
+    found = file.rule_set("examplebot").usages
     assert [(u.field, u.path, u.values, u.line) for u in found] == [
         ("Content-Usage", "/a/", (("train-ai", "n"),), 3),
         ("Content-Signal", "", (("search", "yes"), ("ai-train", "no")), 2),
     ]
     assert file.usages == found
-    assert usage("Content-Usage", "nonsense", 1).values == ()
+    assert content_usage("Content-Usage", "nonsense", 1).values == ()

@@ -17,8 +17,8 @@ def test_literal_rules_take_little(name: str) -> None:
     """Thousands of such files are in memory, those of all hosts that are held."""
     body = b"User-agent: *\n" + b"".join(b"Disallow: /%d/path%d\n" % (n, n) for n in range(400))
 
-    def compiled() -> robots.Policy:
-        policy = robots.parse(body).policy(("bot",), [DIALECTS[name]])
+    def compiled() -> robots.RuleSet:
+        policy = robots.parse(body).rule_set(("bot",), [DIALECTS[name]])
         assert not policy.allowed("/399/path399")
         return policy
 

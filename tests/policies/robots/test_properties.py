@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies import robots
-from policies.robots.dialect import DIALECTS
+from policies.robots.dialect import Precedence
+from policies.robots.dialects import DIALECTS
 from policies.robots.index import Index
 from policies.robots.pattern import NONE, Pattern
-from policies.robots.row import Precedence
 
 LETTERS = st.text(alphabet="ab/", max_size=6)
 TOKEN = st.sampled_from(
@@ -39,7 +39,7 @@ def test_the_indexed_matcher_equals_a_naive_one(
     rules: list[tuple[str, str]], path: str, name: str
 ) -> None:
     """`matching` tries every rule one by one; its first is the one that the index finds."""
-    reading = robots.parse(text_of(rules)).policy("x", name).readings[0]
+    reading = robots.parse(text_of(rules)).rule_set("x", name).readings[0]
     naive = reading.matching(path)
     found = reading.rule_of(reading.rank(path))
     assert found == (naive[0] if naive else None)
@@ -102,7 +102,7 @@ def test_an_index_of_many_alike(count: int, shape: str) -> None:
     for i in range(count):
         text = "/" + shape.format(*["a" * (i % 90) + str(i)] * 3).lstrip("/")
         body.append(f"{'Allow' if i % 3 else 'Disallow'}: {text}")
-    reading = robots.parse("\n".join(body).encode()).policy("x", robots.RFC9309).readings[0]
+    reading = robots.parse("\n".join(body).encode()).rule_set("x", robots.RFC9309).readings[0]
     for i in range(0, count, max(1, count // 25)):
         path = "/" + shape.format(*["a" * (i % 90) + str(i)] * 3).lstrip("/")
         plain = path.replace("*", "q").replace("$", "")
@@ -112,7 +112,7 @@ def test_an_index_of_many_alike(count: int, shape: str) -> None:
 
 
 def test_an_adversarial_pattern_backtracks_nowhere() -> None:
-    policy = robots.parse(b"User-agent: *\nDisallow: /*a*a*a*a*a*b\n").policy("x")
+    policy = robots.parse(b"User-agent: *\nDisallow: /*a*a*a*a*a*b\n").rule_set("x")
     assert policy.allowed("/" + "a" * 5_000)
     assert not policy.allowed("/" + "a" * 5_000 + "b")
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies import robots
-from policies.robots import BYTES_MAX, LINE_BYTES_MAX, Kind
+from policies.robots import BYTES_MAX, LINE_BYTES_MAX, LineKind
 from policies.robots.syntax import FIELDS, MISSPELLINGS, Leniency
 
 PIECES = st.sampled_from(
@@ -45,7 +45,7 @@ def test_nothing_raises(body: bytes, path: str) -> None:
     for name, verdict in file.compare(path, agent="examplebot").items():
         assert str(verdict)
         assert verdict.dialect == name
-        policy = file.policy("examplebot", name)
+        policy = file.rule_set("examplebot", name)
         assert policy.allowed(verdict.path) == verdict.allowed
         for value in (policy.crawl_delay_s, policy.request_rate_s):
             assert value is None or 0 <= value < float("inf")
@@ -75,7 +75,7 @@ SPELLINGS = [
 
 
 @pytest.mark.parametrize(("spelling", "kind"), SPELLINGS)
-def test_field_names_in_any_case(spelling: str, kind: Kind) -> None:
+def test_field_names_in_any_case(spelling: str, kind: LineKind) -> None:
     for text in (f"{spelling}: x", f" {spelling}\t:x # y", f"{spelling}:"):
         line = robots.parse(text.encode()).lines[0]
         assert line.kind is kind
@@ -86,7 +86,7 @@ def test_field_names_in_any_case(spelling: str, kind: Kind) -> None:
 @pytest.mark.parametrize(
     ("spelling", "kind"), [(s, kind) for kind, names in MISSPELLINGS.items() for s in names]
 )
-def test_misspellings_carry_a_flag(spelling: str, kind: Kind) -> None:
+def test_misspellings_carry_a_flag(spelling: str, kind: LineKind) -> None:
     line = robots.parse(f"{spelling}: x".encode()).lines[0]
     assert (line.kind, line.leniency, line.value) == (kind, Leniency.MISSPELT, "x")
 
@@ -94,24 +94,24 @@ def test_misspellings_carry_a_flag(spelling: str, kind: Kind) -> None:
 @pytest.mark.parametrize(
     ("text", "kind", "value"),
     [
-        ("", Kind.BLANK, ""),
-        (" \t\0", Kind.BLANK, ""),
-        ("# Disallow: /", Kind.COMMENT, ""),
-        ("  # x", Kind.COMMENT, ""),
-        ("Disallow", Kind.JUNK, ""),
-        ("Disallow /x", Kind.DISALLOW, "/x"),
-        ("Disallow /x # y", Kind.DISALLOW, "/x"),
-        ("Disallow /x y", Kind.JUNK, ""),
-        ("Sitemap https://a.test/s.xml", Kind.SITEMAP, "https://a.test/s.xml"),
-        ("Nonsense: /x", Kind.UNKNOWN, ""),
-        (": /x", Kind.UNKNOWN, ""),
-        ("Disallow: a: b", Kind.DISALLOW, "a: b"),
-        ("Disallow:# x", Kind.DISALLOW, ""),
-        ("\ufeffDisallow: /x", Kind.DISALLOW, "/x"),
-        ("Disallowed: /x", Kind.DISALLOW, "/x"),
+        ("", LineKind.BLANK, ""),
+        (" \t\0", LineKind.BLANK, ""),
+        ("# Disallow: /", LineKind.COMMENT, ""),
+        ("  # x", LineKind.COMMENT, ""),
+        ("Disallow", LineKind.JUNK, ""),
+        ("Disallow /x", LineKind.DISALLOW, "/x"),
+        ("Disallow /x # y", LineKind.DISALLOW, "/x"),
+        ("Disallow /x y", LineKind.JUNK, ""),
+        ("Sitemap https://a.test/s.xml", LineKind.SITEMAP, "https://a.test/s.xml"),
+        ("Nonsense: /x", LineKind.UNKNOWN, ""),
+        (": /x", LineKind.UNKNOWN, ""),
+        ("Disallow: a: b", LineKind.DISALLOW, "a: b"),
+        ("Disallow:# x", LineKind.DISALLOW, ""),
+        ("\ufeffDisallow: /x", LineKind.DISALLOW, "/x"),
+        ("Disallowed: /x", LineKind.DISALLOW, "/x"),
     ],
 )
-def test_lines(text: str, kind: Kind, value: str) -> None:
+def test_lines(text: str, kind: LineKind, value: str) -> None:
     line = robots.parse(f"#\n{text}\n".encode()).lines[1]
     assert (line.kind, line.value) == (kind, value)
 

@@ -416,7 +416,7 @@ DELAYS = [
 @pytest.mark.parametrize(("body", "delays"), DELAYS)
 def test_crawl_delay(body: str, delays: dict[str, float]) -> None:
     file = robots.parse(body.encode())
-    found = {name: file.policy("examplebot", name).crawl_delay_s for name in NAMES}
+    found = {name: file.rule_set("examplebot", name).crawl_delay_s for name in NAMES}
     assert {name: delay for name, delay in found.items() if delay is not None} == delays
 
 
@@ -429,7 +429,7 @@ def test_of_several_dialects_the_strictest_counts() -> None:
         b"User-agent: *\nDisallow: /b\nCrawl-delay: 9\n"
     )
     both = ["slurp", "rfc9309"]
-    policy = file.policy("examplebot", both)
+    policy = file.rule_set("examplebot", both)
     assert not policy.allowed("/a")
     assert not policy.allowed("/b")
     assert policy.allowed("/c")

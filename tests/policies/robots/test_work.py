@@ -12,7 +12,7 @@ from hypothesis import example, given, settings, target
 from hypothesis import strategies as st
 
 from policies import robots
-from policies.robots.dialect import DIALECTS
+from policies.robots.dialects import DIALECTS
 from policies.robots.index import TOO_COMPLEX, Index
 from policies.robots.pattern import NONE, Pattern
 
@@ -32,7 +32,7 @@ def file_of(lines: Iterable[str], size: int = robots.BYTES_MAX) -> bytes:
     return "\n".join(found).encode() + b"\n"
 
 
-def cpu_s(policy: robots.Policy, path: str) -> float:
+def cpu_s(policy: robots.RuleSet, path: str) -> float:
     """What a verdict costs once the rules are compiled: the least of two, the first of which finds
     nothing prepared."""
     times: list[float] = []
@@ -48,7 +48,7 @@ def test_patterns_that_share_octets_with_all_of_a_path() -> None:
     path = "/" + "a" * 2_030
     for size in (2_000, 244_000, robots.BYTES_MAX):
         body = file_of((f"Disallow: /*aaaa*b{i}" for i in itertools.count()), size)
-        policy = robots.parse(body).policy("x")
+        policy = robots.parse(body).rule_set("x")
         assert policy.allowed(path)
         assert not policy.allowed(path + "b3")
         assert policy.verdict(path + "b3").line == 5
@@ -93,7 +93,7 @@ def test_no_pair_of_file_and_path_is_slow(
     else:
         path = "/" + "".join(random.choices(alphabet, k=PATH))
     body = file_of(lines_of(seed, alphabet, sizes, shared, path), 100_000)
-    policy = robots.parse(body).policy("x", names)
+    policy = robots.parse(body).rule_set("x", names)
     policy.allowed("/q")
     policy.allowed("/%2f")
     taken_s = cpu_s(policy, path)
@@ -219,13 +219,13 @@ def test_files_that_are_hard_to_parse(body: bytes) -> None:
     assert time.process_time() - started < 1
     for name in ("slurp", "rfc9309", "google", "res1996"):
         started = time.process_time()
-        policy = file.policy("a", name)
+        policy = file.rule_set("a", name)
         policy.allowed("/%2f")
         policy.allowed("/a")
         assert (policy.crawl_delay_s or 0) >= 0 <= (policy.request_rate_s or 0)
         assert len(policy.visit_windows) + len(policy.usages) < 200_000
         assert time.process_time() - started < 1
-    file.policy("a", list(DIALECTS)).visit_windows  # noqa: B018
+    file.rule_set("a", list(DIALECTS)).visit_windows  # noqa: B018
 
 
 def _spelled(random: Random) -> str:

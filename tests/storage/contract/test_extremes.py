@@ -10,12 +10,18 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from policies import access, robots
-from policies.access import Access, News, RobotsRules
-from policies.pacing import REST_S_MAX, Ask, PacingRules, address_rest_s, rest
-from policies.retry import REST_S_MAX as RETRY_AFTER_S_MAX
-from policies.retry import retry_after_s
-from policies.robots.dialect import DIALECTS
+from policies import robots, robots_state
+from policies.pacing import (
+    DELAY_S_MAX,
+    PacingRules,
+    RobotsPacing,
+    address_delay_s,
+    politeness_delay,
+)
+from policies.retries import BACKOFF_S_MAX as RETRY_AFTER_S_MAX
+from policies.retries import retry_after_s
+from policies.robots.dialects import DIALECTS
+from policies.robots_state import RobotsFetch, RobotsRules, RobotsState
 from storage.columns import WAIT_S_MAX
 from storage.store import HostClock
 from tests.storage.conftest import Rig
@@ -35,9 +41,9 @@ UNITS = st.sampled_from(["", "s", "m", "h", "d", "x"])
 NOW_S = 1_800_000_000.0
 
 
-def paced(name: str, delay: str, pages: str, period: str, unit: str) -> robots.Policy:
+def paced(name: str, delay: str, pages: str, period: str, unit: str) -> robots.RuleSet:
     text = f"User-agent: *\nCrawl-delay: {delay}\nRequest-rate: {pages}/{period}{unit}\nDisallow:\n"
-    return robots.parse(text.encode()).policy("x", name)
+    return robots.parse(text.encode()).rule_set("x", name)
 
 
 @settings(max_examples=300)
@@ -48,17 +54,17 @@ def test_no_rest_is_longer_than_the_longest(
     name: str, delay: str, pages: str, period: str, unit: str, missing: bool
 ) -> None:
     policy = paced(name, delay, pages, period, unit)
-    ask = Ask(
+    ask = RobotsPacing(
         crawl_delay_s=policy.crawl_delay_s, request_rate_s=policy.request_rate_s, missing=missing
     )
     for asked_s in (ask.crawl_delay_s, ask.request_rate_s):
-        assert asked_s is None or 0 <= asked_s <= REST_S_MAX
+        assert asked_s is None or 0 <= asked_s <= DELAY_S_MAX
     for slow_s in (None, 1e308, math.inf):
         for configured_s in (1.0, 1e308):
             rules = PacingRules(delay=configured_s)
-            found_s = rest(rules, ask, latency_s=1e308, slow_s=slow_s).delay_s
-            assert 0 <= found_s <= REST_S_MAX
-    assert address_rest_s(PacingRules(ip_delay=1e308), ask) <= REST_S_MAX
+            found_s = politeness_delay(rules, ask, latency_s=1e308, slow_s=slow_s).delay_s
+            assert 0 <= found_s <= DELAY_S_MAX
+    assert address_delay_s(PacingRules(ip_delay=1e308), ask) <= DELAY_S_MAX
     for finding in robots.lint(robots.parse(f"User-agent: *\nCrawl-delay: {delay}".encode())):
         assert len(str(finding)) < 1_000
 
@@ -77,9 +83,11 @@ def test_no_header_makes_a_time_without_measure(
             "expires": date,
             "date": "Thu, 01 Jan 1970 00:00:00 GMT",
         }
-        news = News(status=status, body=b"", headers=headers, url="http://a.test/robots.txt")
-        known = Access(status=200, body=b"", copy_at=NOW_S - 1, fetched_at=NOW_S - 1)
-        learned = access.learn(known, news, now_s=NOW_S, rules=RobotsRules(dialect=(name,)))
+        news = RobotsFetch(status=status, body=b"", headers=headers, url="http://a.test/robots.txt")
+        known = RobotsState(status=200, body=b"", copy_at=NOW_S - 1, fetched_at=NOW_S - 1)
+        learned = robots_state.next_state(
+            known, news, now_s=NOW_S, rules=RobotsRules(dialect=(name,))
+        )
         for at_s in (learned.expires_at, learned.retry_at):
             assert at_s is None or NOW_S - 1 <= at_s <= NOW_S + 31 * 86_400
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from policies.access import Access
+from policies.robots_state import RobotsState
 from storage.paging import HOST_SORTS, HostFilter, mark
 from storage.store import HostClock
 
@@ -142,7 +142,7 @@ async def blocked(rig: Any, **asked: Any) -> list[str]:
 @pytest.fixture
 async def forbidden(rig: Any) -> Any:
     """Nine blocked URLs of two hosts, two of one by another rule."""
-    copy = Access(status=200, body=b"User-agent: *\nDisallow: /x\nDisallow: /Y\n", copy_at=1.0)
+    copy = RobotsState(status=200, body=b"User-agent: *\nDisallow: /x\nDisallow: /Y\n", copy_at=1.0)
     for name in ("a.test", "b.test"):
         await rig.add(*(f"http://{name}/x{number}" for number in range(4)))
     await rig.add("http://a.test:81/x", slot="a.test")
@@ -182,7 +182,7 @@ async def test_blocked_by_host_and_rule(forbidden: Any) -> None:
 async def test_lines_that_block(forbidden: Any) -> None:
     assert await forbidden.reader.blocked_lines("http://b.test") == {2: 3, 3: 1}
     assert await forbidden.reader.blocked_lines("http://nobody.test") == {}
-    newer = Access(status=200, body=b"User-agent: *\n", copy_at=2.0)
+    newer = RobotsState(status=200, body=b"User-agent: *\n", copy_at=2.0)
     (lease,) = (await forbidden.store.acquire(forbidden.session, ["b.test"])).values()
     await forbidden.store.robots_put(forbidden.session, lease.slot, "http://b.test", newer)
     assert await forbidden.reader.blocked_lines("http://b.test") == {}
@@ -192,7 +192,7 @@ async def test_robots_states_of_many_hosts_at_once(forbidden: Any) -> None:
     await forbidden.add("http://c.test/")
     states = await forbidden.reader.robots_states(["a.test", "b.test", "c.test", "nobody.test"])
     assert states == {"a.test": "rules", "b.test": "rules"}
-    gone = Access(failures=1, unreachable_since=1.0, error="timeout")
+    gone = RobotsState(failures=1, unreachable_since=1.0, error="timeout")
     (lease,) = (await forbidden.store.acquire(forbidden.session, ["a.test"])).values()
     await forbidden.store.robots_put(forbidden.session, lease.slot, "http://a.test:81", gone)
     assert (await forbidden.reader.robots_states(["a.test"])) == {"a.test": "unreachable"}

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from policies.access import Access
+from policies.robots_state import RobotsState
 from storage.store import HostClock, HostUpdate, Outlink
 from tests.storage.conftest import Rig
 
@@ -103,11 +103,11 @@ async def test_a_bad_link_is_left_out(rig: Rig) -> None:
         assert done.added == {"a.test": 2}
 
 
-def answered(**values: Any) -> Access:
+def answered(**values: Any) -> RobotsState:
     fields: dict[str, Any] = {
         "status": 200, "body": b"User-agent: *\n", "fetched_at": 1.8e9, "expires_at": 1.8e9 + 9,
     }  # fmt: skip
-    return structs.replace(Access(), **(fields | values))
+    return structs.replace(RobotsState(), **(fields | values))
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from policies.access import Access
 from policies.listing import Changefreq, Listing
+from policies.robots_state import RobotsState
 from storage.store import Moved
 
 PAGE = "http://a.test/page"
@@ -298,7 +298,9 @@ async def test_a_page_withdrawn_by_a_late_robots_txt_is_not_visited_again(rig: A
     lease = await rig.claim_one()
     (queued,) = lease.prefetched.urls
     await rig.commit(lease, rig.visited(queued, ungoverned=True, plan=rig.plan(1.0)), release=True)
-    await rig.store.robots_put(rig.session, "a.test", "http://a.test", Access(status=200, body=b""))
+    await rig.store.robots_put(
+        rig.session, "a.test", "http://a.test", RobotsState(status=200, body=b"")
+    )
     await rig.store.rejudge(rig.session, kept=[], withdrawn=[rig.blocked(queued)], freed=[])
     assert (await rig.store.outlook(rig.session)).revisit_in_s is None
 

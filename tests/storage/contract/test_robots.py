@@ -6,17 +6,17 @@ from itertools import pairwise
 
 import pytest
 
-from policies.access import Access
+from policies.robots_state import RobotsState
 from storage.store import BlockReason, Contact, HostClock, HostUpdate, Judged, RobotsDue
 
-FULL = Access(
+FULL = RobotsState(
     status=200, body=b"User-agent: *\nDisallow: /x\n" * 40, copy_at=5.5, etag='"e"',
     last_modified="Sat, 01 Jan 2000 00:00:00 GMT", validators_url="http://a.test/robots.txt",
     fetched_at=6.5, expires_at=1_800_000_100.5, retry_at=None, failures=0,
     unreachable_since=None, gone_since=7.5, error=None, truncated=True,
 )  # fmt: skip
-ABSENT = Access(status=404, fetched_at=1.0, expires_at=2_000_000_000.0)
-FAILING = Access(failures=2, retry_at=1_800_000_010.0, error="timeout", unreachable_since=3.0)
+ABSENT = RobotsState(status=404, fetched_at=1.0, expires_at=2_000_000_000.0)
+FAILING = RobotsState(failures=2, retry_at=1_800_000_010.0, error="timeout", unreachable_since=3.0)
 
 
 async def put(rig, origin, access, slot="a.test", **values):
@@ -36,7 +36,7 @@ async def chain(rig, *urls):
     return lease, last
 
 
-@pytest.mark.parametrize("access", [FULL, ABSENT, FAILING, Access(status=200, body=b"")])
+@pytest.mark.parametrize("access", [FULL, ABSENT, FAILING, RobotsState(status=200, body=b"")])
 async def test_a_copy_comes_back_field_by_field(rig, access):
     await put(rig, "http://a.test", access)
     assert await rig.store.robots_get("http://a.test") == access
@@ -49,7 +49,7 @@ async def test_the_rows_of_robots(rig):
     await put(rig, "http://a.test", FULL)
     await put(rig, "https://a.test", ABSENT)
     await put(rig, "http://b.test:81", FAILING, slot="b.test")
-    await put(rig, "http://c.test", Access(body=b"x", failures=1), slot="c.test")
+    await put(rig, "http://c.test", RobotsState(body=b"x", failures=1), slot="c.test")
     rows = {row["origin"]: row for row in await rig.rows("robots")}
     assert {origin: row["state"] for origin, row in rows.items()} == {
         "http://a.test": "rules", "https://a.test": "absent", "http://b.test:81": "unreachable",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from policies.access import Access
 from policies.listing import Changefreq, Listing
+from policies.robots_state import RobotsState
 
 MAP = "http://a.test/sitemap.xml"
 PAGE = "http://a.test/page"
@@ -179,7 +179,7 @@ async def test_sitemaps_are_committed_with_the_robots_txt_that_names_them(rig: A
     await rig.add(PAGE)
     lease = await rig.claim_one()
     done = await rig.store.robots_put(
-        rig.session, "a.test", "http://a.test", Access(status=200, body=b""),
+        rig.session, "a.test", "http://a.test", RobotsState(status=200, body=b""),
         links=[rig.link(MAP, sitemap=True), rig.link("http://cdn.test/map.xml", sitemap=True)],
     )  # fmt: skip
     assert dict(done.added) == {"a.test": 1, "cdn.test": 1}

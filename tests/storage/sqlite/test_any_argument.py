@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from policies.access import Access
+from policies.robots_state import RobotsState
 from storage.sqlite.maintenance import check
 from storage.store import Batch, Blocked, Contact, HostClock, HostUpdate, Plan, Prefetch, Store
 from tests.storage.conftest import Rig
@@ -24,7 +24,7 @@ NUMBERS = [2**63, -(2**63) - 1, 2**62, 2**53, 10**400, -1, math.nan, math.inf, -
 TEXTS = ["\ud800", "a\udfffb", "\0", "a\0b", "x" * 1_000_000, "\x1b[2J", "", "http://\ud800.test"]
 VALUES = st.sampled_from([*NUMBERS, *TEXTS])
 GOOD = ["http://a.test/0", "http://a.test/1", "http://a.test/2"]
-COPY = Access(status=200, body=b"", fetched_at=1.8e9, expires_at=1.8e9 + 9)
+COPY = RobotsState(status=200, body=b"", fetched_at=1.8e9, expires_at=1.8e9 + 9)
 # By their types these arguments are ours alone: flags, limits, sessions; or other tests have them.
 ROOM = {
     "plan": ["id", *Plan.__struct_fields__],

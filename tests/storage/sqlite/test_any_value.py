@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from policies.access import Access
+from policies.robots_state import RobotsState
 from storage.sqlite.maintenance import check
 from storage.store import Batch, HostClock, HostUpdate, Prefetch
 from tests.storage.conftest import Rig
@@ -25,8 +25,8 @@ TEXTS = ["\ud800", "a\udfffb", "\0", "a\0b", "é" * 10, "x" * 10_000_000, "\x1b[
 WRONG = [object(), [1], {"a": 1}, b"\xff"]
 
 
-def answered() -> Access:
-    return Access(status=200, body=b"User-agent: *\n", fetched_at=1.8e9, expires_at=1.8e9 + 9)
+def answered() -> RobotsState:
+    return RobotsState(status=200, body=b"User-agent: *\n", fetched_at=1.8e9, expires_at=1.8e9 + 9)
 
 
 VALUES = st.sampled_from([*NUMBERS, *TEXTS, *WRONG, None, True])
@@ -108,7 +108,7 @@ async def test_no_value_in_any_field_ends_a_crawl(
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
     suppress_health_check=list(HealthCheck),
 )
-@given(field=st.sampled_from(Access.__struct_fields__), value=VALUES)
+@given(field=st.sampled_from(RobotsState.__struct_fields__), value=VALUES)
 async def test_no_value_of_a_robots_copy_ends_a_crawl(field: str, value: object) -> None:
     with tempfile.TemporaryDirectory() as folder:
         rig = await Rig("sqlite", Path(folder) / "crawl.db").open()

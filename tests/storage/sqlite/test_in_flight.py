@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec import structs
 
-from policies.access import UNKNOWN, Access
 from policies.quarantine import QUARANTINE_S, is_quarantined, is_suspect
+from policies.robots_state import UNKNOWN, RobotsState
 from storage.sqlite.in_flight import NOTHING_LEFT, InFlight
 from storage.store import Revisited
 
@@ -115,7 +115,7 @@ async def test_a_clean_end_leaves_nothing(sqlite_rig: Rig) -> None:
     assert await reopened(rig) == [(URL, False)]
 
 
-async def robots(rig: Rig, origin: str = ORIGIN) -> Access:
+async def robots(rig: Rig, origin: str = ORIGIN) -> RobotsState:
     found = await rig.store.robots_get(origin)
     assert found is not None
     return found
@@ -134,7 +134,7 @@ async def test_a_robots_txt_in_flight_at_two_deaths_is_quarantined(
 ) -> None:
     rig = sqlite_rig
     await rig.add(URL)
-    copy = Access(status=200, body=b"Allow: /", copy_at=rig.wall_s, fetched_at=rig.wall_s)
+    copy = RobotsState(status=200, body=b"Allow: /", copy_at=rig.wall_s, fetched_at=rig.wall_s)
     if known:
         await rig.store.robots_put(rig.session, "a.test", ORIGIN, copy)
     await die_reading(rig, "a.test", ORIGIN)

@@ -7,7 +7,7 @@ import sqlite3
 
 import pytest
 
-from policies.access import Access
+from policies.robots_state import RobotsState
 from storage.sqlite import SqliteStore
 from storage.sqlite.maintenance import check, info, vacuum
 from storage.store import Link, StoreError, StoreRefused
@@ -37,7 +37,7 @@ async def filled(rig):
         rig.redirect(by["r"], "http://a.test/q1", ungoverned=True),
         rig.retry(by["q2"], 60.0),
     )
-    copy = Access(status=200, body=b"", fetched_at=rig.wall_s, expires_at=rig.wall_s + 9)
+    copy = RobotsState(status=200, body=b"", fetched_at=rig.wall_s, expires_at=rig.wall_s + 9)
     await rig.store.robots_put(rig.session, "a.test", "http://a.test", copy)
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from crawler.testing import JumpClock
-from policies.access import Access
+from policies.robots_state import RobotsState
 from storage.sqlite import SqliteReader, SqliteStore, fault_kinds, file_lock, schema
 from storage.sqlite import sqlite_store as store_module
 from storage.sqlite.file_lock import is_held_here
@@ -79,7 +79,7 @@ async def scenario(store, session):
     leases = await store.claim(session, hosts=2, urls_per_host=2)
     await store.acquire(session, ["c.test"])
     for lease in leases:
-        access = Access.fetched if False else Access()
+        access = RobotsState.fetched if False else RobotsState()
         await store.robots_put(
             session, lease.slot, f"http://{lease.slot}", access,
             links=[link(f"http://{lease.slot}/sitemap.xml", sitemap=True)],

@@ -6,7 +6,7 @@ import sqlite3
 
 import pytest
 
-from policies.access import Access
+from policies.robots_state import RobotsState
 from storage.columns import VIEWS
 from storage.sqlite.schema import migrations
 from storage.store import HostClock
@@ -48,7 +48,7 @@ async def test_views_while_a_crawl_writes(sqlite_rig, shell):
     rig = sqlite_rig
     await rig.add("http://a.test/", "http://a.test/x", "http://a.test/f", "http://a.test/later")
     await rig.store.robots_put(
-        rig.session, "a.test", "http://a.test", Access(status=200, body=b"x", fetched_at=1.5)
+        rig.session, "a.test", "http://a.test", RobotsState(status=200, body=b"x", fetched_at=1.5)
     )
     lease = await rig.claim_one()
     home, x, f, later = lease.prefetched.urls

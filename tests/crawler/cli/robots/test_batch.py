@@ -21,7 +21,7 @@ from crawler.cli import main
 from crawler.cli.robots import verdict_batch
 from crawler.cli.robots.verdict_batch import BatchAnswers, ParsedFileCache, lines_of
 from policies import robots
-from policies.robots import reading
+from policies.robots import agent_rules
 from policies.robots.search import Search
 
 FILE = (
@@ -218,7 +218,7 @@ def test_a_hostile_file_is_compiled_once_and_its_verdicts_are_bounded(
     """Each line is answered from the file that is kept, within the limit on a verdict's work."""
     compiled: list[object] = []
     work_left: list[int] = []
-    compile_rules, spend = reading.compile_rules, Search.spend
+    compile_rules, spend = agent_rules.compile_rules, Search.spend
 
     def counted(*args: Any, **options: Any) -> Any:
         compiled.append(args)
@@ -228,7 +228,7 @@ def test_a_hostile_file_is_compiled_once_and_its_verdicts_are_bounded(
         work_left.append(search.left - steps)
         spend(search, steps)
 
-    monkeypatch.setattr(reading, "compile_rules", counted)
+    monkeypatch.setattr(agent_rules, "compile_rules", counted)
     monkeypatch.setattr(Search, "spend", spent)
     random.seed(3)
     path = "/" + "".join(random.choices("ab", k=2_000))

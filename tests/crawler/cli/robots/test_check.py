@@ -18,7 +18,7 @@ from crawler.cli.robots.verdict_view import VerdictView
 from crawler.telling.tester import Judge, Known
 from crawler.testing import LocalWeb, redirect, text
 from policies import robots
-from policies.access import Access, RobotsRules
+from policies.robots_state import RobotsRules, RobotsState
 
 FILE = """\
 # The files of example.com
@@ -172,7 +172,7 @@ def test_a_terminal_of_80_columns_is_never_exceeded() -> None:
     console = Console(file=out, force_terminal=True, width=80, highlight=False, color_system=None)
     body = FILE + f"Disallow: /{'long/' * 40}\nAllow: /日本語{'語' * 60}\n"
     known = Known(
-        where="x" * 90, access=Access(body=body.encode(), status=200, copy_at=1, fetched_at=1,
+        where="x" * 90, access=RobotsState(body=body.encode(), status=200, copy_at=1, fetched_at=1,
         expires_at=9), now_s=1, fetched=False
     )  # fmt: skip
     judge = Judge(known, ("examplebot",), RobotsRules())
@@ -260,8 +260,16 @@ async def test_without_a_file_robots_txt_is_asked_for_once_an_origin() -> None:
     [
         (404, "slurp", "Allowed: robots.txt answered 404: slurp takes that as open"),
         (403, "res1996", "Disallowed: robots.txt answered 403: res1996 takes that as closed"),
-        (503, "slurp", "Allowed: robots.txt cannot be had (answered 503): slurp takes that as"),
-        (503, "rfc9309", "Disallowed: robots.txt cannot be had (answered 503): rfc9309 takes"),
+        (
+            503,
+            "slurp",
+            "Allowed: robots.txt could not be fetched (answered 503): slurp takes",
+        ),
+        (
+            503,
+            "rfc9309",
+            "Disallowed: robots.txt could not be fetched (answered 503): rfc9309",
+        ),
         (503, "google", "google stays away for the first 12 hours"),
     ],
 )

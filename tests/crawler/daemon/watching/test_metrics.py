@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from crawler.daemon.watching.exposition import render
 from crawler.daemon.watching.metrics import Measured, Metrics
 from crawler.observer import Contacted
-from policies.retry import FailureCode
+from policies.retries import FailureCode
 from storage.store import Blocked, BlockReason, Dropped, Failed, Revisited, Visited
 
 MEASURED = Measured(

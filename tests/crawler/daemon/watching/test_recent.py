@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from crawler.daemon.watching.recent import ERRORS_PER_HOST, HOSTS_MAX, Recent
 from crawler.observer import Contacted
-from policies.retry import FailureCode
+from policies.retries import FailureCode
 from storage.columns import CONTACTS_KEPT
 
 

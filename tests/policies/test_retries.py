@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.retry import (
-    Again,
+from policies.retries import (
     FailureCode,
     GiveUp,
+    RetryLater,
     RetryRules,
     after_failure,
     after_no_connection,
@@ -31,8 +31,8 @@ NOW_S = 1_000_000_000.0  # Sun, 09 Sep 2001 01:46:40 GMT
     "code", [FailureCode.TIMEOUT, FailureCode.PROTOCOL, FailureCode.BODY, FailureCode.HTTP]
 )
 def test_failures_after_connecting_are_attempts(code: FailureCode) -> None:
-    assert after_failure(code, 0, RULES) == Again(in_s=2.0, attempts=1)
-    assert after_failure(code, 1, RULES) == Again(in_s=10.0, attempts=2)
+    assert after_failure(code, 0, RULES) == RetryLater(in_s=2.0, attempts=1)
+    assert after_failure(code, 1, RULES) == RetryLater(in_s=10.0, attempts=2)
     assert after_failure(code, 2, RULES) == GiveUp(attempts=3)
 
 
@@ -51,16 +51,16 @@ def test_a_failure_known_to_be_permanent_is_not_tried_again() -> None:
 
 def test_refusals_are_not_attempts_and_the_fifth_is_the_last() -> None:
     for met in range(4):
-        assert after_refusal(met, attempts=2) == Again(in_s=0.0, attempts=2, refusals=met + 1)
+        assert after_refusal(met, attempts=2) == RetryLater(in_s=0.0, attempts=2, refusals=met + 1)
     assert after_refusal(4) == GiveUp(attempts=5)
-    assert after_failure(FailureCode.HTTP, 1, RULES, refusals=4) == Again(
+    assert after_failure(FailureCode.HTTP, 1, RULES, refusals=4) == RetryLater(
         in_s=10.0, attempts=2, refusals=4
     )
 
 
 def test_lost_connections_count_against_the_host_on_the_retry_clock() -> None:
-    assert after_no_connection(0, RULES) == Again(in_s=2.0, attempts=1)
-    assert after_no_connection(1, RULES) == Again(in_s=10.0, attempts=2)
+    assert after_no_connection(0, RULES) == RetryLater(in_s=2.0, attempts=1)
+    assert after_no_connection(1, RULES) == RetryLater(in_s=10.0, attempts=2)
     assert after_no_connection(2, RULES) == GiveUp(attempts=3)
     assert after_no_connection(0, RULES, permanent=True) == GiveUp(attempts=1)
 

@@ -7,31 +7,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.listing import Changefreq, Listing
-from policies.revisit import (
+from policies.recrawl import (
     DAY_S,
     GONE_MAX_S,
-    Revisit,
-    RevisitRules,
-    Seen,
+    ContentChange,
+    RecrawlMode,
+    RecrawlRules,
     interval_s,
     is_changed,
-    is_news,
+    is_modified_since_visit,
     retry_in_s,
 )
 
-FIXED = RevisitRules(mode=Revisit.FIXED, interval_s=2 * DAY_S)
-ADAPTIVE = RevisitRules(mode=Revisit.ADAPTIVE)
+FIXED = RecrawlRules(mode=RecrawlMode.FIXED, interval_s=2 * DAY_S)
+ADAPTIVE = RecrawlRules(mode=RecrawlMode.ADAPTIVE)
 HOUR_S = 3600.0
 
 
 def test_off_by_default() -> None:
-    assert not RevisitRules().on
+    assert not RecrawlRules().on
     assert FIXED.on
     assert ADAPTIVE.on
 
 
 def test_fixed_is_fixed_whatever_is_seen_or_said() -> None:
-    for seen in Seen:
+    for seen in ContentChange:
         listing = Listing(changefreq=Changefreq.HOURLY)
         given_s = interval_s(FIXED, status=200, seen=seen, before_s=99.0, listing=listing)
         assert given_s == 2 * DAY_S
@@ -44,8 +44,8 @@ def test_a_page_that_changes_at_a_steady_pace_is_visited_at_that_pace(period_s: 
     intervals = []
     while now_s < 365 * DAY_S:
         version = int(now_s // period_s)
-        seen = Seen.FIRST if seen_of is None else (
-            Seen.CHANGED if version != seen_of else Seen.UNCHANGED
+        seen = ContentChange.FIRST if seen_of is None else (
+            ContentChange.CHANGED if version != seen_of else ContentChange.UNCHANGED
         )  # fmt: skip
         every_s = interval_s(ADAPTIVE, status=200, seen=seen, before_s=every_s)
         seen_of = version
@@ -58,10 +58,10 @@ def test_a_page_that_changes_at_a_steady_pace_is_visited_at_that_pace(period_s: 
 
 def test_a_page_that_never_changes_or_always_does_goes_to_its_bound() -> None:
     for seen, bound_s in (
-        (Seen.UNCHANGED, ADAPTIVE.max_interval_s),
-        (Seen.CHANGED, ADAPTIVE.min_interval_s),
+        (ContentChange.UNCHANGED, ADAPTIVE.max_interval_s),
+        (ContentChange.CHANGED, ADAPTIVE.min_interval_s),
     ):
-        every_s = interval_s(ADAPTIVE, status=200, seen=Seen.FIRST)
+        every_s = interval_s(ADAPTIVE, status=200, seen=ContentChange.FIRST)
         assert every_s == ADAPTIVE.interval_s
         for _ in range(30):
             every_s = interval_s(ADAPTIVE, status=200, seen=seen, before_s=every_s)
@@ -71,50 +71,56 @@ def test_a_page_that_never_changes_or_always_does_goes_to_its_bound() -> None:
 def test_changefreq_is_where_an_adaptive_interval_begins() -> None:
     def first_s(hint: Changefreq) -> float:
         listing = Listing(changefreq=hint)
-        return interval_s(ADAPTIVE, status=200, seen=Seen.FIRST, listing=listing)
+        return interval_s(ADAPTIVE, status=200, seen=ContentChange.FIRST, listing=listing)
 
     assert first_s(Changefreq.DAILY) == DAY_S
     assert first_s(Changefreq.ALWAYS) == ADAPTIVE.min_interval_s
     assert first_s(Changefreq.NEVER) == ADAPTIVE.max_interval_s
     listing = Listing(changefreq=Changefreq.DAILY)
-    after_s = interval_s(ADAPTIVE, status=200, seen=Seen.UNCHANGED, before_s=99e3, listing=listing)
+    after_s = interval_s(
+        ADAPTIVE, status=200, seen=ContentChange.UNCHANGED, before_s=99e3, listing=listing
+    )
     assert after_s == 99e3 * 1.5
 
 
 def test_a_lastmod_that_we_have_not_seen_has_it_visited_at_once() -> None:
     listing = Listing(lastmod_at=200.0)
-    assert is_news(listing, visited_at=100.0, now_s=200.0)
-    assert not is_news(listing, visited_at=200.0, now_s=300.0)
-    assert not is_news(listing, visited_at=100.0, now_s=199.0)
-    assert not is_news(Listing(), visited_at=100.0, now_s=200.0)
-    assert not is_news(None, visited_at=100.0, now_s=200.0)
+    assert is_modified_since_visit(listing, visited_at=100.0, now_s=200.0)
+    assert not is_modified_since_visit(listing, visited_at=200.0, now_s=300.0)
+    assert not is_modified_since_visit(listing, visited_at=100.0, now_s=199.0)
+    assert not is_modified_since_visit(Listing(), visited_at=100.0, now_s=200.0)
+    assert not is_modified_since_visit(None, visited_at=100.0, now_s=200.0)
 
 
 @pytest.mark.parametrize("status", [404, 410])
 @pytest.mark.parametrize("rules", [FIXED, ADAPTIVE])
-def test_what_is_gone_is_asked_for_less_and_less(rules: RevisitRules, status: int) -> None:
-    every_s = interval_s(rules, status=status, seen=Seen.CHANGED, before_s=HOUR_S)
+def test_what_is_gone_is_asked_for_less_and_less(rules: RecrawlRules, status: int) -> None:
+    every_s = interval_s(rules, status=status, seen=ContentChange.CHANGED, before_s=HOUR_S)
     assert every_s == rules.interval_s
     for _ in range(4):
-        longer_s = interval_s(rules, status=status, seen=Seen.UNCHANGED, before_s=every_s)
+        longer_s = interval_s(rules, status=status, seen=ContentChange.UNCHANGED, before_s=every_s)
         assert longer_s == 2 * every_s
         every_s = longer_s
     for _ in range(20):
-        every_s = interval_s(rules, status=status, seen=Seen.UNCHANGED, before_s=every_s)
+        every_s = interval_s(rules, status=status, seen=ContentChange.UNCHANGED, before_s=every_s)
     assert every_s == GONE_MAX_S
-    back_s = interval_s(rules, status=200, seen=Seen.CHANGED, before_s=every_s)
+    back_s = interval_s(rules, status=200, seen=ContentChange.CHANGED, before_s=every_s)
     assert back_s <= max(rules.max_interval_s, rules.interval_s)
 
 
 @given(
     st.sampled_from([FIXED, ADAPTIVE]),
     st.sampled_from([200, 301, 404, 410, 500]),
-    st.sampled_from(list(Seen)),
+    st.sampled_from(list(ContentChange)),
     st.none() | st.floats(0, 1e9),
     st.none() | st.sampled_from(list(Changefreq)),
 )
 def test_no_interval_is_below_the_least_or_beyond_a_year(
-    rules: RevisitRules, status: int, seen: Seen, before_s: float | None, hint: Changefreq | None
+    rules: RecrawlRules,
+    status: int,
+    seen: ContentChange,
+    before_s: float | None,
+    hint: Changefreq | None,
 ) -> None:
     listing = Listing(changefreq=hint)
     every_s = interval_s(rules, status=status, seen=seen, before_s=before_s, listing=listing)
@@ -126,7 +132,7 @@ def test_no_interval_is_below_the_least_or_beyond_a_year(
 def test_failures_follow_the_retry_clock() -> None:
     assert [retry_in_s(ADAPTIVE, n) for n in (1, 2, 3, 4)] == [2, 10, 30, 60]
     assert retry_in_s(ADAPTIVE, 99) == 6 * HOUR_S
-    assert retry_in_s(RevisitRules(mode=Revisit.FIXED, interval_s=HOUR_S), 99) == HOUR_S
+    assert retry_in_s(RecrawlRules(mode=RecrawlMode.FIXED, interval_s=HOUR_S), 99) == HOUR_S
 
 
 def changed(**values: tuple[object, object]) -> bool:

@@ -1,5 +1,5 @@
-"""The connections. aiohttp reads HTTP and keeps them; what it leaves unbounded is bounded by the
-protocol class here, which it is made to use: bytes of header, interim answers, bytes unasked for.
+"""The connection pool: aiohttp's connector with a protocol class that limits what aiohttp does not:
+the bytes of a header, interim answers, and bytes that no request asked for.
 """
 
 from __future__ import annotations
@@ -17,67 +17,68 @@ from aiohttp.client_proto import ResponseHandler
 
 from crawler.fetching.exchange import Exchange, current_exchange
 from crawler.fetching.guard import AddrInfo, socket_guard
+from crawler.fetching.request import NetworkError
 from policies.address import AddressRules
+from policies.retries import FailureCode
 
 # Content-Security-Policy values of over 8 KiB are common.
 FIELD_BYTES_MAX: Final = 64 * 1024
 FIELDS_MAX: Final = 256
-# RFC 9110 15.2 allows any number of 1xx answers before the final one; nobody needs more than two.
+# RFC 9110, 15.2 allows any number of 1xx answers before the final one.
 INTERIM_MAX: Final = 16
 
 
-class HeadTooLargeError(Exception):
-    """The header passed its bound."""
+class LimitError(Exception):
+    """An answer went beyond a limit on what aiohttp leaves unbounded."""
+
+    def __init__(self, code: FailureCode, sentence: str) -> None:
+        super().__init__(sentence)
+        self.error = NetworkError(code, sentence)
 
 
-class TrailerTooLargeError(HeadTooLargeError):
-    """A body's framing, its trailer before all, passed the same bound without a byte of body."""
+class OpenConnections:
+    """The open connections.
 
-
-class TooManyInterimsError(Exception):
-    """More than INTERIM_MAX answers of the 1xx kind."""
-
-
-class Sockets:
-    """The connections that are open. Beyond `kept_max` none is kept for another request, so that
-    the idle ones of many hosts do not use up the process's file descriptors."""
+    While there are more than `kept_max`, none is kept for another request, so that idle ones of
+    many hosts do not use up the process's file descriptors.
+    """
 
     __slots__ = ("kept_max", "open")
 
     def __init__(self, kept_max: int) -> None:
-        # Weak: a tunnel's first protocol hands its socket to the second without a word.
-        self.open: weakref.WeakSet[Wire] = weakref.WeakSet()
+        # Weak: the first protocol of a tunnel passes its socket to the second without notice.
+        self.open: weakref.WeakSet[PooledConnection] = weakref.WeakSet()
         self.kept_max = kept_max
 
     def retire(self) -> None:
-        """No request will begin on them: close those that are idle now, the others after theirs."""
+        """Close the idle connections now and the others after their requests."""
         self.kept_max = 0
-        for wire in tuple(self.open):
-            if wire.idle:
-                wire.close()
+        for connection in tuple(self.open):
+            if connection.idle:
+                connection.close()
 
 
-class Wire(ResponseHandler):
-    """aiohttp's end of a connection, counted."""
+class PooledConnection(ResponseHandler):
+    """The protocol of one connection of the pool."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, sockets: Sockets) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, connections: OpenConnections) -> None:
         super().__init__(loop)
         self.exchange: Exchange | None = None
         self.address: str | None = None
-        self.idle = False  # it has been used; before that, who opened it is about to
-        self._sockets = sockets
+        self.idle = False  # True between requests; a new connection is about to be used
+        self._connections = connections
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self._sockets.open.add(self)
+        self._connections.open.add(self)
         peer = transport.get_extra_info("peername")
         self.address = peer[0] if peer else None
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        self._sockets.open.discard(self)
+        self._connections.open.discard(self)
         exchange = self.exchange
         if exchange is not None and exc is not None:
-            # A body that ends with the connection has ended well only if the connection has.
+            # A body that ends with the connection is complete only if the connection ended well.
             payload = exchange.payload
             exchange.reset = True
             exchange.broken = payload is not None and not payload.is_eof()
@@ -91,28 +92,30 @@ class Wire(ResponseHandler):
         self.exchange = exchange
         self.idle = False
         exchange.sending(self)
-        if not exchange.keep or len(self._sockets.open) > self._sockets.kept_max:
+        if not exchange.keep or len(self._connections.open) > self._connections.kept_max:
             self.force_close()
         if len(self):
-            # An answer before the request: whatever it answers, it is not this.
+            # An answer that came before the request cannot belong to it.
             self._buffer.clear()
             self._lose(ClientConnectionResetError())
 
     def rest(self) -> None:
-        """Until the next exchange. aiohttp makes a parser for each answer; the last one would keep
-        the header of its answer meanwhile: 8 KB of memory for each idle connection."""
+        """The connection is idle until the next exchange.
+
+        The parser of the last answer is dropped, because it keeps the header: 8 KB of memory.
+        """
         self.exchange = None
         self.idle = True
-        if self._payload is None or self._payload.is_eof():  # else it tells that it cannot go on
+        if self._payload is None or self._payload.is_eof():  # else it cannot be reused
             self._parser = self._payload = None
-        if not self._sockets.kept_max:
+        if not self._connections.kept_max:
             self.close()
 
     def data_received(self, data: bytes) -> None:
         exchange = self.exchange
         if exchange is None:
             if data and self.transport is not None:
-                # Nothing was asked: it would be taken for the answer to the next request.
+                # Without a request, it would be taken for the answer to the next one.
                 self.transport.abort()
             return
         exchange.received += len(data)
@@ -120,17 +123,17 @@ class Wire(ResponseHandler):
             super().data_received(data)
             exchange.arrived()
             if exchange.unfed_bytes(len(data)) > exchange.limits.head_bytes_max:
-                self._lose(TrailerTooLargeError())
+                self._exceed("the body's trailer", exchange.limits.head_bytes_max)
             return
         head_left = exchange.limits.head_bytes_max - exchange.received + len(data)
-        # Header and body apart: aiohttp drops the answer with its header when what follows in the
-        # same bytes is broken, or is more than was announced.
+        # Header and body are fed separately: aiohttp drops an answer together with its header if
+        # what follows in the same bytes is broken or longer than announced.
         for _ in range(INTERIM_MAX + 1):
             if not exchange.waiting() or (end := data.find(b"\r\n\r\n") + 4) < 4:
                 break
             head_left -= end
             if head_left < 0:
-                self._lose(HeadTooLargeError())
+                self._exceed("the answer's header", exchange.limits.head_bytes_max)
                 return
             head = data[:end]
             exchange.ascii = exchange.ascii and head.isascii()
@@ -144,11 +147,11 @@ class Wire(ResponseHandler):
         super().data_received(data)
         exchange.arrived()
         if len(data) > head_left and exchange.waiting():
-            self._lose(HeadTooLargeError())
+            self._exceed("the answer's header", exchange.limits.head_bytes_max)
 
     def resume_reading(self, resume_parser: bool = True) -> None:
-        """aiohttp asks for it at every piece that is read and at the end of every body, and has the
-        parser look at no data for it; but what was not held back need not be resumed."""
+        """Do nothing unless reading is paused. aiohttp calls this for every piece that is read and
+        at the end of every body, and each call costs a pass of the parser over no data."""
         if self._reading_paused or self._buffer_paused:
             super().resume_reading(resume_parser)
 
@@ -169,8 +172,8 @@ class Wire(ResponseHandler):
         exchange = self.exchange
         payload = None if exchange is None else exchange.payload
         if payload is not None and not payload.is_eof() and payload.exception() is None:
-            # aiohttp tells the reader of the body about a lost connection, but not about broken
-            # chunking, for which it would wait for ever.
+            # aiohttp reports a lost connection to the reader of the body, but not broken chunking:
+            # the reader would wait forever.
             payload.set_exception(exc)
 
     def feed_data(self, data: Any, size: int = 0) -> None:
@@ -181,11 +184,16 @@ class Wire(ResponseHandler):
                 exchange.interims += 1
                 if exchange.interims > INTERIM_MAX:
                     if exchange.interims == INTERIM_MAX + 1:
-                        self._lose(TooManyInterimsError())
+                        sentence = f"more than {INTERIM_MAX} interim (1xx) answers"
+                        self._lose(LimitError(FailureCode.PROTOCOL, sentence))
                     return
             else:
                 exchange.head_complete(payload)
         super().feed_data(data, size)
+
+    def _exceed(self, part: str, bytes_max: int) -> None:
+        sentence = f"{part} is longer than {bytes_max:,} bytes"
+        self._lose(LimitError(FailureCode.TOO_LARGE, sentence))
 
     def _lose(self, exc: Exception) -> None:
         self.set_exception(exc)
@@ -194,34 +202,34 @@ class Wire(ResponseHandler):
 
 
 class Connector(TCPConnector):
-    """A TCPConnector whose connections are Wires and whose sockets are judged."""
+    """A TCPConnector of PooledConnections, which checks the address of each socket."""
 
     def __init__(
         self,
         *,
         addresses: AddressRules,
         resolver: AbstractResolver,
-        sockets: Sockets,
+        connections: OpenConnections,
         keepalive_s: float,
     ) -> None:
         super().__init__(
-            limit=0,  # the crawl counts what is in flight
+            limit=0,  # the crawl limits its requests in flight
             keepalive_timeout=keepalive_s,
             resolver=resolver,
-            use_dns_cache=False,  # the resolver keeps its own, by host and not by port
-            # Not a method: a connector that refers to itself stays, with all that its resolver
-            # remembers, until the garbage collector looks at old objects, which is hardly ever.
+            use_dns_cache=False,  # the resolver has its own, by host instead of host and port
+            # Not a method: a connector that refers to itself stays in memory, together with the
+            # cache of its resolver, until a full garbage collection, which is rare.
             socket_factory=functools.partial(_make_socket, socket_guard(addresses)),
         )
-        make: Callable[..., ResponseHandler] = Wire
-        self._factory = functools.partial(make, self._loop, sockets)
+        make: Callable[..., ResponseHandler] = PooledConnection
+        self._factory = functools.partial(make, self._loop, connections)
 
 
 def _make_socket(guard: Callable[[AddrInfo], socket.socket], info: AddrInfo) -> socket.socket:
     exchange = current_exchange()
     if exchange is None:
         return guard(info)
-    # A proxy is set by hand: its own address is not judged.
+    # A proxy is configured explicitly: its own address is not checked.
     made = socket.socket(*info[:3]) if exchange.proxied else guard(info)
     exchange.contacting(made)
     return made

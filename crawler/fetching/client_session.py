@@ -1,5 +1,8 @@
-"""An aiohttp ClientSession of somebody else's, seen as a Fetcher: robots.txt is fetched through it,
-and requests that their owner makes with it are watched from their turn to their end."""
+"""A Fetcher over the caller's own aiohttp ClientSessions.
+
+robots.txt is fetched through them, and the requests that the caller makes are tracked from their
+permit until their response is read or released.
+"""
 
 from __future__ import annotations
 
@@ -10,27 +13,50 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import aiohttp
-from aiohttp import ClientHandlerType, ClientRequest, ClientResponse, ClientTimeout
+from aiohttp import (
+    ClientHandlerType,
+    ClientRequest,
+    ClientResponse,
+    ClientTimeout,
+    ThreadedResolver,
+)
+from aiohttp.abc import AbstractResolver
+from msgspec import structs
 from multidict import CIMultiDict
 from yarl import URL
 
 from crawler.clock import Clock
 from crawler.config import Config, ConfigError, check_identity
 from crawler.fetching.exchange import Exchange, Phase
-from crawler.fetching.header import readable
-from crawler.fetching.request import DEFAULT_LIMITS, Answer, Failure, Request, may_be_secret
-from crawler.fetching.trouble import NETWORK_ERRORS, Trouble, once, trouble
-from policies.retry import FailureCode
+from crawler.fetching.network_errors import NETWORK_EXCEPTIONS, classify_error, send_once
+from crawler.fetching.request import (
+    DEFAULT_LIMITS,
+    Answer,
+    Failure,
+    NetworkError,
+    Request,
+    may_be_secret,
+    readable,
+)
+from crawler.fetching.resolver import Resolver
+from policies.retries import FailureCode
 from policies.url import host_of, origin_of
 
-_NO_CLIENT: Final = Trouble(FailureCode.CONNECT, "the ClientSession to ask with is closed")
+_NO_CLIENT: Final = NetworkError(FailureCode.CONNECT, "the ClientSession is closed")
 ORIGINS_MAX: Final = 4_096  # whose secret headers are remembered
+
+
+class ThreadedNames(Resolver):
+    """Resolves names with getaddrinfo, as aiohttp's own connectors do by default."""
+
+    def new_system_resolver(self) -> AbstractResolver:
+        return ThreadedResolver()
 
 
 class GuardedConnector(aiohttp.TCPConnector):
     """A connector whose resolver has a table of static names.
 
-    table: host pattern to address, as `[network] resolve` has them.
+    table: host pattern to address, as in `[network] resolve`.
     """
 
     def __init__(self, table: Mapping[str, str], **given: Any) -> None:
@@ -39,8 +65,9 @@ class GuardedConnector(aiohttp.TCPConnector):
 
 
 def check_request(config: Config, request: ClientRequest, url: str) -> None:
-    """Check that a request without a contact in its user agent stays on this machine. Where the
-    session does not connect by our `[network] resolve`, the host of the URL decides.
+    """Check that a request without a contact in its user agent stays on this machine (law 10).
+
+    Where the session does not connect by `[network] resolve`, the host of the URL decides.
 
     url: that of the request, canonical. Raises ConfigError.
     """
@@ -53,10 +80,10 @@ def check_request(config: Config, request: ClientRequest, url: str) -> None:
     check_identity(config, [url], resolves=resolves)
 
 
-class Contact:
-    """One request in the hands of its owner, from its turn until its response is read or let go.
+class CallerRequest:
+    """A request that the caller makes, from its permit until its response is read or released.
 
-    `ended` is settled once, by the release of the connection or by what went wrong.
+    `ended` is settled once: when the connection is released, or by the error that ended it.
     """
 
     def __init__(self, url: str, clock: Clock) -> None:
@@ -70,7 +97,7 @@ class Contact:
         self._moved_s = self._started_s
 
     def answered(self, response: ClientResponse) -> None:
-        """The header is there. The contact has ended if the body is, else when it is released."""
+        """The header has arrived. If the body has as well, the request has ended."""
         self._response = response
         self._moved_s = self._clock.monotonic()
         connection = response.connection
@@ -82,17 +109,17 @@ class Contact:
     def failed(self, error: BaseException) -> None:
         if self.ended.done():
             return
-        if isinstance(error, NETWORK_ERRORS):
-            task = asyncio.current_task()
-            assert task is not None
-            tls = self.url.startswith("https:")
-            problem = _trouble(error, self._clock, task, Phase.WAITING, tls=tls)
-            self.ended.set_result(_failure(self.url, problem, self._started_s, self._clock))
+        if isinstance(error, NETWORK_EXCEPTIONS):
+            found = _network_error(error, self.url, self._clock, Phase.WAITING)
+            failure = found.failure(
+                self.url, started_s=self._started_s, ended_s=self._clock.monotonic()
+            )
+            self.ended.set_result(failure)
         else:
-            self.ended.cancel()  # cancelled, or not of the network: nothing is learned from it
+            self.ended.cancel()  # cancelled, or not a network error: it shows nothing of the host
 
     def stalled_s(self, now_s: float) -> float:
-        """For how long nobody has read on, although there is a response to read."""
+        """Seconds for which nobody has read from a response that is not at its end."""
         response = self._response
         if response is None or self.ended.done():
             return 0.0
@@ -105,38 +132,26 @@ class Contact:
     def _end(self) -> None:
         response = self._response
         if response is not None and not self.ended.done():
-            headers = readable(response.headers)
-            self.ended.set_result(
-                Answer(
-                    url=self.url,
-                    status=response.status,
-                    headers=headers,
-                    body=b"",
-                    body_read=False,
-                    cut=False,
-                    wire_bytes=0,
-                    started_s=self._started_s,
-                    ended_s=self._clock.monotonic(),
-                    address=None,
-                )
-            )
+            self.ended.set_result(_answer(self.url, response, self._started_s, self._clock))
 
 
 class ClientFetcher:
-    """A Fetcher over the ClientSessions that were seen last; a Contact's request is not made but
-    waited for."""
+    """A Fetcher over the ClientSessions that were used last.
+
+    The request of a CallerRequest is not sent: `fetch` waits until the caller's own has ended.
+    """
 
     def __init__(self, clock: Clock, *, config: Config, headers: dict[str, str]) -> None:
         self._clock = clock
         self._config = config
         self._headers = headers
         self._clients: list[weakref.ref[aiohttp.ClientSession]] = []
-        self._contacts: dict[int, Contact] = {}
-        self._secrets: dict[str, CIMultiDict[str]] = {}  # by origin: what its owner sent there
+        self._caller_requests: dict[int, CallerRequest] = {}
+        self._secrets: dict[str, CIMultiDict[str]] = {}  # by origin: headers that the caller sent
 
     def use(self, client: aiohttp.ClientSession, url: str, headers: CIMultiDict[str]) -> None:
-        """Ask with this one from now on. Its owner is about to ask for `url` (canonical) with
-        `headers`."""
+        """Fetch with this session from now on. The caller is about to request `url` (canonical)
+        with `headers`."""
         name = origin_of(url)
         self._secrets.pop(name, None)
         secrets = CIMultiDict((key, value) for key, value in headers.items() if may_be_secret(key))
@@ -148,32 +163,35 @@ class ClientFetcher:
             self._clients = [ref for ref in self._clients if ref() not in (None, client)]
             self._clients.append(weakref.ref(client))
 
-    def watch(self, contact: Contact) -> None:
-        """To be called before the request of `contact` comes to `fetch`."""
-        self._contacts[id(contact.request)] = contact
+    def watch(self, request: CallerRequest) -> None:
+        """Expect a caller's request. To be called before `fetch` is called with it."""
+        self._caller_requests[id(request.request)] = request
 
     async def address_of(self, host: str) -> str | Failure:
-        problem = Trouble(FailureCode.DNS, "a ClientSession does not say what it connects to")
-        return _failure(host, problem, self._clock.monotonic(), self._clock)
+        error = NetworkError(
+            FailureCode.DNS, "a ClientSession does not reveal the address it connects to"
+        )
+        now_s = self._clock.monotonic()
+        return error.failure(host, started_s=now_s, ended_s=now_s)
 
     async def fetch(self, request: Request) -> Answer | Failure:
-        contact = self._contacts.pop(id(request), None)
-        if contact is not None:
-            return await contact.ended
+        caller_request = self._caller_requests.pop(id(request), None)
+        if caller_request is not None:
+            return await caller_request.ended
         started_s = self._clock.monotonic()
         clients = [c for ref in self._clients[::-1] if (c := ref()) and not c.closed]
         for client in clients:
             try:
-                return await self._ask(client, request, started_s)
+                return await self._fetch_with(client, request, started_s)
             except ConfigError:
                 continue  # it would leave this machine; another session may resolve the name itself
-        problem = _beyond(host_of(request.url)) if clients else _NO_CLIENT
-        return _failure(request.url, problem, started_s, self._clock)
+        error = _beyond(host_of(request.url)) if clients else _NO_CLIENT
+        return error.failure(request.url, started_s=started_s, ended_s=self._clock.monotonic())
 
-    async def _ask(
+    async def _fetch_with(
         self, client: aiohttp.ClientSession, request: Request, started_s: float
     ) -> Answer | Failure:
-        """Raises ConfigError if the request may not leave this machine, and would."""
+        """Raises ConfigError if the request would leave this machine and must not."""
         response: ClientResponse | None = None
         try:
             async with client.request(
@@ -184,39 +202,33 @@ class ClientFetcher:
                 timeout=ClientTimeout(
                     total=request.limits.timeout_s, connect=request.limits.connect_s
                 ),
-                # Instead of the session's, this one's owner among them.
-                middlewares=(self._permitted, once),
+                # They replace the session's own, of which the polite middleware is one.
+                middlewares=(self._guard, send_once),
                 raise_for_status=False,
             ) as response:
                 body, cut = await _read(response, request.limits.body_bytes_max)
-        except NETWORK_ERRORS as error:
-            task = asyncio.current_task()
-            assert task is not None
+        except NETWORK_EXCEPTIONS as exc:
             phase = Phase.WAITING if response is None else Phase.READING
-            tls = request.url.startswith("https:")
-            problem = _trouble(error, self._clock, task, phase, tls=tls)
-            status = None if response is None else response.status
-            return _failure(request.url, problem, started_s, self._clock, status)
-        headers = readable(response.headers)
-        return Answer(
-            url=request.url,
-            status=response.status,
-            headers=headers,
+            error = _network_error(exc, request.url, self._clock, phase)
+            return structs.replace(
+                error.failure(request.url, started_s=started_s, ended_s=self._clock.monotonic()),
+                status=None if response is None else response.status,
+            )
+        return structs.replace(
+            _answer(request.url, response, started_s, self._clock),
             body=body,
             body_read=True,
             cut=cut,
             wire_bytes=len(body),
-            started_s=started_s,
-            ended_s=self._clock.monotonic(),
-            address=None,
         )
 
-    async def _permitted(
-        self, request: ClientRequest, handler: ClientHandlerType
-    ) -> ClientResponse:
-        """A client middleware. The session adds its own headers, cookies and auth to each request:
-        here they go only to origins to which its owner sends them, and not to wherever a redirect
-        leads. Without a contact, no redirect leads off this machine. Raises ConfigError."""
+    async def _guard(self, request: ClientRequest, handler: ClientHandlerType) -> ClientResponse:
+        """A client middleware that withholds the session's secrets.
+
+        A session adds its own headers, cookies and credentials to each request. Here they are sent
+        only to origins to which the caller sends them itself, not to wherever a redirect leads.
+        Without a contact, no redirect leads off this machine. Raises ConfigError.
+        """
         check_request(self._config, request, str(request.url))
         sent = self._secrets.get(origin_of(str(request.url)), CIMultiDict[str]())
         for name in {name for name in request.headers if may_be_secret(name)}:
@@ -225,8 +237,8 @@ class ClientFetcher:
         return await handler(request)
 
 
-def _beyond(host: str) -> Trouble:
-    return Trouble(
+def _beyond(host: str) -> NetworkError:
+    return NetworkError(
         FailureCode.ADDRESS,
         f"{host} is beyond this machine, and without a contact in crawl.user_agent only this "
         "machine may be connected to",
@@ -234,8 +246,24 @@ def _beyond(host: str) -> Trouble:
     )
 
 
+def _answer(url: str, response: ClientResponse, started_s: float, clock: Clock) -> Answer:
+    """The answer without its body."""
+    return Answer(
+        url=url,
+        status=response.status,
+        headers=readable(response.headers),
+        body=b"",
+        body_read=False,
+        cut=False,
+        wire_bytes=0,
+        started_s=started_s,
+        ended_s=clock.monotonic(),
+        address=None,
+    )
+
+
 async def _read(response: ClientResponse, bytes_max: int) -> tuple[bytes, bool]:
-    """The body up to its bound, and whether that cut it."""
+    """The body up to its limit, and whether the limit cut it."""
     pieces: list[bytes] = []
     size = 0
     while piece := await response.content.readany():
@@ -247,21 +275,14 @@ async def _read(response: ClientResponse, bytes_max: int) -> tuple[bytes, bool]:
     return b"".join(pieces), False
 
 
-def _trouble(
-    error: BaseException, clock: Clock, task: asyncio.Task[object], phase: Phase, *, tls: bool
-) -> Trouble:
+def _network_error(error: BaseException, url: str, clock: Clock, phase: Phase) -> NetworkError:
     if isinstance(error, aiohttp.ConnectionTimeoutError):
-        return Trouble(FailureCode.CONNECT, "no connection in time")
+        return NetworkError(FailureCode.CONNECT, "no connection in time")
     if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ClientOSError):
-        return Trouble(FailureCode.TIMEOUT, "the answer was not complete in time")
+        return NetworkError(FailureCode.TIMEOUT, "the answer was not complete in time")
+    task = asyncio.current_task()
+    assert task is not None
     exchange = Exchange(clock, DEFAULT_LIMITS, task, False)
     exchange.phase = phase
     exchange.finish()
-    return trouble(error, exchange, DEFAULT_LIMITS, tls=tls)
-
-
-def _failure(
-    url: str, problem: Trouble, started_s: float, clock: Clock, status: int | None = None
-) -> Failure:
-    ended_s = clock.monotonic()
-    return problem.failure(url, started_s=started_s, ended_s=ended_s, status=status)
+    return classify_error(error, exchange, DEFAULT_LIMITS, tls=url.startswith("https:"))

@@ -38,7 +38,7 @@ PERMANENT: Final = frozenset({FailureCode.ADDRESS, FailureCode.TOO_LARGE})
 
 REFUSALS_MAX: Final = 5  # a URL fails as `refused` at its fifth
 DENIALS_MAX: Final = 20  # after so many 401 or 403 in a row the host rests as after a refusal
-REST_S_MAX: Final = 86_400.0  # no Retry-After or back-off holds a host for longer than a day
+BACKOFF_S_MAX: Final = 86_400.0  # no Retry-After or back-off holds a host for longer than a day
 
 _RETRY_FIRST_S: Final = (2.0, 10.0, 30.0)
 _RETRY_THEN_S: Final = 60.0
@@ -56,7 +56,7 @@ class RetryRules(Struct, frozen=True, kw_only=True):
     unreachable_for_s: float | None = None
 
 
-class Again(Struct, frozen=True, kw_only=True):
+class RetryLater(Struct, frozen=True, kw_only=True):
     """Try again, not before `in_s` from now; the counts to keep with the URL."""
 
     in_s: float
@@ -77,7 +77,7 @@ def after_failure(
     *,
     refusals: int = 0,
     permanent: bool = False,
-) -> Again | GiveUp:
+) -> RetryLater | GiveUp:
     """After a request that failed once connected, or was answered 5xx (but 503).
 
     `attempts` and `refusals` were spent before it. Each further attempt waits on the retry clock,
@@ -86,10 +86,10 @@ def after_failure(
     attempts += 1
     if permanent or code in PERMANENT or attempts >= rules.max_attempts:
         return GiveUp(attempts=attempts + refusals)
-    return Again(in_s=retry_delay_s(attempts), attempts=attempts, refusals=refusals)
+    return RetryLater(in_s=retry_delay_s(attempts), attempts=attempts, refusals=refusals)
 
 
-def after_refusal(refusals: int, *, attempts: int = 0) -> Again | GiveUp:
+def after_refusal(refusals: int, *, attempts: int = 0) -> RetryLater | GiveUp:
     """After a 429 or 503: `refusals` met and `attempts` spent before it.
 
     The URL itself need not wait (`in_s` is 0.0): its host rests, and it goes behind the others.
@@ -97,12 +97,12 @@ def after_refusal(refusals: int, *, attempts: int = 0) -> Again | GiveUp:
     refusals += 1
     if refusals >= REFUSALS_MAX:
         return GiveUp(attempts=attempts + refusals)
-    return Again(in_s=0.0, attempts=attempts, refusals=refusals)
+    return RetryLater(in_s=0.0, attempts=attempts, refusals=refusals)
 
 
 def after_no_connection(
     failures: int, rules: RetryRules, *, permanent: bool = False
-) -> Again | GiveUp:
+) -> RetryLater | GiveUp:
     """After a connection that could not be made: what becomes of the *origin*.
 
     `failures` in a row came before it; the `attempts` of the answer is the new count. GiveUp: its
@@ -116,7 +116,7 @@ def after_no_connection(
         over = tried_for_s(failures) >= rules.unreachable_for_s
     if permanent or over:
         return GiveUp(attempts=failures)
-    return Again(in_s=retry_delay_s(failures), attempts=failures)
+    return RetryLater(in_s=retry_delay_s(failures), attempts=failures)
 
 
 # ---------------------------------------------------------------- clocks
@@ -152,7 +152,7 @@ def backoff_s(level: int) -> float:
     away, which halves the next rest. A level below 1 rests like 1: no refusal goes without.
     """
     doublings = min(max(level, 1) - 1, _DOUBLINGS_MAX)
-    return min(_BACKOFF_FIRST_S * 2.0**doublings, REST_S_MAX)
+    return min(_BACKOFF_FIRST_S * 2.0**doublings, BACKOFF_S_MAX)
 
 
 # ---------------------------------------------------------------- headers
@@ -227,4 +227,4 @@ def retry_after_s(header: str | None, *, now_s: float) -> float | None:
         if date_s is None:
             return None
         wait_s = date_s - now_s
-    return min(max(wait_s, 0.0), REST_S_MAX)
+    return min(max(wait_s, 0.0), BACKOFF_S_MAX)

@@ -1,7 +1,7 @@
-"""Content codings undone a bounded piece at a time; a stream cut short is told from a whole one.
+"""Decodes content codings a bounded piece at a time, and detects truncated streams.
 
-aiohttp's own decompression is not used: it takes a truncated gzip, br or zstd stream for a whole
-one, and gives a zstd window whatever memory the server names.
+aiohttp's own decompression is not used: it accepts a truncated gzip, br or zstd stream as complete,
+and allocates whatever window size a zstd stream demands.
 """
 
 from __future__ import annotations
@@ -15,38 +15,41 @@ try:
 except ImportError:  # pragma: no cover - aiohttp[speedups] brings it
     brotli = None
 try:
-    from compression import zstd  # type: ignore[import-not-found,unused-ignore]
+    from compression import zstd  # type: ignore[import-not-found, unused-ignore]
 except ImportError:
     try:
         from backports import zstd
     except ImportError:  # pragma: no cover - aiohttp[speedups] brings it
         zstd = None
 
-# A stream may be several members one after the other; each costs a copy of the input behind it.
+# A stream may consist of several members; each costs a copy of the input that follows it.
 MEMBERS_MAX: Final = 256
-# RFC 9659: a zstd window sent as a content coding is at most 8 MB.
+# RFC 9659: as a content coding, zstd has a window of at most 8 MB.
 ZSTD_WINDOW_LOG_MAX: Final = 23
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 
 
 class DecodingError(Exception):
-    """The body is not what its Content-Encoding says; the sentence says how."""
+    """The body does not match its Content-Encoding; the message is a sentence for people."""
 
 
-class Decoder(Protocol):
+class ContentDecoder(Protocol):
     def feed(self, data: bytes, bytes_max: int) -> bytes:
-        """About `bytes_max` decoded bytes at most. Fewer mean that all input is used up; as many or
-        more, that there may be more, which `feed(b"", ...)` gives. Raises DecodingError."""
+        """Decode at most about `bytes_max` bytes.
+
+        Fewer mean that all input is used up; otherwise `feed(b"", ...)` may return more. Raises
+        DecodingError.
+        """
         ...
 
     def finish(self) -> None:
-        """The input has ended. Raises DecodingError if the stream has not."""
+        """End the input. Raises DecodingError if the stream is not complete."""
         ...
 
 
-class _Stream(Protocol):
-    """What zlib's and zstd's decompressors have in common."""
+class _Decompressor(Protocol):
+    """What the decompressors of zlib and zstd have in common."""
 
     @property
     def eof(self) -> bool: ...
@@ -56,14 +59,14 @@ class _Stream(Protocol):
 
 
 class _Members:
-    """gzip, deflate, zstd: members one after the other, then perhaps padding, which is ignored."""
+    """gzip, deflate, zstd: one or more members, then perhaps padding, which is ignored."""
 
     __slots__ = ("_coding", "_count", "_done", "_errors", "_input", "_magic", "_new", "_stream")
 
     def __init__(
         self,
         coding: str,
-        new: Callable[[bytes], _Stream],
+        new: Callable[[bytes], _Decompressor],
         magic: bytes,
         errors: tuple[type[Exception], ...],
     ) -> None:
@@ -71,7 +74,7 @@ class _Members:
         self._new = new
         self._magic = magic  # b"": one member only
         self._errors = errors
-        self._stream: _Stream | None = None
+        self._stream: _Decompressor | None = None
         self._input = b""
         self._count = 0
         self._done = False
@@ -89,11 +92,11 @@ class _Members:
             try:
                 piece = stream.decompress(data, left)
             except self._errors as exc:
-                raise DecodingError(f"the body is not the {self._coding} it is said to be") from exc
+                raise DecodingError(f"the body is not valid {self._coding}") from exc
             pieces.append(piece)
             left -= len(piece)
             if not stream.eof:
-                # zlib hands back what it did not take; zstd keeps it.
+                # zlib returns the input it did not use; zstd keeps it.
                 data = getattr(stream, "unconsumed_tail", b"")
                 break
             data = stream.unused_data
@@ -102,8 +105,8 @@ class _Members:
             self._input = data
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-    def _next(self, data: bytes) -> _Stream | None:
-        """Begin the next member. None when there is none, or not enough of it to tell."""
+    def _next(self, data: bytes) -> _Decompressor | None:
+        """Start the next member. Returns None if there is none, or too little to tell."""
         if self._count:
             if not self._magic or not self._magic.startswith(data[: len(self._magic)]):
                 self._done = True
@@ -120,7 +123,7 @@ class _Members:
 
     def finish(self) -> None:
         if self._stream is not None:
-            raise DecodingError(f"the {self._coding} body ends before its end")
+            raise DecodingError(f"the {self._coding} body is incomplete")
 
 
 class _Brotli:
@@ -138,27 +141,27 @@ class _Brotli:
             self._used = True
         if stream.is_finished():
             if data:
-                raise DecodingError("the br body goes on after its end")
+                raise DecodingError("the br body continues after its end")
             return b""
         try:
             piece: bytes = stream.process(data, output_buffer_limit=bytes_max)
             while len(piece) < bytes_max and not stream.can_accept_more_data():
                 piece += stream.process(b"", output_buffer_limit=bytes_max - len(piece))
         except brotli.error as exc:
-            raise DecodingError("the body is not the br it is said to be") from exc
+            raise DecodingError("the body is not valid br") from exc
         return piece
 
     def finish(self) -> None:
         if self._used and not self._stream.is_finished():
-            raise DecodingError("the br body ends before its end")
+            raise DecodingError("the br body is incomplete")
 
 
-def _zlib_or_raw(data: bytes) -> _Stream:
-    # RFC 9110 8.4.1.2 says zlib; some send raw deflate. Compression method 8 is all zlib has.
+def _zlib_or_raw(data: bytes) -> _Decompressor:
+    # RFC 9110, 8.4.1.2 requires zlib; some send raw deflate. The only method of zlib is 8.
     return zlib.decompressobj(zlib.MAX_WBITS if data[0] & 0x0F == 8 else -zlib.MAX_WBITS)
 
 
-def _gzip(_data: bytes) -> _Stream:
+def _gzip(_data: bytes) -> _Decompressor:
     return zlib.decompressobj(16 + zlib.MAX_WBITS)
 
 
@@ -168,11 +171,11 @@ def _zstd(_data: bytes) -> Any:
     )
 
 
-_DECODERS: Final[dict[str, Callable[[], Decoder]]] = {
+_DECODERS: Final[dict[str, Callable[[], ContentDecoder]]] = {
     "gzip": lambda: _Members("gzip", _gzip, _GZIP_MAGIC, (zlib.error,)),
     "deflate": lambda: _Members("deflate", _zlib_or_raw, b"", (zlib.error,)),
 }
-# Before 1.2 its output has no limit, and a piece of input can be a bomb: then br is not asked for.
+# Before 1.2 brotli cannot limit its output: br is then not offered in Accept-Encoding.
 if brotli is not None and hasattr(brotli.Decompressor, "can_accept_more_data"):
     _DECODERS["br"] = _Brotli
 if zstd is not None:
@@ -181,11 +184,11 @@ if zstd is not None:
 ACCEPT_ENCODING: Final = ", ".join(_DECODERS)
 
 
-def decoder_for(content_encoding: Iterable[str]) -> Decoder | None:
-    """The decoder for the values of Content-Encoding; None where the body is as it is.
+def decoder_for(content_encoding: Iterable[str]) -> ContentDecoder | None:
+    """The decoder for the values of Content-Encoding; None if the body is not encoded.
 
-    A coding that nobody asked for and nobody knows (`utf-8`, `none`) is no coding, as in browsers.
-    Raises DecodingError for a body encoded more than once.
+    Unknown codings (`utf-8`, `none`) are ignored, as in browsers. Raises DecodingError for a body
+    encoded more than once.
     """
     codings = [c.strip().lower() for value in content_encoding for c in value.split(",")]
     known = [c for c in (c.removeprefix("x-") for c in codings) if c in _DECODERS]

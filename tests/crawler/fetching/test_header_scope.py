@@ -8,15 +8,13 @@ import pytest
 from msgspec import structs
 
 from crawler.clock import RealClock
-from crawler.config import from_dict
 from crawler.embedding.session import PoliteSession
-from crawler.fetching import meant as meant_module
+from crawler.fetching import header_scope as meant_module
 from crawler.fetching.fetcher import AiohttpFetcher
-from crawler.fetching.meant import Meant
+from crawler.fetching.header_scope import HeaderScope
 from crawler.fetching.request import Request, service_of
-from crawler.fetching.terms import terms_of
 from crawler.testing import FakeFetcher, JumpClock, html, redirect
-from policies.address import AddressRules
+from tests.crawler.conftest import fetcher_config
 
 if TYPE_CHECKING:
     from tests.conftest import World
@@ -47,23 +45,16 @@ def test_service_of(url: str, service: str) -> None:
 async def test_a_bare_request_has_no_headers_of_its_host(
     serve: Serve, bare: bool, own: dict[str, str]
 ) -> None:
-    config = from_dict(CONFIG)
+    config = fetcher_config(**CONFIG)
     server = await serve(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", keep=True)
-    async with AiohttpFetcher(
-        user_agent="test/1.0",
-        addresses=AddressRules.parse(["127.0.0.0/8"]),
-        resolve={"*.test": "127.0.0.1"},
-        clock=RealClock(),
-        connections=1,
-        terms=terms_of(config),
-    ) as fetcher:
+    async with AiohttpFetcher(config, RealClock()) as fetcher:
         for _ in range(2):
             await fetcher.fetch(Request(url=server.url(), headers=own, bare=bare))
     for head in server.requests:
         assert (b"X-Secret: secret" in head) == (not bare)
         assert (b"X-All: all" in head) == bare  # a site's are in the place of those
         assert (b"X-Own: own" in head) == bool(own)
-        assert b"User-Agent: test/1.0" in head
+        assert b"User-Agent: examplebot/1.0" in head
 
 
 class Bares:
@@ -109,7 +100,7 @@ async def test_a_crawl_takes_them_to_no_other_port_or_scheme(
 
 
 def test_each_domain_has_the_ports_that_it_was_named_with() -> None:
-    meant = Meant()
+    meant = HeaderScope()
     meant.add("https://www.a.test/")
     assert meant.covers("https://unnamed.test/")
     assert not meant.covers("https://a.test:8443/")
@@ -123,7 +114,7 @@ def test_each_domain_has_the_ports_that_it_was_named_with() -> None:
 
 
 def test_what_is_meant_is_bounded() -> None:
-    meant = Meant()
+    meant = HeaderScope()
     meant.add("http://h.test:8080/")
     for n in range(meant_module.DOMAINS_MAX + 100):
         meant.add(f"https://h{n}.test/")

@@ -8,19 +8,19 @@ import gc
 import os
 import socket
 import ssl
-from typing import Self
+from typing import Any, Self
 
 import pytest
 from aiohttp.abc import ResolveResult
 
-from crawler.app import network_of
 from crawler.clock import RealClock
 from crawler.config import Config, ConfigError, from_dict
 from crawler.fetching.cookies import Cookies
-from crawler.fetching.network import Network
+from crawler.fetching.fetcher import AiohttpFetcher
+from crawler.fetching.reloadable import ReloadableFetcher
 from crawler.fetching.request import Answer, Failure, Request
 from crawler.testing import LocalWeb, ReceivedRequest, Reply, html
-from policies.retry import FailureCode
+from policies.retries import FailureCode
 from tests.crawler.fetching.test_fetcher_names import FakeDns, open_fetcher
 
 
@@ -47,7 +47,7 @@ class Line:
 
     def __init__(self, config: Config, cookies: Cookies | None) -> None:
         self.name = config.user_agent_sent
-        self.cookies = cookies or Cookies(lambda: 0.0)
+        self.cookies = cookies or Cookies(RealClock())
         self.may = asyncio.Event()
         self.under_way = 0
         self.open = False
@@ -87,8 +87,33 @@ def agent(name: str, **sections: object) -> Config:
     return from_dict({"crawl": {"user_agent": f"{name}bot/1.0 (+https://a.test/)"}, **sections})
 
 
-def nothing() -> None:
-    """To be done when the network is exchanged."""
+class Lines(ReloadableFetcher):
+    """A fetcher whose fetchers are Lines."""
+
+    def __init__(self, config: Config, kind: type[Line] = Line) -> None:
+        self.kind = kind
+        self.made: list[Line] = []
+        super().__init__(config, RealClock())
+
+    def create(self, config: Config, cookies: Cookies | None) -> Any:
+        self.made.append(self.kind(config, cookies))
+        return self.made[-1]
+
+
+class OverDns(ReloadableFetcher):
+    """One that keeps an address for each name, and asks `dns` for it."""
+
+    def __init__(self, config: Config, dns: FakeDns) -> None:
+        self.dns = dns
+        super().__init__(config, RealClock())
+
+    def create(self, config: Config, cookies: Cookies | None) -> AiohttpFetcher:
+        return open_fetcher(self.dns, pin=True)
+
+
+async def reload(fetcher: ReloadableFetcher, config: Config) -> None:
+    async with fetcher.replacing(config, fetcher.prepare(config)):
+        pass
 
 
 async def test_what_is_judged_by_is_exchanged_in_the_same_moment() -> None:
@@ -101,36 +126,31 @@ async def test_what_is_judged_by_is_exchanged_in_the_same_moment() -> None:
             for _ in range(3):
                 await asyncio.sleep(0)
 
-    def judge() -> None:
-        nonlocal judged_for
-        judged_for = "two"
-
     async def look() -> None:
         for _ in range(9):
             await asyncio.sleep(0)
             seen.append((judged_for, str(await network.address_of("a.test"))))
 
-    async with Network(agent("one"), Slow) as network:
+    async with Lines(agent("one"), Slow) as network:
         looking = asyncio.ensure_future(look())
-        await network.prepare(agent("two"))(judge)
+        two = agent("two")
+        async with network.replacing(two, network.prepare(two)):
+            judged_for = "two"
         await looking
     assert all(name.startswith(judged) for judged, name in seen)
     assert seen[-1][0] == "two"
 
 
 async def test_a_request_ends_under_the_config_it_was_begun_under() -> None:
-    made: list[Line] = []
-
-    def make(config: Config, cookies: Cookies | None) -> Line:
-        made.append(Line(config, cookies))
-        return made[-1]
-
-    async with Network(agent("one"), make) as network:
+    async with Lines(agent("one")) as network:
+        made = network.made
         first = asyncio.ensure_future(network.fetch(Request(url="http://a.test/")))
         await asyncio.sleep(0)
-        exchange = network.prepare(agent("two"))
+        two = agent("two")
+        prepared = network.prepare(two)
         assert await network.address_of("a.test") == made[0].name  # until it is exchanged
-        await exchange(nothing)
+        async with network.replacing(two, prepared):
+            pass
         assert await network.address_of("a.test") == made[1].name
         second = asyncio.ensure_future(network.fetch(Request(url="http://a.test/")))
         assert made[0].open
@@ -138,23 +158,18 @@ async def test_a_request_ends_under_the_config_it_was_begun_under() -> None:
             one.may.set()
         results = [await first, await second]
         assert [getattr(one, "sentence", "") for one in results] == [made[0].name, made[1].name]
-        await network.prepare(agent("three"))(nothing)
+        await reload(network, agent("three"))
         assert [one.open for one in made] == [False, False, True]
         assert made[2].cookies is made[0].cookies
     assert not made[2].open
 
 
 async def test_what_does_not_concern_it_leaves_it_as_it_is() -> None:
-    made: list[Line] = []
-
-    def make(config: Config, cookies: Cookies | None) -> Line:
-        made.append(Line(config, cookies))
-        return made[-1]
-
-    async with Network(agent("one"), make) as network:
-        await network.prepare(agent("one", politeness={"delay": 7}))(nothing)
+    async with Lines(agent("one")) as network:
+        made = network.made
+        await reload(network, agent("one", politeness={"delay": 7}))
         assert len(made) == 1
-        await network.prepare(agent("one", fetch={"headers": {"X-Y": "z"}}))(nothing)
+        await reload(network, agent("one", fetch={"headers": {"X-Y": "z"}}))
         assert len(made) == 2
 
 
@@ -176,10 +191,10 @@ async def test_secrets_are_read_again_and_missing_ones_change_nothing(
             }
         )
         monkeypatch.setenv("A_TEST_SECRET", "Bearer one")
-        async with network_of(config, RealClock()) as network:
+        async with ReloadableFetcher(config, RealClock()) as network:
             await network.fetch(Request(url=web.url("a.test")))
             monkeypatch.setenv("A_TEST_SECRET", "Bearer two")
-            await network.prepare(config)(nothing)
+            await reload(network, config)
             await network.fetch(Request(url=web.url("a.test")))
             monkeypatch.delenv("A_TEST_SECRET")
             with pytest.raises(ConfigError):
@@ -191,22 +206,22 @@ async def test_secrets_are_read_again_and_missing_ones_change_nothing(
 async def test_law_1_names_keep_the_address_whose_clock_counts() -> None:
     """With `per = "ip"`: a name of several, which DNS gives in another order each time."""
     dns = FakeDns({"a.test": ["127.0.0.1", "127.0.0.2"]})
-    async with Network(agent("one"), lambda *_: open_fetcher(dns, pin=True)) as network:
+    async with OverDns(agent("one"), dns) as network:
         assert await network.address_of("a.test") == "127.0.0.1"
         dns.zone["a.test"] = ["127.0.0.2", "127.0.0.1"]
-        await network.prepare(agent("two"))(nothing)
+        await reload(network, agent("two"))
         assert await network.address_of("a.test") == "127.0.0.1"
         dns.zone["a.test"] = ["127.0.0.2"]  # it has left the DNS
-        await network.prepare(agent("three"))(nothing)
+        await reload(network, agent("three"))
         assert await network.address_of("a.test") == "127.0.0.2"
 
 
 async def test_a_lookup_under_way_ends_where_it_was_begun() -> None:
     dns = SlowDns({"a.test": ["127.0.0.1"]})
-    async with Network(agent("one"), lambda *_: open_fetcher(dns, pin=True)) as network:
+    async with OverDns(agent("one"), dns) as network:
         looking = asyncio.ensure_future(network.address_of("a.test"))
         await asyncio.sleep(0)
-        await network.prepare(agent("two"))(nothing)
+        await reload(network, agent("two"))
         assert not dns.closed
         dns.may.set()
         assert await looking == "127.0.0.1"
@@ -218,7 +233,14 @@ async def test_what_was_exchanged_is_let_go() -> None:
 
     def held() -> dict[str, int]:
         gc.collect()
-        names = ("AiohttpFetcher", "Connector", "ClientSession", "Names", "SSLContext", "Wire")
+        names = (
+            "AiohttpFetcher",
+            "Connector",
+            "ClientSession",
+            "PooledConnection",
+            "Resolver",
+            "SSLContext",
+        )
         kinds = collections.Counter(type(one).__name__ for one in gc.get_objects())
         return {name: kinds[name] for name in names}
 
@@ -232,13 +254,13 @@ async def test_what_was_exchanged_is_let_go() -> None:
     before = held()
     async with (
         LocalWeb({"a.test": {"/": html("Page")}}) as web,
-        network_of(config(0), RealClock()) as network,
+        ReloadableFetcher(config(0), RealClock()) as network,
     ):
         files = 0
         for turn in range(1, 61):
             answer = await network.fetch(Request(url=web.url("a.test")))
             assert isinstance(answer, Answer)
-            await network.prepare(config(turn))(nothing)
+            await reload(network, config(turn))
             if turn == 2:
                 files = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
         await asyncio.sleep(0)
@@ -265,13 +287,13 @@ async def test_idle_connections_of_an_exchanged_fetcher_are_closed_at_once() -> 
     sites = {"a.test": {"/": html("Page")}, "b.test": {"/": slow}}
     async with LocalWeb(sites) as web:
         config = {**web.config(), "fetch": {"timeout": 10}}
-        async with network_of(from_dict(config), RealClock()) as network:
+        async with ReloadableFetcher(from_dict(config), RealClock()) as network:
             assert isinstance(await network.fetch(Request(url=web.url("a.test"))), Answer)
             slow_one = asyncio.create_task(network.fetch(Request(url=web.url("b.test"))))
             await asked.wait()
             assert await open_ones(web, 2)
             config["fetch"] = {"timeout": 11}
-            await network.prepare(from_dict(config))(nothing)
+            await reload(network, from_dict(config))
             assert await open_ones(web, 1)
             assert isinstance(await network.fetch(Request(url=web.url("a.test"))), Answer)
             may.set()

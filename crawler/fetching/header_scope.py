@@ -1,5 +1,5 @@
-"""The schemes and ports that the config's headers for a host are meant for: those of the URLs that
-were given by name."""
+"""The schemes and ports to which a host's configured headers are sent: those of the URLs that the
+user has named, such as seeds."""
 
 from __future__ import annotations
 
@@ -8,29 +8,32 @@ from typing import Final
 from crawler.fetching.request import service_of
 from policies.url import host_of, registrable_domain
 
-DOMAINS_MAX: Final = 50_000  # beyond it the one named longest ago has what any was named with
+DOMAINS_MAX: Final = 50_000  # beyond that the oldest is forgotten and has the services of all
 _NONE: Final[frozenset[str]] = frozenset()
 _HTTP: Final = frozenset({"http:", "https:"})
 
 
 def services_of(url: str) -> frozenset[str]:
-    """Those that are meant by who names this URL: its own, and where that is http on its own port,
-    https on its own as well."""
+    """The services (scheme and port) that naming a URL stands for: its own, and for plain http on
+    its default port also https on its default port."""
     service = service_of(url)
     return _HTTP if service == "http:" else frozenset({service})
 
 
-class Meant:
-    """Each registrable domain has its own: `http://b.test:8080/` does not stand for that port of
-    `a.test`, if that was named, too. A domain of which nothing was named has those of all."""
+class HeaderScope:
+    """The services named for each registrable domain.
+
+    `http://b.test:8080/` does not stand for that port of `a.test` if a URL of `a.test` was named as
+    well. A domain of which no URL was named has the services of all.
+    """
 
     def __init__(self) -> None:
         self._all = _NONE
         self._of: dict[str, frozenset[str]] = {}
-        self._alike = True  # all domains have the same: nothing else need be looked at
+        self._alike = True  # whether all domains have the same services
 
     def add(self, url: str) -> None:
-        """A URL (canonical) that was named."""
+        """Add a URL (canonical) that was named."""
         services, domain = services_of(url), registrable_domain(host_of(url))
         known = self._of.get(domain, _NONE)
         if services <= known:
@@ -42,6 +45,7 @@ class Meant:
             del self._of[next(iter(self._of))]
 
     def covers(self, url: str) -> bool:
+        """Whether the configured headers are sent to a URL."""
         service = service_of(url)
         if self._alike or service not in self._all:
             return service in self._all

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from policies.config_key import Key
 from policies.listing import Changefreq, Listing
-from policies.retry import retry_delay_s
+from policies.retries import retry_delay_s
 
 DAY_S: Final = 86_400.0
 # What did not change is come back to later, what did sooner. Where a page changes at a steady pace,
@@ -24,18 +24,18 @@ GONE_MAX_S: Final = 365 * DAY_S
 GONE: Final = frozenset({404, 410})
 
 
-class Revisit(enum.StrEnum):
+class RecrawlMode(enum.StrEnum):
     OFF = "off"
     FIXED = "fixed"
     ADAPTIVE = "adaptive"
 
 
-class RevisitRules(Struct, frozen=True, kw_only=True):
+class RecrawlRules(Struct, frozen=True, kw_only=True):
     """The `[revisit]` section."""
 
     mode: Annotated[
-        Revisit, Key("revisit pages at a fixed interval, or sooner the more they change")
-    ] = Revisit.OFF
+        RecrawlMode, Key("revisit pages at a fixed interval, or sooner the more they change")
+    ] = RecrawlMode.OFF
     interval_s: Annotated[
         float,
         Key('between visits of a page; the initial interval with "adaptive"', "seconds", above=0),
@@ -49,14 +49,14 @@ class RevisitRules(Struct, frozen=True, kw_only=True):
 
     @property
     def on(self) -> bool:
-        return self.mode is not Revisit.OFF
+        return self.mode is not RecrawlMode.OFF
 
     def bounded(self, interval_s: float) -> float:
         """Within the bounds; the least wins where they cross."""
         return max(self.min_interval_s, min(self.max_interval_s, interval_s))
 
 
-class Seen(enum.Enum):
+class ContentChange(enum.Enum):
     """What a visit saw, against the visit before."""
 
     FIRST = enum.auto()
@@ -78,10 +78,10 @@ _HINTED_S: Final[Mapping[Changefreq, float]] = MappingProxyType(
 
 
 def interval_s(
-    rules: RevisitRules,
+    rules: RecrawlRules,
     *,
     status: int,
-    seen: Seen,
+    seen: ContentChange,
     before_s: float | None = None,
     listing: Listing | None = None,
 ) -> float:
@@ -93,25 +93,25 @@ def interval_s(
     modes.
     """
     if status in GONE:
-        if before_s is None or seen is not Seen.UNCHANGED:
+        if before_s is None or seen is not ContentChange.UNCHANGED:
             return min(GONE_MAX_S, rules.interval_s)
         return min(GONE_MAX_S, before_s * GONE_FACTOR)
-    if rules.mode is not Revisit.ADAPTIVE:
+    if rules.mode is not RecrawlMode.ADAPTIVE:
         return rules.interval_s
-    if before_s is None or seen is Seen.FIRST:
+    if before_s is None or seen is ContentChange.FIRST:
         hint = listing.changefreq if listing is not None else None
         return rules.bounded(rules.interval_s if hint is None else _HINTED_S[hint])
-    return rules.bounded(before_s * (SHORTER if seen is Seen.CHANGED else LONGER))
+    return rules.bounded(before_s * (SHORTER if seen is ContentChange.CHANGED else LONGER))
 
 
-def is_news(listing: Listing | None, *, visited_at: float, now_s: float) -> bool:
+def is_modified_since_visit(listing: Listing | None, *, visited_at: float, now_s: float) -> bool:
     """Whether a sitemap knows of a change that we have not seen: such a page is visited at once. A
     `lastmod` yet to come is none; it would have the page visited again and again."""
     lastmod_at = None if listing is None else listing.lastmod_at
     return lastmod_at is not None and visited_at < lastmod_at <= now_s
 
 
-def retry_in_s(rules: RevisitRules, failures: int) -> float:
+def retry_in_s(rules: RecrawlRules, failures: int) -> float:
     """Seconds until another try after so many in a row that brought no answer: the retry clock,
     which ends at 6 h, but no later than the next visit would have been."""
     return min(retry_delay_s(failures), max(60.0, rules.interval_s))

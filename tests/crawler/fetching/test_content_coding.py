@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler.fetching.decoding import (
+from crawler.fetching.content_coding import (
     ACCEPT_ENCODING,
     MEMBERS_MAX,
-    Decoder,
+    ContentDecoder,
     DecodingError,
     decoder_for,
 )
@@ -41,7 +41,7 @@ COMPRESS = {
 MEMBERED = ("gzip", "zstd")
 
 
-def new(coding: str) -> Decoder:
+def new(coding: str) -> ContentDecoder:
     decoder = decoder_for([coding.removeprefix("raw ")])
     assert decoder is not None
     return decoder

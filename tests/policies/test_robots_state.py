@@ -7,51 +7,48 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.access import (
+from policies.robots import BYTES_MAX, DIALECTS
+from policies.robots_policy import Closed, Governed, Open, RobotsPolicy, Unknown, robots_policy
+from policies.robots_state import (
     GONE_AGAIN_S,
     UNKNOWN,
-    Access,
-    Closed,
-    News,
-    Open,
+    RobotsFetch,
     RobotsRules,
-    Rules,
-    Standing,
-    Unknown,
+    RobotsState,
     Unreachable,
-    due,
-    learn,
+    is_due,
     next_due_at,
-    standing,
+    next_state,
 )
-from policies.robots import BYTES_MAX, DIALECTS
 
 T0 = 1_795_000_000.0
 HOUR = 3_600.0
 DAY = 24 * HOUR
 BODY = b"User-agent: *\nDisallow: /private/\n"
-FOUND = News(status=200, body=BODY, url="http://a.test/robots.txt")
+FOUND = RobotsFetch(status=200, body=BODY, url="http://a.test/robots.txt")
 
 
 def rules(*dialect: str, unreachable: Unreachable | None = None) -> RobotsRules:
     return RobotsRules(dialect=dialect or ("slurp",), unreachable=unreachable)
 
 
-def after(*news: tuple[float, News], by: RobotsRules, start: Access = UNKNOWN) -> Access:
+def after(
+    *news: tuple[float, RobotsFetch], by: RobotsRules, start: RobotsState = UNKNOWN
+) -> RobotsState:
     """What is known after news at these times after T0."""
     access = start
     for at_s, each in news:
-        access = learn(access, each, now_s=T0 + at_s, rules=by)
+        access = next_state(access, each, now_s=T0 + at_s, rules=by)
     return access
 
 
-def at(access: Access, in_s: float, by: RobotsRules) -> Standing:
-    return standing(access, now_s=T0 + in_s, rules=by)
+def at(access: RobotsState, in_s: float, by: RobotsRules) -> RobotsPolicy:
+    return robots_policy(access, now_s=T0 + in_s, rules=by)
 
 
-def status(code: int, **headers: str) -> News:
+def status(code: int, **headers: str) -> RobotsFetch:
     body = BODY if 200 <= code < 300 else None
-    return News(
+    return RobotsFetch(
         status=code,
         body=body,
         url="http://a.test/robots.txt",
@@ -59,24 +56,24 @@ def status(code: int, **headers: str) -> News:
     )
 
 
-NO_ANSWER = News(failure="the connection was reset")
-BROKEN = News(status=200, body=b"Disa", broken_body=True, url="http://a.test/robots.txt")
+NO_ANSWER = RobotsFetch(failure="the connection was reset")
+BROKEN = RobotsFetch(status=200, body=b"Disa", broken_body=True, url="http://a.test/robots.txt")
 
 # ---------------------------------------------------------------- nothing known, found
 
 
 def test_an_unknown_origin_must_be_asked_first() -> None:
-    assert due(UNKNOWN, T0)
+    assert is_due(UNKNOWN, T0)
     assert next_due_at(UNKNOWN) is None
     assert at(UNKNOWN, 0, rules()) == Unknown()
 
 
 def test_a_body_governs_until_it_expires() -> None:
     access = after((0, FOUND), by=rules())
-    assert at(access, 1, rules()) == Rules(body=BODY, copy_at=T0, stale=False)
-    assert not due(access, T0 + DAY - 1)
-    assert due(access, T0 + DAY)
-    assert at(access, DAY, rules()) == Rules(body=BODY, copy_at=T0, stale=True)
+    assert at(access, 1, rules()) == Governed(body=BODY, copy_at=T0, stale=False)
+    assert not is_due(access, T0 + DAY - 1)
+    assert is_due(access, T0 + DAY)
+    assert at(access, DAY, rules()) == Governed(body=BODY, copy_at=T0, stale=True)
 
 
 def test_every_field_can_be_kept_by_a_store() -> None:
@@ -93,20 +90,21 @@ def test_a_body_is_cut_at_500_kib_and_says_so() -> None:
     assert len(access.body) == BYTES_MAX
     assert access.truncated
     found = at(access, 0, rules())
-    assert isinstance(found, Rules)
+    assert isinstance(found, Governed)
     assert found.truncated
 
 
 def test_an_empty_body_is_a_copy_that_forbids_nothing() -> None:
-    access = after((0, News(status=204, body=b"", url="u")), by=rules())
-    assert at(access, 0, rules()) == Rules(body=b"", copy_at=T0, stale=False)
+    access = after((0, RobotsFetch(status=204, body=b"", url="u")), by=rules())
+    assert at(access, 0, rules()) == Governed(body=b"", copy_at=T0, stale=False)
 
 
 @pytest.mark.parametrize("code", [400, 404, 410, 418, 451, 301, 308, 499])
 @pytest.mark.parametrize("name", DIALECTS)
 def test_a_body_of_another_status_is_never_parsed(name: str, code: int) -> None:
     access = after(
-        (0, News(status=code, body=b"User-agent: *\nDisallow: /", url="u")), by=rules(name)
+        (0, RobotsFetch(status=code, body=b"User-agent: *\nDisallow: /", url="u")),
+        by=rules(name),
     )
     assert access.body is None
     assert isinstance(at(access, 0, rules(name)), Open)
@@ -132,7 +130,7 @@ CASES = [(row[0], news, door) for row in DOORS for news, door in zip(NEWS, row[1
 
 
 @pytest.mark.parametrize(("name", "news", "door"), CASES)
-def test_what_an_answer_without_a_copy_means(name: str, news: News, door: str) -> None:
+def test_what_an_answer_without_a_copy_means(name: str, news: RobotsFetch, door: str) -> None:
     """The rows of the table: 401 and 403, other 4xx, and what cannot be had."""
     access = after((0, news), by=rules(name))
     found = at(access, 1, rules(name))
@@ -219,7 +217,7 @@ def test_of_several_dialects_closed_beats_rules_beats_open() -> None:
     by = rules("slurp", "google")
     failing = after((0, FOUND), (DAY, status(503)), by=by)
     assert isinstance(at(failing, DAY + 1, by), Closed)
-    assert isinstance(at(failing, DAY + 13 * HOUR, by), Rules)
+    assert isinstance(at(failing, DAY + 13 * HOUR, by), Governed)
 
 
 # ---------------------------------------------------------------- the retry clock
@@ -229,11 +227,11 @@ def test_the_retry_clock_while_it_cannot_be_had() -> None:
     """2 s, 10 s, 30 s, then 1 min doubling to 6 h; the count persists."""
     access, waits, now_s = UNKNOWN, [], T0
     for _ in range(14):
-        access = learn(access, status(503), now_s=now_s, rules=rules())
+        access = next_state(access, status(503), now_s=now_s, rules=rules())
         assert access.retry_at is not None
         waits.append(access.retry_at - now_s)
-        assert not due(access, access.retry_at - 0.5)
-        assert due(access, access.retry_at)
+        assert not is_due(access, access.retry_at - 0.5)
+        assert is_due(access, access.retry_at)
         now_s = access.retry_at
     assert waits[:5] == [2, 10, 30, 60, 120]
     assert waits[-1] == 6 * HOUR
@@ -244,7 +242,7 @@ def test_the_retry_clock_while_it_cannot_be_had() -> None:
 @pytest.mark.parametrize("code", [429, 503])
 def test_retry_after_on_robots_is_respected(code: int) -> None:
     assert after((0, status(code, retry_after="120")), by=rules()).retry_at == T0 + 120
-    dated = learn(
+    dated = next_state(
         UNKNOWN, status(code, retry_after=EXPIRES_IN_2H), now_s=1_795_219_200.0, rules=rules()
     )
     assert dated.retry_at == 1_795_219_200.0 + 2 * HOUR
@@ -258,7 +256,7 @@ def test_an_answer_ends_the_failing() -> None:
     assert access.failures == 0
     assert access.retry_at is None
     assert access.error is None
-    assert isinstance(at(access, 13, rules()), Rules)
+    assert isinstance(at(access, 13, rules()), Governed)
 
 
 def test_res1994_asks_again_when_the_day_is_over() -> None:
@@ -279,7 +277,7 @@ NOT_GOOGLE = [name for name in DIALECTS if not name.startswith("google")]
 @pytest.mark.parametrize("name", NOT_GOOGLE)
 def test_the_last_good_copy_holds_up_to_30_days(name: str) -> None:
     access = after((0, FOUND), (8 * DAY, status(500)), (8 * DAY + 2, NO_ANSWER), by=rules(name))
-    assert at(access, 30 * DAY, rules(name)) == Rules(body=BODY, copy_at=T0, stale=True)
+    assert at(access, 30 * DAY, rules(name)) == Governed(body=BODY, copy_at=T0, stale=True)
     later = at(access, 30 * DAY + 1, rules(name))
     fresh = at(after((0, status(500)), by=rules(name)), 0, rules(name))
     assert type(later) is type(fresh)
@@ -292,10 +290,10 @@ def test_google_closes_for_12_hours_then_takes_the_copy_then_looks_whether_the_s
     by = rules("google")
     access = after((0, FOUND), (DAY, status(503)), by=by)
     assert isinstance(at(access, DAY + 12 * HOUR - 1, by), Closed)
-    assert isinstance(at(access, DAY + 12 * HOUR, by), Rules)
-    assert isinstance(at(access, 31 * DAY - 1, by), Rules)
+    assert isinstance(at(access, DAY + 12 * HOUR, by), Governed)
+    assert isinstance(at(access, 31 * DAY - 1, by), Governed)
     assert isinstance(at(access, 31 * DAY, by), Open)
-    silent = learn(access, NO_ANSWER, now_s=T0 + 31 * DAY, rules=by)
+    silent = next_state(access, NO_ANSWER, now_s=T0 + 31 * DAY, rules=by)
     assert isinstance(at(silent, 31 * DAY, by), Closed)
 
 
@@ -311,7 +309,7 @@ def test_google_opens_after_12_hours_where_there_is_no_copy() -> None:
 def test_an_expired_copy_of_over_30_days_is_asked_for_again_first() -> None:
     access = after((0, FOUND), by=rules())
     assert at(access, 31 * DAY, rules()) == Unknown()
-    assert due(access, T0 + 31 * DAY)
+    assert is_due(access, T0 + 31 * DAY)
 
 
 @pytest.mark.parametrize("code", [401, 403, 404, 410])
@@ -319,12 +317,12 @@ def test_an_expired_copy_of_over_30_days_is_asked_for_again_first() -> None:
 def test_a_copy_holds_until_a_second_4xx_15_minutes_later(name: str, code: int) -> None:
     by = rules(name)
     once = after((0, FOUND), (DAY, status(code)), by=by)
-    assert at(once, DAY, by) == Rules(body=BODY, copy_at=T0, stale=True)
+    assert at(once, DAY, by) == Governed(body=BODY, copy_at=T0, stale=True)
     assert next_due_at(once) == T0 + DAY + GONE_AGAIN_S
-    early = learn(once, status(code), now_s=T0 + DAY + 60, rules=by)
-    assert isinstance(at(early, DAY + 61, by), Rules)
+    early = next_state(once, status(code), now_s=T0 + DAY + 60, rules=by)
+    assert isinstance(at(early, DAY + 61, by), Governed)
     assert next_due_at(early) == T0 + DAY + GONE_AGAIN_S
-    twice = learn(early, status(code), now_s=T0 + DAY + GONE_AGAIN_S, rules=by)
+    twice = next_state(early, status(code), now_s=T0 + DAY + GONE_AGAIN_S, rules=by)
     assert twice.body is None
     assert isinstance(at(twice, DAY + GONE_AGAIN_S, by), (Open, Closed))
     assert twice.expires_at is not None
@@ -335,19 +333,19 @@ def test_a_copy_that_came_back_forgets_the_first_4xx() -> None:
     access = after(
         (0, FOUND), (DAY, status(404)), (DAY + 900, FOUND), (3 * DAY, status(404)), by=rules()
     )
-    assert isinstance(at(access, 3 * DAY, rules()), Rules)
+    assert isinstance(at(access, 3 * DAY, rules()), Governed)
 
 
 def test_a_failure_between_two_4xx_does_not_reset_their_distance() -> None:
     access = after((0, FOUND), (DAY, status(404)), (DAY + 900, status(500)), by=rules())
-    assert isinstance(at(access, DAY + 901, rules()), Rules)
-    access = learn(access, status(404), now_s=T0 + DAY + 902, rules=rules())
+    assert isinstance(at(access, DAY + 901, rules()), Governed)
+    access = next_state(access, status(404), now_s=T0 + DAY + 902, rules=rules())
     assert access.body is None
 
 
 def test_a_sixth_redirect_counts_as_absent() -> None:
     for code in (302, None):
-        access = after((0, News(status=code, redirect_overflow=True)), by=rules("rfc9309"))
+        access = after((0, RobotsFetch(status=code, redirect_overflow=True)), by=rules("rfc9309"))
         found = at(access, 0, rules("rfc9309"))
         assert isinstance(found, Open)
         assert found.answered
@@ -358,7 +356,7 @@ def test_a_sixth_redirect_counts_as_absent() -> None:
 
 
 def test_validators_belong_to_the_url_that_gave_them() -> None:
-    news = News(status=200, body=BODY, url="http://b.test/r.txt", headers={"etag": '"1"'})
+    news = RobotsFetch(status=200, body=BODY, url="http://b.test/r.txt", headers={"etag": '"1"'})
     access = after((0, news), by=rules())
     assert (access.etag, access.validators_url) == ('"1"', "http://b.test/r.txt")
     assert after((0, FOUND), by=rules()).validators_url is None
@@ -366,7 +364,7 @@ def test_validators_belong_to_the_url_that_gave_them() -> None:
 
 def test_304_confirms_the_copy() -> None:
     access = after((0, status(200, etag='"1"')), (DAY, status(304)), by=rules())
-    assert at(access, DAY, rules()) == Rules(body=BODY, copy_at=T0 + DAY, stale=False)
+    assert at(access, DAY, rules()) == Governed(body=BODY, copy_at=T0 + DAY, stale=False)
     assert access.expires_at == T0 + 2 * DAY
     assert access.etag == '"1"'
 
@@ -379,14 +377,14 @@ def test_304_without_a_copy_is_a_failure() -> None:
 
 def test_a_clock_set_back_by_a_day_does_not_keep_robots_for_ever() -> None:
     access = after((0, FOUND), by=rules())
-    assert due(access, T0 - 2 * DAY)
-    assert not due(access, T0 - 1)
+    assert is_due(access, T0 - 2 * DAY)
+    assert not is_due(access, T0 - 1)
 
 
 # ---------------------------------------------------------------- properties
 
 ANY_NEWS = st.one_of(
-    st.sampled_from([FOUND, NO_ANSWER, BROKEN, News(status=302, redirect_overflow=True)]),
+    st.sampled_from([FOUND, NO_ANSWER, BROKEN, RobotsFetch(status=302, redirect_overflow=True)]),
     st.builds(
         status,
         st.sampled_from([200, 204, 301, 304, 401, 403, 404, 410, 429, 500, 503, 599, 999]),
@@ -407,7 +405,7 @@ STEPS = st.lists(st.tuples(st.floats(0, 20 * DAY), ANY_NEWS), max_size=12)
     wait_s=st.floats(0, 40 * DAY),
 )
 def test_never_opens_what_its_row_closes(
-    steps: list[tuple[float, News]],
+    steps: list[tuple[float, RobotsFetch]],
     names: list[str],
     override: Unreachable | None,
     wait_s: float,
@@ -418,14 +416,14 @@ def test_never_opens_what_its_row_closes(
     for step_s, news in steps:
         now_s += step_s
         before = access
-        access = learn(access, news, now_s=now_s, rules=by)
+        access = next_state(access, news, now_s=now_s, rules=by)
         at_s = next_due_at(access)
         assert at_s is not None
         assert at_s > now_s
         if news.status is None and not news.redirect_overflow:
             assert access.body == before.body
     now_s += wait_s
-    found = standing(access, now_s=now_s, rules=by)
+    found = robots_policy(access, now_s=now_s, rules=by)
     rows = [DIALECTS[name] for name in names]
     if not steps:
         assert found == Unknown()

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from crawler.fetching.header import readable
-from crawler.fetching.request import Headers
+from crawler.fetching.request import Headers, readable
 
 
 def received(*fields: tuple[str, bytes]) -> Headers:

@@ -16,14 +16,14 @@ from msgspec import Struct
 
 from policies.pacing import Window, merged_windows
 from policies.robots import fields
-from policies.robots.compiling import Ranks, Rules, compile_rules
+from policies.robots.compiling import CompiledRules, Ranks, compile_rules
+from policies.robots.dialect import Delay, Dialect, Escapes, Precedence
 from policies.robots.escapes import octets, path_forms
-from policies.robots.groups import Chosen, Record, choose, is_star, records, speaks_to
+from policies.robots.groups import Chosen, Group, choose, groups, is_star, speaks_to
 from policies.robots.index import TOO_COMPLEX, Index
 from policies.robots.pattern import NONE, Compiled, compile_path, index_page
-from policies.robots.row import Delay, Dialect, Escapes, Precedence
 from policies.robots.search import WORK_MAX, Search
-from policies.robots.syntax import FIELDS, Kind, Source
+from policies.robots.syntax import FIELDS, LineKind, RobotsSource
 
 _LINE_BITS = 20  # a file of 500 KiB has fewer lines than 2**20
 _CLASS_BITS = 2
@@ -59,26 +59,26 @@ class Rule(Struct, frozen=True, kw_only=True):
         return "Allow" if self.allow else "Noindex" if self.noindex else "Disallow"
 
 
-class Reading:
+class AgentRules:
     """How `dialect` reads `source` for a crawler called `agents` (the most preferred first).
 
     `share`: how many readings are asked for one verdict, and share the work it may cost.
     """
 
     def __init__(
-        self, source: Source, agents: Sequence[str], dialect: Dialect, *, share: int = 1
+        self, source: RobotsSource, agents: Sequence[str], dialect: Dialect, *, share: int = 1
     ) -> None:
         self.source = source
         self.agents = tuple(agents)
         self.dialect = dialect
         self._work_max = WORK_MAX // min(share, _SHARE_MAX)
         self._kinds = source.kinds.translate(dialect.base_kinds())
-        self._records = records(source, dialect)
+        self._records = groups(source, dialect)
         self.chosen: Chosen = choose(self._records, self.agents, dialect)
         self.acap: Chosen | None = None  # ACAP has records of its own, obeyed beside the others
-        if self._kinds.find(Kind.ACAP_CRAWLER) >= 0:
-            self.acap = choose(records(source, dialect, acap=True), self.agents, dialect)
-        self._rules: Rules | None = None
+        if self._kinds.find(LineKind.ACAP_CRAWLER) >= 0:
+            self.acap = choose(groups(source, dialect, acap=True), self.agents, dialect)
+        self._rules: CompiledRules | None = None
         self._plain_best: Callable[[str], int] | None = None  # for paths without escapes
         # Allowed whatever the rules say.
         self.exempt_path = "/robots.txt" if dialect.robots_txt_allowed else None
@@ -134,7 +134,7 @@ class Reading:
         # What holds an escape matches nothing that has none.
         return [(rules.bare, forms[0]), (rules.escaped, forms[1])]
 
-    def _compile(self) -> Rules:
+    def _compile(self) -> CompiledRules:
         lines: list[int] = []
         kinds: list[int] = []
         for i, kind in self._rule_lines():
@@ -178,14 +178,14 @@ class Reading:
 
     def _rule_lines(self) -> Iterator[tuple[int, int]]:
         """The lines (from 0) of the chosen records that are rules, and what each does."""
-        classes = {int(Kind.DISALLOW): _DISALLOW}
+        classes = {int(LineKind.DISALLOW): _DISALLOW}
         if self.dialect.precedence is not Precedence.ANY_DISALLOW:
-            classes[Kind.ALLOW] = _ALLOW
+            classes[LineKind.ALLOW] = _ALLOW
         if self.dialect.noindex:
-            classes[Kind.NOINDEX] = _NOINDEX
-        acap = {int(Kind.ACAP_DISALLOW): _DISALLOW}
-        if Kind.ALLOW in classes:
-            acap[Kind.ACAP_ALLOW] = _ALLOW
+            classes[LineKind.NOINDEX] = _NOINDEX
+        acap = {int(LineKind.ACAP_DISALLOW): _DISALLOW}
+        if LineKind.ALLOW in classes:
+            acap[LineKind.ACAP_ALLOW] = _ALLOW
         kinds = self._kinds
         if self.acap is None:
             classes |= acap  # ACAP's rules among ordinary ones belong to the ordinary record
@@ -284,7 +284,7 @@ class Reading:
     # ------------------------------------------------------------ pace
 
     def _values(
-        self, kind: Kind, chosen: Sequence[Record] | None = None
+        self, kind: LineKind, chosen: Sequence[Group] | None = None
     ) -> Iterator[tuple[int, str]]:
         """Number (from 1) and value of each line of `kind` in the chosen records."""
         for record in self.chosen.records if chosen is None else chosen:
@@ -306,14 +306,16 @@ class Reading:
             found = float(math.ceil(found))
         return found
 
-    def _delay_of(self, chosen: Sequence[Record]) -> float | None:
-        values = [fields.delay_s(text) for _, text in self._values(Kind.CRAWL_DELAY, chosen)]
+    def _delay_of(self, chosen: Sequence[Group]) -> float | None:
+        values = [fields.delay_s(text) for _, text in self._values(LineKind.CRAWL_DELAY, chosen)]
         return max((value for value in values if value is not None), default=None)
 
     @cached_property
     def request_rates(self) -> tuple[fields.RequestRate, ...]:
         """The rates of the chosen records."""
-        found = [fields.request_rate(text, line) for line, text in self._values(Kind.REQUEST_RATE)]
+        found = [
+            fields.request_rate(text, line) for line, text in self._values(LineKind.REQUEST_RATE)
+        ]
         return tuple(rate for rate in found if rate is not None)
 
     @property
@@ -324,15 +326,15 @@ class Reading:
     @cached_property
     def visit_windows(self) -> tuple[Window, ...]:
         """The hours (UTC) at which the chosen records want us: in any of them. Empty: always."""
-        found = [fields.visit_window(text) for _, text in self._values(Kind.VISIT_TIME)]
+        found = [fields.visit_window(text) for _, text in self._values(LineKind.VISIT_TIME)]
         windows = tuple(dict.fromkeys(window for window in found if window is not None))
         return windows if len(windows) <= _WINDOWS_MAX else merged_windows(windows)
 
     @cached_property
-    def usages(self) -> tuple[fields.Usage, ...]:
+    def usages(self) -> tuple[fields.ContentUsage, ...]:
         """What the chosen records say of the use of content: reported, not enforced."""
         return tuple(
-            fields.usage(FIELDS[kind], text, line)
-            for kind in (Kind.CONTENT_USAGE, Kind.CONTENT_SIGNAL)
+            fields.content_usage(FIELDS[kind], text, line)
+            for kind in (LineKind.CONTENT_USAGE, LineKind.CONTENT_SIGNAL)
             for line, text in self._values(kind)
         )

@@ -1,4 +1,4 @@
-"""Which errors of the system speak of our own machine, and not of a host."""
+"""Tells errors of this machine and its network from errors of a host."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ OURS: Final[Mapping[int, HoldReason]] = {
     errno.ENOBUFS: HoldReason.PORTS,
     errno.ENOMEM: HoldReason.PORTS,
 }
-# Our own side says so, but it may be for the sake of one address: there is no route for IPv6, or a
-# firewall of this machine refuses one network.
+# Reported by our side, but perhaps for one address only: there is no route for IPv6, or a firewall
+# of this machine blocks one network.
 LOCAL: Final = frozenset({errno.ENETUNREACH, errno.ENETDOWN, errno.EPERM, errno.EACCES})
 
-# getaddrinfo: numbers of their own.
+# Errors of getaddrinfo.
 _NAMES_OURS: Final = frozenset({socket.EAI_MEMORY, socket.EAI_SYSTEM})
-# ares.h, which aiodns passes on: no memory, no configuration; no nameserver could be asked.
+# Numbers of ares.h, which aiodns passes on: no memory, no configuration; no nameserver reached.
 _ARES_OURS: Final = frozenset({14, 15})
 _ARES_LOCAL: Final = frozenset({11, 12})
 
 
 def blame(exc: BaseException) -> tuple[HoldReason | None, bool]:
-    """Trouble of our own, or None; and whether our own side of the network reported it."""
+    """The problem of this machine that an exception shows, or None; and whether our side of the
+    network reported it (`Failure.local`)."""
     cause: BaseException | None = exc
     while cause is not None:
         if isinstance(cause, MemoryError) or is_lack(cause):
@@ -46,5 +47,5 @@ def blame(exc: BaseException) -> tuple[HoldReason | None, bool]:
 
 
 def blame_ares(code: object) -> tuple[HoldReason | None, bool]:
-    """The same for a code of c-ares."""
+    """Like `blame`, for an error code of c-ares."""
     return (HoldReason.PORTS if code in _ARES_OURS else None), code in _ARES_LOCAL

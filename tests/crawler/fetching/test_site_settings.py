@@ -19,8 +19,8 @@ from crawler.clock import RealClock
 from crawler.config import ConfigError, from_dict
 from crawler.fetching.cookies import Cookies
 from crawler.fetching.fetcher import AiohttpFetcher, Answer, Failure, FetchLimits, Request
-from crawler.fetching.terms import terms_of
-from policies.address import AddressRules
+from crawler.fetching.site_settings import SiteSettingsTable
+from tests.crawler.conftest import fetcher_config
 
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 SECRET = "correct horse"
@@ -29,14 +29,7 @@ BASIC = b"Authorization: Basic " + base64.b64encode(f"bot:{SECRET}".encode())
 
 @asynccontextmanager
 async def opened(base: Path | None = None, **sections: object) -> AsyncIterator[AiohttpFetcher]:
-    async with AiohttpFetcher(
-        user_agent="x/1",
-        addresses=AddressRules.parse(["127.0.0.0/8"]),
-        resolve={"*.test": "127.0.0.1"},
-        clock=RealClock(),
-        connections=4,
-        terms=terms_of(from_dict(sections, base=base)),
-    ) as fetcher:
+    async with AiohttpFetcher(fetcher_config(base=base, **sections), RealClock()) as fetcher:
         yield fetcher
 
 
@@ -154,7 +147,7 @@ def test_a_file_that_holds_none_is_named_and_not_shown(tmp_path, content):
     (tmp_path / "secret").write_bytes(content)
     data = {"fetch": {"credentials": {"https://a.test": "file:secret"}}}
     with pytest.raises(ConfigError) as caught:
-        terms_of(from_dict(data, base=tmp_path))
+        SiteSettingsTable(from_dict(data, base=tmp_path))
     (problem,) = caught.value.problems
     assert problem.startswith("config: fetch.credentials: for https://a.test: ")
     assert str(tmp_path / "secret") in problem
@@ -169,7 +162,7 @@ def test_all_that_cannot_be_had_is_told_at_once(tmp_path, monkeypatch):
         "site": {"*.b.test": {"credentials": {"https://www.b.test": "file:missing"}}},
     }
     with pytest.raises(ConfigError) as caught:
-        terms_of(from_dict(data, base=tmp_path))
+        SiteSettingsTable(from_dict(data, base=tmp_path))
     unset, missing = caught.value.problems
     assert unset == (
         "config: fetch.credentials: for https://a.test: "
@@ -266,11 +259,11 @@ async def test_nothing_shows_a_secret(serve, tmp_path, monkeypatch, caplog):
     file.write_text(f'[fetch]\ncredentials = {{ "{server.url(path="")}" = "env:COURTLY_TEST" }}\n')
     sources = {server.url(path=""): "env:COURTLY_TEST"}
     config = from_dict({"fetch": {"credentials": sources}})
-    terms = terms_of(config)("raw.test")
+    terms = SiteSettingsTable(config).of("raw.test")
     async with opened(fetch={"credentials": sources}) as fetcher:
         failure = await fetcher.fetch(Request(url=server.url()))
     assert BASIC in server.requests[0]
-    dressed = terms.dressed(Request(url=server.url()), Cookies(lambda: 0.0))
+    dressed = terms.apply(Request(url=server.url()), Cookies(RealClock()))
     checked = CliRunner().invoke(main, ["config", "check", str(file)])
     assert checked.exit_code == 0, checked.output
     shown = [
@@ -378,11 +371,11 @@ async def test_times_and_sizes_of_a_site(serve):
         await ask(fetcher, long.url(host="b.test"))
 
 
-def test_a_request_keeps_its_own_whole_time_and_body():
+async def test_a_request_keeps_its_own_whole_time_and_body():
     config = from_dict({"fetch": {"connect_timeout": 3, "min_rate": 0, "timeout": 5}})
-    terms = terms_of(config)("a.test")
+    terms = SiteSettingsTable(config).of("a.test")
     request = Request(url="http://a.test/", limits=FetchLimits(timeout_s=7, body_bytes_max=9))
-    limits = terms.dressed(request, Cookies(lambda: 0.0)).limits
+    limits = terms.apply(request, Cookies(RealClock())).limits
     assert (limits.timeout_s, limits.body_bytes_max) == (7, 9)
     assert (limits.connect_s, limits.head_s, limits.rate_bytes_per_s_min) == (3, math.inf, 0)
     assert limits.soonest_s == 3
