@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
 from functools import cache
 from typing import Any, Literal, get_args, get_type_hints
 
 from msgspec import NODEFAULT, Struct
+from msgspec.structs import replace
 
 from policies.url import canonical
 
@@ -22,8 +22,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _MEDIA_TYPE = re.compile(r"[a-z0-9!#$&^_.+-]+/(?:[a-z0-9!#$&^_.+-]+|\*)\Z")
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(Struct, frozen=True):
     """One key of the config file, as an annotation of the field that holds its value.
 
     An empty string stands for a default of None, "" or (). A list is read element by element, a
@@ -33,7 +32,6 @@ class Key:
     doc: str  # one phrase, without a full stop
     # "seconds" and "bytes" may be written as "10m" and "5MB"; a "count" is a whole number or inf.
     unit: Literal["", "seconds", "bytes", "count"] = ""
-    _: KW_ONLY
     name: str = ""  # in the config file; default: the field's name without its unit
     minimum: float = 0  # of a number, or of the length of a list
     above: float | None = None  # the value must be larger
