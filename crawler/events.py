@@ -1,4 +1,4 @@
-"""What a crawl tells those who watch it: snapshots while it runs, and a summary at its end."""
+"""Reports of a crawl: snapshots while it runs, and a summary at its end."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from policies.holds import Hold
 
 
 class SlowHost(Struct, frozen=True, kw_only=True):
-    """A host with work, and what keeps it."""
+    """A host with queued URLs, and why it waits."""
 
     host: str
-    wait_s: float  # from the snapshot until its next turn
+    wait_s: float  # from the snapshot until its next request
     reason: str  # in words
 
 
@@ -28,29 +28,29 @@ class Progress(Struct, frozen=True, kw_only=True):
     queued: int
     pages_per_s: float  # over the last few seconds
     bytes: int  # of bodies
-    in_flight: int  # requests on the wire now
+    in_flight: int  # requests in flight
     hosts_by_state: Mapping[str, int]  # "ready", "waiting", "in flight", "robots", "paused", …
     slowest: tuple[SlowHost, ...]  # the longest waits first
     fetching: tuple[str, ...]  # some of the URLs in flight
-    held: tuple[Hold, ...] = ()  # why the whole crawl holds
+    held: tuple[Hold, ...] = ()  # what stops the whole crawl
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
-    """A host whose URLs stayed queued when the crawl ended."""
+class WaitingHost:
+    """A host whose URLs are still queued at the end of the crawl."""
 
     host: str
-    until: float | None  # Unix seconds; None: until someone acts (a pause, a budget)
+    until: float | None  # Unix seconds; None: until an operator acts (a pause, a limit)
     reason: str  # in words
 
 
 WAITING_SHOWN = 100  # hosts named in a summary
-LOOKED_AT_MAX = 50_000  # rows of a view that `errors` and `rules` of a summary are counted from
+LOOKED_AT_MAX = 50_000  # rows counted for `errors` and `rules` of a summary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Often:
-    """What kept URLs out, how many, and one of them."""
+class FrequentReason:
+    """An error or rule, the number of URLs it affects, and one of them."""
 
     words: str  # an error, "CODE: sentence"; or a rule of robots.txt
     count: int
@@ -60,7 +60,7 @@ class Often:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """What a crawl came to. The counts are the row counts of the views."""
+    """The result of a crawl. The counts are the row counts of the views."""
 
     visited: int
     blocked: int
@@ -69,10 +69,12 @@ class Summary:
     hosts: int
     bytes: int  # of bodies
     elapsed_s: float
-    waiting: tuple[Waiting, ...] = ()
-    skipped: Mapping[str, int]  # reason -> URLs left out (`policies.scope.SKIP_KEYS` names the key)
-    held_back: Mapping[str, int] = field(default_factory=dict)  # page budget -> URLs it left queued
+    waiting: tuple[WaitingHost, ...] = ()
+    skipped: Mapping[str, int]  # URLs by reason (`policies.scope.SKIP_KEYS`)
+    held_back: Mapping[str, int] = field(
+        default_factory=dict
+    )  # queued URLs by the limit that holds them back
     interrupted: bool = False
-    held: tuple[Hold, ...] = ()  # what still held the whole crawl at its end
-    errors: tuple[Often, ...] = ()  # the most frequent of `failed`, of its first LOOKED_AT_MAX rows
-    rules: tuple[Often, ...] = ()  # likewise of `blocked`
+    held: tuple[Hold, ...] = ()  # what stopped the whole crawl at its end
+    errors: tuple[FrequentReason, ...] = ()  # of the first LOOKED_AT_MAX rows of `failed`
+    rules: tuple[FrequentReason, ...] = ()  # likewise of `blocked`

@@ -1,13 +1,9 @@
-"""Watching a crawl from inside: what its log, its metrics and its plots are told, as it happens.
-
-Plain synchronous calls out of the middle of the crawl: what is called must be cheap and must not
-wait. What it raises is logged, and the crawl continues. Where nobody watches, nothing is built.
-"""
+"""Observe a crawl while it runs: the interface of its log, its metrics and its event stream."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import ParamSpec
 
 from msgspec import Struct
 
@@ -16,24 +12,25 @@ from policies.holds import Hold
 from policies.retries import FailureCode
 from storage.store import Outcome
 
+_Args = ParamSpec("_Args")
+
 
 class Contacted(Struct, frozen=True, kw_only=True):
     """One contact that has ended: a page, or one hop on the way to a robots.txt or a sitemap.
 
-    url: what was asked for; canonical. slot: the held host (`host` of the hosts view).
-    kind: "page", "robots" or "sitemap", as in the ring of contacts.
-    status: of the answer; also of a failure whose header came. None: there was no answer.
-    error, sentence: of a failure, for people in the sentence; None and "" for a whole answer, and
-      for a contact broken off because the crawl was told to leave (then `status` is None, too).
-    started_at: Unix seconds. elapsed_s: first packet to last byte.
-    latency_s: from the request to the end of the answer's header; None for failures.
-    body_bytes: after decompression. wire_bytes: as received, header included; 0 for failures.
-    address: connected to; None if unknown.
-    late_s: how long after it first could have begun, by its host's clock and its own work, it began
-      (limits on requests in flight, and our own slowness); never negative. Time paused by hand does
-      not count.
+    url: the canonical URL requested. slot: the host (`host` of the hosts view).
+    kind: "page", "robots" or "sitemap", as in the contacts of a host.
+    status: of the response, or of a failure whose header arrived. None: there was no response.
+    error, sentence: the code of a failure, and its description for people; None and "" for a
+      complete response, and for a request cancelled when the crawl ended (`status` is None then).
+    started_at: Unix seconds. elapsed_s: from the first packet to the last byte.
+    latency_s: from the request to the end of the response header; None for failures.
+    body_bytes: after decompression. wire_bytes: as received, with the header; 0 for failures.
+    address: the IP address connected to; None if unknown.
+    late_s: how long the request waited after its host's politeness delay was over, for a free
+      request slot or for the crawler itself; never negative. A manual pause does not count.
     next_in_s: from the end of the contact until the host may be contacted again.
-    rest_source: where that rest comes from, in words: "politeness.delay", "slowed by hand", …
+    rest_source: the origin of that delay in words: "politeness.delay", "Crawl-delay in robots.txt".
     """
 
     url: str
@@ -53,90 +50,69 @@ class Contacted(Struct, frozen=True, kw_only=True):
     rest_source: str
 
 
-class Observer(Protocol):
-    """Somebody who watches one crawl. Every method returns at once."""
+class Observer:
+    """Base class of observers. Every method is called synchronously from the crawl: it must be
+    cheap and must not block. An exception is logged, and the crawl continues."""
 
     def contacted(self, seen: Contacted) -> None:
         """A contact has ended; its outcome follows."""
-        ...
 
     def settled(self, url: str, outcome: Outcome) -> None:
-        """An outcome was recorded: a URL visited, blocked, failed, queued for another try, dropped
-        or moved. It is not committed yet."""
-        ...
+        """An outcome was recorded, and is not committed yet: a URL was visited, blocked, dropped or
+        moved, it failed, or it was queued for a retry."""
 
     def gave_up(self, slot: str, origin: str, error: str, count: int) -> None:
-        """An origin could not be connected to: its `count` queued URLs failed in bulk, with this
-        error ("CODE: sentence"). There is no `settled` for each of them. Committed."""
-        ...
+        """No connection to an origin could be made: its `count` queued URLs failed together, with
+        this error ("CODE: sentence"). Already committed; no `settled` follows for each URL."""
 
     def committed(self, elapsed_s: float, outcomes: int, links: int) -> None:
-        """The store took a commit of so many outcomes and links; it took so long."""
-        ...
+        """The store committed `outcomes` outcomes and `links` links within `elapsed_s`."""
 
     def hold_began(self, hold: Hold) -> None:
-        """Trouble of our own holds the whole crawl: no request begins."""
-        ...
+        """Trouble of the crawler's own machine or network stops the whole crawl."""
 
     def hold_ended(self, hold: Hold, elapsed_s: float) -> None:
-        """This hold is over; it lasted so long."""
-        ...
+        """This hold is over, after `elapsed_s`."""
 
 
-class Fanout:
-    """Observers as one, in the order given. What one of them raises stops neither the others nor
-    the crawl."""
+class Observers(Observer):
+    """Several observers as one, in the order given. An exception in one of them affects neither the
+    others nor the crawl."""
 
     def __init__(self, observers: Sequence[Observer]) -> None:
         self._observers = tuple(observers)
-        self._contacted = tuple(one.contacted for one in observers)
-        self._settled = tuple(one.settled for one in observers)
 
     def contacted(self, seen: Contacted) -> None:
-        for tell in self._contacted:
-            try:
-                tell(seen)
-            except Exception as error:  # noqa: BLE001
-                contained("an observer of contacts", error)
+        _call([one.contacted for one in self._observers], seen)
 
     def settled(self, url: str, outcome: Outcome) -> None:
-        for tell in self._settled:
-            try:
-                tell(url, outcome)
-            except Exception as error:  # noqa: BLE001
-                contained("an observer of outcomes", error)
+        _call([one.settled for one in self._observers], url, outcome)
 
     def gave_up(self, slot: str, origin: str, error: str, count: int) -> None:
-        for one in self._observers:
-            try:
-                one.gave_up(slot, origin, error, count)
-            except Exception as fault:  # noqa: BLE001
-                contained("an observer of origins given up", fault)
+        _call([one.gave_up for one in self._observers], slot, origin, error, count)
 
     def committed(self, elapsed_s: float, outcomes: int, links: int) -> None:
-        for one in self._observers:
-            try:
-                one.committed(elapsed_s, outcomes, links)
-            except Exception as error:  # noqa: BLE001
-                contained("an observer of commits", error)
+        _call([one.committed for one in self._observers], elapsed_s, outcomes, links)
 
     def hold_began(self, hold: Hold) -> None:
-        for one in self._observers:
-            try:
-                one.hold_began(hold)
-            except Exception as error:  # noqa: BLE001
-                contained("an observer of holds", error)
+        _call([one.hold_began for one in self._observers], hold)
 
     def hold_ended(self, hold: Hold, elapsed_s: float) -> None:
-        for one in self._observers:
-            try:
-                one.hold_ended(hold, elapsed_s)
-            except Exception as error:  # noqa: BLE001
-                contained("an observer of holds", error)
+        _call([one.hold_ended for one in self._observers], hold, elapsed_s)
+
+
+def _call(
+    methods: Iterable[Callable[_Args, None]], *args: _Args.args, **kwargs: _Args.kwargs
+) -> None:
+    for method in methods:
+        try:
+            method(*args, **kwargs)
+        except Exception as error:  # noqa: BLE001
+            contained(f"an observer's {method.__name__}", error)
 
 
 def all_of(observers: Sequence[Observer]) -> Observer | None:
     """One observer for all of these; None for none, which costs nothing."""
-    if len(observers) == 1 and isinstance(observers[0], Fanout):
+    if len(observers) == 1 and isinstance(observers[0], Observers):
         return observers[0]
-    return Fanout(observers) if observers else None
+    return Observers(observers) if observers else None

@@ -14,7 +14,7 @@ from crawler.clock import RealClock
 from crawler.config import Config
 from crawler.engine.roots import queue_seeds
 from crawler.steering.control import checked_delay_s
-from crawler.steering.status import UnknownHost
+from crawler.steering.live_state import UnknownHost
 from storage.store import Store
 
 

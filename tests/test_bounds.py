@@ -301,7 +301,7 @@ SHOWN_ELSEWHERE: Final[Mapping[str, tuple[str, str]]] = {
     **{
         f"crawler/output.py:{name}": (
             "a line in the log says how many are missing; `log_lines_lost`",
-            f"{CRAWLER}daemon/watching/test_log.py::test_a_pipe_that_nobody_reads_never_makes_it_wait",
+            f"{CRAWLER}daemon/monitoring/test_event_log.py::test_a_pipe_that_nobody_reads_never_makes_it_wait",
         )
         for name in ("BYTES_MAX", "STREAM_BYTES_MAX")
     },
@@ -341,13 +341,13 @@ SHOWN_ELSEWHERE: Final[Mapping[str, tuple[str, str]]] = {
         REFUSED,
         f"{CRAWLER}config/test_seed_files.py::test_a_device_is_no_file_of_seeds",
     ),
-    "crawler/daemon/watching/stream.py:QUEUE_MAX": (
+    "crawler/daemon/monitoring/event_stream.py:QUEUE_MAX": (
         "the stream ends, and its reader connects again",
-        f"{CRAWLER}daemon/serving/test_events.py::test_a_listener_that_is_too_slow_is_let_go",
+        f"{CRAWLER}daemon/http/test_sse.py::test_a_listener_that_is_too_slow_is_let_go",
     ),
     "crawler/daemon/socket_path.py:PATH_BYTES_MAX": (
         REFUSED,
-        f"{CRAWLER}daemon/test_local.py::test_a_name_that_is_too_long_is_refused",
+        f"{CRAWLER}daemon/test_unix_socket.py::test_a_name_that_is_too_long_is_refused",
     ),
     "crawler/reports/base.py:ROWS_MAX": (
         "and N more; `links_total`",
@@ -401,9 +401,10 @@ RETRY: Final = "how often or long something is tried before the error is told"
 LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
     CACHE: (
         "crawler/cli/robots/batch.py:FILES_BYTES_MAX", "crawler/cli/robots/batch.py:FILES_MAX",
-        "crawler/daemon/serving/sessions.py:PEERS_MAX",
-        "crawler/daemon/serving/sessions.py:SESSIONS_MAX",
-        "crawler/daemon/watching/recent.py:HOSTS_MAX", "crawler/embedding/desks.py:HOSTS_KEPT_MAX",
+        "crawler/daemon/http/sessions.py:PEERS_MAX",
+        "crawler/daemon/http/sessions.py:SESSIONS_MAX",
+        "crawler/daemon/monitoring/recent_contacts.py:HOSTS_MAX",
+        "crawler/embedding/desks.py:HOSTS_KEPT_MAX",
         "crawler/embedding/desks.py:LOOKED_AT_MAX",
         "crawler/embedding/desks.py:ROBOTS_BYTES_KEPT_MAX", "crawler/embedding/door.py:NEAR_MAX",
         "crawler/engine/due.py:VAIN_MAX", "crawler/engine/holdings.py:FULL_KEPT_MAX",
@@ -422,7 +423,7 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "crawler/sinks/rotating_file.py:_BUFFER_BYTES_MAX",
         "crawler/sinks/journal.py:_LINES_BYTES_MAX",
         "crawler/visiting/network_first.py:AT_ONCE_MAX", "storage/sqlite/statements.py:_ROWS_MAX",
-        "storage/paging.py:ROWS_MAX", "crawler/daemon/answering/answers.py:LIMIT_MAX",
+        "storage/paging.py:ROWS_MAX", "crawler/daemon/api/operations.py:LIMIT_MAX",
     ),
     WAITS: (
         "crawler/engine/engine.py:WAITING_PAGES_MAX", "crawler/engine/holdings.py:HOSTS_HELD_MAX",
@@ -436,12 +437,12 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     SHOWN: (
         "crawler/cli/robots/lint.py:LINE_CHARS_MAX", "crawler/cli/robots/view.py:LINE_CHARS_MAX",
-        "crawler/daemon/answering/answers.py:FAILED_OF_MAX",
-        "crawler/daemon/watching/stream.py:EVENTS_PER_S_MAX",
+        "crawler/daemon/api/operations.py:FAILED_OF_MAX",
+        "crawler/daemon/monitoring/event_stream.py:EVENTS_PER_S_MAX",
         "crawler/daemon/web/charts.py:READ_MAX", "crawler/daemon/web/charts.py:_POINTS_MAX",
-        "crawler/daemon/web/sheet.py:_LINES_MAX",
+        "crawler/daemon/web/robots_sheet.py:_LINES_MAX",
         "crawler/daemon/web/timeline.py:STRIP_CONTACTS_MAX",
-        "crawler/daemon/web/words.py:_SHOWN_CHARS_MAX", "crawler/events.py:LOOKED_AT_MAX",
+        "crawler/daemon/web/filters.py:_SHOWN_CHARS_MAX", "crawler/events.py:LOOKED_AT_MAX",
         "policies/robots/agent_rules.py:RULES_SHOWN_MAX",
         "policies/robots/agent_rules.py:_TRIED_OCTETS_MAX",
         "storage/sqlite/maintenance.py:FINDINGS_MAX",
@@ -488,17 +489,18 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
     ASKED: (
         "crawler/cli/robots/batch.py:LINE_BYTES_MAX", "crawler/config/loading.py:CONFIG_BYTES_MAX",
         "crawler/config/secrets.py:SECRET_BYTES_MAX",
-        "crawler/daemon/answering/answers.py:SEEDS_MAX",
-        "crawler/daemon/answering/answers.py:SEED_BYTES_MAX",
-        "crawler/daemon/answering/checking.py:AGENTS_MAX",
-        "crawler/daemon/answering/checking.py:AGENT_BYTES_MAX",
-        "crawler/daemon/answering/checking.py:URL_BYTES_MAX",
-        "crawler/daemon/answering/checking.py:VERDICTS_MAX",
-        "crawler/daemon/client.py:ANSWER_BYTES_MAX",
-        "crawler/daemon/serving/guards.py:STREAMS_MAX",
-        "crawler/daemon/serving/guards.py:STREAMS_OF_PEER_MAX",
-        "crawler/daemon/serving/http.py:BODY_BYTES_MAX",
-        "crawler/daemon/serving/http.py:FORM_BYTES_MAX", "crawler/daemon/web/forms.py:URLS_MAX",
+        "crawler/daemon/api/operations.py:SEEDS_MAX",
+        "crawler/daemon/api/operations.py:SEED_BYTES_MAX",
+        "crawler/daemon/api/robots_check.py:AGENTS_MAX",
+        "crawler/daemon/api/robots_check.py:AGENT_BYTES_MAX",
+        "crawler/daemon/api/robots_check.py:URL_BYTES_MAX",
+        "crawler/daemon/api/robots_check.py:VERDICTS_MAX",
+        "crawler/daemon/control_client.py:ANSWER_BYTES_MAX",
+        "crawler/daemon/http/guards.py:STREAMS_MAX",
+        "crawler/daemon/http/guards.py:STREAMS_OF_PEER_MAX",
+        "crawler/daemon/http/application.py:BODY_BYTES_MAX",
+        "crawler/daemon/http/application.py:FORM_BYTES_MAX",
+        "crawler/daemon/web/tester_page.py:URLS_MAX",
         "policies/scope.py:HOPS_MAX",
     ),
     RETRY: (

@@ -19,7 +19,7 @@ from crawler.cli.options import (
     with_options,
 )
 from crawler.cli.text import echo, say
-from crawler.telling.words import json_printable
+from crawler.explain.formatting import json_printable
 
 if TYPE_CHECKING:
     from crawler.cli.progress import Display
@@ -160,7 +160,7 @@ class _Crawl:
             from crawler import app  # noqa: F401
             from crawler.cli import crawl_summary  # noqa: F401
             from crawler.cli.progress import display
-            from crawler.daemon import beside  # noqa: F401
+            from crawler.daemon import crawl_socket  # noqa: F401
 
             loop_factory = process.loop_factory()
 
@@ -181,16 +181,16 @@ class _Crawl:
         from crawler import app
         from crawler.cli.signals import CrawlSignals
         from crawler.clock import RealClock
-        from crawler.daemon.beside import local_socket
-        from crawler.daemon.watching.watch import Watchers
+        from crawler.daemon.crawl_socket import local_socket
+        from crawler.daemon.monitoring.monitor import Monitor
 
         stop, leave = asyncio.Event(), asyncio.Event()
-        watchers = Watchers(RealClock())
+        monitor = Monitor(RealClock())
         signals = CrawlSignals(stop, leave, display, starting=asyncio.current_task())
 
         def beside(life: app.Life) -> AbstractAsyncContextManager[None]:
             signals.started()
-            return local_socket(life, watchers, lambda text: display.say(f"warning: {text}"))
+            return local_socket(life, monitor, lambda text: display.say(f"warning: {text}"))
 
         with signals:
             return await app.crawl(
@@ -200,7 +200,7 @@ class _Crawl:
                 stop=stop,
                 leave=leave,
                 reread=self._reload if self._database.config_file else None,
-                observers=watchers.observers,
+                observers=monitor.observers,
                 beside=beside,
             )
 

@@ -12,8 +12,8 @@ from dataclasses import asdict
 from typing import Final
 
 from crawler.config.units import format_bytes, format_duration
-from crawler.events import LOOKED_AT_MAX, WAITING_SHOWN, Often, Summary, Waiting
-from crawler.telling.words import at, counted, plain
+from crawler.events import LOOKED_AT_MAX, WAITING_SHOWN, FrequentReason, Summary, WaitingHost
+from crawler.explain.formatting import at, counted, plain
 from policies.holds import HoldReason
 from policies.scope import SKIP_KEYS, SKIP_WORDS
 
@@ -98,7 +98,7 @@ def _held(summary: Summary) -> list[str]:
     ]
 
 
-def failure_hints(errors: Sequence[Often], options: str) -> list[str]:
+def failure_hints(errors: Sequence[FrequentReason], options: str) -> list[str]:
     """Suggested commands after failures. options: those that name the database and the config."""
     hints = [
         f"list them: courtly show failed{options}",
@@ -128,14 +128,14 @@ def _range_to_allow(error: str) -> str | None:
     return next((str(network) for network in _PRIVATE if address in network), None)
 
 
-def _title(verb: str, count: int, shown: Sequence[Often]) -> str:
+def _title(verb: str, count: int, shown: Sequence[FrequentReason]) -> str:
     if count > LOOKED_AT_MAX:
         return f"{verb}, most frequent among the first {LOOKED_AT_MAX:,}:"
     complete = sum(each.count for each in shown) >= count
     return f"{verb}:" if complete else f"{verb}, most frequent:"
 
 
-def _frequent(groups: Sequence[Often], examples: Sequence[str]) -> list[str]:
+def _frequent(groups: Sequence[FrequentReason], examples: Sequence[str]) -> list[str]:
     width = max(len(f"{each.count:,}") for each in groups)
     return [
         f"  {each.count:>{width},}  {plain(each.words)}, {plain(example)}"
@@ -170,7 +170,7 @@ def _by_count(counts: Mapping[str, int]) -> list[tuple[str, int]]:
 def _waiting(summary: Summary, options: str, now_s: float) -> list[str]:
     """A line for each reason, the longest waits first. After an interruption every host waits, so
     short waits are left out."""
-    groups: dict[str, list[Waiting]] = {}
+    groups: dict[str, list[WaitingHost]] = {}
     for each in sorted(summary.waiting, key=lambda each: (-_left_s(each, now_s), each.host)):
         if not summary.interrupted or _left_s(each, now_s) > SHORT_S:
             groups.setdefault(each.reason, []).append(each)
@@ -193,11 +193,11 @@ def _waiting(summary: Summary, options: str, now_s: float) -> list[str]:
     return lines
 
 
-def _left_s(each: Waiting, now_s: float) -> float:
+def _left_s(each: WaitingHost, now_s: float) -> float:
     return math.inf if each.until is None else each.until - now_s
 
 
-def _until(each: Waiting, now_s: float) -> str:
+def _until(each: WaitingHost, now_s: float) -> str:
     left_s = _left_s(each, now_s)
     if math.isinf(left_s) or left_s <= 0:
         return ""

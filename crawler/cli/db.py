@@ -9,7 +9,7 @@ import click
 
 from crawler.cli.options import DatabaseOptions, database_options, json_option
 from crawler.cli.text import echo, echo_json
-from crawler.telling.words import at, counted, plain
+from crawler.explain.formatting import at, counted, plain
 
 if TYPE_CHECKING:
     from crawler.app import DatabaseInfo

@@ -13,7 +13,7 @@ from crawler.cli.exit_codes import FAILED, print_problems
 from crawler.cli.options import allow_option, config_option, configured, user_agent_option
 from crawler.cli.standard_streams import require_stdout
 from crawler.cli.text import bytes_out, echo
-from crawler.telling.words import plain
+from crawler.explain.formatting import plain
 
 if TYPE_CHECKING:
     from crawler.config import Config

@@ -17,7 +17,7 @@ from crawler.cli.safe_console import Safe, safe_console
 from crawler.cli.text import clock, rate
 from crawler.config.units import format_bytes, format_duration
 from crawler.events import Progress
-from crawler.telling.words import plain
+from crawler.explain.formatting import plain
 
 SLOWEST_SHOWN = 5
 FETCHING_SHOWN = 3

@@ -141,7 +141,7 @@ def existing_database(config: Config) -> Path:
 
 def host_name(text: str) -> str:
     """A host as stored: in lower case, without port and brackets. Raises UsageError."""
-    from crawler.telling.explain import host_named
+    from crawler.explain.explanation import host_named
 
     try:
         return host_named(text)

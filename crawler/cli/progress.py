@@ -11,7 +11,7 @@ from typing import Protocol, TextIO
 from crawler.cli.text import clock, echo, rate
 from crawler.config.units import format_bytes, format_duration
 from crawler.events import Progress
-from crawler.telling.words import plain
+from crawler.explain.formatting import plain
 
 FIRST_LINE_S = 1.0
 LINE_EVERY_S = 5.0

@@ -9,7 +9,7 @@ import click
 from crawler.cli import process, running_crawl
 from crawler.cli.options import Choice, DatabaseOptions, database_options, host_option
 from crawler.cli.text import echo
-from crawler.telling.words import counted
+from crawler.explain.formatting import counted
 
 
 @click.command(short_help="Queue failed URLs again.")

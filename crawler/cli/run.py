@@ -53,7 +53,7 @@ def run(config_file: Path) -> None:
     with process.loading():
         import asyncio
 
-        from crawler.daemon import life  # slow to import
+        from crawler.daemon import runner as daemon  # slow to import
 
     process.tune()
     try:
@@ -61,8 +61,8 @@ def run(config_file: Path) -> None:
             nonblocking_output(),
             asyncio.Runner(loop_factory=process.loop_factory()) as runner,
         ):
-            clean = runner.run(life.run(config, reread=reload, told=echo))
-    except life.ListenError as error:
+            clean = runner.run(daemon.run(config, reread=reload, announce=echo))
+    except daemon.ListenError as error:
         raise click.exceptions.ClickException(str(error)) from None
     finally:
         _set_signal_handlers()

@@ -13,12 +13,12 @@ def ask(
 ) -> Mapping[str, object] | None:
     """The answer of the running crawl; None if no crawl runs or it has no socket. Raises UsageError
     if it rejects the request, and ClickException if it fails."""
-    from crawler.daemon import client
+    from crawler.daemon import control_client
     from crawler.daemon.problem import Problem
 
     try:
-        return client.ask(database, method, route, body=body)
-    except client.NobodyAnswersError:
+        return control_client.ask(database, method, route, body=body)
+    except control_client.NobodyAnswersError:
         return None
     except Problem as problem:
         kind = click.UsageError if problem.status < 500 else click.ClickException
@@ -28,7 +28,7 @@ def ask(
 async def known_name(database: Path, host: str) -> str:
     """The host's name in the database. Raises UsageError for an unknown host, and StoreError."""
     from crawler.app import looking_into
-    from crawler.telling.explain import known_host
+    from crawler.explain.explanation import known_host
 
     async with looking_into(database) as reader:
         row = await known_host(reader, host)

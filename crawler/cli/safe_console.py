@@ -8,7 +8,7 @@ from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderableT
 from rich.segment import Segment
 from rich.text import Text
 
-from crawler.telling.words import printable
+from crawler.explain.formatting import printable
 
 
 class Safe:

@@ -13,7 +13,7 @@ from crawler.cli import process, running_crawl
 from crawler.cli.exit_codes import MISUSED, print_problems
 from crawler.cli.options import DatabaseOptions, database_options
 from crawler.cli.text import say
-from crawler.telling.words import counted, plain
+from crawler.explain.formatting import counted, plain
 
 if TYPE_CHECKING:
     from crawler.config import Config

@@ -11,7 +11,7 @@ from crawler.cli import process, running_crawl
 from crawler.cli.options import DatabaseOptions, database_options
 from crawler.cli.standard_streams import require_stdout
 from crawler.cli.text import echo_json, say
-from crawler.telling.words import at, counted, plain
+from crawler.explain.formatting import at, counted, plain
 
 FETCHING_SHOWN = 5
 STOPPED = "stopped"  # the state if no crawl is running

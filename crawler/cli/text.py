@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO, TextIO, cast
 
 import click
 
-from crawler.telling.words import json_printable, printable
+from crawler.explain.formatting import json_printable, printable
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer as Buffer

@@ -14,8 +14,8 @@ from rich.cells import cell_len
 
 from crawler.cli.text import echo, echo_json, width
 from crawler.config.units import format_duration
+from crawler.explain.formatting import at, plain
 from crawler.reports.exports import csv_cell
-from crawler.telling.words import at, plain
 from policies.scope import SKIP_KEYS
 from storage.store import Row
 

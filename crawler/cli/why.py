@@ -23,7 +23,7 @@ from crawler.cli.text import echo, say
 
 if TYPE_CHECKING:
     from crawler.config import Config
-    from crawler.telling.explain import Asked, Explained
+    from crawler.explain.explanation import ExplainContext, Explanation
     from storage.store import Reader, Row
 
 
@@ -44,9 +44,9 @@ def why(what: str, database: DatabaseOptions, user_agent: str | None) -> None:
     require_stdout()
     config = database.config()
     path = existing_database(config)
-    from crawler.telling.explain import Asked
+    from crawler.explain.explanation import ExplainContext
 
-    asked = Asked(
+    asked = ExplainContext(
         config=with_options(config, user_agent=user_agent, allow=()),
         again=str(database),
         default=database.config_file is None,
@@ -55,7 +55,7 @@ def why(what: str, database: DatabaseOptions, user_agent: str | None) -> None:
     process.run(_why(path, asked, what.strip()))
 
 
-async def _why(path: Path, asked: Asked, what: str) -> None:
+async def _why(path: Path, asked: ExplainContext, what: str) -> None:
     from crawler.app import looking_into
     from crawler.politeness.reading import reading
 
@@ -71,8 +71,10 @@ async def _why(path: Path, asked: Asked, what: str) -> None:
             await _explain_host(reader, asked.config, what, path)
 
 
-async def _explain_url(reader: Reader, asked: Asked, text: str, path: Path | None = None) -> None:
-    from crawler.telling.explain import explain_url
+async def _explain_url(
+    reader: Reader, asked: ExplainContext, text: str, path: Path | None = None
+) -> None:
+    from crawler.explain.explanation import explain_url
     from policies.url import SeedError
 
     def waits(host: Row) -> str:
@@ -88,7 +90,7 @@ async def _explain_url(reader: Reader, asked: Asked, text: str, path: Path | Non
 async def _explain_host(
     reader: Reader, config: Config, text: str, path: Path | None = None
 ) -> None:
-    from crawler.telling.explain import explain_host, known_host
+    from crawler.explain.explanation import explain_host, known_host
 
     name = host_name(text)
     row = await known_host(reader, name)
@@ -99,14 +101,14 @@ async def _explain_host(
 def _activity(path: Path | None, host: str) -> str:
     """The activity of a host in the running crawl; "" without a crawl, or if it is not crawling
     that host."""
-    from crawler.daemon import client
+    from crawler.daemon import control_client
     from crawler.daemon.problem import Problem
 
     if path is None:
         return ""
     try:
-        answer = client.ask(path, "GET", "/api/host", query={"host": host})
-    except (client.NobodyAnswersError, Problem):
+        answer = control_client.ask(path, "GET", "/api/host", query={"host": host})
+    except (control_client.NobodyAnswersError, Problem):
         return ""
     now = answer.get("now")
     if not isinstance(now, dict):
@@ -114,7 +116,7 @@ def _activity(path: Path | None, host: str) -> str:
     return str(answer["wait_reason"] or now["state"])
 
 
-def _print(explained: Explained) -> None:
+def _print(explained: Explanation) -> None:
     echo(explained.name, bold=True)
     for sentence in explained.sentences:
         say(f"  {sentence}")

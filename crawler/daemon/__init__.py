@@ -1,1 +1,1 @@
-"""The crawl as a service: its HTTP API, its socket, its life and its log."""
+"""The crawl as a service: HTTP API, web page, metrics, log and process lifecycle."""

@@ -1,5 +1,5 @@
-"""The connections to the daemon: bounded in number, with room for the operator whoever opens
-others, and none kept whose peer reads nothing."""
+"""Server connections: bounded in number, with room for the operator under a flood, and closed when
+the client stops reading."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from aiohttp import web
 
 from crawler.clock import Clock, Timer
 
-CONNECTIONS_MAX: Final = 256  # with 64 listeners and the pages of some browsers, plenty
-HEADER_S: Final = 60.0  # for a request's header to arrive, on a connection kept open as well
-# A connection whose peer has not read any of what waits for it in this time is closed. TCP itself
-# waits for ever for a peer that acknowledges but does not read.
+CONNECTIONS_MAX: Final = 256  # room for 64 listeners and the pages of some browsers
+HEADER_S: Final = 60.0  # for a request header to arrive, on an idle connection as well
+# A connection is closed if its client reads none of the pending data in this time. TCP itself waits
+# forever for a peer that acknowledges but does not read.
 STALLED_S: Final = 20.0
-LOOK_EVERY_S: Final = 5.0
-SHUTDOWN_S: Final = 2.0  # for answers under way at the end
+CHECK_EVERY_S: Final = 5.0
+SHUTDOWN_S: Final = 2.0  # for pending responses at the end
 
 
 @contextlib.asynccontextmanager
 async def serving(app: web.Application, clock: Clock) -> AsyncIterator[Connections]:
-    """Serve an application on what the protocol factory given here is bound to. The caller closes
-    its listener; answers under way have SHUTDOWN_S when the block ends."""
+    """The protocol factory of an application, for the caller's listening socket. When the block
+    ends, pending responses have SHUTDOWN_S; the caller closes its socket."""
     runner = web.AppRunner(
         app,
         access_log=None,
@@ -44,84 +44,84 @@ async def serving(app: web.Application, clock: Clock) -> AsyncIterator[Connectio
 
 
 class Connections:
-    """Make the connections of one server (call it as a protocol factory).
+    """The connections of one server; call it as a protocol factory.
 
-    When CONNECTIONS_MAX are open, a new one takes the place of one on which no request was let in
-    yet: the oldest of the peer that has most of those. Who has no token can therefore not use up
-    the connections, and can only displace the operator's during the moment between its opening and
-    its first request. Where every connection has proved itself, the new one is closed.
+    When CONNECTIONS_MAX are open, a new connection displaces one without an authorized request: the
+    oldest of the client with most of those. So clients without the token cannot use up the
+    connections, and can displace the operator's only between its opening and its first request. If
+    all are authorized, the new one is closed.
     """
 
     def __init__(self, server: web.Server, clock: Clock) -> None:
         self._server = server
         self._clock = clock
-        self._open: dict[Connection, None] = {}  # in the order in which they were opened
+        self._open: dict[ServerConnection, None] = {}  # in the order they were opened
         self._timer: Timer | None = None
 
     def __call__(self) -> asyncio.BaseProtocol:
-        return Connection(self, self._server())
+        return ServerConnection(self, self._server())
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def opened(self, one: Connection) -> None:
+    def opened(self, one: ServerConnection) -> None:
         self._open[one] = None
         if len(self._open) > CONNECTIONS_MAX:
             (self._displaced() or one).abort()
         if self._timer is None:
-            self._look_later()
+            self._check_later()
 
-    def closed(self, one: Connection) -> None:
+    def closed(self, one: ServerConnection) -> None:
         self._open.pop(one, None)
 
     def close(self) -> None:
-        """Abort those still open: at the end, when answers have had their time."""
+        """Abort the connections that are still open."""
         for one in list(self._open):
             one.abort()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _displaced(self) -> Connection | None:
-        by_peer: dict[str, list[Connection]] = {}
+    def _displaced(self) -> ServerConnection | None:
+        by_peer: dict[str, list[ServerConnection]] = {}
         for one in self._open:
-            if not one.let_in:
+            if not one.authorized:
                 by_peer.setdefault(one.peer, []).append(one)
         if not by_peer:
             return None
         return max(by_peer.values(), key=len)[0]
 
-    def _look_later(self) -> None:
-        at_s = self._clock.monotonic() + LOOK_EVERY_S
-        self._timer = self._clock.call_at(at_s, self._look)
+    def _check_later(self) -> None:
+        at_s = self._clock.monotonic() + CHECK_EVERY_S
+        self._timer = self._clock.call_at(at_s, self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         now_s = self._clock.monotonic()
         for one in [one for one in self._open if one.is_stalled(now_s)]:
             one.abort()
         if self._open:
-            self._look_later()
+            self._check_later()
         else:
             self._timer = None
 
 
-class Connection(asyncio.Protocol):
-    """One connection: everything is passed to aiohttp's handler. `let_in`: a request on it has
+class ServerConnection(asyncio.Protocol):
+    """One connection; everything is passed to aiohttp's handler. `authorized`: a request on it
     passed the guards."""
 
     def __init__(self, connections: Connections, handler: asyncio.Protocol) -> None:
         self._connections = connections
         self._handler = handler
         self._transport: asyncio.Transport | None = None
-        self._waiting_bytes = 0
+        self._pending_bytes = 0
         self._moved_s = 0.0
         self.peer = ""
-        self.let_in = False
+        self.authorized = False
 
-    # ------------------------------------------------------------ as a protocol
+    # ------------------------------------------------------------ the protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's are no subclass of it
+        self._transport = cast("asyncio.Transport", transport)  # uvloop does not subclass it
         address = transport.get_extra_info("peername")
         self.peer = peer_of(str(address[0]) if isinstance(address, tuple) else "")
         self._handler.connection_made(transport)
@@ -142,30 +142,30 @@ class Connection(asyncio.Protocol):
         self._handler.pause_writing()
 
     def resume_writing(self) -> None:
-        self._waiting_bytes = 0  # it has read most of it
+        self._pending_bytes = 0  # the client has read most of it
         self._handler.resume_writing()
 
-    # ------------------------------------------------------------ for its owner
+    # ------------------------------------------------------------ for `Connections`
 
     def is_stalled(self, now_s: float) -> bool:
-        """Has the peer read nothing for STALLED_S of what waits? To be asked every LOOK_EVERY_S."""
+        """Whether the client has read nothing for STALLED_S. Call it every CHECK_EVERY_S."""
         if self._transport is None:
             return False
-        before, self._waiting_bytes = self._waiting_bytes, self._transport.get_write_buffer_size()
-        if not self._waiting_bytes or before == 0 or self._waiting_bytes < before:
+        before, self._pending_bytes = self._pending_bytes, self._transport.get_write_buffer_size()
+        if not self._pending_bytes or before == 0 or self._pending_bytes < before:
             self._moved_s = now_s
         return now_s - self._moved_s >= STALLED_S
 
     def abort(self) -> None:
-        """Close it now. A transport that is closed in the usual way stays open until its peer has
-        read what waits, which may be never."""
+        """Close immediately. `close` of a transport would wait until the client has read all
+        pending data."""
         self._connections.closed(self)
         if self._transport is not None:
             self._transport.abort()
 
 
 def peer_of(address: str) -> str:
-    """Who is behind an address: itself, of IPv6 its network (one machine has billions there)."""
+    """The client behind an address; for IPv6 the /64 network, which one machine may control."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:
@@ -177,19 +177,19 @@ def peer_of(address: str) -> str:
     return str(parsed)
 
 
-def let_in(request: web.Request) -> None:
-    """Note that a request of this connection has passed the guards."""
+def mark_authorized(request: web.Request) -> None:
+    """Record that a request on this connection passed the guards."""
     connection = _connection_of(request)
     if connection is not None:
-        connection.let_in = True
+        connection.authorized = True
 
 
 def abort(request: web.Request) -> None:
-    """Close the connection of a request without waiting for its peer to read."""
+    """Close the connection of a request without waiting for its client to read."""
     if request.transport is not None:
         request.transport.abort()
 
 
-def _connection_of(request: web.Request) -> Connection | None:
+def _connection_of(request: web.Request) -> ServerConnection | None:
     protocol = None if request.transport is None else request.transport.get_protocol()
-    return protocol if isinstance(protocol, Connection) else None
+    return protocol if isinstance(protocol, ServerConnection) else None

@@ -1,4 +1,4 @@
-"""What a service manager is told (sd_notify): ready, reloading, stopping, and that all is well."""
+"""Notifications to a service manager (sd_notify): ready, reloading, stopping and keep-alive."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ WAIT_S: Final = 5.0  # for a manager whose queue is full
 
 
 class Notify:
-    """Speaks to the socket that NOTIFY_SOCKET names; says nothing where there is none.
+    """Sends notifications to the socket named by NOTIFY_SOCKET; without it, none.
 
-    `watchdog_s`: how often it has to hear that all is well, else it starts us anew; None: never.
+    `watchdog_s`: the manager restarts the process if no keep-alive arrives in this time; None:
+    never.
     """
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
@@ -27,31 +28,31 @@ class Notify:
         self.watchdog_s = _watchdog_s(given)
 
     def ready(self) -> None:
-        self._tell("READY=1")
+        self._notify("READY=1")
 
     def reloading(self) -> None:
         micros = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
-        self._tell(f"RELOADING=1\nMONOTONIC_USEC={micros}")
+        self._notify(f"RELOADING=1\nMONOTONIC_USEC={micros}")
 
     def stopping(self) -> None:
-        self._tell("STOPPING=1")
+        self._notify("STOPPING=1")
 
     def status(self, text: str) -> None:
         """One line, for `systemctl status`."""
-        self._tell(f"STATUS={text}")
+        self._notify(f"STATUS={text}")
 
     def alive(self) -> None:
-        self._tell("WATCHDOG=1")
+        self._notify("WATCHDOG=1")
 
-    def _tell(self, message: str) -> None:
+    def _notify(self, message: str) -> None:
         if not self._address:
             return
         try:
             self._send(message, wait_s=0.0)
-        except BlockingIOError:  # its queue is full: the crawl does not wait for it
+        except BlockingIOError:  # its queue is full; the crawl does not wait
             start_daemon(self._send_late, message, name="notify")
         except OSError:
-            pass  # a manager that does not listen does not stop the crawl
+            pass  # a missing manager does not stop the crawl
 
     def _send_late(self, message: str) -> None:
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""What a request is told when it cannot be served: a problem body (RFC 9457)."""
+"""Errors of the API, as problem details (RFC 9457)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ CONTENT_TYPE = "application/problem+json"
 
 
 class Problem(Exception):  # noqa: N818 - the word of RFC 9457
-    """An answer that says what is wrong, in a sentence, and in which field.
+    """An error response.
 
-    `status` is an HTTP status of 400 to 599; `field` names the key of the body or of the query, or
-    is None where none is to blame. `retry_after_s` is told where waiting helps;
-    `problems` are the sentences where there are several.
+    status: HTTP status, 400 to 599. detail: what is wrong, in a sentence. field: the key of the
+    body or query that is wrong, if one is. retry_after_s: where waiting helps. problems: the
+    sentences, where there are several.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Problem(Exception):  # noqa: N818 - the word of RFC 9457
         self.problems = tuple(problems)
 
     def body(self) -> dict[str, object]:
-        """`{"type", "title", "status", "detail", "field"}`, the last only where there is one."""
+        """The JSON body: type, title, status, detail; field and problems where they apply."""
         body: dict[str, object] = {
             "type": "about:blank",
             "title": self.title,
@@ -50,4 +50,4 @@ class Problem(Exception):  # noqa: N818 - the word of RFC 9457
 
 
 def unknown_host(host: str) -> Problem:
-    return Problem(404, f'no URL of a host "{host}" was ever queued here', field="host")
+    return Problem(404, f'unknown host "{host}": no URL of it was ever queued', field="host")

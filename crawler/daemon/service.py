@@ -1,6 +1,6 @@
-"""What answers for a living crawl, on its daemon's address and on the socket beside its database.
+"""The server of a running crawl: API, metrics and web page, for TCP and for the local socket.
 
-Heavy: a plain crawl loads it when somebody asks (`crawler.daemon.beside`).
+Slow to import: a plain crawl loads it on demand (`crawler.daemon.crawl_socket`).
 """
 
 from __future__ import annotations
@@ -11,38 +11,45 @@ from collections.abc import AsyncIterator
 from aiohttp import hdrs, web
 
 from crawler.app import Life, open_reader
-from crawler.daemon.answering.answers import Answers
-from crawler.daemon.answering.asking import RobotsAsker
-from crawler.daemon.serving.http import HttpSettings, build
-from crawler.daemon.watching.exposition import CONTENT_TYPE
-from crawler.daemon.watching.watch import Watchers
+from crawler.daemon.api.operations import Operations
+from crawler.daemon.api.robots_check import RobotsFetcher
+from crawler.daemon.http.application import build
+from crawler.daemon.http.guards import HttpSettings
+from crawler.daemon.monitoring.exposition import CONTENT_TYPE
+from crawler.daemon.monitoring.monitor import Monitor
 from crawler.daemon.web import add_pages
+from crawler.daemon.web.rendering import Renderer
 
 
 @contextlib.asynccontextmanager
-async def answering(life: Life, watchers: Watchers) -> AsyncIterator[Answers]:
-    """Answers of a crawl."""
+async def operations_of(life: Life, monitor: Monitor) -> AsyncIterator[Operations]:
+    """The operations of a crawl, with a reader of their own."""
     reader = open_reader(life.config.storage.path)
     try:
-        yield Answers(
+        yield Operations(
             life.control,
             reader,
             clock=life.clock,
-            stream=watchers.stream,
-            fetch_robots=RobotsAsker(life.engine, life.control, reader, life.clock),
+            stream=monitor.stream,
+            robots_fetcher=RobotsFetcher(
+                engine=life.engine, control=life.control, reader=reader, clock=life.clock
+            ),
         )
     finally:
         await reader.close()
 
 
-def application(answers: Answers, settings: HttpSettings, watchers: Watchers) -> web.Application:
-    """Everything that is served: the API, the metrics, the pages."""
-    app = build(answers, settings, clock=watchers.clock)
+def application(
+    operations: Operations, settings: HttpSettings, monitor: Monitor
+) -> web.Application:
+    """The complete application: API, metrics and pages."""
+    renderer = Renderer(monitor.clock)
+    app = build(operations, settings, renderer, clock=monitor.clock)
 
     async def metrics(_request: web.Request) -> web.StreamResponse:
-        body = watchers.watch.rendered(await answers.status())
+        body = monitor.exposition(await operations.status())
         return web.Response(body=body, headers={hdrs.CONTENT_TYPE: CONTENT_TYPE})
 
     app.router.add_get("/metrics", metrics)
-    add_pages(app, answers, watchers.watch, watchers.clock)
+    add_pages(app, operations, monitor, renderer)
     return app

@@ -1,4 +1,4 @@
-"""Where the Unix socket of a database lies, and a name of it that is short enough to use."""
+"""The path of the local socket of a database, shortened to fit into a socket address."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from typing import Final
 
 from storage.safe_files import real_path
 
-PATH_BYTES_MAX: Final = 107  # room in a socket's address on Linux (sun_path, less its NUL)
+PATH_BYTES_MAX: Final = 107  # sun_path on Linux, without the NUL
 _DESCRIPTORS: Final = Path("/proc/self/fd")
 
 
 def socket_path(database: Path) -> Path:
-    """`crawl.db.sock` beside the file `crawl.db`, whatever links lead to that."""
+    """`crawl.db.sock` beside the file `crawl.db`, with symbolic links resolved."""
     file = real_path(database)
     return file.with_name(file.name + ".sock")
 
 
 @contextlib.contextmanager
 def short_name(path: Path) -> Iterator[str]:
-    """A name of `path` to bind or connect to while this is open: where the path is too long for a
-    socket's address, one by a descriptor of its folder. Raises OSError where there is none."""
+    """A name of `path` to bind or connect to while this is open; for a path too long for a socket
+    address, it goes through a descriptor of the folder. Raises OSError if that is too long as
+    well."""
     path = path.absolute()
     if len(os.fsencode(path)) <= PATH_BYTES_MAX:
         yield os.fspath(path)
@@ -47,4 +48,4 @@ def _folder(path: Path) -> Iterator[int]:
 
 
 def _too_long() -> OSError:
-    return OSError(f"its path is longer than the {PATH_BYTES_MAX} bytes that a socket may have")
+    return OSError(f"its path is longer than {PATH_BYTES_MAX} bytes, the limit for a socket")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
 
-from crawler.telling import backoff
+from crawler.explain.wait_reasons import backoff_reason
 from policies.pacing import (
     NO_ROBOTS_PACING,
     PacingRules,
@@ -254,7 +254,7 @@ class Pace:
         else:
             self.denials = 0
         if rest_s is not None or refusal or self.denials >= DENIALS_MAX:
-            self.backoff_why = backoff.of_status(status)
+            self.backoff_why = backoff_reason(status)
         if rest_s is not None:
             self.backoff_until_s = max(self.backoff_until_s, now_s + rest_s)
             if refusal:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from contextlib import aclosing
 from typing import Final
 
+from crawler.explain.formatting import plain
 from crawler.reports.report_sections import Report, Section
-from crawler.telling.words import plain
 
 Out = Callable[[str], object]
 

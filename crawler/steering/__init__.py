@@ -1,1 +1,1 @@
-"""A running crawl from outside: what may be asked of it, what it says of itself, how it ended."""
+"""Inspection and control of a running crawl, and its summary."""

@@ -1,7 +1,6 @@
-"""What may be asked of a running crawl: look at it, hold it, slow it, give it seeds, a new config.
+"""Inspect and control a running crawl: status, pauses, delays, seeds, another config.
 
-Used by the daemon's HTTP routes, its page and its socket, and by who embeds a crawl. All of it runs
-in the crawl's own event loop.
+For the daemon and for programs that embed a crawl. Everything runs in the crawl's event loop.
 """
 
 from __future__ import annotations
@@ -20,20 +19,21 @@ from crawler.config import Config, ConfigError, check_identity, seeds_of
 from crawler.engine.roots import seed_link
 from crawler.politeness.ending import SPENT, limit_reached
 from crawler.politeness.turns import HELD
-from crawler.steering import waits
-from crawler.steering.status import (
+from crawler.steering.live_state import (
+    ActiveHold,
+    Activity,
+    CrawlState,
     Fetching,
     HostNow,
     HostState,
     RefusedSeed,
     Reloaded,
     SeedsAdded,
-    State,
-    Status,
     UnknownHost,
     host_state,
     resident_bytes,
 )
+from crawler.steering.waits import stored_wait
 from policies.holds import Hold
 from policies.scope import Scope
 from policies.url import SeedError, parse_seed, without_userinfo
@@ -47,19 +47,19 @@ if TYPE_CHECKING:
     from crawler.politeness.host import Host
 
 
-FETCHING_SHOWN = 50  # URLs; a page shows some, not thousands
-SLOW_S_MAX = 30 * 86_400.0  # a delay set by hand; longer is a pause
+FETCHING_SHOWN = 50  # URLs in a status
+SLOW_S_MAX = 30 * 86_400.0  # the longest delay an operator may set; a longer one is a pause
 
 
 _T = TypeVar("_T")
 
 
 class Control:
-    """The hand on a running crawl. Build it with `crawler.app.living`.
+    """Inspects and controls a running crawl. Build it with `crawler.app.living`.
 
-    reread: gives the config as the file says now, command line on top (raises ConfigError); None:
-    the crawl was not started from a file, and `reload` says so. fetcher: the crawl's own, which a
-    reloaded config replaces; None: it stays as it is.
+    reread: reads the config file again, with the command line applied (raises ConfigError); None:
+    the crawl was not started from a file, and `reload` fails. fetcher: the crawl's own, which a
+    reload reconfigures; None: it never changes.
     """
 
     def __init__(
@@ -79,69 +79,71 @@ class Control:
         self._clock = clock
         self._reread = reread
         self._began_s = clock.monotonic()
-        self._steering = asyncio.Lock()  # what is asked for first is done first
+        self._steering = asyncio.Lock()  # commands run one at a time, in their order
 
-    # ------------------------------------------------------------ looking
+    # ------------------------------------------------------------ status
 
     @property
     def config(self) -> Config:
-        """The config that counts now."""
+        """The effective config."""
         return self._config
 
     @property
     def scope(self) -> Scope:
-        """Which URLs the crawl wants; to be asked, not to be changed."""
+        """The scope of the crawl; read only."""
         return self._engine.scope
 
     @property
     def held(self) -> tuple[Hold, ...]:
-        """Why the whole crawl holds: trouble of our own machine or network."""
+        """What stops the whole crawl: trouble of its own machine or network."""
         return self._engine.holds.current
 
     @property
     def store_trouble(self) -> TransientFault | None:
-        """Why what is asked of the crawl waits for its database."""
+        """Why commands wait for the database; None if they do not."""
         return self._store.troubles.now
 
     @property
-    def state(self) -> State:
+    def state(self) -> CrawlState:
         course, turns = self._engine.course, self._engine.turns
         if course.stopping:
-            return State.STOPPING
+            return CrawlState.STOPPING
         if turns.paused:
-            return State.PAUSED
+            return CrawlState.PAUSED
         if turns.stopped:
-            return State.HELD
-        return State.IDLE if course.idle and not turns.in_flight else State.RUNNING
+            return CrawlState.HELD
+        return CrawlState.IDLE if course.idle and not turns.in_flight else CrawlState.RUNNING
 
-    def status(self) -> Status:
-        """The crawl now. Costs a look at every held host (some thousand): about once a second."""
+    def status(self) -> Activity:
+        """What the crawl is doing. Looks at every host in memory (some thousands): call it about
+        once a second."""
         engine, now_s = self._engine, self._clock.monotonic()
         states = Counter(host_state(host, engine.turns.why(host)[0]) for host in engine.turns)
         pages_per_s, bytes_per_s = engine.rates.per_s(now_s)
         under_way = itertools.islice(engine.contacts.urls.items(), FETCHING_SHOWN)
-        return Status(
+        return Activity(
             state=self.state,
-            held=self.held,
+            held=tuple(
+                ActiveHold(reason=hold.reason.value, sentence=hold.sentence, since=hold.since)
+                for hold in self.held
+            ),
             uptime_s=now_s - self._began_s,
-            pages=engine.pages,
-            body_bytes=engine.bytes,
             pages_per_s=pages_per_s,
             bytes_per_s=bytes_per_s,
             in_flight=len(engine.contacts.urls),
             hosts_held=len(engine.turns),
             hosts_by_state=states,
-            fetching=tuple(Fetching(url, now_s - since_s) for url, since_s in under_way),
+            fetching=tuple(Fetching(url=url, since_s=now_s - at_s) for url, at_s in under_way),
             uncommitted=engine.ledger.uncommitted,
             memory_bytes=resident_bytes(),
         )
 
     async def stats(self) -> Stats:
-        """Row counts of the store's views, as committed."""
+        """Row counts of the views, as committed."""
         return await self._store.stats()
 
     def host_now(self, host: str) -> HostNow | None:
-        """A held host, live; None if it is not held (its row in the store says all there is)."""
+        """A host in memory; None for others, of which the store's row says everything."""
         engine = self._engine
         if (held := engine.turns.get(host)) is None:
             return None
@@ -157,7 +159,6 @@ class Control:
             elif state is HostState.IDLE:
                 why = limit_reached(held.full) if held.full else "it has nothing to do"
         return HostNow(
-            slot=held.slot,
             state=state,
             next_at=_wall(self._clock, wait_s, held),
             reason=why,
@@ -165,13 +166,12 @@ class Control:
             in_hand=len(held.hand),
             delay_s=held.pace.rest.delay_s,
             delay_source=held.pace.rest.source,
-            paused=held.paused,
-            slow_s=held.pace.slow_s,
         )
 
     def wait_reason(self, host: str, row: Row | None = None) -> str:
-        """Why this host is not being contacted now, in words; for one that is not held from its
-        row of the `hosts` view ("" if there is nothing it waits for, or no row)."""
+        """Why this host is not being contacted now, in words; "" if it waits for nothing.
+
+        `row`: its row of the `hosts` view, for a host that is not in memory."""
         now = self.host_now(host)
         if now is not None:
             return "" if now.reason == "ready" else now.reason
@@ -179,7 +179,7 @@ class Control:
             return limit_reached(limit)
         if row is None or not (row["queued"] or row["paused"]):
             return ""
-        wait = waits.of_row(row, self._clock.wall(), spent=not self._engine.turns.pages_open)
+        wait = stored_wait(row, self._clock.wall(), spent=not self._engine.turns.pages_open)
         if wait.until is None and wait.reason != SPENT:
             return wait.reason  # a pause
         return self._all_paused or wait.reason
@@ -193,14 +193,14 @@ class Control:
     # ------------------------------------------------------------ the whole crawl
 
     async def pause(self) -> None:
-        """No contact begins from now on, robots.txt included; what is in flight ends. Durable: a
-        daemon restarted on this database is paused, until it is resumed or `courtly crawl` is
-        started there. Pausing twice is no error."""
+        """Begin no request from now on, robots.txt included; requests in flight end. Durable: a
+        daemon started on this database stays paused until it is resumed, or until `courtly crawl`
+        runs there. Pausing a paused crawl does nothing."""
         self._engine.steering.pause()
         await self._do(self._remember_pause)
 
     async def resume(self) -> None:
-        """Contacts begin again. Hosts paused one by one stay so."""
+        """Begin requests again. Hosts that were paused individually stay paused."""
         self._engine.steering.resume()
         await self._do(self._remember_pause)
 
@@ -208,7 +208,7 @@ class Control:
         await self._store.set_paused(self._engine.turns.paused)
 
     async def _do(self, work: Callable[[], Coroutine[None, None, _T]]) -> _T:
-        """One thing after the other, in the order they were asked for, and each to its end."""
+        """Run commands one at a time, in their order, and each to its end."""
 
         async def in_turn() -> _T:
             async with self._steering:
@@ -217,26 +217,29 @@ class Control:
         return await self._engine.tasks.whole(in_turn)
 
     def stop(self) -> None:
-        """What is in flight ends, is committed, hosts are released; the crawl's `run` returns."""
+        """End after the requests in flight: their outcomes are committed, hosts are released, and
+        the crawl's `run` returns."""
         self._engine.stop()
 
     # ------------------------------------------------------------ one host
 
     async def pause_host(self, host: str) -> None:
-        """No new contact with this host (`host` of the hosts view), robots.txt and redirect hops
-        included. Durable when it returns; obeyed at once. Raises UnknownHost, StoreError."""
+        """Begin no request to this host (`host` of the hosts view), robots.txt and redirects
+        included. Takes effect immediately, and is durable when it returns. Raises UnknownHost,
+        StoreError."""
         self._engine.steering.hold_off(host)
         await self._steer(host, paused=True)
 
     async def slow_host(self, host: str, delay_s: float) -> None:
-        """Rest at least `delay_s` after each contact with this host, counted from the last one's
-        end. A floor like `politeness.delay`: a longer rest from elsewhere stands. Durable, at once.
-        Raises UnknownHost, StoreError, and ValueError for a delay that is none (negative, NaN,
-        infinite, over SLOW_S_MAX)."""
+        """Wait at least `delay_s` between requests to this host, counted from the end of the last
+        one. A longer delay from another source stands. Takes effect immediately; durable.
+        Raises UnknownHost, StoreError, and ValueError for a delay that is negative, not finite or
+        longer than SLOW_S_MAX."""
         await self._steer(host, slow_s=checked_delay_s(delay_s))
 
     async def resume_host(self, host: str) -> None:
-        """Undo `pause_host` and `slow_host` both. Durable, at once. Raises UnknownHost."""
+        """Undo both `pause_host` and `slow_host`. Takes effect immediately; durable. Raises
+        UnknownHost."""
         await self._steer(host, paused=False, clear_slow=True)
 
     async def _steer(
@@ -256,11 +259,11 @@ class Control:
     # ------------------------------------------------------------ seeds, config
 
     async def add_seeds(self, urls: Sequence[str], priority: float = 0.0) -> SeedsAdded:
-        """Queue seeds; scope is relative to them, too. Those that are no seeds, or that law 10
-        forbids, are refused one by one; the others are queued and committed when this returns.
-        Raises ValueError for a priority that is no finite number."""
+        """Queue seeds; they widen the scope. Invalid URLs are refused individually, and so are
+        seeds beyond loopback without a contact in the user agent; the others are queued and
+        committed when this returns. Raises ValueError for a priority that is not finite."""
         if not math.isfinite(priority):
-            raise ValueError("a priority is a finite number")
+            raise ValueError("the priority must be a finite number")
         links: dict[str, Link] = {}
         refused: list[RefusedSeed] = []
         for text in urls:
@@ -268,7 +271,7 @@ class Control:
                 url = parse_seed(text)
                 check_identity(self._config, [url])
             except (SeedError, ConfigError) as error:
-                refused.append(RefusedSeed(without_userinfo(text), str(error)))
+                refused.append(RefusedSeed(url=without_userinfo(text), reason=str(error)))
                 continue
             links[url] = seed_link(self._config, url, priority=priority)
         added = await self._do(partial(self._engine.add, list(links.values()))) if links else 0
@@ -276,19 +279,20 @@ class Control:
         return SeedsAdded(added=added, known=known, refused=tuple(refused))
 
     async def retry_failed(self, host: str | None = None, code: str | None = None) -> int:
-        """Queue failed URLs again, of one host or of all, with no attempts spent; give how many."""
+        """Queue failed URLs again, of one host or error code, or all; return their number. Their
+        attempts count from zero."""
         return await self._do(partial(self._engine.steering.retry_failed, host, code))
 
     async def reload(self, *, dry_run: bool = False) -> Reloaded:
-        """Read the config again and let it count at once, also for hosts that rest now; say what
-        changes. `dry_run`: only say. Raises ConfigError with all its problems; nothing changed
-        then."""
+        """Read the config again and apply it immediately, to waiting hosts as well; return what
+        changes. `dry_run`: change nothing. Raises ConfigError with all problems, and changes
+        nothing then."""
         return await self._do(partial(self._reload, dry_run=dry_run))
 
     async def _reload(self, *, dry_run: bool) -> Reloaded:
         if self._reread is None:
             raise ConfigError(
-                "this crawl was not started from a config file: there is none to read again"
+                "this crawl was not started from a config file, so there is none to reload"
             )
         from crawler.config.reload import (  # most crawls never reload
             check_rereadable,
@@ -318,10 +322,12 @@ class Control:
             problems += error.problems
         if problems:
             raise ConfigError(*problems)
-        said = [*describe_changes(old, new, [host.slot for host in self._engine.turns])]
+        found = [*describe_changes(old, new, [host.slot for host in self._engine.turns])]
         if fresh:
-            said.append(f"[crawl] seeds: {len(fresh):,} new")
-        answer = Reloaded(changes=tuple(said), restart=restart, warnings=new.warnings)
+            found.append(f"[crawl] seeds: {len(fresh):,} new")
+        answer = Reloaded(
+            changes=tuple(found), restart=restart, warnings=new.warnings, dry_run=dry_run
+        )
         if not dry_run:
             await self._apply(new, sorted(fresh), prepared)
         return answer
@@ -349,9 +355,9 @@ class Control:
 
 
 def checked_delay_s(delay_s: float) -> float:
-    """A delay set by hand. Raises ValueError for one that is none."""
+    """The delay, if an operator may set it. Raises ValueError."""
     if not 0 <= delay_s <= SLOW_S_MAX:  # false for NaN, too
-        raise ValueError(f"a delay is from 0 to {SLOW_S_MAX:,.0f} seconds, not {delay_s:g}")
+        raise ValueError(f"the delay must be 0 to {SLOW_S_MAX:,.0f} seconds, not {delay_s:g}")
     return delay_s
 
 

@@ -1,4 +1,4 @@
-"""Snapshots of a running crawl, and what it came to at its end."""
+"""Snapshots of a running crawl, and the summary at its end."""
 
 from __future__ import annotations
 
@@ -9,23 +9,32 @@ from dataclasses import replace
 
 from crawler.clock import Clock
 from crawler.engine.engine import Engine
-from crawler.events import WAITING_SHOWN, Progress, SlowHost, Summary, Waiting
+from crawler.events import (
+    LOOKED_AT_MAX,
+    WAITING_SHOWN,
+    FrequentReason,
+    Progress,
+    SlowHost,
+    Summary,
+    WaitingHost,
+)
+from crawler.explain.wait_reasons import latest_backoff_reason
 from crawler.politeness.pace import BACKING_OFF
-from crawler.steering import often, waits
-from crawler.steering.status import HostState, host_state
-from crawler.telling import backoff
+from crawler.steering.live_state import HostState, host_state
+from crawler.steering.waits import stored_wait
 from policies.scope import Skip
-from storage.store import Reader, Stats, Store
+from storage.store import Reader, Row, Stats, Store
 
 OBSERVE_EVERY_S = 0.25
 RATE_OVER_S = 5.0
 SLOW_HOSTS_SHOWN = 5
 FETCHING_SHOWN = 8
+REASONS_SHOWN = 5
 _HELD_UP = (HostState.WAITING, HostState.ROBOTS, HostState.PAUSED, HostState.CLOSED)
 
 
 class Snapshots:
-    """Makes the snapshots of a running crawl."""
+    """Takes snapshots of a running crawl."""
 
     def __init__(self, engine: Engine, store: Store, clock: Clock) -> None:
         self._engine = engine
@@ -75,14 +84,14 @@ class Snapshots:
 async def summarise(
     reader: Reader, engine: Engine, clock: Clock, *, elapsed_s: float, interrupted: bool
 ) -> Summary:
-    """What the crawl came to, read from the views."""
+    """The summary of a crawl, read from the views."""
     stats = await reader.stats()
     waiting = [
-        Waiting(host=host, until=until, reason=reason)
+        WaitingHost(host=host, until=until, reason=reason)
         for host, (until, reason) in engine.waiting.items()
     ]
     spent = not engine.turns.pages_open
-    counts_all = spent or engine.bounds_pages  # what is held back, host by host
+    counts_all = spent or engine.bounds_pages  # the URLs held back, per host
     held_back: Counter[str] = Counter()
     if stats.queued:
         async with aclosing(reader.iterate("hosts")) as rows:
@@ -97,10 +106,10 @@ async def summarise(
                 elif spent:
                     held_back[Skip.MAX_PAGES] += queued
                 if host not in engine.waiting and len(waiting) < WAITING_SHOWN:
-                    until, reason = waits.of_row(row, clock.wall(), spent=spent)
+                    until, reason = stored_wait(row, clock.wall(), spent=spent)
                     if engine.holds.current:
                         until, reason = None, engine.holds.current[0].sentence
-                    waiting.append(Waiting(host=host, until=until, reason=reason))
+                    waiting.append(WaitingHost(host=host, until=until, reason=reason))
                 if len(waiting) >= WAITING_SHOWN and not counts_all:
                     break  # there may be a hundred thousand
     return Summary(
@@ -111,21 +120,54 @@ async def summarise(
         hosts=stats.hosts,
         bytes=stats.body_bytes,
         elapsed_s=elapsed_s,
-        waiting=tuple([await _in_words(reader, each) for each in waiting[:WAITING_SHOWN]]),
+        waiting=tuple([await _with_reason(reader, each) for each in waiting[:WAITING_SHOWN]]),
         skipped={
             str(row["reason"]): int(str(row["count"])) async for row in reader.iterate("skipped")
         },
         held_back=held_back,
         interrupted=interrupted,
         held=engine.holds.current,
-        errors=await often.errors(reader) if stats.failed else (),
-        rules=await often.rules(reader) if stats.blocked else (),
+        errors=await frequent_errors(reader) if stats.failed else (),
+        rules=await frequent_rules(reader) if stats.blocked else (),
     )
 
 
-async def _in_words(reader: Reader, each: Waiting) -> Waiting:
-    """Why a host backs off, as its latest answers tell."""
+async def _with_reason(reader: Reader, each: WaitingHost) -> WaitingHost:
+    """Name the response that made a host back off."""
     if each.reason != BACKING_OFF:
         return each
     row = await reader.host(each.host)
-    return replace(each, reason=backoff.words(row["contacts"])) if row else each
+    return replace(each, reason=latest_backoff_reason(row["contacts"])) if row else each
+
+
+# ---------------------------------------------------------------- the most frequent reasons
+
+
+async def frequent_errors(reader: Reader) -> tuple[FrequentReason, ...]:
+    """The most frequent errors of `failed`."""
+    return await _most_frequent(reader, "failed", lambda row: (str(row["error"]), ""))
+
+
+async def frequent_rules(reader: Reader) -> tuple[FrequentReason, ...]:
+    """The rules that block the most URLs; a URL blocked without a rule counts for its reason."""
+
+    def rule(row: Row) -> tuple[str, str]:
+        return str(row["rule"] or row["reason"]), str(row["robots_url"])
+
+    return await _most_frequent(reader, "blocked", rule)
+
+
+async def _most_frequent(
+    reader: Reader, view: str, group: Callable[[Row], tuple[str, str]]
+) -> tuple[FrequentReason, ...]:
+    counts: Counter[tuple[str, str]] = Counter()
+    examples: dict[tuple[str, str], str] = {}
+    async with aclosing(reader.iterate(view, limit=LOOKED_AT_MAX)) as rows:
+        async for row in rows:
+            key = group(row)
+            counts[key] += 1
+            examples.setdefault(key, str(row["url"]))
+    return tuple(
+        FrequentReason(words=key[0], where=key[1], count=count, example=examples[key])
+        for key, count in counts.most_common(REASONS_SHOWN)  # ties in the order they were found
+    )

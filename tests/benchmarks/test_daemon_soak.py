@@ -29,7 +29,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from crawler.daemon.client import ask
+from crawler.daemon.control_client import ask
 
 HERE = Path(__file__).parent
 CPUS = sorted(os.sched_getaffinity(0))[:2]

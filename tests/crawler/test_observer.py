@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crawler.observer import Contacted, Fanout, all_of
+from crawler.observer import Contacted, Observer, Observers, all_of
 from crawler.testing import Answers, Reply, html, text
 from policies.holds import Hold, HoldReason
 from policies.retries import FailureCode
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tests.conftest import World
 
 
-class Watcher:
+class Watcher(Observer):
     """Writes down what it is told."""
 
     def __init__(self) -> None:
@@ -167,9 +167,9 @@ async def test_a_contact_broken_off_is_told_without_an_answer(world: World) -> N
 def test_no_observer_costs_nothing_and_several_are_told_in_order() -> None:
     one, two = Watcher(), Watcher()
     assert all_of([]) is None
-    assert isinstance(all_of([one]), Fanout)
+    assert isinstance(all_of([one]), Observers)
     both = all_of([one, two])
-    assert isinstance(both, Fanout)
+    assert isinstance(both, Observers)
     both.committed(0.1, 2, 3)
     both.gave_up("a.test", "http://a.test", "dns: no", 4)
     assert one.commits == two.commits == [(0.1, 2, 3)]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from crawler.app import open_reader
 from crawler.cli.why import _why
 from crawler.config import from_dict
-from crawler.telling.explain import Asked
+from crawler.explain.explanation import ExplainContext
 from crawler.testing import LocalWeb, Pages, html, text
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ async def why(courtly: Courtly, web: LocalWeb, url: str, **sections: dict[str, o
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         config = from_dict(courtly.config(web, **sections))
-        await _why(courtly.db, Asked(config=config), url)
+        await _why(courtly.db, ExplainContext(config=config), url)
     return out.getvalue()
 
 
@@ -157,9 +157,9 @@ async def test_why_shows_the_verdict_from_the_copy_it_was_made_on(courtly: Court
             await reader.close()
         said = await why(courtly, web, url)
         assert "blocked by line 2, `Disallow: /backup/`" in said
-        assert "robots.txt has changed since; the copy that this was judged by says:" in said
+        assert "robots.txt has changed since; verdict of the copy that blocked it:" in said
         assert "for the token courtly: Disallowed by line 2, `Disallow: /backup/`" in said
-        assert "the copy there is now says: Disallowed by line 5, `Disallow: /backup`" in said
+        assert "by the current copy: Disallowed by line 5, `Disallow: /backup`" in said
 
         stranger = await why(courtly, web, url, robots={"token": "otherbot"})
         assert "for the token otherbot: Disallowed by line 2" in stranger
@@ -171,7 +171,7 @@ async def test_why_says_when_the_token_is_not_the_one_it_was_blocked_for(courtly
         await courtly.crawl(web, "a.test", robots={"token": "examplebot"})
         said = await why(courtly, web, web.url("a.test", "/other"))
         assert "blocked by line 2, `Disallow: /other`" in said
-        assert "line 2 of the copy it was judged by: `Disallow: /other`" in said
+        assert "line 2 of the copy that blocked it: `Disallow: /other`" in said
         assert "for the token courtly (not the one it was blocked for): Allowed" in said
 
 
@@ -190,7 +190,7 @@ async def test_why_without_a_config_reads_as_the_crawl_did(courtly: Courtly) -> 
         for path, verdict in (("/other", "Disallow: /other"), ("/backup/b", "Allowed")):
             out = io.StringIO()
             with contextlib.redirect_stdout(out):
-                asked = Asked(config=from_dict({}), default=True)
+                asked = ExplainContext(config=from_dict({}), default=True)
                 await _why(courtly.db, asked, web.url("a.test", path))
             assert verdict in out.getvalue()
             assert "for the token examplebot" in " ".join(out.getvalue().split())

@@ -199,4 +199,4 @@ async def test_what_waits_beyond_patience_stays_queued(simulate: Simulate) -> No
     until, reason = crawled.waiting["a.test"]
     assert until is not None
     assert until >= crawled.wall_from_s + crawled.log[-1].end_s + 500
-    assert reason == "it answered 429 (too many requests) and is left alone"
+    assert reason == "backing off after a 429 response (too many requests)"

@@ -16,7 +16,7 @@ import pytest
 from crawler.app import Life, living
 from crawler.config import ConfigError, from_dict
 from crawler.offline_control import steer_host
-from crawler.steering.status import State, UnknownHost
+from crawler.steering.live_state import CrawlState, UnknownHost
 from crawler.testing import Handler, LocalWeb, Pages, Reply, html
 from storage.store import StoreRefused
 
@@ -103,7 +103,7 @@ async def test_the_whole_crawl_pauses_and_goes_on(courtly: Courtly) -> None:
             await life.control.pause()
             await asyncio.sleep(0.3)  # what was in flight ends
             before = len(web.log.requests())
-            assert life.control.state is State.PAUSED
+            assert life.control.state is CrawlState.PAUSED
             assert life.control.status().in_flight == 0
             await asyncio.sleep(0.5)
             assert len(web.log.requests()) == before
@@ -219,7 +219,7 @@ async def test_kill_9_keeps_pauses_and_paces(courtly: Courtly) -> None:
             await contacts(web, "h1.test", 3)
             await contacts(web, "h2.test", 5)
             assert len(web.log.requests("h0.test")) == before
-            assert life.control.state is State.RUNNING
+            assert life.control.state is CrawlState.RUNNING
         assert min(gaps(web, "h1.test", at_s + 0.001)) >= 0.6
         assert courtly.rows("hosts", "host, paused, slow_s", "paused OR slow_s") == [
             ("h0.test", 1, None),
@@ -234,13 +234,13 @@ async def test_a_paused_crawl_is_paused_after_kill_9_until_it_is_wanted(courtly:
         config = from_dict(courtly.config(web))
         async with living(config, forever=True) as life, running(life):
             await asyncio.sleep(0.5)
-            assert life.control.state is State.PAUSED
+            assert life.control.state is CrawlState.PAUSED
             assert len(web.log.requests()) == before
         # who starts a plain crawl by hand wants it to run; hosts paused one by one stay so
         summary = await courtly.crawl(web, crawl={"patience": 2})
         assert summary.visited == 15
         async with living(config, forever=True) as life:
-            assert life.control.state is not State.PAUSED
+            assert life.control.state is not CrawlState.PAUSED
 
 
 # ---------------------------------------------------------------- without a crawl
@@ -277,7 +277,7 @@ async def test_a_crawl_that_lives_on_needs_no_seed_to_begin(courtly: Courtly) ->
                 pass
         async with living(config, forever=True) as life, running(life):
             await asyncio.sleep(0.2)
-            assert life.control.state is State.IDLE
+            assert life.control.state is CrawlState.IDLE
             added = await life.control.add_seeds([web.url("h0.test")])
             assert (added.added, added.known) == (1, 0)
             async with asyncio.timeout(20):

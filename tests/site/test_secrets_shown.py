@@ -17,7 +17,7 @@ from urllib.parse import quote
 import aiohttp
 import pytest
 
-from crawler.daemon.serving.routes import ROUTES
+from crawler.daemon.http.routes import ROUTES
 from crawler.testing import LocalWeb, Reply, html, redirect, text
 
 LIMIT_S = 60.0

@@ -11,8 +11,8 @@ from crawler.cli.robots.sources import fetch, name_of, read
 from crawler.cli.safe_console import print_hanging, safe_console
 from crawler.cli.text import echo, echo_json
 from crawler.config import Config
-from crawler.telling.tester import Known
-from crawler.telling.words import plain
+from crawler.explain.formatting import plain
+from crawler.explain.robots_tester import KnownRobots
 from policies import robots
 from policies.robots import Finding, RobotsFile, Severity
 from policies.robots.lint import FINDINGS_MAX
@@ -43,7 +43,7 @@ def _counts(findings: tuple[Finding, ...]) -> dict[Severity, int]:
     return {severity: counted[severity] for severity in Severity}
 
 
-def _object(known: Known, findings: tuple[Finding, ...]) -> dict[str, object]:
+def _object(known: KnownRobots, findings: tuple[Finding, ...]) -> dict[str, object]:
     counts = _counts(findings)
     return {
         "robots": known.where,
@@ -63,7 +63,7 @@ def _object(known: Known, findings: tuple[Finding, ...]) -> dict[str, object]:
     }
 
 
-def _without_file(known: Known, *, as_json: bool) -> int:
+def _without_file(known: KnownRobots, *, as_json: bool) -> int:
     """Print why there is no file, and return the exit code: a missing file is no error."""
     status = known.access.status
     absent = known.access.unreachable_since is None and status is not None
@@ -78,7 +78,7 @@ def _without_file(known: Known, *, as_json: bool) -> int:
     return 0 if absent else FAILED
 
 
-def _show(known: Known, file: RobotsFile, findings: tuple[Finding, ...]) -> None:
+def _show(known: KnownRobots, file: RobotsFile, findings: tuple[Finding, ...]) -> None:
     """One finding per line, as compilers print them; on a terminal with the line of the file."""
     console = safe_console(soft_wrap=True)
     where = plain(name_of(known))

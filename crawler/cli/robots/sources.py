@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from crawler.telling.tester import Known
+from crawler.explain.robots_tester import KnownRobots
 from policies.robots_state import UNKNOWN, RobotsState
 from policies.url import SeedError, origin_of, parse_seed, robots_url
 
@@ -22,7 +22,7 @@ FILE_BYTES_MAX = 16_000_000  # more is not read; only the first 500 KiB of a rob
 STDIN = "-"
 
 
-def read(file: str) -> Known:
+def read(file: str) -> KnownRobots:
     """Read a robots.txt from a path or, for `-`, from standard input. Raises UsageError."""
     try:
         if file == STDIN:
@@ -37,10 +37,10 @@ def read(file: str) -> Known:
     known = RobotsState(
         status=200, body=body, copy_at=now_s, fetched_at=now_s, expires_at=now_s + 1
     )
-    return Known(where=file, access=known, now_s=now_s, fetched=False)
+    return KnownRobots(where=file, access=known, now_s=now_s, fetched=False)
 
 
-def fetch(config: Config, urls: Iterable[str]) -> list[Known]:
+def fetch(config: Config, urls: Iterable[str]) -> list[KnownRobots]:
     """Fetch the robots.txt that governs each URL, once per origin, following redirects.
 
     If a host cannot be connected to, only the error is known. Raises UsageError for an invalid URL,
@@ -74,7 +74,7 @@ def _origin(url: str) -> str:
         raise click.UsageError(f"{sentence}; or name a file with --robots") from None
 
 
-async def _fetch_all(config: Config, origins: list[str]) -> dict[str, Known]:
+async def _fetch_all(config: Config, origins: list[str]) -> dict[str, KnownRobots]:
     import asyncio
 
     from crawler.embedding.session import PoliteSession
@@ -84,7 +84,7 @@ async def _fetch_all(config: Config, origins: list[str]) -> dict[str, Known]:
     return {origin: task.result() for origin, task in found.items()}
 
 
-async def _fetch(session: PoliteSession, origin: str) -> Known:
+async def _fetch(session: PoliteSession, origin: str) -> KnownRobots:
     from crawler.errors import FetchFailed
 
     error = ""
@@ -92,11 +92,11 @@ async def _fetch(session: PoliteSession, origin: str) -> Known:
         access = await session.robots(f"{origin}/")
     except FetchFailed as failed:
         access, error = UNKNOWN, failed.failure.sentence
-    return Known(
+    return KnownRobots(
         where=robots_url(origin), access=access, now_s=time.time(), fetched=True, error=error
     )
 
 
-def name_of(known: Known) -> str:
+def name_of(known: KnownRobots) -> str:
     """The path or URL of the robots.txt, or "standard input"."""
     return "standard input" if known.where == STDIN else known.where

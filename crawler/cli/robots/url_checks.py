@@ -11,8 +11,8 @@ from crawler.cli.exit_codes import FAILED, print_problems
 from crawler.cli.robots.sources import fetch, read
 from crawler.cli.text import echo_json
 from crawler.config import Config
-from crawler.telling.tester import Judge, Judgement
-from crawler.telling.words import plain
+from crawler.explain.formatting import plain
+from crawler.explain.robots_tester import RobotsTester, UrlVerdict
 from policies.url import canonical, host_of, unparsed_shown, without_userinfo
 
 
@@ -41,7 +41,7 @@ def check(urls: Sequence[str], file: str | None, options: CheckOptions) -> None:
             if "://" not in url and not url.startswith("/"):
                 raise click.UsageError(invalid_url(url))
         found = [read(file)] * len(urls)
-    judges: dict[tuple[str, tuple[str, ...]], Judge] = {}
+    judges: dict[tuple[str, tuple[str, ...]], RobotsTester] = {}
     missing = False
     for number, (url, known) in enumerate(zip(urls, found, strict=True)):
         url_canonical = canonical(url)
@@ -51,7 +51,7 @@ def check(urls: Sequence[str], file: str | None, options: CheckOptions) -> None:
         dialects = options.dialects or rules.dialect
         judge = judges.get((known.where, agents))
         if judge is None:
-            judge = judges[known.where, agents] = Judge(known, agents, rules)
+            judge = judges[known.where, agents] = RobotsTester(known, agents, rules)
         judgement = judge.judge(url, dialects)
         if judgement is None:
             missing = True
@@ -84,7 +84,7 @@ def invalid_url(text: str) -> str:
 
 
 def as_json(
-    url: str, judge: Judge, judgement: Judgement, every: Mapping[str, Judgement]
+    url: str, judge: RobotsTester, judgement: UrlVerdict, every: Mapping[str, UrlVerdict]
 ) -> dict[str, object]:
     """The verdict on one URL; docs/robots.md describes the keys."""
     verdict = judgement.verdict

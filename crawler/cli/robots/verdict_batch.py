@@ -14,7 +14,7 @@ from crawler.cli.exit_codes import FAILED, print_problems
 from crawler.cli.robots.url_checks import invalid_url
 from crawler.cli.text import bytes_out
 from crawler.config.readers import did_you_mean
-from crawler.telling.words import counted
+from crawler.explain.formatting import counted
 from policies import robots
 from policies.robots import RobotsFile
 

@@ -11,8 +11,8 @@ from rich.text import Text
 from crawler.cli.robots.sources import name_of
 from crawler.cli.safe_console import print_hanging, safe_console
 from crawler.config.units import format_duration
-from crawler.telling.tester import Judge, Judgement
-from crawler.telling.words import plain
+from crawler.explain.formatting import plain
+from crawler.explain.robots_tester import RobotsTester, UrlVerdict
 from policies import robots
 from policies.robots import RobotsFile
 
@@ -40,7 +40,7 @@ class VerdictView:
         self._console.print(text, soft_wrap=True)
 
     def verdict(
-        self, url: str, judge: Judge, judgement: Judgement, every: Mapping[str, Judgement]
+        self, url: str, judge: RobotsTester, judgement: UrlVerdict, every: Mapping[str, UrlVerdict]
     ) -> None:
         """One URL in one dialect, or the strictest of several, and the dialects that differ."""
         self.line(Text(plain(url), style="bold"), cut=False)
@@ -69,7 +69,9 @@ class VerdictView:
         self._labelled("robots.txt", _where(judge))
         self._labelled("dialects", _differing(judgement, every))
 
-    def table(self, url: str, judge: Judge, every: Mapping[str, Judgement], reference: str) -> None:
+    def table(
+        self, url: str, judge: RobotsTester, every: Mapping[str, UrlVerdict], reference: str
+    ) -> None:
         """One URL in every dialect, highlighting those that differ from `reference`."""
         self.line(Text(plain(url), style="bold"), cut=False)
         base = every.get(reference) or next(iter(every.values()))
@@ -98,7 +100,7 @@ class VerdictView:
         self.line()
         self._labelled("robots.txt", _where(judge))
 
-    def _rows(self, rows: Sequence[Sequence[str]], judged: Sequence[Judgement | None]) -> None:
+    def _rows(self, rows: Sequence[Sequence[str]], judged: Sequence[UrlVerdict | None]) -> None:
         widths = [max(map(cell_len, map(plain, column))) for column in zip(*rows, strict=True)]
         for cells, judgement in zip(rows, judged, strict=True):
             text = Text()
@@ -115,7 +117,7 @@ class VerdictView:
             text.rstrip()
             self.line(text)
 
-    def _deciding_lines(self, judge: Judge, every: Mapping[str, Judgement]) -> None:
+    def _deciding_lines(self, judge: RobotsTester, every: Mapping[str, UrlVerdict]) -> None:
         marks: dict[int, list[str]] = {}
         heads: set[int] = set()
         for name, each in every.items():
@@ -130,7 +132,7 @@ class VerdictView:
             }
             self._context(judge.file, names, heads)
 
-    def _reasons(self, every: Mapping[str, Judgement]) -> None:
+    def _reasons(self, every: Mapping[str, UrlVerdict]) -> None:
         """One sentence for all dialects with the same reason and line."""
         self.line()
         alike: dict[tuple[object, ...], list[str]] = {}
@@ -182,7 +184,7 @@ class VerdictView:
         self._sentence(Text(plain(sentence)), indent=_LABEL_CELLS + 4, first=first)
 
 
-def _style(judgement: Judgement) -> str:
+def _style(judgement: UrlVerdict) -> str:
     return f"bold {_COLOURS[judgement.allowed]}"
 
 
@@ -212,7 +214,7 @@ def _losers(rules: Sequence[robots.Rule]) -> str:
     return "; ".join(named[:LOSERS_SHOWN]) + (f"; and {more:,} more" if more > 0 else "")
 
 
-def _differing(judgement: Judgement, every: Mapping[str, Judgement]) -> str:
+def _differing(judgement: UrlVerdict, every: Mapping[str, UrlVerdict]) -> str:
     """The dialects with another verdict, and the lines that decide it."""
     others = {name: each for name, each in every.items() if each.allowed != judgement.allowed}
     if not others:
@@ -222,13 +224,13 @@ def _differing(judgement: Judgement, every: Mapping[str, Judgement]) -> str:
     return f"{verb} by {_and(named)}"
 
 
-def _by(judgement: Judgement) -> str:
+def _by(judgement: UrlVerdict) -> str:
     if judgement.line is not None:
         return f"line {judgement.line}"
     return "no rule" if judgement.verdict else judgement.state
 
 
-def _where(judge: Judge) -> str:
+def _where(judge: RobotsTester) -> str:
     known = judge.known
     where = name_of(known)
     if not known.fetched or known.access.status is None:

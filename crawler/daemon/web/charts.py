@@ -1,7 +1,7 @@
-"""Charts as geometry: what the templates draw as SVG, with the words that stand in for it.
+"""Charts as geometry for the SVG in the templates, with a text alternative.
 
-The drawing is stretched to its place, so only shapes are in it; letters are HTML beside it, and
-stay legible at any width. Attributes only: the page's policy forbids inline styles.
+The drawing is stretched to its container, so it holds shapes only; labels are HTML beside it and
+stay legible at any width. Inline styles are not used: the content security policy forbids them.
 """
 
 from __future__ import annotations
@@ -12,22 +12,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from crawler.daemon.watching.series import Points
-from crawler.daemon.web.words import iso
+from crawler.daemon.monitoring.series import Points
+from crawler.daemon.web.filters import iso
 
 WIDTH: Final = 600.0
 HEIGHT: Final = 100.0
-_LEAST: Final = 1e-9  # below it all is nothing, and a scale of it could not be divided by
-_POINTS_MAX: Final = 360  # more than a screen can show; a longer series is thinned to its peaks
+_VALUE_MIN: Final = 1e-9  # smaller values count as zero: a scale could not be divided by them
+_POINTS_MAX: Final = 360  # of a line; a longer series is reduced to its peaks
+READ_MAX: Final = 120  # points whose value is shown under the pointer
 
-READ_MAX: Final = 120  # points that can be read off; finer than a finger or a mouse points
-
-Words = Callable[[object], str]
+Formatter = Callable[[object], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plot:
-    """One line over time. `top` and `middle` label the grid; `summary` says it in a sentence."""
+    """One line over time. `top` and `middle` label the grid; `summary` is the text alternative."""
 
     name: str
     label: str
@@ -39,12 +38,12 @@ class Plot:
     start: str
     summary: str
     empty: bool
-    read: str  # JSON, for who points at it: [[x, "16/s", "12:43:05"], …]
+    read: str  # values under the pointer, as JSON: [[x, "16/s", "12:43:05"], …]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One part of a whole: percentages of where it begins and how wide it is."""
+    """One part of a whole: where it begins and how wide it is, in percent."""
 
     name: str
     label: str
@@ -58,16 +57,16 @@ def line(
     *,
     name: str,
     label: str,
-    words: Words,
+    text: Formatter,
     now_s: float,
     span_s: float,
-    least: float = 1.0,
+    top_min: float = 1.0,
 ) -> Plot:
-    """A plot of `points` over the last `span_s` seconds. `words` says a value, unit included; the
-    scale goes up to `least` at least, half of which can still be said in words."""
+    """A plot of `points` over the last `span_s` seconds. `text` formats a value with its unit; the
+    scale ends at `top_min` or above."""
     pairs = _thinned(list(zip(points.times, points.values, strict=True)))
     known = [value for _, value in pairs if not math.isnan(value)]
-    top = nice(max(least, *known)) if known else least
+    top = nice(max(top_min, *known)) if known else top_min
     runs: list[list[tuple[float, float]]] = [[]]
     for at_s, value in pairs:
         if math.isnan(value):
@@ -81,14 +80,14 @@ def line(
         f"{_path(run)} L{run[-1][0]:.1f} {HEIGHT:.0f} L{run[0][0]:.1f} {HEIGHT:.0f} Z"
         for run in runs
     )
-    now = words(known[-1]) if known else "–"
+    now = text(known[-1]) if known else "–"
     span = _span(span_s)
     summary = f"{label}, {span}: nothing recorded yet."
     if known:
         mean = sum(known) / len(known)
         summary = (
-            f"{label}, {span}: now {now}, least {words(min(known))}, "
-            f"most {words(max(known))}, mean {words(mean)}."
+            f"{label}, {span}: now {now}, minimum {text(min(known))}, "
+            f"maximum {text(max(known))}, mean {text(mean)}."
         )
     return Plot(
         name=name,
@@ -96,14 +95,14 @@ def line(
         now=now,
         line=drawn,
         area=filled,
-        top=words(top),
-        middle=words(top / 2),
-        start=f"{_away(span_s)} ago",
+        top=text(top),
+        middle=text(top / 2),
+        start=f"{_minutes(span_s)} ago",
         summary=summary,
         empty=len(known) < 2,
         read=json.dumps(
             [
-                [round(x), words(value), iso(at_s)[11:19]]
+                [round(x), text(value), iso(at_s)[11:19]]
                 for at_s, value, x in _few(pairs, now_s, span_s)
             ],
             separators=(",", ":"),
@@ -112,9 +111,8 @@ def line(
 
 
 def nice(value: float) -> float:
-    """The least of a few round numbers times a power of ten that is not below `value`, whose halves
-    are round as well; 1 for nothing."""
-    if not _LEAST < value < math.inf:
+    """The smallest round number, with a round half, that is not below `value`; 1 for zero."""
+    if not _VALUE_MIN < value < math.inf:
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))
     for step in (1.0, 1.6, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0):
@@ -124,7 +122,7 @@ def nice(value: float) -> float:
 
 
 def parts(counts: Mapping[str, int], labels: Mapping[str, str]) -> list[Part]:
-    """A whole and its parts, in the order of `labels`; those of no number are left out."""
+    """The parts of a whole in the order of `labels`, without empty ones."""
     total = sum(counts.get(name, 0) for name in labels)
     found: list[Part] = []
     at = 0.0
@@ -140,7 +138,7 @@ def parts(counts: Mapping[str, int], labels: Mapping[str, str]) -> list[Part]:
 def _few(
     pairs: Sequence[tuple[float, float]], now_s: float, span_s: float
 ) -> list[tuple[float, float, float]]:
-    """Time, value and place of at most READ_MAX points."""
+    """Time, value and position of at most READ_MAX points."""
     known = [
         (at_s, value, WIDTH * (1 - (now_s - at_s) / span_s))
         for at_s, value in pairs
@@ -150,14 +148,14 @@ def _few(
 
 
 def _path(run: Sequence[tuple[float, float]]) -> str:
-    if len(run) == 1:  # one point is drawn as a short dash, else nothing would be seen of it
+    if len(run) == 1:  # a single point is drawn as a dash, to be visible
         (x, y) = run[0]
         return f"M{max(0.0, x - 2):.1f} {y:.1f} L{x:.1f} {y:.1f}"
     return "M" + " L".join(f"{x:.1f} {y:.1f}" for x, y in run)
 
 
 def _thinned(pairs: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """At most _POINTS_MAX points: of each few the largest, since peaks are what is looked for."""
+    """At most _POINTS_MAX points: the largest of each group, since peaks matter."""
     each = math.ceil(len(pairs) / _POINTS_MAX)
     if each <= 1:
         return pairs
@@ -170,9 +168,9 @@ def _thinned(pairs: list[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def _span(span_s: float) -> str:
-    return f"last {_away(span_s)}"
+    return f"last {_minutes(span_s)}"
 
 
-def _away(span_s: float) -> str:
+def _minutes(span_s: float) -> str:
     minutes = round(span_s / 60)
     return f"{minutes} min" if minutes < 60 else f"{round(minutes / 60)} h"

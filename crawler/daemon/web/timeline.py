@@ -1,7 +1,7 @@
-"""A host's contacts against the times they were allowed at: politeness that can be seen.
+"""The contacts with a host and its politeness delays, as drawings.
 
-Two drawings of the same contacts. The strip is true to time: each contact a bar, behind it the rest
-that it had to be followed by. The columns show each rest beside its floor, whatever lies between.
+The strip is to scale in time: each contact is a bar, followed by the required delay. The columns
+compare each delay with the minimum that was required.
 """
 
 from __future__ import annotations
@@ -14,27 +14,28 @@ from dataclasses import dataclass
 from typing import Final
 
 from crawler.config.units import format_duration
-from crawler.daemon.shapes import ContactRow
-from crawler.daemon.watching.recent import STARTS_ALIKE_S, Floor
+from crawler.daemon.monitoring.recent_contacts import STARTS_ALIKE_S, RequiredDelay
+from crawler.daemon.responses import ContactRow
 from crawler.daemon.web.charts import nice
-from crawler.daemon.web.words import iso
+from crawler.daemon.web.filters import iso
+from crawler.explain.formatting import counted
 
 STRIP_WIDTH: Final = 1000.0
 LANE_HEIGHT: Final = 40.0
 COLUMNS_HEIGHT: Final = 100.0
-STRIP_CONTACTS_MAX: Final = 24  # more would be hairlines
-_COLUMNS_MIN: Final = 24  # room for so many rests, or few of them would look like walls
-_LULL_TIMES: Final = 20  # a gap so many times the usual one begins a new strip…
-_LULL_S: Final = 60.0  # …if it is as long as this at least
-_BAR_WIDTH_MIN: Final = 6.0  # a contact of a millisecond can still be seen
-_ROUNDING_S: Final = 0.002  # of two clocks
-_NEXT_SHARE: Final = 0.3  # of the strip, at most, for the rest that is not over
+STRIP_CONTACTS_MAX: Final = 24
+_COLUMNS_MIN: Final = 24  # the width of the drawing, so that few columns stay narrow
+_LULL_TIMES: Final = 20  # a gap of this many times the median begins a new strip…
+_LULL_S: Final = 60.0  # …if it is at least this long
+_BAR_WIDTH_MIN: Final = 6.0  # keeps a contact of a millisecond visible
+_ROUNDING_S: Final = 0.002  # between two clocks
+_NEXT_SHARE: Final = 0.3  # maximum share of the strip for a delay that is not over
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """One contact, judged. `rest_s`: before the next contact of its lane; None for the last.
-    `floor_s`: what that rest had to be; None where it is not remembered (before this start)."""
+class TimelineContact:
+    """One contact. `rest_s`: the delay before the next contact in its lane; None for the last.
+    `floor_s`: the required minimum of that; None if unknown, as before the start of the daemon."""
 
     start_at: float
     end_at: float
@@ -47,7 +48,7 @@ class Seen:
 
     @property
     def early(self) -> bool:
-        """Whether the next contact began before its time."""
+        """Whether the next contact began too early."""
         return (
             self.rest_s is not None
             and self.floor_s is not None
@@ -55,28 +56,28 @@ class Seen:
         )
 
     @property
-    def trouble(self) -> bool:
+    def failed(self) -> bool:
         return self.status is None or self.status == 429 or self.status >= 500
 
     @property
-    def words(self) -> str:
+    def title(self) -> str:
         answer = "no answer" if self.status is None else f"status {self.status}"
         took = format_duration(max(0.0, self.end_at - self.start_at))
         return f"{iso(self.start_at)[11:19]} UTC, {self.kind}: {answer} in {took}"
 
     @property
-    def rest_words(self) -> str:
+    def rest_title(self) -> str:
         if self.rest_s is None:
-            return "no contact since"
-        words = f"rested {format_duration(max(0.0, self.rest_s))}"
+            return "no contact since then"
+        waited = f"waited {format_duration(max(0.0, self.rest_s))}"
         if self.floor_s is None:
-            return words
-        return f"{words}; {format_duration(self.floor_s)} were due ({self.source})"
+            return waited
+        return f"{waited}; required: {format_duration(self.floor_s)} ({self.source})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """A rectangle of a drawing. `name` is its class, `title` what it says when pointed at."""
+    """A rectangle of a drawing. `name` is its CSS class, `title` its tooltip."""
 
     x: float
     y: float
@@ -88,9 +89,9 @@ class Shape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
-    """Both drawings. `summary` says them in words; `contacts` are all of them, newest first."""
+    """Both drawings. `summary` is the text alternative; `contacts` are newest first."""
 
-    contacts: Sequence[Seen]
+    contacts: Sequence[TimelineContact]
     rests: Sequence[Shape]  # of the strip
     bars: Sequence[Shape]
     strip_height: float
@@ -106,14 +107,14 @@ class Timeline:
 
 def timeline(
     contacts: Sequence[ContactRow],
-    floors: Sequence[Floor],
+    floors: Sequence[RequiredDelay],
     *,
     next_at: float | None,
     breaches: int,
     delay_s: float,
     now_s: float,
 ) -> Timeline | None:
-    """None where there was no contact. Contacts come oldest first, as the store keeps them."""
+    """The drawings of contacts in the order of the store, oldest first; None for no contacts."""
     if not contacts:
         return None
     seen = _judged(contacts, floors)
@@ -137,19 +138,21 @@ def timeline(
     )
 
 
-def _judged(contacts: Sequence[ContactRow], floors: Sequence[Floor]) -> list[Seen]:
-    """Each contact with its lane, its floor and the rest that followed it in its lane."""
-    rows = sorted(contacts, key=lambda row: row["start_at"])
+def _judged(
+    contacts: Sequence[ContactRow], floors: Sequence[RequiredDelay]
+) -> list[TimelineContact]:
+    """Each contact with its lane, the delay after it in that lane, and the required minimum."""
+    rows = sorted(contacts, key=lambda row: row.start_at)
     by_start = sorted(floors, key=lambda floor: floor.start_at)
     starts = [floor.start_at for floor in by_start]
     lanes: list[int] = []  # index of the last contact of each lane
     lane_of: list[int] = []
     rest_of: list[float | None] = [None] * len(rows)
     for at, row in enumerate(rows):
-        free = [lane for lane, last in enumerate(lanes) if rows[last]["end_at"] <= row["start_at"]]
-        if free:  # the one that has rested longest
-            lane = min(free, key=lambda lane: rows[lanes[lane]]["end_at"])
-            rest_of[lanes[lane]] = row["start_at"] - rows[lanes[lane]]["end_at"]
+        free = [lane for lane, last in enumerate(lanes) if rows[last].end_at <= row.start_at]
+        if free:  # the one idle for longest
+            lane = min(free, key=lambda lane: rows[lanes[lane]].end_at)
+            rest_of[lanes[lane]] = row.start_at - rows[lanes[lane]].end_at
             lanes[lane] = at
         else:
             lane = len(lanes)
@@ -157,16 +160,16 @@ def _judged(contacts: Sequence[ContactRow], floors: Sequence[Floor]) -> list[See
         lane_of.append(lane)
     found = []
     for at, row in enumerate(rows):
-        near = bisect.bisect_left(starts, row["start_at"] - STARTS_ALIKE_S)
+        near = bisect.bisect_left(starts, row.start_at - STARTS_ALIKE_S)
         floor = None
-        if near < len(starts) and starts[near] <= row["start_at"] + STARTS_ALIKE_S:
+        if near < len(starts) and starts[near] <= row.start_at + STARTS_ALIKE_S:
             floor = by_start[near]
         found.append(
-            Seen(
-                start_at=row["start_at"],
-                end_at=max(row["start_at"], row["end_at"]),
-                kind=row["kind"],
-                status=row["status"],
+            TimelineContact(
+                start_at=row.start_at,
+                end_at=max(row.start_at, row.end_at),
+                kind=row.kind,
+                status=row.status,
                 lane=lane_of[at],
                 floor_s=None if floor is None else floor.rest_s,
                 source="" if floor is None else floor.source,
@@ -176,8 +179,8 @@ def _judged(contacts: Sequence[ContactRow], floors: Sequence[Floor]) -> list[See
     return found
 
 
-def _latest(seen: Sequence[Seen]) -> Sequence[Seen]:
-    """Those at the end that fit one strip: not too many, and not with a long lull between."""
+def _latest(seen: Sequence[TimelineContact]) -> Sequence[TimelineContact]:
+    """The latest contacts that fit one strip, back to the last long gap."""
     few = seen[-STRIP_CONTACTS_MAX:]
     gaps = [after.start_at - before.end_at for before, after in itertools.pairwise(few)]
     if gaps:
@@ -189,9 +192,9 @@ def _latest(seen: Sequence[Seen]) -> Sequence[Seen]:
 
 
 def _strip(
-    seen: Sequence[Seen], next_at: float | None, now_s: float, delay_s: float
+    seen: Sequence[TimelineContact], next_at: float | None, now_s: float, delay_s: float
 ) -> tuple[list[Shape], list[Shape], float]:
-    """Rests that had to be, bars, and when the strip ends."""
+    """The required delays, the contacts, and the end of the strip."""
     start_s, last_s = seen[0].start_at, max(each.end_at for each in seen)
     end_s = last_s
     if next_at is not None and next_at > last_s:
@@ -208,8 +211,8 @@ def _strip(
         top = each.lane * LANE_HEIGHT
         x = x_of(each.start_at)
         width = max(_BAR_WIDTH_MIN, x_of(each.end_at) - x)
-        name = f"bar {each.kind}" + (" trouble" if each.trouble else "")
-        bars.append(Shape(x=x, y=top + 4, width=width, height=32, name=name, title=each.words))
+        name = f"bar {each.kind}" + (" trouble" if each.failed else "")
+        bars.append(Shape(x=x, y=top + 4, width=width, height=32, name=name, title=each.title))
         until_s = None if each.floor_s is None else each.end_at + each.floor_s
         pending = each.rest_s is None and each.end_at == last_s and next_at is not None
         if pending and next_at is not None:
@@ -219,6 +222,7 @@ def _strip(
         x, end_x = x + width, x_of(until_s)
         if end_x <= x:
             continue
+        required = format_duration(until_s - each.end_at)
         name = "rest pending" if pending and next_at is not None and next_at > now_s else "rest"
         rests.append(
             Shape(
@@ -227,19 +231,18 @@ def _strip(
                 width=end_x - x,
                 height=12,
                 name=name + (" early" if each.early else ""),
-                title=f"must rest {format_duration(until_s - each.end_at)} "
-                f"({each.source or 'due'})",
+                title=f"required: {required} ({each.source or 'due'})",
             )
         )
     return rests, bars, end_s
 
 
-def _columns(seen: Sequence[Seen]) -> tuple[list[Shape], list[Shape], float, float]:
-    """Rests as columns in their order, their floors as ticks, the top of the scale, the width."""
+def _columns(seen: Sequence[TimelineContact]) -> tuple[list[Shape], list[Shape], float, float]:
+    """The delays as columns, their required minimums as ticks, the top of the scale, the width."""
     rested = [each for each in seen if each.rest_s is not None]
     usual = sorted(each.rest_s for each in rested if each.rest_s is not None)
     floors_s = [each.floor_s for each in rested if each.floor_s is not None]
-    # A lull of an hour must not flatten all others: the scale ends at twice what is usual.
+    # A gap of an hour must not flatten the others: the scale ends at twice the median.
     most_s = max([2 * statistics.median(usual)] if usual else [1.0])
     top = nice(max([min(most_s, max(usual, default=1.0)), *floors_s]) * 1.02)
     step, columns, ticks = 12.0, list[Shape](), list[Shape]()
@@ -254,7 +257,7 @@ def _columns(seen: Sequence[Seen]) -> tuple[list[Shape], list[Shape], float, flo
                 width=step - 4,
                 height=height,
                 name=name,
-                title=each.rest_words,
+                title=each.rest_title,
             )
         )
         if each.floor_s is not None:
@@ -266,29 +269,30 @@ def _columns(seen: Sequence[Seen]) -> tuple[list[Shape], list[Shape], float, flo
                     width=step,
                     height=1.5,
                     name="floor",
-                    title=each.rest_words,
+                    title=each.rest_title,
                 )
             )
     return columns, ticks, top, step * max(_COLUMNS_MIN, len(rested))
 
 
-def _summary(seen: Sequence[Seen], breaches: int) -> str:
+def _summary(seen: Sequence[TimelineContact], breaches: int) -> str:
     rests = [each.rest_s for each in seen if each.rest_s is not None]
     known = [each for each in seen if each.rest_s is not None and each.floor_s is not None]
-    sentence = f"The latest {len(seen)} contacts" if len(seen) > 1 else "One contact"
+    sentence = f"The latest {len(seen)} requests" if len(seen) > 1 else "One request"
     if rests:
-        sentence += f", with rests of {format_duration(max(0.0, min(rests)))}"
+        sentence += f", {format_duration(max(0.0, min(rests)))}"
         if max(rests) > min(rests):
             sentence += f" to {format_duration(max(rests))}"
+        sentence += " apart"
     sentence += "."
     early = [each for each in known if each.early]
     if breaches:
-        sentence += f" {breaches:,} contacts of this host ever began too early."
+        sentence += f" {counted(breaches, 'request')} to this host began too early."
     elif early:
         sentence += (
-            f" {len(early)} came sooner than announced at the time: the rest was shortened"
-            " meanwhile, by hand or by a new config."
+            f" {len(early)} began sooner than required at the time, because an operator or a new"
+            " config shortened the delay since."
         )
     elif known:
-        sentence += f" No contact began before its time ({len(known)} compared with their floor)."
+        sentence += f" None of the {len(known)} that could be compared began too early."
     return sentence

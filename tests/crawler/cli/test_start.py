@@ -14,8 +14,8 @@ LEFT_ALONE = {
     *("aiohttp.web", "charset_normalizer", "importlib.metadata", "jinja2", "pyarrow"),
     *("prometheus_client", "rich", "structlog", "warcio"),
     *(
-        "crawler.daemon.answering.answers",
-        "crawler.daemon.serving.http",
+        "crawler.daemon.api.operations",
+        "crawler.daemon.http.application",
         "crawler.daemon.service",
         "crawler.daemon.web",
     ),

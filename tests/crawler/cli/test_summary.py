@@ -8,9 +8,10 @@ from dataclasses import replace
 import pytest
 
 from crawler.cli.crawl_summary import as_json, as_text, failure_hints
-from crawler.events import Often, Summary, Waiting
+from crawler.events import FrequentReason, Summary, WaitingHost
 from crawler.politeness.pace import BACKING_OFF
-from crawler.steering import often, waits
+from crawler.steering.summary import frequent_errors, frequent_rules
+from crawler.steering.waits import stored_wait
 from policies.address import AddressRules
 from policies.holds import SENTENCES, Hold, HoldReason
 from policies.scope import SKIP_KEYS, SKIP_WORDS, Skip
@@ -27,9 +28,9 @@ SUMMARY = Summary(
     bytes=2_500_000,
     elapsed_s=75.2511,
     waiting=(
-        Waiting(host="a.test", until=1_800_000_090.0, reason="Retry-After"),
-        Waiting(host="b.test", until=None, reason="paused by hand"),
-        Waiting(host="c.test", until=1_800_000_005.0, reason="a rest"),
+        WaitingHost(host="a.test", until=1_800_000_090.0, reason="Retry-After"),
+        WaitingHost(host="b.test", until=None, reason="paused by hand"),
+        WaitingHost(host="c.test", until=1_800_000_005.0, reason="a rest"),
     ),
     skipped={Skip.MAX_DEPTH: 1234, Skip.NOFOLLOW: 7, Skip.OUTSIDE: 0},
 )
@@ -87,8 +88,8 @@ def test_every_reason_has_words() -> None:
 # ---------------------------------------------------------------- what went wrong, and what to do
 
 ERRORS = (
-    Often(words="timeout: no answer in 30 s", count=1200, example="http://a.test/1"),
-    Often(words="dns: there is no b.test", count=7, example="http://b.test/\x1b"),
+    FrequentReason(words="timeout: no answer in 30 s", count=1200, example="http://a.test/1"),
+    FrequentReason(words="dns: there is no b.test", count=7, example="http://b.test/\x1b"),
 )
 
 
@@ -121,7 +122,7 @@ def test_errors_are_told_with_counts_examples_and_what_to_do() -> None:
 def test_a_refused_address_of_one_s_own_names_its_range(address: str, ranges: str) -> None:
     why = AddressRules().judge(address)
     assert why is not None
-    error = Often(words=f"address: {why}", count=1, example=f"http://{address}/")
+    error = FrequentReason(words=f"address: {why}", count=1, example=f"http://{address}/")
     hints = failure_hints([error], " --db x.db")
     start = "if these addresses are yours, queue the URLs again and allow the addresses:"
     told = [f"{start} courtly crawl {ranges} --db x.db"] if ranges else []
@@ -129,7 +130,7 @@ def test_a_refused_address_of_one_s_own_names_its_range(address: str, ranges: st
 
 
 def test_the_rules_that_keep_most_out_are_named() -> None:
-    rule = Often(
+    rule = FrequentReason(
         words="Disallow: /a", count=3, example="http://a.test/a", where="http://a.test/robots.txt"
     )
     summary = replace(SUMMARY, rules=(rule,), skipped={}, waiting=())
@@ -145,10 +146,10 @@ def test_the_rules_that_keep_most_out_are_named() -> None:
 def test_hosts_that_wait_for_the_same_are_one_line() -> None:
     now_s = 1_800_000_000.0
     waiting = [
-        Waiting(host=f"{n}.test", until=now_s + n, reason="its turn (Crawl-delay)")
+        WaitingHost(host=f"{n}.test", until=now_s + n, reason="its turn (Crawl-delay)")
         for n in range(30)
     ]
-    waiting += [Waiting(host=f"p{n}.test", until=None, reason=f"reason {n}") for n in range(12)]
+    waiting += [WaitingHost(host=f"p{n}.test", until=None, reason=f"reason {n}") for n in range(12)]
     summary = replace(SUMMARY, waiting=tuple(waiting), skipped={})
     lines = as_text(summary, now_s=now_s).splitlines()[2:]
     assert lines[0] == "Hosts that still have URLs queued:"
@@ -165,7 +166,7 @@ def test_hosts_that_wait_for_the_same_are_one_line() -> None:
 
 
 def test_more_hosts_than_are_named_are_not_passed_over_in_silence() -> None:
-    waiting = tuple(Waiting(host=f"{n}.test", until=None, reason="paused") for n in range(100))
+    waiting = tuple(WaitingHost(host=f"{n}.test", until=None, reason="paused") for n in range(100))
     lines = as_text(replace(SUMMARY, waiting=waiting, skipped={})).splitlines()
     assert lines[2] == "Hosts that still have URLs queued (the first 100):"
 
@@ -174,7 +175,7 @@ async def test_why_a_host_waits_that_nobody_held(store: MemoryStore) -> None:
     (row,) = [row async for row in store.iterate("hosts")]
 
     def reason(spent: bool = False, **more: object) -> str:
-        return waits.of_row({**row, **more}, NOW_S, spent=spent).reason
+        return stored_wait({**row, **more}, NOW_S, spent=spent).reason
 
     assert reason() == "its turn (Crawl-delay)"
     assert reason(delay_source="") == "its turn"
@@ -184,11 +185,11 @@ async def test_why_a_host_waits_that_nobody_held(store: MemoryStore) -> None:
 
 
 async def test_what_kept_urls_out_is_counted_from_the_views(store: MemoryStore) -> None:
-    assert await often.errors(store) == (
-        Often(words="timeout: no answer in 30 s", count=1, example="http://a.test/broken"),
+    assert await frequent_errors(store) == (
+        FrequentReason(words="timeout: no answer in 30 s", count=1, example="http://a.test/broken"),
     )
-    assert await often.rules(store) == (
-        Often(
+    assert await frequent_rules(store) == (
+        FrequentReason(
             words="Disallow: /private/",
             count=1,
             example="http://a.test/private/x",

@@ -28,7 +28,7 @@ from crawler.cli import main
 from crawler.cli.safe_console import safe_console
 from crawler.cli.text import echo, echo_json, say, write_out
 from crawler.config import from_dict
-from crawler.telling.words import json_printable, plain, printable
+from crawler.explain.formatting import json_printable, plain, printable
 from crawler.testing import LocalWeb, Reply, html
 
 CLI = Path(__file__).parents[3] / "crawler" / "cli"

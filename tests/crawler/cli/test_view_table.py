@@ -12,7 +12,7 @@ from crawler.cli.show import VIEWS
 from crawler.cli.view_table import TABLE_COLUMNS, Layout, _shown, fold, write
 from crawler.cli.why import _explain_url
 from crawler.config import from_dict
-from crawler.telling.explain import Asked
+from crawler.explain.explanation import ExplainContext
 from policies.listing import Changefreq, Listing
 from storage.columns import VIEWS as STORED
 from storage.memory import MemoryStore
@@ -67,16 +67,16 @@ async def test_why_says_what_a_sitemap_is_and_what_it_says(
     store: MemoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await read_sitemap(store)
-    asked = Asked(config=from_dict({}))
+    asked = ExplainContext(config=from_dict({}))
     await _explain_url(store, asked, "http://maps.test/sitemap.xml")
     text = capsys.readouterr().out
     assert "an RSS feed, read at 2027-01-15" in text
     assert "status 200, 1.5 KB, 1 URL taken from it" in text
-    assert "not all of it could be used: cut" in text
-    assert "a robots.txt names it, it is one of `scope.sitemap_paths`" in text
+    assert "part of it could not be used: cut" in text
+    assert "named by a robots.txt, listed in `scope.sitemap_paths`" in text
     await _explain_url(store, asked, "http://maps.test/page")
     text = capsys.readouterr().out
-    assert "a sitemap says of it: changed at 2023-11-14" in text
+    assert "listed in a sitemap: last modified at 2023-11-14" in text
     assert "changes daily, priority 0.8" in text
     assert "found on http://maps.test/sitemap.xml" in text
 

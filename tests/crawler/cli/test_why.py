@@ -8,8 +8,9 @@ from msgspec import structs
 
 from crawler.cli.why import _explain_host, _explain_url
 from crawler.config import Config, from_dict
-from crawler.telling import backoff, reasons
-from crawler.telling.explain import Asked
+from crawler.explain import sentences
+from crawler.explain.explanation import ExplainContext
+from crawler.explain.wait_reasons import RETRY_AFTER, latest_backoff_reason
 from policies.robots_state import RobotsState
 from storage.memory import MemoryStore
 from storage.store import (
@@ -38,7 +39,7 @@ async def said(
     capsys: pytest.CaptureFixture[str],
     config: Config = CONFIG,
 ) -> str:
-    await _explain_url(store, Asked(config=config, again=" --db x.db"), url)
+    await _explain_url(store, ExplainContext(config=config, again=" --db x.db"), url)
     return capsys.readouterr().out
 
 
@@ -59,8 +60,8 @@ async def test_a_visited_url_says_what_was_asked_of_us(
 ) -> None:
     text = await said(store, "http://A.test?utm_source=x#top", capsys)
     assert "status 200, text/html 1.5 KB in 500 ms, at a seed" in text
-    assert "its links be not followed" in text
-    assert "no page led to it" in text
+    assert "its links not be followed" in text
+    assert "no page links to it" in text
     assert "\x1b" not in text
 
 
@@ -81,7 +82,7 @@ async def test_the_target_of_a_link_that_was_left_out_says_why(
     await store.complete(session, Batch(outcomes=[page], hosts=[update]))
     text = await said(store, "http://b.test/", capsys)
     assert "known only as the target of a link" in text
-    assert "leaves it out: on a host that the seeds do not lead to (scope.follow)" in text
+    assert "excludes it: on a host that the seeds do not lead to (scope.follow)" in text
     assert "None" not in text
 
 
@@ -98,41 +99,42 @@ async def test_a_queued_url_says_what_it_waits_for(store: MemoryStore) -> None:
     row, host = await store.url("http://a.test/later"), await store.host("a.test")
     assert row is not None
     assert host is not None
-    first, second, *_ = reasons.of_url(row, NOW_S)
-    assert first.startswith("queued, 1 link from a seed, its next try at ")
+    first, second, *_ = sentences.url_sentences(row, NOW_S)
+    assert first.startswith("queued, 1 link from a seed, next attempt at ")
     assert first.endswith(", in 1 min")
-    assert second == "tried once without an answer that counts; the last: http: status 500"
-    assert "in 30 s" in next(reasons.waits(host, NOW_S))
-    assert "for a crawl to run" in next(reasons.waits(host, NOW_S + 31))
-    assert next(reasons.waits({**host, "paused": 1}, NOW_S)) == "its host is paused by hand"
-    (backed_off,) = reasons.waits({**host, "backoff_until": NOW_S + 90}, NOW_S)
-    assert backed_off.startswith("its host asked us to come back later (Retry-After), until ")
+    assert second == "tried once without a usable answer; last error: http: status 500"
+    assert "in 30 s" in next(sentences.wait_sentences(host, NOW_S))
+    assert "once a crawl runs" in next(sentences.wait_sentences(host, NOW_S + 31))
+    assert (
+        next(sentences.wait_sentences({**host, "paused": 1}, NOW_S))
+        == "its host is paused by an operator"
+    )
+    (backed_off,) = sentences.wait_sentences({**host, "backoff_until": NOW_S + 90}, NOW_S)
+    assert backed_off.startswith("its host: backing off as its Retry-After header asks, until ")
     assert backed_off.endswith("in 1 min 30 s")
 
 
 @pytest.mark.parametrize(
     ("statuses", "words"),
     [
-        ([200, 503, None], "it answered 503 (too busy) and is left alone"),
-        ([429], "it answered 429 (too many requests) and is left alone"),
-        ([200, 403], "it refused us again and again (status 403) and is left alone"),
-        ([404], backoff.ASKED),
-        ([], backoff.ASKED),
+        ([200, 503, None], "backing off after a 503 response (service unavailable)"),
+        ([429], "backing off after a 429 response (too many requests)"),
+        ([200, 403], "backing off after repeated 403 responses"),
+        ([404], RETRY_AFTER),
+        ([], RETRY_AFTER),
     ],
 )
-def test_why_a_host_is_left_alone_is_its_latest_answer(
-    statuses: list[int | None], words: str
-) -> None:
-    assert backoff.words([{"status": status} for status in statuses]) == words
+def test_the_latest_response_explains_the_backoff(statuses: list[int | None], words: str) -> None:
+    assert latest_backoff_reason([{"status": status} for status in statuses]) == words
 
 
 async def test_a_refused_url_is_not_called_due(store: MemoryStore) -> None:
     row = await store.url("http://a.test/later")
     assert row is not None
     refused = {**row, "due_at": 0.0, "attempts": 0, "error": "refused: the server answered 503"}
-    first, second, *_ = reasons.of_url(refused, NOW_S)
+    first, second, *_ = sentences.url_sentences(refused, NOW_S)
     assert first == "queued, 1 link from a seed"
-    assert second == "asked for without success; the last: refused: the server answered 503"
+    assert second == "requested without success; last error: refused: the server answered 503"
 
 
 async def test_a_queued_url_that_a_limit_holds_back_says_so(
@@ -141,13 +143,13 @@ async def test_a_queued_url_that_a_limit_holds_back_says_so(
     full = from_dict({"site": {"a.test": {"max_pages_per_host": 1}}})
     text = await said(store, "http://a.test/later", capsys, full)
     assert (
-        "held back: its host has had 1 page, and this config grants it 1 "
+        "held back: its host has delivered 1 page, and this config allows 1 "
         "(scope.max_pages_per_host)" in text
     )
     assert "may be contacted" not in text
     bytes_had = from_dict({"scope": {"max_bytes_per_host": 1}})
     text = await said(store, "http://a.test/later", capsys, bytes_had)
-    assert "and this config grants it 1 B (scope.max_bytes_per_host)" in text
+    assert "and this config allows 1 B (scope.max_bytes_per_host)" in text
     more = from_dict({"scope": {"max_pages_per_host": 2}})
     assert "held back" not in await said(store, "http://a.test/later", capsys, more)
 
@@ -157,9 +159,9 @@ async def test_a_queued_url_that_a_limit_holds_back_says_so(
     [
         (
             {"scope": {"exclude": ["*/later"]}},
-            "this config leaves it out: matched by an exclude pattern (scope.exclude)\n",
+            "this config excludes it: matched by an exclude pattern (scope.exclude)\n",
         ),
-        ({"crawl": {"max_depth": 0}}, "leaves it out: too many links away from a seed (crawl."),
+        ({"crawl": {"max_depth": 0}}, "excludes it: too many links away from a seed (crawl."),
     ],
 )
 async def test_a_queued_url_that_scope_no_longer_wants_says_so(
@@ -169,16 +171,16 @@ async def test_a_queued_url_that_scope_no_longer_wants_says_so(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert words in await said(store, "http://a.test/later", capsys, from_dict(config))
-    assert "leaves it out" not in await said(store, "http://a.test/later", capsys)
+    assert "excludes it" not in await said(store, "http://a.test/later", capsys)
 
 
 async def test_without_a_config_a_queued_url_says_that_the_crawl_s_own_may_judge_otherwise(
     store: MemoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await store.add([link("http://b.test/", host="b.test")])
-    await _explain_url(store, Asked(config=from_dict({}), default=True), "http://b.test/")
+    await _explain_url(store, ExplainContext(config=from_dict({}), default=True), "http://b.test/")
     text = capsys.readouterr().out
-    assert "(scope.follow); the crawl's own is named with --config" in text
+    assert "(scope.follow); name the crawl's own config with --config" in text
     assert "its host may be contacted " in text
 
 
@@ -195,7 +197,7 @@ async def test_what_may_be_on_any_host_is_not_said_to_be_left_out(
     await store.add([found])
     config = from_dict({"sink": [{"kind": "mirror", "path": "mirror"}]})
     text = await said(store, "http://b.test/", capsys, config)
-    assert "leaves it out" not in text
+    assert "excludes it" not in text
     assert "its host may be contacted " in text
 
 
@@ -203,12 +205,12 @@ async def test_scope_is_asked_about_what_the_database_does_not_know(
     store: MemoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = await said(store, "http://b.test/", capsys)
-    assert "leaves it out: on a host that the seeds do not lead to (scope.follow)" in text
+    assert "excludes it: on a host that the seeds do not lead to (scope.follow)" in text
     anywhere = from_dict({"scope": {"follow": "any"}})
     text = await said(store, "http://b.test/", capsys, anywhere)
-    assert "lets it in, if a link leads to it" in text
+    assert "admits it, if a link leads to it" in text
     seeded = from_dict({"crawl": {"seeds": ["http://b.test/x"]}})
-    assert "lets it in" in await said(store, "http://b.test/", capsys, seeded)
+    assert "admits it" in await said(store, "http://b.test/", capsys, seeded)
 
 
 async def test_who_could_not_be_connected_to_was_asked(
@@ -228,10 +230,10 @@ async def test_who_could_not_be_connected_to_was_asked(
             ]
         ),
     )
-    no_connection = "robots.txt: no connection could be made to ask for it"
+    no_connection = "robots.txt: not fetched, because no connection could be made"
     text = await said(store, "http://gone.test/", capsys)
     assert f"http://gone.test/{no_connection}" in text
-    assert "not asked for yet" not in text
+    assert "not fetched yet" not in text
     await _explain_host(store, CONFIG, "gone.test")
     text = capsys.readouterr().out
     assert no_connection in text
@@ -255,12 +257,12 @@ async def test_an_unknown_origin_has_no_robots_copy(
     store: MemoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = await said(store, "https://b.test/", capsys)
-    assert "https://b.test/robots.txt: not asked for yet" in text
+    assert "https://b.test/robots.txt: not fetched yet" in text
 
 
 async def test_what_is_no_url_is_bad_usage(store: MemoryStore) -> None:
     with pytest.raises(click.UsageError, match=r"the URL 'a\.test/x' is not an absolute URL"):
-        await _explain_url(store, Asked(config=CONFIG), "a.test/x")
+        await _explain_url(store, ExplainContext(config=CONFIG), "a.test/x")
 
 
 async def test_a_host_tells_its_clock_and_where_its_rest_comes_from(
@@ -269,10 +271,10 @@ async def test_a_host_tells_its_clock_and_where_its_rest_comes_from(
     await _explain_host(store, CONFIG, "A.TEST:8080")
     text = capsys.readouterr().out
     assert "1 visited (1.5 KB), 1 blocked, 1 failed, 1 queued" in text
-    assert "rests 2.5 s after each contact (Crawl-delay)" in text
-    assert "2 contacts, the least rest between two 2.5 s" in text
+    assert "2.5 s between requests (Crawl-delay)" in text
+    assert "2 contacts, at least 2.5 s apart" in text
     assert "page: status 200 in 500 ms" in text
-    assert "http://a.test/robots.txt: a copy of" in text
+    assert "http://a.test/robots.txt: the copy fetched at" in text
 
 
 async def test_a_host_never_contacted_has_no_rest_yet(
@@ -290,7 +292,7 @@ async def test_a_host_that_has_had_its_pages_says_so(
 ) -> None:
     await _explain_host(store, from_dict({"scope": {"max_pages_per_host": 1}}), "a.test")
     text = capsys.readouterr().out
-    assert "it has had 1 page, and the config grants it 1 (scope.max_pages_per_host)" in text
+    assert "it has delivered 1 page, and the config allows 1 (scope.max_pages_per_host)" in text
     assert "may be contacted" not in text
 
 
@@ -308,12 +310,12 @@ async def test_without_a_copy_the_door_is_explained(
 ) -> None:
     gone = RobotsState(status=404, fetched_at=NOW_S, expires_at=NOW_S + 86_400)
     await store.robots_put(1, "a.test", "http://a.test", gone)
-    assert "so all its pages may be asked for: " in await said(store, "http://a.test/x", capsys)
+    assert "so all of its pages may be fetched: " in await said(store, "http://a.test/x", capsys)
     failing = RobotsState(status=503, failures=1, retry_at=NOW_S + 2, unreachable_since=NOW_S)
     await store.robots_put(1, "a.test", "http://a.test", failing)
     closed = CONFIG.override({"robots": {"unreachable": "closed"}})
     await _explain_host(store, closed, "a.test")
-    assert "so none of its pages may be asked for: " in capsys.readouterr().out
+    assert "so none of its pages may be fetched: " in capsys.readouterr().out
 
 
 async def test_a_page_that_is_visited_again_says_when(
@@ -327,8 +329,8 @@ async def test_a_page_that_is_visited_again_says_when(
     await store.plan(session, {page.id: plan for page in pages})
     text = await said(store, "http://a.test/", capsys)
     assert "visited 3 times, last at 2027-01-15 08:00:00Z" in text
-    assert "it last said something new at 2027-01-15 07:00:00Z" in text
-    assert "to be visited again at 2027-01-16 08:00:00Z" in text
+    assert "its content last changed at 2027-01-15 07:00:00Z" in text
+    assert "next visit due at 2027-01-16 08:00:00Z" in text
 
 
 async def test_what_was_cut_of_a_page_is_said(
@@ -344,7 +346,6 @@ async def test_what_was_cut_of_a_page_is_said(
     update = HostUpdate(slot="c.test", epoch=lease.epoch, clock=HostClock())
     await store.complete(session, Batch(outcomes=[page], hosts=[update]))
     text = await said(store, "http://c.test/", capsys)
-    assert "not read of it: beyond the number of links taken from one page; the end of a page" in (
-        " ".join(text.split())
-    )
+    text = " ".join(text.split())
+    assert "read only in part: beyond the number of links taken from one page; the end of" in text
     assert "(fetch.max_markup)" in text

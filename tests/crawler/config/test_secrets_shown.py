@@ -10,7 +10,7 @@ from crawler.config import Config, ConfigError, from_dict
 from crawler.config.keys import SECTIONS
 from crawler.config.reload import defer_restarts, describe_changes
 from crawler.config.secrets import redact
-from crawler.daemon.answering.effective import settings
+from crawler.daemon.api.settings_list import effective_settings
 
 MARK = "hunter2"
 PROXIES = (
@@ -45,7 +45,11 @@ def everything_shown(made: dict[str, object]) -> str:
     except ConfigError as error:
         return str(error)
     old = from_dict({})
-    said: list[object] = [config, settings(config, None), settings(config, "a.test")]
+    said: list[object] = [
+        config,
+        effective_settings(config, None),
+        effective_settings(config, "a.test"),
+    ]
     said += [describe_changes(old, config, ["a.test"]), describe_changes(config, old, ["a.test"])]
     new, waits = defer_restarts(config, old)
     said += [new, waits, config.warnings]
@@ -108,13 +112,13 @@ def test_urls_with_a_password_in_every_key() -> None:
 
 def settings_or_problem(made: dict[str, object]) -> str:
     try:
-        return str(settings(from_dict(made), None))
+        return str(effective_settings(from_dict(made), None))
     except ConfigError as error:
         return str(error)
 
 
 def test_what_is_not_secret_is_said() -> None:
     config: Config = from_dict({"fetch": {"proxy": f"http://me:{MARK}@proxy.test:3128"}})
-    (shown,) = [one["value"] for one in settings(config, None) if one["key"] == "fetch.proxy"]
+    (shown,) = [one.value for one in effective_settings(config, None) if one.key == "fetch.proxy"]
     assert shown == "http://…@proxy.test:3128"
     assert redact("wrong: Authorization: Bearer abc.def") == ("wrong: Authorization: Bearer …")

@@ -11,18 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import msgspec
 import pytest
 from aiohttp import web
 
 from crawler.app import Life, living
 from crawler.clock import RealClock
 from crawler.config import from_dict
-from crawler.daemon import local
-from crawler.daemon.answering.answers import Answers
+from crawler.daemon import unix_socket
+from crawler.daemon.api.operations import Operations
 from crawler.daemon.connections import Connections
-from crawler.daemon.service import answering, application
-from crawler.daemon.serving.http import HttpSettings
-from crawler.daemon.watching.watch import Watchers
+from crawler.daemon.http.guards import HttpSettings
+from crawler.daemon.monitoring.monitor import Monitor
+from crawler.daemon.service import application, operations_of
 from crawler.testing import LocalWeb, Reply, html, text
 
 ROBOTS = text("User-agent: *\nDisallow: /private/\nCrawl-delay: 0.05\n")
@@ -75,7 +76,7 @@ class Daemon:
     """A crawl that runs, and how to ask it. `local` asks on the Unix socket."""
 
     life: Life
-    answers: Answers
+    operations: Operations
     client: Client
     local: Client
     database: Path
@@ -86,7 +87,7 @@ class Daemon:
     async def until(self, true: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """The status, once that is true of it."""
         async with asyncio.timeout(20):
-            while not true(status := dict(await self.answers.status())):  # noqa: ASYNC110
+            while not true(status := msgspec.to_builtins(await self.operations.status())):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
             return status
 
@@ -104,28 +105,28 @@ async def daemon_of(
 ) -> AsyncIterator[Daemon]:
     database = folder / "crawl.db"
     config = from_dict({**made, "storage": {"url": f"sqlite:{database}"}})
-    watchers = Watchers(RealClock())
+    monitor = Monitor(RealClock())
     async with (
         living(
-            config, seeds=seeds, forever=True, observers=watchers.observers, **living_options
+            config, seeds=seeds, forever=True, observers=monitor.observers, **living_options
         ) as life,
-        answering(life, watchers) as answers,
-        watchers.sampling(life.control),
+        operations_of(life, monitor) as operations,
+        monitor.sampling(life.control),
     ):
-        app = application(answers, settings or HttpSettings(), watchers)
+        app = application(operations, settings or HttpSettings(), monitor)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await runner.setup()
         assert runner.server is not None
-        connections = Connections(runner.server, watchers.clock)
+        connections = Connections(runner.server, monitor.clock)
         tcp = await asyncio.get_running_loop().create_server(connections, "127.0.0.1", 0)
         port = tcp.sockets[0].getsockname()[1]
-        own = application(answers, HttpSettings(local=True), watchers)
+        own = application(operations, HttpSettings(local=True), monitor)
         warnings: list[str] = []
         async with (
-            local.serving(own, database, warnings.append),
+            unix_socket.serving(own, database, warnings.append),
             aiohttp.ClientSession() as session,
             aiohttp.ClientSession(
-                connector=aiohttp.UnixConnector(str(local.socket_path(database)))
+                connector=aiohttp.UnixConnector(str(unix_socket.socket_path(database)))
             ) as through,
             asyncio.TaskGroup() as group,
         ):
@@ -134,7 +135,7 @@ async def daemon_of(
             try:
                 yield Daemon(
                     life,
-                    answers,
+                    operations,
                     Client(session, f"http://127.0.0.1:{port}"),
                     Client(through, "http://localhost"),
                     database,
@@ -143,7 +144,7 @@ async def daemon_of(
                     connections,
                 )
             finally:
-                watchers.stream.close()
+                monitor.stream.close()
                 life.control.stop()
                 await asyncio.wait([run], timeout=5)
                 run.cancel()

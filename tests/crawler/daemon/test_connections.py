@@ -11,9 +11,8 @@ import pytest
 
 from crawler.daemon import connections
 from crawler.daemon.connections import CONNECTIONS_MAX
-from crawler.daemon.serving import events
-from crawler.daemon.serving.guards import STREAMS_OF_PEER_MAX
-from crawler.daemon.serving.http import HttpSettings
+from crawler.daemon.http import sse
+from crawler.daemon.http.guards import STREAMS_OF_PEER_MAX, HttpSettings
 
 STALLED_S = 0.5
 TOKEN = "correct horse battery staple"
@@ -22,8 +21,8 @@ TOKEN = "correct horse battery staple"
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "STALLED_S", STALLED_S)
-    monkeypatch.setattr(connections, "LOOK_EVERY_S", STALLED_S / 5)
-    monkeypatch.setattr(events, "WRITE_S", STALLED_S)
+    monkeypatch.setattr(connections, "CHECK_EVERY_S", STALLED_S / 5)
+    monkeypatch.setattr(sse, "WRITE_S", STALLED_S)
 
 
 async def stalled(port: int, path: str, *, requests: int = 1, bytes_read: int = 0) -> socket.socket:
@@ -59,12 +58,12 @@ async def test_stalled_listeners_are_let_go(daemon: Any) -> None:
             await stalled(daemon.port, "/api/events", bytes_read=100)
             for _ in range(STREAMS_OF_PEER_MAX)
         ]
-        await until(lambda: len(daemon.answers.stream) == STREAMS_OF_PEER_MAX)
+        await until(lambda: len(daemon.operations.stream) == STREAMS_OF_PEER_MAX)
         async with asyncio.timeout(20):
             while len(daemon.connections):
-                daemon.answers.stream.change("note", note=note)
+                daemon.operations.stream.change("note", note=note)
                 await asyncio.sleep(0.02)
-        await until(lambda: not len(daemon.answers.stream))
+        await until(lambda: not len(daemon.operations.stream))
         for one in opened:
             one.close()
     await until(lambda: open_files() <= before)
@@ -100,7 +99,7 @@ async def test_listeners_that_reset_are_let_go(daemon: Any) -> None:
         one = await stalled(daemon.port, "/api/events")
         one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
         one.close()
-    await until(lambda: not len(daemon.connections) and not len(daemon.answers.stream))
+    await until(lambda: not len(daemon.connections) and not len(daemon.operations.stream))
     await until(lambda: open_files() <= before)
 
 

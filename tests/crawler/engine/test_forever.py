@@ -9,7 +9,7 @@ import pytest
 
 from crawler.fetching.request import Request
 from crawler.politeness.host import Host
-from crawler.steering.status import State
+from crawler.steering.live_state import CrawlState
 from crawler.testing import Answers, Reply, html, not_found, text
 from policies.retries import FailureCode
 
@@ -28,7 +28,7 @@ def stop(world: World) -> Callable[[], None]:
 
 async def test_it_waits_for_seeds_and_takes_them_at_once(world: World) -> None:
     """Issue 7: when the frontier is empty it stays up and waits for seeds."""
-    states: list[State] = []
+    states: list[CrawlState] = []
 
     def look() -> None:
         states.append(world.control.state)
@@ -46,7 +46,7 @@ async def test_it_waits_for_seeds_and_takes_them_at_once(world: World) -> None:
         },
         crawl={"user_agent": BOT},
     )
-    assert states == [State.IDLE, State.RUNNING, State.IDLE]
+    assert states == [CrawlState.IDLE, CrawlState.RUNNING, CrawlState.IDLE]
     assert crawled.at("a.test", "/")[0] == pytest.approx(2 * DAY_S + 1.05, abs=0.01)
     assert crawled.at("b.test", "/")[0] == pytest.approx(4 * DAY_S + 1.05, abs=0.01)
     assert crawled.elapsed_s == pytest.approx(5 * DAY_S, abs=1)
@@ -125,7 +125,7 @@ async def test_what_was_given_up_is_tried_again_when_failures_are_revived(world:
 
 
 async def test_max_pages_ends_the_pages_and_not_the_crawl(world: World) -> None:
-    states: list[State] = []
+    states: list[CrawlState] = []
     answers: Answers = {f"http://a.test/{n}": html(str(n)) for n in range(5)}
     crawled = await world.crawl(
         answers,
@@ -134,7 +134,7 @@ async def test_max_pages_ends_the_pages_and_not_the_crawl(world: World) -> None:
         crawl={"max_pages": 2},
         at={1000.0: lambda: states.append(world.control.state), 2000.0: stop(world)},
     )
-    assert states == [State.IDLE]
+    assert states == [CrawlState.IDLE]
     assert len(crawled.urls("visited")) == 2
     assert len(crawled.urls("queued")) == 3
     assert crawled.elapsed_s == pytest.approx(2000, abs=1)

@@ -11,13 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from crawler.fetching.request import Answer, Failure, Request
-from crawler.observer import Contacted
+from crawler.observer import Observer
 from crawler.testing import FakeFetcher, JumpClock, Reply, html, not_found, redirect, text
 from policies import outage
 from policies.holds import Hold, HoldReason
 from policies.retries import FailureCode, RetryRules, after_no_connection, tried_for_s
 from policies.url import host_of
-from storage.store import Outcome
 
 if TYPE_CHECKING:
     from tests.conftest import World
@@ -26,19 +25,11 @@ DAY_S = 86_400.0
 KINDS = ("refused", "no route", "no such name", "silence", "tls")
 
 
-class Watcher:
+class Watcher(Observer):
     """Holds, in the order they began and ended."""
 
     def __init__(self) -> None:
         self.holds: list[str] = []
-
-    def contacted(self, seen: Contacted) -> None: ...
-
-    def settled(self, url: str, outcome: Outcome) -> None: ...
-
-    def gave_up(self, slot: str, origin: str, error: str, count: int) -> None: ...
-
-    def committed(self, elapsed_s: float, outcomes: int, links: int) -> None: ...
 
     def hold_began(self, hold: Hold) -> None:
         self.holds.append(f"{hold.reason} began")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from crawler.config import from_dict
+from crawler.explain.explanation import ExplainContext, explain_url
 from crawler.fetching.request import Request
-from crawler.telling.explain import Asked, explain_url
 from crawler.testing import Reply, html, not_found, redirect, text
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ async def test_a_chain_ends_after_max_redirects(world: World, most: int) -> None
 async def test_why_shows_the_chain(world: World, most: int, shown: str | None) -> None:
     await world.crawl(endless, "http://a.test/0", fetch={"max_redirects": most})
     explained = await explain_url(
-        world.store, Asked(config=from_dict({})), f"http://a.test/{most}", now_s=0.0
+        world.store, ExplainContext(config=from_dict({})), f"http://a.test/{most}", now_s=0.0
     )
     chains = [one for one in explained.sentences if one.startswith("redirects led to it: ")]
     assert len(chains) == (shown is not None)

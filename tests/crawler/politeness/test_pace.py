@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from crawler.explain.wait_reasons import RETRY_AFTER, backoff_reason
 from crawler.politeness.pace import Pace
-from crawler.telling import backoff
 from policies.pacing import PacingRules
 from storage.store import HostClock, Lease, Prefetched
 
@@ -41,9 +41,9 @@ def test_backing_off_and_being_forgiven() -> None:
     assert pace.backoff_until_s - now == 60
     pace.answered(429, refusal=True, rest_s=5000, now_s=now)
     assert pace.backoff_until_s - now == 5000
-    assert pace.wait(now, now) == (now + 5000, backoff.of_status(429))
+    assert pace.wait(now, now) == (now + 5000, backoff_reason(429))
     pace.answered(301, refusal=False, rest_s=6000, now_s=now)
-    assert pace.wait(now, now) == (now + 6000, backoff.ASKED)
+    assert pace.wait(now, now) == (now + 6000, RETRY_AFTER)
 
 
 def test_twenty_denials_in_a_row_rest_the_host_too() -> None:
@@ -55,4 +55,4 @@ def test_twenty_denials_in_a_row_rest_the_host_too() -> None:
         assert not pace.answered(401, refusal=False, rest_s=None, now_s=1000)
     assert pace.answered(403, refusal=False, rest_s=None, now_s=1000)
     assert pace.backoff_until_s == 1060
-    assert pace.backoff_why == backoff.of_status(403)
+    assert pace.backoff_why == backoff_reason(403)

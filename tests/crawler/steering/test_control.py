@@ -13,7 +13,7 @@ import pytest
 from crawler.fetching.request import Request
 from crawler.politeness.ending import PAUSED
 from crawler.steering.control import SLOW_S_MAX
-from crawler.steering.status import HostState, State, UnknownHost
+from crawler.steering.live_state import CrawlState, HostState, UnknownHost
 from crawler.testing import Answers, Reply, html, not_found, redirect, text
 from storage.store import Link
 
@@ -48,7 +48,7 @@ def rests(times: list[float], latency_s: float = 0.05) -> list[float]:
 async def test_a_paused_crawl_begins_no_contact_robots_txt_included(world: World) -> None:
     """Issue 7: what is in flight ends; nothing begins until it is resumed, however long that is,
     and no patience ends it meanwhile."""
-    seen: list[State] = []
+    seen: list[CrawlState] = []
     crawled = await world.crawl(
         {**ANSWERS, "http://a.test/1": html("A", "http://late.test/")},
         *A,
@@ -65,7 +65,7 @@ async def test_a_paused_crawl_begins_no_contact_robots_txt_included(world: World
     )
     times = crawled.at()
     assert [t for t in times if 1.1 < t < 5000.0] == []
-    assert seen == [State.PAUSED, State.RUNNING]
+    assert seen == [CrawlState.PAUSED, CrawlState.RUNNING]
     assert "http://new.test/robots.txt" in [f"http://{e.host}{e.path}" for e in crawled.entries()]
     assert not crawled.rows["queued"]
 
@@ -238,7 +238,7 @@ async def test_an_unknown_host_is_refused(world: World) -> None:
 @pytest.mark.parametrize("delay_s", [-1.0, math.nan, math.inf, SLOW_S_MAX + 1])
 async def test_a_delay_that_is_none_is_refused(world: World, delay_s: float) -> None:
     async def slow() -> None:
-        with pytest.raises(ValueError, match="a delay is"):
+        with pytest.raises(ValueError, match="the delay must be"):
             await world.control.slow_host("a.test", delay_s)
 
     crawled = await world.crawl(ANSWERS, *A[:2], at={1.5: lambda: world.do(slow())})
@@ -360,7 +360,7 @@ async def test_the_status_counts_what_is_under_way(world: World) -> None:
         ANSWERS, *A, *B, at={1.07: lambda: seen.append(world.control.status())}
     )
     (status,) = seen
-    assert status.state is State.RUNNING
+    assert status.state is CrawlState.RUNNING
     assert status.in_flight == 2
     assert sorted(one.url for one in status.fetching) == ["http://a.test/1", "http://b.test/1"]
     assert all(0 < one.since_s < 0.05 for one in status.fetching)
@@ -369,8 +369,8 @@ async def test_the_status_counts_what_is_under_way(world: World) -> None:
     assert status.uptime_s == pytest.approx(1.07)
     assert status.memory_bytes is None or status.memory_bytes > 10_000_000
     after = world.control.status()
-    assert after.state is State.STOPPING
-    assert after.pages == 16 == len(crawled.urls("visited"))
+    assert after.state is CrawlState.STOPPING
+    assert world.engine.pages == 16 == len(crawled.urls("visited"))
 
 
 # ---------------------------------------------------------------- seeds

@@ -15,7 +15,7 @@ from crawler.config import Config, ConfigError, from_dict
 from crawler.engine.engine import Engine
 from crawler.fetching.request import Request
 from crawler.steering.control import Control
-from crawler.steering.status import Reloaded, State
+from crawler.steering.live_state import CrawlState, Reloaded
 from crawler.testing import Answers, FakeFetcher, JumpClock, Reply, html, not_found, text
 
 if TYPE_CHECKING:
@@ -265,7 +265,7 @@ async def test_more_pages_are_allowed_to_a_crawl_and_to_a_host_that_had_theirs(
 ) -> None:
     file = File(world, crawl={"max_pages": 3}, scope={"max_pages_per_host": 2})
     answers = pages("a.test", 6) | pages("b.test", 6)
-    states: list[State] = []
+    states: list[CrawlState] = []
     crawled = await file.crawl(
         answers,
         *answers,
@@ -277,7 +277,7 @@ async def test_more_pages_are_allowed_to_a_crawl_and_to_a_host_that_had_theirs(
             600.0: stop(world),
         },
     )
-    assert states == [State.IDLE, State.IDLE]
+    assert states == [CrawlState.IDLE, CrawlState.IDLE]
     assert len(crawled.urls("visited")) == 8
     assert {str(row["host"]): row["visited"] for row in crawled.rows["hosts"]} == {
         "a.test": 4,

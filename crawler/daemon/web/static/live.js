@@ -1,11 +1,11 @@
-// Keeps parts of a page up to date in place. Everything works without it.
+// Updates parts of a page in place. The pages work without it.
 "use strict";
 (() => {
-  const EVERY_MS = 5000;       // the plots get a point in so many
-  const AT_LEAST_MS = 2000;    // between two refreshes, however many events come
+  const EVERY_MS = 5000;       // the interval of the plots
+  const AT_LEAST_MS = 2000;    // minimum time between two updates
   const FEED_ROWS = 12;
 
-  const KEPT = "courtly-live";  // for this tab: whether updates were stopped
+  const KEPT = "courtly-live";  // per tab: whether updates are stopped
   let on = sessionStorage.getItem(KEPT) !== "off", busy = false, last = 0, timer = 0, source = null;
 
   const inUse = (part) => {
@@ -29,7 +29,7 @@
         part.replaceChildren(...[...other.childNodes].map((node) => document.importNode(node, true)));
       }
     } catch {
-      // The daemon is away; the next try may find it again.
+      // The daemon is unreachable; the next update may succeed.
     } finally {
       busy = false;
     }
@@ -77,30 +77,30 @@
     source.onerror = () => { if (source.readyState === EventSource.CLOSED) { source = null; } };
   }
 
-  function hush() {
+  function disconnect() {
     if (source) source.close();
     source = null;
   }
 
-  // A page that moves by itself can be told to stand still (WCAG 2.2.2).
+  // Automatic updates can be stopped (WCAG 2.2.2).
   const place = document.getElementById("live-switch");
   const parts = document.querySelector("[data-live]");
   if (place && parts) {
     const button = document.createElement("button");
     button.type = "button";
     button.className = "small";
-    const say = () => { button.textContent = on ? "Stop live updates" : "Start live updates"; };
-    button.addEventListener("click", () => { on = !on; sessionStorage.setItem(KEPT, on ? "on" : "off"); say(); if (on) { listen(); refresh(); } else { hush(); } });
-    say();
+    const label = () => { button.textContent = on ? "Stop live updates" : "Start live updates"; };
+    button.addEventListener("click", () => { on = !on; sessionStorage.setItem(KEPT, on ? "on" : "off"); label(); if (on) { listen(); refresh(); } else { disconnect(); } });
+    label();
     place.append(button);
     place.hidden = false;
     listen();
     setInterval(() => { listen(); soon(); }, EVERY_MS);
-    document.addEventListener("visibilitychange", () => { if (document.hidden) { hush(); } else { listen(); soon(); } });
-    addEventListener("pagehide", hush);
+    document.addEventListener("visibilitychange", () => { if (document.hidden) { disconnect(); } else { listen(); soon(); } });
+    addEventListener("pagehide", disconnect);
   }
 
-  // "/" goes to the search field of the page.
+  // "/" focuses the search field of the page.
   document.addEventListener("keydown", (event) => {
     if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey) return;
     if (/^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement.tagName)) return;
@@ -108,7 +108,7 @@
     if (field) { event.preventDefault(); field.focus(); field.select(); }
   });
 
-  // A plot is read off where it is pointed at.
+  // A plot shows its value under the pointer.
   const SVG = "http://www.w3.org/2000/svg";
   let caption = "";
   const plotOf = (event) => event.target.closest?.("[data-read]");
@@ -142,7 +142,7 @@
     plot.closest("figure").querySelector("figcaption strong").textContent = caption;
   });
 
-  // On a narrow screen the place one is at may be out of sight.
+  // On a narrow screen, scroll the current item of the navigation into view.
   const here = document.querySelector(".band nav [aria-current]");
   if (here && here.scrollIntoView) here.scrollIntoView({ block: "nearest", inline: "center" });
 

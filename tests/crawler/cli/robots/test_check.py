@@ -15,7 +15,7 @@ from rich.console import Console
 
 from crawler.cli import main
 from crawler.cli.robots.verdict_view import VerdictView
-from crawler.telling.tester import Judge, Known
+from crawler.explain.robots_tester import KnownRobots, RobotsTester
 from crawler.testing import LocalWeb, redirect, text
 from policies import robots
 from policies.robots_state import RobotsRules, RobotsState
@@ -171,11 +171,11 @@ def test_a_terminal_of_80_columns_is_never_exceeded() -> None:
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, width=80, highlight=False, color_system=None)
     body = FILE + f"Disallow: /{'long/' * 40}\nAllow: /日本語{'語' * 60}\n"
-    known = Known(
+    known = KnownRobots(
         where="x" * 90, access=RobotsState(body=body.encode(), status=200, copy_at=1, fetched_at=1,
         expires_at=9), now_s=1, fetched=False
     )  # fmt: skip
-    judge = Judge(known, ("examplebot",), RobotsRules())
+    judge = RobotsTester(known, ("examplebot",), RobotsRules())
     for url in ("/backup/a.html", "/" + "long/" * 41, "/" + "日本語" + "語" * 70):
         judgement = judge.judge(url, ("slurp",))
         assert judgement is not None

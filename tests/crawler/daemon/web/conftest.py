@@ -1,4 +1,4 @@
-"""A daemon's answers without a crawl: rows as they are given, and a record of what was asked."""
+"""Operations without a crawl: they return the rows given, and record the calls."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from msgspec import convert
 
-from crawler.daemon.answering.answers import Answers
+from crawler.daemon import responses
+from crawler.daemon.api.operations import Operations
 from crawler.daemon.problem import Problem
+from crawler.steering.live_state import Reloaded, SeedsAdded
 from crawler.testing import JumpClock
 from policies import robots
 
@@ -41,7 +44,7 @@ def host_row(host: str, **more: object) -> dict[str, Any]:
     }
 
 
-class FakeAnswers(Answers):
+class FakeOperations(Operations):
     """`rows`, `files` and the rest may be changed; `asked` is what was called, in order."""
 
     def __init__(self) -> None:  # the crawl that the real one is made of is what is left out
@@ -56,35 +59,39 @@ class FakeAnswers(Answers):
         self.broken: Problem | None = None
 
     async def status(self) -> Any:
-        return {
-            "state": self.state,
-            "visited": 1_234_567,
-            "blocked": 4_321,
-            "failed": 12,
-            "queued": 98_765,
-            "hosts": len(self.rows),
-            "bytes": 10_000_000,
-            "in_flight": 1,
-            "pages_per_s": 12.3,
-            "bytes_per_s": 450_000.0,
-            "uptime_s": 7_200.0,
-            "memory_bytes": 91_000_000,
-            "hosts_held": len(self.rows),
-            "hosts_by_state": {"in flight": 1, "waiting": 5, "paused": 1},
-            "fetching": [{"url": "http://a.test/slow", "since_s": 1.2}],
-            "uncommitted": 0,
-            "held": [],
-            "version": "0.1.0",
-        }
+        return convert(
+            {
+                "state": self.state,
+                "visited": 1_234_567,
+                "blocked": 4_321,
+                "failed": 12,
+                "queued": 98_765,
+                "hosts": len(self.rows),
+                "bytes": 10_000_000,
+                "in_flight": 1,
+                "pages_per_s": 12.3,
+                "bytes_per_s": 450_000.0,
+                "uptime_s": 7_200.0,
+                "memory_bytes": 91_000_000,
+                "hosts_held": len(self.rows),
+                "hosts_by_state": {"in flight": 1, "waiting": 5, "paused": 1},
+                "fetching": [{"url": "http://a.test/slow", "since_s": 1.2}],
+                "uncommitted": 0,
+                "held": [],
+                "version": "0.1.0",
+            },
+            responses.Status,
+        )
 
     async def hosts(self, **asked: Any) -> Any:
         self.asked.append(("hosts", asked))
         if asked.get("state") in ("backing-off", "paused", "slowed", "failing"):
             rows = [row for row in self.rows.values() if row["paused"]]
-            return {"hosts": rows if asked["state"] == "paused" else [], "after": None}
+            rows = rows if asked["state"] == "paused" else []
+            return convert({"hosts": rows, "after": None}, responses.Hosts)
         found = [row for name, row in self.rows.items() if asked.get("search", "") in name]
         after = "more" if len(found) > asked["limit"] else None
-        return {"hosts": found[: asked["limit"]], "after": after}
+        return convert({"hosts": found[: asked["limit"]], "after": after}, responses.Hosts)
 
     async def host(self, host: str) -> Any:
         if host not in self.rows:
@@ -105,46 +112,57 @@ class FakeAnswers(Answers):
             }
             for origin, text in self.files.items()
         ]
-        return {
-            **self.rows[host],
-            "robots": copies,
-            "recent_contacts": self.contacts,
-            "why": [],
-        }
+        return convert(
+            {
+                **self.rows[host],
+                "robots": copies,
+                "recent_contacts": self.contacts,
+                "why": [],
+            },
+            responses.HostDetail,
+        )
 
     async def url(self, url: str) -> Any:
         if url not in self.urls:
             raise Problem(404, f"{url} is unknown", field="url")
-        return self.urls[url]
+        return convert(self.urls[url], responses.UrlAnswer)
 
     async def blocked(self, **asked: Any) -> Any:
         self.asked.append(("blocked", asked))
-        return {"blocked": self.blocked_rows[: asked["limit"]], "after": None}
+        return convert(
+            {"blocked": self.blocked_rows[: asked["limit"]], "after": None}, responses.BlockedPage
+        )
 
     async def robots(self, origin: str) -> Any:
         lines = robots.parse(self.files[origin].encode()).lines
-        return {
-            "origin": origin,
-            "state": "rules",
-            "status": 200,
-            "lines": [
-                {"line": line.number, "text": line.text, "blocked": 2 * (line.number == 2)}
-                for line in lines
-            ],
-            "fetched_at": NOW_S - 3_000,
-            "truncated": False,
-        }
+        return convert(
+            {
+                "origin": origin,
+                "state": "rules",
+                "status": 200,
+                "lines": [
+                    {"line": line.number, "text": line.text, "blocked": 2 * (line.number == 2)}
+                    for line in lines
+                ],
+                "fetched_at": NOW_S - 3_000,
+                "truncated": False,
+            },
+            responses.RobotsCopy,
+        )
 
     async def config(self, host: str = "") -> Any:
-        return {
-            "host": host or None,
-            "settings": [
-                {"key": "crawl.user_agent", "value": "examplebot/1.0", "source": "c.toml:2"},
-                {"key": "politeness.delay", "value": 1.0, "source": "default"},
-                {"key": "robots.dialect", "value": "slurp", "source": "default"},
-                {"key": "daemon.token", "value": "…", "source": "c.toml:9"},
-            ],
-        }
+        return convert(
+            {
+                "host": host or None,
+                "settings": [
+                    {"key": "crawl.user_agent", "value": "examplebot/1.0", "source": "c.toml:2"},
+                    {"key": "politeness.delay", "value": 1.0, "source": "default"},
+                    {"key": "robots.dialect", "value": "slurp", "source": "default"},
+                    {"key": "daemon.token", "value": "…", "source": "c.toml:9"},
+                ],
+            },
+            responses.Settings,
+        )
 
     async def failed(self, host: str, *, limit: int = 10) -> Any:
         return []
@@ -181,18 +199,23 @@ class FakeAnswers(Answers):
     async def seeds(self, urls: Sequence[str], priority: float = 0.0) -> Any:
         await self._did("seeds", tuple(urls), priority)
         refused = [url for url in urls if "://" not in url]
-        return {
-            "added": len(urls) - len(refused),
-            "known": 0,
-            "refused": [
-                {"url": url, "reason": f"{url} is no absolute URL; try https://{url}"}
-                for url in refused
-            ],
-        }
+        return convert(
+            {
+                "added": len(urls) - len(refused),
+                "known": 0,
+                "refused": [
+                    {"url": url, "reason": f"{url} is no absolute URL; try https://{url}"}
+                    for url in refused
+                ],
+            },
+            SeedsAdded,
+        )
 
     async def reload(self, *, dry_run: bool = False) -> Any:
         await self._did("reload", dry_run)
-        return {"changes": self.changes, "restart": [], "warnings": [], "dry_run": dry_run}
+        return convert(
+            {"changes": self.changes, "restart": [], "warnings": [], "dry_run": dry_run}, Reloaded
+        )
 
     async def robots_check(
         self,
@@ -220,12 +243,12 @@ class FakeAnswers(Answers):
                         "reason": str(verdict),
                     }
                 )
-        return {"verdicts": found, "robots": robots, "robots_url": None}
+        return convert({"verdicts": found, "robots": robots, "robots_url": None}, responses.Checked)
 
 
 @pytest.fixture
-def answers() -> FakeAnswers:
-    fake = FakeAnswers()
+def answers() -> FakeOperations:
+    fake = FakeOperations()
     fake.rows = {name: host_row(name) for name in ("a.test", "b.test")}
     fake.rows["p.test"] = host_row("p.test", paused=True, wait_reason="paused by hand")
     fake.files = {"http://a.test": "User-agent: *\nDisallow: /private/\n"}

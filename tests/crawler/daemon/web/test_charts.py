@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler.daemon.watching.recent import Floor
-from crawler.daemon.watching.series import Points
+from crawler.daemon.monitoring.recent_contacts import RequiredDelay
+from crawler.daemon.monitoring.series import Points
+from crawler.daemon.responses import ContactRow
 from crawler.daemon.web import charts
 from crawler.daemon.web.timeline import STRIP_WIDTH, Timeline, timeline
 
@@ -25,7 +26,7 @@ def plot(times: list[float], values: list[float]) -> charts.Plot:
         Points(times=times, values=values, step_s=5.0),
         name="pages",
         label="Pages per second",
-        words=lambda value: f"{value:g}/s",
+        text=lambda value: f"{value:g}/s",
         now_s=NOW_S,
         span_s=600,
     )
@@ -36,7 +37,7 @@ def test_a_line_goes_from_the_left_to_now_and_says_itself_in_words() -> None:
     assert drawn.line == "M0.0 100.0 L300.0 0.0 L600.0 50.0"
     assert (drawn.top, drawn.middle, drawn.now) == ("4/s", "2/s", "2/s")
     assert drawn.summary == (
-        "Pages per second, last 10 min: now 2/s, least 0/s, most 4/s, mean 2/s."
+        "Pages per second, last 10 min: now 2/s, minimum 0/s, maximum 4/s, mean 2/s."
     )
 
 
@@ -74,16 +75,16 @@ def test_parts_of_a_whole_fill_it() -> None:
 # ---------------------------------------------------------------- a host's timeline
 
 
-def row(start_s: float, took_s: float = 0.1, status: int | None = 200) -> Any:
-    return {"start_at": start_s, "end_at": start_s + took_s, "kind": "page", "status": status}
+def row(start_s: float, took_s: float = 0.1, status: int | None = 200) -> ContactRow:
+    return ContactRow(start_at=start_s, end_at=start_s + took_s, kind="page", status=status)
 
 
-def floor(start_s: float, rest_s: float) -> Floor:
-    return Floor(start_at=start_s, rest_s=rest_s, source="politeness.delay", late_s=0.0)
+def floor(start_s: float, rest_s: float) -> RequiredDelay:
+    return RequiredDelay(start_at=start_s, rest_s=rest_s, source="politeness.delay", late_s=0.0)
 
 
-def line(rows: list[Any], floors: list[Floor], **more: Any) -> Timeline:
-    told = {"next_at": None, "breaches": 0, "delay_s": 1.0, "now_s": rows[-1]["end_at"] + 0.5}
+def line(rows: list[ContactRow], floors: list[RequiredDelay], **more: Any) -> Timeline:
+    told = {"next_at": None, "breaches": 0, "delay_s": 1.0, "now_s": rows[-1].end_at + 0.5}
     found = timeline(rows, floors, **(told | more))
     assert found is not None
     return found
@@ -91,7 +92,7 @@ def line(rows: list[Any], floors: list[Floor], **more: Any) -> Timeline:
 
 def test_each_contact_is_a_bar_and_each_rest_begins_where_it_ends() -> None:
     rows = [row(at * 1.2) for at in range(5)]
-    drawn = line(rows, [floor(each["start_at"], 1.0) for each in rows])
+    drawn = line(rows, [floor(each.start_at, 1.0) for each in rows])
     assert len(drawn.bars) == 5
     assert len(drawn.rests) == 5
     for bar, rest in zip(drawn.bars, drawn.rests, strict=True):
@@ -99,7 +100,7 @@ def test_each_contact_is_a_bar_and_each_rest_begins_where_it_ends() -> None:
     for rest, after in zip(drawn.rests, drawn.bars[1:], strict=False):
         assert rest.x + rest.width <= after.x + 0.01
     assert [column.name for column in drawn.columns] == ["column"] * 4
-    assert "No contact began before its time (4 compared" in drawn.summary
+    assert "None of the 4 that could be compared began too early" in drawn.summary
 
 
 def test_a_contact_that_came_early_stands_out() -> None:
@@ -145,7 +146,7 @@ def test_whatever_was_contacted_nothing_leaves_the_drawing(
     spans: list[tuple[float, float]], rests: list[float]
 ) -> None:
     rows = [row(start_s, took_s) for start_s, took_s in spans]
-    floors = [floor(each["start_at"], rest) for each, rest in zip(rows, rests, strict=False)]
+    floors = [floor(each.start_at, rest) for each, rest in zip(rows, rests, strict=False)]
     drawn = timeline(rows, floors, next_at=2e6, breaches=0, delay_s=1.0, now_s=1e6)
     assert drawn is not None
     for shape in itertools.chain(drawn.rests, drawn.bars):

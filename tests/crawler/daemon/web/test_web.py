@@ -15,10 +15,12 @@ from aiohttp.test_utils import TestServer
 from yarl import URL
 
 from crawler.clock import RealClock
+from crawler.daemon.http.application import build
+from crawler.daemon.http.guards import HttpSettings
+from crawler.daemon.monitoring.monitor import Monitor
 from crawler.daemon.problem import Problem
-from crawler.daemon.serving.http import HttpSettings, build
-from crawler.daemon.watching.watch import Watch
 from crawler.daemon.web import add_pages
+from crawler.daemon.web.rendering import Renderer
 
 HOSTILE = '"><img src=x onerror=alert(1)><script>alert(2)</script>'
 PAGES = ["/", "/hosts", "/host?host=a.test", "/blocked", "/url", "/tester", "/seeds", "/config"]
@@ -62,8 +64,9 @@ async def site(answers: Any) -> AsyncIterator[Site]:
 @contextlib.asynccontextmanager
 async def serving(answers: Any, token: str = "") -> AsyncIterator[Site]:
     clock = RealClock()
-    app = build(answers, HttpSettings(token=token), clock=clock)
-    add_pages(app, answers, Watch(), clock)
+    renderer = Renderer(clock)
+    app = build(answers, HttpSettings(token=token), renderer, clock=clock)
+    add_pages(app, answers, Monitor(clock), renderer)
     headers = {"Accept": "text/html,*/*"}
     jar = aiohttp.CookieJar(unsafe=True)  # also for an address
     async with (
@@ -166,18 +169,18 @@ async def test_what_comes_from_the_web_is_text(site: Site, answers: Any) -> None
 
 async def test_a_path_there_is_not_is_answered_in_style(site: Site) -> None:
     html = await site.get("/nothing-here", status=404)
-    assert "There is nothing at /nothing-here" in html
+    assert "There is no page at /nothing-here" in html
     assert "courtly.css" in re.sub(r"\.[0-9a-f]{10}\.", ".", html)
 
 
 async def test_a_host_that_is_unknown_is_said_to_be(site: Site) -> None:
-    assert "was ever queued here" in await site.get("/host?host=nobody.test", status=404)
+    assert "was ever queued" in await site.get("/host?host=nobody.test", status=404)
 
 
 async def test_a_host_is_paused_resumed_and_slowed_by_plain_forms(site: Site, answers: Any) -> None:
     status, html, _ = await site.post("/host/pause", host="a.test", back="/host?host=a.test")
     assert status == 200
-    assert "Paused: no new contact with a.test begins" in html
+    assert "a.test is paused. No new request to it begins" in html
     await site.post("/host/resume", host="a.test", back="/hosts?state=paused")
     await site.post("/host/slow", host="a.test", delay_s="10", back="/host?host=a.test")
     done = [each for each in answers.asked if each[0] not in ("hosts", "blocked")]
@@ -194,7 +197,7 @@ async def test_what_failed_at_a_host_is_queued_again_and_never_that_of_all(
     answers.rows["a.test"]["failed"] = 3
     assert 'action="/host/retry"' in await site.get("/host?host=a.test")
     _, html, _ = await site.post("/host/retry", host="a.test", back="/host?host=a.test")
-    assert "What failed at a.test is queued again." in html
+    assert "The failed URLs of a.test are queued again." in html
     assert ("retry", "a.test") in answers.asked
     status, _, _ = await site.post("/host/retry", host="")
     assert status == 422
@@ -220,10 +223,10 @@ async def test_a_delay_that_is_none_is_refused_and_changes_nothing(
 
 
 async def test_the_whole_crawl_is_paused_and_resumed(site: Site, answers: Any) -> None:
-    assert "Pause the crawl" in await site.get("/")
+    assert "Pause crawl" in await site.get("/")
     _, html, _ = await site.post("/crawl/pause")
-    assert "Paused by hand" in html
-    assert "Resume the crawl" in html
+    assert "<h1>Paused</h1>" in html
+    assert "Resume crawl" in html
     await site.post("/crawl/resume")
     assert [each[0] for each in answers.asked if each[0] != "hosts"] == ["pause", "resume"]
 
@@ -250,7 +253,7 @@ async def test_a_reload_is_shown_before_it_is_done(site: Site, answers: Any) -> 
     assert answers.asked == [("reload", True)]
     _, html, _ = await site.post("/config/reload")
     assert answers.asked[-1] == ("reload", False)
-    assert "These changes count now" in html
+    assert "These changes are in effect" in html
 
 
 async def test_a_bad_config_is_told_line_by_line(site: Site, answers: Any) -> None:
@@ -274,7 +277,7 @@ async def test_the_tester_shows_every_dialect_and_the_deciding_lines(site: Site)
         assert f'<th scope="col">{dialect}</th>' in html
     assert 'id="tested-L2"' in html
     assert "blocks in" in html
-    assert "The dialects differ on 1 URL" in html
+    assert "The dialects disagree on 1 URL" in html
     status, html, _ = await site.post("/tester", robots="", url="", agent="", urls="/")
     assert status == 422
     assert "Paste a robots.txt" in html
@@ -354,7 +357,7 @@ async def test_with_a_token_the_pages_are_behind_a_form_that_tells_nothing(answe
         assert (await site.head(style)).status == 200
         status, html, _ = await site.post("/login", token="guess", next="/hosts")
         assert status == 401
-        assert "this is not the token" in html
+        assert "wrong token" in html
         assert not answers.asked
 
 

@@ -1,1 +1,0 @@
-"""What the daemon answers and what it may be asked to do, as JSON-ready values."""

@@ -1,0 +1,404 @@
+"""The operations behind the JSON routes, the local socket and the web page.
+
+Every method returns a struct of `crawler.daemon.responses`, or raises `Problem`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import aclosing, suppress
+from typing import Any, TypeVar
+
+from msgspec import structs
+
+from crawler.clock import Clock
+from crawler.config import ConfigError
+from crawler.daemon import responses
+from crawler.daemon.api import settings_list
+from crawler.daemon.api.robots_check import RobotsCheck, RobotsFetcher
+from crawler.daemon.monitoring.event_stream import EventStream
+from crawler.daemon.problem import Problem, unknown_host
+from crawler.daemon.responses import from_row, from_rows
+from crawler.explain.explanation import (
+    ExplainContext,
+    explain_host,
+    explain_url,
+    host_named,
+    known_host,
+)
+from crawler.steering.control import SLOW_S_MAX, Control
+from crawler.steering.live_state import CrawlState, Reloaded, SeedsAdded, UnknownHost
+from crawler.threads import in_thread
+from crawler.version import __version__
+from policies import robots as robots_txt
+from policies.url import SeedError, canonical, host_of, origin_of, without_userinfo
+from storage import paging
+from storage.columns import robots_state
+from storage.store import Reader, Row
+
+LIMIT_DEFAULT = 100  # rows of a page
+LIMIT_MAX = paging.ROWS_MAX
+FAILED_SHOWN = 10
+FAILED_OF_MAX = 100_000  # URLs of a host; its failed URLs are not listed beyond
+SEEDS_MAX = 10_000  # in one request
+SEED_BYTES_MAX = 65_536  # beyond any `scope.max_url_bytes`; an error message would repeat it
+HOST_SORTS = paging.HOST_SORTS
+HOST_STATES = tuple(state.value for state in paging.HostFilter)
+COMMAND_WAIT_S = 5.0  # for a database in trouble, before the request is answered
+STATUS_KEPT_S = 0.25  # concurrent listeners share a status: it looks at every host in memory
+_LATER = (
+    "the command is kept and runs when the database is available again, unless the crawl ends "
+    "before; do not repeat it"
+)
+_T = TypeVar("_T")
+
+
+class Operations:
+    """The operations of one running crawl."""
+
+    def __init__(
+        self,
+        control: Control,
+        reader: Reader,
+        *,
+        clock: Clock,
+        stream: EventStream,
+        robots_fetcher: RobotsFetcher,
+    ) -> None:
+        self._control = control
+        self._reader = reader
+        self._clock = clock
+        self._robots_check = RobotsCheck(control, clock, robots_fetcher)
+        self._status: responses.Status | None = None
+        self._status_at_s = -math.inf
+        self._status_lock = asyncio.Lock()
+        self.stream = stream
+
+    # ------------------------------------------------------------ queries
+
+    async def status(self) -> responses.Status:
+        """The whole crawl at this moment, at most STATUS_KEPT_S old."""
+        async with self._status_lock:
+            now_s = self._clock.monotonic()
+            kept = self._status
+            if (
+                kept is None
+                or kept.state != self._control.state
+                or now_s - self._status_at_s >= STATUS_KEPT_S
+            ):
+                activity, stats = self._control.status(), await self._control.stats()
+                kept = self._status = responses.Status(
+                    **structs.asdict(activity),
+                    visited=stats.visited,
+                    blocked=stats.blocked,
+                    failed=stats.failed,
+                    queued=stats.queued,
+                    hosts=stats.hosts,
+                    bytes=stats.body_bytes,
+                    version=__version__,
+                )
+                self._status_at_s = now_s
+            return kept
+
+    async def hosts(
+        self,
+        *,
+        search: str = "",
+        state: str = "all",
+        sort: str = "host",
+        limit: int = LIMIT_DEFAULT,
+        after: str = "",
+    ) -> responses.Hosts:
+        """A page of hosts. `search`: part of a name, case ignored. `state`: one of HOST_STATES.
+        `sort`: one of HOST_SORTS (`name` means `host`), descending after a "-"; ties by name.
+        `after`: from the page before, with the other arguments unchanged."""
+        if sort in ("name", "-name"):
+            sort = sort.replace("name", "host")
+        sort = sort or "host"
+        state = state or "all"
+        if state not in HOST_STATES:
+            raise Problem(422, f"state: must be one of {', '.join(HOST_STATES)}", field="state")
+        if sort.removeprefix("-") not in HOST_SORTS:
+            sorts = ", ".join(HOST_SORTS)
+            raise Problem(422, f'sort: must be one of {sorts}, or one after a "-"', field="sort")
+        _check_limit(limit)
+        if not search.isascii():  # stored names are ASCII; whole labels can be converted
+            with suppress(ValueError):
+                search = host_named(search)
+        try:
+            page = await self._reader.hosts_page(
+                search=search,
+                state=state,
+                sort=sort,
+                limit=limit,
+                after=after,
+                now_s=self._clock.wall(),
+            )
+        except ValueError as error:
+            raise Problem(422, str(error), field="after") from None
+        rows = [from_row(responses.HostRow, row, **self._live(row)) for row in page.rows]
+        return responses.Hosts(hosts=rows, after=page.after)
+
+    def _live(self, row: Row) -> dict[str, object]:
+        """What the database does not know of a host."""
+        name = str(row["host"])
+        return {
+            "wait_reason": self._control.wait_reason(name, row),
+            "now": self._control.host_now(name),
+        }
+
+    async def host(self, host: str) -> responses.HostDetail:
+        """One host, by its name in the hosts view or by any host name that it covers."""
+        name = self._host_name(host)
+        found = await explain_host(
+            self._reader, self._control.config, name, now_s=self._clock.wall()
+        )
+        if found.row is None:
+            raise unknown_host(name)
+        async with aclosing(self._reader.iterate("hosts", host=found.name)) as rows:
+            row = await anext(rows)
+        return from_row(
+            responses.HostDetail,
+            row,
+            **self._live(row),
+            robots=from_rows(responses.RobotsRow, found.row["robots"]),
+            recent_contacts=from_rows(responses.ContactRow, found.row["contacts"]),
+            why=found.sentences,
+        )
+
+    @staticmethod
+    def _host_name(text: str) -> str:
+        try:
+            return host_named(text)
+        except ValueError:
+            raise Problem(422, "host: must be a host such as example.com", field="host") from None
+
+    async def _slot(self, text: str) -> str:
+        """The name under which the store has a host. Raises Problem."""
+        name = self._host_name(text)
+        row = await known_host(self._reader, name)
+        if row is None:
+            raise unknown_host(name)
+        return str(row["host"])
+
+    async def url(self, url: str) -> responses.UrlAnswer:
+        """The state of a URL, explained as `courtly why` does."""
+        context = ExplainContext(config=self._control.config, scope=self._control.scope)
+        try:
+            found = await explain_url(
+                self._reader, context, url, now_s=self._clock.wall(), waits=self._waits
+            )
+        except SeedError:
+            raise Problem(
+                422, "url: must be an absolute URL such as https://example.com/a", field="url"
+            ) from None
+        return responses.UrlAnswer(
+            url=found.name,
+            state="unknown" if found.row is None else str(found.row["state"]),
+            host=host_of(found.name) if found.host is None else str(found.host["host"]),
+            origin=origin_of(found.name),
+            why=list(found.sentences),
+            row={name: responses.flag(name, value) for name, value in (found.row or {}).items()},
+        )
+
+    def _waits(self, host: Row) -> str:
+        """What a host waits for, if it is in memory."""
+        name = str(host["host"])
+        held = self._control.host_now(name)
+        return "" if held is None else self._control.wait_reason(name, host)
+
+    async def blocked(
+        self, *, host: str = "", rule: str = "", limit: int = LIMIT_DEFAULT, after: str = ""
+    ) -> responses.BlockedPage:
+        """A page of blocked URLs: of one host, and by rules that contain a string, case ignored."""
+        _check_limit(limit)
+        name = self._host_name(host) if host else None
+        if name is not None and await known_host(self._reader, name) is None:
+            raise unknown_host(name)
+        try:
+            page = await self._reader.blocked_page(host=name, rule=rule, limit=limit, after=after)
+        except ValueError as error:
+            raise Problem(422, str(error), field="after") from None
+        rows = from_rows(responses.BlockedRow, list(page.rows))
+        return responses.BlockedPage(blocked=rows, after=page.after)
+
+    async def robots(self, origin: str) -> responses.RobotsCopy:
+        """The robots.txt stored for an origin ("https://example.com"), line by line."""
+        url = canonical(origin)
+        if url is None:
+            raise Problem(
+                422, "origin: must be an origin such as https://example.com", field="origin"
+            )
+        name = origin_of(url)
+        copy = await self._reader.robots_copy(name)
+        if copy is None:
+            raise Problem(404, f"{name}/robots.txt is unknown", field="origin")
+        counts = await self._reader.blocked_lines(name)
+        body = copy.body or b""
+        lines = await in_thread(lambda: robots_txt.parse(body).lines)
+        return responses.RobotsCopy(
+            origin=name,
+            state=robots_state(copy),
+            status=copy.status,
+            lines=[
+                responses.RobotsLine(
+                    line=each.number,
+                    text=without_userinfo(each.text),
+                    blocked=counts.get(each.number, 0),
+                )
+                for each in (lines if copy.body is not None else ())
+            ],
+            fetched_at=copy.fetched_at,
+            truncated=copy.truncated,
+        )
+
+    async def failed(self, host: str, *, limit: int = FAILED_SHOWN) -> list[responses.FailedRow]:
+        """Some failed URLs of a host, in the order they were found; empty for a host with so many
+        URLs that the search would delay other readers."""
+        _check_limit(limit)
+        slot = await self._slot(host)
+        row = await self._reader.host(slot)
+        if row is None or not row["failed"]:
+            return []
+        known = sum(int(str(row[state])) for state in ("queued", "visited", "blocked", "failed"))
+        if known > FAILED_OF_MAX:
+            return []
+        async with aclosing(self._reader.iterate("failed", host=slot, limit=limit)) as rows:
+            return [from_row(responses.FailedRow, each) async for each in rows]
+
+    async def robots_states(self, hosts: Sequence[str]) -> dict[str, str]:
+        """The state of the robots.txt of each host (`state` of the view `robots`). Of several
+        origins, one whose state is not "rules"; hosts without a state are missing."""
+        return dict(await self._reader.robots_states(hosts[:LIMIT_MAX]))
+
+    async def config(self, host: str = "") -> responses.Settings:
+        """The effective settings, of one host if it is named; without secrets."""
+        name = self._host_name(host) if host else None
+        settings = settings_list.effective_settings(self._control.config, name)
+        return responses.Settings(host=name, settings=settings)
+
+    # ------------------------------------------------------------ commands
+
+    async def pause(self) -> responses.StateAnswer:
+        """Pause the whole crawl."""
+        await self._in_time(self._control.pause())
+        return self._changed("pause")
+
+    async def resume(self) -> responses.StateAnswer:
+        """Resume the whole crawl; hosts that were paused individually stay paused."""
+        await self._in_time(self._control.resume())
+        return self._changed("resume")
+
+    async def _in_time(self, command: Coroutine[Any, Any, _T]) -> _T:
+        """The result of a command. Raises Problem where the database delays it: the command stays
+        pending then, and runs when the trouble is over."""
+        doing = asyncio.ensure_future(command)
+        try:
+            while not (await asyncio.wait({doing}, timeout=COMMAND_WAIT_S))[0]:
+                trouble = self._control.store_trouble
+                if trouble is not None and self._control.state is not CrawlState.STOPPING:
+                    raise Problem(503, f"{trouble.sentence}; {_LATER}")
+            return doing.result()
+        finally:
+            doing.cancel()  # this only waits for the command, which is a task of the crawl
+
+    def _changed(self, what: str) -> responses.StateAnswer:
+        self.stream.change(what)
+        return responses.StateAnswer(state=self._control.state)
+
+    async def host_pause(self, host: str) -> responses.Controlled:
+        """Begin no request to this host; durable."""
+        return await self._steer(host, "host_pause", self._control.pause_host)
+
+    async def host_resume(self, host: str) -> responses.Controlled:
+        """Undo both `host_pause` and `host_slow`; durable."""
+        return await self._steer(host, "host_resume", self._control.resume_host)
+
+    async def host_slow(self, host: str, delay_s: float) -> responses.Controlled:
+        """Set the minimum delay between requests to this host; durable."""
+        if not 0 <= delay_s <= SLOW_S_MAX:  # false for NaN, too
+            raise Problem(
+                422,
+                f"delay_s: must be a number of seconds from 0 to {SLOW_S_MAX:,.0f}",
+                field="delay_s",
+            )
+        return await self._steer(
+            host, "host_slow", lambda slot: self._control.slow_host(slot, delay_s)
+        )
+
+    async def _steer(
+        self, host: str, what: str, act: Callable[[str], Coroutine[Any, Any, None]]
+    ) -> responses.Controlled:
+        slot = await self._slot(host)
+        try:
+            await self._in_time(act(slot))
+        except UnknownHost as unknown:
+            raise unknown_host(unknown.host) from None
+        row = await self._reader.host(slot)
+        self.stream.change(what, host=slot)
+        return from_row(responses.Controlled, row or {"host": slot, "paused": 0, "slow_s": None})
+
+    async def retry(self, host: str | None = None, code: str | None = None) -> responses.Retried:
+        """Queue failed URLs again, of one host or error code, or all."""
+        slot = None if host is None else await self._slot(host)
+        count = await self._in_time(self._control.retry_failed(slot, code))
+        self.stream.change("retry", host=slot, retried=count)
+        return responses.Retried(retried=count)
+
+    async def seeds(self, urls: Sequence[str], priority: float = 0.0) -> SeedsAdded:
+        """Queue seeds; invalid URLs are refused individually."""
+        if not urls:
+            raise Problem(422, "urls: must name at least one URL", field="urls")
+        if len(urls) > SEEDS_MAX:
+            raise Problem(413, f"urls: at most {SEEDS_MAX:,} in one request", field="urls")
+        for number, url in enumerate(urls):
+            if len(url) > SEED_BYTES_MAX:
+                raise Problem(
+                    413,
+                    f"urls[{number}]: is longer than {SEED_BYTES_MAX:,} characters",
+                    field=f"urls[{number}]",
+                )
+        if not math.isfinite(priority):
+            raise Problem(422, "priority: must be a finite number", field="priority")
+        done = await self._in_time(self._control.add_seeds(urls, priority))
+        self.stream.change("seeds", added=done.added, known=done.known, refused=len(done.refused))
+        return done
+
+    async def reload(self, *, dry_run: bool = False) -> Reloaded:
+        """Reload the config. Raises Problem (422) with the errors of the config: nothing changed
+        then."""
+        base = self._control.config.given.base
+        try:
+            done = await self._in_time(self._control.reload(dry_run=dry_run))
+        except ConfigError as error:
+            problems = tuple(settings_list.without_folder(each, base) for each in error.problems)
+            raise Problem(
+                422, "; ".join(problems), title="the config is not valid", problems=problems
+            ) from None
+        if not dry_run:
+            self.stream.change("reload", changes=list(done.changes))
+        warnings = tuple(settings_list.without_folder(each, base) for each in done.warnings)
+        return structs.replace(done, warnings=warnings)
+
+    async def robots_check(
+        self,
+        *,
+        urls: Sequence[str],
+        robots: str | None = None,
+        url: str | None = None,
+        agent: Sequence[str] = (),
+        dialect: Sequence[str] = (),
+    ) -> responses.Checked:
+        """Verdicts on URLs or paths by a robots.txt: `robots`, or the one of the origin of `url`,
+        fetched politely. `agent`: tokens, by default the crawl's. `dialect`: the strictest of
+        several decides; ("all",) gives one verdict each; by default the crawl's."""
+        return await self._robots_check.check(
+            urls=urls, robots=robots, url=url, agent=agent, dialect=dialect
+        )
+
+
+def _check_limit(limit: int) -> None:
+    if not 1 <= limit <= LIMIT_MAX:
+        raise Problem(422, f"limit: must be a whole number from 1 to {LIMIT_MAX}", field="limit")

@@ -1,0 +1,41 @@
+"""The local socket of a plain crawl. It exists from the start; the server behind it is slow to
+load, and is loaded for the first client."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING
+
+from crawler.daemon.monitoring.monitor import Monitor
+from crawler.daemon.unix_socket import serving_on_demand
+from crawler.threads import in_thread
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from crawler.app import Life
+
+
+@contextlib.asynccontextmanager
+async def local_socket(
+    life: Life, monitor: Monitor, warn: Callable[[str], None]
+) -> AsyncIterator[None]:
+    """Serve other commands while this is open."""
+
+    @contextlib.asynccontextmanager
+    async def application() -> AsyncIterator[web.Application]:
+        # In a thread: the imports would block the crawl.
+        await in_thread(importlib.import_module, "crawler.daemon.service")
+        from crawler.daemon import service
+        from crawler.daemon.http.guards import HttpSettings
+
+        async with service.operations_of(life, monitor) as operations:
+            yield service.application(operations, HttpSettings(local=True), monitor)
+
+    async with (
+        serving_on_demand(application, life.config.storage.path, warn),
+        monitor.sampling(life.control),
+    ):
+        yield

@@ -1,0 +1,1 @@
+"""The HTTP API: routes, request types, guards and server-sent events."""

@@ -1,0 +1,264 @@
+"""The aiohttp application of the API: routes, guards, errors and headers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Final, Protocol
+from urllib.parse import quote
+
+import msgspec
+from aiohttp import hdrs, web
+
+from crawler.clock import Clock
+from crawler.daemon import problem as problems
+from crawler.daemon.api.operations import Operations
+from crawler.daemon.http import openapi
+from crawler.daemon.http.guards import HEADERS, Guards, HttpSettings, cookie_name
+from crawler.daemon.http.routes import ROUTES, Route
+from crawler.daemon.http.sse import events
+from crawler.daemon.problem import Problem
+from crawler.daemon.responses import Health
+
+BODY_BYTES_MAX = 4_000_000  # 10,000 seeds, or a robots.txt of 500 KiB in JSON
+BODY_S = 30.0
+FORM_BYTES_MAX = 10_000  # of the login form, which needs no token
+JSON_TYPE: Final = "application/json"
+FORM_TYPE: Final = "application/x-www-form-urlencoded"
+
+OPERATIONS = web.AppKey("operations", Operations)
+GUARDS = web.AppKey("guards", Guards)
+
+
+class ErrorPages(Protocol):
+    """The HTML of the pages that need no login."""
+
+    def login(self, wrong: str, onward: str) -> str:
+        """The login form. `wrong`: the error, or "". `onward`: the path to redirect to."""
+        ...
+
+    def problem(self, problem: Problem) -> str:
+        """An error page."""
+        ...
+
+
+PAGES: web.AppKey[ErrorPages] = web.AppKey("pages")
+
+# Requests that need no token: the health check, the login form and its files.
+PUBLIC: Final = frozenset({"/healthz", "/login"})
+PUBLIC_UNDER: Final = "/static/"
+
+_log = logging.getLogger("courtly.http")
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def build(
+    operations: Operations, settings: HttpSettings, pages: ErrorPages, *, clock: Clock
+) -> web.Application:
+    """The application: JSON under /api, /healthz, /login and /logout.
+
+    Further routes may be added with `app.router`; the same guards apply. Forms need no CSRF token,
+    because Origin, Sec-Fetch-Site and a SameSite cookie are checked. A `Problem` that a handler
+    raises becomes JSON; outside of /api, HTML for clients that accept it.
+    """
+    app = web.Application(middlewares=[_errors, _guard], client_max_size=BODY_BYTES_MAX)
+    app[OPERATIONS] = operations
+    app[GUARDS] = Guards(settings, clock)
+    app[PAGES] = pages
+    app.on_response_prepare.append(_add_headers)
+    app.router.add_get("/healthz", _healthz)
+    app.router.add_get("/api/openapi.json", _openapi)
+    app.router.add_get("/openapi.json", _openapi)  # where tools look first
+    app.router.add_get("/api/events", events(operations, app[GUARDS], clock), allow_head=False)
+    for route in ROUTES:
+        add = app.router.add_get if route.method == hdrs.METH_GET else app.router.add_post
+        add(route.path, _handler(route))
+    if settings.token:
+        app.router.add_get("/login", _login_form)
+        app.router.add_post("/login", _login)
+        app.router.add_post("/logout", _logout)
+    return app
+
+
+def _handler(route: Route) -> Handler:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        raw = await _json_body(request) if route.body is not None else b""
+        return as_json(await route.serve(request.app[OPERATIONS], request.query.items(), raw))
+
+    return handle
+
+
+async def _json_body(request: web.Request) -> bytes:
+    """The body, if its type is JSON, which a form of another site cannot send. Programs may omit
+    the type; browsers, which send an Origin, may not."""
+    async with _in_time():
+        raw = await request.read()
+    headers = (hdrs.CONTENT_TYPE, hdrs.ORIGIN, "Sec-Fetch-Site")
+    untyped = not any(name in request.headers for name in headers)
+    if raw and request.content_type != JSON_TYPE and not untyped:
+        raise Problem(415, f"the body must be {JSON_TYPE}", field="Content-Type")
+    return raw
+
+
+@contextlib.asynccontextmanager
+async def _in_time() -> AsyncIterator[None]:
+    """Limit the time for a body to arrive, so that slow clients cannot occupy memory forever."""
+    try:
+        async with asyncio.timeout(BODY_S):
+            yield
+    except TimeoutError:
+        sentence = f"the body did not arrive within {BODY_S:.0f} s"
+        raise Problem(408, sentence, field="body") from None
+
+
+def as_json(value: object, *, status: int = 200, content_type: str = JSON_TYPE) -> web.Response:
+    text = json.dumps(
+        msgspec.to_builtins(value), ensure_ascii=False, allow_nan=False, separators=(",", ":")
+    )
+    body = text.encode("utf-8", "replace")  # lone surrogates from the web cannot be encoded
+    return web.Response(body=body, status=status, content_type=content_type, charset="utf-8")
+
+
+async def _healthz(_request: web.Request) -> web.StreamResponse:
+    return as_json(Health(status="ok"))
+
+
+async def _openapi(_request: web.Request) -> web.StreamResponse:
+    return as_json(openapi.description())
+
+
+# ------------------------------------------------------------ errors
+
+
+@web.middleware
+async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Turn exceptions into responses. Unexpected ones are logged, and not described to the
+    client."""
+    try:
+        return await handler(request)
+    except Problem as problem:
+        return _problem_response(request, problem)
+    except web.HTTPRequestEntityTooLarge as error:
+        limit = error.headers.get("X-Limit") or f"{BODY_BYTES_MAX:,}"
+        return _problem_response(
+            request, Problem(413, f"the body is longer than {limit} bytes", field="body")
+        )
+    except web.HTTPException as error:
+        if error.status < 400:
+            raise
+        response = _problem_response(request, Problem(error.status, error.reason))
+        if allow := error.headers.get(hdrs.ALLOW):
+            response.headers[hdrs.ALLOW] = allow
+        return response
+    except ConnectionError:  # the client is gone
+        raise
+    except Exception:  # noqa: BLE001 - one request that fails must not end the crawl
+        _log.exception("a request failed: %s %s", request.method, request.path)
+        return _problem_response(
+            request, Problem(500, "the daemon failed to answer; its log says why")
+        )
+
+
+def _problem_response(request: web.Request, problem: Problem) -> web.Response:
+    headers: dict[str, str] = {}
+    if problem.retry_after_s is not None:
+        headers[hdrs.RETRY_AFTER] = str(max(1, round(problem.retry_after_s + 0.5)))
+    wants_page = "text/html" in request.headers.get(hdrs.ACCEPT, "")
+    if wants_page and not request.path.startswith("/api/"):
+        if problem.status == 401 and request.method == hdrs.METH_GET:
+            return web.Response(status=303, headers={hdrs.LOCATION: _login_for(request)})
+        page = request.app[PAGES].problem(problem)
+        return web.Response(
+            text=page, status=problem.status, content_type="text/html", headers=headers
+        )
+    response = as_json(problem.body(), status=problem.status, content_type=problems.CONTENT_TYPE)
+    if problem.status == 401:
+        headers[hdrs.WWW_AUTHENTICATE] = "Bearer"
+    response.headers.update(headers)
+    return response
+
+
+@web.middleware
+async def _guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+    public = request.path in PUBLIC or request.path.startswith(PUBLIC_UNDER)
+    request.app[GUARDS].check(request, public=public)
+    return await handler(request)
+
+
+async def _add_headers(_request: web.Request, response: web.StreamResponse) -> None:
+    for name, value in HEADERS.items():
+        response.headers.setdefault(name, value)
+    response.headers["Server"] = HEADERS["Server"]
+
+
+# ------------------------------------------------------------ login
+
+
+def _login_for(request: web.Request) -> str:
+    here = request.path_qs
+    return "/login" if here == "/" else f"/login?next={quote(here, safe='')}"
+
+
+def _next(given: str) -> str:
+    """Where to redirect after the login: a path of this server, and nothing that a browser would
+    take for the address of another site."""
+    if not given.startswith("/") or given.startswith("//") or "\\" in given:
+        return "/"
+    return given if given.isprintable() and given.isascii() else "/"
+
+
+async def _login_form(request: web.Request) -> web.StreamResponse:
+    page = request.app[PAGES].login("", _next(request.query.get("next", "/")))
+    return web.Response(text=page, content_type="text/html")
+
+
+async def _login(request: web.Request) -> web.StreamResponse:
+    """Exchange the token for a session cookie, which the browser drops when it is closed."""
+    if request.content_type != FORM_TYPE:
+        raise Problem(415, f"the form must be {FORM_TYPE}", field="Content-Type")
+    if request.content_length is None:
+        raise Problem(411, "the length of the form is required", field="Content-Length")
+    if request.content_length > FORM_BYTES_MAX:
+        raise Problem(413, f"the form is longer than {FORM_BYTES_MAX:,} bytes", field="body")
+    async with _in_time():
+        form: Mapping[str, object] = await request.post()
+    token, onward = form.get("token"), form.get("next", "/")
+    onward = _next(onward if isinstance(onward, str) else "/")
+    guards = request.app[GUARDS]
+    try:
+        guards.check_token(token.strip() if isinstance(token, str) else "", request)
+    except Problem as problem:
+        if "text/html" not in request.headers.get(hdrs.ACCEPT, ""):
+            raise
+        page = request.app[PAGES].login(problem.detail, onward)
+        return web.Response(text=page, status=problem.status, content_type="text/html")
+    assert guards.sessions is not None
+    _close_session(request)
+    response = web.Response(status=303, headers={hdrs.LOCATION: onward})
+    response.set_cookie(
+        cookie_name(request),
+        guards.sessions.open(),
+        path="/",
+        httponly=True,
+        samesite="Strict",
+        secure=request.headers.get(hdrs.ORIGIN, "").startswith("https:"),
+    )
+    return response
+
+
+async def _logout(request: web.Request) -> web.StreamResponse:
+    _close_session(request)
+    response = web.Response(status=303, headers={hdrs.LOCATION: "/login"})
+    response.del_cookie(cookie_name(request), path="/", httponly=True, samesite="Strict")
+    return response
+
+
+def _close_session(request: web.Request) -> None:
+    sessions = request.app[GUARDS].sessions
+    name = request.cookies.get(cookie_name(request))
+    if sessions is not None and name is not None:
+        sessions.close(name)

@@ -1,0 +1,222 @@
+"""Checks on every request: Host and Origin headers, a rate limit and the token."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+from aiohttp import hdrs, web
+
+from crawler.clock import Clock
+from crawler.daemon import connections
+from crawler.daemon.http.sessions import FAILURES, FAILURES_PER_S, RateLimiter, Sessions
+from crawler.daemon.problem import Problem
+from policies.address import is_loopback
+
+REQUESTS = 400  # of one client in a burst: some tabs with all their files
+REQUESTS_PER_S = 200.0  # after the burst
+LINKS = 60  # the same for pages that links on other sites lead to
+LINKS_PER_S = 5.0
+STREAMS_MAX = 64  # listeners to /api/events in total
+STREAMS_OF_PEER_MAX = 16
+_log = logging.getLogger("courtly.http")
+
+LOCAL_NAMES: Final = ("localhost", "127.0.0.1", "::1")
+SAFE_METHODS: Final = frozenset({hdrs.METH_GET, hdrs.METH_HEAD})
+SAFE_SITES: Final = frozenset({"same-origin", "none"})  # of Sec-Fetch-Site; none: a typed address
+
+HEADERS: Final = {
+    # Only files of this server, and no inline scripts or styles: strings from the web cannot run.
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self'; font-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
+    "frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    # Not "no-referrer": with that, browsers send "Origin: null" with a form.
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Cache-Control": "no-store",
+    "Server": "courtly",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpSettings:
+    """Who may use the API.
+
+    `token` "" admits every client. `hosts`: names accepted in Host and Origin besides the address
+    listened on, with a port or for every port. `local`: a Unix socket, protected by its file mode:
+    neither names nor tokens are checked."""
+
+    token: str = ""
+    hosts: tuple[str, ...] = ()
+    listen: str = "127.0.0.1"  # address or name, without port
+    local: bool = False
+
+
+class Guards:
+    """Raises Problem for requests that must not be served."""
+
+    def __init__(self, settings: HttpSettings, clock: Clock) -> None:
+        self.settings = settings
+        self.sessions = Sessions(settings.token, clock) if settings.token else None
+        self._pace = RateLimiter(clock, at_once=REQUESTS, per_s=REQUESTS_PER_S)
+        self._pace_from_elsewhere = RateLimiter(clock, at_once=LINKS, per_s=LINKS_PER_S)
+        self._guesses = RateLimiter(clock, at_once=FAILURES, per_s=FAILURES_PER_S)
+        self._names = {name.lower().rstrip(".") for name in settings.hosts}
+        self._streams: dict[str, int] = {}
+
+    # ------------------------------------------------------------ Host and Origin
+
+    def check(self, request: web.Request, *, public: bool) -> None:
+        """Run all checks. `public`: without token and rate limit, so that the login form is always
+        available.
+
+        The rate limit comes last, so that refused requests do not count against it."""
+        if self.settings.local:
+            return
+        self._check_host(request)
+        from_elsewhere = self._check_origin(request)
+        if public:
+            return
+        self._check_token(request)
+        peer = peer_of(request)
+        pace = self._pace_from_elsewhere if from_elsewhere else self._pace
+        if wait_s := pace.wait_s(peer):
+            raise Problem(429, "too many requests", retry_after_s=wait_s)
+        pace.spend(peer)
+        if not from_elsewhere:
+            connections.mark_authorized(request)
+
+    def _check_host(self, request: web.Request) -> None:
+        """Refuse foreign host names: a page of another site whose name was made to resolve to this
+        address (DNS rebinding) sends the name of that site."""
+        given = request.headers.getall(hdrs.HOST, [])
+        if len(given) != 1 or not self._is_ours(given[0], request):
+            raise Problem(
+                403,
+                "this host name is not one of the daemon's; add it to [daemon] hosts",
+                field="Host",
+            )
+
+    def _is_ours(self, authority: str, request: web.Request) -> bool:
+        name = _name_in(authority)
+        if name is None:
+            return False
+        if authority.lower() in self._names or name in self._names:
+            return True
+        socket = request.transport.get_extra_info("sockname") if request.transport else None
+        here = str(socket[0]) if isinstance(socket, tuple) else ""
+        if name in (self.settings.listen, here):
+            return True
+        return name in LOCAL_NAMES and is_loopback(here)
+
+    def _check_origin(self, request: web.Request) -> bool:
+        """Refuse requests from pages of other sites (CSRF), which carry Origin, Sec-Fetch-Site or
+        both; return True for a followed link, the one kind that is served.
+
+        Browsers send one of these headers with every request that changes something; programs send
+        neither, and have no cookie."""
+        origin = request.headers.get(hdrs.ORIGIN)
+        if origin is not None and not self._is_own_origin(origin, request):
+            raise Problem(403, "the request comes from another site", field="Origin")
+        site = request.headers.get("Sec-Fetch-Site")
+        changes = request.method not in SAFE_METHODS
+        if site is not None and site not in SAFE_SITES:
+            to = request.headers.get("Sec-Fetch-Dest", "document")
+            navigates = request.headers.get("Sec-Fetch-Mode") == "navigate" and to == "document"
+            if changes or not navigates or request.path.startswith("/api/"):
+                raise Problem(403, "the request comes from another site", field="Sec-Fetch-Site")
+        if changes and origin is None and site is None and cookie_name(request) in request.cookies:
+            raise Problem(
+                403, "a request with a session cookie needs an Origin header", field="Origin"
+            )
+        return site is not None and site not in SAFE_SITES
+
+    def _is_own_origin(self, origin: str, request: web.Request) -> bool:
+        try:
+            parts = urlsplit(origin)
+        except ValueError:
+            return False
+        if parts.scheme not in ("http", "https") or not parts.netloc or parts.path:
+            return False
+        authority = parts.netloc.lower()
+        if authority == request.headers[hdrs.HOST].lower():
+            return True
+        return authority in self._names or _name_in(authority) in self._names
+
+    # ------------------------------------------------------------ the token
+
+    def _check_token(self, request: web.Request) -> None:
+        if self.sessions is None:
+            return
+        name = request.cookies.get(cookie_name(request))
+        if name is not None and self.sessions.is_open(name):
+            return
+        kind, _, given = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
+        if kind.lower() == "bearer" and given:
+            self.check_token(given.strip(), request)
+            return
+        raise Problem(
+            401, "a token is required: send Authorization: Bearer TOKEN, or use the login form"
+        )
+
+    def check_token(self, given: str, request: web.Request) -> None:
+        """Raises Problem unless this is the token."""
+        if self.sessions is None or self.sessions.is_token(given):
+            return  # wrong tokens from the same address do not lock the right one out
+        peer = peer_of(request)
+        if wait_s := self._guesses.wait_s(peer):
+            raise Problem(429, "too many wrong tokens", field="token", retry_after_s=wait_s)
+        self._guesses.spend(peer)
+        _log.warning("wrong token from %s", peer)
+        raise Problem(401, "wrong token", field="token")
+
+    def may_stay(self, request: web.Request) -> bool:
+        """Whether a listener is still authorized: its session may have ended."""
+        if self.sessions is None or self.settings.local or hdrs.AUTHORIZATION in request.headers:
+            return True
+        return self.sessions.is_open(request.cookies.get(cookie_name(request), ""))
+
+    # ------------------------------------------------------------ streams
+
+    def enter_stream(self, peer: str) -> None:
+        """Count a listener until `leave_stream`. Raises Problem if there are too many."""
+        of_peer = self._streams.get(peer, 0)
+        if sum(self._streams.values()) >= STREAMS_MAX or of_peer >= STREAMS_OF_PEER_MAX:
+            raise Problem(503, "too many listeners", retry_after_s=10.0)
+        self._streams[peer] = of_peer + 1
+
+    def leave_stream(self, peer: str) -> None:
+        if self._streams[peer] == 1:
+            del self._streams[peer]
+        else:
+            self._streams[peer] -= 1
+
+
+def peer_of(request: web.Request) -> str:
+    return connections.peer_of(request.remote or "")
+
+
+def cookie_name(request: web.Request) -> str:
+    """The name contains the port: browsers send cookies to every port of a host, and the sessions
+    of two daemons on one machine must not collide."""
+    socket = request.transport.get_extra_info("sockname") if request.transport else None
+    return f"courtly_{socket[1]}" if isinstance(socket, tuple) else "courtly"
+
+
+def _name_in(authority: str) -> str | None:
+    """The name or address in a Host header: lower case, without port, brackets or trailing dot."""
+    try:
+        parts = urlsplit(f"//{authority}")
+        name = parts.hostname
+        _ = parts.port
+    except ValueError:
+        return None
+    if name is None or parts.path or parts.query or parts.fragment or "@" in authority:
+        return None
+    return name.rstrip(".")

@@ -1,0 +1,177 @@
+"""The OpenAPI description, generated from the table of routes and the types of their JSON."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from functools import cache
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from crawler.daemon import problem
+from crawler.daemon.http.routes import ROUTES, Route
+from crawler.daemon.responses import Health
+from crawler.version import __version__
+
+
+class ProblemBody(Struct, frozen=True, kw_only=True):
+    """Why a request was not served (RFC 9457); `field` and `problems` where they apply."""
+
+    type: Literal["about:blank"]
+    title: str
+    status: int
+    detail: str
+
+
+_EVENTS = (
+    "Server-sent events: `status` immediately and every second (as /api/status); `contact` for "
+    "contacts that ended, at most 50 a second; `change` for commands; `gave_up` for an origin "
+    "whose queued URLs failed because no connection could be made; `hold` when trouble of the "
+    "crawler's own machine or network stops the whole crawl, and when it is over."
+)
+
+_LOGIN = {
+    "summary": "Begin a browser session; only if a token is set.",
+    "operationId": "login",
+    "security": [],
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/x-www-form-urlencoded": {
+                "schema": {
+                    "type": "object",
+                    "properties": {"token": {"type": "string"}, "next": {"type": "string"}},
+                    "required": ["token"],
+                }
+            }
+        },
+    },
+    "responses": {
+        "303": {
+            "description": "Sets a cookie (HttpOnly, SameSite=Strict) and redirects to `next`."
+        },
+        "401": {"description": "Wrong token."},
+    },
+}
+
+
+@cache
+def description() -> Mapping[str, object]:
+    """OpenAPI 3.1. Shared by all callers: do not modify it."""
+    types = [ProblemBody, Health, *(route.answer for route in ROUTES)]
+    types += [kind for route in ROUTES for kind in (route.query, route.body) if kind is not None]
+    wanted = list(dict.fromkeys(types))
+    found, components = msgspec.json.schema_components(
+        wanted, ref_template="#/components/schemas/{name}"
+    )
+    schemas = dict(zip(wanted, found, strict=True))
+    paths: dict[str, dict[str, object]] = {}
+    for route in ROUTES:
+        operation = _operation(route, schemas, components)
+        paths.setdefault(route.path, {})[route.method.lower()] = operation
+    paths["/healthz"] = {
+        "get": {
+            "summary": "Check that the daemon is alive; needs no token.",
+            "operationId": "healthz",
+            "security": [],
+            "responses": {"200": _json("Alive.", schemas[Health])},
+        }
+    }
+    paths["/api/events"] = _text("Events as they happen.", "text/event-stream", _EVENTS)
+    paths["/metrics"] = _text("Metrics for Prometheus.", "text/plain", "The text format.")
+    paths["/login"] = {"post": _LOGIN}
+    paths["/logout"] = {
+        "post": {
+            "summary": "End the browser session; only if a token is set.",
+            "operationId": "logout",
+            "responses": {"303": {"description": "Redirects to the login form."}},
+        }
+    }
+    paths["/api/openapi.json"] = {
+        "get": {
+            "summary": "This description.",
+            "operationId": "openapi",
+            "responses": {"200": _json("OpenAPI 3.1.", {"type": "object"})},
+        }
+    }
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "courtly",
+            "version": __version__,
+            "description": "Inspect and control a running crawl.",
+        },
+        "security": [{"bearer": []}, {"session": []}, {}],
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {
+                "bearer": {"type": "http", "scheme": "bearer"},
+                "session": {
+                    "type": "apiKey",
+                    "in": "cookie",
+                    "name": "courtly_8710",
+                    "description": "Set by POST /login; the number is the port.",
+                },
+            },
+        },
+    }
+
+
+def _operation(
+    route: Route,
+    schemas: Mapping[type, Mapping[str, object]],
+    components: Mapping[str, Mapping[str, object]],
+) -> dict[str, object]:
+    told = " ".join((inspect.getdoc(route.answer) or "").split())
+    operation: dict[str, object] = {
+        "summary": route.summary,
+        "operationId": f"{route.method.lower()}{route.path.removeprefix('/api').replace('/', '_')}",
+        "responses": {
+            "200": _json(told, schemas[route.answer]),
+            "default": {
+                "description": "A problem.",
+                "content": {problem.CONTENT_TYPE: {"schema": schemas[ProblemBody]}},
+            },
+        },
+    }
+    if parameters := _parameters(components[route.query.__name__]):
+        operation["parameters"] = parameters
+    if route.body is not None:
+        required = bool(components[route.body.__name__].get("required"))
+        operation["requestBody"] = {
+            "required": required,
+            "content": {"application/json": {"schema": schemas[route.body]}},
+        }
+    return operation
+
+
+def _parameters(query: Mapping[str, object]) -> list[dict[str, object]]:
+    properties, required = query.get("properties"), query.get("required")
+    assert isinstance(properties, Mapping)
+    needed = required if isinstance(required, list) else []
+    return [
+        {"name": name, "in": "query", "required": name in needed, "schema": schema}
+        for name, schema in properties.items()
+    ]
+
+
+def _json(told: str, schema: Mapping[str, object]) -> dict[str, object]:
+    return {"description": told, "content": {"application/json": {"schema": schema}}}
+
+
+def _text(summary: str, content_type: str, told: str) -> dict[str, object]:
+    return {
+        "get": {
+            "summary": summary,
+            "operationId": summary.split(maxsplit=1)[0].lower(),
+            "responses": {
+                "200": {
+                    "description": told,
+                    "content": {content_type: {"schema": {"type": "string"}}},
+                }
+            },
+        }
+    }

@@ -1,0 +1,155 @@
+"""Request bodies and query parameters as strict types, decoded by msgspec."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Annotated, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+
+from crawler.config.readers import did_you_mean
+from crawler.daemon.api.operations import LIMIT_DEFAULT, LIMIT_MAX
+from crawler.daemon.problem import Problem
+
+Text = Annotated[str, Meta(max_length=10_000)]
+Name = Annotated[str, Meta(min_length=1, max_length=1_000)]
+Names = Name | Annotated[list[str], Meta(min_length=1)]
+Limit = Annotated[int, Meta(ge=1, le=LIMIT_MAX)]
+
+
+class Strict(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Unknown keys are refused: a misspelt key must not mean its default."""
+
+
+class NoParams(Strict, frozen=True, kw_only=True):
+    """No keys."""
+
+
+class HostsParams(Strict, frozen=True, kw_only=True):
+    search: Text = ""
+    state: Text = "all"
+    sort: Text = "host"
+    limit: Limit = LIMIT_DEFAULT
+    after: Text = ""
+
+
+class HostParams(Strict, frozen=True, kw_only=True):
+    host: Name
+
+
+class UrlParams(Strict, frozen=True, kw_only=True):
+    url: Annotated[str, Meta(min_length=1, max_length=20_000)]
+
+
+class BlockedParams(Strict, frozen=True, kw_only=True):
+    host: Text = ""
+    rule: Text = ""
+    limit: Limit = LIMIT_DEFAULT
+    after: Text = ""
+
+
+class OriginParams(Strict, frozen=True, kw_only=True):
+    origin: Name
+
+
+class ConfigParams(Strict, frozen=True, kw_only=True):
+    host: Text = ""
+
+
+class ReloadParams(Strict, frozen=True, kw_only=True):
+    dry_run: bool = False
+
+
+class HostBody(Strict, frozen=True, kw_only=True):
+    host: Name
+
+
+class SlowBody(Strict, frozen=True, kw_only=True):
+    host: Name
+    delay_s: float
+
+
+class RetryBody(Strict, frozen=True, kw_only=True):
+    host: Name | None = None
+    code: Name | None = None
+
+
+class SeedsBody(Strict, frozen=True, kw_only=True):
+    urls: list[str]
+    priority: float = 0.0
+
+
+class CheckBody(Strict, frozen=True, kw_only=True):
+    urls: list[str]
+    robots: str | None = None
+    url: str | None = None
+    agent: Names | None = None
+    dialect: Names | None = None
+
+
+T = TypeVar("T", bound=Strict)
+
+_WORDS = {
+    "str": "a string", "int": "an integer", "float": "a number", "bool": "true or false",
+    "array": "an array", "object": "an object", "null": "null",
+}  # fmt: skip
+_FIELD = re.compile(r" - at `(?:key in )?\$\.?([^`]*)`")
+
+
+def read_body(raw: bytes, kind: type[T]) -> T:
+    """Decode a JSON body; an empty one means `{}`. Raises Problem: 400 for invalid JSON, else 422
+    with the name of the field."""
+    try:
+        return msgspec.json.decode(raw or b"{}", type=kind)
+    except msgspec.ValidationError as error:
+        raise _problem(str(error), kind) from None
+    except (msgspec.DecodeError, RecursionError, ValueError) as error:
+        why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise Problem(400, f"the body is not JSON: {why}") from None
+
+
+def read_query(items: Iterable[tuple[str, str]], kind: type[T]) -> T:
+    """Decode the query of a URL; empty optional parameters (`?search=&limit=`) take their defaults.
+    Raises Problem (422), for a repeated name as well."""
+    values: dict[str, str] = {}
+    for name, value in items:
+        if name in values:
+            raise Problem(422, f"{name}: is repeated", field=name)
+        values[name] = value
+    for name in _may_be_empty(kind):
+        if values.get(name) == "":
+            del values[name]
+    try:
+        return msgspec.convert(values, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise _problem(str(error), kind) from None
+
+
+@cache
+def _may_be_empty(kind: type[Strict]) -> Sequence[str]:
+    """The fields that may be empty. A boolean may not: `?dry_run=` must not reload."""
+    fields = msgspec.structs.fields(kind)
+    return [one.name for one in fields if not one.required and one.type is not bool]
+
+
+def _problem(message: str, kind: type[Strict]) -> Problem:
+    """msgspec's "Expected `str`, got `int` - at `$.host`" as a sentence about the field."""
+    if found := re.match(r"Object (missing required|contains unknown) field `([^`]*)`", message):
+        if found[1].startswith("missing"):
+            what = "is missing"
+        else:
+            what = f"unknown field{did_you_mean(found[2], kind.__struct_fields__)}"
+        return Problem(422, f"{found[2]}: {what}", field=found[2])
+    place = _FIELD.search(message)
+    field = place[1].replace("[...]", "") if place else ""
+    sentence = _FIELD.sub("", message)
+    if found := re.fullmatch(r"Expected `([^`]+)`, got `([^`]+)`", sentence):
+        expected = " or ".join(_WORDS.get(name, name) for name in found[1].split(" | "))
+        sentence = f"expected {expected}, got {_WORDS.get(found[2], found[2])}"
+    else:
+        sentence = sentence[:1].lower() + sentence[1:]
+    whole = f"{field}: {sentence}" if field else f"the body: {sentence}"
+    return Problem(422, whole.replace("`", ""), field=field or None)

@@ -1,0 +1,91 @@
+"""Authentication: the token, browser sessions, and rate limits per client."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from crawler.clock import Clock
+
+SESSIONS_MAX = 1_000  # the oldest is dropped
+SESSION_S = 12 * 3600.0  # a working day; then the token is required again
+PEERS_MAX = 4_096  # clients remembered; those seen longest ago are forgotten
+FAILURES = 60  # wrong tokens of one client in a burst: a program with an old one tries every route
+FAILURES_PER_S = 1.0  # after the burst; further ones are not logged
+
+
+class Sessions:
+    """Browser sessions, in memory only: one ends at logout, after SESSION_S or with the process."""
+
+    def __init__(self, token: str, clock: Clock) -> None:
+        self._digest = _digest(token)
+        self._clock = clock
+        self._ends: OrderedDict[bytes, float] = OrderedDict()  # by the hashes of their names
+
+    def is_token(self, given: str) -> bool:
+        """Compare in constant time."""
+        return hmac.compare_digest(_digest(given), self._digest)
+
+    def open(self) -> str:
+        """Open a session and return its name, which is random."""
+        while len(self._ends) >= SESSIONS_MAX:
+            self._ends.popitem(last=False)
+        name = secrets.token_urlsafe(32)
+        self._ends[_digest(name)] = self._clock.monotonic() + SESSION_S
+        return name
+
+    def is_open(self, name: str) -> bool:
+        key = _digest(name)
+        ends_s = self._ends.get(key)
+        if ends_s is None:
+            return False
+        if self._clock.monotonic() >= ends_s:
+            del self._ends[key]
+            return False
+        return True
+
+    def close(self, name: str) -> None:
+        self._ends.pop(_digest(name), None)
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()
+
+
+@dataclass(slots=True)
+class _TokenBucket:
+    left: float
+    seen_s: float
+
+
+class RateLimiter:
+    """A token bucket for each client: a burst of `at_once`, then `per_s` a second."""
+
+    def __init__(self, clock: Clock, *, at_once: float, per_s: float) -> None:
+        self._clock = clock
+        self._at_once = at_once
+        self._per_s = per_s
+        self._peers: OrderedDict[str, _TokenBucket] = OrderedDict()
+
+    def _bucket(self, peer: str) -> _TokenBucket:
+        now_s = self._clock.monotonic()
+        bucket = self._peers.get(peer)
+        if bucket is None:
+            while len(self._peers) >= PEERS_MAX:
+                self._peers.popitem(last=False)
+            bucket = self._peers[peer] = _TokenBucket(self._at_once, now_s)
+        self._peers.move_to_end(peer)
+        bucket.left = min(self._at_once, bucket.left + (now_s - bucket.seen_s) * self._per_s)
+        bucket.seen_s = now_s
+        return bucket
+
+    def wait_s(self, peer: str) -> float:
+        """How long until this client may spend one; 0.0: now."""
+        left = self._bucket(peer).left
+        return 0.0 if left >= 1 else (1 - left) / self._per_s
+
+    def spend(self, peer: str) -> None:
+        self._bucket(peer).left -= 1

@@ -1,0 +1,1 @@
+"""Observers of a crawl: its log, metrics, plots and event stream."""

@@ -1,0 +1,100 @@
+"""The Prometheus text format of /metrics: the counted values and the current status."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
+
+from crawler.daemon.monitoring.metrics import FRONTIER_STATES, Metrics
+from crawler.daemon.responses import Status
+from crawler.steering.live_state import CrawlState, HostState
+from crawler.version import __version__
+from policies.holds import HoldReason
+
+CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
+
+
+def render(metrics: Metrics, status: Status) -> bytes:
+    """The text format, version 0.0.4."""
+    registry = CollectorRegistry()
+    registry.register(_Snapshot((*_counted(metrics), *_measured(status))))
+    return generate_latest(registry)
+
+
+class _Snapshot(Collector):
+    """A collector of values that are known already."""
+
+    def __init__(self, families: Sequence[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families
+
+
+def _counted(metrics: Metrics) -> Iterator[Metric]:
+    build = GaugeMetricFamily(
+        "courtly_build_info", "Always 1; the label is the version.", labels=("version",)
+    )
+    build.add_metric((__version__,), 1)
+    yield build
+    for counter in metrics.counters:
+        family = CounterMetricFamily(counter.name, counter.note, labels=counter.labels)
+        for values, count in counter.of.items():
+            family.add_metric(values, count)
+        yield family
+    for histogram in metrics.histograms:
+        bounds = [*map(floatToGoString, histogram.bounds), "+Inf"]
+        upto = itertools.accumulate(histogram.counts)
+        yield HistogramMetricFamily(
+            histogram.name,
+            histogram.note,
+            buckets=list(zip(bounds, upto, strict=True)),
+            sum_value=histogram.sum,
+        )
+
+
+def _measured(status: Status) -> Iterator[Metric]:
+    urls = {state: float(getattr(status, state)) for state in FRONTIER_STATES}
+    yield _by_state("courtly_frontier_urls", "URLs known, by state.", urls)
+    yield GaugeMetricFamily("courtly_hosts", "Hosts known.", status.hosts)
+    held = {state.replace(" ", "_"): status.hosts_by_state.get(state, 0) for state in HostState}
+    yield _by_state("courtly_hosts_held", "Hosts in memory, by what each is doing.", held)
+    states = {state.value: state == status.state for state in CrawlState}
+    yield _by_state("courtly_state", "1 for the state of the whole crawl, 0 for the rest.", states)
+    reasons = GaugeMetricFamily(
+        "courtly_held",
+        "1 while trouble of the crawler's own machine or network stops the whole crawl.",
+        labels=("reason",),
+    )
+    active = {hold.reason for hold in status.held}
+    for reason in HoldReason:
+        reasons.add_metric((reason.value,), float(reason.value in active))
+    yield reasons
+    yield GaugeMetricFamily("courtly_requests_in_flight", "Requests in flight.", status.in_flight)
+    yield GaugeMetricFamily(
+        "courtly_resident_memory_bytes", "Resident memory.", status.memory_bytes or 0
+    )
+    yield GaugeMetricFamily(
+        "courtly_start_time_seconds",
+        "Start of this run, in Unix seconds.",
+        time.time() - status.uptime_s,
+    )
+
+
+def _by_state(name: str, note: str, values: Mapping[str, float]) -> Metric:
+    gauge = GaugeMetricFamily(name, note, labels=("state",))
+    for state, value in values.items():
+        gauge.add_metric((state,), value)
+    return gauge

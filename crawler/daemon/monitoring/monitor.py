@@ -1,0 +1,81 @@
+"""The monitoring of a crawl, put together. A plain crawl has it from its start, so it is light."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+from crawler.clock import Clock
+from crawler.daemon.monitoring.event_stream import EventStream
+from crawler.daemon.monitoring.metrics import Metrics
+from crawler.daemon.monitoring.recent_contacts import RecentContacts
+from crawler.daemon.monitoring.series import FINE_STEP_S, Sample, Series
+from crawler.observer import Observer
+from crawler.steering.control import Control
+
+if TYPE_CHECKING:
+    from crawler.daemon.monitoring.event_log import EventLog
+    from crawler.daemon.responses import Status
+
+
+class Monitor:
+    """Metrics, plots, recent contacts and the event stream of one crawl.
+
+    `observers` belong to the crawl; `sampling` is open while it runs. `log`: commands are logged
+    there, and its lost lines are counted.
+    """
+
+    def __init__(self, clock: Clock, log: EventLog | None = None) -> None:
+        self.clock = clock
+        self.metrics = Metrics()
+        self.recent = RecentContacts()
+        self.series = Series()
+        self.stream = EventStream(clock, log)
+        self._log = log
+
+    @property
+    def observers(self) -> tuple[Observer, ...]:
+        return (self.stream, self.metrics, self.recent)
+
+    @contextlib.asynccontextmanager
+    async def sampling(self, control: Control) -> AsyncIterator[None]:
+        """Sample the plots while this is open; close the event stream at the end."""
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(self._sample_forever(control))
+            try:
+                yield
+            finally:
+                self.stream.close()
+                task.cancel()
+
+    async def _sample_forever(self, control: Control) -> None:
+        next_s = self.clock.monotonic()
+        while True:
+            await self._sample(control)
+            # After a delay of more than a step (a suspended machine), samples are skipped.
+            next_s = max(next_s + FINE_STEP_S, self.clock.monotonic())
+            await self.clock.sleep_until(next_s)
+
+    async def _sample(self, control: Control) -> None:
+        at_s, now, stats = self.clock.wall(), control.status(), await control.stats()
+        self.series.add(
+            at_s,
+            Sample(
+                pages_per_s=now.pages_per_s,
+                bytes_per_s=now.bytes_per_s,
+                queued=stats.queued,
+                memory_bytes=math.nan if now.memory_bytes is None else now.memory_bytes,
+                in_flight=now.in_flight,
+            ),
+        )
+
+    def exposition(self, status: Status) -> bytes:
+        """The body of GET /metrics."""
+        from crawler.daemon.monitoring.exposition import render  # imports prometheus_client
+
+        if self._log is not None:
+            self.metrics.log_lines_lost.of[()] = self._log.file.lost
+        return render(self.metrics, status)

@@ -1,0 +1,237 @@
+"""The JSON of the HTTP API, as structs: the API answers with them, and the OpenAPI description is
+made from them. Fields may be added, and none is renamed or removed."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+
+from crawler.steering.live_state import Activity, CrawlState, HostNow
+from storage.store import Row
+
+Json = Annotated[object, Meta(extra_json_schema={"description": "Any JSON value."})]
+T = TypeVar("T")
+_FLAGS = frozenset({"paused", "withdrawn", "truncated", "indexable", "followable", "archivable"})
+
+
+class Status(Activity, frozen=True, kw_only=True):
+    """GET /api/status. Counts are the row counts of the database's views; `fetching` has some of
+    the requests in flight; `hosts_by_state` counts the hosts in memory; `held` says what stops the
+    whole crawl."""
+
+    visited: int
+    blocked: int
+    failed: int
+    queued: int
+    hosts: int
+    bytes: int
+    version: str
+
+
+class HostRow(Struct, frozen=True, kw_only=True):
+    """A row of the view `hosts`, as committed, and what the host waits for in words. Times are Unix
+    seconds. `now` is null for a host that is not in memory."""
+
+    host: str
+    queued: int
+    visited: int
+    blocked: int
+    failed: int
+    body_bytes: int
+    delay_s: float
+    delay_source: str
+    next_at: float | None
+    paused: bool
+    backoff_until: float | None
+    contacts: int
+    smallest_rest_s: float | None
+    peak_concurrency: int
+    breaches: int
+    slow_s: float | None
+    latency_s: float | None
+    connect_failures: int
+    wait_reason: str
+    now: HostNow | None
+
+
+class Hosts(Struct, frozen=True, kw_only=True):
+    """GET /api/hosts. `after` requests the next page; null on the last."""
+
+    hosts: list[HostRow]
+    after: str | None
+
+
+class ContactRow(Struct, frozen=True, kw_only=True):
+    """One contact; times are Unix seconds, `status` is null where there was no response."""
+
+    start_at: float
+    end_at: float
+    kind: str
+    status: int | None
+
+
+class RobotsRow(Struct, frozen=True, kw_only=True):
+    """A row of the view `robots`."""
+
+    origin: str
+    host: str
+    state: str
+    status: int | None
+    fetched_at: float | None
+    expires_at: float | None
+    retry_at: float | None
+    body_bytes: int | None
+    failures: int
+    error: str | None
+    truncated: bool
+
+
+class HostDetail(HostRow, frozen=True, kw_only=True):
+    """GET /api/host. `recent_contacts` are the latest, oldest first; `contacts` counts all of them.
+    `why` explains the state of the host in sentences."""
+
+    robots: list[RobotsRow]
+    recent_contacts: list[ContactRow]
+    why: list[str]
+
+
+class Controlled(Struct, frozen=True, kw_only=True):
+    """POST /api/hosts/pause, resume and slow: the settings of the host now."""
+
+    host: str
+    paused: bool
+    slow_s: float | None
+
+
+class UrlAnswer(Struct, frozen=True, kw_only=True):
+    """GET /api/url: what `courtly why` prints. `state` is visited, blocked, failed, queued, skipped
+    or unknown; `row` has the columns of the view of that name, and how the URL was found; `why`
+    explains the state in sentences."""
+
+    url: str
+    state: str
+    host: str
+    origin: str
+    why: list[str]
+    row: dict[str, Json]
+
+
+class FailedRow(Struct, frozen=True, kw_only=True):
+    """A row of the view `failed`."""
+
+    url: str
+    error: str
+    attempts: int
+    last_at: float
+
+
+class BlockedRow(Struct, frozen=True, kw_only=True):
+    """A row of the view `blocked`."""
+
+    url: str
+    reason: str
+    dialect: str
+    rule: str | None
+    line: int | None
+    robots_url: str
+    blocked_at: float
+    withdrawn: bool
+    anchor: str | None
+    referrer: str | None
+
+
+class BlockedPage(Struct, frozen=True, kw_only=True):
+    """GET /api/blocked. `after` requests the next page; null on the last."""
+
+    blocked: list[BlockedRow]
+    after: str | None
+
+
+class Retried(Struct, frozen=True, kw_only=True):
+    """POST /api/retry: how many failed URLs are queued again."""
+
+    retried: int
+
+
+class StateAnswer(Struct, frozen=True, kw_only=True):
+    """POST /api/pause and resume."""
+
+    state: CrawlState
+
+
+class CheckedUrl(Struct, frozen=True, kw_only=True):
+    """One verdict. `rule` and `line` are null where no line decided; `reason` is a sentence."""
+
+    url: str
+    dialect: str
+    allowed: bool
+    rule: str | None
+    line: int | None
+    reason: str
+
+
+class Checked(Struct, frozen=True, kw_only=True):
+    """POST /api/robots/check. `robots` is the file that decided (null: there is none), `robots_url`
+    its source (null: it was part of the request)."""
+
+    verdicts: list[CheckedUrl]
+    robots: str | None
+    robots_url: str | None
+
+
+class RobotsLine(Struct, frozen=True, kw_only=True):
+    """A line of a stored robots.txt, and how many URLs of its origin it blocked."""
+
+    line: int
+    text: str
+    blocked: int
+
+
+class RobotsCopy(Struct, frozen=True, kw_only=True):
+    """GET /api/robots: the copy stored for an origin, with the number of URLs each line blocked."""
+
+    origin: str
+    state: str
+    status: int | None
+    lines: list[RobotsLine]
+    fetched_at: float | None
+    truncated: bool
+
+
+class Setting(Struct, frozen=True, kw_only=True):
+    """One key of the effective config. `source` says where it was set; "default" if nowhere."""
+
+    key: str
+    value: Json
+    source: str
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """GET /api/config: the effective settings, of one host if one is named; without secrets."""
+
+    host: str | None
+    settings: list[Setting]
+
+
+class Health(Struct, frozen=True, kw_only=True):
+    """GET /healthz."""
+
+    status: Literal["ok"]
+
+
+def from_row(kind: type[T], row: Row, **more: object) -> T:
+    """A row of the store as one of these structs; SQLite's 0 and 1 become booleans, and other
+    columns are left out. `more`: fields that are no columns."""
+    return msgspec.convert({**row, **more}, kind, strict=False)
+
+
+def from_rows(kind: type[T], rows: object) -> list[T]:
+    """The rows nested in one of `Reader.host`."""
+    return [from_row(kind, row) for row in rows] if isinstance(rows, list | tuple) else []
+
+
+def flag(column: str, value: object) -> object:
+    """A value of a view; SQLite's 0 and 1 become booleans in the columns that are flags."""
+    return bool(value) if column in _FLAGS and value is not None else value

@@ -1,0 +1,285 @@
+"""The process of `courtly run`: crawl, serve, handle signals and notify the service manager."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from typing import Any, Final
+
+from crawler.app import Life, living, plainest
+from crawler.clock import RealClock
+from crawler.config import Config, ConfigError, seeds_of
+from crawler.config.sections import DaemonConfig, LogLevel
+from crawler.daemon import unix_socket
+from crawler.daemon.api.operations import Operations
+from crawler.daemon.connections import serving
+from crawler.daemon.http.guards import HttpSettings
+from crawler.daemon.monitoring.event_log import EventLog, LogFile, OutcomeLog
+from crawler.daemon.monitoring.monitor import Monitor
+from crawler.daemon.monitoring.watchdog import Watchdog
+from crawler.daemon.notify import Notify
+from crawler.daemon.problem import Problem
+from crawler.daemon.service import application, operations_of
+from crawler.faults import contained
+from crawler.fetching.guard import listening
+from crawler.version import __version__
+
+DRAIN_MORE_S: Final = 5.0  # after the longest fetch, for its commit and the release of hosts
+LIBRARIES: Final = ("aiohttp", "asyncio", "courtly")  # whose logs go into the log of the daemon
+
+
+class ListenError(Exception):
+    """The daemon cannot listen on its address; the message gives the reason."""
+
+
+async def run(
+    config: Config,
+    *,
+    reread: Callable[[], Config],
+    announce: Callable[[str], None],
+    environment_notify: Notify | None = None,
+) -> bool:
+    """Run until SIGTERM or SIGINT. Returns True for a clean end, False if a second signal cut it
+    short.
+
+    `announce` receives messages for the user who started it. Raises ConfigError, StoreRefused,
+    ListenError and OSError (the log) before the first request, and StoreError.
+    """
+    daemon = Daemon(config, announce=announce, notify=environment_notify or Notify())
+    try:
+        with _library_logs(daemon.log.handler()):
+            return await daemon.run(reread)
+    except Exception as error:
+        plain = plainest(error) if isinstance(error, BaseExceptionGroup) else error
+        daemon.died(error)
+        if isinstance(plain, ListenError):  # the crawl's tasks have wrapped it in a group
+            raise plain from None
+        raise
+    finally:
+        daemon.log.file.close()
+
+
+class Daemon:
+    """One run of the daemon."""
+
+    def __init__(self, config: Config, *, announce: Callable[[str], None], notify: Notify) -> None:
+        self.config = config
+        self.log = EventLog(_log_file(config), config.daemon.log_level)
+        self._announce = announce
+        self._notify = notify
+        self._cut_short = False
+        self._starting: asyncio.Task[Any] | None = None  # until the crawl runs
+        self._stop, self._exit, self._reload = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def run(self, reread: Callable[[], Config]) -> bool:
+        """Run to the end; True if it was clean, as it is before the crawl has started."""
+        self._starting = asyncio.current_task()
+        try:
+            return await self._run(reread)
+        except asyncio.CancelledError:
+            if self._starting is None or not self._stop.is_set() or self._starting.uncancel():
+                raise
+            self._event("stopped", clean=True)
+            return True
+
+    async def _run(self, reread: Callable[[], Config]) -> bool:
+        clock = RealClock()
+        monitor, watchdog = Monitor(clock, self.log), Watchdog(clock)
+        with self._signals():
+            async with (
+                living(
+                    self.config,
+                    seeds=seeds_of(self.config),
+                    forever=True,
+                    observers=(*monitor.observers, watchdog, OutcomeLog(self.log)),
+                    reread=reread,
+                ) as life,
+                operations_of(life, monitor) as operations,
+                monitor.sampling(life.control),
+                self._served(operations, monitor) as address,
+                unix_socket.serving(
+                    application(operations, HttpSettings(local=True), monitor),
+                    self.config.storage.path,
+                    self._warn,
+                ),
+            ):
+                tasks: list[Coroutine[None, None, None]] = [self._reload_on_signal(operations)]
+                if self._notify.watchdog_s is not None:
+                    every_s = self._notify.watchdog_s
+                    tasks.append(watchdog.report(life.control, self._notify, every_s))
+                self._announce(
+                    f"{address} shows the crawl; its database is {self.config.storage.path}"
+                )
+                self._event(
+                    "started",
+                    address=address,
+                    database=str(self.config.storage.path),
+                    version=__version__,
+                )
+                for warning in self.config.warnings:
+                    self._warn(warning)
+                self._notify.ready()
+                await self._crawl(life, tasks)
+        self._event("stopped", clean=not self._cut_short)
+        return not self._cut_short
+
+    async def _crawl(self, life: Life, others: list[Coroutine[None, None, None]]) -> None:
+        """Run the crawl to its end, and other tasks during it."""
+        self._starting = None
+        if life.sinks is not None:
+            life.sinks.exit_requested = self._exit
+        async with asyncio.TaskGroup() as group:
+            crawl = group.create_task(life.run())
+            tasks = [group.create_task(each) for each in others]
+            tasks.append(group.create_task(self._stop_on_signal(life, crawl)))
+            await asyncio.wait([crawl])
+            for task in tasks:
+                task.cancel()
+
+    # ------------------------------------------------------------ signals
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Handle signals. Before the crawl runs, a signal to stop cancels its start."""
+        loop = asyncio.get_running_loop()
+        actions: dict[signal.Signals, Callable[[], None]] = {
+            signal.SIGTERM: self._stop_requested,
+            signal.SIGINT: self._stop_requested,
+            signal.SIGHUP: self._reload.set,
+        }
+        for number, action in actions.items():
+            loop.add_signal_handler(number, action)
+        try:
+            yield
+        finally:
+            for number in actions:
+                loop.remove_signal_handler(number)
+
+    def _stop_requested(self) -> None:
+        if self._starting is not None and not self._stop.is_set():
+            self._starting.cancel()
+        (self._exit if self._stop.is_set() else self._stop).set()
+
+    async def _stop_on_signal(self, life: Life, crawl: asyncio.Task[None]) -> None:
+        """Stop after the requests in flight; immediately on a second signal, or after a timeout."""
+        await self._stop.wait()
+        self._event("stopping", in_flight=life.control.status().in_flight)
+        self._announce("stopping after the requests in flight; a second signal exits immediately")
+        self._notify.stopping()
+        life.control.stop()
+        config = life.control.config
+        longest_s = max(config.site(name).fetch.timeout_s for name in ("", *_named(config)))
+        why = "second signal"
+        try:
+            async with asyncio.timeout(longest_s + DRAIN_MORE_S):
+                await self._exit.wait()
+        except TimeoutError:
+            why = "the requests in flight took too long"
+        self._cut_short = True
+        self._event("leaving", level=LogLevel.WARNING, why=why)
+        crawl.cancel()
+
+    async def _reload_on_signal(self, operations: Operations) -> None:
+        while True:
+            await self._reload.wait()
+            self._reload.clear()
+            self._notify.reloading()
+            await self._reload_once(operations)
+            self._notify.ready()
+
+    async def _reload_once(self, operations: Operations) -> None:
+        self.log.file.reopen()  # log rotation sends the same signal
+        try:
+            done = await operations.reload()
+        except Problem as problem:
+            problems = list(problem.problems or (problem.detail,))
+            self._event("reload_refused", level=LogLevel.ERROR, problems=problems)
+            return
+        except Exception as error:  # noqa: BLE001 - the old config stays in effect
+            problems = [contained("the reload of the config", error)]
+            self._event("reload_refused", level=LogLevel.ERROR, problems=problems)
+            return
+        self._event("reloaded", changes=done.changes, restart=done.restart)
+
+    # ------------------------------------------------------------ serving
+
+    @contextlib.asynccontextmanager
+    async def _served(self, operations: Operations, monitor: Monitor) -> AsyncIterator[str]:
+        """Serve the page and the API on the configured address; yields its URL."""
+        section = self.config.daemon
+        app = application(operations, settings_of(section), monitor)
+        host, port = section.listens_on
+        async with serving(app, monitor.clock) as connections:
+            try:
+                server = await asyncio.get_running_loop().create_server(
+                    connections, host, port, backlog=unix_socket.BACKLOG
+                )
+            except OSError as error:
+                raise ListenError(
+                    f"cannot listen on {section.listen} (daemon.listen): {listen_error(error)}"
+                ) from None
+            try:
+                bound = server.sockets[0].getsockname()
+                shown = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
+                with contextlib.ExitStack() as guarded:
+                    for one in server.sockets:
+                        guarded.enter_context(listening(*one.getsockname()[:2]))
+                    yield f"http://{shown}:{bound[1]}/"
+            finally:
+                server.close()
+                operations.stream.close()
+
+    # ------------------------------------------------------------ the log
+
+    def died(self, error: BaseException) -> None:
+        """Log the error that ended the process."""
+        plain = plainest(error) if isinstance(error, BaseExceptionGroup) else error
+        self._event("died", level=LogLevel.ERROR, error=type(plain).__name__, message=str(plain))
+
+    def _event(self, name: str, *, level: LogLevel = LogLevel.INFO, **values: object) -> None:
+        self.log.event(level, name, **values)
+
+    def _warn(self, sentence: str) -> None:
+        self._event("warning", level=LogLevel.WARNING, message=sentence)
+
+
+def listen_error(error: OSError) -> str:
+    """The message of the system, without the one that asyncio adds."""
+    return os.strerror(error.errno).lower() if error.errno else str(error)
+
+
+def _log_file(config: Config) -> LogFile:
+    try:
+        return LogFile(config.daemon.log, config.storage.mode)
+    except OSError as error:
+        place = config.given.places.get("daemon.log", "config")
+        why = f"{config.daemon.log} cannot be written: {error.strerror}"
+        raise ConfigError(f"{place}: daemon.log: {why}") from None
+
+
+def settings_of(section: DaemonConfig) -> HttpSettings:
+    """The HTTP settings of the config."""
+    return HttpSettings(token=section.token, hosts=section.hosts, listen=section.listens_on[0])
+
+
+def _named(config: Config) -> list[str]:
+    """A host covered by each [site] table."""
+    return [pattern.removeprefix("*.") for pattern in config.sites]
+
+
+@contextlib.contextmanager
+def _library_logs(handler: logging.Handler) -> Iterator[None]:
+    loggers = [logging.getLogger(name) for name in LIBRARIES]
+    for logger in loggers:
+        logger.addHandler(handler)
+        logger.propagate = False
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeHandler(handler)
+            logger.propagate = True

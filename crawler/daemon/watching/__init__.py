@@ -1,1 +1,0 @@
-"""What watches a crawl from inside: its log, its metrics, its plots, the stream of what happens."""

@@ -1,0 +1,158 @@
+"""The pages about URLs, seeds and the config. All of them work without JavaScript.
+
+A form that succeeded is answered by a redirect, so that reloading the page repeats nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+from urllib.parse import urlencode
+
+from aiohttp import web
+
+from crawler.daemon.problem import Problem
+from crawler.daemon.responses import UrlAnswer
+from crawler.daemon.web.filters import facts, sections
+from crawler.daemon.web.rendering import PageHandlers, form_of, link, number_in
+from crawler.explain.formatting import counted
+from policies.url import without_userinfo
+
+BLOCKED_PER_PAGE: Final = 50
+
+
+class GeneralPages(PageHandlers):
+    """Handlers of the search field, blocked URLs, one URL, seeds and the config."""
+
+    async def find(self, request: web.Request) -> web.Response:
+        """Redirect to the page of a host or URL, or to the hosts with similar names."""
+        wanted = without_userinfo(request.query.get("q", "").strip())
+        if "/" in wanted:
+            raise web.HTTPSeeOther(link("/url", {"url": wanted}))
+        try:
+            host = await self.operations.host(wanted)
+        except Problem:
+            raise web.HTTPSeeOther(link("/hosts", {"search": wanted})) from None
+        raise web.HTTPSeeOther(link("/host", {"host": host.host}))
+
+    async def blocked(self, request: web.Request) -> web.Response:
+        asked = {
+            "host": request.query.get("host", "").strip(),
+            "rule": request.query.get("rule", "").strip(),
+            "after": request.query.get("after", ""),
+        }
+        found = await self.operations.blocked(**asked, limit=BLOCKED_PER_PAGE)
+        values = {
+            "asked": asked,
+            "rows": found.blocked,
+            "filtered": bool(asked["host"] or asked["rule"]),
+            "first": link("/blocked", asked | {"after": ""}),
+            "next": found.after and link("/blocked", asked | {"after": found.after}),
+            "limit": BLOCKED_PER_PAGE,
+        }
+        return await self.page(request, "blocked", values)
+
+    async def url(self, request: web.Request) -> web.Response:
+        asked = without_userinfo(request.query.get("url", "").strip())
+        known: UrlAnswer | None = None
+        error, status = None, 200
+        if asked:
+            try:
+                known = await self.operations.url(asked)
+            except Problem as problem:
+                if problem.status >= 500:
+                    raise
+                error, status = problem.detail, problem.status
+        shown = [] if known is None else facts(known.row, self.renderer.clock.wall())
+        values = {"asked": asked, "known": known, "facts": shown, "problem": error}
+        return await self.page(request, "url", values, status=status)
+
+    # ------------------------------------------------------------ seeds
+
+    async def seeds(self, request: web.Request) -> web.Response:
+        result = ""
+        if "added" in request.query:
+            known = _whole(request.query.get("known", "0"))
+            result = _seeds_result(_whole(request.query["added"]), known)
+        return await self._seeds_page(request, {"urls": "", "priority": "0"}, result=result)
+
+    async def add_seeds(self, request: web.Request) -> web.Response:
+        form = await form_of(request)
+        asked = {"urls": form.get("urls", ""), "priority": form.get("priority") or "0"}
+        urls = asked["urls"].split()
+        if not urls:
+            problem = "Enter at least one URL."
+            return await self._seeds_page(request, asked, problem=problem, status=422)
+        try:
+            done = await self.operations.seeds(urls, number_in(asked, "priority"))
+        except Problem as error:
+            return await self._seeds_page(request, asked, problem=error.detail, status=error.status)
+        if not done.refused:
+            query = urlencode({"added": done.added, "known": done.known})
+            raise web.HTTPSeeOther(f"/seeds?{query}")
+        return await self._seeds_page(
+            request,
+            {**asked, "urls": "\n".join(each.url for each in done.refused)},
+            refused=done.refused,
+            result=_seeds_result(done.added, done.known),
+            status=200 if done.added or done.known else 422,
+        )
+
+    async def _seeds_page(
+        self,
+        request: web.Request,
+        asked: Mapping[str, str],
+        *,
+        problem: str | None = None,
+        refused: Sequence[object] = (),
+        result: str = "",
+        status: int = 200,
+    ) -> web.Response:
+        values = {"asked": asked, "refused": refused, "result": result, "problem": problem}
+        return await self.page(request, "seeds", values, status=status)
+
+    # ------------------------------------------------------------ the config
+
+    async def config(self, request: web.Request) -> web.Response:
+        asked = request.query.get("host", "").strip().lower()
+        values: dict[str, object] = {"asked": asked, "sections": ()}
+        status = 200
+        try:
+            values["sections"] = sections((await self.operations.config(asked)).settings)
+        except Problem as problem:
+            if problem.status >= 500:
+                raise
+            values["problem"], status = problem.detail, problem.status
+        return await self.page(request, "config", values, status=status)
+
+    async def reload(self, request: web.Request) -> web.Response:
+        """GET shows what would change, POST applies it."""
+        done = request.method == "POST"
+        values: dict[str, object] = {"changes": (), "done": done, "problems": (), "notes": ()}
+        status = 200
+        try:
+            found = await self.operations.reload(dry_run=not done)
+        except Problem as problem:
+            if problem.status not in (400, 409, 422):
+                raise
+            values |= {"problem": problem.detail, "problems": problem.problems or (problem.detail,)}
+            status = problem.status
+        else:
+            values |= {
+                "changes": found.changes,
+                "notes": (
+                    ("Takes effect after a restart", found.restart),
+                    ("Valid, but probably unintended", found.warnings),
+                ),
+            }
+        return await self.page(request, "config", values, template="reload", status=status)
+
+
+def _whole(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+
+
+def _seeds_result(added: int, known: int) -> str:
+    new = f"{counted(added, 'new seed')} queued" if added else "No new seed"
+    old = f"; {known:,} {'was' if known == 1 else 'were'} known already" if known else ""
+    return f"{new}{old}."

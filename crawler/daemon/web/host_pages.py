@@ -1,0 +1,323 @@
+"""The list of hosts, the page of one host, and the forms on both."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+from urllib.parse import urlencode
+
+from aiohttp import web
+
+from crawler.config.user_agent import product_token
+from crawler.daemon.problem import Problem
+from crawler.daemon.responses import HostRow, RobotsRow
+from crawler.daemon.web import filters
+from crawler.daemon.web.rendering import PageHandlers, form_of, link, number_in
+from crawler.daemon.web.robots_sheet import Mark, sheet
+from crawler.daemon.web.timeline import timeline
+from crawler.explain.formatting import counted
+
+HOSTS_PER_PAGE: Final = 50
+BLOCKED_OF_HOST: Final = 10
+LIVE_HEADER: Final = "X-Live"  # of a request that updates a page in place
+COPIES_SHOWN: Final = 8  # origins of one host whose robots.txt is shown
+
+STATES: Final = (
+    ("all", "any"),
+    ("queued", "with queued URLs"),
+    ("waiting", "waiting"),
+    ("paused", "paused"),
+    ("slowed", "slowed"),
+    ("backing-off", "backing off"),
+    ("failing", "with failures"),
+    ("done", "done"),
+)
+SORTS: Final = {
+    "host": "name",
+    "-queued": "most queued",
+    "-visited": "most visited",
+    "-blocked": "most blocked",
+    "-failed": "most failed",
+    "next_at": "next request, soonest first",
+    "-next_at": "next request, latest first",
+    "-delay_s": "longest delay",
+    "-latency_s": "slowest responses",
+    "-contacts": "most requests",
+    "-body_bytes": "most bytes",
+}
+# Column, label, whether it is a number, and its initial sort order.
+_COLUMNS: Final = (
+    ("host", "Host", False, "host"),
+    ("state", "State", False, ""),
+    ("queued", "Queued", True, "-queued"),
+    ("visited", "Visited", True, "-visited"),
+    ("blocked", "Blocked", True, "-blocked"),
+    ("failed", "Failed", True, "-failed"),
+    ("robots", "robots.txt", False, ""),
+    ("delay_s", "Delay", False, "-delay_s"),
+    ("next_at", "Next request", False, "next_at"),
+    ("wait_reason", "Why it waits", False, ""),
+)
+_ROBOTS_STATES: Final = {
+    "rules": ("good", "active", "The stored copy applies."),
+    "stale": ("wait", "stale", "The last good copy applies: the file could not be fetched again."),
+    "unreachable": ("bad", "unreachable", "The file could not be fetched."),
+    "absent": ("calm", "none", "The site has no robots.txt."),
+    "unknown": ("calm", "not fetched yet", "The file has not been fetched yet."),
+}
+_BACK = re.compile(r"/hosts?(\?[!-~]{0,4000})?\Z")  # where a form may redirect to
+
+
+class HostPages(PageHandlers):
+    """Handlers of the pages and forms about hosts."""
+
+    async def hosts(self, request: web.Request) -> web.Response:
+        asked = {
+            "search": request.query.get("search", "").strip(),
+            "state": request.query.get("state", "all"),
+            "sort": request.query.get("sort", "host"),
+            "after": request.query.get("after", ""),
+        }
+        found = await self.operations.hosts(**asked, limit=HOSTS_PER_PAGE)
+        robots = await self.operations.robots_states([row.host for row in found.hosts])
+        now_s, sort, first = self.renderer.clock.wall(), asked["sort"], asked | {"after": ""}
+        values = {
+            "asked": asked,
+            "states": STATES,
+            "sorts": ({sort: sort} | SORTS if sort not in SORTS else SORTS).items(),
+            "rows": [
+                {
+                    "row": row,
+                    "pill": host_pill(row, now_s),
+                    "next_at": next_request(row),
+                    "why": waits_for(row),
+                    "robots": _robots_cell(robots.get(row.host, "unknown")),
+                }
+                for row in found.hosts
+            ],
+            "columns": [(name, label, number) for name, label, number, _ in _COLUMNS],
+            "sort_links": {
+                name: link("/hosts", first | {"sort": _toggled(sort, name, initial)})
+                for name, _, _, initial in _COLUMNS
+                if initial
+            },
+            "sorted_by": {name: _order(sort, name) for name, _, _, _ in _COLUMNS},
+            "filtered": bool(asked["search"] or asked["state"] != "all"),
+            "first": link("/hosts", first),
+            "next": found.after and link("/hosts", asked | {"after": found.after}),
+            "limit": HOSTS_PER_PAGE,
+            "here": link("/hosts", asked),
+        }
+        return await self.page(request, "hosts", values)
+
+    async def host(self, request: web.Request) -> web.Response:
+        host = await self.operations.host(request.query.get("host", "").strip())
+        now_s = self.renderer.clock.wall()
+        values: dict[str, object] = {"blocked": (), "more_blocked": False, "copies": ()}
+        if LIVE_HEADER not in request.headers:  # an update in place shows only what changes
+            page = await self.operations.blocked(host=host.host, limit=BLOCKED_OF_HOST + 1)
+            agents, dialect = await self._robots_identity(host.host)
+            values = {
+                "blocked": page.blocked[:BLOCKED_OF_HOST],
+                "more_blocked": len(page.blocked) > BLOCKED_OF_HOST,
+                "copies": [
+                    await self._copy(row, at, agents, dialect)
+                    for at, row in enumerate(host.robots[:COPIES_SHOWN])
+                ],
+            }
+        values |= {
+            "host": host,
+            "pill": host_pill(host, now_s),
+            "why": waits_for(host) or ("Nothing is queued." if not host.queued else ""),
+            "here": link("/host", {"host": host.host}),
+            **_pace(host, now_s),
+            "line": timeline(
+                host.recent_contacts,
+                self.monitor.recent.delays(host.host),
+                next_at=next_request(host),
+                breaches=host.breaches,
+                delay_s=host.delay_s,
+                now_s=now_s,
+            ),
+            "errors": self.monitor.recent.errors(host.host),
+            "failed": await self.operations.failed(host.host) if host.failed else [],
+            "no_copy": "Not fetched, because no connection could be made."
+            if host.connect_failures
+            else "Not fetched yet. It is fetched before the first page of this host.",
+        }
+        return await self.page(request, "hosts", values, template="host")
+
+    async def _copy(
+        self, row: RobotsRow, at: int, agents: Sequence[str], dialect: Sequence[str]
+    ) -> dict[str, object]:
+        """One robots.txt, its lines marked with the number of URLs they blocked."""
+        kind, word, sentence = _ROBOTS_STATES.get(row.state, ("calm", row.state, ""))
+        if row.status is not None:
+            sentence += f" Status of the last response: {row.status}."
+        if row.error:
+            sentence += f" {row.error}."
+        copy: dict[str, object] = {
+            "row": row,
+            "pill": (kind, word),
+            "sentence": sentence.strip(),
+            "again_at": row.retry_at or row.expires_at,
+            "sheet": None,
+            "findings": (),
+        }
+        if row.state not in ("rules", "stale"):
+            return copy
+        kept = await self.operations.robots(row.origin)
+        marks = {
+            line.line: (Mark(kind="blocked", words=f"blocked {line.blocked:,}"),)
+            for line in kept.lines
+            if line.blocked
+        }
+        body = "\n".join(line.text for line in kept.lines)
+        shown = await sheet(body, name=f"copy{at}", marks=marks, agents=agents, dialect=dialect)
+        return copy | {"sheet": shown if shown.rows else None, "findings": shown.findings}
+
+    async def _robots_identity(self, host: str) -> tuple[Sequence[str], Sequence[str]]:
+        """The tokens and dialects by which the crawl reads the robots.txt of a host."""
+        found = {each.key: each.value for each in (await self.operations.config(host)).settings}
+        if "crawl.user_agent" not in found:
+            every = (await self.operations.config()).settings
+            found = {each.key: each.value for each in every} | found
+        tokens = _strings(found.get("robots.token"))
+        agent = str(found.get("crawl.user_agent") or "")
+        return tokens or (product_token(agent),), _strings(found.get("robots.dialect"))
+
+    # ------------------------------------------------------------ forms
+
+    async def pause(self, request: web.Request) -> web.Response:
+        form = await form_of(request)
+        await self.operations.host_pause(form.get("host", ""))
+        raise _back(form, "host-paused")
+
+    async def resume(self, request: web.Request) -> web.Response:
+        form = await form_of(request)
+        await self.operations.host_resume(form.get("host", ""))
+        raise _back(form, "host-resumed")
+
+    async def slow(self, request: web.Request) -> web.Response:
+        form = await form_of(request)
+        await self.operations.host_slow(form.get("host", ""), number_in(form, "delay_s"))
+        raise _back(form, "host-slowed")
+
+    async def retry(self, request: web.Request) -> web.Response:
+        form = await form_of(request)
+        if not (host := form.get("host", "")):  # without one, all hosts would be retried
+            raise Problem(422, "host: must name a host", field="host")
+        await self.operations.retry(host)
+        raise _back(form, "host-retried")
+
+
+def _back(form: dict[str, str], said: str) -> web.HTTPSeeOther:
+    """The redirect after a form, back to the page with the form."""
+    back = form.get("back", "")
+    path = back if _BACK.match(back) else "/hosts"
+    query = {"said": said, "host": form.get("host", "")}
+    return web.HTTPSeeOther(f"{path}{'&' if '?' in path else '?'}{urlencode(query)}")
+
+
+# ---------------------------------------------------------------- the state of a host
+
+
+def host_pill(row: HostRow, now_s: float) -> tuple[str, str]:
+    """The state of a host in a word, after its kind: good, calm, wait, bad or robots. The strongest
+    reason to wait comes first, as in `courtly why`."""
+    now = row.now
+    if row.paused:
+        return "wait", "paused"
+    if (row.backoff_until or 0.0) > now_s:
+        return "wait", "backing off"
+    if row.connect_failures:
+        return "bad", "unreachable"
+    if row.slow_s:
+        return "wait", "slowed"
+    if now is not None and now.state == "robots":
+        return "robots", "waiting for robots.txt"
+    if now is not None and now.state == "closed":
+        return "robots", "closed"
+    if now is not None and now.in_flight:
+        return "good", "in flight"
+    if not row.queued:
+        return "calm", "done"
+    if (row.next_at or 0.0) > now_s:
+        return "calm", "waiting"
+    return "good", "ready"
+
+
+def next_request(row: HostRow) -> float | None:
+    """When a host may be contacted next, in Unix seconds; None if that is unknown or nothing is
+    queued. The state in memory is newer than the row."""
+    if row.paused or not row.queued:
+        return None
+    return row.next_at if row.now is None else row.now.next_at
+
+
+def waits_for(row: HostRow) -> str:
+    """Why a host waits, in words; "" for a host without queued URLs."""
+    return row.wait_reason if row.queued or row.paused or row.connect_failures else ""
+
+
+def attention(row: HostRow, kind: str) -> str:
+    """Why a host needs attention, in words. `kind`: of its pill."""
+    if kind not in ("calm", "good") and (reason := waits_for(row)):
+        return reason
+    if row.connect_failures:
+        return f"{counted(row.connect_failures, 'connection')} failed in a row"
+    if row.failed:
+        return f"{counted(row.failed, 'URL')} failed"
+    return "paused by an operator" if row.paused else ""
+
+
+def _robots_cell(state: str) -> tuple[str, str]:
+    kind, word, _ = _ROBOTS_STATES.get(state, ("calm", state, ""))
+    return kind, word
+
+
+def _pace(host: HostRow, now_s: float) -> dict[str, object]:
+    """The pace of a host in pieces of sentences: the source of its delay, its next request."""
+    source = filters.plain(host.delay_source)
+    delay_from = f" ({source})" if source else ""
+    if host.slow_s and "slow" not in source:
+        delay_from += f", slowed by an operator to {filters.duration(host.slow_s)}"
+    sentence, next_at = "", next_request(host)
+    if host.paused:
+        sentence, next_at = "Paused by an operator.", None
+    elif host.backoff_until is not None and host.backoff_until > now_s:
+        sentence, next_at = "Backing off; next request", host.backoff_until
+    elif host.queued and next_at is not None and next_at > now_s:
+        sentence = "Next request"
+    else:
+        sentence, next_at = "The next request may begin now." if host.queued else "", None
+    smallest_s = host.smallest_rest_s
+    return {
+        "delay_from": delay_from,
+        "next_words": sentence,
+        "next_at": next_at,
+        "smallest": f" Shortest interval so far: {filters.duration(smallest_s)}."
+        if smallest_s
+        else "",
+    }
+
+
+def _toggled(sort: str, column: str, initial: str) -> str:
+    """The sort order after a click on the head of a column."""
+    if sort.removeprefix("-") != column:
+        return initial
+    return column if sort.startswith("-") else f"-{column}"
+
+
+def _order(sort: str, column: str) -> str:
+    """The value of aria-sort."""
+    if sort.removeprefix("-") != column:
+        return ""
+    return "descending" if sort.startswith("-") else "ascending"
+
+
+def _strings(value: object) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return (value,) if value else ()
+    return tuple(str(each) for each in value) if isinstance(value, list | tuple) else ()

@@ -1,0 +1,208 @@
+"""The overview: whether the crawl is healthy, what it is doing, and what needs attention."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from aiohttp import web
+
+from crawler.daemon.monitoring.monitor import Monitor
+from crawler.daemon.monitoring.series import Track
+from crawler.daemon.responses import Status
+from crawler.daemon.web import charts, filters
+from crawler.daemon.web.host_pages import attention, host_pill
+from crawler.daemon.web.rendering import PageHandlers, Site
+from crawler.explain.formatting import counted
+from crawler.steering.live_state import CrawlState
+
+SPANS: Final = (("10m", "10 min", 600.0), ("1h", "1 h", 3_600.0), ("24h", "24 h", 86_400.0))
+FETCHING_SHOWN: Final = 8
+ATTENTION_KEPT_S: Final = 4.0
+_HOSTS_OF_EACH: Final = 4  # in each state that needs attention
+_ATTENTION_STATES: Final = ("backing-off", "paused", "slowed", "failing")
+_FAILING_SHARE: Final = 0.3  # of the requests without a response, for a warning…
+_FAILING_MIN: Final = 20  # …if there were at least this many requests
+
+URL_LABELS: Final = {
+    "visited": "Visited",
+    "queued": "Queued",
+    "blocked": "Blocked",
+    "failed": "Failed",
+}
+OUTCOME_LABELS: Final = {
+    "2xx": "2xx, success",
+    "3xx": "3xx, redirect",
+    "4xx": "4xx, client error",
+    "5xx": "5xx, server error",
+    "none": "No usable response",
+    "other": "Other statuses",
+}
+HOST_LABELS: Final = {
+    "in_flight": "Request in flight",
+    "ready": "Ready",
+    "waiting": "Waiting for their delay",
+    "robots": "Waiting for robots.txt",
+    "closed": "Closed or unreachable",
+    "paused": "Paused",
+    "idle": "Idle",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Headline:
+    title: str
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostAttention:
+    """A host that needs attention."""
+
+    host: str
+    kind: str
+    word: str
+    why: str
+
+
+class OverviewPage(PageHandlers):
+    """Handlers of the overview and of its buttons. The hosts that need attention are looked up
+    every few seconds at most: the query reads all hosts, which may be 100,000."""
+
+    def __init__(self, site: Site) -> None:
+        super().__init__(site)
+        self._attention: list[HostAttention] = []
+        self._attention_at_s = -math.inf
+        self._lock = asyncio.Lock()
+
+    async def overview(self, request: web.Request) -> web.Response:
+        status, now_s = await self.operations.status(), self.renderer.clock.wall()
+        spans = {name: seconds for name, _, seconds in SPANS}
+        span = request.query.get("span", "")
+        span = span if span in spans else SPANS[0][0]
+        outcomes = _outcomes(self.monitor.metrics.by_outcome())
+        held = {name.replace(" ", "_"): count for name, count in status.hosts_by_state.items()}
+        urls = {name: getattr(status, name) for name in URL_LABELS}
+        values = {
+            "headline": headline(status, outcomes),
+            "spans": [(name, label) for name, label, _ in SPANS],
+            "span": span,
+            "plots": plots(self.monitor, now_s=now_s, span_s=spans[span]),
+            "attention": await self._needing_attention(now_s),
+            "fetching": status.fetching[:FETCHING_SHOWN],
+            "nothing_now": _nothing_in_flight(status),
+            "url_parts": charts.parts(urls, URL_LABELS),
+            "outcome_parts": charts.parts(outcomes, OUTCOME_LABELS),
+            "host_parts": charts.parts(held, HOST_LABELS),
+        }
+        return await self.page(request, "overview", values)
+
+    async def pause(self, _: web.Request) -> web.Response:
+        await self.operations.pause()
+        raise web.HTTPSeeOther("/?said=paused")
+
+    async def resume(self, _: web.Request) -> web.Response:
+        await self.operations.resume()
+        raise web.HTTPSeeOther("/?said=resumed")
+
+    async def _needing_attention(self, now_s: float) -> list[HostAttention]:
+        async with self._lock:
+            clock = self.renderer.clock
+            if clock.monotonic() - self._attention_at_s >= ATTENTION_KEPT_S:
+                self._attention = await self._look_up(now_s)
+                self._attention_at_s = clock.monotonic()
+            return self._attention
+
+    async def _look_up(self, now_s: float) -> list[HostAttention]:
+        found: dict[str, HostAttention] = {}
+        for state in _ATTENTION_STATES:
+            for row in (await self.operations.hosts(state=state, limit=_HOSTS_OF_EACH)).hosts:
+                kind, word = host_pill(row, now_s)
+                why = attention(row, kind)
+                if state == "failing" and kind in ("calm", "good"):
+                    kind, word = "bad", "failures"
+                found.setdefault(
+                    row.host, HostAttention(host=row.host, kind=kind, word=word, why=why)
+                )
+        return list(found.values())
+
+
+def headline(status: Status, outcomes: Mapping[str, int]) -> Headline:
+    """The health of the crawl in a phrase, and a sentence about it."""
+    counts = f"{counted(status.visited, 'page')} visited on {counted(status.hosts, 'host')}"
+    left = f"{status.queued:,} queued"
+    match status.state:
+        case CrawlState.PAUSED:
+            title = "Paused"
+            sentence = f"No new request begins until the crawl is resumed. {counts}, {left}."
+        case CrawlState.HELD:
+            title = "On hold: trouble with this machine or its network"
+            sentence = f"The crawl resumes by itself when the trouble is over. {counts}, {left}."
+        case CrawlState.STOPPING:
+            title = "Stopping"
+            sentence = f"Requests in flight end, and their results are committed. {counts}, {left}."
+        case CrawlState.IDLE if not status.hosts:
+            title = "Waiting for seeds"
+            sentence = "No URL is known yet. Add a seed to start the crawl."
+        case CrawlState.IDLE:
+            why = "Every queued URL waits for its host."
+            if not status.queued:
+                why = "Nothing is queued: the crawl waits for seeds, and for visits to fall due."
+            title, sentence = "Idle", f"{why} {counts}."
+        case _:
+            title, sentence = "Running", f"{counts}, {left}."
+            total, lost = sum(outcomes.values()), outcomes.get("none", 0)
+            if total >= _FAILING_MIN and lost > _FAILING_SHARE * total:
+                title = "Running, with many failures"
+                sentence = (
+                    f"{filters.percent(lost, total)} of the requests in this run received no usable"
+                    f" response. Check the network of this machine. {counts}, {left}."
+                )
+    return Headline(title=title, sentence=sentence)
+
+
+def plots(monitor: Monitor, *, now_s: float, span_s: float) -> list[charts.Plot]:
+    """The four plots."""
+
+    def drawn(
+        track: Track, name: str, label: str, text: charts.Formatter, top_min: float
+    ) -> charts.Plot:
+        return charts.line(
+            monitor.series.points(track, now_s=now_s, span_s=span_s),
+            name=name,
+            label=label,
+            text=text,
+            now_s=now_s,
+            span_s=span_s,
+            top_min=top_min,
+        )
+
+    return [
+        drawn(Track.PAGES_PER_S, "pages", "Pages per second", lambda v: f"{filters.rate(v)}/s", 1),
+        drawn(
+            Track.BYTES_PER_S, "bytes", "Bytes per second", lambda v: f"{filters.size(v)}/s", 1e3
+        ),
+        drawn(Track.QUEUED, "queued", "URLs queued", lambda v: str(filters.short(v)), 10),
+        drawn(Track.MEMORY_BYTES, "memory", "Memory", lambda v: str(filters.size(v)), 1e6),
+    ]
+
+
+def _outcomes(found: Mapping[str, int]) -> dict[str, int]:
+    """Contacts by outcome; all kinds of failure count as no usable response."""
+    known = {name: number for name, number in found.items() if name in OUTCOME_LABELS}
+    known["none"] = sum(found.values()) - sum(known.values()) + known.get("none", 0)
+    return known
+
+
+def _nothing_in_flight(status: Status) -> str:
+    match status.state:
+        case CrawlState.PAUSED:
+            return "None: the crawl is paused."
+        case CrawlState.HELD:
+            return "None: the crawl is on hold."
+        case CrawlState.IDLE:
+            return "None: no URL can make progress now."
+    return "None at this moment: every host waits for its politeness delay."

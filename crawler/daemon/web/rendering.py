@@ -1,0 +1,186 @@
+"""Rendering: templates to pages, escaped by default, with the frame around them and their files."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from typing import Final
+from urllib.parse import urlencode
+
+from aiohttp import web
+from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
+from jinja2.runtime import Context
+from markupsafe import Markup
+
+from crawler.clock import Clock
+from crawler.daemon.api.operations import Operations
+from crawler.daemon.monitoring.monitor import Monitor
+from crawler.daemon.problem import Problem
+from crawler.daemon.web import filters
+from crawler.version import __version__
+
+NAV: Final = (
+    ("overview", "/", "Overview"),
+    ("hosts", "/hosts", "Hosts"),
+    ("blocked", "/blocked", "Blocked"),
+    ("url", "/url", "URL"),
+    ("tester", "/tester", "Robots tester"),
+    ("seeds", "/seeds", "Seeds"),
+    ("config", "/config", "Config"),
+)
+NOTICES: Final[Mapping[str, str]] = {
+    "paused": "The crawl is paused. No new request begins; requests in flight end.",
+    "resumed": "The crawl is running again.",
+    "host-paused": "{host} is paused. No new request to it begins until it is resumed.",
+    "host-resumed": "{host} is crawled at its own pace again.",
+    "host-retried": "The failed URLs of {host} are queued again.",
+    "host-slowed": "{host} is slowed to the delay given.",
+}
+STATIC: Final = "/static/"
+TYPES: Final = {
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+}
+_CACHE: Final = "public, max-age=31536000, immutable"
+_COMMENT = re.compile(rb"/\*.*?\*/", re.DOTALL)
+
+
+class Renderer:
+    """Renders templates; a name that a template uses and does not receive is an error. Serves the
+    files of the pages under names that contain a hash of their content, so they never expire."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self._urls: dict[str, str] = {}
+        self._files: dict[str, tuple[bytes, str]] = {}
+        for file in resources.files("crawler.daemon.web").joinpath("static").iterdir():
+            stem, _, kind = file.name.rpartition(".")
+            if kind not in TYPES:
+                continue
+            body = file.read_bytes()
+            if kind == "css":
+                body = _COMMENT.sub(b"", body)
+            versioned = f"{stem}.{hashlib.sha256(body).hexdigest()[:10]}.{kind}"
+            self._urls[file.name] = STATIC + versioned
+            self._files[versioned] = (body, TYPES[kind])
+        self._env = Environment(
+            loader=PackageLoader("crawler.daemon.web"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._env.globals.update(asset=self._urls.__getitem__, version=__version__)
+        self._env.filters.update(filters.FILTERS, when=_when)
+
+    def text(self, template: str, values: Mapping[str, object]) -> str:
+        return self._env.get_template(template).render(values)
+
+    async def static_file(self, request: web.Request) -> web.Response:
+        found = self._files.get(request.match_info["name"])
+        if found is None:
+            raise Problem(404, "there is no such file")
+        body, kind = found
+        return web.Response(body=body, headers={"Content-Type": kind, "Cache-Control": _CACHE})
+
+    async def favicon(self, _: web.Request) -> web.Response:
+        """For browsers that request the conventional name."""
+        raise web.HTTPMovedPermanently(self._urls["favicon.svg"])
+
+    # ------------------------------------------------------------ pages without a login
+
+    def login(self, wrong: str, onward: str) -> str:
+        """The login form, which reveals nothing about the crawl."""
+        return self._bare("login.html", problem=wrong, back=onward, action="/login")
+
+    def problem(self, problem: Problem) -> str:
+        return self._bare(
+            "problem.html",
+            nav=NAV if problem.status != 401 else (),
+            code=problem.status,
+            title=problem.title,
+            detail=problem.detail,
+            back="/hosts" if problem.field == "host" else None,
+        )
+
+    def _bare(self, template: str, **values: object) -> str:
+        frame = {"status": None, "page": "", "notice": None, "live": False, "logout": False}
+        return self.text(template, {**frame, "now_s": self.clock.wall(), **values})
+
+
+@pass_context
+def _when(context: Context, value: object, now_s: float | None = None) -> Markup:
+    return filters.when(value, context["now_s"] if now_s is None else now_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What pages are made from. `logout`: offer to end the session."""
+
+    operations: Operations
+    monitor: Monitor
+    renderer: Renderer
+    logout: bool
+
+
+class PageHandlers:
+    """Base of the request handlers of pages."""
+
+    def __init__(self, site: Site) -> None:
+        self.operations = site.operations
+        self.monitor = site.monitor
+        self.renderer = site.renderer
+        self._logout = site.logout
+
+    async def page(
+        self,
+        request: web.Request,
+        place: str,
+        values: Mapping[str, object],
+        *,
+        template: str = "",
+        status: int = 200,
+    ) -> web.Response:
+        """A page within the frame that all pages share. `place`: of the page in the navigation,
+        and the name of its template unless that is given."""
+        notice = NOTICES.get(request.query.get("said", ""))
+        if notice is not None:
+            host = filters.plain(request.query.get("host", "the host"))[:300]
+            notice = notice.format(host=host)
+        frame = {
+            "status": await self.operations.status(),
+            "now_s": self.renderer.clock.wall(),
+            "page": place,
+            "nav": NAV,
+            "notice": notice,
+            "live": True,
+            "logout": self._logout,
+            "problem": None,
+        }
+        text = self.renderer.text(f"{template or place}.html", {**frame, **values})
+        return web.Response(status=status, text=text, content_type="text/html")
+
+
+async def form_of(request: web.Request) -> dict[str, str]:
+    """The text fields of a posted form."""
+    return {key: value for key, value in (await request.post()).items() if isinstance(value, str)}
+
+
+def number_in(form: Mapping[str, str], name: str) -> float:
+    """A number of a form. Raises Problem."""
+    text = form.get(name, "")
+    try:
+        return float(text)
+    except ValueError:
+        raise Problem(422, f"“{text[:60]}” is not a number.", field=name) from None
+
+
+def link(path: str, query: Mapping[str, str]) -> str:
+    """A link without parameters that are empty or have their default value."""
+    default = {"state": "all", "sort": "host"}
+    given = {key: value for key, value in query.items() if value and value != default.get(key)}
+    return f"{path}?{urlencode(given)}" if given else path

@@ -1,0 +1,1 @@
+"""Explanations: the state of URLs and hosts, in sentences."""

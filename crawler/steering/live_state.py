@@ -1,0 +1,143 @@
+"""The state of a running crawl and of its hosts, and the results of commands, as values.
+
+The HTTP API answers with these structs, so their fields are public: fields may be added, and none
+is renamed or removed.
+"""
+
+from __future__ import annotations
+
+import enum
+import mmap
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from crawler.politeness.host import Host
+
+
+class CrawlState(enum.StrEnum):
+    """What a crawl as a whole is doing."""
+
+    RUNNING = "running"  # URLs make progress, or wait for their hosts
+    PAUSED = "paused"  # by an operator: no request begins
+    HELD = "held"  # by trouble of our own machine or network: no request begins but probes
+    IDLE = "idle"  # no URL can make progress: it waits for seeds, retries or a robots.txt
+    STOPPING = "stopping"  # requests in flight end, none begins
+
+
+class HostState(enum.StrEnum):
+    """What a host in memory is doing."""
+
+    IN_FLIGHT = "in flight"
+    READY = "ready"  # it may be contacted, and waits for a slot of `crawl.concurrency`
+    WAITING = "waiting"  # it has URLs, and waits for its politeness delay
+    ROBOTS = "robots"  # its URLs wait for a robots.txt
+    CLOSED = "closed"  # its URLs are of origins that are unreachable or closed by robots.txt
+    PAUSED = "paused"  # by an operator
+    IDLE = "idle"  # it has nothing to do now
+
+
+class UnknownHost(LookupError):  # noqa: N818 - named for the condition, like the others
+    """No URL of this host was ever queued."""
+
+    def __init__(self, host: str) -> None:
+        super().__init__(f"unknown host {host}: no URL of it was ever queued")
+        self.host = host
+
+
+class ActiveHold(Struct, frozen=True, kw_only=True):
+    """Trouble of the crawler's own machine or network, during which no request begins. `since` is
+    in Unix seconds, `sentence` for people."""
+
+    reason: str
+    sentence: str
+    since: float
+
+
+class Fetching(Struct, frozen=True, kw_only=True):
+    """A request in flight, and for how long."""
+
+    url: str
+    since_s: float
+
+
+class RefusedSeed(Struct, frozen=True, kw_only=True):
+    """A URL that was refused as a seed, as it was given, with the reason in a sentence."""
+
+    url: str
+    reason: str
+
+
+class SeedsAdded(Struct, frozen=True, kw_only=True):
+    """The result of adding seeds: how many URLs are `added` to the queue, how many were `known`
+    already or repeated, and which are `refused`."""
+
+    added: int
+    known: int
+    refused: tuple[RefusedSeed, ...]
+
+
+class Reloaded(Struct, frozen=True, kw_only=True):
+    """The result of reloading the config: what changed, or would change, one sentence each.
+    `restart`: changes in the file that take effect after a restart only. `warnings`: settings that
+    are valid but probably unintended."""
+
+    changes: tuple[str, ...]
+    restart: tuple[str, ...]
+    warnings: tuple[str, ...]
+    dry_run: bool
+
+
+class Activity(Struct, frozen=True, kw_only=True):
+    """What a crawl is doing at this moment. Rates are over the last few seconds."""
+
+    state: CrawlState
+    held: tuple[ActiveHold, ...]
+    in_flight: int  # requests, robots.txt included
+    pages_per_s: float
+    bytes_per_s: float  # of bodies
+    uptime_s: float
+    memory_bytes: int | None  # resident; None where the system does not report it
+    hosts_held: int  # in memory
+    hosts_by_state: Mapping[HostState, int]  # of those in memory; only states that occur
+    fetching: tuple[Fetching, ...]  # the longest in flight first, at most FETCHING_SHOWN
+    uncommitted: int  # outcomes recorded and not committed yet
+
+
+class HostNow(Struct, frozen=True, kw_only=True):
+    """A host in memory, at this moment. `next_at` (Unix seconds) is null while the host is in
+    contact, or until an operator acts. `reason` says why it waits, in words; "ready" if it does
+    not. `in_hand` counts its URLs in memory."""
+
+    state: HostState
+    next_at: float | None
+    reason: str
+    in_flight: int
+    in_hand: int
+    delay_s: float
+    delay_source: str
+
+
+def host_state(host: Host, wait_s: float) -> HostState:
+    """`wait_s` as `Turns.why` gives it."""
+    if host.busy:
+        return HostState.IN_FLIGHT
+    if host.paused:
+        return HostState.PAUSED
+    if host.waiters or host.parked:
+        return HostState.ROBOTS
+    if host.hand:
+        return HostState.WAITING if wait_s else HostState.READY
+    return HostState.CLOSED if host.closed else HostState.IDLE
+
+
+def resident_bytes() -> int | None:
+    """The resident memory of this process; None where the system does not report it."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
+    except (OSError, ValueError, IndexError):
+        return None
+    return pages * mmap.PAGESIZE

@@ -1,1 +1,0 @@
-"""What is known of URLs and hosts, in words."""

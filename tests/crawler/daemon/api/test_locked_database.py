@@ -1,0 +1,81 @@
+"""Commands while another program has locked the database: answered soon, and carried out later."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from crawler.daemon.api import operations
+from crawler.daemon.problem import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+    from pathlib import Path
+
+    from crawler.daemon.api.operations import Operations
+    from crawler.testing import LocalWeb
+    from tests.crawler.daemon.conftest import Daemon
+
+WAIT_S = 0.5
+
+
+@contextlib.contextmanager
+def locked(database: Path) -> Iterator[None]:
+    with contextlib.closing(sqlite3.connect(database, isolation_level=None, timeout=10)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield
+        other.execute("ROLLBACK")
+
+
+COMMANDS: dict[str, Callable[[Operations, str], Awaitable[Any]]] = {
+    "pause": lambda to, _: to.pause(),
+    "resume": lambda to, _: to.resume(),
+    "host pause": lambda to, _: to.host_pause("a.test"),
+    "host resume": lambda to, _: to.host_resume("a.test"),
+    "host slow": lambda to, _: to.host_slow("a.test", 3.0),
+    "retry": lambda to, _: to.retry(),
+    "seeds": lambda to, url: to.seeds([url]),
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+async def test_it_is_answered_in_time(
+    daemon: Daemon, town: LocalWeb, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(operations, "COMMAND_WAIT_S", WAIT_S)
+    with locked(daemon.database):
+        began_s = time.monotonic()
+        with pytest.raises(Problem) as told:
+            await COMMANDS[name](daemon.operations, town.url("a.test", "/new"))
+        assert time.monotonic() - began_s < 5
+        assert told.value.status == 503
+        assert "another program holds a lock" in told.value.detail
+        assert "runs when the database is available again" in told.value.detail
+        assert (await daemon.operations.status()).held
+    if name == "seeds":
+        added = town.url("a.test", "/new")
+        async with asyncio.timeout(20):
+            while (await daemon.operations.url(added)).state == "unknown":  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+
+
+async def test_what_was_told_to_come_later_comes_once(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operations, "COMMAND_WAIT_S", WAIT_S)
+    with locked(daemon.database):
+        answer = await daemon.client.post("/api/hosts/pause", {"host": "a.test"})
+        assert answer.status == 503
+        assert "another program holds a lock" in answer.body["detail"]
+    async with asyncio.timeout(20):
+        while not (await daemon.operations.host("a.test")).paused:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    resumed = await daemon.operations.host_resume("a.test")  # in time again, and after the other
+    assert not resumed.paused
+    await asyncio.sleep(0.5)
+    assert not (await daemon.operations.host("a.test")).paused

@@ -1,0 +1,195 @@
+"""What /metrics says parses, follows the conventions, and has no label that grows."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from crawler.daemon.monitoring.exposition import render
+from crawler.daemon.monitoring.metrics import Metrics
+from crawler.daemon.responses import Status
+from crawler.observer import Contacted
+from crawler.steering.live_state import CrawlState, HostState
+from policies.retries import FailureCode
+from storage.store import Blocked, BlockReason, Dropped, Failed, Revisited, Visited
+
+STATUS = Status(
+    state=CrawlState.RUNNING,
+    held=(),
+    visited=5,
+    blocked=2,
+    failed=1,
+    queued=7,
+    hosts=4,
+    bytes=500,
+    in_flight=1,
+    pages_per_s=1.0,
+    bytes_per_s=100.0,
+    uptime_s=60.0,
+    memory_bytes=80_000_000,
+    hosts_held=4,
+    hosts_by_state={HostState.IN_FLIGHT: 1, HostState.WAITING: 3},
+    fetching=(),
+    uncommitted=0,
+    version="1",
+)
+
+
+def contact(
+    kind: str = "page",
+    status: int | None = 200,
+    error: FailureCode | None = None,
+    url: str = "http://a.test/",
+) -> Contacted:
+    return Contacted(
+        url=url,
+        slot="a.test",
+        kind=kind,
+        status=status,
+        error=error,
+        sentence="",
+        started_at=1_000.0,
+        elapsed_s=0.2,
+        latency_s=None if error else 0.1,
+        body_bytes=100,
+        wire_bytes=150,
+        address="127.0.0.1",
+        late_s=0.004,
+        next_in_s=1.0,
+        rest_source="politeness.delay",
+    )
+
+
+def samples(metrics: Metrics, status: Status = STATUS) -> dict[str, float]:
+    """`name{label=value}` → value, as Prometheus' own parser reads it."""
+    found = {}
+    for family in text_string_to_metric_families(render(metrics, status).decode()):
+        for sample in family.samples:
+            labels = ",".join(f"{key}={value}" for key, value in sorted(sample.labels.items()))
+            found[f"{sample.name}{{{labels}}}"] = sample.value
+    return found
+
+
+def test_contacts_are_counted_by_kind_and_by_how_they_ended() -> None:
+    metrics = Metrics()
+    metrics.contacted(contact())
+    metrics.contacted(contact(status=404))
+    metrics.contacted(contact(status=None, error=FailureCode.TIMEOUT))
+    metrics.contacted(contact("robots", status=503))
+    found = samples(metrics)
+    assert found["courtly_fetches_total{kind=page,outcome=2xx}"] == 1
+    assert found["courtly_fetches_total{kind=page,outcome=4xx}"] == 1
+    assert found["courtly_fetches_total{kind=page,outcome=timeout}"] == 1
+    assert found["courtly_robots_fetches_total{result=unreachable}"] == 1
+    assert found["courtly_body_bytes_total{kind=page}"] == 300
+    assert found["courtly_fetch_latency_seconds_count{}"] == 3
+    assert found["courtly_turn_lateness_seconds_bucket{le=0.005}"] == 4
+    assert metrics.by_outcome() == {"2xx": 1, "4xx": 1, "timeout": 1, "5xx": 1}
+
+
+def test_outcomes_and_commits_are_counted() -> None:
+    metrics = Metrics()
+    metrics.settled(
+        "http://a.test/x",
+        Blocked(
+            id=1,
+            slot="a.test",
+            reason=BlockReason.ROBOTS,
+            dialect="slurp",
+            rule="Disallow: /x",
+            line=2,
+            robots_url="http://a.test/robots.txt",
+            blocked_at=1.0,
+        ),
+    )
+    metrics.settled("u", Failed(id=2, slot="a.test", error="dns: none", attempts=1, last_at=1.0))
+    visited = Visited(
+        id=3,
+        slot="a.test",
+        status=200,
+        fetched_at=1.0,
+        content_type=None,
+        body_bytes=1,
+        elapsed_s=0.1,
+    )
+    metrics.settled("v", visited)
+    metrics.gave_up("b.test", "http://b.test", "connect: refused", 40)
+    metrics.committed(0.02, 3, 17)
+    found = samples(metrics)
+    assert found["courtly_blocked_urls_total{reason=robots}"] == 1
+    assert found["courtly_outcomes_total{outcome=failed}"] == 1
+    assert found["courtly_outcomes_total{outcome=visited}"] == 1
+    assert found["courtly_given_up_urls_total{}"] == 40
+    assert found["courtly_links_committed_total{}"] == 17
+    assert found["courtly_commit_seconds_count{}"] == 1
+
+
+def test_outcomes_are_there_before_the_first() -> None:
+    """A rate over a series that appears late is wrong."""
+    metrics = Metrics()
+    before = samples(metrics).keys()
+    metrics.settled("http://a.test/", Revisited(id=1, slot="a.test", plan=None))
+    metrics.settled("http://a.test/", Dropped(id=2, slot="a.test", reason="max_depth"))
+    assert samples(metrics).keys() == before
+
+
+def test_what_is_measured_is_there_under_names_of_its_unit() -> None:
+    found = samples(Metrics())
+    assert found["courtly_frontier_urls{state=queued}"] == 7
+    assert found["courtly_hosts_held{state=in_flight}"] == 1
+    assert found["courtly_hosts_held{state=paused}"] == 0
+    assert found["courtly_state{state=running}"] == 1
+    assert found["courtly_state{state=paused}"] == 0
+    assert found["courtly_resident_memory_bytes{}"] == 80_000_000
+    assert [name for name in found if name.startswith("courtly_build_info{version=")]
+
+
+def test_series_do_not_grow_with_hosts_urls_or_odd_answers() -> None:
+    metrics = Metrics()
+    before = set(samples(metrics))
+    for number in range(300):
+        url = f"http://h{number}.test/"
+        metrics.contacted(contact(url=url, status=200 + number, kind=f"kind-{number}"))
+    more = set(samples(metrics)) - before
+    assert not [name for name in more if "test" in name]
+    assert len(more) < 10
+
+
+def test_two_of_them_share_nothing() -> None:
+    one, other = Metrics(), Metrics()
+    one.contacted(contact())
+    assert samples(other)["courtly_fetches_total{kind=page,outcome=2xx}"] == 0
+
+
+DOCS = Path(__file__).parents[4] / "docs"
+
+
+def names() -> set[str]:
+    """Of all series, and of the histograms that they are parts of."""
+    series = {name.partition("{")[0] for name in samples(Metrics())}
+    return series | {name.removesuffix("_bucket") for name in series}
+
+
+@pytest.mark.parametrize(("file", "least"), [("alerts.yml", 7), ("daemon.md", 15)])
+def test_every_name_in_the_docs_and_in_the_sample_alerts_exists(file: str, least: int) -> None:
+    named = set(re.findall(r"\bcourtly_[a-z_]+", (DOCS / file).read_text()))
+    assert len(named) > least
+    assert named <= names()
+
+
+def test_every_sample_alert_is_explained() -> None:
+    alerts = set(re.findall(r"alert: (\w+)", (DOCS / "alerts.yml").read_text()))
+    explained = set(
+        re.findall(r"^\| `(Courtly\w+)`", (DOCS / "daemon.md").read_text(), re.MULTILINE)
+    )
+    assert alerts
+    assert alerts == explained
+
+
+def test_every_metric_is_in_the_docs() -> None:
+    told = set(re.findall(r"\bcourtly_[a-z_]+", (DOCS / "daemon.md").read_text()))
+    parts = re.compile(r"_(bucket|count|sum)$")
+    assert {parts.sub("", name) for name in names()} <= told

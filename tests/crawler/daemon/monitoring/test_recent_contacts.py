@@ -1,0 +1,63 @@
+"""What happened lately is remembered for a bounded number of hosts."""
+
+from __future__ import annotations
+
+from crawler.daemon.monitoring.recent_contacts import ERRORS_PER_HOST, HOSTS_MAX, RecentContacts
+from crawler.observer import Contacted
+from policies.retries import FailureCode
+from storage.columns import CONTACTS_KEPT
+
+
+def contact(slot: str, at_s: float, error: FailureCode | None = None) -> Contacted:
+    return Contacted(
+        url=f"http://{slot}/",
+        slot=slot,
+        kind="page",
+        status=None if error else 200,
+        error=error,
+        sentence="no answer within 30 s" if error else "",
+        started_at=at_s,
+        elapsed_s=0.2,
+        latency_s=None,
+        body_bytes=0,
+        wire_bytes=0,
+        address=None,
+        late_s=0.0,
+        next_in_s=2.0,
+        rest_source="Crawl-delay in robots.txt",
+    )
+
+
+def test_the_rest_that_each_contact_had_to_be_followed_by_is_kept() -> None:
+    recent = RecentContacts()
+    recent.contacted(contact("a.test", 1.0))
+    (floor,) = recent.delays("a.test")
+    assert (floor.start_at, floor.rest_s) == (1.0, 2.0)
+    assert floor.source == "Crawl-delay in robots.txt"
+    assert recent.delays("b.test") == ()
+
+
+def test_errors_come_newest_first_in_words() -> None:
+    recent = RecentContacts()
+    for at_s in range(ERRORS_PER_HOST + 5):
+        recent.contacted(contact("a.test", float(at_s), FailureCode.TIMEOUT))
+    errors = recent.errors("a.test")
+    assert len(errors) == ERRORS_PER_HOST
+    assert errors[0].at == ERRORS_PER_HOST + 4
+    assert errors[0].what == "timeout: no answer within 30 s"
+
+
+def test_hosts_not_contacted_for_long_are_forgotten() -> None:
+    recent = RecentContacts()
+    for number in range(HOSTS_MAX):
+        recent.contacted(contact(f"h{number}.test", 1.0))
+    for again in range(2 * CONTACTS_KEPT):
+        recent.contacted(contact("h0.test", 2.0 + again))
+    recent.contacted(contact("new.test", 500.0))
+    floors = recent.delays("h0.test")
+    assert [floor.start_at for floor in floors] == [
+        2.0 + again for again in range(CONTACTS_KEPT, 2 * CONTACTS_KEPT)
+    ]
+    assert len({(floor.rest_s, floor.late_s, floor.source) for floor in floors}) == 1
+    assert recent.delays("h1.test") == ()
+    assert recent.delays("new.test")
