@@ -339,7 +339,7 @@ SHOWN_ELSEWHERE: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "crawler/config/seed_files.py:_LINE_CHARS_MAX": (
         REFUSED,
-        f"{CRAWLER}config/test_seed_files.py::test_a_device_is_no_file_of_seeds",
+        f"{CRAWLER}config/test_seed_files.py::test_a_device_is_not_a_seed_file",
     ),
     "crawler/daemon/monitoring/event_stream.py:QUEUE_MAX": (
         "the stream ends, and its reader connects again",

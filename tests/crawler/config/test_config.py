@@ -1,4 +1,4 @@
-"""The config file: strict, with defaults, every problem at once and each with its line."""
+"""Reading a config: defaults, values, and all problems together with their lines."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def file_problems(path: Path, text: str) -> list[str]:
 # ---------------------------------------------------------------- defaults and the example
 
 
-def test_nothing_given_means_the_defaults_of_the_rule_types() -> None:
+def test_an_empty_config_has_the_defaults() -> None:
     config = from_dict({})
     assert config.scope == ScopeRules()
     assert config.politeness == PacingRules()
@@ -222,7 +222,7 @@ def test_values_become_the_types_of_the_rules() -> None:
         ("daemon", "listen", "127.0.0.1:70000", "must be ADDRESS:PORT"),
     ],
 )
-def test_a_bad_value_is_named(section: str, key: str, value: object, sentence: str) -> None:
+def test_an_invalid_value_is_refused(section: str, key: str, value: object, sentence: str) -> None:
     text = problem({section: {key: value}})
     assert text.startswith(f"config: {section}.{key}: ")
     assert sentence in text
@@ -233,7 +233,7 @@ def test_a_daemon_beyond_loopback_needs_a_token() -> None:
     assert from_dict({"daemon": {"listen": "0.0.0.0:80", "token": "x"}}).daemon.token == "x"
 
 
-def test_every_element_s_problem_is_told() -> None:
+def test_every_invalid_element_is_reported() -> None:
     assert len(problems({"crawl": {"seeds": ["a.test", "https://a.test/", 5, "b.test"]}})) == 3
 
 
@@ -245,7 +245,7 @@ def test_an_unknown_key_asks_did_you_mean() -> None:
     assert text == 'config: crawl.max_page: there is no such key; did you mean "max_pages"?'
 
 
-def test_an_unknown_key_of_another_section_is_sent_there() -> None:
+def test_a_key_in_the_wrong_section_names_the_right_one() -> None:
     text = problem({"crawl": {"delay": 5}})
     assert text == "config: crawl.delay: there is no such key here; it belongs in [politeness]"
 
@@ -255,7 +255,7 @@ def test_an_unknown_section_asks_did_you_mean() -> None:
     assert text == 'config: politness: there is no such section; did you mean "politeness"?'
 
 
-def test_a_key_outside_the_sections_is_sent_to_its_own() -> None:
+def test_a_key_outside_any_section_names_its_section() -> None:
     assert problem({"delay": 5}) == "config: delay: belongs in a section: [politeness]"
 
 
@@ -287,7 +287,7 @@ def test_sinks_are_checked() -> None:
 # ---------------------------------------------------------------- files and lines
 
 
-def test_all_problems_of_a_file_at_once_with_their_lines(written: Path) -> None:
+def test_all_problems_of_a_file_are_reported_with_their_lines(written: Path) -> None:
     found = file_problems(
         written,
         """\
@@ -359,7 +359,7 @@ def test_a_file_in_another_encoding_is_refused_with_its_line(written: Path) -> N
         load(written)
 
 
-def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+def test_a_missing_file_or_a_directory_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no such file"):
         load(tmp_path / "none.toml")
     with pytest.raises(ConfigError, match="is a directory"):
@@ -373,7 +373,7 @@ def test_paths_are_relative_to_the_file(written: Path) -> None:
     assert config.storage.path == written.parent / "db/a.db"
 
 
-def test_the_default_database_lies_beside_the_file(written: Path) -> None:
+def test_the_default_database_is_next_to_the_file(written: Path) -> None:
     written.write_text("")
     assert load(written).storage.path == written.parent / "crawl.db"
 
@@ -410,12 +410,12 @@ def test_the_paths_of_an_override_start_where_it_says(written: Path, tmp_path: P
     assert config.storage.path == tmp_path / "x/b.db"
 
 
-def test_an_override_s_problem_names_where_it_came_from() -> None:
+def test_a_problem_of_an_override_names_its_source() -> None:
     with pytest.raises(ConfigError, match=r"--delay: politeness\.delay: must be at least 0"):
         from_dict({}).override({"politeness": {"delay": -1}}, where="--delay")
 
 
-def test_python_s_richer_types_are_taken() -> None:
+def test_enums_and_tuples_are_accepted() -> None:
     config = from_dict(
         {"scope": {"follow": Follow.ANY, "include": ("*",)}, "politeness": {"delay": 2}}
     )
@@ -423,7 +423,7 @@ def test_python_s_richer_types_are_taken() -> None:
     assert isinstance(config, Config)
 
 
-def test_a_least_interval_beyond_the_largest_is_warned_about() -> None:
+def test_a_minimum_interval_beyond_the_maximum_is_warned_about() -> None:
     (warning,) = from_dict({"revisit": {"min_interval": "9d", "max_interval": "1d"}}).warnings
     assert warning.endswith(
         "revisit.min_interval: is longer than max_interval, which therefore has no effect"

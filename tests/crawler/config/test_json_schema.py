@@ -1,4 +1,4 @@
-"""The JSON Schema says what the reader accepts."""
+"""The JSON Schema describes the keys that the reader accepts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scanner that knows on which line a key stands."""
+"""Finding the line of each key of a TOML document."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def paths_of(value: object, path: KeyPath = ()) -> set[KeyPath]:
     return found
 
 
-def test_every_path_has_a_line_and_no_others_have() -> None:
+def test_exactly_the_paths_of_a_document_have_lines() -> None:
     assert set(key_lines(TRICKY)) == paths_of(tomllib.loads(TRICKY))
 
 
@@ -113,7 +113,9 @@ def toml(value: object) -> str:
 
 
 @given(st.dictionaries(_NAME, st.dictionaries(_NAME, _VALUE, max_size=4), max_size=4))
-def test_any_document_is_scanned_as_tomllib_reads_it(tables: dict[str, dict[str, object]]) -> None:
+def test_the_scanner_finds_every_path_that_tomllib_finds(
+    tables: dict[str, dict[str, object]],
+) -> None:
     lines: list[str] = []
     for name, table in tables.items():
         lines += [f"[{quoted(name)}]", *(f"{quoted(key)} = {toml(v)}" for key, v in table.items())]

@@ -1,4 +1,4 @@
-"""What another config changes, in words an operator likes; secrets are never in them."""
+"""Comparing a config that is read again with the one in force."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from crawler.config.reload import defer_restarts, describe_changes, same_pacing,
         ({}, {"site": {"a.test": {"delay": 5}}}, '[site."a.test"] delay: as everywhere to 5 s'),
     ],
 )
-def test_each_change_is_said_with_its_table_and_its_unit(old, new, words):
+def test_a_change_is_described_with_its_table_and_unit(old, new, words):
     (said,) = describe_changes(from_dict(old), from_dict(new))
     assert words in said
 
@@ -58,7 +58,7 @@ def test_hosts_are_counted_by_what_changes_for_them():
     )
 
 
-def test_hosts_for_which_a_site_table_says_otherwise_are_not_counted():
+def test_hosts_whose_site_table_overrides_the_key_are_not_counted():
     old = from_dict({"site": {"b.test": {"delay": 9}}})
     new = from_dict({"politeness": {"delay": 4}, "site": {"b.test": {"delay": 9}}})
     assert describe_changes(old, new, ["a.test", "b.test"]) == ("1 host: delay 1 s to 4 s",)
@@ -83,12 +83,12 @@ def test_secrets_are_never_shown():
     assert '[site."b.test"] headers: changed' in said
 
 
-def test_nothing_is_said_of_nothing():
+def test_equal_configs_have_no_changes():
     data = {"politeness": {"delay": 3}, "site": {"a.test": {"delay": 4}}}
     assert describe_changes(from_dict(data), from_dict(data), ["a.test"]) == ()
 
 
-def test_what_needs_a_restart_stays_as_it_was(tmp_path):
+def test_keys_that_need_a_restart_keep_their_old_values(tmp_path):
     old = from_dict(
         {"storage": {"url": "sqlite:old.db"}, "site": {"a.test": {"per": "domain"}}},
         base=tmp_path / "old",
@@ -117,7 +117,7 @@ def test_what_needs_a_restart_stays_as_it_was(tmp_path):
     assert defer_restarts(kept, old) == (kept, ())
 
 
-def test_pace_and_reading_are_told_apart():
+def test_changes_of_pacing_and_of_robots_rules_are_distinguished():
     base = from_dict({})
     slower = from_dict({"politeness": {"delay": 2}})
     other = from_dict({"robots": {"dialect": "bing"}})
@@ -132,7 +132,7 @@ def test_pace_and_reading_are_told_apart():
     ]  # fmt: skip
 
 
-def test_limits_of_disk_space_change_at_once():
+def test_limits_on_disk_space_change_without_a_restart():
     old = from_dict({})
     new = from_dict({"storage": {"max_size": "5GB", "min_free": "1GB"}})
     kept, restart = defer_restarts(new, old)

@@ -1,4 +1,4 @@
-"""Whatever a config holds, and however it is written: what may be secret is never shown."""
+"""No output shows a secret, however a config is written."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PROXIES = (
 
 
 def everything_shown(made: dict[str, object]) -> str:
-    """All that is said of a config, or of what is wrong with it."""
+    """Everything that is shown of a config, or of its problems."""
     try:
         config = from_dict(made)
     except ConfigError as error:
@@ -117,7 +117,7 @@ def settings_or_problem(made: dict[str, object]) -> str:
         return str(error)
 
 
-def test_what_is_not_secret_is_said() -> None:
+def test_the_rest_of_a_proxy_url_is_shown() -> None:
     config: Config = from_dict({"fetch": {"proxy": f"http://me:{MARK}@proxy.test:3128"}})
     (shown,) = [one.value for one in effective_settings(config, None) if one.key == "fetch.proxy"]
     assert shown == "http://…@proxy.test:3128"

@@ -1,4 +1,4 @@
-"""Seeds and their files; who may crawl beyond this machine (law 10)."""
+"""Seeds and seed files; a contact is required beyond loopback."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_bad_line_is_named_with_its_file(tmp_path: Path) -> None:
     assert third.startswith("the seed 'b.test'")
 
 
-def test_a_wrong_file_does_not_fill_the_terminal(tmp_path: Path) -> None:
+def test_problems_of_one_seed_file_are_limited(tmp_path: Path) -> None:
     path = tmp_path / "seeds.txt"
     path.write_text("nonsense\n" * 500)
     with pytest.raises(ConfigError) as caught:
@@ -82,7 +82,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
             seeds_of(from_dict({}), [f"@{tmp_path / name}"])
 
 
-# ---------------------------------------------------------------- law 10
+# ---------------------------------------------------------------- identity
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_beyond_loopback_a_contact_is_needed(seed: str, user_agent: str) -> None
     ["http://93.184.216.34/", "http://[2606:2800::1]/", "http://a.proxied/"],
 )
 def test_what_resolve_does_not_decide_needs_a_contact(url: str) -> None:
-    """Addresses are never resolved, and behind a proxy the proxy resolves."""
+    """Addresses are never resolved, and a proxy resolves names itself."""
     config = from_dict(
         {
             "network": {"resolve": {"*": "127.0.0.9"}},
@@ -179,7 +179,7 @@ def test_odd_product_tokens_are_warned_about(token: str, words: str) -> None:
     assert config.warnings[0].startswith('config: site."a.test".token: ')
 
 
-def test_an_ordinary_token_is_not() -> None:
+def test_an_ordinary_token_is_not_warned_about() -> None:
     assert token_warnings("examplebot") == ()
     assert (
         from_dict({"crawl": {"user_agent": CONTACT}, "robots": {"token": "example-bot"}}).warnings
@@ -187,7 +187,7 @@ def test_an_ordinary_token_is_not() -> None:
     )
 
 
-def test_a_device_is_no_file_of_seeds() -> None:
-    """It has no line's end, and no end."""
+def test_a_device_is_not_a_seed_file() -> None:
+    """It never ends a line."""
     with pytest.raises(ConfigError, match="too long for a URL"):
         seeds_of(from_dict({}), ["@/dev/zero"])

@@ -1,4 +1,4 @@
-"""[site."…"] tables: which hosts they cover, and which of them wins."""
+"""[site."…"] tables: the hosts that they cover, and their precedence."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from policies.url import canonical, host_of
         ("::1", "::1", True),
     ],
 )
-def test_what_a_pattern_covers(pattern: str, host: str, covered: bool) -> None:
+def test_the_hosts_of_a_pattern(pattern: str, host: str, covered: bool) -> None:
     assert matches(read_pattern(pattern), host) is covered
 
 
@@ -53,7 +53,7 @@ def test_patterns_become_canonical_names(text: str, pattern: str) -> None:
     ["", " ", "https://a.test", "a.test/x", "a.test:80", "a b.test", "*.a b", "a.test:", "a@b.test",
      "a.test?b", "a.test#b", "a\\b.test", "a\tb.test", "a%2eb.test", "fe80::1%eth0"],
 )  # fmt: skip
-def test_what_is_no_pattern(text: str) -> None:
+def test_an_invalid_pattern_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"host name|port"):
         read_pattern(text)
 
@@ -79,7 +79,7 @@ def test_any_text_is_a_pattern_or_refused(text: str, host: str) -> None:
 
 
 def test_the_most_specific_pattern_wins_key_by_key() -> None:
-    """Whatever their order in the file."""
+    """Independently of their order in the file."""
     config = from_dict(
         {
             "politeness": {"delay": 1, "latency_factor": 3},
@@ -109,14 +109,14 @@ def test_a_trailing_dot_names_the_same_site() -> None:
     assert config.site("example.org.").politeness.delay == 3
 
 
-def test_a_site_that_you_own_need_not_be_obeyed() -> None:
+def test_robots_txt_can_be_ignored_for_a_site_you_own() -> None:
     config = from_dict({"site": {"*.example.org": {"obey": False, "crawl_delay": False}}})
     assert config.site("example.org").robots.obey is False
     assert config.site("a.test").robots.obey is True
 
 
 @pytest.mark.parametrize("pattern", ["*", "*.*"])
-def test_nobody_owns_all_hosts(pattern: str) -> None:
+def test_robots_txt_cannot_be_ignored_for_all_hosts(pattern: str) -> None:
     with pytest.raises(ConfigError, match="only for a site you own, not for all hosts"):
         from_dict({"site": {pattern: {"obey": False}}})
 

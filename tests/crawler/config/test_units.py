@@ -1,4 +1,4 @@
-"""Durations and sizes as people write them."""
+"""Parsing and formatting durations and sizes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_durations(text: float | str, seconds: float) -> None:
 @pytest.mark.parametrize(
     "text", ["", "m", "10x", "-5s", "1,5h", "10 parsecs", "inf", "nan", "١s", "5M"]
 )
-def test_what_is_no_duration(text: str) -> None:
+def test_an_invalid_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="a duration is seconds or a string such as"):
         parse_duration_s(text)
 
@@ -44,7 +44,7 @@ def test_sizes(text: int | str, size: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "MB", "10M", "-1KB", "10TB", "1e6"])
-def test_what_is_no_size(text: str) -> None:
+def test_an_invalid_size_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="a size is bytes or a string such as"):
         parse_size_bytes(text)
 
