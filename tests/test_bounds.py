@@ -349,9 +349,9 @@ SHOWN_ELSEWHERE: Final[Mapping[str, tuple[str, str]]] = {
         REFUSED,
         f"{CRAWLER}daemon/test_unix_socket.py::test_a_name_that_is_too_long_is_refused",
     ),
-    "crawler/reports/base.py:ROWS_MAX": (
+    "crawler/reports/report_sections.py:ROWS_MAX": (
         "and N more; `links_total`",
-        f"{CRAWLER}reports/test_findings.py::test_a_link_in_every_page_s_foot_does_not_fill_the_report",
+        f"{CRAWLER}reports/test_findings.py::test_a_section_is_bounded",
     ),
     "crawler/sinks/jsonl.py:_LINKS_BYTES_MAX": (
         "`links_omitted` in the line",
@@ -374,7 +374,7 @@ SHOWN_ELSEWHERE: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "policies/robots/lint.py:FINDINGS_MAX": (
         "a finding that says so",
-        f"{CRAWLER}cli/robots/test_lint.py::test_a_flood_is_cut_and_said_to_be",
+        f"{CRAWLER}cli/robots/test_lint.py::test_many_findings_are_truncated",
     ),
     "policies/robots/search.py:WORK_MAX": (
         "a verdict that says so, and blocks",
@@ -400,7 +400,8 @@ RETRY: Final = "how often or long something is tried before the error is told"
 
 LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
     CACHE: (
-        "crawler/cli/robots/batch.py:FILES_BYTES_MAX", "crawler/cli/robots/batch.py:FILES_MAX",
+        "crawler/cli/robots/verdict_batch.py:FILES_BYTES_MAX",
+        "crawler/cli/robots/verdict_batch.py:FILES_MAX",
         "crawler/daemon/http/sessions.py:PEERS_MAX",
         "crawler/daemon/http/sessions.py:SESSIONS_MAX",
         "crawler/daemon/monitoring/recent_contacts.py:HOSTS_MAX",
@@ -431,12 +432,12 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "crawler/sinks/dispatch.py:PAGES_MAX", "crawler/visiting/ledger.py:LINKS_MAX",
         "crawler/visiting/ledger.py:OUTCOMES_MAX",
         "crawler/visiting/network_first.py:WAITING_BYTES_MAX",
-        "crawler/cli/open_files.py:FILES_MAX", "crawler/cli/open_files.py:OTHERS_MAX",
-        "crawler/cli/allocator.py:_M_ARENA_MAX", "crawler/cli/allocator.py:ARENAS_MAX",
+        "crawler/cli/process.py:FILES_MAX", "crawler/cli/process.py:OTHER_FILES_MAX",
         "crawler/daemon/connections.py:CONNECTIONS_MAX",
     ),
     SHOWN: (
-        "crawler/cli/robots/lint.py:LINE_CHARS_MAX", "crawler/cli/robots/view.py:LINE_CHARS_MAX",
+        "crawler/cli/robots/lint_report.py:LINE_CHARS_MAX",
+        "crawler/cli/robots/verdict_view.py:LINE_CHARS_MAX",
         "crawler/daemon/api/operations.py:FAILED_OF_MAX",
         "crawler/daemon/monitoring/event_stream.py:EVENTS_PER_S_MAX",
         "crawler/daemon/web/charts.py:READ_MAX", "crawler/daemon/web/charts.py:_POINTS_MAX",
@@ -452,7 +453,7 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "crawler/documents/scan.py:_PIECES_MAX", "crawler/sinks/members.py:_TRIES_MAX",
         "crawler/sinks/mirror_paths.py:_NAME_CHARS_MAX",
         "crawler/sinks/mirror_paths.py:_PATH_CHARS_MAX",
-        "crawler/cli/whole_output.py:_NAME_CHARS_MAX",
+        "crawler/cli/atomic_file.py:_NAME_CHARS_MAX",
         "crawler/visiting/plans.py:_VALIDATOR_CHARS_MAX",
         "policies/robots_state.py:_HEADER_CHARS_MAX",
         "policies/robots/index.py:_HITS_MAX", "policies/robots/index.py:_LENGTHS_MAX",
@@ -460,7 +461,8 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "policies/robots/agent_rules.py:_OCTETS_MAX", "policies/robots/agent_rules.py:_SHARE_MAX",
         "policies/robots/agent_rules.py:_WINDOWS_MAX", "policies/robots/search.py:_CHILDREN_MAX",
         "policies/robots/syntax.py:_PLAIN_MAX",
-        "crawler/cli/robots/files.py:FILE_BYTES_MAX", "crawler/fetching/resolver.py:PER_FAMILY_MAX",
+        "crawler/cli/robots/sources.py:FILE_BYTES_MAX",
+        "crawler/fetching/resolver.py:PER_FAMILY_MAX",
     ),
     PACE: (
         "crawler/fetching/cookies.py:_AGE_S_MAX", "crawler/steering/control.py:SLOW_S_MAX",
@@ -482,12 +484,13 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "crawler/documents/sitemap_xml.py:_TAG_CHARS_MAX", "policies/listing.py:_DATE_CHARS_MAX",
         "policies/retries.py:_DATE_CHARS_MAX", "policies/schemes.py:_CHARS_MAX",
         "storage/sqlite/file_lock.py:_HOLDER_BYTES_MAX", "crawler/sinks/warc.py:_HEAD_BYTES_MAX",
-        "crawler/testing/web.py:_HEAD_BYTES_MAX", "crawler/sinks/inert.py:_ENTITIES_MAX",
+        "crawler/testing/local_web.py:_HEAD_BYTES_MAX", "crawler/sinks/inert.py:_ENTITIES_MAX",
         "crawler/sinks/inert.py:_EXPANSION_CHARS_MAX", "crawler/sinks/symbols.py:_DEPTH_MAX",
         "crawler/sinks/manifests.py:MANIFEST_BYTES_MAX",
     ),
     ASKED: (
-        "crawler/cli/robots/batch.py:LINE_BYTES_MAX", "crawler/config/loading.py:CONFIG_BYTES_MAX",
+        "crawler/cli/robots/verdict_batch.py:LINE_BYTES_MAX",
+        "crawler/config/loading.py:CONFIG_BYTES_MAX",
         "crawler/config/secrets.py:SECRET_BYTES_MAX",
         "crawler/daemon/api/operations.py:SEEDS_MAX",
         "crawler/daemon/api/operations.py:SEED_BYTES_MAX",

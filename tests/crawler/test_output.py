@@ -19,7 +19,7 @@ class Kept(BackgroundWriter):
 
 
 @pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), MemoryError()])
-def test_without_memory_for_its_thread_it_waits_for_some(
+def test_output_is_kept_until_a_thread_can_start(
     monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     start = threading.Thread.start
@@ -38,7 +38,7 @@ def test_without_memory_for_its_thread_it_waits_for_some(
     assert (writer.data, writer.lost) == (b"abc", 0)
 
 
-def test_without_memory_for_its_thread_it_closes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closing_without_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 

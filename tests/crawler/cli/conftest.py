@@ -35,7 +35,7 @@ def link(url: str, *, host: str = "a.test", seed: bool = False, anchor: str | No
 
 @pytest.fixture
 async def store() -> AsyncIterator[MemoryStore]:
-    """http://a.test/ visited (its title is hostile), one page each blocked, failed and queued."""
+    """http://a.test/ is visited (with a hostile title); other pages are blocked, failed, queued."""
     store = MemoryStore(lambda: NOW_S)
     session = await store.open_session("test")
     await store.add([link("http://a.test/", seed=True)])

@@ -1,4 +1,4 @@
-"""The allocator is asked to keep freed memory, where it can be and nobody has said otherwise."""
+"""The allocator keeps freed memory unless the environment configures it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from crawler.cli import process
 
-# In a process of its own, since it holds for the whole process: page faults of building a tree.
+# Counts the page faults of building trees, in a new process because the setting is process-wide.
 SCRIPT = """
 import resource, sys
 from selectolax.lexbor import LexborHTMLParser
@@ -46,18 +46,18 @@ def faults(**environment: str) -> tuple[bool, int]:
 @pytest.mark.skipif(
     "CS_GNU_LIBC_VERSION" not in os.confstr_names, reason="another C library than glibc"
 )
-def test_trees_are_built_in_memory_that_is_there() -> None:
+def test_freed_memory_is_reused() -> None:
     asked, kept = faults()
     assert asked
-    assert kept < 3_000, "less than ten a tree"
+    assert kept < 3_000, "less than ten per tree"
 
 
-def test_what_the_environment_says_counts() -> None:
+def test_the_environment_takes_precedence() -> None:
     asked, _ = faults(MALLOC_ARENA_MAX="2")
     assert not asked
 
 
-def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_c_libraries_are_not_configured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "confstr_names", {})
     monkeypatch.setattr(ctypes, "CDLL", None)
     assert not process.keep_freed_memory()

@@ -1,4 +1,4 @@
-"""Output is whole, or the exit code is 1 and what was there before is still there."""
+"""Output is complete, or the exit code is 1 and the old file is unchanged."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ COMMANDS = [
 
 @pytest.fixture
 def database(tmp_path: Path) -> Path:
-    """With enough rows for more than one write."""
+    """A database with enough rows for several writes."""
     path = tmp_path / "crawl.db"
 
     async def fill() -> None:
@@ -70,7 +70,7 @@ def database(tmp_path: Path) -> Path:
 
 
 def run(*arguments: str, stdout: int | None = None, limit: int | None = None, unbuffered: bool):
-    """A command as a process of its own; `limit`: no file may be larger."""
+    """Run a command in a new process. limit: the maximum size of files."""
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}
     if unbuffered:
         environment["PYTHONUNBUFFERED"] = "1"
@@ -91,9 +91,7 @@ def database_of(command: tuple[str, ...], database: Path) -> tuple[str, ...]:
 
 @pytest.mark.skipif(not FULL.exists(), reason="needs a device that is always full")
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_standard_output_that_is_full_is_a_failure(
-    command: tuple[str, ...], database: Path
-) -> None:
+def test_full_standard_output_is_a_failure(command: tuple[str, ...], database: Path) -> None:
     with FULL.open("wb") as full:
         done = run(
             *command, *database_of(command, database), stdout=full.fileno(), unbuffered=False
@@ -104,10 +102,10 @@ def test_standard_output_that_is_full_is_a_failure(
 
 @pytest.mark.parametrize("unbuffered", [False, True])
 @pytest.mark.parametrize("command", [("config", "schema"), ("export", "visited")], ids=" ".join)
-def test_an_output_cut_by_the_medium_is_a_failure(
+def test_partial_writes_to_standard_output_are_a_failure(
     command: tuple[str, ...], unbuffered: bool, database: Path, tmp_path: Path
 ) -> None:
-    """A write of which the medium takes only a part; without Python's buffer, too."""
+    """A write is only partially successful, with and without Python's buffer."""
     with (tmp_path / "out").open("wb") as out:
         done = run(
             *command, *database_of(command, database),
@@ -120,7 +118,7 @@ def test_an_output_cut_by_the_medium_is_a_failure(
 @pytest.mark.parametrize(
     "command", [one for one in COMMANDS if one[0] in ("export", "report")], ids=" ".join
 )
-def test_a_file_cut_by_the_medium_is_not_there(
+def test_partial_files_are_removed(
     command: tuple[str, ...], database: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "out"
@@ -136,7 +134,7 @@ def test_a_file_cut_by_the_medium_is_not_there(
     assert (folder / "out").read_bytes() != b"as it was"
 
 
-def test_a_reader_that_is_gone_is_no_failure(database: Path) -> None:
+def test_a_closed_pipe_is_no_failure(database: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     done = run("export", "visited", "--db", str(database), stdout=writing, unbuffered=False)
@@ -153,7 +151,7 @@ def write(target: Path, then: Callable[[], None] | None) -> None:
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EACCES])
 @pytest.mark.parametrize("call", ["open_exclusive", "fsync", "fchmod", "replace", "write"])
-def test_whatever_fails_what_was_there_stays(
+def test_a_failure_leaves_the_old_file_in_place(
     call: str, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = tmp_path / "target"
@@ -175,8 +173,8 @@ def test_whatever_fails_what_was_there_stays(
     assert target.read_text() == "as it was"
 
 
-def test_links_are_replaced_and_not_followed(tmp_path: Path) -> None:
-    """In the place of the target, and of its draft."""
+def test_symbolic_links_are_replaced_and_not_followed(tmp_path: Path) -> None:
+    """A link instead of the target, and instead of its draft."""
     victim = tmp_path / "victim"
     victim.write_text("precious")
     target = tmp_path / "target"
@@ -190,7 +188,7 @@ def test_links_are_replaced_and_not_followed(tmp_path: Path) -> None:
     assert sorted(one.name for one in tmp_path.iterdir()) == ["target", "victim"]
 
 
-def test_permissions_of_what_is_replaced_are_kept(tmp_path: Path) -> None:
+def test_permissions_of_a_replaced_file_are_kept(tmp_path: Path) -> None:
     target = tmp_path / "target"
     target.write_text("")
     target.chmod(0o640)
@@ -200,7 +198,7 @@ def test_permissions_of_what_is_replaced_are_kept(tmp_path: Path) -> None:
 
 
 def test_a_fifo_is_written_to_and_not_replaced(tmp_path: Path) -> None:
-    """So are devices: a file must not take the place of /dev/null."""
+    """The same applies to devices: /dev/null must not be replaced by a file."""
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)

@@ -1,4 +1,4 @@
-"""The real command, as its own process, on a local web: output, exit codes, signals, resuming."""
+"""`courtly crawl` in a new process on a local web: output, exit codes, signals, resuming."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def config(web: LocalWeb, tmp_path: Path) -> Path:
 
 
 class Held:
-    """A page whose answer waits: `asked` is set when it is asked for, `release` lets it go."""
+    """A page whose response waits for `release`. `asked` is set when the request arrives."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
@@ -78,7 +78,7 @@ class Held:
 
 @pytest.fixture
 def home(web: LocalWeb) -> Held:
-    """The front page, held."""
+    """The home page, which waits for its release."""
     held = Held()
     site = web.sites["a.test"]
     assert isinstance(site, dict)
@@ -109,7 +109,7 @@ async def courtly(*args: str, cwd: Path) -> Ended:
     return await end(await start(args, cwd))
 
 
-async def test_from_a_seed_to_a_finished_database(web: LocalWeb, config: Path) -> None:
+async def test_a_crawl_from_a_seed_to_a_finished_database(web: LocalWeb, config: Path) -> None:
     ended = await courtly("crawl", "--config", str(config), "--json", "--quiet", cwd=config.parent)
     assert (ended.code, ended.err) == (0, "")
     assert len(ended.out.splitlines()) == 1
@@ -132,7 +132,7 @@ async def test_the_summary_names_limits_and_their_keys(config: Path) -> None:
     assert "(scope.follow)" in ended.out
 
 
-async def test_looking_at_what_was_crawled(web: LocalWeb, config: Path) -> None:
+async def test_commands_that_show_a_finished_crawl(web: LocalWeb, config: Path) -> None:
     here = config.parent
     await courtly("crawl", "--config", str(config), "--db", "x.db", "--quiet", cwd=here)
     blocked = await courtly("show", "blocked", "--db", "x.db", "--format", "jsonl", cwd=here)
@@ -153,7 +153,7 @@ async def test_looking_at_what_was_crawled(web: LocalWeb, config: Path) -> None:
     assert "5 visited" in host.out
 
 
-async def test_a_stop_finishes_what_is_in_flight_and_can_be_resumed(
+async def test_a_stopped_crawl_finishes_requests_in_flight_and_resumes(
     home: Held, config: Path
 ) -> None:
     process = await start(("crawl", "--config", str(config), "--json"), config.parent)
@@ -171,7 +171,7 @@ async def test_a_stop_finishes_what_is_in_flight_and_can_be_resumed(
     assert (resumed.code, resumed.last["visited"], resumed.last["queued"]) == (0, 4, 0)
 
 
-async def test_a_second_interrupt_leaves_at_once(home: Held, config: Path) -> None:
+async def test_a_second_interrupt_exits_immediately(home: Held, config: Path) -> None:
     process = await start(("crawl", "--config", str(config), "--json"), config.parent)
     assert process.stderr
     await home.asked.wait()
@@ -196,16 +196,14 @@ async def test_a_private_address_is_a_failed_row(web: LocalWeb, tmp_path: Path) 
 
 @pytest.fixture
 def foreign(tmp_path: Path) -> Iterator[Path]:
-    """A file of someone else's; untouched when the test is over."""
+    """A file that is not a courtly database, and must not change."""
     path = tmp_path / "other.db"
     path.write_bytes(FOREIGN)
     yield path
     assert path.read_bytes() == FOREIGN
 
 
-async def test_a_file_that_is_no_database_of_ours_stays_as_it_is(
-    config: Path, foreign: Path
-) -> None:
+async def test_a_file_that_is_not_a_database_is_not_changed(config: Path, foreign: Path) -> None:
     commands = (
         ("crawl", "--config", str(config)),
         ("show", "visited"),
@@ -220,9 +218,7 @@ async def test_a_file_that_is_no_database_of_ours_stays_as_it_is(
         assert len(ended.err.splitlines()) == 1
 
 
-async def test_a_database_that_a_crawl_holds_is_refused(
-    web: LocalWeb, home: Held, config: Path
-) -> None:
+async def test_a_database_in_use_is_refused(web: LocalWeb, home: Held, config: Path) -> None:
     process = await start(("crawl", "--config", str(config)), config.parent)
     await home.asked.wait()
     for command in (("crawl", "--config", str(config)), ("db", "vacuum")):

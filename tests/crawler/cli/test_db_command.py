@@ -1,4 +1,4 @@
-"""`courtly db`: info, check and vacuum, as they are called."""
+"""`courtly db`: info, check and vacuum."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_info_as_json(path: Path) -> None:
     assert [one["name"] for one in found["sessions"]] == ["evil \x1b[31m", "crawl"]
 
 
-def test_check_says_what_is_wrong_and_ends_with_1(path: Path) -> None:
+def test_check_lists_problems_and_exits_with_1(path: Path) -> None:
     sound = courtly("db", "check", "--db", str(path))
     assert (sound.exit_code, sound.stdout) == (0, f"{path}: ok\n")
     with closing(sqlite3.connect(path)) as db, db:
@@ -87,7 +87,7 @@ def test_check_says_what_is_wrong_and_ends_with_1(path: Path) -> None:
     assert "1 URLs failed without an error, or have an error without having failed" in result.stdout
 
 
-def test_vacuum_says_how_large_it_was_and_is(path: Path) -> None:
+def test_vacuum_prints_both_sizes(path: Path) -> None:
     result = courtly("db", "vacuum", "--db", str(path))
     assert result.exit_code == 0, result.output
     assert " before, " in result.stdout

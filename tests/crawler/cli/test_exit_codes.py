@@ -1,4 +1,4 @@
-"""Every error is a sentence and an exit code."""
+"""Every error is reported as a sentence and an exit code."""
 
 from __future__ import annotations
 
@@ -48,27 +48,27 @@ def test_errors_become_codes_and_sentences(
     assert words in capsys.readouterr().err
 
 
-def test_a_reader_who_left_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_broken_pipe_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left, reported_errors():
         raise BrokenPipeError
     assert left.value.code == 0
     assert capsys.readouterr().err == ""
 
 
-def test_debugging_lets_the_error_through(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_debug_mode_raises_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COURTLY_DEBUG", "1")
     with pytest.raises(ZeroDivisionError), reported_errors():
         raise ZeroDivisionError
 
 
-def test_click_s_own_errors_are_told_like_all_others(capsys: pytest.CaptureFixture[str]) -> None:
+def test_errors_of_click_have_the_same_format(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left, reported_errors():
         raise click.NoSuchOption("--dbb", possibilities=["--db"])
     assert left.value.code == 2
     assert capsys.readouterr().err == "courtly: no such option '--dbb'. Did you mean '--db'?\n"
 
 
-def test_only_what_names_a_file_and_a_line_goes_without_our_name(
+def test_only_problems_with_file_and_line_have_no_prefix(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     print_problems(

@@ -17,7 +17,7 @@ from crawler.clock import RealClock
 from storage.columns import VIEWS
 from storage.store import Batch, Failed, HostClock, HostUpdate, Link, Outlink, Rel, Store, Visited
 
-ROWS = 4_500  # more than is written in one go
+ROWS = 4_500  # more than one batch
 TITLES = ['=cmd|" /C calc"!A0', "+1", "@x", "-2", "  =3", "a, b", 'q"q', "ü"]
 
 
@@ -80,7 +80,7 @@ def test_csv_has_every_row_and_no_formula(database: Path) -> None:
     assert rows[0]["redirect_url"] == ""
 
 
-def test_json_lines_are_as_they_are(database: Path) -> None:
+def test_json_lines_are_unchanged(database: Path) -> None:
     result = export(database, "links", "--format", "jsonl", "--host", "a.test")
     rows = [json.loads(line) for line in result.stdout.splitlines()]
     assert len(rows) == ROWS - 1
@@ -105,7 +105,7 @@ def test_parquet_has_types(database: Path, tmp_path: Path) -> None:
     assert [one.name for one in tmp_path.iterdir()] == ["visited.parquet"]
 
 
-def test_without_pyarrow_it_says_what_to_install(
+def test_without_pyarrow_the_error_names_the_extra(
     database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "pyarrow" else 1)
@@ -115,7 +115,7 @@ def test_without_pyarrow_it_says_what_to_install(
 
 
 @pytest.mark.parametrize("view", ["blocked", "failed"])
-def test_a_view_without_rows_has_its_columns(database: Path, view: str) -> None:
+def test_an_empty_view_has_a_header(database: Path, view: str) -> None:
     result = export(database, view)
     assert result.stderr == ("no URL was blocked\n" if view == "blocked" else "")
     lines = result.stdout.splitlines()
@@ -123,13 +123,13 @@ def test_a_view_without_rows_has_its_columns(database: Path, view: str) -> None:
     assert len(lines) == (2 if view == "failed" else 1)
 
 
-def test_a_target_that_cannot_be_written(database: Path, tmp_path: Path) -> None:
+def test_an_unwritable_target(database: Path, tmp_path: Path) -> None:
     nowhere = export(database, "visited", "--output", str(tmp_path / "no" / "out.csv"))
     assert nowhere.exit_code == 1
     assert "Traceback" not in nowhere.stderr
 
 
-def test_what_cannot_be_exported(database: Path) -> None:
+def test_views_that_cannot_be_exported(database: Path) -> None:
     assert 'did you mean "visited"' in export(database, "visitd").stderr
     assert export(database, "hosts").exit_code == 2
     assert export(Path("no.db"), "visited").exit_code == 2

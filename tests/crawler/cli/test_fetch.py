@@ -54,7 +54,7 @@ def nothing_is_left(elsewhere: None) -> Iterator[None]:
     assert list(Path().iterdir()) == [Path("web.toml")], "no database"
 
 
-async def test_bodies_go_to_stdout_and_a_line_of_each_to_stderr() -> None:
+async def test_bodies_go_to_stdout_and_one_line_each_to_stderr() -> None:
     async with LocalWeb({"a.test": SITE}) as web:
         result = await fetch(web, "/old", "/raw")
     assert result.exit_code == 0
@@ -77,7 +77,7 @@ async def test_bodies_go_to_stdout_and_a_line_of_each_to_stderr() -> None:
         ("/absent", "404 http"),
     ],
 )
-async def test_what_cannot_be_had_is_said_and_not_tried_again(path: str, told: str) -> None:
+async def test_errors_are_reported_without_retries(path: str, told: str) -> None:
     async with LocalWeb({"a.test": SITE}) as web:
         result = await fetch(web, path)
     assert result.exit_code == 1
@@ -85,7 +85,7 @@ async def test_what_cannot_be_had_is_said_and_not_tried_again(path: str, told: s
     assert web.log.paths().count(path) == (0 if path == "/no" else 1)
 
 
-async def test_a_host_that_refuses_connections_is_asked_once() -> None:
+async def test_a_host_that_refuses_connections_is_tried_once() -> None:
     async with LocalWeb({}) as web:
         config = ("--allow", "127.0.0.0/8", "--config", "web.toml", "--user-agent", UA)
         result = await asyncio.to_thread(run, f"http://a.test:{web.dead_port}/", *config)

@@ -1,5 +1,5 @@
-"""A database with flipped bits: whatever reads it, or resumes its crawl, succeeds or ends in a
-sentence; text that is damaged is shown, and `db check` names its row."""
+"""A database with flipped bits: commands that read it or resume its crawl succeed or print an error
+message. Damaged strings are shown, and `db check` names their rows."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def link(url: str, **values: bool) -> Link:
 
 
 def outcome(lease: Lease, queued: Queued, n: int) -> Outcome | None:
-    """Something of everything."""
+    """A site with some of everything."""
     key, slot = queued.id, lease.slot
     if queued.url.endswith("/blocked"):
         return Blocked(
@@ -113,7 +113,7 @@ async def fill(path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """The bytes of a small database, with as little room between its rows as there can be."""
+    """The bytes of a small database with little free space."""
     path = tmp_path_factory.mktemp("image") / "crawl.db"
     asyncio.run(fill(path))
     with closing(sqlite3.connect(path, isolation_level=None)) as db, db:
@@ -125,7 +125,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 async def resume(path: Path) -> None:
-    """What a crawl does to its database."""
+    """The operations of a crawl on its database."""
     store = SqliteStore(path, wall=lambda: START_S + 3600)
     try:
         session = await store.open_session("again")
@@ -171,8 +171,8 @@ async def look(path: Path) -> None:
 
 
 def courtly(path: Path, *arguments: str) -> Result:
-    """Fails where anything but a sentence comes of it."""
-    # as the docs have it: what is no StoreError comes through
+    """Fail on any result other than success or an error message."""
+    # an exception other than StoreError is a bug, and fails the test
     result = CliRunner(env={"COURTLY_DEBUG": "1"}).invoke(main, [*arguments, "--db", str(path)])
     if result.exception is not None and not isinstance(result.exception, SystemExit | StoreError):
         raise AssertionError(arguments) from result.exception
@@ -180,7 +180,7 @@ def courtly(path: Path, *arguments: str) -> Result:
 
 
 @pytest.mark.parametrize("seed", range(ROUNDS))
-def test_any_flipped_bit_ends_in_rows_or_in_a_sentence(
+def test_any_flipped_bit_yields_rows_or_an_error_message(
     image: bytes, tmp_path: Path, seed: int
 ) -> None:
     chance = random.Random(seed)
@@ -209,7 +209,7 @@ def test_any_flipped_bit_ends_in_rows_or_in_a_sentence(
         ("sessions", "name", "1", "table sessions, row 1"),
     ],
 )
-def test_damaged_text_is_shown_and_named(
+def test_damaged_strings_are_shown_and_reported(
     image: bytes, tmp_path: Path, table: str, column: str, where: str, named: str
 ) -> None:
     path = tmp_path / "crawl.db"
@@ -236,7 +236,7 @@ def test_damaged_text_is_shown_and_named(
 
 
 def test_rows_with_damaged_keys_are_listed_once(image: bytes, tmp_path: Path) -> None:
-    """Pages begin behind the bytes of a name, not behind what a decoder made of them."""
+    """A page of rows starts after the bytes of a name, not after the decoded string."""
     path = tmp_path / "crawl.db"
     path.write_bytes(image)
     names = [b"caf\xe9", b"caf\xff", b"caf\xc3\xa9", b"zo\xeb"]
@@ -281,7 +281,7 @@ def test_rows_with_damaged_keys_are_listed_once(image: bytes, tmp_path: Path) ->
         ("sessions", "began_at", 1e308),
     ],
 )
-def test_values_that_no_store_has_written_end_in_rows_or_in_a_sentence(
+def test_impossible_values_yield_rows_or_an_error_message(
     image: bytes, tmp_path: Path, table: str, column: str, value: object
 ) -> None:
     path = tmp_path / "crawl.db"
@@ -303,7 +303,7 @@ def test_values_that_no_store_has_written_end_in_rows_or_in_a_sentence(
         *(f"UPDATE urls SET state = {state}" for state in range(8)),
     ],
 )
-def test_rows_that_do_not_fit_together_end_in_rows_or_in_a_sentence(
+def test_inconsistent_rows_yield_rows_or_an_error_message(
     image: bytes, tmp_path: Path, damage: str
 ) -> None:
     path = tmp_path / "crawl.db"

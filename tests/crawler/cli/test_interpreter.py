@@ -1,4 +1,4 @@
-"""How a crawl sets its interpreter."""
+"""The garbage collector settings of a crawl."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ tune()
 knot = Knot()
 knot.itself = knot
 known = weakref.ref(knot)
-gc.collect(1)  # it has outlived two looks
+gc.collect(1)  # the object has survived two collections
 del knot
-looks = 0
+rounds = 0
 while known() is not None:
-    made = [[] for _ in range(6_000)]  # a young collection each
-    looks += 1
-    assert looks < 1_000
+    made = [[] for _ in range(6_000)]  # triggers a young collection
+    rounds += 1
+    assert rounds < 1_000
 """
 
 
-def test_an_old_cycle_does_not_last() -> None:
-    """About 350 pages are read between two looks at what is young: here 350,000 in all."""
+def test_old_cycles_are_collected() -> None:
+    """About 350 pages are parsed between two young collections: 350,000 in all."""
     subprocess.run([sys.executable, "-c", AN_OLD_CYCLE], check=True, timeout=60)

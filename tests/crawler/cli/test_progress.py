@@ -57,7 +57,7 @@ def test_the_panel_shows_counts_states_and_the_slowest_hosts() -> None:
     assert "\nhosts: 24 in flight" in text
 
 
-def test_a_crawl_that_has_not_begun_can_be_shown() -> None:
+def test_a_crawl_that_has_not_started_can_be_shown() -> None:
     empty = replace(
         PROGRESS,
         visited=0,
@@ -78,7 +78,7 @@ def test_a_line_has_no_control_characters() -> None:
     assert "\n" not in line
 
 
-def test_off_a_terminal_lines_come_every_few_seconds() -> None:
+def test_lines_are_printed_every_few_seconds() -> None:
     out = io.StringIO()
     with display(stream=out) as shown:
         for quarter in range(48):
@@ -89,7 +89,7 @@ def test_off_a_terminal_lines_come_every_few_seconds() -> None:
     assert lines[-1] == "stopping"
 
 
-def test_quiet_is_quiet() -> None:
+def test_quiet_prints_nothing() -> None:
     out = io.StringIO()
     with display(quiet=True, stream=out) as shown:
         shown.observe(PROGRESS)
@@ -102,7 +102,7 @@ def test_the_clock(seconds: float, text: str) -> None:
     assert clock(seconds) == text
 
 
-def test_a_crawl_goes_on_when_nobody_reads_its_log() -> None:
+def test_a_crawl_continues_when_its_log_cannot_be_written() -> None:
     class Closed(io.StringIO):
         def write(self, _: str) -> int:
             raise BrokenPipeError

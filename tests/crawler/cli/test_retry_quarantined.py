@@ -1,4 +1,4 @@
-"""`courtly retry quarantined`: what was in flight at two deaths of the process, and no other."""
+"""`courtly retry quarantined` affects only URLs that were in flight when the process died twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`courtly show` beside whatever stands at the other end of its standard output."""
+"""`courtly show` with any kind of standard output."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from crawler.cli import main
 from crawler.clock import RealClock
 from storage.store import Link
 
-ROWS = 3_000  # more than a reader fetches at once, and more than a pipe holds
+ROWS = 3_000  # more than the reader fetches at a time, and more than fits into a pipe
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def shown(shell: str, database: Path, *options: str) -> tuple[int, str]:
-    """Exit code and stderr of `courtly show queued` with its stdout as the shell has it."""
+    """The exit code and stderr of `courtly show queued`; `shell` redirects its stdout."""
     command = [sys.executable, "-m", "crawler.cli", "show", "queued", "--db", str(database)]
     done = subprocess.run(
         ["bash", "-c", f'set -o pipefail; "$@" {shell}', "bash", *command, *options],
@@ -48,7 +48,7 @@ def shown(shell: str, database: Path, *options: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("how", ["table", "jsonl", "csv"])
-def test_a_reader_who_leaves_early_is_no_error(how: str, database: Path) -> None:
+def test_a_reader_that_exits_early_is_no_error(how: str, database: Path) -> None:
     assert shown("| head -n 1", database, "--format", how) == (0, "")
 
 
@@ -63,7 +63,7 @@ def test_a_closed_stdout_is_one_sentence(database: Path) -> None:
     assert shown(">&-", database) == (1, sentence)
 
 
-def test_retrying_says_what_happened(database: Path) -> None:
+def test_retry_reports_its_result(database: Path) -> None:
     args = ["retry", "failed", "--db", str(database)]
     unknown = CliRunner().invoke(main, [*args, "--host", "b.test"])
     assert unknown.exit_code == 2
@@ -73,8 +73,8 @@ def test_retrying_says_what_happened(database: Path) -> None:
 
 
 def test_a_crawl_needs_no_standard_files(tmp_path: Path) -> None:
-    """What it opens in their places would be written to, or abort it when it is closed."""
-    seed = "http://127.0.0.1:9/"  # refused, as no address is allowed
+    """Files must not get the descriptors of closed standard streams."""
+    seed = "http://127.0.0.1:9/"  # refused, because loopback is not allowed
     command = [sys.executable, "-m", "crawler.cli", "crawl", seed, "--db", "crawl.db"]
     done = subprocess.run(
         ["bash", "-c", '"$@" <&- >&- 2>&-', "bash", *command], cwd=tmp_path, check=False, timeout=30

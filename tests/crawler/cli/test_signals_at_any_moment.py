@@ -18,15 +18,14 @@ import crawler.cli
 from crawler.app import check_database
 from crawler.testing import LocalWeb, html, text
 
-STEPS = int(os.environ.get("SIGNAL_STEPS", "4"))  # more, for a closer look
+STEPS = int(os.environ.get("SIGNAL_STEPS", "4"))  # set a higher number to search
 UNTIL_S = 1.2
 AT_ONCE = 4
 LIMIT_S = 30.0
-# Interrupted while Python itself starts, or before it could be told otherwise, a process dies of
-# the signal.
+# While Python starts, before a handler is installed, the signal kills the process.
 CODES = {signal.SIGINT: {0, 130, -signal.SIGINT}, signal.SIGTERM: {0, 130, 143, -signal.SIGTERM}}
 
-# Files that are imported before a signal can be handled, and the line up to which that is so.
+# Files that are imported before the handler is installed, and the line up to which this applies.
 BEGINNINGS = {
     "crawler/__init__.py": 1_000,
     "crawler/cli/signals.py": 1_000,
@@ -47,10 +46,10 @@ async def web() -> AsyncIterator[LocalWeb]:
         yield made
 
 
-def beyond_us(said: str) -> bool:
-    """A traceback from the interpreter's own start, before our first line that can change what a
-    signal does. An ignored KeyboardInterrupt is always from there: later it is sent again, silently
-    (see `test_repeated_when_ignored`)."""
+def before_handler(said: str) -> bool:
+    """Whether a traceback is from the start of the interpreter, before our handler is installed. An
+    ignored KeyboardInterrupt is always from then: later it is sent again silently (see
+    `test_a_discarded_interrupt_is_repeated`)."""
     frames = re.findall(r'/((?:crawler|storage)/[^"]+)", line (\d+), in (\S+)', said)
     ignored = re.findall(
         r"^Exception ignored.*\n(?:Traceback.*\n|  .*\n)*(\S*)", said, re.MULTILINE
@@ -86,9 +85,11 @@ sys.exit(4)
         ("1 / 0", 0, 4, "ZeroDivisionError"),
     ],
 )
-async def test_repeated_when_ignored(ignored: str, wait_s: int, code: int, said: str) -> None:
-    """A callback of a weak reference drops what is raised in it: the interrupt comes again, any
-    other exception is printed as ever."""
+async def test_a_discarded_interrupt_is_repeated(
+    ignored: str, wait_s: int, code: int, said: str
+) -> None:
+    """A callback of a weak reference discards exceptions: an interrupt is repeated, and any other
+    exception is printed as usual."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", IGNORING.format(ignored=ignored, wait_s=wait_s)),
         stderr=asyncio.subprocess.PIPE,
@@ -123,7 +124,7 @@ async def interrupted(
             process.kill()
             await process.wait()
     said = err.decode()
-    assert "Traceback" not in said or beyond_us(said), (arguments, after_s, said)
+    assert "Traceback" not in said or before_handler(said), (arguments, after_s, said)
     assert process.returncode in CODES[number] or "Traceback" in said, (arguments, after_s, said)
     database = folder / "crawl.db"
     if database.exists() and database.stat().st_size:

@@ -1,4 +1,4 @@
-"""What a command loads: a start is mostly that, and a small crawl is mostly its start."""
+"""The imports of a command, which dominate its start and the duration of a small crawl."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 from crawler.testing import LocalWeb, html
 
-# What a crawl that nobody watches and nobody asks has no use for.
-LEFT_ALONE = {
+# Modules that a plain crawl does not use.
+UNUSED = {
     *("aiohttp.web", "charset_normalizer", "importlib.metadata", "jinja2", "pyarrow"),
     *("prometheus_client", "rich", "structlog", "warcio"),
     *(
@@ -23,7 +23,7 @@ LEFT_ALONE = {
 }
 
 
-async def test_a_crawl_loads_nothing_that_it_has_no_use_for(tmp_path: Path) -> None:
+async def test_a_crawl_imports_only_what_it_uses(tmp_path: Path) -> None:
     code = (
         "import sys; from crawler.cli import main\n"
         "try: main(sys.argv[1:])\n"
@@ -40,10 +40,10 @@ async def test_a_crawl_loads_nothing_that_it_has_no_use_for(tmp_path: Path) -> N
         out, _ = await process.communicate()
     summary, modules = out.decode().splitlines()
     assert '"visited": 2' in summary
-    assert LEFT_ALONE.isdisjoint(modules.split())
+    assert UNUSED.isdisjoint(modules.split())
 
 
-def test_the_version_is_told_without_looking_it_up() -> None:
+def test_the_version_is_printed_without_slow_imports() -> None:
     code = (
         "import sys; from crawler.cli import main\n"
         "try: main(['--version'])\n"

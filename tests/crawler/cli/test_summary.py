@@ -1,4 +1,4 @@
-"""The end of a crawl in words and as JSON."""
+"""The summary of a crawl as text and JSON."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SUMMARY = Summary(
 )
 
 
-def test_the_words_name_every_limit_with_its_count_and_key() -> None:
+def test_the_text_names_every_limit_with_its_count_and_key() -> None:
     text = as_text(SUMMARY, now_s=1_800_000_000.0)
     assert text.splitlines() == [
         (
@@ -55,7 +55,7 @@ def test_the_words_name_every_limit_with_its_count_and_key() -> None:
     ]
 
 
-def test_an_interrupted_crawl_says_how_to_go_on() -> None:
+def test_an_interrupted_crawl_explains_how_to_resume() -> None:
     summary = replace(SUMMARY, elapsed_s=0.5, skipped={}, interrupted=True)
     first, second, *rest = as_text(summary, now_s=1_800_000_000.0).splitlines()
     assert first.startswith("Interrupted after 500 ms")
@@ -85,7 +85,7 @@ def test_every_reason_has_words() -> None:
     assert set(SKIP_KEYS) <= set(Skip)
 
 
-# ---------------------------------------------------------------- what went wrong, and what to do
+# ---------------------------------------------------------------- errors and hints
 
 ERRORS = (
     FrequentReason(words="timeout: no answer in 30 s", count=1200, example="http://a.test/1"),
@@ -93,7 +93,7 @@ ERRORS = (
 )
 
 
-def test_errors_are_told_with_counts_examples_and_what_to_do() -> None:
+def test_errors_have_counts_examples_and_hints() -> None:
     summary = replace(SUMMARY, failed=1300, errors=ERRORS, skipped={}, waiting=())
     assert as_text(summary, options=" --db x.db").splitlines()[1:] == [
         "",
@@ -115,11 +115,11 @@ def test_errors_are_told_with_counts_examples_and_what_to_do() -> None:
         ("172.20.0.1", "--allow 172.16.0.0/12"),
         ("192.168.1.1", "--allow 192.168.0.0/16"),
         ("fd00::1", "--allow fc00::/7"),
-        ("169.254.169.254", ""),  # never one's own: clouds keep secrets there
+        ("169.254.169.254", ""),  # metadata service of clouds, which contains secrets
         ("240.0.0.1", ""),
     ],
 )
-def test_a_refused_address_of_one_s_own_names_its_range(address: str, ranges: str) -> None:
+def test_the_hint_for_a_private_address_names_its_range(address: str, ranges: str) -> None:
     why = AddressRules().judge(address)
     assert why is not None
     error = FrequentReason(words=f"address: {why}", count=1, example=f"http://{address}/")
@@ -129,7 +129,7 @@ def test_a_refused_address_of_one_s_own_names_its_range(address: str, ranges: st
     assert [hint for hint in hints if "--allow" in hint] == told
 
 
-def test_the_rules_that_keep_most_out_are_named() -> None:
+def test_the_most_frequent_rules_are_named() -> None:
     rule = FrequentReason(
         words="Disallow: /a", count=3, example="http://a.test/a", where="http://a.test/robots.txt"
     )
@@ -143,7 +143,7 @@ def test_the_rules_that_keep_most_out_are_named() -> None:
     assert "Blocked" not in as_text(summary, blocked=False)
 
 
-def test_hosts_that_wait_for_the_same_are_one_line() -> None:
+def test_hosts_with_the_same_reason_share_a_line() -> None:
     now_s = 1_800_000_000.0
     waiting = [
         WaitingHost(host=f"{n}.test", until=now_s + n, reason="its turn (Crawl-delay)")
@@ -165,13 +165,13 @@ def test_hosts_that_wait_for_the_same_are_one_line() -> None:
     ]
 
 
-def test_more_hosts_than_are_named_are_not_passed_over_in_silence() -> None:
+def test_omitted_hosts_are_mentioned() -> None:
     waiting = tuple(WaitingHost(host=f"{n}.test", until=None, reason="paused") for n in range(100))
     lines = as_text(replace(SUMMARY, waiting=waiting, skipped={})).splitlines()
     assert lines[2] == "Hosts that still have URLs queued (the first 100):"
 
 
-async def test_why_a_host_waits_that_nobody_held(store: MemoryStore) -> None:
+async def test_the_reason_of_a_host_that_is_not_in_memory(store: MemoryStore) -> None:
     (row,) = [row async for row in store.iterate("hosts")]
 
     def reason(spent: bool = False, **more: object) -> str:
@@ -184,7 +184,7 @@ async def test_why_a_host_waits_that_nobody_held(store: MemoryStore) -> None:
     assert reason(backoff_until=NOW_S + 1, spent=True) == BACKING_OFF
 
 
-async def test_what_kept_urls_out_is_counted_from_the_views(store: MemoryStore) -> None:
+async def test_errors_and_rules_are_counted_from_the_views(store: MemoryStore) -> None:
     assert await frequent_errors(store) == (
         FrequentReason(words="timeout: no answer in 30 s", count=1, example="http://a.test/broken"),
     )
@@ -199,7 +199,7 @@ async def test_what_kept_urls_out_is_counted_from_the_views(store: MemoryStore) 
 
 
 @pytest.mark.parametrize("reason", HoldReason)
-def test_trouble_of_our_own_is_named_as_what_ended_it(reason: HoldReason) -> None:
+def test_the_hold_that_ended_the_crawl_is_named(reason: HoldReason) -> None:
     hold = Hold(reason=reason, since=NOW_S, detail="as told")
     summary = replace(SUMMARY, held=(hold,))
     words = " ".join(as_text(summary, now_s=NOW_S).split())

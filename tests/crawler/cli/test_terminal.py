@@ -1,6 +1,6 @@
 # ruff: noqa: E501 - hostile text, and commands in a line each
-"""Whatever a site, a config or a database says: no command prints what a terminal would obey, and
-none fails where the locale cannot show it."""
+"""No command prints control characters from a site, config or database, and none fails if the
+locale cannot represent a character."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ JOINERS = "\u200c\u200d"
 
 
 def forbidden(text: str, *, allowed: str = "\n\t") -> list[str]:
-    """By Unicode's own categories, and not by the pattern that is tested."""
+    """Unsafe characters by Unicode category, independent of the pattern under test."""
     return [
         one
         for one in text
@@ -69,8 +69,8 @@ class Terminal(io.TextIOWrapper):
 
 
 @given(EVERY)
-def test_characters(text: str) -> None:
-    soft = "\u00ad"  # a hyphen that is seen where a line ends
+def test_unsafe_characters_are_replaced(text: str) -> None:
+    soft = "\u00ad"  # a hyphen that is visible only at the end of a line
     assert not forbidden(plain(text).replace(soft, ""), allowed="")
     assert not forbidden(printable(text).replace(soft, ""))
     assert len(plain(text)) == len(text)
@@ -79,7 +79,7 @@ def test_characters(text: str) -> None:
     assert not forbidden(json_printable(written).replace(soft, ""))
 
 
-def test_what_people_write_stays() -> None:
+def test_natural_language_is_unchanged() -> None:
     text = (
         "Zürich, 題名, \u0646\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645, 👩\u200d🚀 a\u00a0b"
     )
@@ -87,7 +87,7 @@ def test_what_people_write_stays() -> None:
 
 
 @given(EVERY, st.sampled_from(["utf-8", "ascii", "latin-1", "cp1252", "koi8-r"]))
-def test_every_way_out(text: str, encoding: str) -> None:
+def test_every_print_function_is_safe(text: str, encoding: str) -> None:
     before, sys.stdout = sys.stdout, Terminal(encoding, errors="replace")
     try:
         say(text)
@@ -118,7 +118,7 @@ def pages(other: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalWeb, Path]]:
-    """A hostile site, crawled, and served by a loop of its own."""
+    """A hostile site that was crawled, served by an event loop in a thread."""
     path = tmp_path_factory.mktemp("terminal") / "crawl.db"
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
@@ -177,7 +177,7 @@ def commands(web: LocalWeb, path: Path) -> list[list[str]]:
     ]  # fmt: skip
 
 
-def test_no_command_prints_what_a_terminal_would_obey(
+def test_no_command_prints_control_characters(
     web: tuple[LocalWeb, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     codes = {}
@@ -205,7 +205,7 @@ def test_no_command_prints_what_a_terminal_would_obey(
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 @pytest.mark.parametrize("args", [["show", "visited"], ["why", "a.test"], ["export", "links"]])
-def test_a_locale_that_cannot_show_a_character_is_no_error(
+def test_a_character_beyond_the_locale_is_no_error(
     web: tuple[LocalWeb, Path], encoding: str, args: list[str]
 ) -> None:
     done = subprocess.run(
@@ -217,7 +217,7 @@ def test_a_locale_that_cannot_show_a_character_is_no_error(
     assert b"Error" not in done.stderr
 
 
-def test_bytes_for_a_program_are_as_they_are(web: tuple[LocalWeb, Path]) -> None:
+def test_bytes_for_a_program_are_unchanged(web: tuple[LocalWeb, Path]) -> None:
     args = ["fetch", web[0].url("a.test", "/raw"), "--config", str(web[1].with_name("good.toml"))]
     commands(*web)
     done = subprocess.run(

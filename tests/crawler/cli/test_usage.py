@@ -1,4 +1,4 @@
-"""Bad usage is refused with exit code 2 and one sentence, before anything is made or asked."""
+"""Bad usage exits with code 2 and one sentence, before files are created or requests sent."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_crawl_refuses(args: tuple[str, ...], words: str) -> None:
         ("host", "slow", "a.test", "--delay", "1"),
     ],
 )
-def test_looking_into_no_database_makes_none(args: tuple[str, ...]) -> None:
+def test_read_only_commands_create_no_database(args: tuple[str, ...]) -> None:
     assert "there is no database" in refused(*args)
 
 
@@ -132,7 +132,7 @@ def test_steering_refuses(args: tuple[str, ...], words: str) -> None:
     assert "Traceback" not in text
 
 
-def test_show_refuses_what_it_does_not_know() -> None:
+def test_show_refuses_unknown_values() -> None:
     assert '"everything" is not one of visited, blocked' in refused("show", "everything")
     first, second = refused("show", "visted").splitlines()
     assert first.startswith("courtly: invalid value for 'VIEW': \"visted\" is not one of visited, ")
@@ -145,7 +145,7 @@ def test_show_refuses_what_it_does_not_know() -> None:
     assert "invalid value for '--limit'" in refused("show", "visited", "--limit", "0")
 
 
-def test_a_misspelt_command_is_asked_back() -> None:
+def test_a_misspelt_command_gets_a_suggestion() -> None:
     assert refused("shwo") == 'courtly: there is no command "shwo"; did you mean "show"?\n'
     assert "'lint'" in refused("robots", "lnt")
     assert "no such option '--bogus'" in refused("--bogus")
@@ -154,7 +154,7 @@ def test_a_misspelt_command_is_asked_back() -> None:
 # ---------------------------------------------------------------- config
 
 
-def test_a_good_config_is_accounted_for() -> None:
+def test_a_valid_config_is_summarized() -> None:
     Path("crawl.toml").write_text(
         '[crawl]\nuser_agent = "mbot/1.0 (+https://example.com/bot)"\n'
         'seeds = ["https://example.com/"]\n[site."*.example.org"]\ndelay = 5\n'
@@ -172,14 +172,14 @@ def test_a_good_config_is_accounted_for() -> None:
     )
 
 
-def test_a_config_that_could_not_start_is_warned_about() -> None:
+def test_a_config_that_could_not_start_gets_a_warning() -> None:
     Path("crawl.toml").write_text('crawl.seeds = ["https://example.com/"]\n')
     result = courtly("config", "check", "crawl.toml")
     assert result.exit_code == 0
     assert "warning: https://example.com/ is beyond this machine" in result.stderr
 
 
-def test_a_bad_config_has_all_its_problems_told() -> None:
+def test_all_problems_of_a_config_are_listed() -> None:
     Path("crawl.toml").write_text("[crawl]\nmax_page = 5\nconcurrency = 0\n")
     assert refused("config", "check", "crawl.toml").splitlines() == [
         'crawl.toml:2: crawl.max_page: there is no such key; did you mean "max_pages"?',
@@ -187,7 +187,7 @@ def test_a_bad_config_has_all_its_problems_told() -> None:
     ]
 
 
-def test_a_missing_file_of_seeds_is_told_with_all_else() -> None:
+def test_a_missing_seed_file_is_listed_with_the_other_problems() -> None:
     Path("crawl.toml").write_text(
         '[crawl]\nseeds = ["@none.txt"]\nconcurrency = 0\n[[sink]]\nkind = "mirror"\npath = "a"\n'
     )
@@ -205,7 +205,7 @@ def test_the_schema_is_json() -> None:
     assert json.loads(courtly("config", "schema").stdout)["title"] == "courtly's config"
 
 
-def test_a_reader_who_leaves_early_is_no_error() -> None:
+def test_a_reader_that_exits_early_is_no_error() -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "crawler.cli", "config", "schema"],
         stdout=subprocess.PIPE,
@@ -230,5 +230,5 @@ def test_a_reader_who_leaves_early_is_no_error() -> None:
         ("[::1]:80", "::1"),
     ],
 )
-def test_hosts_are_named_as_the_store_names_them(text: str, name: str) -> None:
+def test_hosts_are_normalized_as_in_the_store(text: str, name: str) -> None:
     assert host_name(text) == name

@@ -1,4 +1,4 @@
-"""Rows on stdout: JSON lines and CSV whole, tables for eyes; nothing a page says is obeyed."""
+"""Views as tables, JSON lines and CSV, without control characters."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from storage.memory import MemoryStore
 from storage.store import Batch, HostClock, HostUpdate, Link, Prefetch, SitemapRead
 
 
-def test_the_views_are_the_store_s() -> None:
+def test_the_views_are_those_of_the_store() -> None:
     assert set(VIEWS) == set(STORED) == set(TABLE_COLUMNS)
     for view, columns in TABLE_COLUMNS.items():
         assert set(columns) - {"key"} <= set(STORED[view])
 
 
 async def read_sitemap(store: MemoryStore) -> None:
-    """One on a host of its own, and what it says of another URL."""
+    """A sitemap on a separate host, and its listing of another URL."""
     session = await store.open_session("test")
     url, page = "http://maps.test/sitemap.xml", "http://maps.test/page"
     await store.add(
@@ -63,7 +63,7 @@ async def test_every_view_in_every_format(
     assert not any("\x1b" in line or "\x9b" in line for line in lines)
 
 
-async def test_why_says_what_a_sitemap_is_and_what_it_says(
+async def test_why_explains_sitemaps_and_their_listings(
     store: MemoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await read_sitemap(store)
@@ -81,7 +81,7 @@ async def test_why_says_what_a_sitemap_is_and_what_it_says(
     assert "found on http://maps.test/sitemap.xml" in text
 
 
-async def test_json_lines_have_the_view_s_columns(
+async def test_json_lines_have_all_columns(
     store: MemoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await write("blocked", store.iterate("blocked"), "jsonl")
@@ -100,14 +100,14 @@ async def test_a_csv_cell_cannot_start_a_formula(
     assert tuple(row) == STORED["visited"]
 
 
-async def test_a_table_says_the_key_of_what_was_skipped(
+async def test_the_table_of_skipped_urls_names_config_keys(
     store: MemoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await write("skipped", store.iterate("skipped"), "table")
     assert "1200   max_depth  crawl.max_depth" in capsys.readouterr().out
 
 
-async def test_an_empty_view_says_so_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_an_empty_view_prints_a_message_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     store = MemoryStore(lambda: 0.0)
     await store.open_session("test")
     await write("failed", store.iterate("failed"), "table")
@@ -116,7 +116,7 @@ async def test_an_empty_view_says_so_on_stderr(capsys: pytest.CaptureFixture[str
 
 @pytest.mark.parametrize("room", [60, 80, 100])
 @pytest.mark.parametrize("view", VIEWS)
-async def test_a_table_fits_a_terminal_and_cuts_nothing(
+async def test_a_table_fits_the_terminal_without_truncation(
     view: str, room: int, store: MemoryStore
 ) -> None:
     columns = TABLE_COLUMNS[view]
@@ -130,7 +130,7 @@ async def test_a_table_fits_a_terminal_and_cuts_nothing(
     for row in (columns, *rows):
         lines = layout.lines(row)
         assert max(map(len, lines)) <= room
-        # a cell is whole: what its lines have in its column
+        # all text of a cell is in the lines of its column
         starts = [sum(layout.widths[:n]) + 2 * n for n in range(len(layout.widths))]
         for n, index in enumerate(layout.shown):
             end = starts[n] + layout.widths[n]
@@ -138,7 +138,7 @@ async def test_a_table_fits_a_terminal_and_cuts_nothing(
             assert cell.replace(" ", "") == row[index].replace(" ", "")
 
 
-def test_what_says_least_goes_first() -> None:
+def test_the_least_important_columns_are_dropped_first() -> None:
     columns = TABLE_COLUMNS["blocked"]
     row = ["robots", "2", "Disallow: /private/", "no", "http://a.test/private/x" * 3, "http://a/"]
 
@@ -151,21 +151,21 @@ def test_what_says_least_goes_first() -> None:
     assert shown(70, "yes") == ["reason", "line", "rule", "withdrawn", "url"]
 
 
-def test_the_url_gets_what_is_left() -> None:
+def test_the_url_gets_the_remaining_width() -> None:
     columns = TABLE_COLUMNS["failed"]
     row = ["3", "2026-11-20 10:53Z", "http://a.test/" + "x" * 200, "timeout: no answer"]
     layout = Layout.fitting(columns, [row], 100)
     assert dict(zip(columns, layout.widths, strict=True))["url"] == 100 - 6 - 8 - 17 - 18
 
 
-def test_nothing_is_folded_off_a_terminal() -> None:
+def test_nothing_is_wrapped_without_a_terminal() -> None:
     row = ["0", "1", "2", "now", "http://a.test/" + "x" * 500]
     layout = Layout.fitting(TABLE_COLUMNS["queued"], [row], None)
     assert layout.lines(row)[0].endswith("x" * 500)
     assert len(layout.lines(row)) == 1
 
 
-def test_cells_are_folded_between_words_by_columns() -> None:
+def test_cells_are_wrapped_by_display_width() -> None:
     assert fold("題名題名", 5) == ["題名", "題名"]
     assert fold("short", 5) == ["short"]
     assert fold("one two threefour", 7) == ["one two", "threefo", "ur"]

@@ -1,4 +1,4 @@
-"""What `courtly why` says of URLs and hosts."""
+"""`courtly why` explains the state of URLs and hosts."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def said(
     return capsys.readouterr().out
 
 
-async def test_a_blocked_url_names_rule_line_and_how_it_was_found(
+async def test_a_blocked_url_names_rule_line_and_referrer(
     store: MemoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = await said(store, "http://a.test/private/x", capsys)
@@ -55,7 +55,7 @@ async def test_a_blocked_url_names_rule_line_and_how_it_was_found(
     assert "for the token courtly: Disallowed by line 2" in text
 
 
-async def test_a_visited_url_says_what_was_asked_of_us(
+async def test_a_visited_url_names_its_robots_directives(
     store: MemoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = await said(store, "http://A.test?utm_source=x#top", capsys)
@@ -65,7 +65,7 @@ async def test_a_visited_url_says_what_was_asked_of_us(
     assert "\x1b" not in text
 
 
-async def test_the_target_of_a_link_that_was_left_out_says_why(
+async def test_an_excluded_link_target_names_the_reason(
     store: MemoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     session = await store.open_session("test")
@@ -86,7 +86,7 @@ async def test_the_target_of_a_link_that_was_left_out_says_why(
     assert "None" not in text
 
 
-async def test_a_failed_url_says_how_to_retry_it(
+async def test_a_failed_url_names_the_command_to_retry(
     store: MemoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = await said(store, "http://a.test/broken", capsys)
@@ -95,7 +95,7 @@ async def test_a_failed_url_says_how_to_retry_it(
     assert "`courtly retry failed --host a.test --db x.db` queues" in text
 
 
-async def test_a_queued_url_says_what_it_waits_for(store: MemoryStore) -> None:
+async def test_a_queued_url_names_what_it_is_waiting_for(store: MemoryStore) -> None:
     row, host = await store.url("http://a.test/later"), await store.host("a.test")
     assert row is not None
     assert host is not None
@@ -137,7 +137,7 @@ async def test_a_refused_url_is_not_called_due(store: MemoryStore) -> None:
     assert second == "requested without success; last error: refused: the server answered 503"
 
 
-async def test_a_queued_url_that_a_limit_holds_back_says_so(
+async def test_a_queued_url_names_the_limit_that_stops_it(
     store: MemoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     full = from_dict({"site": {"a.test": {"max_pages_per_host": 1}}})
@@ -164,7 +164,7 @@ async def test_a_queued_url_that_a_limit_holds_back_says_so(
         ({"crawl": {"max_depth": 0}}, "excludes it: too many links away from a seed (crawl."),
     ],
 )
-async def test_a_queued_url_that_scope_no_longer_wants_says_so(
+async def test_a_queued_url_outside_the_new_scope(
     config: dict[str, object],
     words: str,
     store: MemoryStore,
@@ -174,7 +174,7 @@ async def test_a_queued_url_that_scope_no_longer_wants_says_so(
     assert "excludes it" not in await said(store, "http://a.test/later", capsys)
 
 
-async def test_without_a_config_a_queued_url_says_that_the_crawl_s_own_may_judge_otherwise(
+async def test_without_a_config_the_verdict_on_scope_is_tentative(
     store: MemoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await store.add([link("http://b.test/", host="b.test")])
@@ -185,10 +185,10 @@ async def test_without_a_config_a_queued_url_says_that_the_crawl_s_own_may_judge
 
 
 @pytest.mark.parametrize("kind", ["lead", "requisite"])
-async def test_what_may_be_on_any_host_is_not_said_to_be_left_out(
+async def test_urls_allowed_on_any_host_are_not_called_excluded(
     kind: str, store: MemoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Where a seed redirects to, and what a mirror needs."""
+    """Targets of redirected seeds, and requisites of a mirror."""
     depth, hops = (0, 2) if kind == "lead" else (1, 0)
     found = structs.replace(
         link("http://b.test/", host="b.test"),
@@ -201,7 +201,7 @@ async def test_what_may_be_on_any_host_is_not_said_to_be_left_out(
     assert "its host may be contacted " in text
 
 
-async def test_scope_is_asked_about_what_the_database_does_not_know(
+async def test_scope_decides_on_urls_that_are_not_in_the_database(
     store: MemoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = await said(store, "http://b.test/", capsys)
@@ -213,7 +213,7 @@ async def test_scope_is_asked_about_what_the_database_does_not_know(
     assert "admits it" in await said(store, "http://b.test/", capsys, seeded)
 
 
-async def test_who_could_not_be_connected_to_was_asked(
+async def test_an_unreachable_host_was_contacted(
     store: MemoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (lease,) = (await store.acquire(1, ["gone.test"])).values()
@@ -240,12 +240,12 @@ async def test_who_could_not_be_connected_to_was_asked(
     assert "1 contact\n" in text
 
 
-async def test_an_address_of_somebody_is_no_host(store: MemoryStore) -> None:
+async def test_an_e_mail_address_is_not_a_host(store: MemoryStore) -> None:
     with pytest.raises(click.UsageError, match=r'"mailto:x@y\.test" is not a host'):
         await _explain_host(store, CONFIG, "mailto:x@y.test")
 
 
-async def test_an_unknown_url_is_still_judged(
+async def test_an_unknown_url_gets_a_verdict(
     store: MemoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = await said(store, "http://a.test/private/open/1", capsys)
@@ -260,12 +260,12 @@ async def test_an_unknown_origin_has_no_robots_copy(
     assert "https://b.test/robots.txt: not fetched yet" in text
 
 
-async def test_what_is_no_url_is_bad_usage(store: MemoryStore) -> None:
+async def test_an_invalid_url_is_bad_usage(store: MemoryStore) -> None:
     with pytest.raises(click.UsageError, match=r"the URL 'a\.test/x' is not an absolute URL"):
         await _explain_url(store, ExplainContext(config=CONFIG), "a.test/x")
 
 
-async def test_a_host_tells_its_clock_and_where_its_rest_comes_from(
+async def test_a_host_has_its_next_contact_and_the_source_of_its_delay(
     store: MemoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await _explain_host(store, CONFIG, "A.TEST:8080")
@@ -277,7 +277,7 @@ async def test_a_host_tells_its_clock_and_where_its_rest_comes_from(
     assert "http://a.test/robots.txt: the copy fetched at" in text
 
 
-async def test_a_host_never_contacted_has_no_rest_yet(
+async def test_a_host_that_was_never_contacted_has_no_delay(
     store: MemoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await store.add([link("http://new.test/", host="new.test")])
@@ -287,7 +287,7 @@ async def test_a_host_never_contacted_has_no_rest_yet(
     assert "rests" not in text
 
 
-async def test_a_host_that_has_had_its_pages_says_so(
+async def test_a_host_that_reached_its_page_limit(
     store: MemoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await _explain_host(store, from_dict({"scope": {"max_pages_per_host": 1}}), "a.test")
@@ -305,7 +305,7 @@ async def test_an_unknown_host_is_unknown(
         await _explain_host(store, CONFIG, "b test")
 
 
-async def test_without_a_copy_the_door_is_explained(
+async def test_an_origin_without_a_copy_is_explained(
     store: MemoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     gone = RobotsState(status=404, fetched_at=NOW_S, expires_at=NOW_S + 86_400)
@@ -318,7 +318,7 @@ async def test_without_a_copy_the_door_is_explained(
     assert "so none of its pages may be fetched: " in capsys.readouterr().out
 
 
-async def test_a_page_that_is_visited_again_says_when(
+async def test_a_page_with_a_next_visit_names_its_time(
     store: MemoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan = Plan(
@@ -333,7 +333,7 @@ async def test_a_page_that_is_visited_again_says_when(
     assert "next visit due at 2027-01-16 08:00:00Z" in text
 
 
-async def test_what_was_cut_of_a_page_is_said(
+async def test_truncated_parts_of_a_page_are_named(
     store: MemoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     session = await store.open_session("test")

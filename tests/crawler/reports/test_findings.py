@@ -27,7 +27,7 @@ class Rows:
             yield row
 
 
-async def test_a_link_in_every_footer_does_not_fill_the_report() -> None:
+async def test_a_section_is_bounded() -> None:
     link = {"url": "http://a.test/x", "status": 404, "error": None, "via": None, "anchor": "x"}
     link["kind"] = "link"
     rows: list[Row] = [{**link, "source": f"http://a.test/{n}"} for n in range(1_000)]
@@ -45,7 +45,7 @@ def page(url: str, title: str | None, digits: str = "00") -> Row:
     }  # fmt: skip
 
 
-async def test_soft_404s_are_told_by_title_or_by_the_home_page() -> None:
+async def test_soft_404s_are_recognized_by_title_or_home_page() -> None:
     home = [page(f"http://a.test/{path}", "Shop", "02") for path in ("", *"abcde")]
     rows = [
         page("http://a.test/1", "Seite nicht gefunden", "01"),

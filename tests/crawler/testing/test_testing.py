@@ -1,4 +1,4 @@
-"""The clock that jumps, the local web and its log."""
+"""The jumping clock, the fake fetcher, the local web and its log."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def test_an_hour_of_waiting_takes_milliseconds() -> None:
     assert time.process_time() - began < 1
 
 
-async def test_no_jump_overtakes_what_is_in_a_thread() -> None:
+async def test_no_jump_while_a_thread_works_for_the_loop() -> None:
     async with JumpClock() as clock:
         start_s = clock.monotonic()
         hour = asyncio.create_task(clock.sleep_until(start_s + 3600))
@@ -75,7 +75,7 @@ async def test_a_cancelled_timer_neither_fires_nor_moves_time() -> None:
     assert fired == [1]
 
 
-async def test_time_stands_still_while_anything_can_run() -> None:
+async def test_time_stops_while_callbacks_are_ready() -> None:
     async with JumpClock() as clock:
         sleeper = asyncio.create_task(clock.sleep_until(clock.monotonic() + 60))
         for _ in range(100):
@@ -102,7 +102,7 @@ async def test_many_sleepers_keep_their_own_pace() -> None:
     assert slow == [2.5, 5]
 
 
-async def test_with_grace_the_work_of_threads_is_not_overtaken() -> None:
+async def test_the_grace_period_waits_for_other_threads() -> None:
     async with JumpClock(grace_s=0.05) as clock:
         timer = asyncio.create_task(clock.sleep_until(clock.monotonic() + 10))
         await asyncio.to_thread(time.sleep, 0.001)
@@ -110,7 +110,7 @@ async def test_with_grace_the_work_of_threads_is_not_overtaken() -> None:
         await timer
 
 
-async def test_hosts_are_told_apart_and_logged() -> None:
+async def test_hosts_are_distinguished_and_logged() -> None:
     sites: dict[str, Site] = {
         "a.test": {"/": html("A", "/one?x=1"), "/one": text("one"), "/r": redirect("/")},
         "b.test": lambda asked: Reply(body=f"{asked.host}{asked.path}"),
@@ -142,7 +142,7 @@ async def test_hosts_are_told_apart_and_logged() -> None:
         assert all(gap > 0 for gap in web.log.gaps("a.test"))
 
 
-async def test_the_log_shows_what_happened_at_once() -> None:
+async def test_the_log_shows_concurrent_requests() -> None:
     both = asyncio.Barrier(2)
 
     async def together(asked: ReceivedRequest) -> Reply:
@@ -174,7 +174,7 @@ async def test_broken_and_silent_answers() -> None:
         assert web.log.requests()[-1].end_s < float("inf")
 
 
-async def test_a_contact_ends_when_the_client_goes_away() -> None:
+async def test_a_request_ends_when_the_client_disconnects() -> None:
     gone = asyncio.Event()
 
     async def stuck(_: ReceivedRequest) -> Reply:
@@ -193,7 +193,7 @@ async def test_a_contact_ends_when_the_client_goes_away() -> None:
         assert entry.end_s >= entry.start_s + 0.04
 
 
-async def test_a_page_that_raises_is_not_overlooked() -> None:
+async def test_an_exception_in_a_page_is_raised_at_the_end() -> None:
     def bad(_: ReceivedRequest) -> Reply:
         raise ZeroDivisionError
 
@@ -210,7 +210,7 @@ async def test_a_page_that_raises_is_not_overlooked() -> None:
     assert raised.group_contains(ZeroDivisionError)
 
 
-def test_its_config_points_the_test_names_at_loopback() -> None:
+def test_the_config_resolves_test_names_to_loopback() -> None:
     config = LocalWeb().config(
         politeness={"delay": 0.1}, network={"resolve": {"a.test": "127.0.0.2"}}
     )
@@ -248,7 +248,7 @@ async def test_the_fake_fetcher_answers_on_the_clock() -> None:
         assert clock.elapsed_s == 0.5 + 5.5 + 30 + 0.5 + 0.5
 
 
-async def test_the_fake_fetcher_keeps_the_bounds_of_the_request() -> None:
+async def test_the_fake_fetcher_observes_the_limits_of_the_request() -> None:
     def answers(request: Request) -> Reply:
         return Reply(body=b"x" * 100, content_type=request.headers["Accept"])
 

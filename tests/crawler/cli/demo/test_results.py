@@ -1,4 +1,4 @@
-"""What the demo suggests can be copied and run."""
+"""The commands that the demo suggests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from crawler.cli.demo.results import command_name
         ("crawler/cli/__main__.py", None, "courtly"),
     ],
 )
-def test_the_command_is_named_so_that_it_is_found(
+def test_the_suggested_command_can_be_run(
     called: str, found: str | None, shown: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.argv", [called, "demo"])

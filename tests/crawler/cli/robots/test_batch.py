@@ -1,4 +1,4 @@
-"""`courtly robots batch`: a line for a line, in order, and fast."""
+"""`courtly robots batch`: one line for each line, in order, and fast."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_lines_are_answered_in_order() -> None:
     ]
 
 
-def test_options_count_for_lines_that_do_not_say() -> None:
+def test_options_are_defaults_for_lines() -> None:
     line = {"robots": FILE, "url": "/b/x.html"}
     assert answers(line)[0]["line"] is None
     args = ("--agent", "examplebot", "--dialect", "res1996")
@@ -95,7 +95,7 @@ def test_options_count_for_lines_that_do_not_say() -> None:
         ('{"robots": "", "url": "/", "agent": ' + "[" * 100_000 + "}", "the line "),
     ],
 )
-def test_a_bad_line_is_answered_in_its_place(line: str, words: str) -> None:
+def test_a_bad_line_is_answered_in_order(line: str, words: str) -> None:
     good = json.dumps({"robots": FILE, "agent": "otherbot", "url": "/a"})
     result = run(f"{good}\n{line}\n\n{good}\n")
     assert result.exit_code == 1
@@ -106,7 +106,7 @@ def test_a_bad_line_is_answered_in_its_place(line: str, words: str) -> None:
     assert "1 of 3 lines could not be answered" in result.stderr
 
 
-def test_bytes_that_are_no_utf_8_are_a_bad_line() -> None:
+def test_invalid_utf_8_is_a_bad_line() -> None:
     result = run(b'{"robots": "\xff", "url": "/"}\n')
     assert (result.exit_code, set(json.loads(result.stdout))) == (1, {"error"})
 
@@ -154,8 +154,8 @@ def test_ten_thousand_mixed_lines_in_seconds() -> None:
     assert {json.loads(each)["allowed"] for each in found} == {True, False}
 
 
-def test_an_answer_comes_before_the_next_line_is_asked() -> None:
-    """A program may hold both ends, and ask one by one."""
+def test_each_answer_is_flushed() -> None:
+    """A program may wait for each answer before it sends the next line."""
     with subprocess.Popen(
         [sys.executable, "-m", "crawler.cli", "robots", "batch"],
         stdin=subprocess.PIPE,
@@ -177,7 +177,7 @@ def test_an_answer_comes_before_the_next_line_is_asked() -> None:
     data=st.binary(max_size=40).map(lambda b: b.replace(b"\0", b"\n")),
     sizes=st.lists(st.integers(1, 7), min_size=1),
 )
-def test_lines_are_found_whatever_the_pieces(data: bytes, sizes: list[int]) -> None:
+def test_lines_are_split_independently_of_chunks(data: bytes, sizes: list[int]) -> None:
     class Pieces(io.BytesIO):
         def read1(self, _size: int | None = -1, /) -> bytes:
             sizes.append(sizes.pop(0))
@@ -188,7 +188,7 @@ def test_lines_are_found_whatever_the_pieces(data: bytes, sizes: list[int]) -> N
     assert found == (expected[:-1] if not expected[-1] else expected)
 
 
-def test_a_line_without_end_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_line_uses_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verdict_batch, "LINE_BYTES_MAX", 100_000)
     good = json.dumps({"robots": FILE, "agent": "otherbot", "url": "/a"})
     result = run(f"{good}\n{'x' * 900_000}\n{good}\n{'y' * 900_000}")
@@ -198,7 +198,7 @@ def test_a_line_without_end_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> 
     assert result.exit_code == 1
 
 
-def test_files_are_parsed_once_and_forgotten_in_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_parsed_once_and_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     files = ParsedFileCache()
     assert files.parsed("a") is files.parsed("a")
     monkeypatch.setattr(verdict_batch, "FILES_MAX", 2)
@@ -215,7 +215,7 @@ def test_files_are_parsed_once_and_forgotten_in_bounds(monkeypatch: pytest.Monke
 def test_a_hostile_file_is_compiled_once_and_its_verdicts_are_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each line is answered from the file that is kept, within the limit on a verdict's work."""
+    """Each line uses the cached file, within the limit of work per verdict."""
     compiled: list[object] = []
     work_left: list[int] = []
     compile_rules, spend = agent_rules.compile_rules, Search.spend
@@ -244,4 +244,4 @@ def test_a_hostile_file_is_compiled_once_and_its_verdicts_are_bounded(
     assert [one["line"] for one in found] == [None] * 20  # too complex: no rule decided
     assert len(compiled) == 1
     over = [left for left in work_left if left < 0]
-    assert len(over) == 20  # each verdict ended where its work did
+    assert len(over) == 20  # each verdict stopped at its limit

@@ -1,4 +1,4 @@
-"""`courtly robots check`: the verdict, the line it rests on, and where dialects differ."""
+"""`courtly robots check`: the verdict, the deciding line, and differences between dialects."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def verdicts(*args: str, stdin: str | bytes = FILE) -> list[dict[str, Any]]:
 # ---------------------------------------------------------------- a file
 
 
-def test_the_deciding_line_is_shown_in_its_surroundings() -> None:
+def test_the_deciding_line_is_shown_in_context() -> None:
     shown = checked(URL)
     assert "  Allowed by line 9, `Allow: /*.html$`, in the group for everybody (`*`)" in shown
     assert shown.splitlines()[2:9] == [
@@ -79,7 +79,7 @@ def test_the_deciding_line_is_shown_in_its_surroundings() -> None:
     assert "dialects      disallowed by teoma (line 8), res1996 (line 8) and res1994 (line" in shown
 
 
-def test_all_dialects_in_a_table_with_differences_standing_out() -> None:
+def test_the_table_of_all_dialects_highlights_differences() -> None:
     shown = checked(URL, "--dialect", "all")
     rows = [line.split() for line in shown.splitlines()[1:11]]
     assert rows[0] == ["dialect", "verdict", "line", "rule", "group"]
@@ -118,14 +118,14 @@ def test_json_has_the_documented_keys() -> None:
     assert other["url"] == "/private/x"
 
 
-def test_the_url_is_judged_as_given() -> None:
+def test_the_url_is_used_as_given() -> None:
     file = "User-agent: *\nDisallow: /a%62/\nDisallow: /x/../y\nDisallow: /B?\n"
     urls = ["http://h/ab/", "http://h/a%62/", "http://h/x/../y", "http://h/y", "HTTP://H/B?", "/B"]
     as_1994 = verdicts(*urls, "--dialect", "res1994", stdin=file)
     assert [v["line"] for v in as_1994] == [None, 2, 3, None, 4, None]
 
 
-def test_several_dialects_are_as_strict_as_the_strictest() -> None:
+def test_the_strictest_of_several_dialects_decides() -> None:
     (verdict,) = verdicts(URL, "--dialect", "slurp", "--dialect", "res1996")
     assert (verdict["allowed"], verdict["dialect"], verdict["line"]) == (False, "res1996", 8)
     assert "Of slurp and res1996, the strictest counts." in verdict["reason"]
@@ -144,14 +144,14 @@ def test_several_dialects_are_as_strict_as_the_strictest() -> None:
         (("--config", "crawl.toml", "--agent", "y"), ["y"]),
     ],
 )
-def test_whose_name_counts(args: Sequence[str], agents: list[str]) -> None:
+def test_the_order_of_preference_of_agents(args: Sequence[str], agents: list[str]) -> None:
     Path("crawl.toml").write_text('[site."example.com"]\ntoken = "sitebot"\ndialect = "google"\n')
     (verdict,) = verdicts(URL, *args)
     assert verdict["agent"] == agents
     assert verdict["dialect"] == ("google" if "--config" in args else "slurp")
 
 
-def test_hostile_files_obey_no_terminal() -> None:
+def test_control_characters_of_a_file_are_replaced() -> None:
     file = "User-agent: \x1b[31m*\nUser-agent: *\nDisallow: /\x1b]0;x\x07 # \u202e\n" + "a" * 5_000
     for args in ((), ("--dialect", "all")):
         shown = checked("http://h/\x1b[0m", *args, stdin=file)
@@ -160,14 +160,14 @@ def test_hostile_files_obey_no_terminal() -> None:
         assert max(map(len, shown.split("│"))) < 2_000
 
 
-def test_any_bytes_are_a_file() -> None:
+def test_any_bytes_are_accepted() -> None:
     (verdict,) = verdicts("/a", stdin="User-agent: *\nDisallow: /a".encode("utf-16"))
     assert not verdict["allowed"]
     assert verdicts("/a", stdin=b"")[0]["allowed"]
     assert "has no group" in checked("/a", stdin=b"\xff\x00\xfe")
 
 
-def test_a_terminal_of_80_columns_is_never_exceeded() -> None:
+def test_output_fits_80_columns() -> None:
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, width=80, highlight=False, color_system=None)
     body = FILE + f"Disallow: /{'long/' * 40}\nAllow: /日本語{'語' * 60}\n"
@@ -237,7 +237,7 @@ async def fetched(*args: str) -> Result:
     return await asyncio.to_thread(run, *args, "--config", "web.toml")
 
 
-async def test_without_a_file_robots_txt_is_asked_for_once_an_origin() -> None:
+async def test_robots_txt_is_fetched_once_per_origin() -> None:
     async with LocalWeb({"a.test": {"/robots.txt": text(FILE)}}) as web:
         web.sites["b.test"] = {"/robots.txt": redirect(web.url("a.test", "/robots.txt"))}
         result = await fetched(
@@ -273,7 +273,7 @@ async def test_without_a_file_robots_txt_is_asked_for_once_an_origin() -> None:
         (503, "google", "google stays away for the first 12 hours"),
     ],
 )
-async def test_the_lack_of_a_file_is_explained(status: int, dialect: str, words: str) -> None:
+async def test_a_missing_file_is_explained(status: int, dialect: str, words: str) -> None:
     async with LocalWeb({"a.test": {"/robots.txt": text("x", status=status)}}) as web:
         result = await fetched("check", web.url("a.test", "/x"), "--dialect", dialect)
         assert result.exit_code == 0
@@ -281,7 +281,7 @@ async def test_the_lack_of_a_file_is_explained(status: int, dialect: str, words:
         assert f"(status {status})" in result.stdout
 
 
-async def test_dialects_differ_on_the_lack_of_a_file() -> None:
+async def test_dialects_differ_on_a_missing_file() -> None:
     async with LocalWeb({"a.test": {"/robots.txt": text("x", status=403)}}) as web:
         result = await fetched("check", web.url("a.test", "/x"), "--dialect", "all")
         assert "≠ differs from slurp: res1996." in result.stdout

@@ -46,7 +46,7 @@ def test_each_finding_is_a_line_with_place_severity_reason_and_code() -> None:
     assert summary.startswith("robots.txt: 1 error, 1 warning, ")
 
 
-def test_warnings_and_notes_are_no_failure() -> None:
+def test_warnings_and_notes_do_not_change_the_exit_code() -> None:
     result = lint("-", stdin=BAD.replace("secret", "/secret"))
     assert result.exit_code == 0
     assert "standard input:3: warning: " in result.stdout
@@ -77,13 +77,13 @@ def test_json() -> None:
     assert found["errors"] + found["warnings"] + found["notes"] == len(found["findings"])
 
 
-def test_a_flood_is_cut_and_said_to_be() -> None:
+def test_many_findings_are_truncated() -> None:
     shown = lint("-", stdin="junk\n" * 5_000).stdout
     assert len(shown.splitlines()) == FINDINGS_MAX + 1
     assert "only the first 1,000 are shown" in shown
 
 
-def test_hostile_lines_obey_no_terminal(
+def test_control_characters_of_findings_are_replaced(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     body = (
@@ -120,7 +120,7 @@ async def fetched(*args: str) -> Result:
     return await asyncio.to_thread(lint, *args, "--config", "web.toml")
 
 
-async def test_a_url_stands_for_its_sites_robots_txt() -> None:
+async def test_a_url_selects_its_sites_robots_txt() -> None:
     async with LocalWeb({"a.test": {"/robots.txt": text(BAD)}}) as web:
         result = await fetched(web.url("a.test", "/deep/page?x"))
         assert result.exit_code == 1
@@ -128,7 +128,7 @@ async def test_a_url_stands_for_its_sites_robots_txt() -> None:
         assert web.log.paths("a.test") == ["/robots.txt"]
 
 
-async def test_there_may_be_nothing_to_lint() -> None:
+async def test_a_missing_or_unreachable_file() -> None:
     down = {"/robots.txt": text("down", status=503)}
     async with LocalWeb({"none.test": {}, "down.test": down}) as web:
         absent = await fetched(web.url("none.test"))
