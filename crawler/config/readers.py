@@ -104,6 +104,8 @@ def _check_type(expected: Sequence[str], value: object) -> None:
 
 
 def _number(key: Key, value: float | str, *, whole: bool) -> float:
+    if isinstance(value, int) and abs(value) >= 2**63:  # TOML 1.0.0, section "Integer"
+        raise ValueError("is out of range: TOML integers have 64 bits")
     number = parse_duration_s(value) if key.unit == "seconds" else parse_size_bytes(value)
     if math.isnan(number):
         raise ValueError("must be a number, not nan")

@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from crawler.config import Config, ConfigError, SinkConfig, from_dict, load
-from crawler.config.keys import SECTIONS, SITE_KEYS, SITE_SECTIONS
+from crawler.config.keys import SECTIONS, SINK, SITE_KEYS, SITE_SECTIONS
 from crawler.config.reload import describe_changes
 from policies.pacing import PacingRules, Per, Window
 from policies.robots_state import RobotsRules, Unreachable
@@ -438,7 +438,8 @@ def test_permissions_of_new_files() -> None:
 
 _WORDS = ["", "10m", "5MB", "*", "@", "@x", "env:A", "file:", "https://a.test/", "2xx", "host"]
 _TEXT = st.sampled_from(_WORDS) | st.text(max_size=8)
-_SCALAR = st.none() | st.booleans() | st.integers() | st.floats() | st.dates() | _TEXT
+_HUGE = st.integers(62, 2_000).map(lambda bits: 1 << bits)
+_SCALAR = st.none() | st.booleans() | st.integers() | _HUGE | st.floats() | st.dates() | _TEXT
 _VALUE = _SCALAR | st.lists(_SCALAR, max_size=3) | st.dictionaries(_TEXT, _SCALAR, max_size=3)
 _KEY = st.sampled_from([(section, name) for section in SECTIONS for name in SECTIONS[section]])
 
@@ -472,3 +473,16 @@ def test_a_site_takes_what_its_section_takes(key: tuple[str, str], value: object
             return [one.partition(f"{name}: ")[2] for one in error.problems]
 
     assert read({section: {name: value}}) == read({"site": {"a.test": {name: value}}})
+
+
+@given(st.sampled_from(sorted(SINK)), st.sampled_from(SINK["kind"].choices), _VALUE)
+def test_any_value_of_any_sink_key_is_read_or_refused_with_its_name(
+    name: str, kind: str, value: object
+) -> None:
+    problems: list[str] = []
+    try:
+        (sink,) = from_dict({"sink": [{"kind": kind, "path": "x", name: value}]}).sinks
+        assert sink.compresses in (True, False)
+    except ConfigError as error:
+        problems += error.problems
+    assert [one for one in problems if f"config: sink.{name}: " not in one] == []
