@@ -19,8 +19,8 @@ from crawler.daemon.api.operations import Operations
 from crawler.daemon.connections import serving
 from crawler.daemon.http.guards import HttpSettings
 from crawler.daemon.monitoring.event_log import EventLog, LogFile, OutcomeLog
+from crawler.daemon.monitoring.liveness import LivenessReporter
 from crawler.daemon.monitoring.monitor import Monitor
-from crawler.daemon.monitoring.watchdog import Watchdog
 from crawler.daemon.notify import Notify
 from crawler.daemon.problem import Problem
 from crawler.daemon.service import application, operations_of
@@ -88,14 +88,14 @@ class Daemon:
 
     async def _run(self, reread: Callable[[], Config]) -> bool:
         clock = RealClock()
-        monitor, watchdog = Monitor(clock, self.log), Watchdog(clock)
+        monitor, liveness = Monitor(clock, self.log), LivenessReporter(clock)
         with self._signals():
             async with (
                 living(
                     self.config,
                     seeds=seeds_of(self.config),
                     forever=True,
-                    observers=(*monitor.observers, watchdog, OutcomeLog(self.log)),
+                    observers=(*monitor.observers, liveness, OutcomeLog(self.log)),
                     reread=reread,
                 ) as life,
                 operations_of(life, monitor) as operations,
@@ -110,7 +110,7 @@ class Daemon:
                 tasks: list[Coroutine[None, None, None]] = [self._reload_on_signal(operations)]
                 if self._notify.watchdog_s is not None:
                     every_s = self._notify.watchdog_s
-                    tasks.append(watchdog.report(life.control, self._notify, every_s))
+                    tasks.append(liveness.report(life.control, self._notify, every_s))
                 self._announce(
                     f"{address} shows the crawl; its database is {self.config.storage.path}"
                 )

@@ -9,6 +9,7 @@ import asyncio
 import math
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import aclosing, suppress
+from functools import partial
 from typing import Any, TypeVar
 
 from msgspec import structs
@@ -319,14 +320,10 @@ class Operations:
     async def host_slow(self, host: str, delay_s: float) -> responses.Controlled:
         """Set the minimum delay between requests to this host; durable."""
         if not 0 <= delay_s <= SLOW_S_MAX:  # false for NaN, too
-            raise Problem(
-                422,
-                f"delay_s: must be a number of seconds from 0 to {SLOW_S_MAX:,.0f}",
-                field="delay_s",
-            )
-        return await self._steer(
-            host, "host_slow", lambda slot: self._control.slow_host(slot, delay_s)
-        )
+            most = f"{SLOW_S_MAX:,.0f}"
+            raise Problem(422, f"delay_s: must be 0 to {most} seconds", field="delay_s")
+        act = partial(self._control.slow_host, delay_s=delay_s)
+        return await self._steer(host, "host_slow", act)
 
     async def _steer(
         self, host: str, what: str, act: Callable[[str], Coroutine[Any, Any, None]]
@@ -355,10 +352,9 @@ class Operations:
             raise Problem(413, f"urls: at most {SEEDS_MAX:,} in one request", field="urls")
         for number, url in enumerate(urls):
             if len(url) > SEED_BYTES_MAX:
+                field = f"urls[{number}]"
                 raise Problem(
-                    413,
-                    f"urls[{number}]: is longer than {SEED_BYTES_MAX:,} characters",
-                    field=f"urls[{number}]",
+                    413, f"{field}: is longer than {SEED_BYTES_MAX:,} characters", field=field
                 )
         if not math.isfinite(priority):
             raise Problem(422, "priority: must be a finite number", field="priority")
@@ -388,15 +384,19 @@ class Operations:
         urls: Sequence[str],
         robots: str | None = None,
         url: str | None = None,
-        agent: Sequence[str] = (),
-        dialect: Sequence[str] = (),
+        agent: str | Sequence[str] | None = None,
+        dialect: str | Sequence[str] | None = None,
     ) -> responses.Checked:
         """Verdicts on URLs or paths by a robots.txt: `robots`, or the one of the origin of `url`,
         fetched politely. `agent`: tokens, by default the crawl's. `dialect`: the strictest of
-        several decides; ("all",) gives one verdict each; by default the crawl's."""
+        several decides; "all" gives one verdict each; by default the crawl's."""
         return await self._robots_check.check(
-            urls=urls, robots=robots, url=url, agent=agent, dialect=dialect
+            urls=urls, robots=robots, url=url, agent=_strings(agent), dialect=_strings(dialect)
         )
+
+
+def _strings(given: str | Sequence[str] | None) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given or ())
 
 
 def _check_limit(limit: int) -> None:

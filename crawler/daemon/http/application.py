@@ -86,7 +86,7 @@ def build(
 
 def _handler(route: Route) -> Handler:
     async def handle(request: web.Request) -> web.StreamResponse:
-        raw = await _json_body(request) if route.body is not None else b""
+        raw = await _json_body(request) if route.method == hdrs.METH_POST else b""
         return as_json(await route.serve(request.app[OPERATIONS], request.query.items(), raw))
 
     return handle

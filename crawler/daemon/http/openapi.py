@@ -61,7 +61,7 @@ _LOGIN = {
 def description() -> Mapping[str, object]:
     """OpenAPI 3.1. Shared by all callers: do not modify it."""
     types = [ProblemBody, Health, *(route.answer for route in ROUTES)]
-    types += [kind for route in ROUTES for kind in (route.query, route.body) if kind is not None]
+    types += [kind for route in ROUTES for kind in (route.query, route.body)]
     wanted = list(dict.fromkeys(types))
     found, components = msgspec.json.schema_components(
         wanted, ref_template="#/components/schemas/{name}"
@@ -71,29 +71,21 @@ def description() -> Mapping[str, object]:
     for route in ROUTES:
         operation = _operation(route, schemas, components)
         paths.setdefault(route.path, {})[route.method.lower()] = operation
-    paths["/healthz"] = {
-        "get": {
-            "summary": "Check that the daemon is alive; needs no token.",
-            "operationId": "healthz",
-            "security": [],
-            "responses": {"200": _json("Alive.", schemas[Health])},
-        }
-    }
-    paths["/api/events"] = _text("Events as they happen.", "text/event-stream", _EVENTS)
-    paths["/metrics"] = _text("Metrics for Prometheus.", "text/plain", "The text format.")
+    health = _get("healthz", "Check that the daemon is alive; needs no token.", schemas[Health])
+    paths["/healthz"] = {"get": {**health, "security": []}}
+    text = {"type": "string"}
+    events = _get("events", "Events as they happen.", text, "text/event-stream", _EVENTS)
+    metrics = _get("metrics", "Metrics for Prometheus.", text, "text/plain", "The text format.")
+    described = _get("openapi", "This description.", {"type": "object"})
+    paths["/api/events"] = {"get": events}
+    paths["/metrics"] = {"get": metrics}
+    paths["/api/openapi.json"] = {"get": described}
     paths["/login"] = {"post": _LOGIN}
     paths["/logout"] = {
         "post": {
             "summary": "End the browser session; only if a token is set.",
             "operationId": "logout",
             "responses": {"303": {"description": "Redirects to the login form."}},
-        }
-    }
-    paths["/api/openapi.json"] = {
-        "get": {
-            "summary": "This description.",
-            "operationId": "openapi",
-            "responses": {"200": _json("OpenAPI 3.1.", {"type": "object"})},
         }
     }
     return {
@@ -125,26 +117,20 @@ def _operation(
     schemas: Mapping[type, Mapping[str, object]],
     components: Mapping[str, Mapping[str, object]],
 ) -> dict[str, object]:
-    told = " ".join((inspect.getdoc(route.answer) or "").split())
+    answer = " ".join((inspect.getdoc(route.answer) or "").split())
     operation: dict[str, object] = {
         "summary": route.summary,
         "operationId": f"{route.method.lower()}{route.path.removeprefix('/api').replace('/', '_')}",
         "responses": {
-            "200": _json(told, schemas[route.answer]),
-            "default": {
-                "description": "A problem.",
-                "content": {problem.CONTENT_TYPE: {"schema": schemas[ProblemBody]}},
-            },
+            "200": _content(schemas[route.answer], description=answer),
+            "default": _content(schemas[ProblemBody], problem.CONTENT_TYPE, "A problem."),
         },
     }
     if parameters := _parameters(components[route.query.__name__]):
         operation["parameters"] = parameters
-    if route.body is not None:
+    if route.method == "POST":
         required = bool(components[route.body.__name__].get("required"))
-        operation["requestBody"] = {
-            "required": required,
-            "content": {"application/json": {"schema": schemas[route.body]}},
-        }
+        operation["requestBody"] = {"required": required, **_content(schemas[route.body])}
     return operation
 
 
@@ -158,20 +144,19 @@ def _parameters(query: Mapping[str, object]) -> list[dict[str, object]]:
     ]
 
 
-def _json(told: str, schema: Mapping[str, object]) -> dict[str, object]:
-    return {"description": told, "content": {"application/json": {"schema": schema}}}
+def _content(
+    schema: Mapping[str, object], content_type: str = "application/json", description: str = ""
+) -> dict[str, object]:
+    content: dict[str, object] = {"content": {content_type: {"schema": schema}}}
+    return {"description": description, **content} if description else content
 
 
-def _text(summary: str, content_type: str, told: str) -> dict[str, object]:
-    return {
-        "get": {
-            "summary": summary,
-            "operationId": summary.split(maxsplit=1)[0].lower(),
-            "responses": {
-                "200": {
-                    "description": told,
-                    "content": {content_type: {"schema": {"type": "string"}}},
-                }
-            },
-        }
-    }
+def _get(
+    name: str,
+    summary: str,
+    schema: Mapping[str, object],
+    content_type: str = "application/json",
+    description: str = "",
+) -> dict[str, object]:
+    answer = _content(schema, content_type, description or summary)
+    return {"summary": summary, "operationId": name, "responses": {"200": answer}}

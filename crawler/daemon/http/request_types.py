@@ -63,10 +63,6 @@ class ReloadParams(Strict, frozen=True, kw_only=True):
     dry_run: bool = False
 
 
-class HostBody(Strict, frozen=True, kw_only=True):
-    host: Name
-
-
 class SlowBody(Strict, frozen=True, kw_only=True):
     host: Name
     delay_s: float

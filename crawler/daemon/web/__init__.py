@@ -11,7 +11,7 @@ from crawler.daemon.problem import Problem
 from crawler.daemon.web.general_pages import GeneralPages
 from crawler.daemon.web.host_pages import HostPages
 from crawler.daemon.web.overview_page import OverviewPage
-from crawler.daemon.web.rendering import STATIC, Renderer, Site
+from crawler.daemon.web.rendering import STATIC, PageContext, Renderer
 from crawler.daemon.web.tester_page import TesterPage
 
 
@@ -19,9 +19,10 @@ def add_pages(
     app: web.Application, operations: Operations, monitor: Monitor, renderer: Renderer
 ) -> None:
     """Add the routes of the pages and their files, and a catch-all for missing pages."""
-    site = Site(operations, monitor, renderer, logout=app[GUARDS].sessions is not None)
-    overview, general = OverviewPage(site), GeneralPages(site)
-    hosts, tester = HostPages(site), TesterPage(site)
+    logout = app[GUARDS].sessions is not None
+    context = PageContext(operations, monitor, renderer, logout)
+    overview, general = OverviewPage(context), GeneralPages(context)
+    hosts, tester = HostPages(context), TesterPage(context)
 
     async def missing(request: web.Request) -> web.StreamResponse:
         raise Problem(404, f"There is no page at {request.path[:200]}.")

@@ -15,7 +15,7 @@ from crawler.daemon.monitoring.series import Track
 from crawler.daemon.responses import Status
 from crawler.daemon.web import charts, filters
 from crawler.daemon.web.host_pages import attention, host_pill
-from crawler.daemon.web.rendering import PageHandlers, Site
+from crawler.daemon.web.rendering import PageContext, PageHandlers
 from crawler.explain.formatting import counted
 from crawler.steering.live_state import CrawlState
 
@@ -72,8 +72,8 @@ class OverviewPage(PageHandlers):
     """Handlers of the overview and of its buttons. The hosts that need attention are looked up
     every few seconds at most: the query reads all hosts, which may be 100,000."""
 
-    def __init__(self, site: Site) -> None:
-        super().__init__(site)
+    def __init__(self, context: PageContext) -> None:
+        super().__init__(context)
         self._attention: list[HostAttention] = []
         self._attention_at_s = -math.inf
         self._lock = asyncio.Lock()

@@ -118,7 +118,7 @@ def _when(context: Context, value: object, now_s: float | None = None) -> Markup
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class PageContext:
     """What pages are made from. `logout`: offer to end the session."""
 
     operations: Operations
@@ -130,11 +130,11 @@ class Site:
 class PageHandlers:
     """Base of the request handlers of pages."""
 
-    def __init__(self, site: Site) -> None:
-        self.operations = site.operations
-        self.monitor = site.monitor
-        self.renderer = site.renderer
-        self._logout = site.logout
+    def __init__(self, context: PageContext) -> None:
+        self.operations = context.operations
+        self.monitor = context.monitor
+        self.renderer = context.renderer
+        self._logout = context.logout
 
     async def page(
         self,

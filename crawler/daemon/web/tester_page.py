@@ -55,7 +55,7 @@ class TesterPage(PageHandlers):
             robots=None if site else pasted,
             url=site or None,
             agent=agents,
-            dialect=("all",),
+            dialect="all",
         )
         by_url: dict[str, list[CheckedUrl]] = {}
         for verdict in checked.verdicts:

@@ -32,10 +32,9 @@ def value(rng: random.Random, depth: int = 0) -> object:
 
 async def test_no_body_makes_it_fail(daemon: Any) -> None:
     rng = random.Random(7)
-    posts = [route for route in ROUTES if route.body is not None and route.path != "/api/reload"]
+    posts = [route for route in ROUTES if route.method == "POST" and route.path != "/api/reload"]
     for _ in range(40):
         for route in posts:
-            assert route.body is not None
             names = [*route.body.__struct_fields__, "host", "urls"]
             body = {name: value(rng) for name in rng.sample(names, rng.randrange(1, len(names)))}
             if route.path == "/api/robots/check":

@@ -413,10 +413,10 @@ async def test_methods_are_checked(daemon: Any) -> None:
 async def test_an_error_of_its_own_tells_nothing(
     daemon: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def fail(**_: object) -> None:
+    def fail(*_: object) -> None:
         raise RuntimeError("/etc/secret/path token=abc")
 
-    monkeypatch.setattr(daemon.operations, "hosts", fail)
+    monkeypatch.setattr(daemon.operations, "_live", fail)
     answer = await daemon.client.get("/api/hosts")
     assert is_problem(answer, 500, None)
     assert "secret" not in json.dumps(answer.body)

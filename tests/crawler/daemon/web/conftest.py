@@ -223,12 +223,12 @@ class FakeOperations(Operations):
         urls: Sequence[str],
         robots: str | None = None,
         url: str | None = None,
-        agent: Sequence[str] = (),
-        dialect: Sequence[str] = (),
+        agent: str | Sequence[str] | None = None,
+        dialect: str | Sequence[str] | None = None,
     ) -> Any:
         from policies import robots as reading
 
-        await self._did("robots_check", tuple(urls), url, tuple(agent), tuple(dialect))
+        await self._did("robots_check", tuple(urls), url, agent, dialect)
         file = reading.parse((robots or "").encode())
         found = []
         for each in urls:

@@ -1,4 +1,4 @@
-"""The watchdog of a service manager: checks that the event loop, the store and commits work."""
+"""Liveness for a service manager: checks that the event loop, the store and commits work."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from crawler.steering.control import Control
 from storage.store import StoreError
 
 
-class Watchdog(Observer):
+class LivenessReporter(Observer):
     """Reports to the service manager while the crawl is healthy."""
 
     def __init__(self, clock: Clock) -> None:

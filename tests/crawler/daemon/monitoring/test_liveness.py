@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from crawler.daemon.monitoring.watchdog import Watchdog
+from crawler.daemon.monitoring.liveness import LivenessReporter
 from policies.holds import Hold
 from storage.store import StoreError
 
 
 class Patient:
-    """What `Watchdog` looks at of a `Control`."""
+    """What `LivenessReporter` looks at of a `Control`."""
 
     held: tuple[Hold, ...] = ()
 
@@ -31,7 +31,7 @@ class Patient:
 
 
 async def test_a_store_that_does_not_answer_is_no_sign_of_life(hand: Any) -> None:
-    watchdog, patient = Watchdog(hand), Patient()
+    watchdog, patient = LivenessReporter(hand), Patient()
     control: Any = patient
     assert await watchdog.is_healthy(control, 0.01)
     patient.answers = False
@@ -41,7 +41,7 @@ async def test_a_store_that_does_not_answer_is_no_sign_of_life(hand: Any) -> Non
 
 
 async def test_outcomes_that_nobody_commits_are_no_sign_of_life(hand: Any) -> None:
-    watchdog, patient = Watchdog(hand), Patient()
+    watchdog, patient = LivenessReporter(hand), Patient()
     control: Any = patient
     hand.advance(3_600.0)  # idle: nothing was committed for an hour
     patient.uncommitted = 1
