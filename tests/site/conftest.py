@@ -1,5 +1,5 @@
-"""Whole crawls of a local web: started as the command line starts them, judged by the server's log
-and by the views of the database that they leave."""
+"""Complete crawls of a local web, started as the command line starts them and judged by the
+server's log and by the views of their database."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DELAY_S = 0.05
 
 
 class Courtly:
-    """Crawls of one database file, one after the other."""
+    """Runs crawls of one database file, one after the other."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -31,7 +31,7 @@ class Courtly:
         self.sinks: dict[str, list[dict[str, object]]] = {}
 
     def sink(self, kind: str, name: str, **keys: object) -> Path:
-        """One more [[sink]] for the crawls to come; give its path."""
+        """Add a [[sink]] to the following crawls and return its path."""
         path = self.folder / name
         self.sinks.setdefault("sink", []).append({"kind": kind, "path": str(path), **keys})
         return path
@@ -45,7 +45,7 @@ class Courtly:
         leave: asyncio.Event | None = None,
         **sections: Mapping[str, object],
     ) -> Summary:
-        """In this process. A seed is a host of the web, or a URL."""
+        """Crawl in this process. A seed is a host of the web, or a URL."""
         config = from_dict({**self.config(web, **sections), **self.sinks})
         urls = [seed if "://" in seed else web.url(seed) for seed in seeds]
         return await crawl(config, seeds=urls, observe=observe, stop=stop, leave=leave)
@@ -67,7 +67,7 @@ class Courtly:
     async def process(
         self, web: LocalWeb, *arguments: str, **sections: Mapping[str, object]
     ) -> AsyncIterator[asyncio.subprocess.Process]:
-        """`courtly crawl --config … arguments` as a process, gone when the block ends."""
+        """Run `courtly crawl --config … arguments` as a process that ends with the block."""
         file = self.folder / "config.toml"
         tables = [
             "[[sink]]\n" + "".join(f"{key} = {_value(value)}\n" for key, value in sink.items())
@@ -89,7 +89,7 @@ class Courtly:
             await process.communicate()
 
     async def held(self) -> dict[str, Any]:
-        """Wait until the crawl that runs says that it is held; give the reason."""
+        """Wait until the running crawl reports a hold, and return its reason."""
         async with asyncio.timeout(30):
             while True:
                 process = await asyncio.create_subprocess_exec(
@@ -105,7 +105,7 @@ class Courtly:
                 await asyncio.sleep(0.1)
 
     def rows(self, view: str, columns: str = "url", where: str = "1") -> list[tuple[Any, ...]]:
-        """Rows of a view, read as anybody with SQLite would read them."""
+        """The rows of a view, read with plain SQLite."""
         with contextlib.closing(sqlite3.connect(f"file:{self.db}?mode=ro", uri=True)) as db:
             return db.execute(f"SELECT {columns} FROM {view} WHERE {where} ORDER BY 1").fetchall()
 

@@ -1,4 +1,4 @@
-"""What the command says to input that cannot be right."""
+"""How the command reacts to invalid input."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def test_a_seed_that_is_no_url_is_named(courtly: Courtly, seed: str) -> No
 
 
 async def test_without_a_contact_only_loopback_may_be_crawled(courtly: Courtly) -> None:
-    """Law 10."""
+    """Law 10 (docs/laws.md)."""
     async with LocalWeb() as web:
         async with courtly.process(web, "https://example.com/") as process:
             _, errors = await process.communicate()
@@ -65,8 +65,8 @@ async def test_without_a_contact_only_loopback_may_be_crawled(courtly: Courtly) 
 async def test_law_10_links_and_redirects_beyond_loopback_are_refused_by_address(
     courtly: Courtly,
 ) -> None:
-    """Without a contact only loopback may be connected to, however one gets there, and whatever
-    `[network] allow` and `resolve` say of it."""
+    """Without a contact, only loopback is connected to, whatever leads elsewhere and whatever
+    `[network] allow` and `resolve` contain."""
     site = {
         "/": html("Home", "http://198.51.100.7/", "http://far.test/", "/out", "/next"),
         "/out": redirect("http://198.51.100.8/"),

@@ -1,4 +1,4 @@
-"""`courtly demo`, as a newcomer runs it."""
+"""`courtly demo`, as a new user runs it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 
 async def demo(folder: Path) -> tuple[str, float]:
-    """Its standard output, and the seconds it took."""
+    """Its standard output and its duration in seconds."""
     began_s = time.monotonic()
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "crawler.cli", "demo"),
@@ -29,7 +29,7 @@ async def demo(folder: Path) -> tuple[str, float]:
 
 
 def rows(out: str, query: str) -> list[tuple[Any, ...]]:
-    """What the database says that the demo has kept; URLs without scheme and port."""
+    """The rows that the demo's database contains; URLs without scheme and port."""
     found = re.search(r"^The database is kept: (.*)$", out, re.MULTILINE)
     assert found
     with contextlib.closing(sqlite3.connect(f"file:{found[1]}?mode=ro", uri=True)) as db:
@@ -43,7 +43,7 @@ async def twice(folder: Path) -> tuple[str, float]:
 
 
 def test_the_demo_shows_everything_in_well_under_a_minute(tmp_path: Path) -> None:
-    """And it can be run again, even beside itself."""
+    """It can also be run again, even while another one is running."""
     out, took_s = asyncio.run(twice(tmp_path))
     assert took_s < 30
     assert len(list(tmp_path.glob("courtly-demo-*/crawl.db"))) == 2

@@ -1,5 +1,5 @@
-"""Each site's robots.txt is read in the dialect and for the token that its table names; verdicts
-are kept with the copy they were made on."""
+"""The robots.txt of each site is read in the dialect and for the token in its table, and verdicts
+are kept with the copy that they were made from."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def why(courtly: Courtly, web: LocalWeb, url: str, **sections: dict[str, o
 
 
 async def test_every_site_has_its_own_dialect(courtly: Courtly) -> None:
-    """The reader's question (`Allow: /*.html$` beside `Disallow: /backup/`), answered twice."""
+    """`Allow: /*.html$` beside `Disallow: /backup/`, answered differently by two dialects."""
     robots = "User-agent: *\nDisallow: /backup/\nAllow: /*.html$\n"
     async with LocalWeb({name: site(robots) for name in ("a.test", "b.test", "c.test")}) as web:
         await courtly.crawl(
@@ -102,7 +102,8 @@ async def test_every_site_has_its_own_rule_for_a_file_that_cannot_be_had(courtly
 
 
 async def test_a_noindex_line_is_a_reason_of_its_own(courtly: Courtly) -> None:
-    """The guide of 2010: Noindex competes by length as a Disallow, and un-indexes."""
+    """Guide of 2010: Noindex competes by length like a Disallow, and removes the URL from the
+    index."""
     robots = (
         "User-agent: *\nDisallow: /a\nNoindex: /a/b\nNoindex: /c\nAllow: /c/d\nNoindex: /a/b/c #x\n"
     )
@@ -176,14 +177,14 @@ async def test_why_says_when_the_token_is_not_the_one_it_was_blocked_for(courtly
 
 
 def _expire(courtly: Courtly) -> None:
-    """As if the copies' day were over."""
+    """Make all copies of robots.txt a day old."""
     with contextlib.closing(sqlite3.connect(courtly.db)) as db, db:
         db.execute("UPDATE copies SET expires_at = 1")
         db.execute("UPDATE origins SET robots_at = 1 WHERE robots_at IS NOT NULL")
 
 
 async def test_why_without_a_config_reads_as_the_crawl_did(courtly: Courtly) -> None:
-    """Law 8: the database remembers for which token, and in which dialect."""
+    """The database records the token and the dialect of the crawl."""
     robots = "User-agent: examplebot\nDisallow: /other\n\nUser-agent: *\nDisallow: /backup/\n"
     async with LocalWeb({"a.test": site(robots)}) as web:
         await courtly.crawl(web, "a.test", robots={"token": "examplebot", "dialect": "rfc9309"})

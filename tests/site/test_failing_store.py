@@ -1,5 +1,5 @@
-"""A full disk and another program's lock hold a crawl, which says so and resumes by itself; told to
-stop meanwhile it ends soon, and nothing committed is lost."""
+"""A full disk or another program's lock holds a crawl. The crawl reports it and resumes by itself;
+stopped meanwhile, it ends soon and loses nothing that was committed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ QUICK: dict[str, Any] = {"politeness": {"delay": 0}}
 
 @contextlib.contextmanager
 def locked(db: Path) -> Iterator[None]:
-    """As another program would hold the write lock."""
+    """Hold the write lock, as another program would."""
     other = sqlite3.connect(db, isolation_level=None, timeout=10)
     other.execute("BEGIN IMMEDIATE")
     try:
@@ -47,7 +47,7 @@ def locked(db: Path) -> Iterator[None]:
 
 
 async def some_pages(courtly: Courtly) -> None:
-    """Wait until something was visited."""
+    """Wait until a page has been visited."""
     async with asyncio.timeout(20):
         while True:
             with contextlib.suppress(sqlite3.Error):
@@ -126,7 +126,7 @@ async def test_told_to_stop_while_held_it_ends_soon(
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 4 MB of its own."""
+    """A file system of its own, of 4 MB."""
     folder = tmp_path / "disk"
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=4m,mode=700", "none", str(folder)]

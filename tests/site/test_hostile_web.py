@@ -1,4 +1,5 @@
-"""One crawl of a web that means harm: each page has an outcome by name, the rest no harm."""
+"""One crawl of a hostile web: each hostile page gets the outcome that its name states, and the rest
+is crawled normally."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ def attributes() -> str:
 
 
 def pages(web: LocalWeb) -> dict[str, Reply]:
-    """By path: what they are ends their path's name."""
+    """Pages by path; the end of a path states the outcome."""
     a_million = b"<a href=/good/0>x</a>" + b" " * 1_000_000
     return {
         "/nested": Reply(body="<div>" * 400_000 + '<a href="/found/nested">x</a>'),
@@ -261,7 +262,7 @@ async def _raw(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 
 async def test_servers_that_speak_no_http_harm_nobody(courtly: Courtly) -> None:
-    """Each of them a host of its own; and hosts that cannot be connected to at all."""
+    """One host for each of them, and hosts that cannot be connected to."""
     server = await asyncio.start_server(_raw, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     names = {f"h{n}.test": path for n, path in enumerate(SAID)}

@@ -1,5 +1,5 @@
-"""Crawls of hours and days, on a clock that jumps: the engine whole, with the network and the file
-left out."""
+"""Crawls of hours and days on a clock that jumps: everything but the network and the database file
+is real."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Simulate(Protocol):
 
 @pytest.fixture
 def simulate(world: World) -> Simulate:
-    """One crawl that has the patience for all of these."""
+    """A crawl with enough patience for all of these tests."""
 
     async def run(answers: Answers, *seeds: str, **sections: Any) -> Crawled:
         crawl = {"patience": "30d", **sections.pop("crawl", {})}
@@ -77,7 +77,7 @@ async def test_robots_txt_is_asked_again_after_a_day_with_its_validators(
 
 
 async def test_the_retry_clock_of_a_robots_txt_that_cannot_be_had(simulate: Simulate) -> None:
-    """2 s, 10 s, 30 s, then 1 min doubling to 6 h; the host is closed to pages meanwhile."""
+    """2 s, 10 s, 30 s, then 1 min doubling up to 6 h; no page is requested meanwhile."""
     tries = 13
 
     def answers(request: Request) -> Reply:
@@ -99,7 +99,7 @@ async def test_the_retry_clock_of_a_robots_txt_that_cannot_be_had(simulate: Simu
 
 
 async def test_an_open_origin_is_judged_again_hours_later(simulate: Simulate) -> None:
-    """Law 4, on its own time scale."""
+    """Law 4 (docs/laws.md) over hours."""
 
     def answers(request: Request) -> Reply:
         if request.url.endswith("/robots.txt"):
@@ -124,7 +124,7 @@ async def test_an_open_origin_is_judged_again_hours_later(simulate: Simulate) ->
 async def test_refusals_rest_a_host_longer_and_longer_and_give_up_at_the_fifth(
     simulate: Simulate,
 ) -> None:
-    """60 s doubling; a refusal is not an attempt."""
+    """60 s, doubling. A 429 or 503 does not count as an attempt."""
     answers: dict[str, Reply | FailureCode] = {"http://a.test/": Reply(status=503)}
     crawled = await simulate(answers, "http://a.test/", politeness={"delay": 1})
     assert crawled.log.paths("a.test") == ["/robots.txt", *["/"] * 5]
@@ -152,7 +152,7 @@ async def test_retry_after_is_believed_up_to_a_day(simulate: Simulate) -> None:
 
 
 async def test_a_visit_window_keeps_contacts_inside_it(simulate: Simulate) -> None:
-    """The clock begins at 22:13:20 UTC; six hours a day, a page an hour."""
+    """The clock starts at 22:13:20 UTC; six hours a day, one page an hour."""
     answers: dict[str, Reply | FailureCode] = {
         "http://a.test/": html("Home", *(f"/{n}" for n in range(14)))
     }
@@ -186,7 +186,7 @@ async def test_a_dead_host_is_tried_on_the_retry_clock_then_fails_in_bulk(
 
 
 async def test_what_waits_beyond_patience_stays_queued(simulate: Simulate) -> None:
-    """Patience counts from the last progress: another refusal is none, and does not extend it."""
+    """Patience counts from the last progress; another 429 does not extend it."""
 
     def answers(request: Request) -> Reply:
         if request.url.endswith("/robots.txt"):

@@ -1,4 +1,4 @@
-"""What of pages is kept besides the outcome: links, canonical URLs, hashes, signals of use."""
+"""Page data kept beside the outcome: links, canonical URLs, hashes, usage declarations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server that closes kept connections instead of answering on them loses no page by it."""
+"""No page is lost if a server closes idle connections instead of answering on them."""
 
 from __future__ import annotations
 

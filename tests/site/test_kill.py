@@ -1,5 +1,5 @@
-"""Laws 1, 5 and 6 under the worst: a crawl killed with `kill -9` at random moments, ten times over
-one database and twice so, judged by the minutes of the server."""
+"""Laws 1, 5 and 6 (docs/laws.md): a crawl killed with `kill -9` at random moments, ten times over
+one database, twice, judged by the server's log."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ UNCOMMITTED_S = 1.0  # generous: the ledger commits what is 0.1 s old
 
 
 def site(host: str, contact: asyncio.Event) -> dict[str, Reply | Handler]:
-    """A tree of pages with links across; some answers take long, so that many are in flight."""
+    """A tree of pages with links between them. Some responses take long, so that many requests are
+    in flight."""
 
     def answering(reply: Reply) -> Handler:
         def answer(_: ReceivedRequest) -> Reply:
@@ -59,8 +60,8 @@ def path(n: int) -> str:
 
 
 def first_claim_s(courtly: Courtly) -> float | None:
-    """From the opening of the last session to its first lease, by the process's own clock: a lease
-    is numbered by the microsecond it was given in."""
+    """Seconds from the start of the last session to its first lease, by the clock of the process:
+    leases are numbered by the microsecond in which they were granted."""
     with contextlib.closing(sqlite3.connect(f"file:{courtly.db}?mode=ro", uri=True)) as db:
         row = db.execute(
             "SELECT min(s.served) / 1e6 - max(e.began_at) - max(c.shift_s)"
@@ -122,7 +123,8 @@ async def test_kills_lose_nothing_and_hurry_nobody(courtly: Courtly, seed: int) 
 
 
 def judge(web: LocalWeb, kills: list[tuple[float, set[str]]]) -> None:
-    """By the minutes: nothing committed was asked for again, nobody was hurried."""
+    """By the server's log, nothing that was committed was requested again, and no contact was
+    early."""
     for killed_s, committed in kills:
         for entry in web.log:
             url = web.url(entry.host, entry.path)

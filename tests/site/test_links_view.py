@@ -1,4 +1,4 @@
-"""The view `links` keeps what docs/database.md promises, whatever the site and the crawl do."""
+"""The view `links` contains what docs/database.md promises, whatever the site and the crawl do."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def view(courtly: Courtly, name: str) -> list[dict[str, Any]]:
 
 
 async def links(courtly: Courtly, web: LocalWeb, path: str) -> dict[str, str | None]:
-    """Targets of a page, with their `rel`."""
+    """The targets of a page with their `rel`."""
     home = web.url("a.test", "")
     return {
         row["target"].removeprefix(home.rstrip("/")): row["rel"]
@@ -38,7 +38,8 @@ async def links(courtly: Courtly, web: LocalWeb, path: str) -> dict[str, str | N
 
 
 async def test_every_link_whatever_becomes_of_it(courtly: Courtly) -> None:
-    """Out of scope, excluded, too deep, blocked, nofollow, self, in frames, relative to a base."""
+    """Out of scope, excluded, too deep, blocked, nofollow, to the page itself, in frames, relative
+    to a base."""
     site = {
         "/robots.txt": text("User-agent: *\nDisallow: /private\nSitemap: /map.xml\n"),
         "/map.xml": Reply(
@@ -70,8 +71,8 @@ async def test_every_link_whatever_becomes_of_it(courtly: Courtly) -> None:
 
 
 async def test_long_urls_and_dropped_parameters(courtly: Courtly) -> None:
-    """What scope would visit is a link, however long; and links that are one without what is
-    dropped say nofollow only if all of them do."""
+    """A link that scope accepts is kept whatever its length. Links that become equal when
+    parameters are dropped are nofollow only if all of them are."""
     long, longer = "/" + "x" * 3_000, "/" + "y" * 9_000
     site = {
         "/": html(
@@ -115,7 +116,7 @@ async def test_a_page_visited_again_has_its_new_links_alone(courtly: Courtly) ->
         assert await view(courtly, "links") == []
 
         async def again(**config: Any) -> None:
-            """All pages are due."""
+            """Crawl again with all pages due."""
             with contextlib.closing(sqlite3.connect(courtly.db)) as db, db:
                 db.execute("UPDATE plans SET due_at = 1")
                 db.execute("UPDATE slots SET revisit_at = 1 WHERE revisit_at IS NOT NULL")
@@ -139,7 +140,7 @@ async def test_a_page_visited_again_has_its_new_links_alone(courtly: Courtly) ->
 async def test_a_process_that_is_killed_leaves_no_page_with_some_of_its_links(
     courtly: Courtly,
 ) -> None:
-    """At each kill, and in the end, a page that is visited has all that was kept of it."""
+    """After each kill, and at the end, a visited page has all of its stored data."""
     targets = [f"/{n}" for n in range(40)]
     page = html("Page", *targets, "hhttp://x/", "#gone", body="<p id=a><p id=b>")
     config: dict[str, Any] = {

@@ -1,5 +1,5 @@
-"""A crawl that lives, on a real server: paused, slowed and reloaded while it works, judged by the
-server's minutes; and what of that outlives `kill -9`."""
+"""A running crawl on a real server: paused, slowed and reloaded, judged by the server's log; and
+which of that survives `kill -9`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HOSTS = [f"h{n}.test" for n in range(4)]
 
 
 def site(pages: int = 400) -> Pages:
-    """A long row of pages: there is always a next one."""
+    """A long chain of pages: there is always a next one."""
     found: dict[str, Reply | Handler] = {}
     for n in range(pages):
         links = [f"/{m}" for m in (n + 1, n + 2) if m < pages]
@@ -38,7 +38,7 @@ def site(pages: int = 400) -> Pages:
 
 @contextlib.asynccontextmanager
 async def running(life: Life) -> AsyncIterator[asyncio.Task[None]]:
-    """The crawl in a task; stopped at the end."""
+    """Run the crawl in a task and stop it at the end of the block."""
     task = asyncio.create_task(life.run())
     try:
         yield task
@@ -49,7 +49,7 @@ async def running(life: Life) -> AsyncIterator[asyncio.Task[None]]:
 
 
 async def contacts(web: LocalWeb, host: str, more: int) -> None:
-    """Return when so many more requests have come to the host."""
+    """Return after that number of further requests to the host."""
     goal = len(web.log.requests(host)) + more
     async with asyncio.timeout(20):
         while len(web.log.requests(host)) < goal:  # noqa: ASYNC110 - the log has no event
@@ -57,7 +57,7 @@ async def contacts(web: LocalWeb, host: str, more: int) -> None:
 
 
 def gaps(web: LocalWeb, host: str, since_s: float) -> list[float]:
-    """From the end of each contact to the beginning of the next, as the server saw them."""
+    """Seconds from the end of each contact to the start of the next, as the server saw them."""
     entries = [one for one in web.log.requests(host) if one.start_s >= since_s]
     return [
         later.start_s - (earlier.end_s or earlier.start_s)
@@ -112,8 +112,8 @@ async def test_the_whole_crawl_pauses_and_goes_on(courtly: Courtly) -> None:
 
 
 async def test_a_config_is_reloaded_again_and_again_under_load(courtly: Courtly) -> None:
-    """Law 1 by the server's minutes: with reloads every few moments, a host never rests less than
-    the shortest delay there was, and no longer than the longest."""
+    """Law 1 (docs/laws.md) by the server's log: with frequent reloads, the delay of a host is never
+    below the shortest configured delay nor above the longest."""
     delays = [0.05, 0.3, 0.1]
     async with LocalWeb({host: site() for host in HOSTS}) as web:
         said: list[str] = []
@@ -190,7 +190,8 @@ asyncio.run(main())
 
 
 async def killed(courtly: Courtly, web: LocalWeb, *, pause: bool) -> None:
-    """A process that pauses and slows, and is killed with `kill -9` as soon as it has said so."""
+    """Run a process that pauses and slows, and kill it with `kill -9` as soon as it has confirmed
+    that."""
     told = {
         "config": courtly.config(web),
         "seeds": [web.url(host) for host in HOSTS],
@@ -207,7 +208,7 @@ async def killed(courtly: Courtly, web: LocalWeb, *, pause: bool) -> None:
 
 
 async def test_kill_9_keeps_pauses_and_paces(courtly: Courtly) -> None:
-    """Issue 7: the restarted crawl shows the same pauses, and keeps them."""
+    """The restarted crawl shows the same pauses, and respects them."""
     async with LocalWeb({host: site() for host in HOSTS}) as web:
         await killed(courtly, web, pause=False)
         before = len(web.log.requests("h0.test"))

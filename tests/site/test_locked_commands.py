@@ -1,4 +1,4 @@
-"""Commands that write to a database which another program has locked wait for it, and say so."""
+"""Commands that write to a database that another program has locked wait for it and report that."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A mirror of a whole site, opened in a browser that has no network."""
+"""A mirror of a whole site, opened in a browser without a network."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ POLITE = {"delay": 0, "latency_factor": 0}
 
 
 def png(width: int) -> Reply:
-    """A picture so wide, by which a browser tells that it has it."""
+    """An image of this width, by which the browser shows that it has loaded it."""
     rows = b"".join(b"\0" + b"\x80" * 3 * width for _ in range(2))
 
     def chunk(name: bytes, data: bytes) -> bytes:

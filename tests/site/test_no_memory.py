@@ -1,4 +1,4 @@
-"""A crawl whose memory is exhausted continues or ends; it does not stand still, and it resumes."""
+"""A crawl that runs out of memory continues or exits; it does not hang, and it can be resumed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SITE = {"/": html("Home", *PATHS), **{path: html(path, body=BODY) for path in PA
 
 
 def size_bytes(pid: int) -> int:
-    """Of the address space."""
+    """Size of the address space."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[0]) * resource.getpagesize()
 
 

@@ -1,5 +1,5 @@
-"""`courtly crawl` as a process, while its network goes away and while it may open few files: no URL
-fails, none is left out, and no host is contacted early."""
+"""`courtly crawl` as a process that loses its network, and one that may open few files: no URL
+fails, none is left out, and no contact is early."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DELAY_S = 0.1
 
 
 class Web:
-    """Hosts on one port of loopback, whose server can go away and come back."""
+    """Hosts on one port of loopback whose server can disappear and return."""
 
     def __init__(self, *, pages: int, latency_s: float = 0.0) -> None:
         self.pages, self.latency_s = pages, latency_s
@@ -65,7 +65,7 @@ class Web:
             writer.close()
 
     async def crawl(self, folder: Path, hosts: int, files: int | None = None) -> tuple[str, str]:
-        """`courtly crawl --json` to its end: what it printed to stdout and stderr."""
+        """Run `courtly crawl --json` to its end and return its stdout and stderr."""
         config = folder / "crawl.toml"
         config.write_text(
             "[crawl]\npatience = 20\n"
@@ -134,7 +134,7 @@ async def test_few_open_files_fail_nothing(tmp_path: Path) -> None:
 
 
 async def test_a_daemon_out_of_files_serves_again_when_callers_are_gone(tmp_path: Path) -> None:
-    """accept() with no descriptor left neither spins nor ends it."""
+    """accept() without a free descriptor neither spins nor ends the daemon."""
     config = tmp_path / "run.toml"
     config.write_text(
         '[crawl]\nuser_agent = "testbot/1.0 (+https://a.test/bot)"\n'

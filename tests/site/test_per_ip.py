@@ -1,4 +1,4 @@
-"""`per = "ip"`: hosts behind one address share its clock, robots.txt included."""
+"""`per = "ip"`: hosts behind one address share its clock, for robots.txt too."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HOSTS = ("a.test", "b.test", "c.test")
 async def test_hosts_behind_one_address_take_turns(
     courtly: Courtly, crawl_delay_s: float | None
 ) -> None:
-    """Slurp's help page counted Crawl-delay for each address."""
+    """According to its help page, Slurp applied Crawl-delay per address."""
     site = {"/": html("Home", "/1", "/2"), "/1": html("1"), "/2": html("2")}
     if crawl_delay_s:
         site["/robots.txt"] = text(f"User-agent: *\nCrawl-delay: {crawl_delay_s}\n")

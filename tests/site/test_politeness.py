@@ -1,4 +1,5 @@
-"""Laws 1 to 3 on the server's log: never early, never two at once, nothing without a verdict."""
+"""Laws 1 to 3 (docs/laws.md) by the server's log: never early, never two requests at a time,
+nothing without a verdict."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ BLOCKED = {"/private/", "/private/x?y=1"}
 
 
 def ordinary_host(web: LocalWeb, number: int) -> Site:
-    """Pages that link to each other and to the next host, redirects, and what is forbidden."""
+    """Pages that link to each other and to the next host, redirects, and forbidden pages."""
     pages = {
         "/robots.txt": text("User-agent: *\nDisallow: /private/\nAllow: /private-but-not-really\n"),
         "/": html(
@@ -105,7 +106,7 @@ async def test_the_rest_is_counted_from_the_end_of_a_slow_answer(courtly: Courtl
 
 
 async def test_a_slow_site_rests_as_long_as_it_took(courtly: Courtly) -> None:
-    """`latency_factor` 1: the rest grows to the smoothed response time."""
+    """`latency_factor` 1: the delay grows to the smoothed response time."""
     site: dict[str, Reply] = {"/": html("Home", *(f"/{n}" for n in range(4)))}
     site |= {f"/{n}": Reply(body="slow", delay_s=0.25) for n in range(4)}
     async with LocalWeb({"a.test": site}) as web:
@@ -173,7 +174,7 @@ async def test_per_ip_adds_a_clock_for_the_address(courtly: Courtly) -> None:
 async def test_concurrency_per_host_is_so_many_lanes(
     courtly: Courtly, robots: str, lanes: int
 ) -> None:
-    """Each rests the delay; there is one while a Crawl-delay applies."""
+    """Each lane waits for the delay; there is only one while a Crawl-delay applies."""
     pages = [f"/{n}" for n in range(12)]
     site: dict[str, Reply] = {page: Reply(body="x", delay_s=0.1) for page in pages}
     site |= {"/": html("Home", *pages), "/robots.txt": text(robots)}
@@ -245,7 +246,7 @@ async def test_a_host_that_refuses_connections_fails_in_bulk(courtly: Courtly) -
 
 @pytest.mark.parametrize("status", [429, 500])
 async def test_the_last_url_of_a_host_is_tried_again(courtly: Courtly, status: int) -> None:
-    """Whenever the answer comes: nothing but the retry itself is left to wake the host."""
+    """Whenever the response arrives: only the retry itself can wake the host."""
     asked: set[str] = set()
 
     def fails_once(delay_s: float) -> Handler:

@@ -1,4 +1,5 @@
-"""What makes the process die, twice, is left out; the crawl comes to its end without it."""
+"""A URL or robots.txt during which the process dies twice is quarantined, and the crawl completes
+without it."""
 
 from __future__ import annotations
 
@@ -88,7 +89,7 @@ async def test_a_page_that_kills_the_process_is_quarantined(courtly: Courtly, ho
 
 @pytest.mark.timeout(240)
 async def test_a_clean_stop_makes_no_suspect(courtly: Courtly) -> None:
-    """SIGTERM while a page hangs, again and again."""
+    """SIGTERM while a page hangs, several times."""
     asked = asyncio.Event()
 
     def hangs(_: ReceivedRequest) -> Reply:
@@ -114,7 +115,7 @@ async def test_a_clean_stop_makes_no_suspect(courtly: Courtly) -> None:
 async def test_a_robots_txt_that_kills_the_process_is_quarantined(
     courtly: Courtly, way: str
 ) -> None:
-    """Its origin is closed, although robots.unreachable is "open"; all else is crawled."""
+    """Its origin is closed although robots.unreachable is "open"; everything else is crawled."""
     deadly = text("User-agent: *\nDisallow: /no\n# poison\n")
     page = html("A", *PATHS[:4])
     good = [f"good{n}.test" for n in range(5)]

@@ -1,4 +1,4 @@
-"""`courtly report` of whole crawls, as the command gives it."""
+"""`courtly report` after complete crawls."""
 
 from __future__ import annotations
 

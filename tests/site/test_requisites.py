@@ -1,4 +1,4 @@
-"""What pages need to be shown: style sheets that import others, and their next visits."""
+"""Requisites of pages: style sheets that import others, and their recrawls."""
 
 from __future__ import annotations
 

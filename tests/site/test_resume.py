@@ -1,4 +1,5 @@
-"""Law 5 and 6: runs that end early, by a budget, a signal or a blow, and go on where they were."""
+"""Laws 5 and 6 (docs/laws.md): runs that end early by a budget, a signal or a kill, and are
+resumed."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ def asked_twice(web: LocalWeb) -> list[str]:
 
 
 async def goes_on(courtly: Courtly, web: LocalWeb, *hosts: str) -> None:
-    """After an end at once: the next run visits all, and asks for nothing committed again."""
+    """Check that the next run visits everything and requests nothing again that was committed."""
     committed, asked = set(courtly.urls("visited")), len(web.log)
     web.sites.update({host: site() for host in hosts})
     await courtly.crawl(web)
@@ -159,7 +160,7 @@ async def test_a_second_sigint_leaves_at_once(courtly: Courtly) -> None:
 
 
 async def test_kill_9_loses_nothing_and_the_hosts_rest_first(courtly: Courtly) -> None:
-    """What was in flight or not committed is repeated; all else is fetched once."""
+    """What was in flight or not committed is repeated; everything else is fetched once."""
     delay_s = 0.3
     politeness = {"delay": delay_s, "latency_factor": 0}
     midway = asyncio.Event()

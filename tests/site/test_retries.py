@@ -1,4 +1,5 @@
-"""What deserves it is tried again, at its host's turns; what is given up says how often and why."""
+"""Failures that may pass are retried under a permit of their host; a URL that is given up records
+the attempts and the error."""
 
 from __future__ import annotations
 

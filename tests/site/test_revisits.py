@@ -1,4 +1,4 @@
-"""Pages visited again on a real server: conditional requests, changes, and a kill between."""
+"""Recrawls on a real server: conditional requests, changes, and a kill in between."""
 
 from __future__ import annotations
 

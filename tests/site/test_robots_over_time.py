@@ -1,4 +1,5 @@
-"""Laws 2 and 4: robots.txt that cannot be had, that comes late, that lives elsewhere."""
+"""Laws 2 and 4 (docs/laws.md): a robots.txt that is unavailable, arrives late, or is on another
+host."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ def first_failing(*failures: Reply, then: Reply) -> Handler:
 
 
 async def test_slurp_a_late_robots_txt_is_obeyed_at_once(courtly: Courtly) -> None:
-    """Unreachable means no restrictions; it keeps trying, and obeys the file when it comes."""
+    """Unavailable means unrestricted; the crawler keeps trying and obeys a file that arrives."""
     site = site_with(first_failing(text("down", status=503), then=text(RULES)))
     async with LocalWeb({"a.test": site}) as web:
         await courtly.crawl(web, "a.test", politeness={"delay": 0.1, "latency_factor": 0})
@@ -108,7 +109,8 @@ async def test_an_open_origin_does_not_hold_the_crawl(courtly: Courtly) -> None:
 
 
 async def test_a_later_run_obeys_the_file_that_came_in_between(courtly: Courtly) -> None:
-    """Law 4 across runs: an origin that was open for lack of an answer is asked again when due."""
+    """Law 4 across runs: the robots.txt of an origin that was open because it was unavailable is
+    requested again when due."""
     robots = [text("down", status=500)]
     site = dict(site_with(lambda _: robots[0]))
     site["/"] = html("Home", "/half/0", "/open/0")
@@ -130,7 +132,8 @@ async def test_a_later_run_obeys_the_file_that_came_in_between(courtly: Courtly)
 async def test_a_robots_txt_that_is_due_is_asked_for_when_its_host_has_rested(
     courtly: Courtly,
 ) -> None:
-    """A run that starts, with nothing else to do, while the host rests from the run before."""
+    """A run starts, with nothing else to do, while the host's delay of the previous run has not
+    passed."""
     robots = [text(RULES)]
     site: Site = {"/robots.txt": lambda _: robots[0], "/": html("Home", "/half/0")}
     async with LocalWeb({"a.test": site}) as web:
@@ -147,7 +150,7 @@ async def test_a_robots_txt_that_is_due_is_asked_for_when_its_host_has_rested(
 
 
 async def test_robots_txt_of_another_host_governs_the_first_origin(courtly: Courtly) -> None:
-    """Hops are made at their host's turn, and the copy of the origin they end at is shared."""
+    """Redirects use permits of their hosts, and the copy of the final origin is shared."""
     async with LocalWeb() as web:
         pages = {
             "/": html("Home", "/half/1", "/open/1"),
@@ -192,7 +195,7 @@ async def test_429_on_robots_txt_rests_the_host(courtly: Courtly) -> None:
 
 
 async def test_robots_txt_is_asked_of_every_port_apart(courtly: Courtly) -> None:
-    """Law 3: scheme, host and port."""
+    """Law 3 (docs/laws.md)."""
     closed: Site = {"/robots.txt": text("User-agent: *\nDisallow: /\n"), "/": html("Home")}
     async with LocalWeb({"a.test": closed}) as web, LocalWeb({"a.test": {"/": html("X")}}) as other:
         await courtly.crawl(web, "a.test", other.url("a.test"))

@@ -1,4 +1,4 @@
-"""Which pages a crawl wants: limits, budgets, directives, and what it says of the rest."""
+"""Which pages a crawl visits: limits, budgets, directives, and how it reports the rest."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ async def test_a_body_that_nobody_reads_is_not_downloaded(courtly: Courtly) -> N
 
 
 async def test_a_robots_txt_is_no_page(courtly: Courtly) -> None:
-    """`visited` never holds one: not by a link, a redirect, nor as a seed."""
+    """`visited` never contains one, neither by a link nor by a redirect nor as a seed."""
     site: Site = {
         "/": html("Home", "/robots.txt", "/away", "/a/robots.txt"),
         "/away": redirect("/robots.txt"),

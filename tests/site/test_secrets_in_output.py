@@ -1,5 +1,5 @@
-"""The marked secrets of `test_secrets_shown`: no other command shows one, no sink keeps one, and no
-exception of a `PoliteSession`, nor its traceback, tells one."""
+"""The marked secrets of `test_secrets_shown`: no other command shows one, no sink stores one, and
+no exception of a `PoliteSession` or its traceback contains one."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def kept_in(folder: Path) -> dict[str, str]:
 
 
 def _kept(file: Path) -> str:
-    """What a file holds."""
+    """The contents of a file."""
     raw = file.read_bytes()
     if file.suffix == ".gz":
         raw = gzip.decompress(raw)
@@ -100,7 +100,7 @@ def _kept(file: Path) -> str:
 
 
 def ours(said: str) -> str:
-    """Without what the site itself says of others: its own links."""
+    """The text without what the site itself says, that is, its own links."""
     for one in FOUND.values():
         if one != FOUND["seed"]:
             said = said.replace(f"{one}@a.test", "")

@@ -1,4 +1,4 @@
-"""A marked secret in every place where one can be: in URLs, proxies, headers, credentials and the
+"""A marked secret in every place that can hold one: URLs, proxies, headers, credentials and the
 daemon's token. The daemon and `courtly config check` never show any."""
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ TOKEN = f"{MARK}token-that-is-long-enough"
 
 
 def leaks(shown: str) -> list[str]:
-    """What is in it that must not be: the marks, and the credentials as they are sent."""
+    """The marks and encoded credentials that the text contains."""
     encoded = [base64.b64encode(one.encode()).decode() for one in CREDENTIALS.values()]
     encoded += [base64.b64encode(one.encode()).decode() for one in FOUND.values()]
     return [
@@ -213,7 +213,7 @@ async def _until_crawled(client: aiohttp.ClientSession) -> None:
 
 
 async def _asked(client: aiohttp.ClientSession, web: LocalWeb) -> dict[str, str]:
-    """Every GET route and every page, and what is posted with a secret in it."""
+    """The responses to every GET route, every page, and posts that contain a secret."""
     origin = web.url("a.test").rstrip("/")
     whole = quote(f"http://{FOUND['seed']}@a.test:{web.port}/", safe="")
     queries = {
@@ -271,7 +271,7 @@ async def _asked(client: aiohttp.ClientSession, web: LocalWeb) -> dict[str, str]
 
 
 async def _reloaded(client: aiohttp.ClientSession, web: LocalWeb, folder: Path) -> dict[str, str]:
-    """Changes of secrets, and configs that are wrong in a key that holds one."""
+    """The responses to reloads that change a secret or are invalid in a key that holds one."""
     shown: dict[str, str] = {}
     changed = config_of(web, folder).read_text()
     good = (

@@ -1,5 +1,5 @@
-"""A secret in every place of a config, in URLs and in answers: no command shows it, and nothing
-that a crawl leaves on disk holds it."""
+"""Secrets in every place of a config, in URLs and in responses: no command shows them, and no file
+that a crawl leaves behind contains them."""
 
 from __future__ import annotations
 
@@ -82,6 +82,6 @@ async def test_no_secret_is_shown_or_kept(tmp_path: Path) -> None:
 
 
 def _text(file: Path) -> str:
-    """Without what the site itself says of others: the body and the Location of its answers."""
+    """The text without what the site itself says: the body and the Location of its responses."""
     text = file.read_bytes().decode("utf-8", "replace")
     return text.replace(f"u:{MARK}@a.test/", "") if file.suffix == ".jsonl" else text

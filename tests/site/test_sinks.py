@@ -1,4 +1,4 @@
-"""Sinks in whole crawls: what reaches them, and that nothing is missing after the worst."""
+"""Sinks in complete crawls: which pages they receive, and that none is missing after a crash."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 def targets(raw: bytes, kinds: tuple[bytes, ...] = (b"response", b"revisit")) -> list[str]:
-    """The URLs of a WARC's records of some kinds."""
+    """The URLs of a WARC's records of these kinds."""
     data = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
     found = []
     while data:

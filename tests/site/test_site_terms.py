@@ -1,4 +1,4 @@
-"""What the config asks for one site, in whole crawls: the server's log says where it went."""
+"""Per-site settings in complete crawls: the server's log shows which requests used them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sitemaps of a real web, in whole crawls."""
+"""Sitemaps of a real web in complete crawls."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ async def test_kill_9_while_a_sitemap_is_read(courtly: Any) -> None:
 
 
 async def test_a_sitemap_has_more_time_than_a_page_as_long_as_it_comes(courtly: Any) -> None:
-    """One that drips holds the end of a crawl no longer than a page would."""
+    """A sitemap that arrives slowly delays the end of a crawl no longer than a page would."""
     async with LocalWeb() as web:
         listed = "".join(web.url("a.test", f"/no/{n}?{'x' * 1_000}\n") for n in range(200))
         web.sites["a.test"] = {

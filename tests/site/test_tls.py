@@ -1,4 +1,4 @@
-"""A site whose certificate is its own, in whole crawls: refused unless its table says so."""
+"""A site with a self-signed certificate in complete crawls: refused unless its table allows it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def certified(tmp_path: Path) -> ssl.SSLContext:
 
 @pytest.fixture
 async def secure(certified: ssl.SSLContext) -> AsyncIterator[str]:
-    """The URL of a server with a certificate of its own."""
+    """The URL of a server with a self-signed certificate."""
     server = await asyncio.start_server(_answer, "127.0.0.1", 0, ssl=certified)
     async with server:
         yield f"https://secure.test:{server.sockets[0].getsockname()[1]}/"
@@ -61,7 +61,7 @@ async def secure(certified: ssl.SSLContext) -> AsyncIterator[str]:
 async def test_a_certificate_of_its_own(
     courtly: Courtly, secure: str, tmp_path: Path, table: dict[str, object] | None
 ) -> None:
-    """Its robots.txt is asked for on the same terms as its pages."""
+    """Its robots.txt is requested with the same settings as its pages."""
     site: dict[str, object] = {}
     if table is not None:
         table = {**table, "ca_file": str(tmp_path / "cert.pem")} if "ca_file" in table else table

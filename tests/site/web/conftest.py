@@ -1,4 +1,5 @@
-"""A headless Chromium, driven by its DevTools protocol over one web socket: no package needed."""
+"""A headless Chromium, driven through its DevTools protocol over one web socket; it needs no
+package."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ _FLAGS = (
 
 
 class Tab:
-    """One page. Selectors are CSS; what is clicked is clicked with the mouse, where it is."""
+    """One page. Selectors are CSS; the mouse clicks at the position of an element."""
 
     def __init__(self, browser: Browser, session: str) -> None:
         self._browser = browser
@@ -73,7 +74,7 @@ class Tab:
         await self._loaded(lambda: self.send("Page.navigate", url=url))
 
     async def js(self, expression: str) -> Any:
-        """The value of an expression; a promise is awaited."""
+        """Evaluate an expression, awaiting promises, and return its value."""
         answer = await self.send(
             "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
         )
@@ -94,7 +95,8 @@ class Tab:
         await asyncio.wait_for(self.js(waiting), within_s)
 
     async def click(self, selector: str, *, loads: bool = True) -> None:
-        """In the middle of the first thing that fits; `loads`: wait for the page it leads to."""
+        """Click the center of the first element that matches; `loads`: wait for the page that it
+        leads to."""
         find = f"document.querySelector({json.dumps(selector)})"
         assert await self.js(f"{find} !== null"), f"there is no {selector}"
         await self.js(f"{find}.scrollIntoView({{block: 'center', behavior: 'instant'}})")
@@ -112,7 +114,7 @@ class Tab:
         await (self._loaded(press) if loads else press())
 
     async def fill(self, selector: str, text: str) -> None:
-        """Replace what stands in a field, as somebody who types does."""
+        """Replace the contents of a field as if typed."""
         await self.js(f"document.querySelector({json.dumps(selector)}).focus()")
         await self.js(f"document.querySelector({json.dumps(selector)}).select()")
         await self.send("Input.insertText", text=text)
@@ -128,7 +130,7 @@ class Tab:
             )
 
     async def look(self, *, width: int = 1280, height: int = 900, dark: bool = False) -> None:
-        """The size of the window, and the theme."""
+        """Set the size of the window and the theme."""
         await self.send(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -184,7 +186,7 @@ class Browser:
         return future
 
     def post(self, method: str, *, session: str = "", **params: object) -> int:
-        """Send without waiting for an answer."""
+        """Send without waiting for a response."""
         number = next(self._ids)
         told = {"id": number, "method": method, "params": params}
         if session:

@@ -1,5 +1,5 @@
 # ruff: noqa: E501 - markup as pages write it
-"""Hostile pages in a mirror, opened in a browser that has a network: it asks for nothing."""
+"""Hostile pages in a mirror, opened in a browser that has a network, make no request."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SVG = "http://www.w3.org/2000/svg"
 
 
 def hostile(net: str) -> str:
-    """What makes a browser load, as pages write it; `net` is a URL that ends in "/"."""
+    """Markup that makes a browser load something; `net` is a URL that ends in "/"."""
     deep = net.replace("http:", "ht\ttp:")
     return f"""<!DOCTYPE html><html manifest="{net}manifest"><head><base href="{net}base/">
 <meta http-equiv=refresh content="0;url={net}refresh"><meta HTTP-EQUIV='Refresh' content='0 {net}r2'>
@@ -110,7 +110,7 @@ def site(net: str) -> dict[str, Any]:
 
 
 async def look_at(browser: Browser, file: Path) -> None:
-    """Until all that its scripts put off is over, were they to run."""
+    """Wait until everything that scripts could have deferred would have happened."""
     tab = await browser.tab()
     await tab.goto(file.as_uri())
     await tab.js("new Promise((done) => setTimeout(done, 400))")

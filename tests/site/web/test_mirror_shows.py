@@ -1,5 +1,5 @@
 # ruff: noqa: E501 - markup as pages write it
-"""A page with one of each kind of reference, shown from a mirror without a network."""
+"""A page with one reference of each kind, displayed from a mirror without a network."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SVG = "http://www.w3.org/2000/svg"
 
 
 def png(width: int) -> bytes:
-    """A picture of a width by which it is known."""
+    """An image that is recognized by its width."""
     rows = b"".join(b"\0" + b"\x80" * 3 * width for _ in range(2))
 
     def chunk(name: bytes, data: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""The page in a real browser, over a real daemon that crawls a local web."""
+"""The daemon's page in a real browser, with a real daemon that crawls a local web."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ A11Y = Path(__file__).with_name("a11y.js").read_text()
 
 
 def a_web(web_: LocalWeb) -> None:
-    """A busy site, one that asks for a rest, a hostile one, one that refuses, one that is gone."""
+    """A busy site, one with a Crawl-delay, a hostile one, one that answers 429, and one gone."""
     pages: dict[str, Reply] = {
         f"/{number}": html(f"Page {number}", *(f"/{number * 5 + more}" for more in range(1, 6)))
         for number in range(400)
@@ -70,7 +70,7 @@ class Seen(Observer):
         self._news.set()
 
     async def contacts(self, *hosts: str, least: int = 2) -> None:
-        """Wait until each of these hosts has been contacted so often."""
+        """Wait until each of these hosts has had that number of contacts."""
         async with asyncio.timeout(20):
             while any(self._contacts[host] < least for host in hosts):
                 self._news.clear()
@@ -78,7 +78,7 @@ class Seen(Observer):
 
 
 class Daemon:
-    """Where the pages are, what it did, and the file beneath."""
+    """The URL of the pages, the observer and the database file."""
 
     def __init__(self, base: str, local: LocalWeb, db: Path, seen: Seen) -> None:
         self.base = base
@@ -162,7 +162,7 @@ TESTED = f"User-agent: *\nDisallow: /private/\nAllow: /private/open\n# {HOSTILE}
 
 
 async def tested(tab: Any, running: Daemon) -> None:
-    """Use the tester, and be left on its verdicts."""
+    """Use the robots tester and stay on its verdicts."""
     await tab.goto(running.url("/tester"))
     await tab.fill("#robots", TESTED)
     await tab.fill("#agent", "examplebot")
