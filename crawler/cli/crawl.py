@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -100,7 +101,7 @@ def crawl(
     """
     with process.loading():
         config = _config(database, options)
-    crawler = _Crawl(config, database, options, quiet=quiet)
+    crawler = _Crawl(config=config, database=database, options=options, quiet=quiet)
     summary = crawler.run(seeds)
     crawler.print_summary(summary, as_json=as_json)
     if summary.interrupted:
@@ -119,39 +120,32 @@ def _config(database: DatabaseOptions, options: Mapping[str, Any]) -> Config:
     return config
 
 
+@dataclass(slots=True, kw_only=True)
 class _Crawl:
     """A crawl with progress on standard error and a summary on standard output."""
 
-    def __init__(
-        self,
-        config: Config,
-        database: DatabaseOptions,
-        options: Mapping[str, Any],
-        *,
-        quiet: bool,
-    ) -> None:
-        self._config = config
-        self._database = database
-        self._options = options
-        self._quiet = quiet
+    config: Config
+    database: DatabaseOptions
+    options: Mapping[str, Any]
+    quiet: bool
 
     def run(self, seeds: Sequence[str]) -> Summary:
         """Raises what `crawler.app.crawl` raises, and ConfigError for invalid seeds."""
         from crawler.config import check_identity, seeds_of
         from crawler.output import nonblocking_output
 
-        urls = seeds_of(self._config, seeds)
-        check_identity(self._config, urls)
-        path = self._config.storage.path
+        urls = seeds_of(self.config, seeds)
+        check_identity(self.config, urls)
+        path = self.config.storage.path
         if not urls and not path.exists():
             raise click.UsageError(
                 "there is nothing to crawl: give a seed such as https://example.com/, "
                 f"or a database to resume from ({path} does not exist)"
             )
         with nonblocking_output("stderr"):
-            self._config = process.fit_open_files(self._config, quiet=self._quiet)
-            if not self._quiet:
-                for warning in self._config.warnings:
+            self.config = process.fit_open_files(self.config, quiet=self.quiet)
+            if not self.quiet:
+                for warning in self.config.warnings:
                     say(f"warning: {warning}", err=True)
 
         with process.loading():  # slow imports, after everything that can be refused
@@ -167,7 +161,7 @@ class _Crawl:
         process.tune()
         with (
             nonblocking_output(),
-            display(quiet=self._quiet) as shown,
+            display(quiet=self.quiet) as shown,
             asyncio.Runner(loop_factory=loop_factory) as runner,
         ):
             try:
@@ -194,12 +188,12 @@ class _Crawl:
 
         with signals:
             return await app.crawl(
-                self._config,
+                self.config,
                 seeds=seeds,
-                observe=None if self._quiet else display.observe,
+                observe=None if self.quiet else display.observe,
                 stop=stop,
                 leave=leave,
-                reread=self._reload if self._database.config_file else None,
+                reread=self._reload if self.database.config_file else None,
                 observers=monitor.observers,
                 beside=beside,
             )
@@ -208,9 +202,9 @@ class _Crawl:
         """Read the config file again. Raises ConfigError."""
         from crawler.config.reload import check_rereadable
 
-        assert self._database.config_file is not None
-        check_rereadable([self._database.config_file])
-        return process.fit_open_files(_config(self._database, self._options), quiet=True)
+        assert self.database.config_file is not None
+        check_rereadable([self.database.config_file])
+        return process.fit_open_files(_config(self.database, self.options), quiet=True)
 
     def print_summary(self, summary: Summary, *, as_json: bool) -> None:
         from crawler.cli import crawl_summary
@@ -218,7 +212,7 @@ class _Crawl:
 
         # Do not block on a reader after an interruption: the user is waiting for the exit.
         with nonblocking_output("stderr", *(["stdout"] if summary.interrupted else [])):
-            if not (as_json and self._quiet):
-                say(crawl_summary.as_text(summary, options=str(self._database)), err=as_json)
+            if not (as_json and self.quiet):
+                say(crawl_summary.as_text(summary, options=str(self.database)), err=as_json)
             if as_json:
                 echo(json_printable(crawl_summary.as_json(summary)))

@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     import asyncio
 
     from crawler.cli.progress import Display
+
+_Handler = Callable[[int, FrameType | None], object]
 
 EXIT_CODE = 130
 REPEATED_AFTER_S = 0.01
@@ -35,30 +38,29 @@ def exit_on_interrupt() -> None:
         sys.unraisablehook = _repeat_interrupt
 
 
-@contextlib.contextmanager
-def interrupts_raised() -> Iterator[None]:
+def interrupts_raised() -> AbstractContextManager[None]:
     """In this block SIGINT raises KeyboardInterrupt, because there is something to clean up."""
-    if signal.getsignal(signal.SIGINT) is not _exit:
-        yield
-        return
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, _exit)
+    return _replaced(_exit, signal.default_int_handler)
+
+
+def interrupts_exit() -> AbstractContextManager[None]:
+    """In this block, inside `interrupts_raised`, SIGINT exits again: no work has started yet."""
+    if not _is_program():
+        return contextlib.nullcontext()
+    return _replaced(signal.default_int_handler, _exit)
 
 
 @contextlib.contextmanager
-def interrupts_exit() -> Iterator[None]:
-    """In this block, inside `interrupts_raised`, SIGINT exits again: no work has started yet."""
-    if not _is_program() or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+def _replaced(handler: _Handler, by: _Handler) -> Iterator[None]:
+    """Replace the handler of SIGINT in this block, if it is `handler`."""
+    if signal.getsignal(signal.SIGINT) is not handler:
         yield
         return
-    signal.signal(signal.SIGINT, _exit)
+    signal.signal(signal.SIGINT, by)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, handler)
 
 
 class CrawlSignals:

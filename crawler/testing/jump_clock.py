@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
@@ -124,11 +125,9 @@ class JumpClock:
                 passes, since_s = 0, time.monotonic()
 
 
+@dataclass(slots=True)
 class _JumpTimer:
-    __slots__ = ("callback",)
-
-    def __init__(self, callback: Callable[[], None]) -> None:
-        self.callback: Callable[[], None] | None = callback
+    callback: Callable[[], None] | None
 
     def cancel(self) -> None:
         self.callback = None

@@ -41,7 +41,7 @@ def check(urls: Sequence[str], file: str | None, options: CheckOptions) -> None:
             if "://" not in url and not url.startswith("/"):
                 raise click.UsageError(invalid_url(url))
         found = [read(file)] * len(urls)
-    judges: dict[tuple[str, tuple[str, ...]], RobotsTester] = {}
+    testers: dict[tuple[str, tuple[str, ...]], RobotsTester] = {}
     missing = False
     for number, (url, known) in enumerate(zip(urls, found, strict=True)):
         url_canonical = canonical(url)
@@ -49,30 +49,31 @@ def check(urls: Sequence[str], file: str | None, options: CheckOptions) -> None:
         agents = options.agents or options.config.token(host)
         rules = options.config.site(host).robots
         dialects = options.dialects or rules.dialect
-        judge = judges.get((known.where, agents))
-        if judge is None:
-            judge = judges[known.where, agents] = RobotsTester(known, agents, rules)
-        judgement = judge.judge(url, dialects)
-        if judgement is None:
+        tester = testers.get((known.where, agents))
+        if tester is None:
+            tester = testers[known.where, agents] = RobotsTester(known, agents, rules)
+        result = tester.judge(url, dialects)
+        if result is None:
             missing = True
             error = f"{known.where} could not be requested: {known.error}"
             if options.as_json:
                 echo_json({"url": url, "error": error})
             else:
                 print_problems(f"{plain(url)}: no verdict; {plain(error)}")
-        elif options.as_json:
-            echo_json(as_json(url, judge, judgement, judge.judge_in_every(url)))
+            continue
+        by_dialect = tester.judge_in_every(url)
+        if options.as_json:
+            echo_json(as_json(url, tester, result, by_dialect))
         else:
             from crawler.cli.robots.verdict_view import VerdictView  # with rich, slow to import
 
             view = VerdictView()
             if number:
                 view.line()
-            every = judge.judge_in_every(url)
             if options.all_dialects:
-                view.table(url, judge, every, dialects[0])
+                view.table(url, tester, by_dialect, dialects[0])
             else:
-                view.verdict(url, judge, judgement, every)
+                view.verdict(url, tester, result, by_dialect)
     if missing:
         raise SystemExit(FAILED)
 
@@ -84,22 +85,22 @@ def invalid_url(text: str) -> str:
 
 
 def as_json(
-    url: str, judge: RobotsTester, judgement: UrlVerdict, every: Mapping[str, UrlVerdict]
+    url: str, tester: RobotsTester, result: UrlVerdict, by_dialect: Mapping[str, UrlVerdict]
 ) -> dict[str, object]:
     """The verdict on one URL; docs/robots.md describes the keys."""
-    verdict = judgement.verdict
+    verdict = result.verdict
     deciding = verdict.deciding if verdict else None
     return {
         "url": url,
-        "allowed": judgement.allowed,
-        "rule": judgement.rule,
-        "line": judgement.line,
-        "dialect": judgement.dialect,
-        "agent": list(judge.agents),
-        "reason": judgement.reason,
-        "robots": judge.known.where,
-        "state": judgement.state,
-        "status": judge.known.access.status if judge.known.fetched else None,
+        "allowed": result.allowed,
+        "rule": result.rule,
+        "line": result.line,
+        "dialect": result.dialect,
+        "agent": list(tester.agents),
+        "reason": result.reason,
+        "robots": tester.known.where,
+        "state": result.state,
+        "status": tester.known.access.status if tester.known.fetched else None,
         "group": verdict.group if verdict else None,
         "group_lines": list(verdict.group_lines) if verdict else [],
         "span": list(verdict.span) if verdict and verdict.span else None,
@@ -115,6 +116,6 @@ def as_json(
         "ours": list(verdict.ours) if verdict else [],
         "dialects": {
             name: {"allowed": each.allowed, "rule": each.rule, "line": each.line}
-            for name, each in every.items()
+            for name, each in by_dialect.items()
         },
     }

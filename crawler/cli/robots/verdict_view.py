@@ -40,17 +40,21 @@ class VerdictView:
         self._console.print(text, soft_wrap=True)
 
     def verdict(
-        self, url: str, judge: RobotsTester, judgement: UrlVerdict, every: Mapping[str, UrlVerdict]
+        self,
+        url: str,
+        tester: RobotsTester,
+        result: UrlVerdict,
+        by_dialect: Mapping[str, UrlVerdict],
     ) -> None:
         """One URL in one dialect, or the strictest of several, and the dialects that differ."""
         self.line(Text(plain(url), style="bold"), cut=False)
-        word, _, rest = judgement.reason.partition(" ")
-        self._sentence(Text.assemble((word, _style(judgement)), f" {plain(rest)}"))
-        verdict = judgement.verdict
-        if verdict is not None and judge.file is not None:
+        word, _, rest = result.reason.partition(" ")
+        self._sentence(Text.assemble((word, _style(result)), f" {plain(rest)}"))
+        verdict = result.verdict
+        if verdict is not None and tester.file is not None:
             if verdict.line is not None:
                 self.line()
-                self._context(judge.file, {verdict.line: ""}, verdict.group_lines)
+                self._context(tester.file, {verdict.line: ""}, verdict.group_lines)
             self.line()
             group = verdict.group
             if group is not None:
@@ -62,21 +66,21 @@ class VerdictView:
                 self._labelled("also matches", _losers(verdict.losers))
             if (delay_s := verdict.reading.crawl_delay_s) is not None:
                 self._labelled("Crawl-delay", format_duration(delay_s))
-            source = robots.DIALECTS[judgement.dialect].source
+            source = robots.DIALECTS[result.dialect].source
             self._labelled("relies on", f"{'; '.join(verdict.relied_on)} ({source})")
         else:
             self.line()
-        self._labelled("robots.txt", _where(judge))
-        self._labelled("dialects", _differing(judgement, every))
+        self._labelled("robots.txt", _where(tester))
+        self._labelled("dialects", _differing(result, by_dialect))
 
     def table(
-        self, url: str, judge: RobotsTester, every: Mapping[str, UrlVerdict], reference: str
+        self, url: str, tester: RobotsTester, by_dialect: Mapping[str, UrlVerdict], reference: str
     ) -> None:
         """One URL in every dialect, highlighting those that differ from `reference`."""
         self.line(Text(plain(url), style="bold"), cut=False)
-        base = every.get(reference) or next(iter(every.values()))
+        base = by_dialect.get(reference) or next(iter(by_dialect.values()))
         rows = [("", "dialect", "verdict", "line", "rule", "group")]
-        for name, each in every.items():
+        for name, each in by_dialect.items():
             differs = each.allowed != base.allowed
             rows.append(
                 (
@@ -88,60 +92,60 @@ class VerdictView:
                     (each.verdict.group if each.verdict else None) or "-",
                 )
             )
-        self._rows(rows, [None, *every.values()])
-        differing = [name for name, each in every.items() if each.allowed != base.allowed]
+        self._rows(rows, [None, *by_dialect.values()])
+        differing = [name for name, each in by_dialect.items() if each.allowed != base.allowed]
         self.line()
         if differing:
             self._sentence(Text(f"{_DIFFERS} differs from {reference}: {_and(differing)}."))
         else:
-            self._sentence(Text(f"All {len(every)} dialects agree."))
-        self._deciding_lines(judge, every)
-        self._reasons(every)
+            self._sentence(Text(f"All {len(by_dialect)} dialects agree."))
+        self._deciding_lines(tester, by_dialect)
+        self._reasons(by_dialect)
         self.line()
-        self._labelled("robots.txt", _where(judge))
+        self._labelled("robots.txt", _where(tester))
 
-    def _rows(self, rows: Sequence[Sequence[str]], judged: Sequence[UrlVerdict | None]) -> None:
+    def _rows(self, rows: Sequence[Sequence[str]], results: Sequence[UrlVerdict | None]) -> None:
         widths = [max(map(cell_len, map(plain, column))) for column in zip(*rows, strict=True)]
-        for cells, judgement in zip(rows, judged, strict=True):
+        for cells, result in zip(rows, results, strict=True):
             text = Text()
             for at, (cell, width) in enumerate(zip(cells, widths, strict=True)):
                 shown = plain(cell)
                 pad = " " * (width - cell_len(shown))
-                style = "bold" if judgement is None else ""
-                if judgement is not None and at == 2:
-                    style = _style(judgement)
-                if judgement is not None and cells[0] and at < 2:
+                style = "bold" if result is None else ""
+                if result is not None and at == 2:
+                    style = _style(result)
+                if result is not None and cells[0] and at < 2:
                     style = "bold yellow"
                 text.append(pad + shown if at == 3 else shown + pad, style)
                 text.append("  ")
             text.rstrip()
             self.line(text)
 
-    def _deciding_lines(self, judge: RobotsTester, every: Mapping[str, UrlVerdict]) -> None:
+    def _deciding_lines(self, tester: RobotsTester, by_dialect: Mapping[str, UrlVerdict]) -> None:
         marks: dict[int, list[str]] = {}
         heads: set[int] = set()
-        for name, each in every.items():
+        for name, each in by_dialect.items():
             if each.line is not None and each.verdict is not None:
                 marks.setdefault(each.line, []).append(name)
                 heads.update(each.verdict.group_lines)
-        if marks and judge.file is not None:
+        if marks and tester.file is not None:
             self.line()
             names = {
-                line: "all dialects" if len(who) == len(every) else ", ".join(who)
+                line: "all dialects" if len(who) == len(by_dialect) else ", ".join(who)
                 for line, who in marks.items()
             }
-            self._context(judge.file, names, heads)
+            self._context(tester.file, names, heads)
 
-    def _reasons(self, every: Mapping[str, UrlVerdict]) -> None:
+    def _reasons(self, by_dialect: Mapping[str, UrlVerdict]) -> None:
         """One sentence for all dialects with the same reason and line."""
         self.line()
         alike: dict[tuple[object, ...], list[str]] = {}
-        for name, each in every.items():
+        for name, each in by_dialect.items():
             reason = each.reason.replace(name, "")
             key = (each.allowed, each.line, each.state, reason.partition(" Note:")[0])
             alike.setdefault(key, []).append(name)
         for names in alike.values():
-            self._labelled(names[0], every[names[0]].reason)
+            self._labelled(names[0], by_dialect[names[0]].reason)
             if names[1:]:
                 self._labelled("", f"The same applies to {_and(names[1:])}.")
 
@@ -184,8 +188,8 @@ class VerdictView:
         self._sentence(Text(plain(sentence)), indent=_LABEL_CELLS + 4, first=first)
 
 
-def _style(judgement: UrlVerdict) -> str:
-    return f"bold {_COLOURS[judgement.allowed]}"
+def _style(result: UrlVerdict) -> str:
+    return f"bold {_COLOURS[result.allowed]}"
 
 
 def _shortened(text: str) -> str:
@@ -214,24 +218,24 @@ def _losers(rules: Sequence[robots.Rule]) -> str:
     return "; ".join(named[:LOSERS_SHOWN]) + (f"; and {more:,} more" if more > 0 else "")
 
 
-def _differing(judgement: UrlVerdict, every: Mapping[str, UrlVerdict]) -> str:
+def _differing(result: UrlVerdict, by_dialect: Mapping[str, UrlVerdict]) -> str:
     """The dialects with another verdict, and the lines that decide it."""
-    others = {name: each for name, each in every.items() if each.allowed != judgement.allowed}
+    others = {name: each for name, each in by_dialect.items() if each.allowed != result.allowed}
     if not others:
-        return f"all {len(every)} agree"
-    verb = "disallowed" if judgement.allowed else "allowed"
+        return f"all {len(by_dialect)} agree"
+    verb = "disallowed" if result.allowed else "allowed"
     named = [f"{name} ({_by(each)})" for name, each in others.items()]
     return f"{verb} by {_and(named)}"
 
 
-def _by(judgement: UrlVerdict) -> str:
-    if judgement.line is not None:
-        return f"line {judgement.line}"
-    return "no rule" if judgement.verdict else judgement.state
+def _by(result: UrlVerdict) -> str:
+    if result.line is not None:
+        return f"line {result.line}"
+    return "no rule" if result.verdict else result.state
 
 
-def _where(judge: RobotsTester) -> str:
-    known = judge.known
+def _where(tester: RobotsTester) -> str:
+    known = tester.known
     where = name_of(known)
     if not known.fetched or known.access.status is None:
         return where
