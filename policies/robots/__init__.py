@@ -23,7 +23,8 @@ from policies.robots.dialects import (
 )
 from policies.robots.fields import CleanParam, ContentUsage, RequestRate
 from policies.robots.file import RobotsFile, RuleSet, parse
-from policies.robots.lint import Finding, Severity, lint
+from policies.robots.lint import lint
+from policies.robots.lint_rules import Finding, Severity
 from policies.robots.syntax import BYTES_MAX, LINE_BYTES_MAX, Line, LineKind
 from policies.robots.verdict import Verdict, path_of
 

@@ -1,7 +1,8 @@
-"""One dialect's reading of one file for one crawler: its records chosen, their rules compiled.
+"""The rules of one file for one crawler under one dialect: groups chosen, rules compiled.
 
-Ranks order rules as the dialect's precedence does: the least rank that matches decides. A rank also
-tells which line it stands for and whether that allows, so that matching needs no rule objects.
+Ranks are numbers that order rules by the dialect's precedence: the lowest rank that matches
+decides. A rank also contains the line of its rule and whether it allows, so that matching needs no
+rule objects.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from policies.robots import fields
 from policies.robots.compiling import CompiledRules, Ranks, compile_rules
 from policies.robots.dialect import Delay, Dialect, Escapes, Precedence
 from policies.robots.escapes import octets, path_forms
-from policies.robots.groups import Chosen, Group, choose, groups, is_star, speaks_to
+from policies.robots.groups import ChosenGroups, Group, choose, groups, is_star, names_token
 from policies.robots.index import TOO_COMPLEX, Index
 from policies.robots.pattern import NONE, Compiled, compile_path, index_page
 from policies.robots.search import WORK_MAX, Search
@@ -31,27 +32,27 @@ _LINE_MASK = (1 << _LINE_BITS) - 1
 _CLASS_MASK = (1 << _CLASS_BITS) - 1
 _ALLOW, _NOINDEX, _DISALLOW = 0, 1, 2  # in the order in which they win a tie
 _ORDER_SHIFT = _LINE_BITS + _CLASS_BITS
-BLOCKS = (_NOINDEX | _DISALLOW) << _LINE_BITS  # of a rank: the rule does not allow
-_OCTETS_MAX = 1 << 17  # more than a line of the greatest length has when all of it is escaped
+BLOCKS = (_NOINDEX | _DISALLOW) << _LINE_BITS  # bits of a rank whose rule does not allow
+_OCTETS_MAX = 1 << 17  # more than the longest line has when all of it is escaped
 
-RULES_SHOWN_MAX = 100  # of those that match a path
-_WINDOWS_MAX = 8  # more are merged: each look at a host's clock goes through them
-_SHARE_MAX = 6  # so many dialects have wildcards: the others cost little
-_TRIED_OCTETS_MAX = 16_384  # of rules, to be tried one by one when a verdict is explained,
-_RULE_OCTETS = 64  # each counted as so many more
+RULES_SHOWN_MAX = 100  # of the rules that match a path
+_WINDOWS_MAX = 8  # more are merged, because each check of a host's schedule tests them all
+_SHARE_MAX = 6  # the number of dialects with wildcards; the others cost little
+_TRIED_OCTETS_MAX = 16_384  # of rules that are tried one by one to explain a verdict
+_RULE_OCTETS = 64  # added for each rule
 
-# What both forms of RFC 9309 leave as it is.
+# Octets that both forms of RFC 9309 leave unchanged.
 _BARE = (string.ascii_letters + string.digits + "-._~/").encode()
 
 
 class Rule(Struct, frozen=True, kw_only=True):
-    """A rule of the chosen records, as one dialect compares it."""
+    """A rule of the chosen groups, as one dialect compares it."""
 
     line: int  # from 1
     allow: bool
     noindex: bool
     quote: str  # the line without its comment
-    text: str  # what is counted
+    text: str  # as compared and counted
     octets: int
 
     @property
@@ -60,9 +61,9 @@ class Rule(Struct, frozen=True, kw_only=True):
 
 
 class AgentRules:
-    """How `dialect` reads `source` for a crawler called `agents` (the most preferred first).
+    """The rules of `source` for a crawler with the tokens `agents`, the most preferred first.
 
-    `share`: how many readings are asked for one verdict, and share the work it may cost.
+    share: the number of dialects that share the limit on the work of one verdict.
     """
 
     def __init__(
@@ -73,20 +74,19 @@ class AgentRules:
         self.dialect = dialect
         self._work_max = WORK_MAX // min(share, _SHARE_MAX)
         self._kinds = source.kinds.translate(dialect.base_kinds())
-        self._records = groups(source, dialect)
-        self.chosen: Chosen = choose(self._records, self.agents, dialect)
-        self.acap: Chosen | None = None  # ACAP has records of its own, obeyed beside the others
+        self._groups = groups(source, dialect)
+        self.chosen: ChosenGroups = choose(self._groups, self.agents, dialect)
+        self.acap: ChosenGroups | None = None  # ACAP groups apply in addition
         if self._kinds.find(LineKind.ACAP_CRAWLER) >= 0:
             self.acap = choose(groups(source, dialect, acap=True), self.agents, dialect)
         self._rules: CompiledRules | None = None
         self._plain_best: Callable[[str], int] | None = None  # for paths without escapes
-        # Allowed whatever the rules say.
         self.exempt_path = "/robots.txt" if dialect.robots_txt_allowed else None
 
     # ------------------------------------------------------------ the hot path
 
     def allowed(self, path: str) -> bool:
-        """Whether `path` (path and query, beginning with "/") may be asked for."""
+        """Whether `path` (path and query, beginning with "/") may be fetched."""
         best = self._plain_best
         if best is not None and "%" not in path and path.isascii():
             return not best(path) & BLOCKS or path == self.exempt_path
@@ -98,24 +98,24 @@ class AgentRules:
         if len(asked) == 1:
             index, form = asked[0]
             return index.best(form)
-        search = Search(self._work_max)  # one for all that is asked
+        search = Search(self._work_max)  # one for all forms
         return min([index.best(form, search) for index, form in asked])
 
     def names_us(self, value: str) -> bool:
-        """Whether an agent value is one for which the records were chosen."""
+        """Whether an agent value is one for which the groups were chosen."""
         row = self.dialect
         for chosen in (self.chosen, self.acap):
-            if chosen is None or not chosen.records:
+            if chosen is None or not chosen.groups:
                 continue
             if chosen.star:
                 if is_star(value, row):
                     return True
-            elif speaks_to(value, chosen.token, row):
+            elif names_token(value, chosen.token, row):
                 return True
         return False
 
     def _asked(self, path: str) -> list[tuple[Index, str]]:
-        """What is asked about a path, in which spelling."""
+        """The indexes to search for a path, each with the spelling to search."""
         rules = self._rules or self._compile()
         if self._plain_best and "%" not in path and path.isascii():
             return [(rules.bare, path)]
@@ -126,12 +126,12 @@ class AgentRules:
             return [(rules.bare, path)]
         forms = path_forms(octets(path), escapes)
         if "%" in forms[0]:
-            # Where an escape is about, on either side, a rule is compared in both of its forms.
+            # With an escape on either side, a rule is compared in both of its forms.
             indexes = [one for one in (rules.bare, rules.escaped, rules.full) if one is not None]
             return [(index, form) for form in forms for index in indexes]
         if rules.escaped is None or len(forms) == 1:
             return [(rules.bare, forms[0])]
-        # What holds an escape matches nothing that has none.
+        # A rule with an escape matches no path without one.
         return [(rules.bare, forms[0]), (rules.escaped, forms[1])]
 
     def _compile(self) -> CompiledRules:
@@ -160,7 +160,7 @@ class AgentRules:
         return rules
 
     def read_whole(self) -> None:
-        """Work out now what is otherwise worked out when it is first asked for."""
+        """Compute now what is otherwise computed on demand."""
         self.allowed("/")
         self.crawl_delay_s, self.request_rates, self.visit_windows  # noqa: B018
 
@@ -177,7 +177,7 @@ class AgentRules:
         return ranks.starts[kind] - size * ranks.by_octet + line * ranks.by_line
 
     def _rule_lines(self) -> Iterator[tuple[int, int]]:
-        """The lines (from 0) of the chosen records that are rules, and what each does."""
+        """The rule lines (from 0) of the chosen groups, each with its class."""
         classes = {int(LineKind.DISALLOW): _DISALLOW}
         if self.dialect.precedence is not Precedence.ANY_DISALLOW:
             classes[LineKind.ALLOW] = _ALLOW
@@ -188,14 +188,14 @@ class AgentRules:
             acap[LineKind.ACAP_ALLOW] = _ALLOW
         kinds = self._kinds
         if self.acap is None:
-            classes |= acap  # ACAP's rules among ordinary ones belong to the ordinary record
+            classes |= acap  # without ACAP groups, ACAP rules belong to the ordinary group
         else:
-            for record in self.acap.records:
-                for i in range(record.start, record.end):
+            for group in self.acap.groups:
+                for i in range(group.start, group.end):
                     if kinds[i] in acap:
                         yield i, acap[kinds[i]]
-        for record in self.chosen.records:
-            for i in range(record.start, record.end):
+        for group in self.chosen.groups:
+            for i in range(group.start, group.end):
                 if kinds[i] in classes:
                     yield i, classes[kinds[i]]
 
@@ -210,7 +210,7 @@ class AgentRules:
                 yield i, kind, compile_path(page, self.dialect)
 
     def rule_of(self, rank: int) -> Rule | None:
-        """The rule that a rank stands for; None for NONE and TOO_COMPLEX."""
+        """The rule of a rank; None for NONE and TOO_COMPLEX."""
         if rank in (NONE, TOO_COMPLEX):
             return None
         line, kind = rank & _LINE_MASK, rank >> _LINE_BITS & _CLASS_MASK
@@ -231,14 +231,14 @@ class AgentRules:
         )
 
     def matching(self, path: str) -> list[Rule]:
-        """The rules that match, the deciding one first: all of a file of ordinary size. Of a large
-        one at most RULES_SHOWN_MAX, and of rules that are compared alike only the first."""
+        """The rules that match, the deciding one first; for a large file at most RULES_SHOWN_MAX,
+        and only the first of rules that are compared alike."""
         ranks = set(self._tried(path) if self._few else self._found(path))
         rules = map(self.rule_of, heapq.nsmallest(RULES_SHOWN_MAX, ranks))
         return [rule for rule in rules if rule is not None]
 
     def _tried(self, path: str) -> Iterator[int]:
-        """The ranks of the rules that match, tried one by one without the index."""
+        """The ranks of the rules that match, each tried without the index."""
         forms = path_forms(octets(path), self.dialect.escapes)
         for i, kind, compiled in self._compiled():
             patterns, spellings = compiled.patterns, forms
@@ -248,13 +248,13 @@ class AgentRules:
                 yield self._rank(i, kind, len(compiled.text))
 
     def _found(self, path: str) -> Iterator[int]:
-        """The same by the index."""
+        """The ranks of the rules that match, found by the index."""
         for index, form in self._asked(path):
             yield from index.every(form, RULES_SHOWN_MAX)
 
     @cached_property
     def _few(self) -> bool:
-        """Whether trying all rules costs little."""
+        """Whether trying every rule costs little."""
         raw = self.source.raw_lines
         octets_left = _TRIED_OCTETS_MAX
         for i, _ in self._rule_lines():
@@ -272,12 +272,12 @@ class AgentRules:
 
     @cached_property
     def has_rules(self) -> bool:
-        """Whether any rule applies."""
+        """Whether the chosen groups have any rule."""
         return any(self.source.value(i) for i, _ in self._rule_lines())
 
     @cached_property
     def special(self) -> frozenset[str]:
-        """Which of `*`, `$` and `%` stand in the rules that apply, a `*` at the end apart."""
+        """Which of `*`, `$` and `%` occur in the rules, apart from a `*` at the end."""
         values = b"\n".join(self.source.value(i).rstrip(b"*") for i, _ in self._rule_lines())
         return frozenset(char for char in "*$%" if char.encode() in values)
 
@@ -286,21 +286,21 @@ class AgentRules:
     def _values(
         self, kind: LineKind, chosen: Sequence[Group] | None = None
     ) -> Iterator[tuple[int, str]]:
-        """Number (from 1) and value of each line of `kind` in the chosen records."""
-        for record in self.chosen.records if chosen is None else chosen:
-            for i in range(record.start, record.end):
+        """Number (from 1) and value of each line of `kind` in the chosen groups."""
+        for group in self.chosen.groups if chosen is None else chosen:
+            for i in range(group.start, group.end):
                 if self._kinds[i] == kind:
                     yield i + 1, self.source.text(i)
 
     @cached_property
     def crawl_delay_s(self) -> float | None:
-        """The rest that Crawl-delay asks for, as this dialect reads it; None: nothing."""
+        """The Crawl-delay as this dialect reads it, or None."""
         reading = self.dialect.crawl_delay
         if reading is Delay.IGNORED:
             return None
-        found = self._delay_of(self.chosen.records)
+        found = self._delay_of(self.chosen.groups)
         if found is None and reading is Delay.WHOLE_OR_STAR:
-            stars = [r for r in self._records if any(is_star(a, self.dialect) for a in r.agents)]
+            stars = [r for r in self._groups if any(is_star(a, self.dialect) for a in r.agents)]
             found = self._delay_of(stars[:1])
         if found is not None and reading is Delay.WHOLE_OR_STAR:
             found = float(math.ceil(found))
@@ -312,7 +312,7 @@ class AgentRules:
 
     @cached_property
     def request_rates(self) -> tuple[fields.RequestRate, ...]:
-        """The rates of the chosen records."""
+        """The Request-rates of the chosen groups."""
         found = [
             fields.request_rate(text, line) for line, text in self._values(LineKind.REQUEST_RATE)
         ]
@@ -320,19 +320,19 @@ class AgentRules:
 
     @property
     def request_rate_s(self) -> float | None:
-        """Seconds for each page, by the slowest rate; one for some hours counts at all hours."""
+        """Seconds per page by the slowest rate; the hours of a rate are ignored."""
         return max((rate.seconds_per_page for rate in self.request_rates), default=None)
 
     @cached_property
     def visit_windows(self) -> tuple[Window, ...]:
-        """The hours (UTC) at which the chosen records want us: in any of them. Empty: always."""
+        """The hours (UTC) during which visits are welcome, in any window. Empty: always."""
         found = [fields.visit_window(text) for _, text in self._values(LineKind.VISIT_TIME)]
         windows = tuple(dict.fromkeys(window for window in found if window is not None))
         return windows if len(windows) <= _WINDOWS_MAX else merged_windows(windows)
 
     @cached_property
     def usages(self) -> tuple[fields.ContentUsage, ...]:
-        """What the chosen records say of the use of content: reported, not enforced."""
+        """Content-Usage and Content-Signal of the chosen groups: reported, not enforced."""
         return tuple(
             fields.content_usage(FIELDS[kind], text, line)
             for kind in (LineKind.CONTENT_USAGE, LineKind.CONTENT_SIGNAL)

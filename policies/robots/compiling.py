@@ -1,6 +1,6 @@
-"""The rules of a group as indexes: all of them at once, since a file may hold tens of thousands.
+"""Compiles the rules of a group into indexes, all at once: a file may have tens of thousands.
 
-`policies.robots.pattern` compiles one rule; what it makes of each is what is indexed here.
+The indexes contain what `policies.robots.pattern` compiles each single rule to.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from policies.robots.index import Index
 
 
 class Ranks(Struct, frozen=True):
-    """What ranks are made of: a start for each thing a rule does, less so much for each octet of
-    its length, plus so much for each line before it."""
+    """How ranks are computed: from a start for each class of rules, `by_octet` is subtracted for
+    each octet of length, and `by_line` added for each line before the rule."""
 
     starts: tuple[int, ...]
     by_octet: int
@@ -26,14 +26,14 @@ class Ranks(Struct, frozen=True):
 
 
 class CompiledRules(Struct, frozen=True):
-    """Rules, each in any number of spellings, of which any that matches is the rule matching."""
+    """Rules, each in one or more spellings. A rule matches if any of its spellings does."""
 
     bare: Index
-    """Those that hold no escape, as given; all of them where the dialect compares one spelling."""
+    """The rules without escapes, as given; all rules if the dialect compares one spelling."""
     escaped: Index | None
-    """Those that hold an escape, in every spelling. None: there are none."""
+    """The rules with escapes, in every spelling. None: there are none."""
     full: Index | None
-    """The other spelling of those that hold none. None: it is the same."""
+    """The other spelling of the rules without escapes. None: it is the same."""
 
 
 def compile_rules(
@@ -45,8 +45,8 @@ def compile_rules(
     ranks: Ranks,
     work_max: int,
 ) -> CompiledRules:
-    """Index rules: of each its line, what it does (an index of `ranks.starts`), and its path in
-    octets, which is not empty."""
+    """Index rules, given by their lines, their classes (indexes of `ranks.starts`) and their paths
+    in octets, which are not empty."""
     paths, anchored = _ends(paths, dialect)
     wild = dialect.wildcard is Wildcard.ANY
     given, star = first_forms(paths, dialect.escapes, wild=wild)
@@ -86,8 +86,8 @@ def compile_rules(
 
 
 def _ends(paths: list[str], dialect: Dialect) -> tuple[list[str], Sequence[bool]]:
-    """Paths without what stands for their end, and which of them are anchored there: as
-    `split_path` has it."""
+    """Paths without the characters that stand for their end, and whether each is anchored there,
+    as `split_path` does for one path."""
     anchored: Sequence[bool] = [False] * len(paths)
     if dialect.dollar is Dollar.CUT:
         parts = [path.partition("$") for path in paths]

@@ -1,4 +1,4 @@
-"""What a dialect's row can say: the closed sets its columns take their values from."""
+"""What defines a dialect of robots.txt: its options, and the values that each of them can take."""
 
 from __future__ import annotations
 
@@ -11,46 +11,47 @@ from policies.robots.syntax import KIND_MASK, Leniency, LineKind
 
 DAY_S = 86_400.0
 HOUR_S = 3_600.0
+RULES = frozenset({LineKind.DISALLOW, LineKind.ALLOW})
 
 
 class GroupSelection(enum.Enum):
-    """Which records speak to us."""
+    """Which groups apply to a crawler."""
 
-    FIRST_CONTAINING = "first record with an agent value containing our token"
-    ALL_EQUAL = "all groups whose agent token equals ours, merged"
-    FIRST_EQUAL = "the first group whose agent token equals ours"
+    FIRST_CONTAINING = "the first group with an agent value that contains the crawler's token"
+    ALL_EQUAL = "all groups with the crawler's token, merged"
+    FIRST_EQUAL = "the first group with the crawler's token"
 
 
 class Agent(enum.Enum):
-    """How the names of crawlers are compared, always without regard to case."""
+    """How the names of crawlers are compared, always ignoring case."""
 
     WHOLE = "whole"
-    NAME = "up to the first byte that no name has: other than letters, digits, `-` and `_`"
-    LIBRARY = "the file's up to the first byte outside [A-Za-z_-], our own as it is"
+    NAME = "up to the first byte other than letters, digits, `-` and `_`"
+    LIBRARY = "the file's up to the first byte outside [A-Za-z_-], the crawler's own in full"
 
 
 class Precedence(enum.Enum):
     LONGEST = "longest rule, Allow on ties"
     FIRST = "first match in file order"
-    ANY_DISALLOW = "any Disallow; Allow is unknown"
+    ANY_DISALLOW = "any Disallow; Allow is ignored"
 
 
 class Wildcard(enum.Enum):
     ANY = "any characters"
-    TRAILING = "only at the end, where it adds nothing to a prefix"
+    TRAILING = "only at the end, where it does not change what matches"
     LITERAL = "an ordinary character"
 
 
 class Dollar(enum.Enum):
-    CUT = "anchors at the end, and ends the rule"
-    LAST = "anchors where it is the last character"
+    CUT = "anchors the rule at the end of the path, and ends it"
+    LAST = "anchors the rule at the end of the path, as the last character"
     LITERAL = "an ordinary character"
 
 
 class Escapes(enum.Enum):
     DECODE = "all but %2F are decoded, on both sides"
-    RFC = "RFC 9309 section 2.2.2, on both sides"
-    GOOGLE = "the rule's other octets are escaped, its hexadecimals raised; the URL as given"
+    RFC = "RFC 9309, section 2.2.2, on both sides"
+    GOOGLE = "in rules, other octets are escaped and hexadecimal digits raised; the URL as given"
     NONE = "as written"
 
 
@@ -58,17 +59,19 @@ class Delay(enum.Enum):
     """How Crawl-delay is read."""
 
     IGNORED = "ignored"
-    SECONDS = "seconds, decimals allowed, the largest of the chosen records"
-    WHOLE_OR_STAR = "seconds, fractions rounded up, of the section or else of `*`"
+    SECONDS = "seconds, with decimals; the largest of the chosen groups"
+    WHOLE_OR_STAR = "seconds, fractions rounded up; of the group, or else of `*`"
 
 
 class Fallback(enum.StrEnum):
+    """What applies while there is no file."""
+
     OPEN = "open"
     CLOSED = "closed"
 
 
 class Lifetime(enum.Enum):
-    """What says for how long an answer is kept."""
+    """What determines how long an answer is kept."""
 
     FIXED = "fixed"
     CACHE_CONTROL = "Cache-Control"
@@ -76,7 +79,7 @@ class Lifetime(enum.Enum):
 
 
 class Aspect(enum.StrEnum):
-    """The parts of a reading that a verdict may rest on."""
+    """The parts of a dialect that a verdict may rely on."""
 
     CHOICE = "choice"
     AGENT_LIST = "agent list"
@@ -94,44 +97,44 @@ class Aspect(enum.StrEnum):
 
 
 class Dialect(Struct, frozen=True, kw_only=True, eq=False):
-    """One reading of robots.txt. Rows are compared by identity: there is one of each."""
+    """One way to read robots.txt. There is one instance of each, compared by identity."""
 
     name: str
-    source: str  # where the reading comes from, as a verdict names it
-    choice: GroupSelection
-    agent: Agent
+    source: str  # where the interpretation comes from
+    choice: GroupSelection = GroupSelection.ALL_EQUAL
+    agent: Agent = Agent.NAME
     library_lines: bool = False  # lines are read as Google's library reads them
-    index_pages: bool = False  # `Allow: /a/index.html` allows `/a/`, too
+    index_pages: bool = False  # `Allow: /a/index.html` also allows `/a/`
     star_with_text: bool = False  # `* and more` counts as `*`
     longest_token_first: bool = False  # of several tokens the most specific is tried first
-    list_ends: frozenset[LineKind] | None  # what ends an agent list; None: any line but User-agent
-    blank_ends: bool = False  # a blank line ends the record
-    precedence: Precedence
-    wildcard: Wildcard
+    list_ends: frozenset[LineKind] | None = RULES  # what ends an agent list; None: any other line
+    blank_ends: bool = False  # a blank line ends the group
+    precedence: Precedence = Precedence.LONGEST
+    wildcard: Wildcard = Wildcard.ANY
     trailing_star_counts: bool = True
-    dollar: Dollar
-    escapes: Escapes
-    robots_txt_allowed: bool
-    crawl_delay: Delay
-    crawl_delay_range: tuple[float, float] | None = None  # named by its engine; a lint note only
-    noindex: bool = False  # Noindex lines compete as a Disallow and un-index
+    dollar: Dollar = Dollar.LAST
+    escapes: Escapes = Escapes.RFC
+    robots_txt_allowed: bool = True  # /robots.txt itself, whatever the rules
+    crawl_delay: Delay = Delay.IGNORED
+    crawl_delay_range: tuple[float, float] | None = None  # documented by the engine; only for lint
+    noindex: bool = False  # Noindex lines count as Disallow and exclude from the index
     lenient: Leniency = Leniency.MISSPELT | Leniency.NO_COLON
-    # What follows is for policies.robots_state: a robots.txt that could not be read.
+    # The following is for policies.robots_state: files that could not be fetched.
     denied: Fallback = Fallback.OPEN  # 401, 403
-    missing: Fallback = Fallback.OPEN  # other 4xx but 429
+    missing: Fallback = Fallback.OPEN  # other 4xx except 429
     unreachable: Fallback  # 429, 5xx, network failure, broken body
-    keeps_trying: bool = True  # on the retry clock; else asked again when the lifetime ends
-    closed_first_s: float = 0.0  # closed for so long at first, whatever copy there is
-    copy_max_s: float = 30 * DAY_S  # for so long the last good copy stays while a refresh fails
+    keeps_trying: bool = True  # with the delays of retries; else when the lifetime ends
+    closed_first_s: float = 0.0  # closed at first for this time, even if there is a copy
+    copy_max_s: float = 30 * DAY_S  # for this time the last good copy is used while it is stale
     open_if_answering: bool = False  # after copy_max_s: open if the site answers, else closed
     lifetime: Lifetime = Lifetime.FIXED
     lifetime_min_s: float = HOUR_S
     lifetime_max_s: float = DAY_S
-    lifetime_s: float = DAY_S  # where nothing is said, or the lifetime is fixed
-    ours: Mapping[Aspect, str]  # what no source says, and what we do
+    lifetime_s: float = DAY_S  # if fixed, or not specified by the answer
+    ours: Mapping[Aspect, str]  # our own interpretation where no source has one
 
     def base_kinds(self) -> bytes:
-        """A table for bytes.translate: kinds with leniency flags to kinds as this row reads."""
+        """A table for bytes.translate: kinds with leniency flags to kinds in this dialect."""
         return _BASE_KINDS[self.lenient]
 
 

@@ -1,8 +1,8 @@
 """The dialects of robots.txt, each a row of data.
 
-A row holds what differs between readings and nothing else; the code that reads a row knows no
-dialect by name. Where no source settles an entry, the row lists its aspect under `ours`, and
-verdicts say so.
+A row holds only what differs from the defaults of `Dialect`, and no other code refers to a dialect
+by name. Where no source settles an entry, the row lists its aspect under `ours`, and verdicts that
+rely on it mention it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from types import MappingProxyType
 from policies.robots.dialect import (
     DAY_S,
     HOUR_S,
+    RULES,
     Agent,
     Aspect,
     Delay,
@@ -27,8 +28,7 @@ from policies.robots.dialect import (
 )
 from policies.robots.syntax import Leniency, LineKind
 
-_RULES = frozenset({LineKind.DISALLOW, LineKind.ALLOW})
-_COUNTING = "that a rule's length is its octets as compared, `$` included, is our counting"
+_COUNTING = "we count a rule's length in octets as compared, including `$`"
 _TYPOS = Leniency.MISSPELT | Leniency.NO_COLON
 
 
@@ -41,97 +41,76 @@ SLURP = Dialect(
     source="Yahoo! Slurp's help page and its announcement of November 2006",
     choice=GroupSelection.FIRST_CONTAINING,
     agent=Agent.WHOLE,
-    list_ends=_RULES | {LineKind.CRAWL_DELAY},
-    precedence=Precedence.LONGEST,
-    wildcard=Wildcard.ANY,
+    list_ends=RULES | {LineKind.CRAWL_DELAY},
     trailing_star_counts=False,
     dollar=Dollar.CUT,
     escapes=Escapes.DECODE,
-    robots_txt_allowed=True,
     crawl_delay=Delay.SECONDS,
     crawl_delay_range=(0, 10),
     unreachable=Fallback.OPEN,
     ours=_ours(
         length=_COUNTING,
-        agent_list="that Crawl-delay ends an agent list, and a blank line ends nothing, "
-        "is our reading",
-        denied="the help page says of a file that cannot be retrieved that there are no "
-        "restrictions; the 1996 standard, which it also names, would close: we follow the page",
-        kept="that a copy is kept for 24 hours is ours",
+        agent_list="we assume that Crawl-delay ends an agent list and a blank line ends nothing",
+        denied="the help page says that a file that cannot be retrieved means no restrictions; the "
+        "standard of 1996, which it also names, would close the site: we follow the page",
+        kept="we keep a copy for 24 hours",
     ),
 )
 
 RFC9309 = Dialect(
     name="rfc9309",
     source="RFC 9309",
-    choice=GroupSelection.ALL_EQUAL,
-    agent=Agent.NAME,
-    list_ends=_RULES,
-    precedence=Precedence.LONGEST,
-    wildcard=Wildcard.ANY,
-    dollar=Dollar.LAST,
-    escapes=Escapes.RFC,
-    robots_txt_allowed=True,
     crawl_delay=Delay.SECONDS,
     unreachable=Fallback.CLOSED,
     lifetime=Lifetime.CACHE_CONTROL,
     ours=_ours(
-        length="the RFC counts octets; that `*` and `$` are counted, too, is our reading",
-        crawl_delay="the RFC has no Crawl-delay; we read seconds, the largest of the merged groups",
-        kept="the RFC names 24 hours as the most; that an hour is the least is ours",
+        length="the RFC counts octets; we count `*` and `$` as well",
+        crawl_delay="the RFC has no Crawl-delay; we read seconds and take the largest of the "
+        "merged groups",
+        kept="the RFC sets a maximum of 24 hours; the minimum of one hour is ours",
     ),
 )
 
 GOOGLE = Dialect(
     name="google",
     source="Google's published library and documentation",
-    choice=GroupSelection.ALL_EQUAL,
     agent=Agent.LIBRARY,
     library_lines=True,
     index_pages=True,
     star_with_text=True,
     longest_token_first=True,
-    list_ends=_RULES,
-    precedence=Precedence.LONGEST,
-    wildcard=Wildcard.ANY,
-    dollar=Dollar.LAST,
     escapes=Escapes.GOOGLE,
     robots_txt_allowed=False,
-    crawl_delay=Delay.IGNORED,
     lenient=_TYPOS | Leniency.LONGER_NAME,
-    unreachable=Fallback.OPEN,
     closed_first_s=12 * HOUR_S,
     open_if_answering=True,
     lifetime=Lifetime.CACHE_CONTROL,
     lifetime_max_s=30 * DAY_S,
-    ours=_ours(kept="that an hour is the least and 30 days the most a copy is kept is ours"),
+    unreachable=Fallback.OPEN,
+    ours=_ours(kept="the minimum of one hour and the maximum of 30 days are ours"),
 )
 
 GOOGLE2010 = Dialect(
     name="google2010",
     source="the REP reference guide of August 2010",
     choice=GroupSelection.FIRST_EQUAL,
-    agent=Agent.NAME,
     star_with_text=True,
     longest_token_first=True,
-    list_ends=_RULES | {LineKind.NOINDEX},
-    precedence=Precedence.LONGEST,
-    wildcard=Wildcard.ANY,
-    dollar=Dollar.LAST,
+    list_ends=RULES | {LineKind.NOINDEX},
     escapes=Escapes.GOOGLE,
     robots_txt_allowed=False,
-    crawl_delay=Delay.IGNORED,
     noindex=True,
     lenient=_TYPOS | Leniency.LONGER_NAME,
-    unreachable=Fallback.OPEN,
     closed_first_s=12 * HOUR_S,
     open_if_answering=True,
     lifetime=Lifetime.CACHE_CONTROL,
     lifetime_max_s=30 * DAY_S,
+    unreachable=Fallback.OPEN,
     ours=_ours(
         length=_COUNTING,
-        unreachable="the guide is silent on files that cannot be had; we follow later rules",
-        kept="the guide gives 24 hours as an example; the bounds on Cache-Control are ours",
+        unreachable="the guide does not mention files that cannot be fetched; we follow later "
+        "rules",
+        kept="the guide gives 24 hours as an example; the limits on Cache-Control are ours",
     ),
 )
 
@@ -139,49 +118,36 @@ BING = Dialect(
     name="bing",
     source="Bing's help and its post of 2012 on Crawl-delay",
     choice=GroupSelection.FIRST_EQUAL,
-    agent=Agent.NAME,
-    list_ends=_RULES,
-    precedence=Precedence.LONGEST,
-    wildcard=Wildcard.ANY,
-    dollar=Dollar.LAST,
-    escapes=Escapes.RFC,
-    robots_txt_allowed=True,
     crawl_delay=Delay.WHOLE_OR_STAR,
     crawl_delay_range=(1, 10),
     unreachable=Fallback.CLOSED,
     ours=_ours(
         length=_COUNTING,
-        escapes="Bing does not say how escapes are compared; we compare them as RFC 9309 does",
-        unreachable="that Bing's robot stays away while the file cannot be had is our reading",
-        kept="that a copy is kept for 24 hours is ours",
+        escapes="Bing does not document how escapes are compared; we compare them as RFC 9309 does",
+        unreachable="we assume that Bing's crawler stays away while the file cannot be fetched",
+        kept="we keep a copy for 24 hours",
     ),
 )
 
 TEOMA = Dialect(
     name="teoma",
     source="Ask.com's page for webmasters",
-    choice=GroupSelection.ALL_EQUAL,
-    agent=Agent.NAME,
-    list_ends=_RULES,
-    precedence=Precedence.LONGEST,
     wildcard=Wildcard.TRAILING,
     trailing_star_counts=False,
     dollar=Dollar.LITERAL,
-    escapes=Escapes.RFC,
-    robots_txt_allowed=True,
     crawl_delay=Delay.SECONDS,
     unreachable=Fallback.OPEN,
     ours=_ours(
-        choice="how Teoma chose its group is not known; we choose as RFC 9309 does",
-        precedence="which of several matching rules Teoma obeyed is not known; we take the longest",
+        choice="how Teoma chose its group is unknown; we choose as RFC 9309 does",
+        precedence="which of several matching rules Teoma obeyed is unknown; we take the longest",
         length=_COUNTING,
-        wildcard="what `*` meant to Teoma is known only to have been different; we match prefixes, "
-        "drop a trailing `*` and take any other as an ordinary character",
-        dollar="that `$` was an ordinary character to Teoma is our reading",
-        escapes="how Teoma compared escapes is not known; we compare them as RFC 9309 does",
-        unreachable="what Teoma did without a file is not known; we take it as open, and ask on",
-        denied="what Teoma did on 401 and 403 is not known; we take them as open",
-        kept="that a copy is kept for 24 hours is ours",
+        wildcard="all that is known of `*` is that Teoma read it differently; we match prefixes, "
+        "drop a trailing `*` and treat any other as an ordinary character",
+        dollar="we assume that `$` was an ordinary character for Teoma",
+        escapes="how Teoma compared escapes is unknown; we compare them as RFC 9309 does",
+        unreachable="what Teoma did without a file is unknown; we take it as open and keep trying",
+        denied="what Teoma did on 401 and 403 is unknown; we take them as open",
+        kept="we keep a copy for 24 hours",
     ),
 )
 
@@ -196,8 +162,6 @@ RES1996 = Dialect(
     wildcard=Wildcard.LITERAL,
     dollar=Dollar.LITERAL,
     escapes=Escapes.DECODE,
-    robots_txt_allowed=True,
-    crawl_delay=Delay.IGNORED,
     lenient=Leniency.NONE,
     denied=Fallback.CLOSED,
     unreachable=Fallback.CLOSED,
@@ -205,7 +169,7 @@ RES1996 = Dialect(
     lifetime_max_s=7 * DAY_S,
     lifetime_s=7 * DAY_S,
     ours=_ours(
-        kept="the draft keeps a copy for 7 days unless told otherwise; the least is ours",
+        kept="the draft keeps a copy for 7 days by default; the minimum of one hour is ours",
     ),
 )
 
@@ -221,39 +185,32 @@ RES1994 = Dialect(
     dollar=Dollar.LITERAL,
     escapes=Escapes.NONE,
     robots_txt_allowed=False,
-    crawl_delay=Delay.IGNORED,
     lenient=Leniency.NONE,
-    unreachable=Fallback.OPEN,
     keeps_trying=False,
+    unreachable=Fallback.OPEN,
     ours=_ours(
-        escapes="the text of 1994 does not mention escapes; we compare as written",
-        denied="the text of 1994 has no rule for 401 and 403; we take them as open",
-        missing="the text of 1994 has an empty file forbid nothing; we take a missing one alike",
-        unreachable="the text of 1994 is silent on a file that cannot be had; we take it as open",
-        kept="that a copy is kept for 24 hours is ours",
+        escapes="the document of 1994 does not mention escapes; we compare as written",
+        denied="the document of 1994 has no rule for 401 and 403; we take them as open",
+        missing="in the document of 1994 an empty file forbids nothing; we read a missing one "
+        "alike",
+        unreachable="the document of 1994 does not mention files that cannot be fetched; we take "
+        "them as open",
+        kept="we keep a copy for 24 hours",
     ),
 )
 
 YANDEX = Dialect(
     name="yandex",
     source="Yandex's help for webmasters",
-    choice=GroupSelection.ALL_EQUAL,
-    agent=Agent.NAME,
     longest_token_first=True,
-    list_ends=_RULES,
-    # Rules sorted by length, the last applicable one wins, Allow on ties: the longest, that is.
-    precedence=Precedence.LONGEST,
-    wildcard=Wildcard.ANY,
+    # Rules are sorted by length and the last applicable one wins, Allow on ties: the longest rule.
     trailing_star_counts=False,
-    dollar=Dollar.LAST,
-    escapes=Escapes.RFC,
-    robots_txt_allowed=True,
-    crawl_delay=Delay.IGNORED,
     unreachable=Fallback.OPEN,
     ours=_ours(
         length=_COUNTING,
-        escapes="how Yandex compares escapes is not said; we compare them as RFC 9309 does",
-        kept="that a copy is kept for 24 hours is ours",
+        escapes="Yandex does not document how escapes are compared; we compare them as RFC 9309 "
+        "does",
+        kept="we keep a copy for 24 hours",
     ),
 )
 
@@ -266,11 +223,11 @@ DIALECTS: Mapping[str, Dialect] = MappingProxyType(
 
 
 class UnknownDialectError(ValueError):
-    """There is no dialect of that name; the message names those there are."""
+    """There is no dialect of that name. The message lists the existing ones."""
 
 
 def dialects(names: str | Dialect | Iterable[str | Dialect]) -> tuple[Dialect, ...]:
-    """The rows of `names`, in order and without repetition. Raises UnknownDialectError."""
+    """The dialects of these names, in order and without repetition. Raises UnknownDialectError."""
     wanted = (names,) if isinstance(names, (str, Dialect)) else tuple(names)
     rows: dict[str, Dialect] = {}
     for each in wanted:
@@ -284,7 +241,7 @@ def dialects(names: str | Dialect | Iterable[str | Dialect]) -> tuple[Dialect, .
 def _named(name: str) -> Dialect:
     row = DIALECTS.get(name.lower())
     if row is None:
-        import difflib  # for mistakes alone
+        import difflib  # needed only for mistakes
 
         near = difflib.get_close_matches(name.lower(), DIALECTS, n=1)
         meant = f"; did you mean {near[0]!r}?" if near else ";"

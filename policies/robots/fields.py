@@ -1,4 +1,4 @@
-"""The values of fields other than rules: delays, rates, hours, parameters, signals of use."""
+"""Parses the values of fields other than rules: delays, rates, hours, parameters, content usage."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ from msgspec import Struct
 from policies.pacing import DELAY_S_MAX, Window, parse_window
 
 NUMBER_MAX = 1e12
-"""Larger numbers are taken for this one: what they would ask for is far beyond any bound."""
+"""Larger numbers are read as this one; it is beyond every limit on delays."""
 
 _NUMBER = re.compile(r"([0-9]*)\.?([0-9]{0,15})")
-_SENSE_DIGITS_MAX = 308  # more are no number that anybody meant
+_SENSE_DIGITS_MAX = 308  # longer numbers are rejected
 _UNITS_S = {"": 1, "s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
 
 
 def number(text: str) -> float | None:
-    """The number that `text` begins with, at most NUMBER_MAX: `10`, `0.5`, `.5`, `10s`. None: there
-    is none, it is negative, or it has hundreds of digits."""
+    """The number at the beginning of a string (`10`, `0.5`, `.5`, `10s`), at most NUMBER_MAX.
+
+    None: there is none, it is negative, or it has hundreds of digits.
+    """
     found = _NUMBER.match(text)
-    assert found is not None  # it matches nothing, too
+    assert found is not None  # it matches the empty string
     whole, fraction = found.groups()
     if not (whole or fraction):
         return None
@@ -31,13 +33,13 @@ def number(text: str) -> float | None:
 
 
 def delay_s(text: str) -> float | None:
-    """The seconds of a Crawl-delay, at most DELAY_S_MAX. None: it names none."""
+    """The seconds of a Crawl-delay, at most DELAY_S_MAX. None: it is not a number."""
     found = number(text)
     return None if found is None else min(found, DELAY_S_MAX)
 
 
 class RequestRate(Struct, frozen=True, kw_only=True):
-    """`Request-rate: 1/10m 0600-0845`: so many pages in so many seconds, perhaps at some hours."""
+    """`Request-rate: 1/10m 0600-0845`: a number of pages per period, perhaps at certain hours."""
 
     pages: float
     seconds: float
@@ -51,7 +53,7 @@ class RequestRate(Struct, frozen=True, kw_only=True):
 
 
 def request_rate(text: str, line: int) -> RequestRate | None:
-    """None: not a rate, or one of nothing."""
+    """None: it is not a rate, or its pages or period are zero."""
     rate, _, hours = text.strip().partition(" ")
     pages_text, slash, period = rate.partition("/")
     pages = number(pages_text)
@@ -69,7 +71,7 @@ def request_rate(text: str, line: int) -> RequestRate | None:
 
 
 def visit_window(text: str) -> Window | None:
-    """`0600-0845` (UTC; it may cross midnight). None: not a time of day."""
+    """`0600-0845` (UTC; it may cross midnight). None: it is not a time of day."""
     if len(text) > 40:
         return None
     try:
@@ -79,7 +81,7 @@ def visit_window(text: str) -> Window | None:
 
 
 class CleanParam(Struct, frozen=True, kw_only=True):
-    """`Clean-param: ref&sid /forum/*.php`: parameters that do not change the page, and where."""
+    """`Clean-param: ref&sid /forum/*.php`: parameters that do not change the page."""
 
     params: tuple[str, ...]
     path: str  # "": everywhere
@@ -87,7 +89,7 @@ class CleanParam(Struct, frozen=True, kw_only=True):
 
 
 def clean_param(text: str, line: int) -> CleanParam | None:
-    """None: no parameter named."""
+    """None: there is no parameter."""
     params, _, path = text.strip().partition(" ")
     names = tuple(filter(None, params.split("&")))
     return CleanParam(params=names, path=path.strip(), line=line) if names else None
@@ -103,7 +105,7 @@ class ContentUsage(Struct, frozen=True, kw_only=True):
 
 
 def content_usage(field: str, text: str, line: int) -> ContentUsage:
-    """Whatever reads as `key=value`, keys in lower case; the rest is left out."""
+    """The parts of the form `key=value`, keys in lower case; others are ignored."""
     path = ""
     text = text.strip()
     if text.startswith("/"):

@@ -1,4 +1,4 @@
-"""A parsed robots.txt: verdicts, policies for the hot path, and what it says beside rules."""
+"""A parsed robots.txt: verdicts, rule sets for many verdicts, and the fields other than rules."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from policies.robots.library_lines import LibrarySource
 from policies.robots.syntax import FIELDS, Line, LineKind, RobotsSource
 from policies.robots.verdict import Verdict, path_of
 
-_POLICIES_MAX = 64
-"""How many policies (agents times dialects) one file remembers; a crawl needs one or a few."""
+_RULE_SETS_MAX = 64
+"""Rule sets (agents times dialects) that one file caches; a crawl needs one or a few."""
 
 _Key = tuple[str | tuple[str, ...], Dialect | tuple[Dialect, ...]]
 
 
 class RuleSet:
-    """One file as one crawler reads it, under one dialect or the strictest of several.
+    """The rules of one file for one crawler, under one dialect or the strictest of several.
 
-    `allowed(path_and_query) -> bool` is the hot path; rules are compiled at its first call.
+    `allowed(path_and_query) -> bool` is the fast path. Its first call compiles the rules.
     """
 
     __slots__ = ("_names", "_usages", "allowed", "readings")
@@ -38,8 +38,10 @@ class RuleSet:
         self.allowed = one if len(readings) == 1 else partial(_all_allow, readings)
 
     def read_whole(self) -> None:
-        """Compile the rules and read the other fields now, so that nothing of it is left to the
-        first verdict. Of a large file that takes so long that a thread should do it."""
+        """Compile the rules and read the other fields now instead of at the first verdict.
+
+        For a large file this takes long enough to be done in a thread.
+        """
         for reading in self.readings:
             reading.read_whole()
         self.usages  # noqa: B018
@@ -60,17 +62,17 @@ class RuleSet:
 
     @property
     def crawl_delay_s(self) -> float | None:
-        """The largest Crawl-delay that one of the dialects reads; None: nobody asks for any."""
+        """The largest Crawl-delay of all dialects; None: there is none."""
         return _largest(reading.crawl_delay_s for reading in self.readings)
 
     @property
     def request_rate_s(self) -> float | None:
-        """Seconds for each page, by the slowest Request-rate; None: there is none."""
+        """Seconds per page, by the slowest Request-rate; None: there is none."""
         return _largest(reading.request_rate_s for reading in self.readings)
 
     @property
     def visit_windows(self) -> tuple[Window, ...]:
-        """The hours (UTC) at which we are wanted by all dialects: in any of them. Empty: always."""
+        """The hours (UTC) during which visits are welcome in all dialects. Empty: always."""
         windows: tuple[Window, ...] = ()
         for reading in self.readings:
             windows = common_windows(windows, reading.visit_windows)
@@ -79,18 +81,18 @@ class RuleSet:
     @property
     def usages(self) -> tuple[fields.ContentUsage, ...]:
         """Content-Usage and Content-Signal of the chosen groups: reported, not enforced."""
-        if self._usages is None:  # asked for at every page
+        if self._usages is None:  # used for every page
             found = (usage for reading in self.readings for usage in reading.usages)
             self._usages = tuple(dict.fromkeys(found))
         return self._usages
 
 
 class RobotsFile:
-    """A robots.txt, parsed once; immutable but for what it remembers of its readings."""
+    """A robots.txt, parsed once; immutable apart from its caches."""
 
     def __init__(self, body: bytes) -> None:
         self.source = RobotsSource(body)
-        self._policies: dict[_Key, RuleSet] = {}
+        self._rule_sets: dict[_Key, RuleSet] = {}
 
     # ------------------------------------------------------------ verdicts
 
@@ -101,15 +103,17 @@ class RobotsFile:
         agent: str | Sequence[str],
         dialect: str | Dialect | Sequence[str | Dialect] = SLURP,
     ) -> Verdict:
-        """Judge `url` (or a path and query) as given, for the crawler called `agent`.
+        """Judge `url` (or a path and query) as given.
 
-        `agent` is a product token, or several, the most preferred first. Of several dialects the
-        strictest verdict counts. Raises UnknownDialectError for a name that is none.
+        agent: the crawler's product token, or several, the most preferred first.
+        dialect: of several dialects the strictest verdict applies.
+
+        Raises UnknownDialectError.
         """
         return self.rule_set(agent, dialect).verdict(url)
 
     def compare(self, url: str, *, agent: str | Sequence[str]) -> dict[str, Verdict]:
-        """The verdict of every dialect, by its name."""
+        """The verdict of every dialect, by name."""
         return {name: self.decide(url, agent=agent, dialect=row) for name, row in DIALECTS.items()}
 
     def rule_set(
@@ -117,21 +121,21 @@ class RobotsFile:
         agent: str | Sequence[str],
         dialect: str | Dialect | Sequence[str | Dialect] = SLURP,
     ) -> RuleSet:
-        """What this file asks of `agent`; remembered, and compiled when first used."""
+        """The rules of this file for `agent`, cached, and compiled when first used."""
         agents = agent if isinstance(agent, str) else tuple(agent)
         rows = dialect if isinstance(dialect, Dialect) else dialects(dialect)
-        policy = self._policies.get((agents, rows))
-        if policy is None:
-            if len(self._policies) >= _POLICIES_MAX:
-                self._policies.clear()
+        rule_set = self._rule_sets.get((agents, rows))
+        if rule_set is None:
+            if len(self._rule_sets) >= _RULE_SETS_MAX:
+                self._rule_sets.clear()
             named = (agents,) if isinstance(agents, str) else agents
             many = (rows,) if isinstance(rows, Dialect) else rows
             readings = [
                 AgentRules(self._lines_for(row), named, row, share=len(many)) for row in many
             ]
-            policy = RuleSet(tuple(readings))
-            self._policies[agents, rows] = policy
-        return policy
+            rule_set = RuleSet(tuple(readings))
+            self._rule_sets[agents, rows] = rule_set
+        return rule_set
 
     def _lines_for(self, row: Dialect) -> RobotsSource:
         return self._library if row.library_lines else self.source
@@ -149,7 +153,7 @@ class RobotsFile:
 
     @property
     def tail(self) -> bytes:
-        """Bytes that no line holds: those beyond the limit."""
+        """The bytes beyond the limit."""
         return self.source.tail
 
     # ------------------------------------------------------------ beside rules
@@ -159,12 +163,12 @@ class RobotsFile:
 
     @cached_property
     def sitemaps(self) -> tuple[str, ...]:
-        """The values of Sitemap lines, as written, without repetition; they belong to no group."""
+        """The values of Sitemap lines, as written, without duplicates. They belong to no group."""
         return tuple(dict.fromkeys(text for _, text in self._texts(LineKind.SITEMAP) if text))
 
     @cached_property
     def host(self) -> str | None:
-        """The first Host line's value: the name the site prefers. Reported only."""
+        """The first Host line's value: the name that the site prefers. Reported only."""
         return next((text for _, text in self._texts(LineKind.HOST) if text), None)
 
     @cached_property
@@ -175,7 +179,7 @@ class RobotsFile:
 
     @cached_property
     def usages(self) -> tuple[fields.ContentUsage, ...]:
-        """All Content-Usage and Content-Signal lines, of whatever group. Reported only."""
+        """All Content-Usage and Content-Signal lines, of any group. Reported only."""
         return tuple(
             fields.content_usage(FIELDS[kind], text, line)
             for kind in (LineKind.CONTENT_USAGE, LineKind.CONTENT_SIGNAL)
@@ -184,9 +188,9 @@ class RobotsFile:
 
 
 def parse(body: bytes) -> RobotsFile:
-    """Parse the body of a robots.txt. Takes any bytes and never raises.
+    """Parse the body of a robots.txt. Accepts any bytes and never raises.
 
-    The first 500 KiB are used; a line that they cut is not.
+    Only the first 500 KiB are used, without a line that is cut there.
     """
     return RobotsFile(body)
 

@@ -1,4 +1,4 @@
-"""Records: what ends an agent list, where a record ends, and which of them speak to us."""
+"""Groups: where an agent list and a group end, and which groups apply to a crawler."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from msgspec import Struct
 from policies.robots.dialect import Agent, Dialect, GroupSelection
 from policies.robots.syntax import LineKind, RobotsSource
 
-# What a name is made of. RFC 9309 (section 2.2.1) has no digits in it, but crawlers have: cut at
-# them, `crawler3` and `crawler1` would be one.
+# RFC 9309, 2.2.1 has no digits in names, but crawlers have: without them, `crawler3` and `crawler1`
+# would be equal.
 _NAME = re.compile(r"[A-Za-z0-9_-]*")
 _LIBRARY_NAME = re.compile(r"[A-Za-z_-]*")
 _ACAP_RULES: dict[int, LineKind] = {
@@ -22,7 +22,7 @@ _ACAP_RULES: dict[int, LineKind] = {
 
 
 class Group(Struct, frozen=True, kw_only=True):
-    """A group of the file as one dialect sees it; lines counted from 0, `end` exclusive."""
+    """A group of the file in one dialect. Lines count from 0, `end` is exclusive."""
 
     agent_lines: tuple[int, ...]
     agents: tuple[str, ...]  # the values, as written
@@ -34,18 +34,18 @@ class Group(Struct, frozen=True, kw_only=True):
         return self.agent_lines[0]
 
 
-class Chosen(Struct, frozen=True, kw_only=True):
-    """The records that speak to us, in file order, and those that do not."""
+class ChosenGroups(Struct, frozen=True, kw_only=True):
+    """The groups that apply to a crawler, in file order, and the others."""
 
-    records: tuple[Group, ...]
+    groups: tuple[Group, ...]
     others: tuple[Group, ...]
-    token: str  # which of our tokens they name; "" where it is none
-    star: bool = False  # they speak to everybody
+    token: str  # the token of the crawler that they name, or ""
+    star: bool = False  # they apply to all crawlers
 
 
 @lru_cache(maxsize=64)
 def _classes(dialect: Dialect, *, acap: bool) -> bytes:
-    """A table for bytes.translate: a line's kind to `a`gent, `e`nds the list, `b`lank or `.`."""
+    """A table for bytes.translate: the kind of a line to `a`gent, `e`nds the list, `b`lank, `.`."""
     base = dialect.base_kinds()
     table = bytearray(b"." * 256)
     for byte in range(256):
@@ -60,14 +60,14 @@ def _classes(dialect: Dialect, *, acap: bool) -> bytes:
         elif kind == LineKind.BLANK:
             table[byte] = ord("b") if dialect.blank_ends else ord(".")
         elif kind == LineKind.COMMENT:
-            continue  # discarded completely; it is no record boundary (1994, 1996)
+            continue  # never a boundary of groups (1994, 1996)
         elif dialect.list_ends is None or _ACAP_RULES.get(kind, kind) in dialect.list_ends:
             table[byte] = ord("e")
     return bytes(table)
 
 
 def groups(source: RobotsSource, dialect: Dialect, *, acap: bool = False) -> tuple[Group, ...]:
-    """The records of a file in file order; with `acap`, those that ACAP-crawler lines begin."""
+    """The groups of a file in file order; with `acap`, those that begin with ACAP-crawler."""
     classes = source.kinds.translate(_classes(dialect, acap=acap))
     size = len(classes)
     found: list[Group] = []
@@ -102,7 +102,7 @@ def _first(classes: bytes, wanted: bytes, start: int, size: int) -> int:
 
 
 def own_token(agent: str, reading: Agent) -> str:
-    """Our name as a dialect compares it: lower case, without version."""
+    """The name of a crawler as a dialect compares it: lower case, without its version."""
     agent = agent.strip().lower()
     if reading is Agent.NAME:
         return _cut(_NAME, agent)
@@ -110,12 +110,12 @@ def own_token(agent: str, reading: Agent) -> str:
 
 
 def own_name(value: str) -> str:
-    """The name that an agent value of a file begins with."""
+    """The name at the beginning of an agent value."""
     return _cut(_NAME, value.lower())
 
 
 def library_name(value: str) -> str:
-    """The same as Google's library has it."""
+    """Like `own_name`, as Google's library reads it."""
     return _cut(_LIBRARY_NAME, value.lower())
 
 
@@ -125,12 +125,12 @@ def _cut(name: re.Pattern[str], value: str) -> str:
 
 
 def is_star(value: str, dialect: Dialect) -> bool:
-    """Whether an agent value means everybody."""
+    """Whether an agent value means all crawlers."""
     return value == "*" or (dialect.star_with_text and value[:1] == "*" and value[1:2].isspace())
 
 
-def speaks_to(value: str, token: str, dialect: Dialect) -> bool:
-    """Whether an agent value (not `*`) names `token`, which is as `own_token` gives it."""
+def names_token(value: str, token: str, dialect: Dialect) -> bool:
+    """Whether an agent value (not `*`) names a token, which is in the form of `own_token`."""
     if not token:
         return False
     value = value.lower()
@@ -141,28 +141,28 @@ def speaks_to(value: str, token: str, dialect: Dialect) -> bool:
     return token == (own_name(value) if dialect.agent is Agent.NAME else value)
 
 
-def choose(found: Sequence[Group], agents: Sequence[str], dialect: Dialect) -> Chosen:
-    """Those of `found` that speak to one of `agents`, else to everybody."""
+def choose(found: Sequence[Group], agents: Sequence[str], dialect: Dialect) -> ChosenGroups:
+    """Choose the groups for the first of `agents` that has any, else those for all crawlers."""
     tokens = [own_token(agent, dialect.agent) for agent in agents]
     if dialect.longest_token_first:
         tokens.sort(key=len, reverse=True)
     merged = dialect.choice is GroupSelection.ALL_EQUAL
     for token in tokens:
-        ours = [r for r in found if any(speaks_to(value, token, dialect) for value in r.agents)]
+        ours = [r for r in found if any(names_token(value, token, dialect) for value in r.agents)]
         if ours:
             return _chosen(found, ours if merged else ours[:1], token)
-    everybody = [r for r in found if any(is_star(value, dialect) for value in r.agents)]
-    if everybody:
-        return _chosen(found, everybody if merged else everybody[:1], "", star=True)
+    stars = [r for r in found if any(is_star(value, dialect) for value in r.agents)]
+    if stars:
+        return _chosen(found, stars if merged else stars[:1], "", star=True)
     return _chosen(found, [], "")
 
 
 def _chosen(
     found: Sequence[Group], ours: Sequence[Group], token: str, *, star: bool = False
-) -> Chosen:
+) -> ChosenGroups:
     starts = {r.start for r in ours}
-    return Chosen(
-        records=tuple(ours),
+    return ChosenGroups(
+        groups=tuple(ours),
         others=tuple(r for r in found if r.start not in starts),
         token=token,
         star=star,

@@ -1,11 +1,9 @@
-"""What a site owner would want to know about a robots.txt: findings, each with its line and why."""
+"""Lint for site owners: findings on a robots.txt, each with its line and an explanation."""
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Iterator
-
-from msgspec import Struct
+from itertools import chain, islice
 
 from policies.pacing import DELAY_S_MAX
 from policies.robots import fields
@@ -13,281 +11,219 @@ from policies.robots.dialect import Agent, GroupSelection
 from policies.robots.dialects import DIALECTS, RFC9309, SLURP
 from policies.robots.file import RobotsFile
 from policies.robots.groups import Group, groups, is_star, library_name, own_name
-from policies.robots.lint_rules import rule_findings, those
+from policies.robots.lint_rules import ERROR, NOTE, WARNING, Finding, names_of, rule_findings
 from policies.robots.syntax import BYTES_MAX, FIELDS, LINE_BYTES_MAX, Leniency, LineKind
 
 FINDINGS_MAX = 1_000
-"""More findings than anybody reads; a hostile file must not make lint a flood."""
 
-
-_ROWS = DIALECTS.values()
-_MERGING = those(row for row in _ROWS if row.choice is GroupSelection.ALL_EQUAL)
-_UNMERGED = those(row for row in _ROWS if row.choice is not GroupSelection.ALL_EQUAL)
-_STAR_TEXT = those(row for row in _ROWS if row.star_with_text)
-_CUT = those(row for row in _ROWS if row.agent is not Agent.WHOLE)
-_LIBRARY = those(row for row in _ROWS if row.agent is Agent.LIBRARY)
-_BLANK_ENDS = those(row for row in _ROWS if row.blank_ends)
-_DELAY_GOES_ON = those(
-    row
-    for row in _ROWS
-    if not row.blank_ends
-    and row.list_ends is not None
-    and LineKind.CRAWL_DELAY not in row.list_ends
+_ALL = DIALECTS.values()
+_MERGING = names_of(one for one in _ALL if one.choice is GroupSelection.ALL_EQUAL)
+_UNMERGED = names_of(one for one in _ALL if one.choice is not GroupSelection.ALL_EQUAL)
+_STAR_TEXT = names_of(one for one in _ALL if one.star_with_text)
+_CUT = names_of(one for one in _ALL if one.agent is not Agent.WHOLE)
+_LIBRARY = names_of(one for one in _ALL if one.agent is Agent.LIBRARY)
+_BLANK_ENDS = names_of(one for one in _ALL if one.blank_ends)
+_DELAY_CONTINUES = names_of(
+    one
+    for one in _ALL
+    if not one.blank_ends
+    and one.list_ends is not None
+    and LineKind.CRAWL_DELAY not in one.list_ends
 )
-
-
-class Severity(enum.StrEnum):
-    ERROR = "error"  # the line does not do what it was written for
-    WARNING = "warning"  # crawlers differ on it, or it is likely a mistake
-    NOTE = "note"
-
-
-class Finding(Struct, frozen=True, kw_only=True):
-    """One thing to know. `code` is stable; `line` counts from 1, None means the whole file."""
-
-    line: int | None
-    severity: Severity
-    code: str
-    why: str
-
-    def __str__(self) -> str:
-        where = f"line {self.line}: " if self.line else ""
-        return f"{where}{self.severity}: {self.why} [{self.code}]"
+_RULES = frozenset({LineKind.ALLOW, LineKind.DISALLOW})
+_ACAP_RULES = frozenset({LineKind.ACAP_ALLOW, LineKind.ACAP_DISALLOW})
 
 
 def lint(file: RobotsFile) -> tuple[Finding, ...]:
-    """All findings in the order of their lines, those on the whole file first."""
-    found: list[Finding] = []
-    for check in (_file, _lines, _agents, _groups, _delays, _rates, _sitemaps, _rules):
-        for finding in check(file):
-            found.append(finding)
-            if len(found) >= FINDINGS_MAX:
-                break
-    return tuple(sorted(found[:FINDINGS_MAX], key=lambda finding: finding.line or 0))
-
-
-def _error(line: int | None, code: str, why: str) -> Finding:
-    return Finding(line=line, severity=Severity.ERROR, code=code, why=why)
-
-
-def _warning(line: int | None, code: str, why: str) -> Finding:
-    return Finding(line=line, severity=Severity.WARNING, code=code, why=why)
-
-
-def _note(line: int | None, code: str, why: str) -> Finding:
-    return Finding(line=line, severity=Severity.NOTE, code=code, why=why)
+    """The findings in order of their lines, those on the whole file first; FINDINGS_MAX at most."""
+    checks = (_file, _lines, _agents, _groups, _delays, _rates, _sitemaps, _rules)
+    found = islice(chain.from_iterable(check(file) for check in checks), FINDINGS_MAX)
+    return tuple(sorted(found, key=lambda finding: finding.line or 0))
 
 
 def _file(file: RobotsFile) -> Iterator[Finding]:
     source = file.source
     if source.bytes_unused:
-        yield _error(
-            source.cut_line,
-            "cut",
-            f"only the first {BYTES_MAX} bytes are read; {source.bytes_unused} more are not",
+        why = (
+            f"only the first {BYTES_MAX} bytes are read; the last {source.bytes_unused} are ignored"
         )
+        yield Finding(source.cut_line, ERROR, "cut", why)
     if source.html:
-        yield _error(None, "html", "this is a web page, not a robots.txt: is it an error page?")
+        why = "this is a web page, perhaps an error page, and not a robots.txt"
+        yield Finding(None, ERROR, "html", why)
     if source.encoding != "utf-8":
-        yield _warning(None, "utf-16", f"this is {source.encoding}; many read UTF-8 only")
+        why = f"this file is {source.encoding}; many crawlers read only UTF-8"
+        yield Finding(None, WARNING, "utf-16", why)
     elif source.bom_bytes:
-        yield _warning(
-            1,
-            "bom",
-            "the file begins with a byte order mark, which some crawlers take for a part "
-            "of the first field's name",
+        why = (
+            "the file begins with a byte order mark, which some crawlers read as part of the "
+            "first field's name"
         )
+        yield Finding(1, WARNING, "bom", why)
     for number in source.long_lines:
-        yield _error(number, "long-line", f"only {LINE_BYTES_MAX} bytes of this line are read")
+        why = f"only the first {LINE_BYTES_MAX} bytes of this line are read"
+        yield Finding(number, ERROR, "long-line", why)
     body = source.body[:BYTES_MAX]
     if source.encoding == "utf-8" and b"\0" in body:
-        yield _warning(
-            body[: body.index(b"\0")].count(b"\n") + 1, "nul", "there are NUL bytes here"
-        )
+        number = body[: body.index(b"\0")].count(b"\n") + 1
+        yield Finding(number, WARNING, "nul", "this line contains NUL bytes")
     if not source.indexes(LineKind.AGENT, LineKind.ACAP_CRAWLER) and body.strip():
-        yield _warning(
-            None, "no-group", "there is no User-agent line, so no rule applies to anybody"
-        )
+        why = "there is no User-agent line, so no rule applies to any crawler"
+        yield Finding(None, WARNING, "no-group", why)
 
 
 def _lines(file: RobotsFile) -> Iterator[Finding]:
     for line in file.lines:
         name = FIELDS.get(line.kind)
         if line.kind is LineKind.JUNK:
-            yield _warning(line.number, "junk", "this line has no colon: nobody understands it")
+            why = "this line has no colon, so no crawler understands it"
+            yield Finding(line.number, WARNING, "junk", why)
         elif line.kind is LineKind.UNKNOWN and line.number != file.source.cut_line:
-            yield _note(line.number, "unknown", "no crawler that is known here reads this field")
+            yield Finding(line.number, NOTE, "unknown", "no known crawler reads this field")
         elif line.leniency & Leniency.NO_COLON:
-            yield _error(
-                line.number, "no-colon", f'write "{name}: {line.value}": the colon is missing'
-            )
+            why = f'the colon is missing: write "{name}: {line.value}"'
+            yield Finding(line.number, ERROR, "no-colon", why)
         elif line.leniency:
-            yield _error(
-                line.number,
-                "misspelt",
-                f'"{name}" is misspelt: some crawlers understand it, others pass over it',
-            )
+            why = f'"{name}" is misspelt: some crawlers understand it, others ignore the line'
+            yield Finding(line.number, ERROR, "misspelt", why)
         elif name is not None:
             written = line.text.lstrip("\ufeff \t").partition(":")[0].strip()
-            if written not in (name, name.capitalize()) and line.kind is not LineKind.AGENT:
-                yield _note(line.number, "word-case", f'the reference guide writes "{name}"')
-            elif line.kind is LineKind.AGENT and written not in ("User-agent", "User-Agent"):
-                yield _note(line.number, "word-case", 'the reference guide writes "User-agent"')
+            usual = (name, name.capitalize())
+            if line.kind is LineKind.AGENT:
+                usual = ("User-agent", "User-Agent")
+            if written not in usual:
+                yield Finding(line.number, NOTE, "word-case", f'the usual spelling is "{name}"')
         if "\ufffd" in line.value:
-            yield _warning(
-                line.number,
-                "bytes",
-                "there are bytes here that are not UTF-8; Bing reads ASCII and UTF-8 only",
-            )
-        elif not line.value.isascii() and line.kind in (LineKind.ALLOW, LineKind.DISALLOW):
-            yield _note(
-                line.number,
-                "non-ascii",
-                "write other letters than ASCII's escaped (%C3%A9): crawlers differ on raw ones",
-            )
+            why = "this line contains bytes that are not UTF-8; Bing reads only ASCII and UTF-8"
+            yield Finding(line.number, WARNING, "bytes", why)
+        elif not line.value.isascii() and line.kind in _RULES:
+            why = "escape characters outside ASCII (%C3%A9): crawlers differ on unescaped ones"
+            yield Finding(line.number, NOTE, "non-ascii", why)
 
 
 def _agents(file: RobotsFile) -> Iterator[Finding]:
     for i in file.source.indexes(LineKind.AGENT, LineKind.ACAP_CRAWLER):
         value = file.source.text(i)
+        shown = value[:80]
         if not value:
-            yield _error(i + 1, "no-agent", "this names no crawler, so no dialect can match it")
+            why = "this line names no crawler, so no dialect can match it"
+            yield Finding(i + 1, ERROR, "no-agent", why)
         elif value == "*":
             continue
         elif value.startswith("*"):
-            yield _error(
-                i + 1,
-                "star-text",
-                f"only a lone `*` means everybody; {_STAR_TEXT} read it so "
-                "with text behind it, too",
+            why = (
+                "only `*` alone means all crawlers; "
+                f"{_STAR_TEXT} also accept it with text after a space"
             )
+            yield Finding(i + 1, ERROR, "star-text", why)
         elif not library_name(value):
-            yield _error(
-                i + 1,
-                "no-token",
-                f"`{value[:80]}` begins with no letter, `-` or `_`: "
-                f"{_CUT if not own_name(value) else _LIBRARY} cannot match it with any crawler",
+            unable = _CUT if not own_name(value) else _LIBRARY
+            why = (
+                f"`{shown}` does not begin with a letter, `-` or `_`: "
+                f"{unable} cannot match it with any crawler"
             )
+            yield Finding(i + 1, ERROR, "no-token", why)
         elif own_name(value) != value.lower():
-            yield _warning(
-                i + 1,
-                "token",
-                f"no crawler can be called `{value[:80]}`: tokens have letters, `-` and "
-                f"`_` only. Some read `{own_name(value)[:80]}` here, others look for their "
-                "name within it",
+            why = (
+                f"no crawler can have the name `{shown}`, because tokens consist of letters, `-` "
+                f"and `_`. Some crawlers read `{own_name(value)[:80]}`, others look for their name "
+                "in the value"
             )
+            yield Finding(i + 1, WARNING, "token", why)
         elif library_name(value) != value.lower():
-            yield _warning(
-                i + 1,
-                "token",
-                f"tokens have letters, `-` and `_` only: {_LIBRARY} reads "
-                f"`{library_name(value)[:80]}` in place of `{value[:80]}`",
+            why = (
+                f"tokens consist of letters, `-` and `_`: {_LIBRARY} reads "
+                f"`{library_name(value)[:80]}` instead of `{shown}`"
             )
+            yield Finding(i + 1, WARNING, "token", why)
 
 
 def _groups(file: RobotsFile) -> Iterator[Finding]:
     source = file.source
     found = groups(source, RFC9309)
-    first_rule = next(iter(source.indexes(LineKind.ALLOW, LineKind.DISALLOW)), None)
+    first_rule = next(iter(source.indexes(*_RULES)), None)
     if first_rule is not None and (not found or first_rule < found[0].start):
-        yield _error(first_rule + 1, "no-agent-yet", "rules before any User-agent apply to nobody")
+        why = "rules before the first User-agent line apply to no crawler"
+        yield Finding(first_rule + 1, ERROR, "no-agent-yet", why)
     seen: dict[str, int] = {}
-    for record in found:
-        yield from _repeated(record, seen)
-        kinds = {source.kinds[i] & 0x1F for i in range(record.start, record.end)}
-        if not kinds & {
-            LineKind.ALLOW,
-            LineKind.DISALLOW,
-            LineKind.ACAP_ALLOW,
-            LineKind.ACAP_DISALLOW,
-        }:
-            yield _note(record.start + 1, "empty-group", "this group has no rules: it allows all")
-        yield from _delay_only(file, record)
-        lines = range(record.agent_lines[-1] + 1, record.end)
-        between = [source.kinds[i] for i in lines]
+    for group in found:
+        yield from _repeated(group, seen)
+        kinds = {source.kinds[i] & 0x1F for i in range(group.start, group.end)}
+        if kinds.isdisjoint(_RULES | _ACAP_RULES):
+            why = "this group has no rules, so it allows everything"
+            yield Finding(group.start + 1, NOTE, "empty-group", why)
+        yield from _delay_only(file, group)
+        between = [source.kinds[i] for i in range(group.agent_lines[-1] + 1, group.end)]
         blank = between.index(LineKind.BLANK) if LineKind.BLANK in between else None
-        rule = next(
-            (n for n, k in enumerate(between) if k in (LineKind.ALLOW, LineKind.DISALLOW)), None
-        )
+        rule = next((n for n, kind in enumerate(between) if kind in _RULES), None)
         if blank is not None and rule is not None and blank < rule:
-            yield _warning(
-                record.agent_lines[-1] + 2 + blank,
-                "blank-line",
-                f"for {_BLANK_ENDS} this blank line ends the "
-                "group, so the rules behind it apply to nobody",
+            why = (
+                f"for {_BLANK_ENDS} this blank line ends the group, so the rules after it apply to "
+                "no crawler"
             )
+            yield Finding(group.agent_lines[-1] + 2 + blank, WARNING, "blank-line", why)
 
 
-def _repeated(record: Group, seen: dict[str, int]) -> Iterator[Finding]:
-    for value, at in zip(record.agents, record.agent_lines, strict=True):
+def _repeated(group: Group, seen: dict[str, int]) -> Iterator[Finding]:
+    for value, at in zip(group.agents, group.agent_lines, strict=True):
         token = "*" if is_star(value, RFC9309) else own_name(value)
         if token in seen and token:
-            yield _warning(
-                at + 1,
-                "unreachable-group",
-                f"there is a group for `{token}` at line {seen[token]}: "
-                f"{_MERGING} merge the two; {_UNMERGED} never reach this one",
+            why = (
+                f"there is already a group for `{token}` at line {seen[token]}: "
+                f"{_MERGING} merge the two; {_UNMERGED} never use this one"
             )
+            yield Finding(at + 1, WARNING, "unreachable-group", why)
         elif token:
             seen[token] = at + 1
 
 
-def _delay_only(file: RobotsFile, record: Group) -> Iterator[Finding]:
-    """Agents whose only line is Crawl-delay, before another agent's rules."""
+def _delay_only(file: RobotsFile, group: Group) -> Iterator[Finding]:
+    """Agents whose only line is a Crawl-delay, before another agent's rules."""
     kinds = file.source.kinds
-    for before, after in zip(record.agent_lines, record.agent_lines[1:], strict=False):
+    for before, after in zip(group.agent_lines, group.agent_lines[1:], strict=False):
         between = [kinds[i] & 0x1F for i in range(before + 1, after)]
         if LineKind.CRAWL_DELAY in between:
-            yield _warning(
-                after + 1,
-                "delay-only",
-                f"the group at line {before + 1} has only a Crawl-delay: "
-                f"{_DELAY_GOES_ON} take it and this one for one group, and give both these "
-                'rules; others do not. Give each a rule of its own (an empty "Disallow:" will do)',
+            why = (
+                f"the group at line {before + 1} has only a Crawl-delay: {_DELAY_CONTINUES} read "
+                "it and this one as one group, and apply these rules to both; others do not. Give "
+                'each a rule of its own (an empty "Disallow:" is enough)'
             )
+            yield Finding(after + 1, WARNING, "delay-only", why)
 
 
 def _delays(file: RobotsFile) -> Iterator[Finding]:
-    for record in groups(file.source, SLURP):
+    for group in groups(file.source, SLURP):
         before: int | None = None
-        for i in range(record.start, record.end):
+        for i in range(group.start, group.end):
             if file.source.kinds[i] & 0x1F != LineKind.CRAWL_DELAY:
                 continue
             text = file.source.text(i)
             value = fields.number(text)
             if value is None:
-                yield _error(i + 1, "delay-value", f"Crawl-delay wants seconds, not `{text[:80]}`")
+                why = f"Crawl-delay must be a number of seconds, not `{text[:80]}`"
+                yield Finding(i + 1, ERROR, "delay-value", why)
                 continue
             if value > DELAY_S_MAX:
-                yield _error(
-                    i + 1,
-                    "delay-extreme",
-                    f"nobody waits that long: it is read as {DELAY_S_MAX:.0f} seconds (ten years)",
-                )
+                why = f"too long a delay: it is read as {DELAY_S_MAX:.0f} seconds (ten years)"
+                yield Finding(i + 1, ERROR, "delay-extreme", why)
                 continue
             if text.strip("0123456789."):
-                yield _warning(i + 1, "delay-unit", f"`{text}` is read as {value:g}: write that")
+                why = f"`{text}` is read as {value:g}: write {value:g}"
+                yield Finding(i + 1, WARNING, "delay-unit", why)
             if value != int(value):
-                yield _note(
-                    i + 1,
-                    "delay-fraction",
-                    f"bing rounds {value:g} up to a whole number",
-                )
-            for row in _ROWS:
-                low, high = row.crawl_delay_range or (0, value)
+                why = f"bing rounds {value:g} up to a whole number"
+                yield Finding(i + 1, NOTE, "delay-fraction", why)
+            for dialect in _ALL:
+                low, high = dialect.crawl_delay_range or (0, value)
                 if not low <= value <= high:
-                    yield _note(
-                        i + 1,
-                        "delay-range",
-                        f"{row.name} named the range {low:g} to {high:g} for "
-                        f"Crawl-delay; {value:g} is outside",
+                    why = (
+                        f"the documented range of {dialect.name} for Crawl-delay is {low:g} to "
+                        f"{high:g}; {value:g} is outside"
                     )
+                    yield Finding(i + 1, NOTE, "delay-range", why)
             if before is not None:
-                yield _warning(
-                    i + 1,
-                    "delay-repeated",
-                    f"Crawl-delay stands at line {before}, too: the largest counts",
-                )
+                why = f"there is a Crawl-delay at line {before} as well: the largest applies"
+                yield Finding(i + 1, WARNING, "delay-repeated", why)
             before = before or i + 1
 
 
@@ -296,25 +232,19 @@ def _rates(file: RobotsFile) -> Iterator[Finding]:
         text = file.source.text(i)
         rate = fields.request_rate(text, i + 1)
         if rate is None:
-            yield _error(
-                i + 1,
-                "rate-value",
-                f"Request-rate wants pages/seconds, as in 1/10, not `{text[:80]}`",
-            )
+            why = f"Request-rate must be pages/seconds, as in 1/10, not `{text[:80]}`"
+            yield Finding(i + 1, ERROR, "rate-value", why)
         elif rate.seconds_per_page >= DELAY_S_MAX:
-            yield _error(
-                i + 1, "rate-extreme", "nobody waits that long: it is read as a page in ten years"
-            )
+            why = "too low a rate: it is read as one page in ten years"
+            yield Finding(i + 1, ERROR, "rate-extreme", why)
 
 
 def _sitemaps(file: RobotsFile) -> Iterator[Finding]:
     for i in file.source.indexes(LineKind.SITEMAP):
-        value = file.source.text(i)
-        if not value.lower().startswith(("http://", "https://")):
-            yield _error(i + 1, "sitemap", "a sitemap's URL is absolute: https://host/sitemap.xml")
+        if not file.source.text(i).lower().startswith(("http://", "https://")):
+            why = "the URL of a sitemap must be absolute: https://host/sitemap.xml"
+            yield Finding(i + 1, ERROR, "sitemap", why)
 
 
 def _rules(file: RobotsFile) -> Iterator[Finding]:
-    severities = {"error": _error, "warning": _warning, "note": _note}
-    for line, severity, code, why in rule_findings(file.source):
-        yield severities[severity](line, code, why)
+    return rule_findings(file.source)

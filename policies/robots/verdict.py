@@ -1,4 +1,4 @@
-"""The answer for one URL, and why: the deciding rule, what it beat, whose group, which sentence."""
+"""The verdict on one URL, with its reasons: the deciding rule, the rules it beat, the group."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from policies.robots.pattern import NONE
 
 
 def path_of(url: str) -> str:
-    """Path and query of a URL as given: nothing is decoded or escaped, only the fragment dropped.
+    """The path and query of a URL as given, without its fragment. Nothing is decoded or escaped.
 
-    What begins with "/" is taken for a path and query already.
+    A string that begins with "/" is returned as a path and query.
     """
-    if url.startswith(("http://", "https://")):  # nearly always, and cheaply
+    if url.startswith(("http://", "https://")):  # the usual case, handled fast
         at = url.find("/", 8)
         origin = url[:at]
         if at > 0 and "?" not in origin and "#" not in origin and ";" not in origin:
@@ -32,9 +32,9 @@ def path_of(url: str) -> str:
 
 
 class Verdict:
-    """Whether a URL may be asked for under one dialect; everything else is worked out when asked.
+    """Whether a URL may be fetched. The reasons are computed on demand; `str()` states them.
 
-    `str()` of it is a sentence for people. It keeps its file alive.
+    A verdict keeps the whole robots.txt in memory.
     """
 
     __slots__ = ("_losers", "_rank", "allowed", "dialects", "path", "reading")
@@ -42,7 +42,7 @@ class Verdict:
     def __init__(self, reading: AgentRules, path: str, dialects: tuple[str, ...] = ()) -> None:
         self.reading = reading
         self.path = path  # path and query as given
-        self.dialects = dialects or (reading.dialect.name,)  # all that were asked
+        self.dialects = dialects or (reading.dialect.name,)  # all that were applied
         self._rank = rank = reading.rank(path)
         self._losers: tuple[Rule, ...] | None = None
         self.allowed = not rank & BLOCKS or path == reading.exempt_path
@@ -51,23 +51,23 @@ class Verdict:
 
     @property
     def dialect(self) -> str:
-        """The dialect that decided: of several, the first that disallows."""
+        """The deciding dialect: of several, the first that disallows."""
         return self.reading.dialect.name
 
     @property
     def exempt(self) -> bool:
-        """Whether this is allowed only because /robots.txt itself always is."""
+        """Whether the URL is allowed only because /robots.txt itself always is."""
         return self._rank != NONE and self.allowed and bool(self._rank & BLOCKS)
 
     @property
     def too_complex(self) -> bool:
-        """Whether this is disallowed only because the rules are too complex to be compared with
-        this path in reasonable time. Only rules made to that end are."""
+        """Whether the URL is disallowed because the rules are too complex to match in reasonable
+        time. Only rules crafted for that purpose are."""
         return self._rank == TOO_COMPLEX and not self.allowed
 
     @property
     def deciding(self) -> Rule | None:
-        """The rule that decided; None where none matches, or none was needed."""
+        """The rule that decided; None if none matches or none was needed."""
         return None if self.exempt else self.reading.rule_of(self._rank)
 
     @property
@@ -75,7 +75,7 @@ class Verdict:
         """The deciding line without its comment: `Disallow: /private/`."""
         rule = self.deciding
         if rule is None:
-            return "(its rules are too complex to be judged)" if self.too_complex else None
+            return "(its rules are too complex)" if self.too_complex else None
         return rule.quote
 
     @property
@@ -86,25 +86,25 @@ class Verdict:
 
     @property
     def span(self) -> tuple[int, int] | None:
-        """Where the deciding line begins and ends in the body, in bytes, its line end included."""
+        """The offsets of the deciding line in the body, in bytes, its line end included."""
         rule = self.deciding
         return self.reading.source.spans[rule.line - 1] if rule else None
 
     @property
     def length(self) -> int | None:
-        """The deciding rule's length in octets, counted on the rule as compared."""
+        """The length of the deciding rule in octets, as compared."""
         rule = self.deciding
         return rule.octets if rule else None
 
     @property
     def noindex(self) -> bool:
-        """Whether a Noindex line decided: the URL is un-indexed as well."""
+        """Whether a Noindex line decided: the URL is excluded from the index as well."""
         rule = self.deciding
         return rule is not None and rule.noindex
 
     @property
     def losers(self) -> tuple[Rule, ...]:
-        """The other rules that match, in order of precedence; of large files not all."""
+        """The other rules that match, in order of precedence; for large files not all of them."""
         if self._losers is None:
             found = self.reading.matching(self.path)
             self._losers = tuple(found if self.deciding is None else found[1:])
@@ -119,32 +119,32 @@ class Verdict:
 
     @property
     def group(self) -> str | None:
-        """The agent value for which the group was chosen, as written; None: none speaks to us."""
+        """The agent value for which the group was chosen, as written; None: no group applies."""
         chosen = self.reading.chosen
-        if not chosen.records:
+        if not chosen.groups:
             return None
-        return _agent_of(chosen.records[0], self.reading)
+        return _agent_of(chosen.groups[0], self.reading)
 
     @property
     def group_lines(self) -> tuple[int, ...]:
         """Line numbers of the chosen groups' User-agent lines."""
-        return _agent_lines(self.reading.chosen.records)
+        return _agent_lines(self.reading.chosen.groups)
 
     @property
     def other_groups(self) -> tuple[tuple[int, tuple[str, ...]], ...]:
-        """The groups that lost: line number and agent values of each."""
+        """The groups that were not chosen: the line number and agent values of each."""
         return tuple((r.start + 1, r.agents) for r in self.reading.chosen.others)
 
     # ------------------------------------------------------------ in words
 
     @property
     def relied_on(self) -> tuple[str, ...]:
-        """The sentences of the dialect that this verdict rests on."""
+        """The rules of the dialect that this verdict relies on, as sentences."""
         row = self.reading.dialect
         if self.exempt:
             return ("/robots.txt itself is always allowed",)
         if self.too_complex:
-            return ("what cannot be judged in reasonable time is not asked for",)
+            return ("a URL that cannot be judged in reasonable time is not fetched",)
         sentences = [_CHOICES[row.choice]]
         if self._rank != NONE:
             sentences.append(_PRECEDENCES[row.precedence])
@@ -152,17 +152,17 @@ class Verdict:
 
     @property
     def ours(self) -> tuple[str, ...]:
-        """What this verdict rests on that no source says."""
+        """Our own interpretations that this verdict relies on."""
         row = self.reading.dialect
         return tuple(row.ours[aspect] for aspect in self._aspects() if aspect in row.ours)
 
     def _aspects(self) -> list[Aspect]:
-        """The debatable aspects that mattered here."""
+        """The debatable aspects that may have made a difference."""
         row = self.reading.dialect
         found: list[Aspect] = []
         if self.exempt or self.too_complex:
             return found
-        if self.reading.chosen.records and self.reading.chosen.others:
+        if self.reading.chosen.groups and self.reading.chosen.others:
             found.append(Aspect.CHOICE)
         rule = self.deciding
         rivals = [loser for loser in self.losers if rule and loser.allow != rule.allow]
@@ -185,7 +185,7 @@ class Verdict:
             sentences.append(f"Of {asked}, the strictest counts.")
         sentences += [f"Note: {text}." for text in self.ours]
         if row.precedence is Precedence.ANY_DISALLOW and not self.allowed:
-            sentences.append("Note: Allow was not known in 1994.")
+            sentences.append("Note: Allow did not exist in 1994.")
         return " ".join(sentences)
 
     def _decision(self) -> str:
@@ -195,8 +195,8 @@ class Verdict:
             return f"{answer}: {row.name} always allows /robots.txt itself"
         if self.too_complex:
             return (
-                f"{answer}: the rules are too complex. Which of them matches a path like this one "
-                f"could not be found in reasonable time (dialect {row.name})"
+                f"{answer}: the rules are too complex to find out in reasonable time which of them "
+                f"matches this path (dialect {row.name})"
             )
         rule = self.deciding
         if rule is None:
@@ -212,10 +212,10 @@ class Verdict:
         row = self.reading.dialect
         names = " or ".join(self.reading.agents)
         chosen = self.reading.chosen
-        if not chosen.records and not (self.reading.acap and self.reading.acap.records):
+        if not chosen.groups and not (self.reading.acap and self.reading.acap.groups):
             if not chosen.others:
-                return f"the file has no group that {row.name} could read"
-            return f"no group speaks to {names}, and none to everybody (dialect {row.name})"
+                return f"the file has no group that {row.name} can read"
+            return f"no group applies to {names}, and none to all crawlers (dialect {row.name})"
         group = self._group_in_words(None)
         if not self.reading.has_rules:
             return f"the rules {group} forbid nothing (dialect {row.name})"
@@ -223,55 +223,55 @@ class Verdict:
 
     def _group_in_words(self, rule: Rule | None) -> str:
         reading = self.reading
-        records = reading.chosen.records
-        acap = reading.acap.records if reading.acap else ()
+        groups = reading.chosen.groups
+        acap = reading.acap.groups if reading.acap else ()
         if rule is not None:
-            holding = [r for r in (*records, *acap) if r.start < rule.line <= r.end]
-            # A rule of ACAP may stand within an ordinary record: then ACAP's is the one meant.
+            holding = [r for r in (*groups, *acap) if r.start < rule.line <= r.end]
+            # An ACAP rule may stand in an ordinary group: then the group of ACAP is meant.
             kind_acap = rule.quote[:5].lower() == "acap-" and bool(acap)
             holding = [r for r in holding if r.acap == kind_acap] or holding
         else:
-            holding = list(records or acap)
-        record = holding[0]
-        name = _agent_of(record, reading)
-        lines = _agent_lines([record])
-        more = len(records) - 1 if rule is None else 0
+            holding = list(groups or acap)
+        group = holding[0]
+        name = _agent_of(group, reading)
+        lines = _agent_lines([group])
+        more = len(groups) - 1 if rule is None else 0
         merged = f" and {more} more, merged" if more > 0 else ""
-        whose = "everybody (`*`)" if name[:1] == "*" else f"`{name}`"
+        whose = "all crawlers (`*`)" if name[:1] == "*" else f"`{name}`"
         return f"in the group for {whose} at line {lines[0]}{merged}"
 
 
-def _agent_of(record: Group, reading: AgentRules) -> str:
-    """The agent value of `record` for which it was chosen."""
-    return next((value for value in record.agents if reading.names_us(value)), record.agents[0])
+def _agent_of(group: Group, reading: AgentRules) -> str:
+    """The agent value for which a group was chosen."""
+    return next((value for value in group.agents if reading.names_us(value)), group.agents[0])
 
 
-def _agent_lines(records: Sequence[Group]) -> tuple[int, ...]:
-    return tuple(i + 1 for record in records for i in record.agent_lines)
+def _agent_lines(groups: Sequence[Group]) -> tuple[int, ...]:
+    return tuple(i + 1 for group in groups for i in group.agent_lines)
 
 
 def _beats(rule: Rule, rival: Rule, row: Dialect) -> str:
     other = f"line {rival.line}, `{rival.quote}`"
     if row.precedence is Precedence.FIRST:
-        return f"it matches before {other}, and the first match counts"
+        return f"it matches before {other}, and the first match applies"
     if rule.octets == rival.octets:
         return f"it and {other}, are {rule.octets} octets long, and {rule.says} wins a tie"
     return (
         f"at {rule.octets} octets it is longer than {other}, at {rival.octets}, "
-        "and the longest rule counts"
+        "and the longest rule applies"
     )
 
 
 _CHOICES = {
-    GroupSelection.FIRST_CONTAINING: "the first record with an agent value containing our token "
-    "is obeyed, else the first for `*`; none are merged",
-    GroupSelection.ALL_EQUAL: "all groups whose agent token equals ours are obeyed together, "
+    GroupSelection.FIRST_CONTAINING: "the first group with an agent value containing our token "
+    "applies, else the first for `*`; groups are not merged",
+    GroupSelection.ALL_EQUAL: "all groups whose agent token equals ours apply together, "
     "else all groups for `*`",
-    GroupSelection.FIRST_EQUAL: "exactly one group is obeyed: the first whose agent token equals "
+    GroupSelection.FIRST_EQUAL: "exactly one group applies: the first whose agent token equals "
     "ours, else the first for `*`",
 }
 _PRECEDENCES = {
-    Precedence.LONGEST: "the longest matching rule counts, and Allow wins a tie",
-    Precedence.FIRST: "the first rule that matches, in file order, counts",
-    Precedence.ANY_DISALLOW: "any Disallow that matches counts, and Allow is unknown",
+    Precedence.LONGEST: "the longest matching rule applies, and Allow wins a tie",
+    Precedence.FIRST: "the first matching rule in file order applies",
+    Precedence.ANY_DISALLOW: "any matching Disallow applies, and Allow is ignored",
 }

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from policies import robots
 from policies.robots import BYTES_MAX, LINE_BYTES_MAX
-from policies.robots.lint import FINDINGS_MAX, Severity, lint
+from policies.robots.lint import FINDINGS_MAX, lint
+from policies.robots.lint_rules import Severity
 
 GROUP = "User-agent: *\n"
 

@@ -62,7 +62,7 @@ SENTENCES = [
         "rfc9309",
         """Allowed by line 5, `Allow: /private/open`, in the group for `examplebot` at line 2: at
         13 octets it is longer than line 4, `Disallow: /private/`, at 9, and the longest rule
-        counts (dialect rfc9309).""",
+        applies (dialect rfc9309).""",
     ),
     (
         "examplebot",
@@ -70,13 +70,13 @@ SENTENCES = [
         "slurp",
         """Allowed by line 6, `Allow: /*.html$`, in the group for `examplebot` at line 2: it and
         line 7, `Disallow: /backup/`, are 8 octets long, and Allow wins a tie (dialect slurp).
-        Note: that a rule's length is its octets as compared, `$` included, is our counting.""",
+        Note: we count a rule's length in octets as compared, including `$`.""",
     ),
     (
         "thirdbot",
         "/x",
         "google",
-        """Disallowed by line 10, `Disallow: /`, in the group for everybody (`*`) at line 9
+        """Disallowed by line 10, `Disallow: /`, in the group for all crawlers (`*`) at line 9
         (dialect google).""",
     ),
     ("thirdbot", "/robots.txt", "slurp", "Allowed: slurp always allows /robots.txt itself."),
@@ -98,7 +98,7 @@ def test_a_verdict_reads_as_a_sentence(agent: str, path: str, dialect: str, sent
 
 def test_silence_is_explained() -> None:
     other = robots.parse(b"User-agent: otherbot\nDisallow: /\n")
-    assert "no group speaks to examplebot" in str(other.decide("/", agent="examplebot"))
+    assert "no group applies to examplebot" in str(other.decide("/", agent="examplebot"))
     empty = robots.parse(b"")
     assert "no group" in str(empty.decide("/", agent="examplebot"))
     nothing = robots.parse(b"User-agent: *\nDisallow:\n")
@@ -108,7 +108,7 @@ def test_silence_is_explained() -> None:
 def test_what_no_source_says_is_called_ours() -> None:
     """How length is counted, what `*` was to Teoma: said where it mattered, and only there."""
     tie = FILE.decide("/backup/a.html", agent="examplebot", dialect="slurp")
-    assert any("our counting" in text for text in tie.ours)
+    assert any("we count" in text for text in tie.ours)
     plain = FILE.decide("/private/x", agent="examplebot", dialect="slurp")
     assert plain.ours == ()
     teoma = FILE.decide("/backup/a.html", agent="examplebot", dialect="teoma")

@@ -62,7 +62,7 @@ def verdicts(*args: str, stdin: str | bytes = FILE) -> list[dict[str, Any]]:
 
 def test_the_deciding_line_is_shown_in_context() -> None:
     shown = checked(URL)
-    assert "  Allowed by line 9, `Allow: /*.html$`, in the group for everybody (`*`)" in shown
+    assert "  Allowed by line 9, `Allow: /*.html$`, in the group for all crawlers (`*`)" in shown
     assert shown.splitlines()[2:9] == [
         "",
         "    5 │ User-agent: *",

@@ -40,7 +40,8 @@ def test_each_finding_is_a_line_with_place_severity_reason_and_code() -> None:
     assert result.exit_code == 1, "there is an error"
     *findings, summary = result.stdout.splitlines()
     assert findings[0] == (
-        "robots.txt:2: error: a rule beginning with neither `/` nor `*` matches nothing [no-slash]"
+        "robots.txt:2: error: "
+        "a rule that begins with neither `/` nor `*` matches nothing [no-slash]"
     )
     assert {line.split(":")[1] for line in findings} == {"2", "3", "4"}
     assert summary.startswith("robots.txt: 1 error, 1 warning, ")
@@ -72,7 +73,7 @@ def test_json() -> None:
         "line": 2,
         "severity": "error",
         "code": "no-slash",
-        "why": "a rule beginning with neither `/` nor `*` matches nothing",
+        "why": "a rule that begins with neither `/` nor `*` matches nothing",
     }
     assert found["errors"] + found["warnings"] + found["notes"] == len(found["findings"])
 
