@@ -1,5 +1,5 @@
-"""CPU time of one thing beside that of another, taken in turns, so that a noisy machine is noisy
-for both; the least of several rounds counts."""
+"""CPU time compared with a baseline. Both are measured alternately, so that a noisy machine
+affects both, and the best of several rounds counts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Work = Callable[[], int]  # does it, and says how many
 
 
 class Beside:
-    """`beside("turn", turns, "heapq push and pop", heap)` says and gives the ratio."""
+    """`beside("turn", turns, "heapq push and pop", heap)` prints and returns the ratio."""
 
     def __call__(self, stage: str, work: Work, baseline: str, base: Work) -> float:
         work_us, base_us = zip(*((_us(work), _us(base)) for _ in range(ROUNDS)), strict=True)

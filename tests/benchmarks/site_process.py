@@ -22,7 +22,7 @@ WORDS = ("ka", "to", "ri", "mo", "ne", "su", "la", "pe", "di", "gra", "ston", "v
 
 
 def bodies(hosts: int, pages: int, port: int) -> list[bytes]:
-    """The pages, alike on every host; each is reached from the one before it."""
+    """The pages, equal on every host; each links to the next one."""
     made = []
     for n in range(pages):
         links = [f"/page/{(n + step * step + 1) % pages}" for step in range(LINKS - FOREIGN)]

@@ -44,7 +44,7 @@ class _Mallinfo2(ctypes.Structure):
 
 
 def allocator_bytes() -> dict[str, int]:
-    """Of glibc's malloc: in use, mapped apart, and free but kept."""
+    """glibc's malloc: bytes in use, mapped separately, and free but kept."""
     mallinfo2 = getattr(ctypes.CDLL(None), "mallinfo2", None)
     if mallinfo2 is None:
         return {}

@@ -29,7 +29,7 @@ MOOD_S = 2.0  # between changes of a moody host's robots.txt
 
 
 class Manners:
-    """Of one host."""
+    """How one host is treated."""
 
     __slots__ = ("busy", "ended_s", "own_requests", "own_rest_s", "requests", "rest_s", "together")
 
@@ -82,7 +82,8 @@ class Site(asyncio.Protocol):
         self.transport.write(answer)
 
     def mood(self, host: bytes, path: bytes, request: bytes) -> bytes | None:
-        """The answer of a moody host; empty: the connection is cut; None: as any other host."""
+        """The response of an erratic host; empty: the connection is cut; None: a normal
+        response."""
         n = zlib.crc32(host + path)
         if path == b"/robots.txt":
             turn = int(time.monotonic() / MOOD_S + n) % 6
@@ -124,7 +125,7 @@ class Site(asyncio.Protocol):
 
 
 def is_moody(host: bytes) -> bool:
-    """Hosts are named h0.test, h1.test and so on."""
+    """Whether the host answers erratically. Hosts are named h0.test, h1.test and so on."""
     return host[1:-5].isdigit() and int(host[1:-5]) % 4 == 3
 
 

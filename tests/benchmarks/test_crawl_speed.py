@@ -72,7 +72,8 @@ class Run:
 
 
 def run(arguments: Sequence[object]) -> tuple[dict[str, float], float, float]:
-    """The JSON that a Python process prints last, its CPU seconds and peak MB; on the first CPU."""
+    """Run a Python process on the first CPU; return the JSON that it prints last, its CPU
+    seconds and its peak MB."""
     with subprocess.Popen(
         [sys.executable, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as process:
@@ -154,7 +155,8 @@ def test_speed(tmp_path: Path, capsys: pytest.CaptureFixture[str], latency_s: fl
 def test_a_crawl_into_a_file_of_millions(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The same crawl into an empty file and into one where all other hosts wait, in turns."""
+    """The same crawl into an empty database and into one with millions of URLs on other hosts,
+    alternately."""
     copy = tmp_path / "filled.db"
     shutil.copyfile(FILLED, copy)
     with contextlib.closing(sqlite3.connect(copy)) as db:
@@ -193,7 +195,7 @@ def test_lateness(
     delay_s: float,
     p99_ms_max: float,
 ) -> None:
-    """How long after the end of its rest a host is contacted, by the server's clock."""
+    """Time from the end of a host's delay to its next contact, by the server's clock."""
     bare_ms = run([HERE / "bare_timers.py"])[0]["p99_ms"]
     with serving(tmp_path, hosts, pages, 0.0) as site:
         crawl(tmp_path, site, hosts=hosts, delay_s=delay_s)

@@ -118,7 +118,7 @@ class Soak:
         return time.monotonic() < self.ends_s
 
     def write(self, delay_s: float, *, turn: int = 0) -> None:
-        """`turn` varies what a fetcher is made by, and how robots.txt is read."""
+        """Write the config; `turn` varies the settings of the fetcher and the dialect."""
         self.config.write_text(
             f"""
             [crawl]
@@ -175,7 +175,7 @@ class Soak:
         return json.loads(body) if answer.content_type == "application/json" else None
 
     async def ask_as_command(self) -> None:
-        """As `courtly status` does."""
+        """Send a command as `courtly status` does."""
         began_s = time.perf_counter()
         database = self.config.with_name("crawl.db")
         status = await asyncio.to_thread(ask, database, "GET", "/api/status")
@@ -216,13 +216,14 @@ class Soak:
             await asyncio.sleep(SAMPLE_S)
 
     async def hold_forth(self) -> None:
-        """Have the daemon write down what it holds, six times in all."""
+        """Have the daemon write down its objects, six times in all."""
         while self.goes_on and os.environ.get("SOAK_TRACE"):
             await asyncio.sleep(SOAK_S / 6)
             os.kill(self.pid, signal.SIGUSR2)
 
     async def reload(self) -> None:
-        """The delay of all hosts goes up and down; the web sees it obeyed from the answer on."""
+        """Change the delay of all hosts up and down; the web checks that it applies from the
+        response on."""
         await asyncio.sleep(WARM_UP_S)
         turn = 0
         while self.goes_on:
@@ -249,7 +250,7 @@ class Soak:
             self.checks["seeds"] += 1
 
     async def listen(self) -> None:
-        """Listeners who read for a while, who stall, and who reset."""
+        """Clients that read for a while, stall, or reset."""
         async with asyncio.TaskGroup() as group:
             for n in range(LISTENERS_AT_ONCE):
                 group.create_task(self._listen_again(random.Random(n)))
@@ -388,7 +389,7 @@ async def test_half_an_hour_at_full_speed(tmp_path: Path) -> None:
 
 
 def levels(samples: Sequence[tuple[float, int, int]]) -> dict[str, tuple[float, float, float]]:
-    """The medians of the first third and of the last one after FILLED_S, and the most of all."""
+    """The medians of the first and of the last third after FILLED_S, and the maximum."""
     filled = [one for one in samples if one[0] >= FILLED_S] or samples
     third = max(1, len(filled) // 3)
     return {
@@ -406,7 +407,7 @@ def p99_s(took_s: Sequence[float]) -> float:
 
 
 async def hosts_of(soak: Soak) -> list[dict[str, Any]]:
-    """All hosts, asked for page by page."""
+    """All hosts, requested page by page."""
     hosts: list[dict[str, Any]] = []
     after: str | None = ""
     while after is not None:

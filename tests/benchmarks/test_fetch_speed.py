@@ -54,7 +54,7 @@ def port(tmp_path: Path) -> Iterator[int]:
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """As the command has it: uvloop where it is installed."""
+    """As the command does: uvloop where it is installed."""
     try:
         import uvloop
     except ImportError:

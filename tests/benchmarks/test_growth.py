@@ -44,7 +44,7 @@ pytestmark = [pytest.mark.bench, pytest.mark.timeout(3600)]
 
 
 def say(text: str) -> None:
-    """Figures are for whoever runs this with -s."""
+    """Print a figure, for `pytest -s`."""
     print(text, flush=True)  # noqa: T201
 
 
@@ -53,7 +53,7 @@ def name_of(host: int) -> str:
 
 
 def url_of(host: int, n: int) -> str:
-    """As long as real ones: the median of common crawls is about 70 characters."""
+    """As long as real URLs: the median in Common Crawl is about 70 characters."""
     return f"http://{name_of(host)}:{PORT}/articles/{n % 37:03}/a-title-of-some-{n:06}-words.html"
 
 
@@ -107,7 +107,7 @@ def page(lease: Lease, links: list[Link]) -> Visited:
 
 
 def update(lease: Lease) -> HostUpdate:
-    """The host after one contact, given back."""
+    """Return the host after one contact."""
     clock = HostClock(delay_s=1.0, delay_source="delay", latency_s=0.0625, contacts=9)
     contact = Contact(start_at=1.0, end_at=1.0625, kind="page", status=200)
     return HostUpdate(
@@ -116,7 +116,7 @@ def update(lease: Lease) -> HostUpdate:
 
 
 def visit(path: Path) -> None:
-    """Four fifths of the URLs become visited, by hand: crawling them would take long."""
+    """Mark four fifths of the URLs as visited directly; crawling them would take long."""
     db = sqlite3.connect(path, isolation_level=None)
     db.executescript("""
         BEGIN;
@@ -141,7 +141,7 @@ def visit(path: Path) -> None:
 
 @dataclass
 class Rates:
-    """The best of some runs; what is counted by CPU seconds does not see who else uses the disk."""
+    """The best of several runs; rates per CPU second do not include what others do to the disk."""
 
     pages_per_s: float
     pages_per_cpu_s: float
@@ -160,7 +160,7 @@ class Rates:
 
 
 class Spent:
-    """Seconds, and CPU seconds, of what is done within it."""
+    """Seconds and CPU seconds of a block."""
 
     def __init__(self) -> None:
         self.wall_s = self.cpu_s = 0.0
@@ -275,7 +275,7 @@ def test_bytes_per_url(filled, tmp_path):
 
 
 class Site(asyncio.Protocol):
-    """Answers every request with one small page; notes when the first one came."""
+    """Answers every request with one small page and records when the first one came."""
 
     first_s: float | None = None
     asked = 0
@@ -296,7 +296,7 @@ class Site(asyncio.Protocol):
 
 
 def test_memory_and_start_of_a_crawl(filled, tmp_path):
-    """The command itself, for a while, over a copy of the file."""
+    """Run the command itself for a while on a copy of the database."""
     path = tmp_path / "crawl.db"
     shutil.copyfile(filled, path)
     config = tmp_path / "crawl.toml"

@@ -1,4 +1,4 @@
-"""Pages of 100,000 hosts and of a million blocked URLs: fast wherever they begin."""
+"""Pages of 100,000 hosts and of a million blocked URLs are fast wherever they begin."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def filled(path: Path) -> SqliteReader:
 
 
 async def quickest(ask: Callable[[], Awaitable[RowPage]]) -> tuple[float, RowPage]:
-    """The best of a few: a busy machine makes some slow."""
+    """The best of several attempts, because others may keep the machine busy."""
     times = []
     for _ in range(5):
         start_s = time.perf_counter()

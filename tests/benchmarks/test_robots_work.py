@@ -1,4 +1,4 @@
-"""Hostile files of 500 KB and paths of 2 KB: what parsing and a verdict cost (off by default)."""
+"""The cost of parsing and judging with hostile files of 500 KB and paths of 2 KB."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def body_of(rule: Callable[[int], str]) -> bytes:
 
 
 def least_s(run: Callable[[], object]) -> float:
-    """CPU time, of the better of three."""
+    """CPU time, the better of several runs."""
     times: list[float] = []
     for _ in range(3):
         started = time.process_time()

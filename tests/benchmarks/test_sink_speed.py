@@ -47,7 +47,7 @@ def serving(folder: Path) -> Iterator[int]:
 
 
 def crawl(folder: Path, port: int, sink: str) -> tuple[float, float]:
-    """Pages a second by the wall, and CPU seconds for 1,000 pages, of the whole process."""
+    """Pages per second of elapsed time, and CPU seconds per 1,000 pages of the whole process."""
     folder.mkdir()
     seeds = "".join(f"http://h{n}.test:{port}/page/0\n" for n in range(HOSTS))
     (folder / "seeds.txt").write_text(seeds)

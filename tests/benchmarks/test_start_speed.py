@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.bench, pytest.mark.timeout(120)]
 
 
 def cpu_s(folder: Path, *arguments: str) -> float:
-    """CPU seconds of a Python process, in an empty folder."""
+    """CPU seconds of a Python process in an empty directory."""
     shutil.rmtree(folder / "crawl", ignore_errors=True)
     (folder / "crawl").mkdir()
     environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(folder / "bytecode")}

@@ -30,12 +30,12 @@ pytestmark = [pytest.mark.bench, pytest.mark.timeout(900)]
 
 
 def say(text: str) -> None:
-    """Figures are for whoever runs this with -s."""
+    """Print a figure, for `pytest -s`."""
     print(text)  # noqa: T201
 
 
 def urls_of(host: int, pages: int) -> list[str]:
-    """URLs as long as real ones: the median of common crawls is about 70 characters."""
+    """URLs as long as real ones: the median in Common Crawl is about 70 characters."""
     return [
         f"https://www.host-{host:05}.example/articles/{n % 37:03}/a-title-of-some-{n:06}-words.html"
         for n in range(pages)
@@ -48,7 +48,7 @@ def link(url: str, host: int) -> Link:
 
 
 class Web:
-    """Pages that mostly link to what is known: each page shows at most a few links not seen yet."""
+    """Pages whose links are mostly known; each page has at most a few new ones."""
 
     def __init__(self, pages: int) -> None:
         self.random = random.Random(1)
@@ -74,7 +74,7 @@ def page(lease: Lease, key: int, links: list[Link]) -> Visited:
 
 
 def batches(web: Web, leases: list[Lease], hands: dict[str, list[int]]) -> Iterator[Batch]:
-    """Commits of pages from hosts in turn, asking for the next URLs of each."""
+    """Commits of pages of alternating hosts that request the next URLs of each."""
     clock = HostClock(
         next_in_s=0.0, delay_s=1.0, delay_source="delay", latency_s=0.0625, contacts=9
     )
@@ -100,7 +100,7 @@ def batches(web: Web, leases: list[Lease], hands: dict[str, list[int]]) -> Itera
 
 
 async def crawl(store: SqliteStore, pages: int) -> tuple[int, float, float]:
-    """Pages committed, seconds spent in the store, and the share of its links that were new."""
+    """Pages committed, seconds spent in the store, and the share of new links."""
     web = Web(pages)
     session = await store.open_session("bench")
     await store.add([link(web.urls[host][0], host) for host in range(HOSTS)])
@@ -139,8 +139,8 @@ async def test_pages_committed_per_second(tmp_path):
 
 
 def bare_inserts(path: Path, pages: int) -> float:
-    """CPU seconds a page of the rows alone that a page with one new link is: three `executemany`
-    a batch into tables like ours, in one transaction."""
+    """CPU seconds per page for only the rows of a page with one new link: three `executemany`
+    per batch into similar tables, in one transaction."""
     db = sqlite3.connect(path, isolation_level=None)
     db.executescript("""
         PRAGMA journal_mode = WAL;
@@ -171,7 +171,7 @@ def bare_inserts(path: Path, pages: int) -> float:
 
 
 class Stages:
-    """Commits of one kind after the other over one store; CPU seconds a page of each kind."""
+    """Commits of one kind after the other in one store; CPU seconds per page of each kind."""
 
     def __init__(self, store: SqliteStore, session: int, leases: list[Lease]) -> None:
         self.store, self.session, self.leases = store, session, leases
@@ -180,7 +180,8 @@ class Stages:
     async def cpu_s(
         self, hands: dict[str, list[int]], *, known: int, new: int, want: bool
     ) -> float:
-        """A page of every host that has one in hand, with so many known and new links."""
+        """Commit a page of every host that has a prefetched one, with this number of known and
+        new links."""
         clock = HostClock(next_in_s=0.0, delay_s=1.0, delay_source="delay", latency_s=0.06)
         contact = Contact(start_at=1.0, end_at=1.0625, kind="page", status=200)
         work = []
@@ -207,7 +208,8 @@ class Stages:
 
 
 async def test_stages_of_a_commit_against_bare_inserts(tmp_path):
-    """Each stage as CPU time a page, beside inserting as many rows by hand in the same run."""
+    """CPU time per page of each stage, compared with plain inserts of as many rows in the same
+    run."""
     store = SqliteStore(tmp_path / "crawl.db", wall=time.time)
     session = await store.open_session("bench")
     for host in range(HOSTS):
@@ -240,7 +242,7 @@ async def test_stages_of_a_commit_against_bare_inserts(tmp_path):
 
 
 async def test_pages_committed_per_second_beside_a_busy_loop(tmp_path):
-    """The same while another thread computes all the time, as the event loop of a crawl does."""
+    """The same while another thread computes, as the event loop of a crawl does."""
     stop = threading.Event()
 
     def compute() -> None:
@@ -260,7 +262,7 @@ async def test_pages_committed_per_second_beside_a_busy_loop(tmp_path):
 
 
 async def test_links_inserted_per_second_and_bytes_per_url(tmp_path):
-    """New links in pages of 50, ten hosts at a time; then the same again, all known."""
+    """New links in pages of 50, on ten hosts at a time; then the same links again, all known."""
     path = tmp_path / "crawl.db"
     store = SqliteStore(path, wall=time.time)
     await store.open_session("bench")
@@ -282,7 +284,7 @@ async def test_links_inserted_per_second_and_bytes_per_url(tmp_path):
 
 
 def test_opening_does_not_read_the_frontier(tmp_path):
-    """From the opening to the first claim."""
+    """Time from opening the database to the first claim."""
 
     async def run() -> None:
         path = tmp_path / "crawl.db"

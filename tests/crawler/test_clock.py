@@ -1,4 +1,4 @@
-"""The real clock on every event loop that the command may run on."""
+"""The real clock on every event loop that the command may use."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def loop_factory(request: pytest.FixtureRequest) -> Callable[[], asyncio.Abstrac
 
 
 def test_now_is_now(loop_factory: Callable[[], asyncio.AbstractEventLoop]) -> None:
-    """Law 1: a contact's end must not be stamped with a time from before it (uvloop's `loop.time()`
-    is rounded down to milliseconds, and as old as the loop's last look at the clock)."""
+    """Law 1 (docs/laws.md): the end of a contact must not get a time from before it. uvloop's
+    `loop.time()` is rounded down to milliseconds and may be stale."""
 
     async def look() -> None:
         clock = RealClock()

@@ -1,5 +1,6 @@
-"""Nothing of ours needs the garbage collector: it looks at old objects hardly ever, so what lasted
-for a while and is part of a cycle would be kept for hours when it is over (`GC_THRESHOLDS`)."""
+"""No object of courtly needs the garbage collector, which rarely examines old objects
+(`GC_THRESHOLDS`): a reference cycle among objects that lived for a while would stay in memory
+for hours."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ OURS = ("crawler.", "storage.", "policies.", "msgspec.")  # msgspec makes some w
 
 @contextmanager
 def cycles() -> Iterator[Counter[str]]:
-    """Objects of ours, by type, that nothing referred to at the end but other such objects."""
+    """Objects of courtly, by type, that only other such objects referred to at the end."""
     found: Counter[str] = Counter()
     gc.collect()
     gc.disable()
@@ -45,7 +46,7 @@ def cycles() -> Iterator[Counter[str]]:
 
 
 def name_of(one: object) -> str:
-    """Of its class, or of itself where it is a function."""
+    """The name of its class, or its own if it is a function."""
     named = one if callable(one) and hasattr(one, "__qualname__") else type(one)
     return f"{named.__module__}.{named.__qualname__}"
 
@@ -61,7 +62,7 @@ def test_cycles_are_found() -> None:
 @pytest.mark.parametrize("rules", [0, 5, 1_000])
 @pytest.mark.parametrize("dialects", [("google",), ("google", "slurp"), tuple(robots.DIALECTS)])
 def test_a_robots_file_is_freed_when_it_is_replaced(rules: int, dialects: tuple[str, ...]) -> None:
-    """The issue: a host that changes its robots.txt made a daemon grow by a hundred MB an hour."""
+    """Otherwise hosts that change their robots.txt often would make a daemon grow."""
     lines = "".join(f"Disallow: /{n}*x$\nAllow: /{n}%41/\nDisallow: /p{n}\n" for n in range(rules))
     body = f"User-agent: *\n{lines}Crawl-delay: 1\n".encode()
     with cycles() as found:
@@ -75,7 +76,7 @@ def test_a_robots_file_is_freed_when_it_is_replaced(rules: int, dialects: tuple[
 
 
 def answers_of(world: World) -> Answers:
-    """Hosts that fail in several ways, and whose robots.txt is another one every hour."""
+    """Hosts that fail in several ways and whose robots.txt changes every hour."""
 
     def answers(request: Request) -> Reply | FailureCode:
         number = int(request.url.partition("//h")[2].partition(".")[0])
@@ -99,7 +100,7 @@ def answers_of(world: World) -> Answers:
 
 
 async def test_a_crawl_of_days_makes_no_cycles(world: World) -> None:
-    """Robots.txt that changes and fails, revisits, retries, hosts that come and go, reloads."""
+    """robots.txt that changes and fails, recrawls, retries, hosts that come and go, reloads."""
     sections: dict[str, Any] = {
         "crawl": {
             "user_agent": "testbot/1.0 (+https://a.test/bot)",
@@ -143,7 +144,7 @@ async def test_a_crawl_of_days_makes_no_cycles(world: World) -> None:
 
 
 async def test_a_daemon_makes_no_cycles(tmp_path: Path) -> None:
-    """Its network, its database, its sinks and its page; it is reloaded, asked and listened to."""
+    """Its network, database, sinks and page, while it is reloaded, queried and listened to."""
     n = 0
 
     def changing(_: object) -> Reply:
@@ -189,7 +190,7 @@ async def test_a_daemon_makes_no_cycles(tmp_path: Path) -> None:
 
 
 async def stir(daemon: Daemon, seeds: Sequence[str], turn: int) -> None:
-    """What people do to a daemon, with a moment for what comes of it."""
+    """Use the daemon as people do, with a pause for the effects."""
     client = daemon.client
     assert (await client.post("/api/reload")).status == 200
     urls = [*(f"{seed}{turn}" for seed in seeds), f"http://refused-{turn}.test:1/"]

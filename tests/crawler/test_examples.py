@@ -1,4 +1,4 @@
-"""The examples of the docs and of the docstrings run as they stand, against a local web."""
+"""The examples of the docs and docstrings run unchanged against a local web."""
 
 from __future__ import annotations
 

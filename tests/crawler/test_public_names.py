@@ -1,4 +1,4 @@
-"""`import crawler` is light, and its names are there when asked for."""
+"""`import crawler` loads little, and its names are available."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A machine that lacks threads: work waits for one, and neither a page, a host nor a task fails."""
+"""On a machine without free threads, work waits for one, and neither a page nor a host nor a
+task fails."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ PACKAGES = [Path(crawler.__file__).parents[1] / name for name in ("crawler", "st
 
 
 class Limit:
-    """A machine on which no further thread can be started, but for those of the store."""
+    """A machine on which no further thread can be started, except those of the store."""
 
     def __init__(self) -> None:
         self.free = 0
@@ -115,7 +116,8 @@ async def test_a_name_that_no_thread_could_ask_for_is_trouble_of_our_own() -> No
 
 @pytest.mark.timeout(60)
 async def test_a_crawl_without_threads_fails_nothing(limit: Limit, tmp_path: Path) -> None:
-    """Large pages, a large robots.txt and sitemap, sinks, functions and free space need threads."""
+    """Large pages, a large robots.txt and sitemap, sinks, functions and the free-space check
+    need threads."""
     rules = "User-agent: *\nDisallow: /no\n" + "# padding\n" * 2_000
     large = html("Large", *(f"/{n}" for n in range(9)), body="<p>text</p>" * 40_000)
     sites: dict[str, dict[str, Reply]] = {"a.test": {f"/{n}": large for n in range(9)}}
@@ -146,7 +148,7 @@ async def test_a_crawl_without_threads_fails_nothing(limit: Limit, tmp_path: Pat
 
 
 def test_threads_are_started_in_one_place() -> None:
-    """But for the store's, which says so by MemoryError."""
+    """Except the store's, which raises MemoryError instead."""
     makes = re.compile(r"to_thread\(|run_in_executor\(None|ThreadPoolExecutor\(|[^_]Thread\(")
     found = {
         path.relative_to(folder.parent).as_posix()

@@ -1,4 +1,4 @@
-"""Chromium as a referee: a page on loopback runs a script, which sends back what it found."""
+"""Chromium as a referee: a page on loopback runs a script that sends its results back."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WAIT_S = 240
 
 
 class Answer(NamedTuple):
-    """What the server gives for a path."""
+    """The server's response for a path."""
 
     body: bytes
     content_type: str | None = "text/html; charset=utf-8"
@@ -27,8 +27,8 @@ class Answer(NamedTuple):
 
 
 def found_by(chromium: Path, profile: Path, answers: Mapping[str, Answer]) -> tuple[Any, list[str]]:
-    """What the script of the page "/" posted to "/found", as JSON, and the targets of all requests
-    in their order. profile: an empty folder."""
+    """What the script of the page "/" posted to "/found", as JSON, and the targets of all
+    requests in order. profile: an empty directory."""
     found: list[Any] = []
     asked: list[str] = []
     over = threading.Event()
@@ -54,7 +54,7 @@ def found_by(chromium: Path, profile: Path, answers: Mapping[str, Answer]) -> tu
             over.set()
 
         def log_message(self, *_: object) -> None:
-            """Nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -1,4 +1,4 @@
-"""Data of others, found by environment variables; README.md describes each."""
+"""External data, located by environment variables; README.md describes each."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Encodings as others have them: the data that encoding_rs (Firefox) is tested with, html5lib's
-pages that declare one, the URLs of the Web Platform Tests, and Chromium itself."""
+"""Encodings compared with the test data of encoding_rs (Firefox), html5lib's encoding tests, the
+URLs of the Web Platform Tests, and Chromium itself."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_the_data_of_encoding_rs(data: Data) -> None:
 
 
 def test_pages_that_declare_an_encoding(data: Data) -> None:
-    """Without those that begin with a mark, and one that a script writes."""
+    """Without pages that begin with a byte order mark, and one that a script writes."""
     (folder,) = data("REFEREE_HTML5LIB_TESTS")
     compared = 0
     for file in sorted((folder / "encoding").glob("*.dat")):
@@ -82,7 +82,7 @@ def test_pages_that_declare_an_encoding(data: Data) -> None:
 
 
 def test_urls_of_the_web_platform_tests(data: Data) -> None:
-    """In legacy encodings only queries differ, and of them only what is not ASCII."""
+    """In legacy encodings only queries differ, and only their non-ASCII characters."""
     (file,) = data("REFEREE_WPT_URLS")
     compared = 0
     for case in json.loads(file.read_text()):
@@ -128,7 +128,8 @@ await fetch('/found', {method: 'POST', body: JSON.stringify(found)}); })()</scri
 
 
 def test_bytes_as_chromium_decodes_them(data: Data, tmp_path: Path) -> None:
-    """All pairs of bytes, all that begin three bytes of EUC-JP, and random sequences."""
+    """All pairs of bytes, all beginnings of three-byte sequences of EUC-JP, and random
+    sequences."""
     (chromium,) = data("REFEREE_CHROMIUM")
     source = random.Random(1)
     names = sorted(NAMES - {"replacement"})
@@ -180,7 +181,7 @@ await fetch('/found', {method: 'POST', body: JSON.stringify(found)}); })()</scri
 
 
 def test_queries_as_chromium_writes_them(data: Data, tmp_path: Path) -> None:
-    """Every character of the basic plane and some others, alone; and random mixtures."""
+    """Every character of the basic plane and some others alone, and random mixtures."""
     (chromium,) = data("REFEREE_CHROMIUM")
     source = random.Random(5)
     names = sorted(NAMES - {"replacement"})

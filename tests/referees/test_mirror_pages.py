@@ -46,7 +46,7 @@ _LOOK = """(async () => {
 
 
 class Folder:
-    """A site of files."""
+    """A site made of files."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -131,7 +131,7 @@ async def test_a_mirror_of_saved_pages_has_no_dead_link(
 
 
 async def _look(tab: web_tests.Tab, page: str) -> dict[str, Any]:
-    """Links and broken images of a page, or of the page that it leads on to."""
+    """Links and broken images of a page, or of the page that it leads to."""
     await tab.goto(page)
     for _ in range(3):
         try:
@@ -148,6 +148,6 @@ def _is_dead(link: str, mirror: Path) -> bool:
 
 
 def _is_ours(image: str, mirror: Path) -> bool:
-    """Whether the mirror has the image that is not shown: others the site has not either."""
+    """Whether the mirror has the image that is not displayed; otherwise the site lacks it too."""
     file = Path(unquote(urlsplit(image).path))
     return image.startswith("file:") and file.is_relative_to(mirror) and file.exists()

@@ -1,5 +1,5 @@
-"""Which links a page has, in which order: courtly's reader, with and without a tree, beside parse5
-and the trees that html5lib's tests expect."""
+"""The links of a page, in order, with and without a tree, compared with parse5 and with the
+trees that html5lib's tests expect."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def urls(reader: page._Reader) -> list[str]:
 
 
 def expected(elements: Iterable[Element]) -> page._Reader:
-    """What these elements, in document order, say of a page."""
+    """The links and the title according to these elements, in document order."""
     reader = page._Reader(URL, PageLinks(URL))
     elements = list(elements)
     for tag, attributes, _ in elements:
@@ -105,7 +105,7 @@ def sample(folder: Path) -> list[Path]:
 
 
 def test_links_of_saved_pages(data: Data, parse5: Callable[[bytes], list[Element]]) -> None:
-    """Order and all: of each page by the usual way, and without a tree as sets."""
+    """In order, as pages are usually read; without a tree, as sets."""
     figures: Counter[str] = Counter()
     different: list[str] = []
     for folder in data("REFEREE_PAGES"):
@@ -155,7 +155,7 @@ _LINE = re.compile(
 
 
 def elements_of(tree: str) -> list[Element]:
-    """The elements of a tree as the tests write it, without those in templates."""
+    """The elements of a tree in the notation of the tests, without those in templates."""
     found: list[Element] = []
     template: int | None = None  # how deep the one is that is being passed over
     for line in re.split(r"\n(?=\| )", tree):
@@ -176,7 +176,7 @@ def elements_of(tree: str) -> list[Element]:
 
 
 def cases(folder: Path) -> Iterator[tuple[str, str]]:
-    """(document, tree) of the tests that are of whole documents, scripting off."""
+    """(document, tree) of the tests of whole documents with scripting off."""
     for path in sorted(folder.rglob("tree-construction/*.dat")):
         text = path.read_bytes().decode("utf-8", "surrogateescape")
         for test in re.split(r"(?:\A|\n)#data\n", text)[1:]:
@@ -194,7 +194,7 @@ NOT_COUNTED = frozenset(
 
 
 def elements_by_tokens(html: bytes) -> Counter[str]:
-    """How many elements of each name the tags make that are in no template."""
+    """The number of elements of each name outside templates, according to the tags."""
     found: Counter[str] = Counter()
     for tag in markup.tokens(html):
         if tag.name[:1] not in b"/!" and not tag.ignored and not tag.in_template:

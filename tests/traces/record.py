@@ -32,7 +32,7 @@ _UNSTEADY: Final = frozenset({"id", "source_id", "target_id", "session", "epoch"
 
 
 class Web:
-    """A web made of one number: some hosts with their robots.txt, pages and troubles."""
+    """A web generated from one number: some hosts with their robots.txt, pages and failures."""
 
     def __init__(self, number: int) -> None:
         self.random = random.Random(number)
@@ -43,7 +43,7 @@ class Web:
         self.asked: dict[str, int] = {}
 
     def _robots(self, host: str) -> list[Reply | FailureCode]:
-        """What its robots.txt answers, one time after the other; the last for ever."""
+        """The responses to requests for its robots.txt in order; the last one repeats."""
         draw = self.random
         rules = text(
             "User-agent: *\nDisallow: /no\n"
