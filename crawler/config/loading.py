@@ -21,7 +21,7 @@ from crawler.config.keys import (
 )
 from crawler.config.lines import KeyPath, key_lines
 from crawler.config.readers import ProblemsError, did_you_mean, read_value
-from crawler.config.secrets import redact
+from crawler.config.secrets import origin_in, redact
 from policies.url import host_of
 
 CONFIG_BYTES_MAX = 10_000_000  # anything larger is a device or a database, not a config
@@ -192,10 +192,10 @@ class _TableReader:
         if not re.search(r"[a-z0-9]", pattern):
             self._refuse_for_all_hosts(path, table, SITE_KEYS)
         credentials = table.get("credentials")
-        for origin in credentials if isinstance(credentials, Mapping) else ():
-            host = host_of(f"{origin}/") if "://" in str(origin) else ""
-            if host and not matches(pattern, host):
-                self._wrong((*path, "credentials", origin), "is not an origin of this site")
+        for name in credentials if isinstance(credentials, Mapping) else ():
+            origin = origin_in(str(name))
+            if origin is not None and not matches(pattern, host_of(f"{origin}/")):
+                self._wrong((*path, "credentials", name), "is not an origin of this site")
         sections: dict[str, dict[str, object]] = {}
         for field, value in self._table(path, table, SITE_KEYS).items():
             sections.setdefault(SECTION_OF_FIELD[field], {})[field] = value

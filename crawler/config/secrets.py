@@ -85,7 +85,7 @@ def credential(name: str, source: str) -> tuple[str, str]:
 
     Raises ValueError without the source: it may be the secret itself, written in the wrong place.
     """
-    origin = _origin(name)
+    origin = origin_in(name)
     if origin is None:
         raise ValueError('credentials are for an origin, such as "https://example.org"')
     if not _NAME.match(source) and not (source.startswith("file:") and _is_one_line(source[5:])):
@@ -93,7 +93,8 @@ def credential(name: str, source: str) -> tuple[str, str]:
     return origin, source
 
 
-def _origin(text: str) -> str | None:
+def origin_in(text: str) -> str | None:
+    """Return the origin that a string names without anything else; None if it names none."""
     try:
         url = parse_seed(text)
     except SeedError:

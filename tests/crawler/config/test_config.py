@@ -436,7 +436,19 @@ def test_permissions_of_new_files() -> None:
     assert from_dict({"storage": {"file_mode": "640"}}).storage.mode == 0o640
 
 
-_WORDS = ["", "10m", "5MB", "*", "@", "@x", "env:A", "file:", "https://a.test/", "2xx", "host"]
+_WORDS = [
+    "",
+    "10m",
+    "5MB",
+    "*",
+    "@",
+    "@x",
+    "env:A",
+    "file:",
+    "https://a.test/",
+    "sqlite:///a",
+    "2xx",
+]
 _TEXT = st.sampled_from(_WORDS) | st.text(max_size=8)
 _HUGE = st.integers(62, 2_000).map(lambda bits: 1 << bits)
 _SCALAR = st.none() | st.booleans() | st.integers() | _HUGE | st.floats() | st.dates() | _TEXT
@@ -444,15 +456,18 @@ _VALUE = _SCALAR | st.lists(_SCALAR, max_size=3) | st.dictionaries(_TEXT, _SCALA
 _KEY = st.sampled_from([(section, name) for section in SECTIONS for name in SECTIONS[section]])
 
 
-@given(_KEY, _VALUE)
+@given(_KEY, _VALUE, st.booleans())
 def test_any_value_of_any_key_is_read_or_refused_with_its_name(
-    key: tuple[str, str], value: object
+    key: tuple[str, str], value: object, for_site: bool
 ) -> None:
     section, name = key
+    for_site = for_site and section in SITE_SECTIONS
+    table = 'site."a.test"' if for_site else section
+    data: dict[str, object] = {name: value}
     try:
-        config = from_dict({section: {name: value}})
+        config = from_dict({"site": {"a.test": data}} if for_site else {section: data})
     except ConfigError as error:
-        problems = [one for one in error.problems if f"config: {section}.{name}: " not in one]
+        problems = [one for one in error.problems if f"config: {table}.{name}" not in one]
     else:
         problems = [one for one in describe_changes(from_dict({}), config) if name not in one]
     assert problems == []
