@@ -23,7 +23,7 @@ from crawler.politeness.reading import reads_otherwise, session_name
 from crawler.steering.control import Control
 from crawler.steering.summary import Snapshots, summarise
 from storage.safe_files import FILE_MODE
-from storage.sqlite import SqliteReader, SqliteStore
+from storage.sqlite import MemoryStore, SqliteReader, SqliteStore
 from storage.store import Reader, Store, StoreError
 from storage.timekeeper import machine_uptime
 
@@ -61,6 +61,13 @@ def open_store(
         uptime=machine_uptime if isinstance(clock, RealClock) else None,
         queries_per_path_max=queries_per_path_max,
         file_mode=file_mode,
+    )
+
+
+def open_memory_store(clock: Clock, *, queries_per_path_max: float = 1000) -> MemoryStore:
+    """A store without a file, for crawls that keep nothing."""
+    return MemoryStore(
+        wall=clock.wall, monotonic=clock.monotonic, queries_per_path_max=queries_per_path_max
     )
 
 

@@ -132,7 +132,7 @@ class Store(Protocol):
     """
 
     @property
-    def troubles(self) -> TransientFaults:
+    def faults(self) -> TransientFaults:
         """Why calls take so long now, if they do."""
         ...
 
@@ -371,6 +371,11 @@ class Store(Protocol):
 
     async def name_session(self, session: int, name: str) -> None:
         """Give this session another name: it does otherwise now than when it was opened."""
+        ...
+
+    async def forget(self, slot: str) -> None:
+        """A caller that brings its own URLs, and may run forever, has released this host. A store
+        in memory deletes what it knows of it, unless URLs belong to it; a file keeps that."""
         ...
 
     async def outlook(self, session: int) -> Outlook:

@@ -30,7 +30,7 @@ from crawler.observer import Observer
 from crawler.steering.control import Control
 from crawler.testing import Answers, FakeFetcher, JumpClock, LoggedRequest, RequestLog
 from policies.url import host_of, slot_of
-from storage.memory import MemoryStore
+from storage.sqlite import MemoryStore
 from storage.store import Link, Row, StoreError
 
 # What was checked must not fail by the luck of the draw, nor because the machine is busy: the same
@@ -90,7 +90,7 @@ class Medium:
         self.after: dict[str, Hook] = {}
         self.calls: Counter[str] = Counter()
         self._under_way: set[asyncio.Task[Any]] = set()
-        self.troubles = inner.troubles
+        self.faults = inner.faults
         self.set_patience = inner.set_patience
 
     def in_flight(self, id_: int) -> None:
@@ -182,13 +182,18 @@ class World:
 
     def __init__(self, clock: JumpClock) -> None:
         self.clock = clock
-        self.store = MemoryStore(clock.wall, monotonic=clock.monotonic)
+        self.store = MemoryStore(wall=clock.wall, monotonic=clock.monotonic)
         self.medium = Medium(self.store, clock)  # the next crawl's
         self.engine: Engine | None = None
         self._control: Control | None = None
         self._deeds: list[asyncio.Task[Any]] = []
         self.session = 0
         self._task: asyncio.Task[None] | None = None
+
+    def run_sql(self, sql: str) -> None:
+        """Change the database behind the back of the store, which is to look at it again."""
+        self.store.reader._database.db.execute(sql)
+        self.store._calls._writer = None
 
     async def wait(self, for_s: float) -> None:
         await self.clock.sleep_until(self.clock.monotonic() + for_s)
@@ -276,7 +281,7 @@ class World:
             start_s=start_s,
             elapsed_s=self.clock.monotonic() - start_s,
             wall_from_s=self.clock.wall() - self.clock.monotonic(),
-            rows={view: [row async for row in self.store.iterate(view)] for view in VIEWS},
+            rows={view: [row async for row in self.store.reader.iterate(view)] for view in VIEWS},
         )
 
 

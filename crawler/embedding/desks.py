@@ -8,7 +8,7 @@ import itertools
 import math
 from asyncio import Future
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -58,10 +58,7 @@ class Desk:
 
 
 class Desks:
-    """Leases hosts for callers and gives back the ones nobody uses.
-
-    `forget(slot)` is told of hosts that were given back.
-    """
+    """Leases hosts for callers and gives back the ones nobody uses."""
 
     def __init__(
         self,
@@ -74,7 +71,6 @@ class Desks:
         gate: Gate,
         ledger: Ledger,
         jobs: Jobs,
-        forget: Callable[[str], None] | None,
     ) -> None:
         self._config = config
         self._store = store
@@ -84,7 +80,6 @@ class Desks:
         self._gate = gate
         self._ledger = ledger
         self._jobs = jobs
-        self._forget = forget
         self._desks: OrderedDict[str, Desk] = OrderedDict()  # the one used longest ago first
         self._holding: dict[str, asyncio.Task[None]] = {}
         self._wanted: Counter[str] = Counter()  # slots that somebody waits to have held
@@ -157,8 +152,8 @@ class Desks:
                 return
             await self._ledger.flush()
             for slot in slots:
-                if self._forget is not None and slot not in self._holding:
-                    self._forget(slot)
+                if slot not in self._holding:
+                    await self._store.forget(slot)
         finally:
             self._pruner = None
 

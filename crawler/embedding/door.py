@@ -7,7 +7,6 @@ for its own. The mechanism is the same: `Turns`, `Contacts`, `Gate` and `Ledger`
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Final, Self
 
 from crawler import threads
@@ -40,8 +39,8 @@ NEAR_MAX: Final = 10_000  # names remembered as loopback's
 class Door:
     """`enter` gives a turn for one URL, `contact` spends it; an async context manager.
 
-    `forget(slot)` is told of hosts that are not held any more. Its callers' cancellation leaves no
-    trace. Raises CourtlyError, ConfigError (law 10) and StoreError.
+    Its callers' cancellation leaves no trace. Raises CourtlyError, ConfigError (law 10) and
+    StoreError.
     """
 
     def __init__(
@@ -52,7 +51,6 @@ class Door:
         session: int,
         clock: Clock,
         fetcher: Fetcher,
-        forget: Callable[[str], None] | None = None,
     ) -> None:
         self.config = config
         self.clock = clock
@@ -94,7 +92,6 @@ class Door:
             gate=self.gate,
             ledger=self.ledger,
             jobs=self._jobs,
-            forget=forget,
         )
         self._verdicts = Verdicts(clock, self.gate, check_open=self._check_open)
         self._committer: asyncio.Task[None] | None = None

@@ -9,23 +9,21 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from crawler.app import looking_into, open_store
+from crawler.app import looking_into, open_memory_store, open_store
 from crawler.clock import Clock, RealClock
 from crawler.config import Config
 from crawler.embedding.door import Door
 from crawler.fetching.fetcher import AiohttpFetcher, Fetcher
-from storage.memory import MemoryStore
 from storage.store import Reader, Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """An open store and its session; `forget` only where nothing is kept of a host."""
+    """An open store and its session."""
 
     store: Store
     session: int
     reader: Callable[[], AbstractAsyncContextManager[Reader]]
-    forget: Callable[[str], None] | None
 
 
 @contextlib.asynccontextmanager
@@ -36,13 +34,9 @@ async def state(
     queries_max = config.scope.max_queries_per_path
     store: Store
     reader: Callable[[], AbstractAsyncContextManager[Reader]]
-    forget = None
     if db is None:
-        memory = MemoryStore(
-            clock.wall, monotonic=clock.monotonic, queries_per_path_max=queries_max
-        )
-        store, forget = memory, memory.forget
-        reader = partial(_itself, memory)
+        memory = open_memory_store(clock, queries_per_path_max=queries_max)
+        store, reader = memory, lambda: contextlib.nullcontext(memory.reader)
     else:
         url = str(db) if str(db).lower().startswith("sqlite:") else f"sqlite:{db}"
         path = config.override({"storage": {"url": url}}, where="db").storage.path
@@ -51,14 +45,9 @@ async def state(
         reader = partial(looking_into, path)
     session = await store.open_session(name)
     try:
-        yield State(store=store, session=session, reader=reader, forget=forget)
+        yield State(store=store, session=session, reader=reader)
     finally:
         await store.close(session)
-
-
-@contextlib.asynccontextmanager
-async def _itself(memory: MemoryStore) -> AsyncIterator[Reader]:
-    yield memory
 
 
 @contextlib.asynccontextmanager
@@ -93,7 +82,6 @@ async def door(
             session=kept.session,
             clock=clock,
             fetcher=wire,
-            forget=kept.forget,
         ) as opened,
     ):
         yield opened

@@ -87,7 +87,7 @@ class Engine:
             ask_again=self._ask_again,
             observer=observer,
         )
-        sources = [store.troubles] if sinks is None else [store.troubles, sinks.troubles]
+        sources = [store.faults] if sinks is None else [store.faults, sinks.troubles]
         self._storage_holds = StorageHolds(self.holds, sources)
         self.rates = Rates(clock.monotonic())
         moves = self._moves = Moves(

@@ -101,7 +101,7 @@ class Control:
     @property
     def store_trouble(self) -> TransientFault | None:
         """Why commands wait for the database; None if they do not."""
-        return self._store.troubles.now
+        return self._store.faults.now
 
     @property
     def state(self) -> CrawlState:

@@ -1,12 +1,33 @@
--- What the migrations make of nothing, all at once: a fifth of the time, at the start of each crawl
--- into a new file. Written by tests/storage/sqlite/test_migrations.py, which holds it to them.
+-- The schema of a new database. Every change to it after the first release takes a migration, and a
+-- new version: see storage/sqlite/schema.py.
+
+-- ---------------------------------------------------------------- the crawl and its sessions
 
 CREATE TABLE crawl (  -- one row
   id INTEGER PRIMARY KEY CHECK (id = 1),
   session INTEGER NOT NULL,     -- the newest
-  last_at REAL NOT NULL,        -- the store's time, as last told: it never runs backwards
-  shift_s REAL NOT NULL         -- how far it is ahead of the wall clock
-, paused INTEGER NOT NULL DEFAULT 0, boot TEXT, uptime_s REAL) STRICT;
+  last_at REAL NOT NULL,        -- the store's time when last written: it never runs backwards
+  shift_s REAL NOT NULL,        -- how far it is ahead of the wall clock
+  paused INTEGER NOT NULL DEFAULT 0,
+  boot TEXT,                    -- which start of the machine `uptime_s` counts from
+  uptime_s REAL
+) STRICT;
+
+CREATE TABLE sessions (
+  id INTEGER PRIMARY KEY,               -- as in crawl
+  name TEXT NOT NULL,
+  began_at REAL NOT NULL,               -- Unix seconds
+  ended_at REAL                         -- NULL: it is running, or its process died
+) STRICT;
+
+CREATE TABLE secret (  -- one row: the key of the fingerprints of URLs
+  id INTEGER PRIMARY KEY CHECK (id = 1),
+  bytes BLOB NOT NULL
+) STRICT;
+
+INSERT INTO secret VALUES (1, randomblob(16));
+
+-- ---------------------------------------------------------------- hosts and origins
 
 CREATE TABLE slots (  -- hosts, as they are leased
   id INTEGER PRIMARY KEY,
@@ -35,8 +56,11 @@ CREATE TABLE slots (  -- hosts, as they are leased
   smallest_rest_s REAL,
   peak_concurrency INTEGER NOT NULL DEFAULT 0,
   breaches INTEGER NOT NULL DEFAULT 0,
-  ring INTEGER NOT NULL DEFAULT 0       -- contacts ever written to the ring
-, ended_at REAL, pending INTEGER NOT NULL DEFAULT 0, revisit_at REAL) STRICT;
+  ring INTEGER NOT NULL DEFAULT 0,      -- contacts ever written to the ring
+  ended_at REAL,                        -- when the last contact ended
+  pending INTEGER NOT NULL DEFAULT 0,   -- queued > 0
+  revisit_at REAL                       -- when the first of its visited URLs is due again
+) STRICT;
 
 CREATE INDEX slots_leased ON slots (lease) WHERE lease IS NOT NULL;
 
@@ -53,8 +77,10 @@ CREATE TABLE origins (
   judged INTEGER NOT NULL DEFAULT 0 CHECK (judged >= 0),          -- blocked by its own robots.txt
   ungoverned INTEGER NOT NULL DEFAULT 0 CHECK (ungoverned >= 0),  -- fetched for lack of an answer
   robots_at REAL,                       -- when robots.txt is to be asked for again (wall clock)
-  rejudge_at REAL                       -- since when what was judged is to be judged again
-, pending INTEGER NOT NULL DEFAULT 0, governs INTEGER NOT NULL DEFAULT 0) STRICT;
+  rejudge_at REAL,                      -- since when its URLs are to be judged again
+  pending INTEGER NOT NULL DEFAULT 0,   -- queued > 0
+  governs INTEGER NOT NULL DEFAULT 0    -- queued + judged + ungoverned > 0
+) STRICT;
 
 CREATE INDEX origins_of_slot ON origins (slot);
 
@@ -63,16 +89,58 @@ CREATE INDEX origins_by_hostname ON origins (hostname);
 CREATE INDEX origins_to_rejudge ON origins (rejudge_at)
   WHERE rejudge_at IS NOT NULL AND judged + ungoverned > 0;
 
+-- Indexes on flags: a partial index on a counter would be written with every change of it.
+
+CREATE INDEX slots_claimable ON slots (ready_at, served)
+  WHERE pending = 1 AND lease IS NULL AND paused = 0;
+
+CREATE INDEX slots_to_revisit ON slots (revisit_at)
+  WHERE revisit_at IS NOT NULL AND lease IS NULL AND paused = 0;
+
+CREATE INDEX origins_with_work ON origins (slot) WHERE pending = 1;
+
+CREATE INDEX origins_robots_due ON origins (robots_at) WHERE robots_at IS NOT NULL AND governs = 1;
+
+CREATE TRIGGER slots_pending AFTER UPDATE OF queued ON slots
+WHEN new.pending <> (new.queued > 0)
+BEGIN
+  UPDATE slots SET pending = new.queued > 0 WHERE id = new.id;
+END;
+
+CREATE TRIGGER origins_pending AFTER UPDATE OF queued ON origins
+WHEN new.pending <> (new.queued > 0)
+BEGIN
+  UPDATE origins SET pending = new.queued > 0 WHERE id = new.id;
+END;
+
+CREATE TRIGGER origins_governs AFTER UPDATE OF queued, judged, ungoverned ON origins
+WHEN new.governs <> (new.queued + new.judged + new.ungoverned > 0)
+BEGIN
+  UPDATE origins SET governs = new.queued + new.judged + new.ungoverned > 0 WHERE id = new.id;
+END;
+
+CREATE TABLE contacts (  -- the newest of every host
+  slot INTEGER NOT NULL,
+  place INTEGER NOT NULL,               -- in the ring
+  start_at REAL NOT NULL,
+  end_at REAL NOT NULL,
+  kind TEXT NOT NULL,
+  status INTEGER,
+  PRIMARY KEY (slot, place)
+) STRICT, WITHOUT ROWID;
+
+-- ---------------------------------------------------------------- URLs
+
 CREATE TABLE urls (
   id INTEGER PRIMARY KEY,
   origin INTEGER NOT NULL,
   path TEXT NOT NULL,                   -- path and query
-  state INTEGER NOT NULL CHECK (state BETWEEN 0 AND 4),  -- storage.base.State; 4: in no view
+  state INTEGER NOT NULL CHECK (state BETWEEN 0 AND 4),  -- storage.store.UrlState; 4: in no view
   depth INTEGER NOT NULL,
   priority REAL NOT NULL,
   turn INTEGER NOT NULL,                -- 0 until it is retried, then grows with every retry
   due_at REAL,                          -- while it waits for its retry
-  flags INTEGER NOT NULL,               -- 1 seed, 2 fetched before, 4 has a row in tries
+  flags INTEGER NOT NULL,               -- bits: see storage/sqlite/link_table.py
   referrer INTEGER,                     -- id of the first page that linked to it
   anchor TEXT
 ) STRICT;
@@ -82,6 +150,21 @@ CREATE INDEX urls_queue ON urls (origin, priority DESC, turn, depth)
 
 CREATE INDEX urls_waiting ON urls (origin, due_at)
   WHERE state = 0 AND due_at IS NOT NULL;
+
+CREATE TABLE known (  -- finds a URL without reading it
+  origin INTEGER NOT NULL,
+  fingerprint INTEGER NOT NULL,         -- 64 bits, see storage/sqlite/fingerprint.py
+  id INTEGER NOT NULL,                  -- of the row in urls; negative while its state is 4
+  depth INTEGER NOT NULL,               -- never less than in urls: what is deeper changes nothing
+  PRIMARY KEY (origin, fingerprint)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE queries (  -- URLs with a query, counted by path
+  origin INTEGER NOT NULL,
+  path INTEGER NOT NULL,                -- 8 bytes of its hash
+  count INTEGER NOT NULL,
+  PRIMARY KEY (origin, path)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE seeds (id INTEGER PRIMARY KEY) STRICT;
 
@@ -117,7 +200,7 @@ CREATE TABLE failures (
   last_at REAL NOT NULL
 ) STRICT;
 
-CREATE TABLE bodies (  -- of robots.txt, every one that ever counted
+CREATE TABLE bodies (  -- of robots.txt: those of copies, and those that verdicts were made by
   id INTEGER PRIMARY KEY,
   hash BLOB NOT NULL UNIQUE,            -- blake2b, 16 bytes
   size INTEGER NOT NULL,
@@ -133,6 +216,8 @@ CREATE TABLE verdicts (
   robots_url TEXT NOT NULL,
   body INTEGER REFERENCES bodies (id)   -- the copy it was made by
 ) STRICT;
+
+CREATE INDEX verdicts_by_body ON verdicts (body) WHERE body IS NOT NULL;
 
 CREATE UNIQUE INDEX verdicts_once ON verdicts (
   robots_url, reason, dialect, coalesce(rule, ''), coalesce(line, 0), coalesce(body, 0)
@@ -166,27 +251,108 @@ CREATE TABLE copies (  -- of robots.txt: policies.access.Access, field by field
   truncated INTEGER NOT NULL
 ) STRICT;
 
-CREATE TABLE contacts (  -- the newest of every host
-  slot INTEGER NOT NULL,
-  place INTEGER NOT NULL,               -- in the ring
-  start_at REAL NOT NULL,
-  end_at REAL NOT NULL,
-  kind TEXT NOT NULL,
-  status INTEGER,
-  PRIMARY KEY (slot, place)
-) STRICT, WITHOUT ROWID;
-
-CREATE TABLE queries (  -- URLs with a query, counted by path
-  origin INTEGER NOT NULL,
-  path INTEGER NOT NULL,                -- 8 bytes of its hash
-  count INTEGER NOT NULL,
-  PRIMARY KEY (origin, path)
-) STRICT, WITHOUT ROWID;
+CREATE INDEX copies_by_body ON copies (body) WHERE body IS NOT NULL;
 
 CREATE TABLE skips (
   reason TEXT PRIMARY KEY,
   count INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
+
+CREATE TABLE readings (
+  id INTEGER PRIMARY KEY,
+  kind TEXT,                            -- NULL: neither a sitemap nor a feed
+  status INTEGER NOT NULL,
+  fetched_ms INTEGER NOT NULL,          -- Unix milliseconds
+  body_bytes INTEGER NOT NULL,
+  urls INTEGER NOT NULL,
+  error INTEGER REFERENCES texts (id)
+) STRICT;
+
+CREATE TABLE hints (  -- what sitemaps say of URLs
+  id INTEGER PRIMARY KEY,
+  lastmod INTEGER,                      -- Unix seconds
+  changefreq TEXT,
+  priority REAL
+) STRICT;
+
+CREATE TABLE edges (  -- of visited pages; in place of a target's text its row in urls
+  source INTEGER NOT NULL,
+  target INTEGER NOT NULL,
+  anchor TEXT,
+  rel INTEGER,                          -- a row of storage.store.Rel, by its place from 1
+  PRIMARY KEY (source, target)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX edges_by_target ON edges (target);
+
+CREATE TABLE plans (
+  id INTEGER PRIMARY KEY,
+  slot INTEGER NOT NULL,                -- that of its origin
+  due_at REAL NOT NULL,                 -- the store's time
+  interval_s REAL NOT NULL,
+  checked_ms INTEGER NOT NULL,          -- Unix milliseconds
+  changed_ms INTEGER NOT NULL,
+  visits INTEGER NOT NULL,
+  failures INTEGER NOT NULL,
+  etag TEXT,
+  last_modified TEXT
+) STRICT;
+
+CREATE INDEX plans_of_slot ON plans (slot, due_at);
+
+CREATE TABLE kinds (  -- what pages share
+  id INTEGER PRIMARY KEY,
+  status INTEGER NOT NULL,
+  content_type INTEGER REFERENCES texts (id),
+  directives INTEGER NOT NULL,          -- 1 indexable, 2 followable, 4 archivable; from 8: storage.store.Looked
+  usage INTEGER REFERENCES texts (id),
+  cut INTEGER REFERENCES texts (id)     -- why parts of the page were not read
+) STRICT;
+
+CREATE TABLE pages (  -- visited
+  id INTEGER PRIMARY KEY,
+  kind INTEGER NOT NULL REFERENCES kinds (id),
+  fetched_ms INTEGER NOT NULL,          -- Unix milliseconds
+  body_bytes INTEGER NOT NULL,
+  elapsed_us INTEGER NOT NULL,          -- microseconds
+  title TEXT,
+  canonical INTEGER,                    -- a row of urls
+  body_hash INTEGER                     -- 64 bits of blake2b
+) STRICT;
+
+CREATE TABLE chains (  -- blocked or freed URLs; what redirects to them is to be treated likewise
+  root INTEGER PRIMARY KEY,
+  after INTEGER NOT NULL                -- of those redirects: up to this id it has been
+) STRICT;
+
+CREATE UNIQUE INDEX kinds_once ON kinds (
+  status, directives, coalesce(content_type, 0), coalesce(usage, 0), coalesce(cut, 0)
+);
+
+CREATE TABLE hrefs (  -- of visited pages: those that are malformed
+  source INTEGER NOT NULL,
+  place INTEGER NOT NULL,
+  href TEXT NOT NULL,
+  reason TEXT NOT NULL,
+  PRIMARY KEY (source, place)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE pointers (  -- links of visited pages with a fragment
+  source INTEGER NOT NULL,
+  place INTEGER NOT NULL,
+  target INTEGER NOT NULL,              -- a row of urls
+  fragment TEXT NOT NULL,               -- as in a URL
+  decoded TEXT,                         -- without percent-encoding, where that differs
+  PRIMARY KEY (source, place)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE elements (  -- of visited pages: what a fragment can point to
+  page INTEGER NOT NULL,
+  name TEXT NOT NULL,
+  PRIMARY KEY (page, name)
+) STRICT, WITHOUT ROWID;
+
+-- ---------------------------------------------------------------- views: the documented interface
 
 CREATE VIEW blocked AS
 SELECT
@@ -242,68 +408,6 @@ JOIN origins AS o ON o.id = c.origin
 JOIN slots AS s ON s.id = o.slot
 LEFT JOIN bodies AS b ON b.id = c.body;
 
-CREATE TABLE sessions (
-  id INTEGER PRIMARY KEY,               -- as in crawl
-  name TEXT NOT NULL,
-  began_at REAL NOT NULL,               -- Unix seconds
-  ended_at REAL                         -- NULL: it goes on, or ended without a farewell
-) STRICT;
-
-CREATE TABLE secret (  -- one row; what URLs are known by is keyed with it
-  id INTEGER PRIMARY KEY CHECK (id = 1),
-  bytes BLOB NOT NULL
-) STRICT;
-
-CREATE TABLE "known" (
-  origin INTEGER NOT NULL,
-  fingerprint INTEGER NOT NULL,         -- 64 bits, see storage/sqlite/fingerprint.py
-  id INTEGER NOT NULL,                  -- of the row in urls; negative while its state is 4
-  depth INTEGER NOT NULL,               -- never less than in urls: what is deeper changes nothing
-  PRIMARY KEY (origin, fingerprint)
-) STRICT, WITHOUT ROWID;
-
-CREATE INDEX slots_claimable ON slots (ready_at, served)
-  WHERE pending = 1 AND lease IS NULL AND paused = 0;
-
-CREATE INDEX origins_with_work ON origins (slot) WHERE pending = 1;
-
-CREATE INDEX origins_robots_due ON origins (robots_at) WHERE robots_at IS NOT NULL AND governs = 1;
-
-CREATE TRIGGER slots_pending AFTER UPDATE OF queued ON slots
-WHEN new.pending <> (new.queued > 0)
-BEGIN
-  UPDATE slots SET pending = new.queued > 0 WHERE id = new.id;
-END;
-
-CREATE TRIGGER origins_pending AFTER UPDATE OF queued ON origins
-WHEN new.pending <> (new.queued > 0)
-BEGIN
-  UPDATE origins SET pending = new.queued > 0 WHERE id = new.id;
-END;
-
-CREATE TRIGGER origins_governs AFTER UPDATE OF queued, judged, ungoverned ON origins
-WHEN new.governs <> (new.queued + new.judged + new.ungoverned > 0)
-BEGIN
-  UPDATE origins SET governs = new.queued + new.judged + new.ungoverned > 0 WHERE id = new.id;
-END;
-
-CREATE TABLE readings (
-  id INTEGER PRIMARY KEY,
-  kind TEXT,                            -- NULL: neither a sitemap nor a feed
-  status INTEGER NOT NULL,
-  fetched_ms INTEGER NOT NULL,          -- Unix milliseconds
-  body_bytes INTEGER NOT NULL,
-  urls INTEGER NOT NULL,
-  error INTEGER REFERENCES texts (id)
-) STRICT;
-
-CREATE TABLE hints (  -- what sitemaps say of URLs
-  id INTEGER PRIMARY KEY,
-  lastmod INTEGER,                      -- Unix seconds
-  changefreq TEXT,
-  priority REAL
-) STRICT;
-
 CREATE VIEW sitemaps AS
 SELECT
   o.name || u.path AS url, g.kind, g.status, g.fetched_ms / 1e3 AS fetched_at, g.body_bytes, g.urls,
@@ -322,90 +426,11 @@ FROM hints AS l
 JOIN urls AS u ON u.id = l.id
 JOIN origins AS o ON o.id = u.origin;
 
-CREATE TABLE edges (  -- of visited pages; in place of a target's text its row in urls
-  source INTEGER NOT NULL,
-  target INTEGER NOT NULL,
-  anchor TEXT,
-  rel INTEGER,                          -- a row of storage.base.Rel, by its place from 1
-  PRIMARY KEY (source, target)
-) STRICT, WITHOUT ROWID;
-
-CREATE INDEX edges_by_target ON edges (target);
-
-CREATE TABLE plans (
-  id INTEGER PRIMARY KEY,
-  slot INTEGER NOT NULL,                -- that of its origin
-  due_at REAL NOT NULL,                 -- the store's time
-  interval_s REAL NOT NULL,
-  checked_ms INTEGER NOT NULL,          -- Unix milliseconds
-  changed_ms INTEGER NOT NULL,
-  visits INTEGER NOT NULL,
-  failures INTEGER NOT NULL,
-  etag TEXT,
-  last_modified TEXT
-) STRICT;
-
-CREATE INDEX plans_of_slot ON plans (slot, due_at);
-
-CREATE INDEX slots_to_revisit ON slots (revisit_at)
-  WHERE revisit_at IS NOT NULL AND lease IS NULL AND paused = 0;
-
-CREATE TABLE kinds (
-  id INTEGER PRIMARY KEY,
-  status INTEGER NOT NULL,
-  content_type INTEGER REFERENCES texts (id),
-  directives INTEGER NOT NULL,          -- 1 indexable, 2 followable, 4 archivable
-  usage INTEGER REFERENCES texts (id)
-, cut INTEGER REFERENCES texts (id)) STRICT;
-
-CREATE TABLE "pages" (  -- visited
-  id INTEGER PRIMARY KEY,
-  kind INTEGER NOT NULL REFERENCES kinds (id),
-  fetched_ms INTEGER NOT NULL,          -- Unix milliseconds
-  body_bytes INTEGER NOT NULL,
-  elapsed_us INTEGER NOT NULL,          -- microseconds
-  title TEXT,
-  canonical INTEGER,                    -- a row of urls
-  body_hash INTEGER                     -- 64 bits of blake2b
-) STRICT;
-
-CREATE TABLE chains (  -- blocked or freed URLs; what redirects to them is to be treated likewise
-  root INTEGER PRIMARY KEY,
-  after INTEGER NOT NULL                -- of those redirects: up to this id it has been
-) STRICT;
-
-CREATE UNIQUE INDEX kinds_once ON kinds (
-  status, directives, coalesce(content_type, 0), coalesce(usage, 0), coalesce(cut, 0)
-);
-
-CREATE TABLE hrefs (  -- of visited pages: those that are malformed
-  source INTEGER NOT NULL,
-  place INTEGER NOT NULL,
-  href TEXT NOT NULL,
-  reason TEXT NOT NULL,
-  PRIMARY KEY (source, place)
-) STRICT, WITHOUT ROWID;
-
 CREATE VIEW malformed AS
 SELECT so.name || s.path AS source, h.href, h.reason, h.source AS id, h.place
 FROM hrefs AS h
 JOIN urls AS s ON s.id = h.source
 JOIN origins AS so ON so.id = s.origin;
-
-CREATE TABLE pointers (  -- links of visited pages with a fragment
-  source INTEGER NOT NULL,
-  place INTEGER NOT NULL,
-  target INTEGER NOT NULL,              -- a row of urls
-  fragment TEXT NOT NULL,               -- as in a URL
-  decoded TEXT,                         -- without percent-encoding, where that differs
-  PRIMARY KEY (source, place)
-) STRICT, WITHOUT ROWID;
-
-CREATE TABLE elements (  -- of visited pages: what a fragment can point to
-  page INTEGER NOT NULL,
-  name TEXT NOT NULL,
-  PRIMARY KEY (page, name)
-) STRICT, WITHOUT ROWID;
 
 CREATE VIEW fragments AS
 SELECT
@@ -465,5 +490,3 @@ LEFT JOIN origins AS co ON co.id = c.origin
 LEFT JOIN texts AS s ON s.id = k.usage
 LEFT JOIN texts AS l ON l.id = k.cut
 LEFT JOIN plans AS n ON n.id = u.id;
-
-INSERT INTO secret VALUES (1, randomblob(16));

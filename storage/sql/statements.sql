@@ -263,7 +263,7 @@ SELECT json_group_array(json_array(
     ) AS q
   ),
   (
-    SELECT min(n.due_at) FROM plans AS n
+    SELECT min(n.due_at) - ? FROM plans AS n
     WHERE n.slot = v.slot AND n.due_at > ? AND n.id NOT IN (SELECT value FROM json_each(?))
   )
 ))
@@ -541,13 +541,14 @@ WITH v(id, served) AS (VALUES (?, ?))
 UPDATE slots SET lease = ?, epoch = epoch + 1, clean = 0, served = v.served
 FROM v WHERE slots.id = v.id;
 
--- Numbers without measure have no place in JSON.
+-- Numbers are bounded, because JSON has no infinity.
 -- name: leases
 WITH v(id) AS (VALUES (?))
 SELECT json_group_array(json_array(
-  s.id, s.name, s.epoch, s.clean, s.lease, min(s.next_at, 1e12), min(s.backoff_until, 1e12),
-  min(s.delay_s, 1e12), s.delay_source, min(s.latency_s, 1e12), s.backoff_level, s.denials, s.connect_failures, s.contacts, s.smallest_rest_s,
-  s.peak_concurrency, s.breaches, s.ring, s.ended_at, s.paused, min(s.slow_s, 1e12), s.visited, s.body_bytes,
+  s.id, s.name, s.epoch, s.clean, s.lease, min(s.next_at - ?, 1e12), min(s.backoff_until - ?, 1e12),
+  min(s.delay_s, 1e12), s.delay_source, min(s.latency_s, 1e12), s.backoff_level, s.denials,
+  s.connect_failures, s.contacts, s.smallest_rest_s, s.peak_concurrency, s.breaches, s.ring,
+  min(max(? - s.ended_at, 0.0), 1e12), s.paused, min(s.slow_s, 1e12), s.visited, s.body_bytes,
   (SELECT count(*) FROM (SELECT 1 FROM origins AS o WHERE o.slot = s.id LIMIT ?))
 ))
 FROM v CROSS JOIN slots AS s ON s.id = v.id;
@@ -563,8 +564,9 @@ UPDATE urls SET due_at = NULL WHERE id IN (
   )
 );
 
--- The best due URLs of some origins of the wanted slots, and when the next one falls due.
--- name: hands
+-- The best due URLs of some origins of the wanted slots, and in how many seconds the next one falls
+-- due: a difference, because JSON gives a number 15 digits, too few for the microseconds of a date.
+-- name: prefetch
 WITH v(slot, after) AS (VALUES (?, ?))
 SELECT json_group_array(json_array(
   v.slot, o.id, o.name,
@@ -585,7 +587,7 @@ SELECT json_group_array(json_array(
     ) AS q
   ),
   (
-    SELECT min(u.due_at) FROM urls AS u
+    SELECT min(u.due_at) - ? FROM urls AS u
     WHERE u.origin = o.id AND u.state = 0 AND u.due_at IS NOT NULL
   )
 ))
@@ -597,6 +599,22 @@ FROM v CROSS JOIN origins AS o ON o.id IN (
 -- name: next_claim
 SELECT min(ready_at) FROM slots WHERE pending = 1 AND lease IS NULL AND paused = 0;
 
+-- A free host to which no URL belongs.
+-- name: unused_slot
+SELECT s.id FROM slots AS s
+WHERE s.name = ? AND s.lease IS NULL AND NOT EXISTS (
+  SELECT 1 FROM origins AS o JOIN known AS k ON k.origin = o.id WHERE o.slot = s.id
+);
+
+-- name: drop_contacts
+DELETE FROM contacts WHERE slot = ?;
+
+-- name: drop_origins
+DELETE FROM origins WHERE slot = ?;
+
+-- name: drop_slot
+DELETE FROM slots WHERE id = ?;
+
 -- ---------------------------------------------------------------- robots.txt
 
 -- name: body_id
@@ -604,6 +622,20 @@ SELECT id FROM bodies WHERE hash = ?;
 
 -- name: new_body
 INSERT INTO bodies (hash, size, packed) VALUES (?, ?, ?);
+
+-- Bodies that no copy and no verdict needs any longer.
+-- name: drop_bodies
+WITH v(id) AS (VALUES (?))
+DELETE FROM bodies WHERE id IN (SELECT v.id FROM v)
+AND NOT EXISTS (SELECT 1 FROM copies AS c WHERE c.body = bodies.id)
+AND NOT EXISTS (SELECT 1 FROM verdicts AS d WHERE d.body = bodies.id);
+
+-- name: bodies_of_slot
+SELECT DISTINCT c.body FROM origins AS o JOIN copies AS c ON c.origin = o.id
+WHERE o.slot = ? AND c.body IS NOT NULL;
+
+-- name: drop_copies
+DELETE FROM copies WHERE origin IN (SELECT id FROM origins WHERE slot = ?);
 
 -- name: put_copy
 INSERT OR REPLACE INTO copies (

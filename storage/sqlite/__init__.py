@@ -1,6 +1,6 @@
-"""The crawl's state in an SQLite file: one process writes, any number read."""
+"""The crawl's state in SQLite. A file has one writing process and any number of readers."""
 
 from storage.sqlite.sqlite_reader import SqliteReader
-from storage.sqlite.sqlite_store import SqliteStore
+from storage.sqlite.sqlite_store import MemoryStore, SqliteStore
 
-__all__ = ["SqliteReader", "SqliteStore"]
+__all__ = ["MemoryStore", "SqliteReader", "SqliteStore"]

@@ -1,4 +1,4 @@
-"""aiosqlite's connection, extended by running a whole function in its thread."""
+"""A database connection with a thread of its own, which runs whole functions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MEMORY_WAIT_S: Final = 0.1  # until an answer that memory was lacking for is gi
 _END: Final = object()  # what the last function of a connection gives
 
 
-class Wire(aiosqlite.Connection):
+class ConnectionThread(aiosqlite.Connection):
     """One connection and its thread.
 
     A transaction runs in the thread as one function: it costs one round trip, and no cancellation
@@ -52,6 +52,10 @@ class Wire(aiosqlite.Connection):
         result: T = await self._execute(work, self._conn)  # type: ignore[no-untyped-call]
         return result
 
+    async def run_whole(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """As `run`, but a cancellation takes effect only after the function has returned."""
+        return await finish(asyncio.ensure_future(self.run(work)))
+
     def stop(self) -> asyncio.Future[object] | None:
         """Close the connection and end the thread, after all that was asked for before."""
         self._running = False
@@ -70,28 +74,28 @@ class Wire(aiosqlite.Connection):
         return future
 
     @classmethod
-    async def open(cls, connect: Callable[[], sqlite3.Connection]) -> Wire:
+    async def open(cls, connect: Callable[[], sqlite3.Connection]) -> ConnectionThread:
         """Connect by `connect`, in the connection's thread. What it raises is raised here, and
         MemoryError where no thread can be started: `connect` is not called then.
 
         A cancellation is raised when connecting has ended. Whatever is raised, the connection is
         closed again and its thread has ended.
         """
-        wire = cls(connect)
+        opened = cls(connect)
         connecting = asyncio.get_running_loop().create_future()
-        wire._tx.put_nowait((connecting, connect))
+        opened._tx.put_nowait((connecting, connect))
         try:
-            wire._connection = await finish(connecting)
+            opened._connection = await finish(connecting)
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError) and connecting.exception() is None:
-                wire._connection = connecting.result()
-            stopped = wire.stop()
+                opened._connection = connecting.result()
+            stopped = opened.stop()
             with contextlib.suppress(sqlite3.Error):  # nothing was written by it
                 if stopped is not None:
                     await finish(stopped)
-            wire._thread.join()  # it has given its last answer
+            opened._thread.join()  # it has given its last answer
             raise
-        return wire
+        return opened
 
 
 def _work(requests: SimpleQueue[_Request]) -> None:

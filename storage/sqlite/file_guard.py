@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from storage.sqlite.file_lock import FileLock
-from storage.sqlite.lasting_locks import Connection
+from storage.sqlite.lasting_locks import LockedConnection
 from storage.store import StoreError
 from storage.transient_faults import kind_of
 
@@ -17,18 +17,18 @@ _LOOKS: Final = 3
 _Place = tuple[int, int]  # device and inode
 
 
-class Identity:
+class FileGuard:
     """The database, its write-ahead log with its index, and its lock, as they were opened.
 
     Only looks at names: opening one of the files here, and closing it, would release the locks that
     SQLite holds on it (POSIX locks belong to a process, not to a descriptor).
     """
 
-    def __init__(self, database: Path, lock: FileLock, db: Connection | None = None) -> None:
+    def __init__(self, database: Path, lock: FileLock, db: LockedConnection) -> None:
         self._database = os.fspath(database)
         self._wal = self._database + "-wal"
         self._lock = lock
-        self._db = db  # which only its own thread may use
+        self._db = db  # only its own thread may use it
         self._places: dict[str, _Place] = {}
         self._next_s = float("-inf")
         self._sizes: dict[str, int] = {}  # after the last transaction
@@ -61,8 +61,6 @@ class Identity:
 
         To be called before a transaction, in the thread of the connection. Raises sqlite3.Error."""
         db = self._db
-        if db is None:
-            return
         if not self._sizes:
             self._version = _version_of(db)
         for name, is_whole in ((self._wal, self._wal_is_whole), (self._database, self._is_whole)):
@@ -81,16 +79,16 @@ class Identity:
             if size is not None:
                 self._sizes[name] = size
 
-    def _wal_is_whole(self, db: Connection) -> bool:
+    def _wal_is_whole(self, db: LockedConnection) -> bool:
         """Whether it is as long as its index says: any program may empty both, also meanwhile."""
         return any((_size_of(self._wal) or 0) >= db.wal_bytes() for _ in range(_LOOKS))
 
-    def _is_whole(self, db: Connection) -> bool:
+    def _is_whole(self, db: LockedConnection) -> bool:
         """Whether the database may be smaller: after a VACUUM, which another program commits."""
         return bool(_size_of(self._database)) and _version_of(db) != self._version
 
 
-def _version_of(db: Connection) -> int:
+def _version_of(db: LockedConnection) -> int:
     return int(db.execute("PRAGMA data_version").fetchone()[0])
 
 

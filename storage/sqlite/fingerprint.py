@@ -21,8 +21,3 @@ def fingerprints(secret: bytes) -> Callable[[str], int]:
         return int.from_bytes(state.digest(), "big", signed=True)
 
     return fingerprint
-
-
-def fingerprint(secret: bytes, url: str) -> int:
-    """The same for one URL; a function of SQL while the schema is brought up to date."""
-    return fingerprints(secret)(url)

@@ -40,8 +40,9 @@ class InFlight:
     It only helps: where it cannot be kept, that is logged once, and the crawl does without it.
     """
 
-    def __init__(self, database: Path, *, mode: int = FILE_MODE) -> None:
-        self._path = database.with_name(database.name + ".inflight")
+    def __init__(self, database: Path | None, *, mode: int = FILE_MODE) -> None:
+        """database: None where nothing outlives the process; nothing is recorded then."""
+        self._path = None if database is None else database.with_name(database.name + ".inflight")
         self._mode = mode
         self._fd = -1
         self._places: dict[int | tuple[str, str], int] = {}
@@ -50,6 +51,8 @@ class InFlight:
 
     def left(self) -> Left:
         """What the last process left; nothing if it did not die."""
+        if self._path is None:
+            return NOTHING_LEFT
         try:
             fd = open_for_update(self._path, self._mode)
         except OSError as error:
@@ -115,7 +118,7 @@ class InFlight:
     def close(self) -> None:
         """The process ends, but does not die: nothing is in flight."""
         fd, self._fd = self._fd, -1
-        if fd >= 0:
+        if fd >= 0 and self._path is not None:
             with contextlib.suppress(OSError):
                 self._path.unlink()
             os.close(fd)

@@ -37,7 +37,7 @@ _HELD_ELSEWHERE: Final = (errno.EAGAIN, errno.EACCES)
 _DESCRIPTORS: Final = "/proc/self/fd"
 
 
-class Connection(sqlite3.Connection):
+class LockedConnection(sqlite3.Connection):
     """One whose files are locked by `claim` and `hold`, until it is closed."""
 
     def __init__(self, path: Path, **settings: Any) -> None:

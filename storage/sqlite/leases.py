@@ -41,8 +41,8 @@ class _SlotRow(NamedTuple):
     epoch: int
     clean: int
     lease: int | None
-    next_at: float
-    backoff_until: float | None
+    next_in_s: float
+    backoff_in_s: float | None
     delay_s: float
     delay_source: str
     latency_s: float | None
@@ -54,26 +54,22 @@ class _SlotRow(NamedTuple):
     peak_concurrency: int
     breaches: int
     ring: int
-    ended_at: float | None
+    rested_s: float | None
     paused: int
     slow_s: float | None
     visited: int
     body_bytes: int
     origins: int
 
-    def clock(self, now_s: float) -> HostClock:
-        """Waits are bounded: versions before this one stored some without measure."""
-        backoff_until = self.next_at if self.backoff_until is None else self.backoff_until
+    def clock(self) -> HostClock:
         return HostClock(
-            next_in_s=min(max(0.0, self.next_at - now_s), WAIT_S_MAX),
-            rested_s=None if self.ended_at is None else max(0.0, now_s - self.ended_at),
+            next_in_s=_wait_s(self.next_in_s),
+            rested_s=self.rested_s,
             delay_s=min(self.delay_s, WAIT_S_MAX),
             delay_source=self.delay_source,
             latency_s=self.latency_s,
             backoff_level=self.backoff_level,
-            backoff_in_s=0.0
-            if self.backoff_until is None
-            else min(max(0.0, backoff_until - now_s), WAIT_S_MAX),
+            backoff_in_s=0.0 if self.backoff_in_s is None else _wait_s(self.backoff_in_s),
             denials=self.denials,
             connect_failures=self.connect_failures,
             contacts=self.contacts,
@@ -91,7 +87,7 @@ _SlotShape = list[
 ]  # fmt: skip
 _Offer = tuple[tuple[float, int, int, int], Queued]
 _OfferShape = tuple[int, str, int, float, int, int, int, int, ListingShape | None]
-_HandShape = list[tuple[int, int, str, list[_OfferShape], float | None]]
+_PrefetchShape = list[tuple[int, int, str, list[_OfferShape], float | None]]
 
 
 class Leases:
@@ -152,21 +148,24 @@ class Leases:
             return []
         keys: list[Values] = [(key,) for key in ids]
         most = COPIES_PER_LEASE + 1  # origins to be counted: one more tells that there are more
-        rows = [_SlotRow(*row) for row in self._sql.read_many(_SlotShape, "leases", keys, most)]
+        rows = [
+            _SlotRow(*row)
+            for row in self._sql.read_many(_SlotShape, "leases", keys, now_s, now_s, now_s, most)
+        ]
         self._sql.many("lease", [(key, self.tick(now_s)) for key in ids], self._session)
         for row in rows:
             self._held[row.name] = Held(row.id, row.epoch + 1, row.ring)
         hands: Mapping[str, Prefetched] = {}
         if urls is not None:
             wants = [Prefetch(slot=row.name, count=urls) for row in rows]
-            hands = self.hands(wants, now_s)
+            hands = self.prefetch(wants, now_s)
         copies = self._copies(keys)
         return [
             Lease(
                 slot=row.name,
                 epoch=row.epoch + 1,
                 clean=bool(row.clean),
-                clock=row.clock(now_s),
+                clock=row.clock(),
                 paused=bool(row.paused),
                 slow_s=None if row.slow_s is None else min(row.slow_s, WAIT_S_MAX),
                 visited=row.visited,
@@ -236,9 +235,9 @@ class Leases:
         self._sql.many("put_contacts", contacts)
         self._sql.many("settle_slots", [(key, True) for key in released])
 
-    # ------------------------------------------------------------ hands
+    # ------------------------------------------------------------ prefetching
 
-    def hands(
+    def prefetch(
         self, wants: Sequence[Prefetch], now_s: float, *, ended: Collection[int] = ()
     ) -> dict[str, Prefetched]:
         """The best due URLs for hosts that are held; those of `ended` are in no one's hand now."""
@@ -258,8 +257,14 @@ class Leases:
         wrapped: set[int] = set()
         while asking:
             seen: dict[int, list[int]] = {}
-            for slot, origin_id, origin, urls, due_at in self._sql.read_many(
-                _HandShape, "hands", list(asking.items()), taken, most, ORIGINS_AT_ONCE
+            for slot, origin_id, origin, urls, due_in_s in self._sql.read_many(
+                _PrefetchShape,
+                "prefetch",
+                list(asking.items()),
+                taken,
+                most,
+                now_s,
+                ORIGINS_AT_ONCE,
             ):
                 seen.setdefault(slot, []).append(origin_id)
                 if origin in slots[slot].closed or (slot in wrapped and origin_id > start[slot]):
@@ -275,8 +280,8 @@ class Leases:
                     ))
                     for key, path, depth, priority, turn, flags, attempts, refusals, listing in urls
                 )  # fmt: skip
-                if due_at is not None:
-                    waits.setdefault(slot, []).append(due_at)
+                if due_in_s is not None:
+                    waits.setdefault(slot, []).append(due_in_s)
             further = {}
             for slot in asking:
                 more = len(seen.get(slot, ())) == ORIGINS_AT_ONCE
@@ -301,7 +306,7 @@ class Leases:
             if len(offered) > room.queued:
                 next_due_in_s = 0.0
             elif slot in waits:
-                next_due_in_s = max(0.0, min(waits[slot]) - now_s)
+                next_due_in_s = max(0.0, min(waits[slot]))
             hands[want.slot] = Prefetched(
                 urls=[queued for _, queued in offered[: room.queued]] + due[: room.due],
                 next_due_in_s=next_due_in_s,

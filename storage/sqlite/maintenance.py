@@ -72,13 +72,9 @@ def info(path: Path) -> Info:
             ).fetchone()
             urls, origins, copies = db.execute(statements()["sizes"]).fetchone()
             last = db.execute(statements()["crawl"]).fetchone()
-            sessions = (
-                db.execute(statements()["last_sessions"], (SESSIONS_SHOWN,)).fetchall()
-                if schema > 1
-                else []
-            )
+            sessions = db.execute(statements()["last_sessions"], (SESSIONS_SHOWN,)).fetchall()
     except FAILURES as error:
-        raise translate(error, path) from error
+        raise translate(error, f"the database {path}") from error
     return Info(
         path=path,
         schema=schema,
@@ -262,7 +258,7 @@ def check(path: Path) -> list[str]:
             found += _differences(db, _SUMMED, _COUNTERS[:5], "host", "its origins say")
             return found
     except FAILURES as error:
-        failure = translate(error, path)
+        failure = translate(error, f"the database {path}")
         if "damaged" in str(failure):
             return [f"{failure}"]
         raise failure from error
@@ -370,7 +366,7 @@ def vacuum(path: Path) -> tuple[int, int]:
         lock.acquire()
         return _vacuum_when_free(path)
     except FAILURES as error:
-        raise translate(error, path) from error
+        raise translate(error, f"the database {path}") from error
     except OSError as error:
         raise StoreError(f"the database {path} cannot be used: {words_of(error)}") from error
     finally:
@@ -386,7 +382,8 @@ def _vacuum_when_free(path: Path) -> tuple[int, int]:
         try:
             return _vacuum_once(path)
         except (_InUseError, *FAILURES) as error:
-            found = error if isinstance(error, StoreError) else translate(error, path)
+            name = f"the database {path}"
+            found = error if isinstance(error, StoreError) else translate(error, name)
             passes = found is error or fault_kinds.kind_of(error) is FaultKind.LOCKED
             if not passes or time.monotonic() >= until_s:
                 raise

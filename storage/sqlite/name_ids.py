@@ -129,7 +129,11 @@ class Names:
 
     def move_origin(self, origin: int, slot: int) -> None:
         self._sql.many("move_origin", [(origin, slot)])
-        self._origins.clear()  # rare: not worth an index by id
+        self.forget_origins()
+
+    def forget_origins(self) -> None:
+        """Look all of them up again. Rare, so an index by id would not pay."""
+        self._origins.clear()
 
     def _remember(self, origins: Mapping[str, Origin]) -> None:
         if len(self._origins) + len(origins) > _KEPT_MAX:

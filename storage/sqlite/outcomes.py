@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from storage.columns import counts_for
 from storage.sqlite.chains import Chains
-from storage.sqlite.counters import Tally
+from storage.sqlite.counters import QUEUED, Tally
 from storage.sqlite.leases import Leases
 from storage.sqlite.link_table import SITEMAP, SUSPECT, Links
 from storage.sqlite.name_ids import Names
+from storage.sqlite.recrawl_schedule import Plans
 from storage.sqlite.robots_copies import Copies
 from storage.sqlite.statements import Statements
 from storage.sqlite.url_changes import Changes, UrlRow, url_rows
@@ -29,24 +31,17 @@ from storage.store import (
 from storage.timekeeper import Moment
 
 
+@dataclass(slots=True, kw_only=True)
 class Outcomes:
-    """Applies them, each to a URL for which it still counts."""
+    """Changes URLs by what became of them. For the store's thread only."""
 
-    def __init__(
-        self,
-        sql: Statements,
-        names: Names,
-        links: Links,
-        leases: Leases,
-        copies: Copies,
-        chains: Chains,
-    ) -> None:
-        self._sql = sql
-        self._names = names
-        self._links = links
-        self._leases = leases
-        self._copies = copies
-        self._chains = chains
+    sql: Statements
+    names: Names
+    links: Links
+    leases: Leases
+    copies: Copies
+    chains: Chains
+    plans: Plans
 
     def apply(
         self,
@@ -59,9 +54,9 @@ class Outcomes:
         """Move the URLs; give the origins to be moved to other hosts."""
         if not outcomes:
             return {}
-        rows = url_rows(self._sql, (outcome.id for outcome in outcomes))
-        texts = self._names.texts(_texts_of(outcomes))
-        changes = Changes(self._sql, self._names, tally)
+        rows = url_rows(self.sql, (outcome.id for outcome in outcomes))
+        texts = self.names.texts(_texts_of(outcomes))
+        changes = Changes(self.sql, self.names, tally)
         moves: dict[int, tuple[UrlRow, str]] = {}
         roots: list[int] = []
         redirects: dict[int, int] = {}  # pages, and the URLs they lead to
@@ -103,22 +98,73 @@ class Outcomes:
                 case Failed():
                     changes.failed(row, outcome, texts)
                 case Retry():
-                    turn = self._leases.tick(at.now_s)
+                    turn = self.leases.tick(at.now_s)
                     changes.retry(row, outcome, texts, turn=turn, now_s=at.now_s)
                 case Dropped(reason=reason):
                     changes.dropped(row, texts, reason)
                     dropped.append(row.id)
                     skipped[reason] += 1
         changes.write()
-        self._copies.mark_late(ungoverned, at.now_s)
+        self.copies.mark_late(ungoverned, at.now_s)
         if dropped:
             names = [(key,) for key in dropped]
-            self._links.forget(self._sql.read_many(list[tuple[int, str]], "url_names", names))
+            self.links.forget(self.sql.read_many(list[tuple[int, str]], "url_names", names))
         if redirects:
-            roots += self._chains.arrived(redirects, changes, at.wall_s)
+            roots += self.chains.arrived(redirects, changes, at.wall_s)
         if roots:
-            self._chains.settle(roots, changes, at.wall_s)
+            self.chains.settle(roots, changes, at.wall_s)
         return moves
+
+    def move_origins(
+        self, moves: Mapping[int, tuple[UrlRow, str]], tally: Tally, at: Moment
+    ) -> list[int]:
+        """Move origins to other hosts; return the hosts between which they moved."""
+        moved: list[int] = []
+        shift = Tally()
+        slots = self.names.slots((to_slot for _, to_slot in moves.values()), at.now_s)
+        for origin, (row, to_slot) in moves.items():
+            counts = [int(count or 0) for count in self.sql.row("origin_counts", origin) or ()]
+            self.names.move_origin(origin, slots[to_slot])
+            for what, count in enumerate(counts):
+                shift.count_slot(slots[to_slot], what, count)
+                if row.slot is not None:
+                    shift.count_slot(row.slot, what, -count)
+                    moved.append(row.slot)
+            moved.append(slots[to_slot])
+            tally.added[to_slot] = tally.added.get(to_slot, 0) + counts[QUEUED]
+        shift.write(self.sql)
+        self.plans.moved(moves, moved)
+        return list(dict.fromkeys(moved))
+
+    def rejudge(
+        self,
+        kept: Sequence[int],
+        withdrawn: Sequence[Blocked],
+        freed: Sequence[int],
+        tally: Tally,
+        at: Moment,
+    ) -> None:
+        """Apply new verdicts, as `Store.rejudge`."""
+        changes = Changes(self.sql, self.names, tally)
+        rows = url_rows(self.sql, [*kept, *(block.id for block in withdrawn), *freed])
+        for key in kept:
+            if (row := rows.get(key)) is not None and row.ungoverned:
+                changes.govern(row)
+                del rows[key]
+        roots: list[int] = []
+        for block in withdrawn:
+            row = rows.get(block.id)
+            if row is not None and row.state == UrlState.VISITED:
+                changes.blocked(row, block, withdrawn=True)
+                roots.append(row.id)
+                del rows[row.id]
+        free = {
+            key: row for key in freed if (row := rows.get(key)) and row.state == UrlState.BLOCKED
+        }
+        for row in free.values():
+            changes.requeued(row)
+        changes.write()
+        self.chains.settle([*roots, *free], changes, at.wall_s)
 
 
 def pointed_to(page: Visited) -> Iterator[str]:

@@ -81,8 +81,8 @@ class Plans:
         most = max(want.count for want in wants.values()) + 1
         closed = msgspec.json.encode([n for want in wants.values() for n in want.closed]).decode()
         found: dict[int, tuple[list[Queued], float | None]] = {}
-        for slot, rows, next_at in self._sql.read_many(
-            _AgainShape, "due_plans", keys, now_s, taken, closed, most, now_s, taken
+        for slot, rows, next_in_s in self._sql.read_many(
+            _AgainShape, "due_plans", keys, now_s, taken, closed, most, now_s, now_s, taken
         ):
             urls = [
                 Queued(
@@ -108,7 +108,7 @@ class Plans:
                     looked,
                 ) in rows
             ]  # fmt: skip
-            found[slot] = (urls, None if next_at is None else max(0.0, next_at - now_s))
+            found[slot] = (urls, next_in_s)
         return found
 
     def due(self, now_s: float, limit: int) -> list[str]:

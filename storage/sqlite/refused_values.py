@@ -21,6 +21,7 @@ from storage.store import (
     HostUpdate,
     Link,
     Outcome,
+    Plan,
     Revisited,
     SitemapRead,
     StoreError,
@@ -62,26 +63,39 @@ def log(what: str, error: RefusedError) -> str:
     return name
 
 
-def log_link(link: Link, error: RefusedError) -> None:
+def without_link(link: Link, error: RefusedError) -> None:
     log(f"the link {link.url[:2_000]!a}", error)
 
 
-def instead_of(outcome: Outcome, error: RefusedError, now_s: float) -> Outcome:
+def without_host(slot: str, error: RefusedError) -> None:
+    log(f"the host {slot[:2_000]!a}", error)
+
+
+def without_plan(planned: tuple[int, Plan], error: RefusedError) -> None:
+    log(f"the plan of URL {planned[0]}", error)
+
+
+def instead_of(outcome: Outcome, error: RefusedError, *, now_s: float) -> Outcome:
     """The URL fails; one that was visited before stays as it was, and is not visited again."""
-    name = log(f"what became of URL {outcome.id}", error)
+    sentence = error_instead(f"what became of URL {outcome.id}", error)
     again = isinstance(outcome, Visited | SitemapRead) and outcome.again
     if again or isinstance(outcome, Revisited):
         return Revisited(id=outcome.id, slot=outcome.slot, plan=None)
-    sentence = f"{FailureCode.INTERNAL}: {name}, when its outcome was stored"
     return Failed(id=outcome.id, slot=outcome.slot, error=sentence, attempts=1, last_at=now_s)
 
 
-def blocked_instead(block: Blocked, error: RefusedError, now_s: float) -> Blocked:
-    """It is withdrawn all the same, without the words that cannot be stored."""
-    log(f"the verdict on URL {block.id}", error)
-    return Blocked(
-        id=block.id,
-        slot=block.slot,
+def verdict_instead(
+    verdict: tuple[str, int | Blocked], error: RefusedError, *, now_s: float
+) -> tuple[str, Blocked] | None:
+    """A page is withdrawn all the same, without the strings that cannot be stored."""
+    kind, one = verdict
+    id_ = one.id if isinstance(one, Blocked) else one
+    log(f"the verdict on URL {id_}", error)
+    if not isinstance(one, Blocked) or not _is_plain(id_):
+        return None
+    return kind, Blocked(
+        id=one.id,
+        slot="",
         reason=BlockReason.ROBOTS,
         dialect="",
         rule=None,
@@ -91,10 +105,9 @@ def blocked_instead(block: Blocked, error: RefusedError, now_s: float) -> Blocke
     )
 
 
-def failed_instead(error: RefusedError) -> str:
-    """An error that can be stored."""
-    name = log("the error of failed URLs", error)
-    return f"{FailureCode.INTERNAL}: {name}, when its outcome was stored"
+def error_instead(what: str, error: RefusedError) -> str:
+    """Log the refusal; return an error that can be stored."""
+    return f"{FailureCode.INTERNAL}: {log(what, error)}, when its outcome was stored"
 
 
 def _is_plain(value: object) -> bool:

@@ -164,6 +164,11 @@ QUERIES: Final[Mapping[str, str]] = {
 }
 
 
+def rows(db: sqlite3.Connection, kind: str) -> Sequence[tuple[Any, ...]]:
+    """All rows of a report."""
+    return db.execute(QUERIES[kind]).fetchall()
+
+
 def spool(db: sqlite3.Connection, kind: str) -> None:
     """Put a report aside, for `spooled`. The connection may write to its temporary file alone."""
     db.execute("PRAGMA query_only = OFF")  # which holds for temporary files, too

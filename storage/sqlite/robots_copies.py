@@ -1,4 +1,4 @@
-"""robots.txt copies: what is known of each origin, and every body that ever counted."""
+"""robots.txt copies: what is known of each origin, and every body that a verdict refers to."""
 
 from __future__ import annotations
 
@@ -41,12 +41,21 @@ class Copies:
     ) -> None:
         key = self._names.origins({origin: slot}, now_s)[origin].id
         body = None if access.body is None else self._body(access.body)
+        replaced = self._names.body_of(key)
         values: list[Value] = [getattr(access, field) for field in FIELDS]
         self._sql.run("put_copy", key, body, *values)
+        if replaced not in (None, body):
+            self._sql.many("drop_bodies", [(replaced,)])
         self._sql.run("put_robots_at", robots_due_at(access), key)
         self._names.forget_body(key)
         if rejudge:
             self._sql.run("mark_to_rejudge", now_s, key)
+
+    def drop(self, slot: int) -> None:
+        """Delete the copies of a host's origins."""
+        bodies = list(self._sql.rows("bodies_of_slot", slot))
+        self._sql.run("drop_copies", slot)
+        self._sql.many("drop_bodies", bodies)
 
     def release(self, host: str | None, wall_s: float, now_s: float) -> list[int]:
         """Release those in quarantine; give the host of each."""

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import sqlite3
 import stat
 import zlib
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -17,13 +15,15 @@ import msgspec
 
 from storage.safe_files import FILE_MODE, open_exclusive, real_path
 from storage.sqlite.file_lock import is_held_here
-from storage.sqlite.fingerprint import fingerprint
-from storage.sqlite.lasting_locks import Connection
+from storage.sqlite.lasting_locks import LockedConnection
 from storage.sqlite.statements import SCRIPTS
 from storage.store import StoreError, StoreRefused
 from storage.transient_faults import kind_of, words_of
 
 APPLICATION_ID: Final = int.from_bytes(b"Crtl")
+# Versions of the schema, in PRAGMA user_version. Those before the first were never released.
+FIRST_VERSION: Final = 12
+SCHEMA_VERSION: Final = 12
 _LIBRARY_MIN: Final = (3, 37, 0)  # STRICT tables
 _BUSY_TIMEOUT_S: Final = 5.0
 # Of the writer, whose thread serves others meanwhile: the store tries again.
@@ -65,31 +65,15 @@ class DamagedError(sqlite3.DatabaseError):
     sqlite_errorname = "SQLITE_CORRUPT"
 
 
-@cache
-def migrations() -> tuple[str, ...]:
-    """The scripts that make the schema; the first makes version 1 of nothing."""
-    found = sorted(
-        (entry.name, entry)
-        for entry in SCRIPTS.iterdir()
-        if re.fullmatch(r"\d{4}_\w+\.sql", entry.name)
-    )
-    return tuple(entry.read_text(encoding="utf-8") for _, entry in found)
-
-
-def whole() -> str:
-    """The script that makes of nothing at once what the migrations make one after the other."""
-    return (SCRIPTS / "schema.sql").read_text(encoding="utf-8")
-
-
-def translate(error: Exception, path: Path) -> StoreError:
-    """A failure of the medium (one of FAILURES) as one sentence that names the file and the
-    cause."""
-    name = getattr(error, "sqlite_errorname", None) or ""
-    cause = next((text for code, text in _CAUSES.items() if name.startswith(code)), None)
+def translate(error: Exception, name: str) -> StoreError:
+    """A failure of the medium (one of FAILURES) as one sentence with the cause. `name`: of the
+    database, as in "the database crawl.db"."""
+    code = getattr(error, "sqlite_errorname", None) or ""
+    cause = next((text for start, text in _CAUSES.items() if code.startswith(start)), None)
     if not isinstance(error, sqlite3.Error) or "decode to UTF-8" in str(error):
         cause = _CAUSES["SQLITE_CORRUPT"]
-    detail = f" ({error})" if cause is None or name.startswith("SQLITE_IOERR") else ""
-    return StoreError(f"the database {path} cannot be used: {cause or 'SQLite failed'}{detail}")
+    detail = f" ({error})" if cause is None or code.startswith("SQLITE_IOERR") else ""
+    return StoreError(f"{name} cannot be used: {cause or 'SQLite failed'}{detail}")
 
 
 def check_file(path: Path, *, must_exist: bool = False) -> bool:
@@ -199,10 +183,15 @@ def _check_marks(path: Path, db: sqlite3.Connection, *, blank_ok: bool = False) 
         return 0
     if application_id != APPLICATION_ID:
         raise StoreRefused(f"{path} is an SQLite database, but not one of courtly's")
-    if version > len(migrations()):
+    if version > SCHEMA_VERSION:
         raise StoreRefused(
             f"{path} was made by a newer courtly (its schema is {version},"
-            f" this one knows {len(migrations())})"
+            f" this one knows {SCHEMA_VERSION})"
+        )
+    if version < FIRST_VERSION:
+        raise StoreRefused(
+            f"{path} was made by a development version of courtly (its schema is {version}), and"
+            " cannot be brought up to date: start a new database, or use the version that made it"
         )
     return version
 
@@ -219,21 +208,21 @@ def _is_cut(path: Path, db: sqlite3.Connection) -> bool:
 
 
 def _check_age(path: Path, version: int) -> None:
-    if version < len(migrations()):
+    if version < SCHEMA_VERSION:
         raise StoreRefused(
             f"{path} was made by an older courtly (its schema is {version}, this one reads"
-            f" {len(migrations())}): `courtly db vacuum` or a crawl brings it up to date"
+            f" {SCHEMA_VERSION}): `courtly db vacuum` or a crawl brings it up to date"
         )
 
 
-def connect_writer(path: Path, *, mode: int = FILE_MODE) -> Connection:
+def connect_writer(path: Path, *, mode: int = FILE_MODE) -> LockedConnection:
     """Open for writing, made or brought up to date if need be. The caller holds the lock.
 
     mode: of the file, if it is made here; SQLite makes those beside it alike."""
     exists = check_place(path)
     if not exists and not path.exists():
         _make_empty(path, mode)
-    db = Connection(
+    db = LockedConnection(
         path.absolute(),  # some builds of SQLite take "file:x" for a URI
         timeout=_WRITER_BUSY_TIMEOUT_S,
         isolation_level=None,
@@ -258,6 +247,19 @@ def connect_writer(path: Path, *, mode: int = FILE_MODE) -> Connection:
     except BaseException:
         db.close()
         raise
+    return db
+
+
+def connect_memory() -> sqlite3.Connection:
+    """Make a database in memory."""
+    db = sqlite3.connect(
+        ":memory:",
+        isolation_level=None,
+        cached_statements=_STATEMENTS_KEPT,
+        check_same_thread=False,  # it may be closed by the garbage collector, in any thread
+    )
+    db.execute("PRAGMA temp_store = MEMORY")
+    migrate(db)
     return db
 
 
@@ -305,17 +307,20 @@ def _pragma(db: sqlite3.Connection, name: str) -> int:
 
 
 def migrate(db: sqlite3.Connection) -> None:
-    """Bring the schema up to date, in one transaction. Ten million URLs take a minute."""
+    """Make the schema, or bring it up to date, in one transaction.
+
+    `sql/schema.sql` makes the newest version of a new database; `sql/0013.sql` will bring version
+    12 to version 13, and so on."""
     version = _pragma(db, "user_version")
-    if version == len(migrations()):
+    if version == SCHEMA_VERSION:
         return
-    db.create_function("fingerprint", 2, fingerprint, deterministic=True)
+    names = [f"{number:04}" for number in range(version + 1, SCHEMA_VERSION + 1)]
     db.execute("BEGIN IMMEDIATE")
     try:
-        for script in migrations()[version:] if version else (whole(),):
-            for statement in _statements_of(script):
+        for name in names if version else ["schema"]:
+            for statement in _statements_of((SCRIPTS / f"{name}.sql").read_text(encoding="utf-8")):
                 db.execute(statement)
-        db.execute(f"PRAGMA user_version = {len(migrations())}")
+        db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         db.execute("COMMIT")
     except BaseException:

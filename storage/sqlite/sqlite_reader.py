@@ -16,8 +16,9 @@ from policies.robots_state import RobotsState
 from policies.url import origin_of
 from storage.columns import CONTACTS_KEPT, REPORTS, STATE_VIEWS, VIEWS, check_view
 from storage.sqlite import page_queries, report_queries
-from storage.sqlite.connection_thread import Wire, finish
-from storage.sqlite.fingerprint import fingerprint
+from storage.sqlite.connection_thread import ConnectionThread, finish
+from storage.sqlite.databases import MemoryDatabase, Runner
+from storage.sqlite.fingerprint import fingerprints
 from storage.sqlite.link_table import OUT, REQUISITE, SEED, SITEMAP, hops_of, some_seeds
 from storage.sqlite.robots_copies import read_copy
 from storage.sqlite.schema import FAILURES, DamagedError, connect_reader, translate
@@ -34,14 +35,15 @@ class SqliteReader:
     """`Reader` of one file. It opens the file at the first call, which may raise StoreRefused."""
 
     def __init__(self, path: Path | str) -> None:
-        self.path = Path(path)
-        self._wire: Wire | None = None
+        self._path = Path(path)
+        self._name = f"the database {path}"
+        self._thread: ConnectionThread | None = None
         self._opening = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
         try:
-            await self._connection()
-        except BaseException:  # cancelled when it was open already
+            await self._runner()
+        except BaseException:  # cancelled after it was opened
             await self.close()
             raise
         return self
@@ -55,46 +57,44 @@ class SqliteReader:
         await self.close()
 
     async def close(self) -> None:
-        wire, self._wire = self._wire, None
-        if wire is not None:
-            await wire.close()
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            await thread.close()
 
-    async def _connection(self) -> Wire:
+    async def _runner(self) -> Runner:
         async with self._opening:
-            if self._wire is None:
+            if self._thread is None:
                 await finish(asyncio.ensure_future(self._open()))
-            assert self._wire is not None
-            return self._wire
+            assert self._thread is not None
+            return self._thread
 
     async def _open(self) -> None:
         try:
-            self._wire = await self._wire_of(partial(connect_reader, self.path))
+            self._thread = await self._thread_of(partial(connect_reader, self._path))
         except FAILURES as error:
-            raise translate(error, self.path) from error
+            raise translate(error, self._name) from error
 
-    async def _wire_of(self, connect: Callable[[], sqlite3.Connection]) -> Wire:
+    async def _thread_of(self, connect: Callable[[], sqlite3.Connection]) -> ConnectionThread:
         try:
-            return await Wire.open(connect)
+            return await ConnectionThread.open(connect)
         except MemoryError as error:
-            raise StoreError(
-                f"the database {self.path} cannot be used: {words_of(error)}"
-            ) from error
+            raise StoreError(f"{self._name} cannot be used: {words_of(error)}") from error
 
     async def _read(self, work: Callable[[Statements], T]) -> T:
-        return await self._run(await self._connection(), lambda db: work(Statements(db)))
+        return await self._run(await self._runner(), lambda db: work(Statements(db)))
 
-    async def _run(self, wire: Wire, work: Callable[[sqlite3.Connection], T]) -> T:
+    async def _run(self, runner: Runner, work: Callable[[sqlite3.Connection], T]) -> T:
         try:
-            return await wire.run(work)
+            return await runner.run(work)
         except FAILURES as error:
-            raise translate(error, self.path) from error
+            raise translate(error, self._name) from error
 
     # ------------------------------------------------------------ the contract
 
     async def stats(self) -> Stats:
         row = await self._read(lambda sql: sql.row("totals"))
         if row is None:
-            raise StoreError(f"the database {self.path} cannot be used: it has no counters")
+            raise StoreError(f"{self._name} cannot be used: it has no counters")
         visited, blocked, failed, queued, hosts, body_bytes = (
             value if isinstance(value, int) else 0 for value in row
         )
@@ -128,7 +128,7 @@ class SqliteReader:
 
     async def report(self, kind: str) -> AsyncGenerator[Row, None]:
         columns = REPORTS[kind]
-        spool = await self._wire_of(partial(self._connect_spool, kind))
+        spool = await self._thread_of(partial(self._connect_spool, kind))
         try:
             after = 0
             while rows := await self._run(spool, partial(report_queries.spooled, after=after)):
@@ -140,14 +140,14 @@ class SqliteReader:
 
     def _connect_spool(self, kind: str) -> sqlite3.Connection:
         try:
-            db = connect_reader(self.path)
+            db = connect_reader(self._path)
             try:
                 report_queries.spool(db, kind)
             except BaseException:
                 db.close()
                 raise
         except FAILURES as error:
-            raise translate(error, self.path) from error
+            raise translate(error, self._name) from error
         return db
 
     async def hosts_page(
@@ -201,6 +201,21 @@ class SqliteReader:
         return await self._read(find)
 
 
+class MemoryReader(SqliteReader):
+    """`Reader` of the database of a `MemoryStore`, by the same connection. It never waits."""
+
+    def __init__(self, database: MemoryDatabase) -> None:
+        super().__init__("in memory")
+        self._database = database
+
+    async def _runner(self) -> Runner:
+        return self._database
+
+    async def report(self, kind: str) -> AsyncGenerator[Row, None]:
+        for row in report_queries.rows(self._database.db, kind):
+            yield dict(zip(REPORTS[kind], row, strict=True))
+
+
 def _next_rows(found: ViewRows, left: float, sql: Statements) -> list[Row]:
     return found.read(sql.db, int(min(left, ROWS_AT_ONCE))) if left > 0 else []
 
@@ -211,7 +226,7 @@ def _find(sql: Statements, url: str) -> tuple[int, int] | None:
         origin = origin_of(url)
     except ValueError:
         return None
-    row = sql.row("find_url", origin, fingerprint(sql.secret(), url))
+    row = sql.row("find_url", origin, fingerprints(sql.secret())(url))
     return None if row is None else (_int(row[0]), _int(row[1]))
 
 

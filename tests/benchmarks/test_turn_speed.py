@@ -26,7 +26,7 @@ from crawler.politeness.turns import Turns
 from policies.pacing import PacingRules
 from policies.robots_state import RobotsState
 from policies.url import path_of
-from storage.memory import MemoryStore
+from storage.sqlite import MemoryStore
 from storage.store import HostClock, Lease, Link, Prefetched, Queued
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ async def engine_with(links: list[Link]) -> Engine:
             "politeness": {"delay": 0, "latency_factor": 0},
         }
     )
-    store = MemoryStore(clock.wall, monotonic=clock.monotonic)
+    store = MemoryStore(wall=clock.wall, monotonic=clock.monotonic)
     session = await store.open_session("bench")
     await store.add(links)
     return Engine(config, store=store, session=session, clock=clock, fetcher=NullFetcher(clock))

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from policies.url import host_of
-from storage.memory import MemoryStore
-from storage.sqlite import SqliteReader, SqliteStore
+from storage.sqlite import MemoryStore, SqliteReader, SqliteStore
 from storage.sqlite.maintenance import check
 from storage.store import (
     Batch,
@@ -50,7 +49,7 @@ class Rig:
 
     def make(self, **options: Any) -> Store:
         if self.kind == "memory":
-            return MemoryStore(lambda: self.wall_s, **options)
+            return MemoryStore(wall=lambda: self.wall_s, **options)
         return SqliteStore(self.path, wall=lambda: self.wall_s, **options)
 
     async def open(self, **options: Any) -> Rig:
@@ -71,14 +70,14 @@ class Rig:
             assert (
                 check(self.path) == []
             )  # whatever a test did: one state each, counters that count
-        if self._reader is not None and self._reader is not self.store:
+        if self._reader is not None:
             await self._reader.close()
         await self.store.close()
 
     @property
     def reader(self) -> Reader:
         if isinstance(self.store, MemoryStore):
-            return self.store
+            return self.store.reader
         if self._reader is None:
             self._reader = SqliteReader(self.path)
         return self._reader

@@ -1,4 +1,4 @@
-"""Both stores in lockstep, against each other and against a model that is a few dictionaries."""
+"""A store in memory and one in a file in lockstep, against a model of a few dictionaries."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ from policies.robots_state import RobotsState
 from policies.scope import HOPS_MAX
 from policies.url import host_of, origin_of
 from storage.columns import REPORTS, VIEWS
-from storage.memory import MemoryStore
-from storage.sqlite import SqliteReader, SqliteStore
+from storage.sqlite import MemoryStore, SqliteReader, SqliteStore
 from storage.sqlite.maintenance import check
 from storage.store import (
     Batch,
@@ -136,7 +135,7 @@ class Stores(RuleBasedStateMachine):
         self.path = Path(self.folder.name) / "crawl.db"
         self.runner = asyncio.Runner()
         self.wall_s = START_S
-        self.memory = MemoryStore(self.wall, queries_per_path_max=2)
+        self.memory = MemoryStore(wall=self.wall, queries_per_path_max=2)
         self.sqlite = SqliteStore(self.path, wall=self.wall, queries_per_path_max=2)
         self.sessions = self.run(self._open())
         self.reader = SqliteReader(self.path)
@@ -581,14 +580,14 @@ class Stores(RuleBasedStateMachine):
             self.run(store.rejudge_all(self.sessions[n]))
             due = self.run(store.rejudge_due(self.sessions[n], limit=9))
             self.marked |= {one.origin for one in due}  # pages fetched for lack of an answer
-        blocked = self.run(self._views(self.memory))["blocked"]
+        blocked = self.run(self._views(self.memory.reader))["blocked"]
         self.marked |= {origin_of(row["url"]) for row in blocked if row["reason"] == "robots"}
 
     @rule(by_s=st.sampled_from((0.25, 1.0, 5.0, 30.0, -100.0)))
     def pass_time(self, by_s: float) -> None:
         self.wall_s += by_s
-        self.memory._time.now_s()  # a store learns of a clock set back when it next looks
-        self.sqlite._time.now_s()
+        self.memory._calls.time.now_s()  # a store learns of a clock set back when it next looks
+        self.sqlite._calls.time.now_s()
 
     @rule()
     def crash(self) -> None:
@@ -598,7 +597,8 @@ class Stores(RuleBasedStateMachine):
         self.sqlite = SqliteStore(self.path, wall=self.wall, queries_per_path_max=2)
         self.sessions = self.run(self._open())
         # Between sessions a second at most is lost; the two are put side by side again.
-        self.sqlite._time.resume(self.memory._time.now_s(), self.memory._time.shift_s())
+        time = self.memory._calls.time
+        self.sqlite._calls.time.resume(time.now_s(), time.shift_s())
         self.leases.clear()
         self.hand.clear()
 
@@ -621,7 +621,7 @@ class Stores(RuleBasedStateMachine):
 
     def learn(self, moves: dict[str, str]) -> None:
         """Follow a step in bulk: those URLs that the store says have moved as they may."""
-        views = self.run(self._views(self.memory))
+        views = self.run(self._views(self.memory.reader))
         for view in ("queued", "failed"):
             for row in views[view]:
                 url = row["url"]
@@ -631,14 +631,14 @@ class Stores(RuleBasedStateMachine):
 
     def learn_queries(self) -> None:
         """Follow the limit on queries: of a path's URLs with a query two are inserted."""
-        views = self.run(self._views(self.memory))
+        views = self.run(self._views(self.memory.reader))
         for row in views["queued"]:
             if "?" in row["url"]:
                 self.state.setdefault(row["url"], "queued")
 
     @invariant()
     def both_tell_the_same_and_the_model_agrees(self) -> None:
-        one = self.run(self._views(self.memory))
+        one = self.run(self._views(self.memory.reader))
         other = self.run(self._views(self.reader))
         for view in VIEWS:
             for rows in (one[view], other[view]):

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from policies.robots_state import RobotsState
-from storage.memory import MemoryStore
+from storage.sqlite import MemoryStore
 from storage.store import (
     Batch,
     Blocked,
@@ -36,7 +36,7 @@ def link(url: str, *, host: str = "a.test", seed: bool = False, anchor: str | No
 @pytest.fixture
 async def store() -> AsyncIterator[MemoryStore]:
     """http://a.test/ is visited (with a hostile title); other pages are blocked, failed, queued."""
-    store = MemoryStore(lambda: NOW_S)
+    store = MemoryStore(wall=lambda: NOW_S)
     session = await store.open_session("test")
     await store.add([link("http://a.test/", seed=True)])
     (lease,) = await store.claim(session, hosts=1, urls_per_host=9)

@@ -19,7 +19,7 @@ UNUSED = {
         "crawler.daemon.service",
         "crawler.daemon.web",
     ),
-    *("crawler.reports", "crawler.testing", "storage.memory"),
+    *("crawler.reports", "crawler.testing"),
 }
 
 

@@ -15,7 +15,7 @@ from crawler.steering.waits import stored_wait
 from policies.address import AddressRules
 from policies.holds import SENTENCES, Hold, HoldReason
 from policies.scope import SKIP_KEYS, SKIP_WORDS, Skip
-from storage.memory import MemoryStore
+from storage.sqlite import MemoryStore
 
 NOW_S = 1_800_000_000.0  # the store's, in conftest.py
 
@@ -172,7 +172,7 @@ def test_omitted_hosts_are_mentioned() -> None:
 
 
 async def test_the_reason_of_a_host_that_is_not_in_memory(store: MemoryStore) -> None:
-    (row,) = [row async for row in store.iterate("hosts")]
+    (row,) = [row async for row in store.reader.iterate("hosts")]
 
     def reason(spent: bool = False, **more: object) -> str:
         return stored_wait({**row, **more}, NOW_S, spent=spent).reason
@@ -185,10 +185,10 @@ async def test_the_reason_of_a_host_that_is_not_in_memory(store: MemoryStore) ->
 
 
 async def test_errors_and_rules_are_counted_from_the_views(store: MemoryStore) -> None:
-    assert await frequent_errors(store) == (
+    assert await frequent_errors(store.reader) == (
         FrequentReason(words="timeout: no answer in 30 s", count=1, example="http://a.test/broken"),
     )
-    assert await frequent_rules(store) == (
+    assert await frequent_rules(store.reader) == (
         FrequentReason(
             words="Disallow: /private/",
             count=1,

@@ -15,7 +15,7 @@ from crawler.config import from_dict
 from crawler.explain.explanation import ExplainContext
 from policies.listing import Changefreq, Listing
 from storage.columns import VIEWS as STORED
-from storage.memory import MemoryStore
+from storage.sqlite import MemoryStore
 from storage.store import Batch, HostClock, HostUpdate, Link, Prefetch, SitemapRead
 
 
@@ -55,9 +55,9 @@ async def test_every_view_in_every_format(
     view: str, how: str, store: MemoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await read_sitemap(store)
-    await write(view, store.iterate(view), how)
+    await write(view, store.reader.iterate(view), how)
     lines = capsys.readouterr().out.splitlines()
-    rows = [row async for row in store.iterate(view)]
+    rows = [row async for row in store.reader.iterate(view)]
     assert rows
     assert len(lines) == len(rows) + (how != "jsonl")
     assert not any("\x1b" in line or "\x9b" in line for line in lines)
@@ -68,13 +68,13 @@ async def test_why_explains_sitemaps_and_their_listings(
 ) -> None:
     await read_sitemap(store)
     asked = ExplainContext(config=from_dict({}))
-    await _explain_url(store, asked, "http://maps.test/sitemap.xml")
+    await _explain_url(store.reader, asked, "http://maps.test/sitemap.xml")
     text = capsys.readouterr().out
     assert "an RSS feed, read at 2027-01-15" in text
     assert "status 200, 1.5 KB, 1 URL taken from it" in text
     assert "part of it could not be used: cut" in text
     assert "named by a robots.txt, listed in `scope.sitemap_paths`" in text
-    await _explain_url(store, asked, "http://maps.test/page")
+    await _explain_url(store.reader, asked, "http://maps.test/page")
     text = capsys.readouterr().out
     assert "listed in a sitemap: last modified at 2023-11-14" in text
     assert "changes daily, priority 0.8" in text
@@ -84,16 +84,16 @@ async def test_why_explains_sitemaps_and_their_listings(
 async def test_json_lines_have_all_columns(
     store: MemoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    await write("blocked", store.iterate("blocked"), "jsonl")
+    await write("blocked", store.reader.iterate("blocked"), "jsonl")
     (line,) = capsys.readouterr().out.splitlines()
-    assert [json.loads(line)] == [row async for row in store.iterate("blocked")]
+    assert [json.loads(line)] == [row async for row in store.reader.iterate("blocked")]
     assert "\\u009b" in line
 
 
 async def test_a_csv_cell_cannot_start_a_formula(
     store: MemoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    await write("visited", store.iterate("visited"), "csv")
+    await write("visited", store.reader.iterate("visited"), "csv")
     (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
     assert row["title"].startswith('\'=cmd("x")')
     assert row["url"] == "http://a.test/"
@@ -103,14 +103,14 @@ async def test_a_csv_cell_cannot_start_a_formula(
 async def test_the_table_of_skipped_urls_names_config_keys(
     store: MemoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    await write("skipped", store.iterate("skipped"), "table")
+    await write("skipped", store.reader.iterate("skipped"), "table")
     assert "1200   max_depth  crawl.max_depth" in capsys.readouterr().out
 
 
 async def test_an_empty_view_prints_a_message_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
-    store = MemoryStore(lambda: 0.0)
+    store = MemoryStore(wall=lambda: 0.0)
     await store.open_session("test")
-    await write("failed", store.iterate("failed"), "table")
+    await write("failed", store.reader.iterate("failed"), "table")
     assert capsys.readouterr() == ("", "no URL has failed\n")
 
 
@@ -120,7 +120,9 @@ async def test_a_table_fits_the_terminal_without_truncation(
     view: str, room: int, store: MemoryStore
 ) -> None:
     columns = TABLE_COLUMNS[view]
-    rows = [[_shown(view, name, row) for name in columns] async for row in store.iterate(view)]
+    rows = [
+        [_shown(view, name, row) for name in columns] async for row in store.reader.iterate(view)
+    ]
     rows = [
         [cell + "/long-words and/more" * 9 if name == "url" else cell
          for name, cell in zip(columns, row, strict=True)]

@@ -12,7 +12,7 @@ from crawler.explain import sentences
 from crawler.explain.explanation import ExplainContext
 from crawler.explain.wait_reasons import RETRY_AFTER, latest_backoff_reason
 from policies.robots_state import RobotsState
-from storage.memory import MemoryStore
+from storage.sqlite import MemoryStore
 from storage.store import (
     Batch,
     Contact,
@@ -39,7 +39,7 @@ async def said(
     capsys: pytest.CaptureFixture[str],
     config: Config = CONFIG,
 ) -> str:
-    await _explain_url(store, ExplainContext(config=config, again=" --db x.db"), url)
+    await _explain_url(store.reader, ExplainContext(config=config, again=" --db x.db"), url)
     return capsys.readouterr().out
 
 
@@ -96,7 +96,7 @@ async def test_a_failed_url_names_the_command_to_retry(
 
 
 async def test_a_queued_url_names_what_it_is_waiting_for(store: MemoryStore) -> None:
-    row, host = await store.url("http://a.test/later"), await store.host("a.test")
+    row, host = await store.reader.url("http://a.test/later"), await store.reader.host("a.test")
     assert row is not None
     assert host is not None
     first, second, *_ = sentences.url_sentences(row, NOW_S)
@@ -129,7 +129,7 @@ def test_the_latest_response_explains_the_backoff(statuses: list[int | None], wo
 
 
 async def test_a_refused_url_is_not_called_due(store: MemoryStore) -> None:
-    row = await store.url("http://a.test/later")
+    row = await store.reader.url("http://a.test/later")
     assert row is not None
     refused = {**row, "due_at": 0.0, "attempts": 0, "error": "refused: the server answered 503"}
     first, second, *_ = sentences.url_sentences(refused, NOW_S)
@@ -178,7 +178,9 @@ async def test_without_a_config_the_verdict_on_scope_is_tentative(
     store: MemoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await store.add([link("http://b.test/", host="b.test")])
-    await _explain_url(store, ExplainContext(config=from_dict({}), default=True), "http://b.test/")
+    await _explain_url(
+        store.reader, ExplainContext(config=from_dict({}), default=True), "http://b.test/"
+    )
     text = capsys.readouterr().out
     assert "(scope.follow); name the crawl's own config with --config" in text
     assert "its host may be contacted " in text
@@ -234,7 +236,7 @@ async def test_an_unreachable_host_was_contacted(
     text = await said(store, "http://gone.test/", capsys)
     assert f"http://gone.test/{no_connection}" in text
     assert "not fetched yet" not in text
-    await _explain_host(store, CONFIG, "gone.test")
+    await _explain_host(store.reader, CONFIG, "gone.test")
     text = capsys.readouterr().out
     assert no_connection in text
     assert "1 contact\n" in text
@@ -242,7 +244,7 @@ async def test_an_unreachable_host_was_contacted(
 
 async def test_an_e_mail_address_is_not_a_host(store: MemoryStore) -> None:
     with pytest.raises(click.UsageError, match=r'"mailto:x@y\.test" is not a host'):
-        await _explain_host(store, CONFIG, "mailto:x@y.test")
+        await _explain_host(store.reader, CONFIG, "mailto:x@y.test")
 
 
 async def test_an_unknown_url_gets_a_verdict(
@@ -262,13 +264,13 @@ async def test_an_unknown_origin_has_no_robots_copy(
 
 async def test_an_invalid_url_is_bad_usage(store: MemoryStore) -> None:
     with pytest.raises(click.UsageError, match=r"the URL 'a\.test/x' is not an absolute URL"):
-        await _explain_url(store, ExplainContext(config=CONFIG), "a.test/x")
+        await _explain_url(store.reader, ExplainContext(config=CONFIG), "a.test/x")
 
 
 async def test_a_host_has_its_next_contact_and_the_source_of_its_delay(
     store: MemoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    await _explain_host(store, CONFIG, "A.TEST:8080")
+    await _explain_host(store.reader, CONFIG, "A.TEST:8080")
     text = capsys.readouterr().out
     assert "1 visited (1.5 KB), 1 blocked, 1 failed, 1 queued" in text
     assert "2.5 s between requests (Crawl-delay)" in text
@@ -281,7 +283,7 @@ async def test_a_host_that_was_never_contacted_has_no_delay(
     store: MemoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await store.add([link("http://new.test/", host="new.test")])
-    await _explain_host(store, CONFIG, "new.test")
+    await _explain_host(store.reader, CONFIG, "new.test")
     text = capsys.readouterr().out
     assert "never contacted" in text
     assert "rests" not in text
@@ -290,7 +292,7 @@ async def test_a_host_that_was_never_contacted_has_no_delay(
 async def test_a_host_that_reached_its_page_limit(
     store: MemoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    await _explain_host(store, from_dict({"scope": {"max_pages_per_host": 1}}), "a.test")
+    await _explain_host(store.reader, from_dict({"scope": {"max_pages_per_host": 1}}), "a.test")
     text = capsys.readouterr().out
     assert "it has delivered 1 page, and the config allows 1 (scope.max_pages_per_host)" in text
     assert "may be contacted" not in text
@@ -299,10 +301,10 @@ async def test_a_host_that_reached_its_page_limit(
 async def test_an_unknown_host_is_unknown(
     store: MemoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    await _explain_host(store, CONFIG, "b.test")
+    await _explain_host(store.reader, CONFIG, "b.test")
     assert "unknown to this database" in capsys.readouterr().out
     with pytest.raises(click.UsageError, match="is not a host such as"):
-        await _explain_host(store, CONFIG, "b test")
+        await _explain_host(store.reader, CONFIG, "b test")
 
 
 async def test_an_origin_without_a_copy_is_explained(
@@ -314,7 +316,7 @@ async def test_an_origin_without_a_copy_is_explained(
     failing = RobotsState(status=503, failures=1, retry_at=NOW_S + 2, unreachable_since=NOW_S)
     await store.robots_put(1, "a.test", "http://a.test", failing)
     closed = CONFIG.override({"robots": {"unreachable": "closed"}})
-    await _explain_host(store, closed, "a.test")
+    await _explain_host(store.reader, closed, "a.test")
     assert "so none of its pages may be fetched: " in capsys.readouterr().out
 
 

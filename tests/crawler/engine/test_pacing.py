@@ -133,13 +133,10 @@ async def test_law_6_the_engine_drops_a_host_whose_commit_comes_back_stale(world
     what others hold is not touched; and it may lease the host anew when that is free."""
 
     def steal() -> None:
-        host = world.store._tables.hosts["a.test"]
-        host.lease, host.epoch = 99, host.epoch + 1
+        world.run_sql("UPDATE slots SET lease = 99, epoch = epoch + 1 WHERE name = 'a.test'")
 
     def give_back() -> None:
-        host = world.store._tables.hosts["a.test"]
-        host.lease = None
-        world.store._leases.offer(host)
+        world.run_sql("UPDATE slots SET lease = NULL, ready_at = next_at WHERE name = 'a.test'")
 
     links = [f"/{n}" for n in range(40)]
     answers = {

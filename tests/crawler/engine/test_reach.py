@@ -278,7 +278,7 @@ async def test_the_contacts_of_a_host_that_only_hops_lead_to_are_committed(world
     )
     assert len(crawled.entries("cdn.test")) == 60
     assert max(waiting) <= 1
-    row = await world.store.host("cdn.test")
+    row = await world.store.reader.host("cdn.test")
     assert row is not None
     assert row["contacts"]
 

@@ -58,7 +58,7 @@ async def test_a_chain_ends_after_max_redirects(world: World, most: int) -> None
 async def test_why_shows_the_chain(world: World, most: int, shown: str | None) -> None:
     await world.crawl(endless, "http://a.test/0", fetch={"max_redirects": most})
     explained = await explain_url(
-        world.store, ExplainContext(config=from_dict({})), f"http://a.test/{most}", now_s=0.0
+        world.store.reader, ExplainContext(config=from_dict({})), f"http://a.test/{most}", now_s=0.0
     )
     chains = [one for one in explained.sentences if one.startswith("redirects led to it: ")]
     assert len(chains) == (shown is not None)

@@ -50,7 +50,7 @@ async def test_what_a_sitemap_of_robots_txt_lists_is_visited(world: Any) -> None
     (host,) = [row for row in crawled.rows["hosts"] if row["host"] == "cdn.test"]
     assert (host["contacts"], host["visited"]) == (2, 0)
     assert crawled.entries(path="/own.xml") == []
-    kinds = [c["kind"] for c in (await world.store.host("a.test"))["contacts"]]
+    kinds = [c["kind"] for c in (await world.store.reader.host("a.test"))["contacts"]]
     assert sorted(kinds) == ["page", "page", "page", "robots", "sitemap"]
 
 
@@ -330,7 +330,7 @@ async def test_max_depth_counts_what_a_sitemap_lists_as_one_link_away(world: Any
     }
     crawled = await world.crawl(answers, "http://a.test/", crawl={"max_depth": 0})
     assert crawled.entries(path="/map.xml") == []
-    world.store.__init__(world.clock.wall, monotonic=world.clock.monotonic)
+    world.store.__init__(wall=world.clock.wall, monotonic=world.clock.monotonic)
     crawled = await world.crawl(answers, "http://a.test/", crawl={"max_depth": 1})
     assert crawled.urls("visited") == ["http://a.test/", "http://a.test/1"]
 

@@ -24,7 +24,7 @@ from policies.robots import DIALECTS, Verdict
 from policies.robots.agent_rules import AgentRules
 from policies.robots.syntax import RobotsSource
 from policies.robots_state import RobotsRules, RobotsState
-from storage.memory import MemoryStore
+from storage.sqlite import MemoryStore
 from storage.store import Completed, Store
 
 HOUR_S = 3600.0
@@ -38,7 +38,7 @@ class Rig:
 
     def __init__(self, clock: JumpClock) -> None:
         self.clock = clock
-        self.store = MemoryStore(clock.wall, monotonic=clock.monotonic)
+        self.store = MemoryStore(wall=clock.wall, monotonic=clock.monotonic)
         self.turns = Turns(clock, limit=8)
         self.rules = RobotsRules()
         self.answers: dict[str, Answer | Callable[[Request], Answer]] = {}

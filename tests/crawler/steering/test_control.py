@@ -335,7 +335,7 @@ async def test_a_host_on_disk_is_explained_from_its_row(world: World) -> None:
     said: list[str] = []
 
     async def look() -> None:
-        rows = {str(row["host"]): row async for row in world.store.iterate("hosts")}
+        rows = {str(row["host"]): row async for row in world.store.reader.iterate("hosts")}
         said.append(world.control.wait_reason("a.test", rows["a.test"]))
         said.append(world.control.wait_reason("b.test", rows["b.test"]))
         said.append(world.control.wait_reason("nobody.test"))

@@ -351,7 +351,7 @@ async def test_another_dialect_is_read_from_the_copy_at_hand_and_judges_again(
     assert min(crawled.at("a.test", "/yes/1")) >= 50.0
     assert "dialect" in file.answers[0].changes[0]
     assert await world.store.rejudge_due(world.session, limit=9) == []
-    assert "slurp" in (await world.store.sessions())[0]
+    assert "slurp" in (await world.store.reader.sessions())[0]
 
 
 async def test_what_is_on_disk_is_judged_again_too(

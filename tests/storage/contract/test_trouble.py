@@ -15,7 +15,7 @@ async def test_a_store_without_trouble_has_none(rig):
     await rig.add("http://a.test/2")
     rig.store.set_patience(0.0)  # nothing is waited for: nothing fails
     await rig.add("http://a.test/3")
-    assert rig.store.troubles.now is None
+    assert rig.store.faults.now is None
     assert (await rig.store.stats()).queued == 3
 
 

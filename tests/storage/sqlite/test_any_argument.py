@@ -52,9 +52,9 @@ CASES = st.sampled_from([(method, field) for method, fields in ROOM.items() for 
 def test_every_method_is_looked_at() -> None:
     """A method that is new takes values, or is named here as one that takes none of others'."""
     ours = {
-        "troubles", "set_patience", "not_in_flight", "robots_in_flight", "robots_not_in_flight",
+        "faults", "set_patience", "not_in_flight", "robots_in_flight", "robots_not_in_flight",
         "close", "add", "seeds", "claim", "robots_due", "revisits_due", "unplanned", "rejudge_due",
-        "rejudge_all", "rouse", "set_paused", "paused", "outlook", "stats",
+        "rejudge_all", "rouse", "set_paused", "paused", "forget", "outlook", "stats",
     }  # fmt: skip
     methods = {name for name, _ in inspect.getmembers(Store) if not name.startswith("_")}
     assert methods == ours | {*ROOM}

@@ -110,7 +110,7 @@ async def test_retries_due_all_at_once_join_the_queue_in_pieces(sqlite_rig, monk
     rig.wall_s += 10.0
     waiting = "SELECT count(*) FROM urls WHERE due_at IS NOT NULL"
     lease = await rig.claim_one(7)
-    ((left,),) = await rig.store._wire.run(lambda db: db.execute(waiting).fetchall())
+    ((left,),) = await rig.store._calls._runner.run(lambda db: db.execute(waiting).fetchall())
     assert left == count - PIECE
     seen = [one.url for one in lease.prefetched.urls]
     while lease.prefetched.urls:

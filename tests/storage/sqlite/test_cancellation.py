@@ -14,7 +14,7 @@ from storage.store import Batch, HostClock, HostUpdate, StoreError
 async def blocked_thread(rig):
     """Keep the store's thread busy until the event is set."""
     gate = threading.Event()
-    waiting = asyncio.ensure_future(rig.store._wire.run(lambda _: gate.wait(30)))
+    waiting = asyncio.ensure_future(rig.store._calls._runner.run(lambda _: gate.wait(30)))
     await asyncio.sleep(0)
     return gate, waiting
 
@@ -33,7 +33,7 @@ async def test_a_call_cancelled_before_it_runs_has_happened_when_it_raises(sqlit
         await call
     await waiting
     assert await rig.urls("queued") == ["http://a.test/"]
-    assert not await rig.store._wire.run(lambda db: db.in_transaction)
+    assert not await rig.store._calls._runner.run(lambda db: db.in_transaction)
 
 
 @pytest.mark.parametrize("held", [True, False])

@@ -42,7 +42,7 @@ async def lead_to_goal(rig, count):
             )
         db.execute("COMMIT")
 
-    await rig.store._wire.run(fill)
+    await rig.store._calls._runner.run(fill)
     rig.store._writer = None  # its counters are those of before
     await rig.crash()
 
@@ -66,11 +66,11 @@ async def steps_of(rig, work):
         db.set_progress_handler(None, 0)
         db.set_trace_callback(None)
 
-    await rig.store._wire.run(watch)
+    await rig.store._calls._runner.run(watch)
     try:
         result = await work
     finally:
-        await rig.store._wire.run(leave)
+        await rig.store._calls._runner.run(leave)
     return result, steps
 
 
@@ -114,7 +114,10 @@ async def test_blocking_and_freeing_a_goal_of_many_happens_in_pieces(sqlite_rig)
     assert max(steps) < 3 * sum(steps) / 10  # none of them does a large part
     stats = await rig.store.stats()
     assert (stats.visited, stats.blocked, stats.queued) == (0, count + 1, 0)
-    assert await rig.store._wire.run(lambda db: db.execute("SELECT * FROM chains").fetchall()) == []
+    assert (
+        await rig.store._calls._runner.run(lambda db: db.execute("SELECT * FROM chains").fetchall())
+        == []
+    )
 
     freeing = rig.store.rejudge(rig.session, kept=[], withdrawn=[], freed=[block.id])
     done, steps = await steps_of(rig, freeing)
@@ -174,7 +177,7 @@ async def test_long_chains_are_followed_to_their_beginning(sqlite_rig):
     def chain(db):
         db.execute("UPDATE redirects SET target = id - 1")
 
-    await rig.store._wire.run(chain)
+    await rig.store._calls._runner.run(chain)
     (lease,) = [one for one in await rig.claim(9) if one.slot == "goal.test"]
     block = blocked(rig, lease)
     await rig.commit(lease, block)

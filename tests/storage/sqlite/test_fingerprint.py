@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from storage.sqlite.fingerprint import fingerprint, fingerprints
+from storage.sqlite.fingerprint import fingerprints
 from storage.sqlite.schema import connect_writer
 from storage.sqlite.statements import Statements
 
@@ -12,8 +12,8 @@ def test_it_fits_an_integer_of_sqlite_and_differs_by_url_and_secret():
     found = {of(f"http://a.test/{n}") for n in range(10_000)}
     assert len(found) == 10_000
     assert -(2**63) <= min(found) < -(2**61) < 2**61 < max(found) < 2**63
-    assert of("http://a.test/ä") == fingerprint(b"0123456789abcdef", "http://a.test/ä")
-    assert of("http://a.test/") != fingerprint(b"0123456789abcdeF", "http://a.test/")
+    assert of("http://a.test/ä") == fingerprints(b"0123456789abcdef")("http://a.test/ä")
+    assert of("http://a.test/") != fingerprints(b"0123456789abcdeF")("http://a.test/")
 
 
 def test_every_database_has_a_secret_of_its_own(tmp_path):

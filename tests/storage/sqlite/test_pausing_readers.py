@@ -23,7 +23,7 @@ async def filled(rig, count=COUNT):
     await add([rig.link(f"http://{HOST}/{n}") for n in range(4 * count)])
     await add([rig.link(f"http://h{n}.test/") for n in range(count)])
     await add([rig.link(f"http://{HOST}/s{n}.xml", sitemap=True) for n in range(count)])
-    db = rig.store._wire
+    db = rig.store._calls._runner
 
     def fill(db):
         """Written past the store: a thousandth of the time."""
@@ -81,7 +81,7 @@ async def can_reset(rig):
     """Whether the write-ahead log can be emptied after a commit."""
     await rig.store.set_paused(True)
     pragma = "PRAGMA wal_checkpoint(TRUNCATE)"
-    ((busy, _, _),) = await rig.store._wire.run(lambda db: db.execute(pragma).fetchall())
+    ((busy, _, _),) = await rig.store._calls._runner.run(lambda db: db.execute(pragma).fetchall())
     size = rig.path.with_name(rig.path.name + "-wal").stat().st_size
     return not busy and size == 0
 
@@ -96,7 +96,7 @@ def iterators(reader):
 
 
 async def test_the_log_can_be_reset_while_a_reader_pauses(full):
-    await full.store._wire.run(lambda db: db.execute("PRAGMA busy_timeout = 0").fetchall())
+    await full.store._calls._runner.run(lambda db: db.execute("PRAGMA busy_timeout = 0").fetchall())
     async with SqliteReader(full.path) as reader:
         for name, iterator in iterators(reader):
             async with aclosing(iterator) as rows:
@@ -116,7 +116,9 @@ async def test_pages_give_what_one_query_gives(full):
                 "malformed": "id, place", "fragments": "id, place",
             }.get(view, "id")  # fmt: skip
             sql = f"SELECT {', '.join(columns)} FROM {view} ORDER BY {order}"
-            expected = await full.store._wire.run(lambda db, sql=sql: db.execute(sql).fetchall())
+            expected = await full.store._calls._runner.run(
+                lambda db, sql=sql: db.execute(sql).fetchall()
+            )
             assert len(expected) >= COUNT
             rows = [tuple(row.values()) async for row in reader.iterate(view)]
             assert rows == expected, view
@@ -153,5 +155,5 @@ async def test_a_page_costs_the_same_wherever_it_begins(full):
         for host in (None, HOST):
             if host and view in ("skipped", "hosts", "robots"):
                 continue
-            steps = await full.store._wire.run(lambda db, v=view, h=host: count(db, v, h))
+            steps = await full.store._calls._runner.run(lambda db, v=view, h=host: count(db, v, h))
             assert max(steps[1:]) <= ROWS_AT_ONCE * STEPS_PER_ROW_MAX, (view, host, steps)

@@ -40,7 +40,7 @@ HOT = {
     "known_ids": ["PRIMARY KEY (origin=? AND fingerprint=?)"],
     "claimable": ["INDEX slots_claimable (ready_at<?)"],
     "next_claim": ["INDEX slots_claimable"],
-    "hands": [
+    "prefetch": [
         "origins_with_work (slot=? AND rowid>?)", "urls_queue (origin=?)", "urls_waiting (origin=?",
     ],
     "promote": ["INDEX origins_with_work (slot=?)", "urls_waiting (origin=? AND due_at<?)"],
@@ -106,7 +106,7 @@ def test_a_hot_query_uses_its_index(db, name, rows):
         assert any(wanted in step for step in steps), (wanted, steps)
 
 
-@pytest.mark.parametrize("name", ["claimable", "hands", "next_robots", "rejudge_due"])
+@pytest.mark.parametrize("name", ["claimable", "prefetch", "next_robots", "rejudge_due"])
 def test_a_hot_query_sorts_nothing(db, name):
     assert not [step for step in plan(db, for_rows(name, 16)) if "TEMP B-TREE" in step]
 

@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from storage.sqlite import SqliteReader, SqliteStore
-from storage.sqlite.connection_thread import Wire
+from storage.sqlite.connection_thread import ConnectionThread
 from storage.sqlite.schema import connect_writer
 from storage.store import StoreRefused
 
@@ -48,9 +48,9 @@ LATE_ANSWER = """
 
     async def main():
         store = await opened()
-        call = asyncio.ensure_future(store._wire.run(lambda _: gate.wait(30)))
+        call = asyncio.ensure_future(store._calls._runner.run(lambda _: gate.wait(30)))
         await asyncio.sleep(0)
-        return store._wire
+        return store._calls._runner
 
     wire = asyncio.run(main())
     gate.set()
@@ -73,7 +73,7 @@ def test_the_interpreter_ends_quietly(tmp_path, script, code):
 
 
 async def test_a_connection_forgotten_is_told_of_and_its_thread_ends(tmp_path):
-    wire = await Wire.open(lambda: connect_writer(tmp_path / "crawl.db"))
+    wire = await ConnectionThread.open(lambda: connect_writer(tmp_path / "crawl.db"))
     thread = wire._thread
     assert thread.daemon
     kept = [wire]
@@ -87,8 +87,8 @@ async def test_a_connection_forgotten_is_told_of_and_its_thread_ends(tmp_path):
 async def test_closing_ends_the_thread(tmp_path):
     store = SqliteStore(tmp_path / "crawl.db", wall=lambda: 1.0)
     await store.open_session("test")
-    assert store._wire is not None
-    thread = store._wire._thread
+    assert store._calls._runner is not None
+    thread = store._calls._runner._thread
     await store.close()
     thread.join(30)
     assert not thread.is_alive()

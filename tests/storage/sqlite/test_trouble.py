@@ -21,8 +21,7 @@ import pytest
 
 from crawler.testing import JumpClock
 from policies.robots_state import RobotsState
-from storage.sqlite import SqliteReader, SqliteStore, fault_kinds, file_lock, schema
-from storage.sqlite import sqlite_store as store_module
+from storage.sqlite import SqliteReader, SqliteStore, databases, fault_kinds, file_lock, schema
 from storage.sqlite.file_lock import is_held_here
 from storage.sqlite.maintenance import check
 from storage.store import Batch, HostClock, HostUpdate, Link, Prefetch, StoreError, StoreRefused
@@ -41,6 +40,11 @@ def failure(name):
     error = sqlite3.OperationalError(name)
     error.sqlite_errorname = name
     return error
+
+
+def limit_to(pages):
+    """Have a database grow to this size at most."""
+    return lambda db: db.execute(f"PRAGMA max_page_count = {pages}").fetchall()
 
 
 class Faulty:
@@ -63,8 +67,8 @@ class Faulty:
 
 
 def fail(store, *, at=0, name="SQLITE_FULL", times=1):
-    faulty = Faulty(store._wire._connection, at=at, name=name, times=times)
-    store._wire._connection = faulty
+    faulty = Faulty(store._calls._runner._connection, at=at, name=name, times=times)
+    store._calls._runner._connection = faulty
     return faulty
 
 
@@ -137,7 +141,7 @@ async def run(path, **fault):
     session = await store.open_session("test")
     faulty = fail(store, **fault) if fault else fail(store, at=10**9)
     stats = await scenario(store, session)
-    assert store.troubles.now is None
+    assert store.faults.now is None
     statements = faulty.statements
     await store.close(session)
     return stats, statements
@@ -176,7 +180,7 @@ async def test_the_trouble_is_shown_and_others_are_answered_meanwhile(tmp_path):
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     calls = [asyncio.ensure_future(store.add([link(f"http://a.test/{n}")])) for n in range(9)]
-    trouble = await store.troubles.other_than(None)
+    trouble = await store.faults.other_than(None)
     assert trouble is not None
     assert trouble.kind is FaultKind.LOCKED
     assert trouble.since == WALL_S
@@ -192,7 +196,7 @@ async def test_the_trouble_is_shown_and_others_are_answered_meanwhile(tmp_path):
     other.execute("ROLLBACK")
     other.close()
     await asyncio.gather(*calls)
-    assert store.troubles.now is None
+    assert store.faults.now is None
     assert (await store.stats()).queued == 9
     await store.close()
 
@@ -201,9 +205,11 @@ async def test_a_full_disk_is_waited_for_and_what_it_interrupted_is_whole(sqlite
     rig = sqlite_rig
     await rig.add("http://a.test/")
     lease = await rig.claim_one()
-    await rig.store._wire.run(lambda db: db.execute("PRAGMA max_page_count = 40").fetchall())
+    await rig.store._calls._runner.run(
+        lambda db: db.execute("PRAGMA max_page_count = 40").fetchall()
+    )
     adding = asyncio.ensure_future(rig.add(*(f"http://a.test/{n}" for n in range(10_000))))
-    trouble = await rig.store.troubles.other_than(None)
+    trouble = await rig.store.faults.other_than(None)
     assert trouble.kind is FaultKind.NO_SPACE
     assert trouble.sentence.endswith("crawl.db cannot be used: the disk is full")
     committing = asyncio.ensure_future(rig.commit(lease, rig.visited(lease.prefetched.urls[0])))
@@ -211,7 +217,9 @@ async def test_a_full_disk_is_waited_for_and_what_it_interrupted_is_whole(sqlite
     assert not adding.done()
     assert not committing.done()
     assert await rig.urls("queued") == ["http://a.test/"]
-    await rig.store._wire.run(lambda db: db.execute("PRAGMA max_page_count = 9999999").fetchall())
+    await rig.store._calls._runner.run(
+        lambda db: db.execute("PRAGMA max_page_count = 9999999").fetchall()
+    )
     await adding
     assert not (await committing).stale  # the host is still held
     assert len(await rig.urls("queued")) == 10_000
@@ -222,15 +230,15 @@ async def test_a_call_cancelled_while_it_waits_has_not_happened(sqlite_rig):
     rig = sqlite_rig
     faulty = fail(rig.store, times=10**9)
     calls = [asyncio.ensure_future(rig.add(f"http://a.test/{n}")) for n in range(3)]
-    await rig.store.troubles.other_than(None)
+    await rig.store.faults.other_than(None)
     for call in (calls[2], calls[0]):  # one in the line, and its first
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
-    assert rig.store.troubles.now is not None  # the one between them waits still
+    assert rig.store.faults.now is not None  # the one between them waits still
     faulty._times = 0
     await calls[1]
-    assert rig.store.troubles.now is None
+    assert rig.store.faults.now is None
     assert await rig.urls("queued") == ["http://a.test/1"]
 
 
@@ -266,7 +274,7 @@ async def test_closing_does_not_wait_for_trouble_to_pass(tmp_path):
     await store.add([link("http://a.test/")])
     fail(store, times=10**9)
     call = asyncio.ensure_future(store.add([link("http://a.test/2")]))
-    await store.troubles.other_than(None)
+    await store.faults.other_than(None)
     began_s = time.monotonic()
     await store.close(session)
     assert time.monotonic() - began_s < 5.0
@@ -324,7 +332,7 @@ async def test_a_file_size_limit_is_waited_for(tmp_path):
                     for n in range(100)
                 ]
                 adding = asyncio.ensure_future(store.add(links))
-                trouble = asyncio.ensure_future(store.troubles.other_than(None))
+                trouble = asyncio.ensure_future(store.faults.other_than(None))
                 await asyncio.wait([adding, trouble], return_when=asyncio.FIRST_COMPLETED)
                 if trouble.done() and not adding.done():
                     print(done, trouble.result().sentence, flush=True)
@@ -404,7 +412,7 @@ async def test_opening_waits_for_a_thread(tmp_path, monkeypatch):
         monkeypatch.setattr(threading.Thread, "start", failing)
         await store.open_session("x")
         monkeypatch.undo()
-        assert store.troubles.now is None
+        assert store.faults.now is None
         await store.close()
         assert [entry.name for entry in tmp_path.iterdir() if entry.suffix != ".db"] == []
         if not failed:
@@ -436,14 +444,14 @@ async def test_without_a_thread_the_opening_is_given_up_and_holds_nothing(tmp_pa
 async def test_an_opening_that_is_cancelled_holds_nothing(tmp_path, monkeypatch):
     """Also where all tasks are cancelled at the end of the event loop."""
     gate, reached = threading.Event(), threading.Event()
-    real = store_module.connect_writer
+    real = databases.connect_writer
 
     def slow(*args, **values):
         reached.set()
         gate.wait(30)
         return real(*args, **values)
 
-    monkeypatch.setattr(store_module, "connect_writer", slow)
+    monkeypatch.setattr(databases, "connect_writer", slow)
     path = tmp_path / "crawl.db"
     before = asyncio.all_tasks()
     opening = asyncio.ensure_future(SqliteStore(path, wall=lambda: WALL_S).open_session("x"))
@@ -461,7 +469,7 @@ async def test_an_opening_that_is_cancelled_holds_nothing(tmp_path, monkeypatch)
 @pytest.mark.parametrize(
     ("module", "name"),
     [
-        (store_module, "check_owner"),
+        (databases, "check_owner"),
         (file_lock, "open_for_update"),
         (file_lock, "_check_single_name"),
         (file_lock, "_is_lock_file"),
