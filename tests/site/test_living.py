@@ -257,7 +257,7 @@ async def test_hosts_are_steered_in_a_database_that_nobody_holds(courtly: Courtl
         await steer_host(courtly.db, "h1.test", slow_s=0.25)
         with pytest.raises(UnknownHost, match=r"nobody\.test"):
             await steer_host(courtly.db, "nobody.test", pause=True)
-        with pytest.raises(ValueError, match="a delay is"):
+        with pytest.raises(ValueError, match="the delay must be"):
             await steer_host(courtly.db, "h1.test", slow_s=-1.0)
         summary = await courtly.crawl(web, crawl={"patience": 0.5})
         assert web.log.requests("h0.test") == []

@@ -347,7 +347,7 @@ async def test_with_a_token_who_logs_in_uses_all_of_it(tab: Any, tmp_path: Path)
         assert await tab.js(A11Y) == []
         await tab.fill("#token", "wrong")
         await tab.click("main form button")
-        assert "wrong token" in await tab.text(".refused")
+        assert "Wrong token" in await tab.text(".refused")
         await tab.fill("#token", TOKEN)
         await tab.click("main form button")
         assert await tab.text("h1") == "Hosts"
