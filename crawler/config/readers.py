@@ -82,10 +82,10 @@ def read_value(key: Key, value: object, base_path: Path) -> object:
             meant = value
         case Mapping():
             meant = _table(key, value)
-        case _ if base is tuple:
-            items = [value] if isinstance(value, str) else value
-            assert isinstance(items, Iterable)
-            meant = _list(key, list(items))
+        case str() if base is tuple:
+            meant = _list(key, [value])
+        case Iterable() if base is tuple:
+            meant = _list(key, value)
         case int() | float() | str() if base in (int, float):
             meant = _number(key, value, whole=base is int or key.unit in ("bytes", "count"))
         case _ if base is Path:
