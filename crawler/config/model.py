@@ -76,14 +76,12 @@ class Config:
         }
         path = made["storage"].url.partition(":")[2].removeprefix("//")
         made["storage"] = replace(made["storage"], path=given.database_base / path)
-        tables = (given.values, *given.sites.values())
-        modes = [table.get("revisit", {}).get("mode", RecrawlMode.OFF) for table in tables]
         config = cls(
             **made,
             sinks=tuple(_sink(sink) for sink in given.sinks or ()),
             sites=tuple(by_specificity(given.sites)),
-            revisits=any(mode != RecrawlMode.OFF for mode in modes),
-            requisites=any(table.get("scope", {}).get("requisites") for table in tables),
+            revisits=any(mode != RecrawlMode.OFF for _, mode in given.all_of("revisit", "mode")),
+            requisites=any(value for _, value in given.all_of("scope", "requisites")),
             given=given,
         )
         if not config.daemon.token and not is_loopback(config.daemon.listens_on[0]):

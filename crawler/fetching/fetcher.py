@@ -359,8 +359,7 @@ def _is_sendable(url: str) -> bool:
 
 def _is_paced_per_ip(config: Config) -> bool:
     """Whether any host's delay counts per address, so that each name must keep one address."""
-    sites = (given.get("politeness", {}).get("per") for given in config.given.sites.values())
-    return Per.IP in (config.politeness.per, *sites)
+    return any(per is Per.IP for _, per in config.given.all_of("politeness", "per"))
 
 
 def _kept_max(connections: int) -> int:

@@ -93,8 +93,5 @@ def _inputs(config: Config) -> tuple[object, ...]:
 
 def _has_secrets(config: Config) -> bool:
     """Whether files or variables are read, whose contents may have changed."""
-    tables = [config.given.values, *config.given.sites.values()]
-    return any(
-        table.get("fetch", {}).get("credentials") or table.get("fetch", {}).get("ca_file")
-        for table in tables
-    )
+    keys = ("credentials", "ca_file")
+    return any(value for key in keys for _, value in config.given.all_of("fetch", key))

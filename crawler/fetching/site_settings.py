@@ -95,37 +95,24 @@ class SiteSettingsTable:
         self._contexts: dict[Path, ssl.SSLContext] = {}
         self._known: dict[int, tuple[FetchConfig, SiteSettings]] = {}
         problems: list[str] = []
-        tables = {"fetch": config.given.values.get("fetch", {})}
-        for pattern in config.sites:
-            tables[f"site.{pattern}"] = config.given.sites[pattern].get("fetch", {})
-        for name, table in tables.items():
-            problems += self._read_files(name, table)
-        if problems:
-            raise ConfigError(*problems)
-
-    def _read_files(self, name: str, table: Mapping[str, object]) -> list[str]:
-        """Read the secrets and certificates of one config table. Returns what went wrong."""
-        problems: list[str] = []
-        shown = name if name == "fetch" else f'site."{name[5:]}"'
-        sources = table.get("credentials", {})
-        assert isinstance(sources, Mapping)
-        for origin, source in sources.items():
-            try:
-                self._secrets[source] = authorization(source)
-            except SecretError as error:
-                place = self._config.given.places.get(f"{name}.credentials", "config")
-                problems.append(f"{place}: {shown}.credentials: for {origin}: {error}")
-        ca_file = table.get("ca_file")
-        if isinstance(ca_file, Path):
+        for place, sources in config.given.all_of("fetch", "credentials"):
+            for origin, source in sources.items():
+                try:
+                    self._secrets[source] = authorization(source)
+                except SecretError as error:
+                    problems.append(f"{place}: for {origin}: {error}")
+        for place, ca_file in config.given.all_of("fetch", "ca_file"):
+            if ca_file is None:
+                continue
             try:
                 context = ssl.create_default_context()
                 context.load_verify_locations(cafile=ca_file)
                 self._contexts[ca_file] = context
             except OSError as error:  # ssl.SSLError is one
-                place = self._config.given.places.get(f"{name}.ca_file", "config")
                 why = "holds no certificates" if isinstance(error, ssl.SSLError) else error.strerror
-                problems.append(f"{place}: {shown}.ca_file: {ca_file}: {why}")
-        return problems
+                problems.append(f"{place}: {ca_file}: {why}")
+        if problems:
+            raise ConfigError(*problems)
 
     def of(self, host: str) -> SiteSettings:
         """The settings of a host (lower case, no port)."""
