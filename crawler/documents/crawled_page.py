@@ -1,4 +1,4 @@
-"""A page as the crawl visited it, for who reads pages and for sinks."""
+"""Pages as given to sinks and to the iterating caller."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ from storage.store import Queued, Visited
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timings:
-    """Of one visit. started_at: Unix seconds. latency_s: to the end of the answer's header;
-    elapsed_s: to the end of its body, both from the first packet."""
+    """Times of one visit.
+
+    started_at: Unix seconds.
+    latency_s, elapsed_s: from the first packet to the end of the header, and of the body.
+    """
 
     started_at: float
     latency_s: float
@@ -24,24 +27,29 @@ class Timings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrawledPage:
-    """A page as the crawl visited it: a complete answer of any status but 429 and 5xx.
+    """A page as it was visited: a complete response of any status except 429 and 5xx.
 
-    url: canonical. body: decompressed; b"" unless the status is 2xx and `scope.content_types` lets
-    its type in. title, links: of HTML; `links` in the page's order, with those that scope, depth or
-    rel=nofollow leave out. directives: of meta elements and headers, the strictest. redirect_url:
-    where it redirects. depth: links from a seed. canonical_url: what the page says is its URL.
-    fetched_at: Unix seconds, as in the view `visited`. address: the peer, None if not known.
-    body_read: False where nobody wanted the body. requisite: fetched because a mirror needs it.
-    again: it was visited before, and has changed since.
-    raw_headers: as received, with bytes that are not UTF-8 as lone surrogates; None where `headers`
-    are the same.
-    usage: what header, meta elements and robots.txt say of the use of its content.
+    url: canonical.
+    body: decompressed. Empty unless the status is 2xx and `scope.content_types` allows its type.
+    title: of HTML.
+    links: of HTML, in page order, including those that scope, depth or rel=nofollow exclude.
+    directives: the strictest of meta elements and headers.
+    redirect_url: the target of a redirect.
+    depth: number of links from a seed.
+    canonical_url: the URL that the page declares.
+    fetched_at: Unix seconds, as in the view `visited`.
+    address: of the server, if known.
+    body_read: False if the body was not downloaded, because no consumer needs it.
+    requisite: whether it was fetched because a mirror needs it.
+    again: whether it was visited before and has changed since.
+    usage: usage preferences of header, meta elements and robots.txt.
+    raw_headers: as received, with invalid UTF-8 as lone surrogates. None if equal to `headers`.
     """
 
     url: str
     status: int
     headers: Headers
-    body: bytes = field(repr=False)  # megabytes, in somebody's log; so are links
+    body: bytes = field(repr=False)  # may be megabytes in a log, as may links
     title: str | None
     links: tuple[PageLink, ...] = field(repr=False)
     directives: Directives
@@ -63,7 +71,7 @@ class CrawledPage:
 
     @property
     def text(self) -> str:
-        """The body as text: by BOM, header, meta, and only then by guessing."""
+        """The decoded body. The encoding is given by BOM, header or meta element, or guessed."""
         return to_text(self.body, self.content_type)
 
 
@@ -76,7 +84,7 @@ def crawled_page(
     *,
     links: bool,
 ) -> CrawledPage:
-    """As sinks and readers get it; `links`: whether anybody looks at its links."""
+    """Create a CrawledPage. `links`: whether any consumer uses its links."""
     return CrawledPage(
         url=queued.url,
         status=answer.status,

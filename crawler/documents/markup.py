@@ -61,7 +61,7 @@ _VOID: Final = frozenset(
     b"area base br col embed frame hr img input link meta param source track wbr".split()
 )
 _XHTML_TAG: Final = re.compile(
-    rb"<([A-Za-z][\w:.-]*+)(?=[\t\n\f\r />])((?:[\t\n\f\r /]++|" + ATTRIBUTE + rb")*+)>"
+    rb"<([A-Za-z][\w:.-]*+)(?=[\t\n\f\r />])((?:[\t\n\f\r /]++|" + ATTRIBUTE + rb")*+)(?:>|\Z)"
 )
 # A character reference. No name is longer than 31 characters.
 _REFERENCE: Final = re.compile(
@@ -217,7 +217,7 @@ def expand_empty_elements(xhtml: bytes) -> bytes:
 
 def _with_end_tag(found: re.Match[bytes]) -> bytes:
     name, raw = found[1], found[2]
-    if name.lower() in _VOID or not _is_self_closing(raw):
+    if name.lower() in _VOID or found[0][-1:] != b">" or not _is_self_closing(raw):
         return found[0]
     return b"<" + name + raw[:-1] + b"></" + name + b">"
 

@@ -1,19 +1,19 @@
-"""The stack of open elements, kept from tags alone: what a tag is depends on what is open.
+"""The stack of open elements, derived from tags alone.
 
-In SVG and MathML `<title/>` is closed, `<script>` holds markup and `<![CDATA[` begins text; a
-template's content is no part of the page. The rules are those of WHATWG HTML, 13.2.4.2 and 13.2.6,
-without the nodes: nothing is moved or copied, because no tree is made. Each tag takes constant time
-on average. These differ from a tree:
+It determines the meaning of a tag: in SVG and MathML, `<title/>` is closed, `<script>` contains
+markup, and `<![CDATA[` starts text. The content of a template is not part of the page. The rules
+are those of WHATWG HTML, 13.2.4.2 and 13.2.6, without nodes to move or copy. Each tag takes
+constant time on average. These are the differences from a tree:
 
-- Formatting elements that the parser opens anew, after the end of what held them, are not open here
-  (13.2.4.3). This decides which end tags are heard where SVG or MathML is misnested with them, and
-  an `<a>` of a template is copied behind it if an `<object>` or a cell of it is not closed there.
-- Behind a `<col>` that stands directly in a template the parser ignores all but templates up to its
-  end; here a `<style>` or `<script>` is raw text as elsewhere.
-- What a frameset replaces, when it comes after something of a body, is not taken back.
-- A form in a form, and a noscript in that of a head, which the parser ignores, count as elements.
-- Content of a table outside of its cells is not moved before the table.
-- No more than OPEN_MAX elements are open; a tag beyond that is read, and opens nothing.
+- Formatting elements that the parser reopens after their container has ended (13.2.4.3) are not
+  open here. This affects end tags where SVG or MathML is misnested with them, and an `<a>` of a
+  template that is copied behind it because an `<object>` or cell in it is not closed.
+- After a `<col>` directly in a template, the parser ignores everything but templates. Here a
+  `<style>` or `<script>` is raw text as elsewhere.
+- A frameset that follows content of the body replaces it. Here that content is kept.
+- Nested forms, and a noscript in that of a head, are ignored by the parser, and elements here.
+- Content of a table outside its cells is not moved before the table.
+- At most OPEN_MAX elements are open. Further tags are read, but open nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Final
 
-# A browser stops at 512; beyond it what is open hardly matters, but memory does.
+# Bounds memory. Browsers stop at 512 open elements.
 OPEN_MAX: Final = 100_000
 
 
@@ -34,7 +34,7 @@ VOID: Final = names(
     b"area base basefont bgsound br col embed frame hr image img input keygen link meta param"
     b" source track wbr"
 )
-# Start tags that end foreign content (13.2.6.5); font does with these attributes alone.
+# Start tags that end foreign content (13.2.6.5). `font` does only with the attributes in _OF_FONT.
 BREAKING_OUT: Final = names(
     b"b big blockquote body br center code dd div dl dt em embed h1 h2 h3 h4 h5 h6 head hr i img"
     b" li listing menu meta nobr ol p pre ruby s small span strong strike sub sup table tt u ul var"
@@ -79,7 +79,7 @@ _OF_HEAD: Final = _OF_HEAD_NOSCRIPT | names(b"base script template title")
 _MATHML_TEXT: Final = names(b"mi mn mo ms mtext")
 _SVG_HTML: Final = names(b"desc foreignobject title")
 
-# Classes of elements, whose latest can be asked for like a name's; no name has a space.
+# Classes of elements. They share the index with names, which contain no spaces.
 _HTML, _SVG, _MATHML, _DRAWING = b"  html", b"  svg", b"  mathml", b"  drawing"
 _SCOPE, _BUTTON_SCOPE, _LIST_SCOPE, _TABLE_SCOPE = b"  scope", b"  button", b"  list", b"  table"
 _IS_SPECIAL, _LIST_STOP, _MARKER, _HTML_INSIDE = b"  special", b"  stop", b"  marker", b"  inside"
@@ -100,8 +100,8 @@ def _classes_of(name: bytes) -> tuple[bytes, ...]:
 _CLASSES: Final = {
     name: _classes_of(name) for name in _SPECIAL | _BLOCKS | _SCOPES | FORMATTING | _IMPLIED_ENDS
 }
-# What must not stand between an end tag and the element that it closes with all inside; for other
-# names it is any special element.
+# An end tag closes an element with its content, unless an element of this class is open inside. For
+# other names, any special element prevents it.
 _CLOSED_WITHIN: Final = {
     **dict.fromkeys(_BLOCKS | HEADINGS, _SCOPE),
     **dict.fromkeys(TABLE_PARTS | {b"table"}, _TABLE_SCOPE),
@@ -113,22 +113,22 @@ _FOREIGN_STOPS: Final = (_SCOPE, _BUTTON_SCOPE, _LIST_SCOPE, _IS_SPECIAL, _LIST_
 
 
 class OpenElements:
-    """What is open, from the document's beginning to the tag read last.
+    """The open elements after each tag. Names are in lower case.
 
-    Names are in lower case throughout. `foreign`: the innermost element is of SVG or MathML, so
-    that CDATA is text and end tags close elements of these. `in_template`, `in_svg`: some element
-    around is a `<template>` of HTML, an `<svg>`.
+    foreign: the innermost element belongs to SVG or MathML, so CDATA is text.
+    in_template: the tag is inside a `<template>` of HTML.
+    in_svg: the tag is inside an `<svg>`.
     """
 
     __slots__ = ("_at", "_framesets", "_in_head", "_may_be_frameset", "_stack")
 
     def __init__(self, *, frames: bool = True) -> None:
-        """`frames`: the document may have framesets."""
-        self._stack: list[tuple[bytes, ...]] = []  # the classes of each; its own name first
-        self._at: dict[bytes, list[int]] = {}  # class -> where in the stack
+        """`frames`: whether the document may have framesets."""
+        self._stack: list[tuple[bytes, ...]] = []  # classes, the name first
+        self._at: dict[bytes, list[int]] = {}  # positions in the stack by class
         self._may_be_frameset = frames
         self._in_head = True
-        self._framesets = -1  # how many are open; -1: this is no page of frames
+        self._framesets = -1  # open ones, or -1 before the first
 
     @property
     def foreign(self) -> bool:
@@ -144,22 +144,19 @@ class OpenElements:
 
     @property
     def heeds_text(self) -> bool:
-        """Whether text other than white space would still make a difference."""
+        """Whether text other than white space still has an effect."""
         return self._in_head or self._may_be_frameset
 
     def add_text(self) -> None:
-        """Take in text other than white space: with it the body begins, and no frameset follows."""
+        """Process text other than white space, which starts the body and excludes framesets."""
         self._may_be_frameset = False
         self._leave_head(b"")
 
-    # ------------------------------------------------------------ tags
-
     def start(self, name: bytes, attributes: Mapping[str, str], *, closed: bool) -> bool | None:
-        """Take in a start tag. True: its element is of SVG or MathML. None: there is no element,
-        because the parser ignores the tag.
+        """Process a start tag. Return whether it belongs to SVG or MathML, or None if ignored.
 
-        `attributes` may be empty unless the name is in ATTRIBUTES_MATTER; `closed`: it ends in
-        "/>".
+        attributes: may be empty unless the name is in ATTRIBUTES_MATTER.
+        closed: whether it ends in "/>".
         """
         stack = self._stack
         if stack and stack[-1][1] != _HTML and not self._begins_html(name):
@@ -180,7 +177,7 @@ class OpenElements:
         return False if self._start_html(name, attributes) else None
 
     def end(self, name: bytes) -> None:
-        """Take in an end tag, of this name without its slash."""
+        """Process an end tag. `name`: without the slash."""
         if self._framesets >= 0:
             self._framesets -= name == b"frameset" and self._framesets > 0
             return
@@ -196,10 +193,8 @@ class OpenElements:
                 return
         self._end_html(name)
 
-    # ------------------------------------------------------------ foreign content
-
     def _begins_html(self, name: bytes) -> bool:
-        """Whether a start tag inside the innermost element, which is foreign, is read as HTML."""
+        """Return whether a start tag inside the innermost, foreign element belongs to HTML."""
         classes = self._stack[-1]
         if classes[0] == b" annotation-xml" and name == b"svg":
             return True
@@ -221,8 +216,6 @@ class OpenElements:
                 classes.append(_HTML_INSIDE)
         self._push(tuple(classes))
 
-    # ------------------------------------------------------------ HTML
-
     def _start_in_frameset(self, name: bytes) -> bool | None:
         if self._framesets > 0:
             if name == b"frameset":
@@ -232,14 +225,14 @@ class OpenElements:
         return False if name in (b"noframes", b"html") else None
 
     def _leave_head(self, name: bytes) -> None:
-        """End the `<noscript>` of a head with what cannot stand in it."""
+        """Close the `<noscript>` of a head before content that it cannot contain."""
         if self._in_head and not self.in_template:
             self._in_head = name in _OF_HEAD
             if name not in _OF_HEAD_NOSCRIPT and self._stack and self._stack[-1][0] == b"noscript":
                 self._pop_to(len(self._stack) - 1)
 
     def _start_html(self, name: bytes, attributes: Mapping[str, str]) -> bool:
-        """Whether there is an element of it; what it closes is closed, and it is opened."""
+        """Open an element and close those that it ends. Return False if the tag is ignored."""
         if name in _FRAMESET_REFUSED_BY and (
             name != b"input" or attributes.get("type", "").lower() != "hidden"
         ):
@@ -255,7 +248,7 @@ class OpenElements:
         if name in TABLE_PARTS:
             return self._start_in_table(name)
         if name == b"select" and 0 <= self._last(_SCOPE) <= self._last(name):
-            self._pop_to(self._last(name))  # it counts as the end tag
+            self._pop_to(self._last(name))  # acts as the end tag
             return False
         self._close_for(name)
         if name not in VOID:
@@ -263,7 +256,7 @@ class OpenElements:
         return True
 
     def _close_for(self, name: bytes) -> None:
-        """Close what this start tag ends (13.2.6.4.7)."""
+        """Close the elements that a start tag ends (13.2.6.4.7)."""
         last = self._last
         if name in (b"li", b"dd", b"dt"):
             at = last(name) if name == b"li" else max(last(b"dd"), last(b"dt"))
@@ -276,7 +269,7 @@ class OpenElements:
             if last(name) > last(_SCOPE):
                 self._pop_to(last(name))
         elif name == b"table":
-            # In a table, but in no cell, it ends that table.
+            # Outside of the cells of a table, it ends that table.
             at = last(b"table")
             cell = max(last(b"td"), last(b"th"), last(b"caption"))
             if at > max(cell, last(b"template")):
@@ -300,8 +293,7 @@ class OpenElements:
                 self._pop_to(len(self._stack) - 1)
 
     def _start_in_table(self, name: bytes) -> bool:
-        """A part of a table begins: what is open inside of the part around it is closed, and parts
-        that were not written are opened."""
+        """Open a part of a table and the parts that it implies. Return False if it is ignored."""
         last = self._last
         table = last(b"table")
         if table < 0 or table < last(b"template"):
@@ -338,9 +330,11 @@ class OpenElements:
             self._pop_to(at)
 
     def _end_formatting(self, name: bytes) -> None:
-        """The adoption agency algorithm (13.2.6.4.7), without the copies that it makes: the element
-        moves down through up to eight blocks that are open in it, and ends with what is open in the
-        last. Between blocks only the three innermost formatting elements stay open."""
+        """Run the adoption agency algorithm (13.2.6.4.7) without creating copies.
+
+        The element moves down through up to eight blocks open inside, and ends with the content of
+        the last one. Between blocks, only the three innermost formatting elements stay open.
+        """
         at, block = self._last(name), self._last(_IS_SPECIAL)
         if block < at:
             self._pop_to(at)
@@ -363,11 +357,11 @@ class OpenElements:
         while self._stack and self._stack[-1][0] in names:
             self._pop_to(len(self._stack) - 1)
 
-    # ------------------------------------------------------------ the stack
-
     def _last(self, kind: bytes) -> int:
-        """Where in the stack the innermost element of this name or class is; -1 if there is none.
-        The name of a foreign element has a space before it."""
+        """Return the position of the innermost element of a name or class, or -1.
+
+        Names of foreign elements have the prefix " ".
+        """
         places = self._at.get(kind)
         return places[-1] if places else -1
 
@@ -388,7 +382,7 @@ class OpenElements:
                     del self._at[kind]
 
     def _remove(self, place: int) -> None:
-        """Close one element, the innermost of its name, and nothing that is open in it."""
+        """Close the innermost element of its name, but not its content."""
         for kind in self._stack[place]:
             places = self._at[kind]
             del places[bisect_left(places, place)]

@@ -1,14 +1,10 @@
-"""The links of an ordinary page by one regular expression: exactly what a tree would say, or no
-answer.
+"""Extraction of links from ordinary pages by one regular expression, three times as fast as a tree.
 
-A tree costs 240 µs for a page of 23 KB with 52 links (65 to build it, the rest to ask it); one
-pass costs 75 µs, because what is of no interest is passed over inside the regular expression.
-It tokenizes as WHATWG HTML, 13.2.5, does. Where the tree could differ from the order of the tags
-it stops and says so, and the page gets its tree: content in a table but outside its cells (which
-moves before the table), framesets, foreign content beyond simple drawings, selects with
-more than options, raw text that is not closed, upper-case tags, image maps, NUL.
-
-So the tree remains the meaning, and tests/crawler/documents/test_scan.py holds the two together.
+The result is exactly what a tree contains, or None. The expression tokenizes as in WHATWG HTML,
+13.2.5, and skips irrelevant markup. It gives up where a tree may differ from the order of the tags:
+content in a table but outside its cells (which is moved before the table), framesets, SVG and
+MathML other than simple drawings, selects with anything but options, unclosed raw text, upper-case
+tags, image maps, and NUL. tests/crawler/documents/test_scan.py compares the results with a tree.
 """
 
 from __future__ import annotations
@@ -22,13 +18,13 @@ from typing import Final, cast
 from crawler.documents import markup
 
 _SPACE: Final = r"[\t\n\f\r ]"
-_ENDS: Final = r"(?=[\t\n\f\r />])"  # behind a tag's name
+_ENDS: Final = r"(?=[\t\n\f\r />])"  # after a tag name
 
-# Other threads wait while one match is made, whatever is in it. So it passes over so many tags, and
-# each of these over so many attributes, pieces or hyphens; a page with more of them gets its tree,
-# which is built without the interpreter's lock. Of what people write nothing comes near.
+# A single match holds the interpreter's lock, so these limits bound it: tags skipped in one match,
+# attributes and white space in one tag, and pieces of text in one element. Pages beyond the limits
+# get a tree, which is built without the lock. Real pages stay far below.
 _PASSED_MAX: Final = 200
-_ATTRIBUTES_MAX: Final = 1_000  # with the white space between them
+_ATTRIBUTES_MAX: Final = 1_000
 _PIECES_MAX: Final = 5_000
 
 # ---------------------------------------------------------------- tags
@@ -38,12 +34,12 @@ _ATTRIBUTE: Final = (
     rf"[^\t\n\f\r />][^\t\n\f\r />=]*+(?:{_SPACE}*+={_SPACE}*+{_VALUE}|(?!{_SPACE}*+=))"
 )
 _ATTRIBUTES: Final = rf"(?:[\t\n\f\r /]++|{_ATTRIBUTE}){{0,{_ATTRIBUTES_MAX}}}+"
-# Most attributes are written so; the general form costs three times as much.
+# The most common form of attributes. The general form takes three times as long.
 _PLAIN_ATTRIBUTE: Final = r"""[ \n][a-z][a-z0-9_-]*+=(?:"[^"]*+"|'[^']*+')"""
 _REST: Final = rf"(?:>|(?:{_PLAIN_ATTRIBUTE})*+(?:>|{_ATTRIBUTES}>))"
 
-# Every element that is neither looked for nor special to what follows it. The first letter tells
-# most; where a forbidden name is only the beginning of this one, the page is doubtful for nothing.
+# Elements that are neither extracted nor affect following content. Names that only start like an
+# excluded one are excluded as well, which costs a tree.
 _NAME: Final = (
     r"(?:[deghjkoqruvwyz]|p(?!laintext)|s(?!cript|elect|tyle|vg)|l(?!ink)|b(?!ase)|i(?!frame)"
     r"|a(?!rea|[\t\n\f\r />])|m(?!ath|eta)|t(?!able|body|d|emplate|extarea|foot|h|itle|r)"
@@ -52,21 +48,21 @@ _NAME: Final = (
 _COMMENT: Final = rf"<!--(?!-?>)(?:[^-]++|-(?!-!?>)){{0,{_PIECES_MAX}}}+--!?>"
 _BOGUS: Final = r"<(?:!(?!--)|\?)[^>]*+>"  # doctypes as well
 _NO_TAG: Final = r"<(?![A-Za-z/!?])"
-# Any end tag but those of tables.
+# End tags except those of tables.
 _END: Final = rf"</(?!t[dhrbf]|table|c(?:aption|ol))[a-z][^\t\n\f\r />]*+{_REST}"
 
 # ---------------------------------------------------------------- tables
 
-# What stands in a table but in no cell moves before the table. So behind a tag that can lead there,
-# the next thing has to be another such tag.
+# Content of a table outside its cells is moved before the table. So a tag after which such content
+# is possible must be followed by another table tag.
 _TABLE: Final = rf"(?:t(?:[dhr]|able|body|head|foot)|caption|col(?:group)?){_ENDS}"
 _NEXT: Final = rf"(?={_SPACE}*+(?:{_COMMENT}{_SPACE}*+)*+</?{_TABLE})"
 _CELL: Final = rf"<(?:t[dh]|caption|/table){_ENDS}{_REST}"
 _BETWEEN: Final = rf"</?{_TABLE}{_REST}{_NEXT}"
 
-# ---------------------------------------------------------------- elements passed over whole
+# ---------------------------------------------------------------- elements skipped as a whole
 
-# Raw text, none of it with anything in it that could be read in another way.
+# Raw text without anything ambiguous.
 _SCRIPT: Final = (
     rf"<script{_ENDS}{_REST}(?:[^<]++|<(?!/?[sS][cC][rR])){{0,{_PIECES_MAX}}}+</script>"
 )
@@ -78,7 +74,7 @@ _SELECT: Final = (
     rf"<select{_ENDS}{_REST}(?:[^<]++|</?opt(?:ion|group){_ENDS}{_REST}){{0,{_PIECES_MAX}}}+"
     r"</select>"
 )
-# Names that are nothing else in HTML, do not end the drawing, and have no HTML inside.
+# SVG elements that do not exist in HTML, do not end the SVG, and do not contain HTML.
 _DRAWN: Final = (
     r"(?:path|g|circle|ellipse|rect|line|poly(?:line|gon)|use|defs|symbol|clipPath|mask|stop"
     rf"|text|tspan|(?:linear|radial)Gradient|animate(?:Transform)?|filter|fe[A-Z][A-Za-z]*+){_ENDS}"
@@ -88,7 +84,7 @@ _SVG: Final = (
     rf"|<title>[^<]*+</title>|<desc>[^<]*+</desc>){{0,{_PIECES_MAX}}}+</svg>"
 )
 
-# Elements without rules of their own, and those with no more than that they end a paragraph.
+# Elements without special rules, and those that only end a paragraph.
 _PHRASE: Final = (
     r"(?:abbr|b|bd[io]|big|canvas|cite|code|data|del|dfn|em|font|i|ins|kbd|label|mark|noscript"
     r"|picture|q|s|samp|small|span|strike|strong|su[bp]|time|tt|u|var|[a-z]++-[a-z-]++)"
@@ -97,7 +93,7 @@ _BLOCK: Final = (
     r"(?:address|article|aside|blockquote|center|div|fig(?:ure|caption)|footer|h[1-6]|header|li|main"
     r"|nav|ol|p|section|ul)"
 )
-# A template's content is no part of the page.
+# The content of a template is not part of the page.
 _TEMPLATE: Final = (
     rf"<template{_ENDS}{_REST}(?:[^<]++|</?(?:{_PHRASE}|{_BLOCK}|a|br|button|img|input){_ENDS}{_REST}"
     rf"|<{_SVG}|{_COMMENT}|{_SCRIPT}|{_STYLE}){{0,{_PASSED_MAX}}}+</template>"
@@ -105,8 +101,8 @@ _TEMPLATE: Final = (
 
 # ---------------------------------------------------------------- the whole
 
-# The usual anchor, its href not empty; each attribute of interest at most once, since of two the
-# first would count. Any other anchor is a row with its attributes as they stand.
+# An anchor in the usual form, with a non-empty href, and href and rel at most once. Rows of other
+# anchors contain their attributes as written.
 _USUAL_ANCHOR: Final = (
     rf"a(?={_SPACE})(?:{_SPACE}++(?:"
     r"href=(?(1)(?!))(?(2)(?!))(?:\"([^\"]++)\"|'([^']++)')"
@@ -114,11 +110,10 @@ _USUAL_ANCHOR: Final = (
     r"|(?!href=|rel=)[a-z][a-z0-9_-]*+=(?:\"[^\"]*+\"|'[^']*+')"
     rf"))*+{_SPACE}*+>"
 )
-# What an anchor holds, with its end tag; empty if another anchor or the end comes first. The walk
-# goes on inside.
+# The content of an anchor including its end tag, or empty if another anchor or the end comes first.
+# It is a lookahead: matching continues inside the anchor.
 _HELD: Final = rf"(?=((?:[^<]++|<(?!/?[aA]{_ENDS})){{0,{_PIECES_MAX}}}+</a>)?+)"
 
-# What is passed over.
 _PASSED: Final = (
     rf"{_END}|<{_NAME}{_REST}|{_CELL}|{_BETWEEN}|{_COMMENT}|{_SCRIPT}|{_STYLE}|{_SELECT}"
     rf"|{_TEXTAREA}|{_TEMPLATE}|{_BOGUS}|{_NO_TAG}"
@@ -127,10 +122,9 @@ _PASSED: Final = (
 _FRAME_REST: Final = rf"(?:[^<]++|<(?!/[iI][fF])){{0,{_PIECES_MAX}}}+</iframe>"
 _TITLE_REST: Final = rf"(?:[^<]++|<(?!/[tT][iI])){{0,{_PIECES_MAX}}}+</title>"
 
-# What is passed over stands here once, since it is most of what Python takes 10 ms to compile. So
-# where something has been passed over and nothing of interest follows, be it for the bound or for
-# something doubtful, the row ends there, empty; what is doubtful is told by the next, which must
-# not be empty, as it begins where one has ended.
+# _PASSED occurs only once because it dominates the compile time of 10 ms. If markup was skipped and
+# nothing relevant follows, because of a limit or doubtful markup, the row ends there and is empty.
+# Doubtful markup is then reported by the next row.
 _ROWS: Final = re.compile(
     rf"(?:[^<]*+(?:{_PASSED})){{0,{_PASSED_MAX}}}+"
     rf"(?:[^<]*+(?:<(?:{_USUAL_ANCHOR}{_HELD}|a{_ENDS}({_ATTRIBUTES})>{_HELD}"
@@ -139,20 +133,20 @@ _ROWS: Final = re.compile(
     re.DOTALL,
 )
 
-# One match of `_ROWS`: the href of a usual anchor in double or single quotes, its rel, what it
-# holds; the attributes of another anchor, what that holds; base, link or meta, and its attributes;
-# those of an iframe; a title's text with the end tag; a drawing; what only a tree can tell.
+# A match of _ROWS: the href of a usual anchor in double or single quotes, its rel and content; the
+# attributes of another anchor and its content; the name base, link or meta and its attributes; the
+# attributes of an iframe; the text of a title with its end tag; an SVG; markup that needs a tree.
 Row = tuple[str, str, str, str, str, str, str, str, str, str, str, str]
 
 
-# Before 3.11.5 Python lost its place in possessive repetitions that backtrack (gh-106052).
+# Before 3.11.5, Python mishandled backtracking in possessive repetitions (gh-106052).
 _SOUND: Final = sys.version_info >= (3, 11, 5)
 
 
 def rows(html: str) -> list[Row] | None:
-    """What a document has of links, base, meta and titles, in order; None: ask a tree.
+    """Return anchors, frames, and base, link, meta and title elements in order. Linear.
 
-    Linear. Rows with nothing in them are to be passed over.
+    Return None if the document needs a tree. Some rows are empty.
     """
     if "\x00" in html or not _SOUND:
         return None
@@ -162,19 +156,19 @@ def rows(html: str) -> list[Row] | None:
 
 # ---------------------------------------------------------------- anchors
 
-# A tag or a comment in an anchor; nothing but "<" where there is none.
+# A tag or a comment in an anchor, or "<" alone.
 _HELD_TAG: Final = re.compile(
     rf"<(?:({_SVG})|(/?)([a-z][a-z0-9-]*+){_ENDS}({_ATTRIBUTES})>|{_COMMENT[1:]}|)"
 )
 _DRAWN_TAG: Final = re.compile(rf"{_COMMENT}|</?[a-zA-Z][^\t\n\f\r />]*+{_REST}")
-# What may stand in an anchor without an effect on what else does, if it is closed there; blocks
-# only where no paragraph is open around it.
+# Elements that may occur in an anchor without affecting other content, if they are closed there.
+# Blocks may only if no paragraph is open around the anchor.
 _PHRASES: Final = re.compile(_PHRASE)
 _BLOCKS: Final = re.compile(_BLOCK)
 _VOID: Final = frozenset({"br", "img", "source", "wbr"})
 _HEADING: Final = re.compile("h[1-6]")
 
-# A paragraph of phrases with its end tag, and a document in which all are such.
+# A paragraph of phrasing elements with its end tag.
 _PARAGRAPH: Final = (
     rf"<p{_ENDS}{_REST}(?:[^<]++|</?(?:a|br|img|source|wbr|{_PHRASE}){_ENDS}{_REST}|{_COMMENT})"
     rf"{{0,{_PIECES_MAX}}}+</p>"
@@ -183,7 +177,7 @@ _PARAGRAPH: Final = (
 
 @cache
 def _paragraphs() -> re.Pattern[str]:
-    """Compiled when a page asks for it: that takes 6 ms."""
+    """Match a part of a document with such paragraphs only. Compiled on first use, in 6 ms."""
     return re.compile(
         rf"(?:[^<]*+(?:{_PARAGRAPH}|(?!<p{_ENDS})(?:{_PASSED})|<(?:(?:a|base|link|meta){_ENDS}"
         rf"{_REST}|iframe{_ENDS}{_REST}{_FRAME_REST}|title{_ENDS}{_REST}{_TITLE_REST}|{_SVG})))"
@@ -192,8 +186,10 @@ def _paragraphs() -> re.Pattern[str]:
 
 
 def paragraphs_are_closed(html: str) -> bool:
-    """Whether each paragraph of a document that has rows ends with its end tag and holds nothing
-    but phrases, so that none is open around an anchor with more than those inside."""
+    """Return whether all paragraphs have an end tag and contain only phrasing elements.
+
+    Then no paragraph is open around an anchor with other content. The document must have rows.
+    """
     at, paragraphs = 0, _paragraphs()
     while (some := paragraphs.match(html, at)) is not None and some[1] is None:
         if some.end() == at:
@@ -203,10 +199,10 @@ def paragraphs_are_closed(html: str) -> bool:
 
 
 def anchor_text(held: str, *, blocks: bool) -> str | None:
-    """The text of an anchor that holds this (a field of a row), or its first image's `alt` if there
-    is none; white space as it stands. None: ask a tree.
+    """Return the text of an anchor, or the `alt` of its first image, or None if it needs a tree.
 
-    `blocks`: no paragraph is open around it, so it may hold more than phrases.
+    held: the content of the anchor, as in a row.
+    blocks: no paragraph is open around the anchor, so it may contain block elements.
     """
     if held.find("<") == len(held) - 4:  # the end tag alone
         return markup.unescaped(held[:-4])
@@ -234,13 +230,13 @@ def anchor_text(held: str, *, blocks: bool) -> str | None:
         else:
             return None
     if not all(map(_PHRASES.fullmatch, open_)):
-        return None  # a block that is open takes what follows it out of the anchor
+        return None  # the anchor ends inside an open block
     text = markup.unescaped(text + held[at:-4])
     return text if text.strip() or alt is None else alt
 
 
 def _may_begin(name: str, open_: Sequence[str]) -> bool:
-    """Whether a block ends nothing where it begins, these elements of the anchor being open."""
+    """Return whether a block closes none of the open elements of the anchor."""
     if _BLOCKS.fullmatch(name) is None or "p" in open_:
         return False
     if name == "li":

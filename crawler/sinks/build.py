@@ -1,4 +1,4 @@
-"""The sinks that a config describes, and the functions that a program adds."""
+"""Construction of sinks from the config."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def build_sinks(
 
 
 def page_callback(call: PageFunction, **wants: object) -> PageCallback:
-    """A function, and what it wants in the terms of a `[[sink]]`. Raises ConfigError."""
+    """Create a callback with options as in a `[[sink]]`. Raises ConfigError."""
     data = {"kind": "jsonl", "path": "of a function", **wants}
     try:
         (sink,) = from_dict({"sink": [data]}, where="add_sink").sinks
@@ -65,7 +65,7 @@ def _sink(sink: SinkConfig, config: Config) -> Sink:
 
 
 def _sent(config: Config) -> dict[str, str]:
-    """The request headers that every host gets and that hold no secret."""
+    """Return the request headers that are sent to every host and are not secret."""
     sent = {
         "User-Agent": config.user_agent_sent,
         "Accept": ACCEPT,
@@ -77,11 +77,11 @@ def _sent(config: Config) -> dict[str, str]:
 
 
 def _about(config: Config) -> dict[str, str]:
-    """Who crawled, and by which rules (ISO 28500, 6.3)."""
+    """Return the warcinfo fields: the operator and the robots policy (ISO 28500, section 6.3)."""
     robots = config.robots
     policy = f"obeyed (dialect {', '.join(robots.dialect)}; as {', '.join(config.token(''))}"
     if robots.unreachable is not None:
-        policy += f"; {robots.unreachable} while it cannot be had"
+        policy += f"; {robots.unreachable} while unavailable"
     own = [name for name in config.sites if config.given.sites[name].get("robots", {})]
     if own:
         policy += f"; otherwise for {', '.join(own)}"

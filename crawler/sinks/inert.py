@@ -1,9 +1,9 @@
-"""XML as it stands in a mirror: a browser that opens the file asks the network for nothing.
+"""XML files of a mirror, with everything removed that uses the network.
 
-A page can carry a Content-Security-Policy; an SVG or any other XML cannot. So a document of XML
-loses what would make a browser load or run something: processing instructions, the document type
-(its entities are put in their places), and the namespace of HTML. An SVG also loses its scripts,
-and attributes and styles that lead to the network; in other documents its namespace goes as well.
+HTML can contain a Content-Security-Policy, but SVG and other XML cannot. So processing instructions
+and document types (after expanding entities) are removed, and the namespace of HTML is disabled.
+SVG also loses scripts, and attributes and styles that lead to the network. In other XML, the
+namespace of SVG is disabled, too.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from crawler.documents.encoding import UTF8, decode, encoding_by_mark
 from crawler.documents.prescan import xml_encoding
 
 _DECLARATION: Final = '<?xml version="1.0" encoding="UTF-8"?>\n'
-XML_BYTES_MAX: Final = 10_000_000  # what is beyond is cut off; a browser shows the beginning
+XML_BYTES_MAX: Final = 10_000_000  # the rest is cut off; browsers show the start
 _TOKEN: Final = re.compile(
-    # Possessive: what is not closed must cost neither time nor memory.
+    # Possessive: unclosed constructs cost neither time nor memory.
     r"""<!--.*?-->|(?P<cdata><!\[CDATA\[.*?\]\]>)|<\?.*?\?>"""
     r"""|<!DOCTYPE[^\[>]*(?:\[(?P<subset>.*?)\]\s*)?>"""
     r"""|<(?P<end>/?)(?P<name>[^\s<>/"'=!?]++)(?P<raw>(?:[^<>"']++|"[^<"]*+"|'[^<']*+')*+)>""",
@@ -29,28 +29,28 @@ _ENTITY: Final = re.compile(
     r"""<!ENTITY\s+([\w.-]{1,100})\s+(?:"([^"<&%]{0,500})"|'([^'<&%]{0,500})')\s*>"""
 )
 _ENTITIES_MAX: Final = 100
-_EXPANSION_CHARS_MAX: Final = 1_000_000  # put in the places of entities; those behind stay unread
+_EXPANSION_CHARS_MAX: Final = 1_000_000  # by entities; later ones are not expanded
 _USED: Final = re.compile(r"&([\w.-]{1,100});")
 _HTML: Final = "http://www.w3.org/1999/xhtml"
 _SVG: Final = "http://www.w3.org/2000/svg"
-_IGNORED: Final = re.compile(r"[\x00-\x20]+")  # URL parsers pass over tabs, newlines and what leads
+_IGNORED: Final = re.compile(r"[\x00-\x20]+")  # by URL parsers
 _LEADS_OUT: Final = re.compile(r"//|\\|^(?!data:image/)[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 _STYLE_LEADS_OUT: Final = re.compile(
     r"//|\\|@import|(?<!data)(?<![\w-])(?:https?|ftp|wss?|file):", re.IGNORECASE
 )
-# Elements of SVG that run, or hold what is no SVG.
+# SVG elements that run scripts, or contain other content.
 _DROPPED: Final = frozenset(
     {"script", "foreignobject", "handler", "listener", "iframe", "audio", "video"}
 )
 
 
 def is_markup(body: bytes) -> bool:
-    """Whether a browser may take this for HTML or XML, whatever it is called."""
+    """Return whether a browser may read this as HTML or XML, regardless of its name."""
     return body[:200].replace(b"\0", b"").lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n\f")[:1] == b"<"
 
 
 def is_xml(declared: str, body: bytes) -> bool:
-    """Whether a body of this type is XML, by its type or by how it begins."""
+    """Return whether a body is XML by its type or its start."""
     if declared.endswith(("/xml", "+xml")):
         return True
     head = body[:200].replace(b"\0", b"").lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n\f").lower()
@@ -58,8 +58,10 @@ def is_xml(declared: str, body: bytes) -> bool:
 
 
 def xml_text(body: bytes) -> tuple[str, str]:
-    """A document's text and the name of the encoding it was in: by byte order mark, declaration, or
-    UTF-8. Never raises."""
+    """Return the text of a document and the name of its encoding. Never raises.
+
+    The encoding is given by byte order mark or declaration, and otherwise UTF-8.
+    """
     mark = encoding_by_mark(body)
     name = mark[0] if mark else xml_encoding(body[:1_000].lstrip()) or UTF8
     if not mark and body[:2] in (b"<\0", b"\0<"):
@@ -68,7 +70,7 @@ def xml_text(body: bytes) -> tuple[str, str]:
 
 
 def is_drawing(text: str) -> bool:
-    """Whether a document of XML is an SVG."""
+    """Return whether an XML document is an SVG."""
     at = 0
     while (opens := text.find("<", at)) >= 0 and (found := _TOKEN.match(text, opens)):
         if found["name"] is not None:
@@ -78,12 +80,12 @@ def is_drawing(text: str) -> bool:
 
 
 def inert_xml(body: bytes) -> bytes:
-    """The document in UTF-8. Never raises."""
+    """Return the document in UTF-8 without anything that uses the network. Never raises."""
     text, _ = xml_text(body)
     out = [_DECLARATION]
     entities, has_entities = _Entities(""), False
-    drawing: bool | None = None  # not known until the root has come
-    dropped: list[str] = []  # the elements that are open, from the first that is left out
+    drawing: bool | None = None  # unknown before the root element
+    dropped: list[str] = []  # open elements, from the first removed one
     style = _Style()
     at = 0
     while (opens := text.find("<", at)) >= 0:
@@ -91,7 +93,7 @@ def inert_xml(body: bytes) -> bytes:
             style.add(out, entities.expanded(text[at:opens]))
         found = _TOKEN.match(text, opens)
         if found is None:
-            at = len(text)  # not well-formed: a browser stops here, too
+            at = len(text)  # not well-formed: browsers stop here, too
             break
         at = found.end()
         if found["cdata"] is not None:
@@ -99,7 +101,7 @@ def inert_xml(body: bytes) -> bytes:
                 style.add(out, found["cdata"], css=found["cdata"][9:-3])
             continue
         if found["name"] is None:
-            if found["subset"] and not has_entities:  # a document has one, and one bound
+            if found["subset"] and not has_entities:  # a document has only one
                 entities, has_entities = _Entities(found["subset"]), True
             continue
         qualified, raw = found["name"], entities.expanded(found["raw"])
@@ -129,19 +131,21 @@ def inert_xml(body: bytes) -> bytes:
 
 
 class _Style:
-    """The style sheet in an SVG that is being read. It is judged whole: browsers join the texts
-    between comments, CDATA and elements, and what leads out may be spread over them."""
+    """A style sheet in an SVG. It is examined as a whole.
+
+    Browsers join its text across comments, CDATA and elements, so a URL may be spread over them.
+    """
 
     def __init__(self) -> None:
         self.is_open = False
-        self._start = 0  # in what is written
+        self._start = 0  # in the output
         self._css: list[str] = []
 
     def begin(self, out: list[str]) -> None:
         self.is_open, self._start, self._css = True, len(out), []
 
     def add(self, out: list[str], text: str, *, css: str | None = None) -> None:
-        """Write a text, of a style sheet or not. css: what it stands for, if not the text's."""
+        """Write text, inside a style sheet or not. `css`: its decoded content, if known."""
         out.append(text)
         if self.is_open:
             self._css.append(unescape(text) if css is None else css)
@@ -153,7 +157,7 @@ class _Style:
 
 
 def _kept(local: str, raw: str, *, drawing: bool) -> str:
-    """The attributes that may stay."""
+    """Return the attributes that may stay."""
     kept = []
     for found in _ATTRIBUTE.finditer(raw):
         name, double, single = found.groups()
@@ -175,7 +179,7 @@ def _may_stay(element: str, name: str, value: str) -> bool:
     if name.startswith("on") or name == "base":
         return False
     if name == "href" and element == "a":
-        return not value.strip().lower().startswith("javascript")  # followed when it is asked to be
+        return not value.strip().lower().startswith("javascript")  # followed on a click
     bare = _IGNORED.sub("", value)
     return not _LEADS_OUT.search(bare) and not _style_leads_out(bare)
 
@@ -185,11 +189,11 @@ def _style_leads_out(text: str) -> bool:
 
 
 class _Entities:
-    """The entities of a document type, as far as they may be expanded."""
+    """The entities of a document type that may be expanded."""
 
     def __init__(self, subset: str) -> None:
         found = [(name, double or single) for name, double, single in _ENTITY.findall(subset)]
-        self._texts = dict(reversed(found[:_ENTITIES_MAX]))  # the first of a name counts
+        self._texts = dict(reversed(found[:_ENTITIES_MAX]))  # the first declaration counts
         self._room = _EXPANSION_CHARS_MAX
 
     def expanded(self, text: str) -> str:

@@ -1,4 +1,4 @@
-"""What a mirror has to see to when it is closed: lists of texts, a line each, on disk."""
+"""Lists of strings on disk that a mirror processes when it is closed."""
 
 from __future__ import annotations
 
@@ -17,18 +17,20 @@ _LINES_BYTES_MAX: Final = 1_000_000  # in memory
 
 
 class Journal:
-    """Only appended to until it is renewed with what was kept. A torn last line, after a crash, is
-    passed over: its page was not committed."""
+    """A file of entries, one per line. It is appended to, until `renew` replaces its content.
+
+    A last line torn by a crash is ignored, because its page was not committed.
+    """
 
     def __init__(self, path: Path, mode: int = FILE_MODE) -> None:
         self._path = path
         self._mode = mode
         self._file: BinaryIO | None = None
         self._kept: BinaryIO | None = None
-        self._bytes = 0  # in the file, in whole lines
+        self._bytes = 0  # in the file, in complete lines
         self._lines = bytearray()  # not written yet
-        self._gap = b""  # goes before them: it ends a line in the file that is not whole
-        self._torn = False  # a write failed, and what it left has not been seen to
+        self._gap = b""  # written first, to end an incomplete line in the file
+        self._torn = False  # a write failed, and the file is not repaired yet
 
     def open(self) -> None:
         self._file = os.fdopen(open_for_append(self._path, self._mode), "ab+", buffering=0)
@@ -44,11 +46,11 @@ class Journal:
         self._lines += msgspec.json.encode(entry) + b"\n"
 
     def flush(self) -> None:
-        """Have the system write all lines, or none of them. Raises OSError."""
+        """Write all lines to the operating system, or none of them. Raises OSError."""
         file = self._file
         if file is None or not (self._lines or self._torn):
             return
-        self._mend(file)
+        self._repair(file)
         data = self._gap + self._lines
         try:
             with memoryview(data) as view:
@@ -57,16 +59,18 @@ class Journal:
                     at += file.write(view[at:])
         except OSError:
             self._torn = True
-            with suppress(OSError):  # else before the next write
-                self._mend(file)
+            with suppress(OSError):  # retried before the next write
+                self._repair(file)
             raise
         self._bytes += len(data)
         self._gap = b""
         self._lines = bytearray()
 
-    def _mend(self, file: BinaryIO) -> None:
-        """Cut off what a failed write left, or else end its last line, which is passed over. Raises
-        OSError where that cannot be seen."""
+    def _repair(self, file: BinaryIO) -> None:
+        """Remove what a failed write left, or end its last line, which is ignored then.
+
+        Raises OSError if neither is possible.
+        """
         if not self._torn:
             return
         size = file.seek(0, os.SEEK_END)
@@ -78,7 +82,7 @@ class Journal:
         self._torn = False
 
     def undo(self) -> None:
-        """Forget the lines that are not written yet."""
+        """Discard the lines that are not written yet."""
         self._lines = bytearray()
 
     def entries(self) -> Iterator[_Entry]:
@@ -93,20 +97,20 @@ class Journal:
                     yield entry
 
     def keep(self, entry: Sequence[str]) -> None:
-        """For the next run, when it is renewed."""
+        """Add an entry to the content after `renew`."""
         if self._kept is None:
             self._kept = self._draft()
         self._kept.write(msgspec.json.encode(entry) + b"\n")
 
     def keep_none(self) -> None:
-        """Forget what was kept."""
+        """Discard the entries that were kept."""
         kept, self._kept = self._kept, None
         if kept is not None:
             with suppress(OSError):
                 kept.close()
 
     def renew(self) -> None:
-        """Only what was kept is in it from now on."""
+        """Replace the content by the entries that were kept."""
         self.close()
         kept, self._kept = self._kept or self._draft(), None
         kept.close()

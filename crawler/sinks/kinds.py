@@ -1,4 +1,4 @@
-"""What the body of an answer is by its type, as far as files of a mirror differ."""
+"""Roles and extensions of files in a mirror by media type."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PARTS: Final = ("image/", "font/", "audio/", "video/", "application/font", "app
 
 
 def kind_by_type(declared: str, body: bytes) -> tuple[Role, str | None]:
-    """What a body is by its type, and the ending of its file where the URL has none."""
+    """Return the role of a body, and the extension of its file if its URL has none."""
     if declared in HTML_TYPES or (not declared and body.lstrip()[:1] == b"<"):
         return Role.PAGE, None
     if declared == "text/css":
@@ -29,7 +29,7 @@ def kind_by_type(declared: str, body: bytes) -> tuple[Role, str | None]:
     if declared == MANIFEST_TYPE:
         return Role.MANIFEST, None
     if declared == "image/svg+xml":
-        return Role.PART, DRAWING  # browsers do not find out by its bytes
+        return Role.PART, DRAWING  # browsers do not recognise SVG by content
     if declared.startswith(_PARTS):
         return Role.PART, None
     if is_xml(declared, b""):

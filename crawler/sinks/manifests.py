@@ -1,4 +1,4 @@
-"""Web application manifests (W3C Web Application Manifest): the pictures that they list."""
+"""Images of web application manifests (W3C Web Application Manifest)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from crawler.sinks.references import References, Role
 MANIFEST_TYPE: Final = "application/manifest+json"
 _JSON_TYPES: Final = frozenset({MANIFEST_TYPE, "application/json", "text/json"})
 _ENDINGS: Final = ("json", "webmanifest")
-MANIFEST_BYTES_MAX: Final = 1_000_000  # what is longer is no manifest
+MANIFEST_BYTES_MAX: Final = 1_000_000  # longer files are not manifests
 
 
 def in_manifest(declared: str, body: bytes, url: str, references: References) -> bytes | None:
-    """The manifest with the references to its pictures changed; None if none was, or if this is no
-    manifest. declared: the media type. Never raises."""
+    """Change the references to images in a manifest. Never raises.
+
+    Return None if none was changed, or if this is not a manifest. `declared`: the media type.
+    """
     ending = file_of(url, Role.PART).rpartition(".")[2]
     if declared not in _JSON_TYPES and ending not in _ENDINGS:
         return None

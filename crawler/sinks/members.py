@@ -1,4 +1,4 @@
-"""Where the last whole gzip member of a file ends: what a crash leaves behind it is cut off."""
+"""The end of the last complete gzip member of a file, after which a crash may have left garbage."""
 
 from __future__ import annotations
 
@@ -11,24 +11,26 @@ from typing import BinaryIO, Final
 from crawler.sinks.sink import SinkError
 
 _MAGIC: Final = b"\x1f\x8b\x08"
-_WINDOW_BYTES: Final = 16_000_000  # of the end of a file, where a member should begin
-_TRIES_MAX: Final = 1_000  # places in it where one may begin
+_WINDOW_BYTES: Final = 16_000_000  # at the end of a file, in which a member should start
+_TRIES_MAX: Final = 1_000  # positions tried in this window
 _PIECE_BYTES: Final = 1_000_000
 
 
 def whole_members(file: BinaryIO, path: Path) -> int:
-    """How many bytes of the file are whole members. Raises SinkError if it is no gzip file.
+    """Return how many bytes of the file are complete members. Raises SinkError if it is not gzip.
 
-    Members are known by nothing but their beginning and their checksum, and a page may be a gzip
-    file itself, whose bytes stand as they are in the member of its record. So what is found in the
-    middle of a file counts only if members follow from there to its very end. Where none do, a
-    crash has torn the last one, and all are gone through from the first: 5 s for a gigabyte.
+    Members are identified only by their first bytes and their checksum, and the content of a member
+    may contain another gzip file. So a member found in the middle of a file only counts if complete
+    members follow from there to the end of the file. Otherwise a crash has torn the last one, and
+    all members are read from the start, which takes 5 s per gigabyte.
     """
     size = file.seek(0, 2)
     file.seek(0)
     head = file.read(min(size, len(_MAGIC)))
     if head != _MAGIC[: len(head)]:
-        raise SinkError(f"the sink {path} is not a gzip file that a crawl has written: not touched")
+        raise SinkError(
+            f"the sink {path} is not a gzip file written by a crawl and was not touched"
+        )
     if size > _WINDOW_BYTES:
         for at in islice(_candidates(file, size - _WINDOW_BYTES, size), _TRIES_MAX):
             if _chain(file, at, size) == size:
@@ -37,7 +39,7 @@ def whole_members(file: BinaryIO, path: Path) -> int:
 
 
 def _candidates(file: BinaryIO, start: int, size: int) -> Iterator[int]:
-    """Where a member may begin, from `start` on; a look at it shows whether one does."""
+    """Yield positions from `start` at which a member may start."""
     overlap = len(_MAGIC) - 1
     at = start
     while at < size:
@@ -51,7 +53,7 @@ def _candidates(file: BinaryIO, start: int, size: int) -> Iterator[int]:
 
 
 def _chain(file: BinaryIO, at: int, size: int) -> int:
-    """Where the whole members that follow one another from `at` on end."""
+    """Return the end of the consecutive complete members that start at `at`."""
     whole = at
     while whole < size:
         end = _member(file, whole)
@@ -62,7 +64,7 @@ def _chain(file: BinaryIO, at: int, size: int) -> int:
 
 
 def _member(file: BinaryIO, at: int) -> int | None:
-    """Where the member that begins here ends; None if it is not whole (its checksum counts)."""
+    """Return the end of the member at `at`, or None if it is incomplete or corrupt."""
     reader = zlib.decompressobj(wbits=31)
     file.seek(at)
     taken = 0

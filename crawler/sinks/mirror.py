@@ -1,4 +1,4 @@
-"""Pages as a folder that a browser can open without a network: links lead from file to file."""
+"""The mirror sink: a folder of pages that browsers can open without a network."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import html
 import logging
 import os
 import threading
+from collections.abc import Sequence
 from typing import BinaryIO, Final
 
 from crawler.config import SinkConfig
@@ -30,12 +31,12 @@ from crawler.sinks.offline import (
     offline_style,
     offline_xml,
     own_page,
-    relinked,
     stub,
 )
 from crawler.sinks.references import Role
+from crawler.sinks.relinking import relinked
 from crawler.sinks.requisites import BYTES_READ_MAX
-from crawler.sinks.sink import SinkError, Withdrawn, sink_error
+from crawler.sinks.sink import SinkError, Withdrawn, sink_error, sink_errors
 from crawler.sinks.symbols import Symbols, drawings_used
 from policies.scope import HOPS_MAX
 from storage.safe_files import FILE_MODE, open_for_update
@@ -43,77 +44,80 @@ from storage.transient_faults import kind_of
 
 _log = logging.getLogger("courtly.sinks")
 
-MARK: Final = ".courtly"  # the folder by which a mirror is known; it holds what `close` needs
-# Files that a browser shows as XML, and those of which it may look at the bytes.
+MARK: Final = ".courtly"  # the folder that identifies a mirror; it holds the journals
+# Extensions of files that browsers show as XML, and of files whose content they examine.
 _XML_ENDINGS: Final = frozenset({"svg", "xml", "rss", "atom"})
 _STYLE_ENDING: Final = "css"
 _UNKNOWN_ENDINGS: Final = frozenset({"part", "bin"})
-# What a URL that redirects may be asked for as.
+# The files, other than pages, that a URL with a redirect may have.
 _COPIED: Final = (
     (Role.PART, None), (Role.PART, DRAWING), (Role.STYLE, None), (Role.SCRIPT, None),
 )  # fmt: skip
-_NAMES_KEPT: Final = 25_000  # some 4 MB
-_HOSTS_LISTED: Final = 10_000  # in the mirror's first page
+_HOSTS_LISTED: Final = 10_000  # on the start page
 
 
 class Mirror:
-    """The `mirror` sink. While it runs, links within a host lead to where their files will be;
-    `close` looks what is there, and turns links to what is not back to the web."""
+    """The `mirror` sink.
+
+    While it runs, links within a host lead to the future files of their URLs. `close` points links
+    to files that do not exist back to the web.
+
+    Two journals record the work of `close`. `aliases` has redirects with their targets. `links` has
+    files with references to files that did not exist yet: URLs of links, with the prefix WEB if the
+    link leads to the web, URLs of images with IMAGE, and names of SVG files used with USED.
+    """
 
     def __init__(self, config: SinkConfig, *, mode: int = FILE_MODE) -> None:
-        self._root = config.path
+        self.path = config.path
         self._mode = mode
         self._folder = Folder(config.path, mode)
         self._scripts = config.scripts
         self._fsync = config.fsync
-        self._folders: set[str] = set()  # in which names are new since the last flush
-        self._known: set[str] = set()  # names of files that are there
+        self._changed_folders: set[str] = set()  # since the last flush
         self._withdrawn: set[str] = set()  # since the last flush
         self._lock: BinaryIO | None = None
-        self._links = Journal(self._root / MARK / "links.jsonl", mode)
-        self._aliases = Journal(self._root / MARK / "aliases.jsonl", mode)
+        self._links = Journal(self.path / MARK / "links.jsonl", mode)
+        self._aliases = Journal(self.path / MARK / "aliases.jsonl", mode)
 
-    # ------------------------------------------------------------ life
+    # ------------------------------------------------------------ lifecycle
 
     def open(self) -> None:
         try:
-            self._open()
+            with sink_errors(self):
+                self._open()
         except BaseException:
-            self._let_go()
+            self._release()
             raise
 
     def _open(self) -> None:
-        mark = self._root / MARK
+        mark = self.path / MARK
+        if self.path.exists() and not self.path.is_dir():
+            raise SinkError(f"the sink {self.path} is not a folder and was not touched")
+        if mark.is_symlink():
+            raise SinkError(f"the sink {self.path} contains the symbolic link {mark}")
+        if not mark.is_dir() and self.path.is_dir() and any(self.path.iterdir()):
+            raise SinkError(
+                f"the sink {self.path} is a folder with other content: a mirror needs an empty one"
+            )
+        self._folder.open()
+        make_folder(mark, self._mode)
+        self._lock = os.fdopen(open_for_update(mark / "lock", self._mode), "r+b")
         try:
-            if self._root.exists() and not self._root.is_dir():
-                raise SinkError(f"the sink {self._root} is no folder: it was not touched")
-            if mark.is_symlink():
-                raise SinkError(f"the sink {self._root} is led elsewhere by the link {mark}")
-            if not mark.is_dir() and self._root.is_dir() and any(self._root.iterdir()):
-                raise SinkError(
-                    f"the sink {self._root} is a folder with other things in it: a mirror needs "
-                    "one of its own"
-                )
-            self._folder.open()
-            make_folder(mark, self._mode)
-            self._lock = os.fdopen(open_for_update(mark / "lock", self._mode), "r+b")
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._links.open()
-            self._aliases.open()
         except BlockingIOError:
-            raise SinkError(f"the sink {self._root} is being written by another crawl") from None
-        except OSError as error:
-            raise self._error(error) from error
+            raise SinkError(f"the sink {self.path} is being written by another crawl") from None
+        self._links.open()
+        self._aliases.open()
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         lock, self._lock = self._lock, None
-        with contextlib.ExitStack() as all_of_it:  # whatever cannot be closed
+        with contextlib.ExitStack() as stack:  # closes the others even if one fails
             if lock is not None:
-                all_of_it.callback(lock.close)
-            all_of_it.callback(self._folder.close)
-            all_of_it.callback(self._aliases.close)
-            all_of_it.callback(self._links.close)
-            all_of_it.callback(self._links.keep_none)
+                stack.callback(lock.close)
+            stack.callback(self._folder.close)
+            stack.callback(self._aliases.close)
+            stack.callback(self._links.close)
+            stack.callback(self._links.keep_none)
 
     def close(self, hurried: threading.Event) -> None:
         if self._lock is None:
@@ -123,30 +127,28 @@ class Mirror:
             if not hurried.is_set():
                 self._copy_aliases(hurried)
                 self._relink(hurried)
-                self._write_first_page()
-        except OSError as error:
+                self._write_start_page()
+        except BaseException as error:
+            if not isinstance(error, OSError):
+                self._release()
+                raise
             if hurried.is_set() or kind_of(error) is None:
-                self._let_go()
-            raise self._error(error) from error
-        except BaseException:
-            self._let_go()
-            raise
-        self._let_go()
+                self._release()
+            raise sink_error(self.path, error) from error
+        self._release()
 
     def flush(self) -> None:
-        try:
+        with sink_errors(self):
             self._remove_aliases()
             self._links.flush()
             self._aliases.flush()
             if self._fsync:
-                for folder in self._folders:
+                for folder in self._changed_folders:
                     self._folder.sync(folder)
-            self._folders.clear()
-        except OSError as error:
-            raise self._error(error) from error
+            self._changed_folders.clear()
 
     def undo(self) -> None:
-        """Files are written whole, and the same again; only the lists are taken back."""
+        """Discard journal entries. Files need no undo, because they are written again."""
         self._withdrawn.clear()
         self._links.undo()
         self._aliases.undo()
@@ -154,81 +156,62 @@ class Mirror:
     # ------------------------------------------------------------ pages
 
     def put(self, page: CrawledPage) -> None:
-        try:
-            self._remove_aliases()  # not after it is there
+        with sink_errors(self):
+            self._remove_aliases()  # before the page may add some of their names
             if page.redirect_url is not None:
                 self._put_redirect(page.url, page.redirect_url)
             elif 200 <= page.status < 300 and page.body_read and page.directives.archive:
                 self._put_body(page)
             elif page.again and not page.directives.archive:
                 for name in self._files_of(page.url):
-                    self._remove(name)
-        except OSError as error:
-            raise self._error(error) from error
-
-    def _put_body(self, page: CrawledPage) -> None:
-        declared = media_type(page.content_type)
-        url, body = page.url, page.body
-        role, ending = kind_by_type(declared, body)
-        path = file_of(url, role, ending)
-        # A browser goes by the name of a file, whatever was declared.
-        shown_as = path.rpartition(".")[2]
-        cut = False
-        links = OfflineReferences(url, path, is_there=self._is_there, scripts=self._scripts)
-        if shown_as in _XML_ENDINGS or (role is Role.PART and is_xml(declared, body)):
-            cut = len(body) > XML_BYTES_MAX
-            body = offline_xml(body, links)
-        elif (
-            role is Role.PAGE
-            or shown_as in HTML_ENDINGS
-            or (shown_as in _UNKNOWN_ENDINGS and is_markup(body))
-        ):
-            body = offline_page(body, page.content_type, links)
-        elif role is Role.STYLE or shown_as == _STYLE_ENDING:
-            cut = len(body) > BYTES_READ_MAX
-            body = offline_style(body, page.content_type, links)
-        else:
-            body = in_manifest(declared, body, url, links) or body
-        self._write(path, body)
-        if cut:
-            _log.warning("the mirror has only the beginning of %s, which is too long", url)
-        if links.skipped:
-            _log.warning(
-                "the mirror has %d references of %s as they were: too many, too long, or too much"
-                " to write",
-                links.skipped,
-                url,
-            )
-        drawings = drawings_used(body, path) if path.endswith(".html") else ()
-        marked = [*links.marked, *(f"{USED}{name}" for name in drawings)]
-        if marked:
-            self._links.add([path, *marked])  # as they lead now, see `_relink`
-        if role is not Role.PAGE and not has_ending(url):
-            # a link to it leads where a page would be
-            self._write_stub(file_of(url, Role.PAGE), path)
-
-    def _put_redirect(self, url: str, target: str) -> None:
-        place, there = file_of(url, Role.PAGE), file_of(target, Role.PAGE)
-        if place.endswith(".html") and place != there:
-            self._write_stub(place, there, url=target)
-            if not self._is_there(there):
-                self._links.add([place, target])
-        self._aliases.add([url, target])
+                    self._folder.remove(name)
 
     def withdraw(self, page: Withdrawn) -> None:
-        try:
+        with sink_errors(self):
             for name in self._files_of(page.url):
                 if name.endswith(".html"):
                     self._write(name, notice(page.url, page.robots_url))
                 else:
-                    self._remove(name)
+                    self._folder.remove(name)
             self._withdrawn.add(page.url)
-        except OSError as error:
-            raise self._error(error) from error
+
+    def _put_body(self, page: CrawledPage) -> None:
+        url = page.url
+        role, ending = kind_by_type(media_type(page.content_type), page.body)
+        path = file_of(url, role, ending)
+        references = OfflineReferences(url, path, files=self._folder, scripts=self._scripts)
+        body, is_cut = _offline(page, role, path, references)
+        self._write(path, body)
+        if is_cut:
+            _log.warning("the mirror has only the beginning of %s, which is too long", url)
+        if references.skipped:
+            _log.warning(
+                "the mirror has %d references of %s unchanged: too many, too long, or too much to"
+                " write",
+                references.skipped,
+                url,
+            )
+        drawings = drawings_used(body, path) if path.endswith(".html") else ()
+        marked = [*references.marked, *(f"{USED}{name}" for name in drawings)]
+        if marked:
+            self._links.add([path, *marked])
+        if role is not Role.PAGE and not has_ending(url):
+            # Links lead to the file that a page would have.
+            self._write_stub(file_of(url, Role.PAGE), path)
+
+    def _put_redirect(self, url: str, target: str) -> None:
+        name, to = file_of(url, Role.PAGE), file_of(target, Role.PAGE)
+        if name.endswith(".html") and name != to:
+            self._write_stub(name, to, url=target)
+            if to not in self._folder:
+                self._links.add([name, target])
+        self._aliases.add([url, target])
 
     def _remove_aliases(self) -> None:
-        """What redirected to pages that were withdrawn may have their bytes. One look at the list
-        for all pages of a flush: it may be as long as they are many."""
+        """Remove copies of withdrawn pages, which exist for URLs that redirect to them.
+
+        One pass over the journal serves all pages withdrawn since the last one.
+        """
         withdrawn, self._withdrawn = self._withdrawn, set()
         if not withdrawn:
             return
@@ -236,58 +219,35 @@ class Mirror:
             if len(entry) == 2 and entry[1] in withdrawn:
                 for name in self._files_of(entry[0]):
                     if not name.endswith(".html"):
-                        self._remove(name)
+                        self._folder.remove(name)
 
     def _files_of(self, url: str) -> list[str]:
-        """All files that are there of a URL, whatever ending its types gave them."""
+        """Return all existing files of a URL, with any extension."""
         path = file_of(url, Role.PAGE)
         if has_ending(url):
-            return [path] if self._is_there(path) else []
+            return [path] if path in self._folder else []
         folder, _, name = path.rpartition("/")
         stem = name.removesuffix("html")
         names = self._folder.files(folder)
         return [f"{folder}/{name}" for name in names if name.startswith(stem)]
 
-    def _remove(self, name: str) -> None:
-        self._folder.remove(name)
-        self._known.discard(name)
-
-    # ------------------------------------------------------------ files
-
-    def _is_there(self, name: str) -> bool:
-        if name in self._known:
-            return True
-        found = self._folder.has(name)
-        if found:
-            self._know(name)
-        return found
-
-    def _know(self, name: str) -> None:
-        if len(self._known) >= _NAMES_KEPT:
-            self._known.clear()
-        self._known.add(name)
-
     def _write_stub(self, name: str, to: str, *, url: str = "") -> None:
-        """A page that leads to another file, which is that of `url` if one is given."""
+        """Write a page that leads to another file, which is that of `url` if given."""
         self._write(name, stub(relative(to, name), url))
 
     def _write(self, name: str, content: bytes) -> None:
-        """Whole or not at all: a crash leaves the file that was there."""
         self._folder.write(name, content, draft=f"{MARK}/draft", fsync=self._fsync)
-        folder = name.rpartition("/")[0]
-        if folder:
-            self._folders.add(folder)
-        self._know(name)
+        if folder := name.rpartition("/")[0]:
+            self._changed_folders.add(folder)
 
-    def _error(self, error: OSError) -> SinkError:
-        return sink_error(self._root, error)
-
-    # ------------------------------------------------------------ at the end
+    # ------------------------------------------------------------ work of `close`
 
     def _copy_aliases(self, hurried: threading.Event) -> None:
-        """What is asked for by a URL that redirects, such as an image, gets the target's bytes; a
-        style sheet imports its target, for its references are relative to it. Of redirects to
-        redirects the last comes first."""
+        """Copy the targets of redirects that are not pages, such as images.
+
+        A style sheet imports its target instead, because its references are relative. For chains of
+        redirects, the pass is repeated.
+        """
         for _ in range(HOPS_MAX):
             copied = False
             for entry in self._aliases.entries():
@@ -302,7 +262,7 @@ class Mirror:
         copied = False
         for role, ending in _COPIED:
             source, name = file_of(target, role, ending), file_of(url, role, ending)
-            if name.endswith(".html") or self._is_there(name) or not self._is_there(source):
+            if name.endswith(".html") or name in self._folder or source not in self._folder:
                 continue
             if name.endswith(f".{_STYLE_ENDING}"):
                 content: bytes | None = importing(relative(source, name))
@@ -314,60 +274,58 @@ class Mirror:
         return copied
 
     def _relink(self, hurried: threading.Event) -> None:
-        """Links to files that never came lead to the web again, and those to files that did come
-        lead to them; what still leads out is looked at again at the end of the next run. Images
-        that turned out to be drawings have another ending, and pages get what they use of them.
+        """Point links to existing files, and others to the web. Copy used elements of SVG files.
 
-        An entry is a file and the URLs of its references whose files were not there, those that
-        lead to the web with WEB before them, those of images with IMAGE, and with USED the files
-        of drawings of which it uses elements. A file whose references are right already is not
-        touched."""
-        symbols = Symbols(self._folder.read)
-        self._links.keep_none()  # of what an attempt before this one kept
+        Links that still lead out are kept in the journal for the next run.
+        """
+        symbols = Symbols(self._folder)
+        self._links.keep_none()  # of an earlier attempt
         for path, *marked in self._links.entries():
-            if hurried.is_set():
-                self._links.keep([path, *marked])
-                continue
-            images = {m.removeprefix(IMAGE) for m in marked if m.startswith(IMAGE)}
-            drawings = {file_of(url, Role.PART) for url in images if self._is_there(drawing(url))}
-            used = {m.removeprefix(USED) for m in marked if m.startswith(USED)}
-            used_there = {n for n in used if self._is_there(n) or self._is_there(as_drawing(n))}
-            urls = {m.removeprefix(WEB): m[:1] == WEB for m in marked if m[:1] not in (IMAGE, USED)}
-            there = {url: self._is_there(file_of(url, Role.PAGE)) for url in urls}
-            wrong = any(there[url] == leads_out for url, leads_out in urls.items())
-            if wrong or drawings or used_there:
-                self._relink_file(path, drawings, symbols if used_there else None)
-            missing = [f"{WEB}{url}" for url, found in there.items() if not found]
-            missing += [
-                f"{IMAGE}{url}"
-                for url in sorted(images)
-                if not any(self._is_there(name) for name in (file_of(url, Role.PART), drawing(url)))
-            ]
-            missing += [f"{USED}{name}" for name in sorted(used - used_there)]
+            missing = marked if hurried.is_set() else self._relink_file(path, marked, symbols)
             if missing:
                 self._links.keep([path, *missing])
         if symbols.skipped:
             _log.warning(
-                "the mirror shows %d elements of drawings (`use`) when served only: too large, or"
-                " too many in one page",
+                "the mirror shows %d SVG elements (`use`) only when served: their file is too"
+                " large, or a page uses too many",
                 symbols.skipped,
             )
         self._links.renew()
 
-    def _relink_file(self, path: str, drawings: set[str], symbols: Symbols | None) -> None:
-        content = self._folder.read(path)
-        if content is None:
-            return
-        page = relinked(content, path, self._is_there, drawings)
-        if symbols is not None:
-            page = symbols.shown(content if page is None else page, path) or page
-        if page is not None:
-            self._write(path, page)
+    def _relink_file(self, path: str, marked: Sequence[str], symbols: Symbols) -> list[str]:
+        """Relink one file if necessary. Return the marks that still apply."""
+        files = self._folder
+        images = {mark.removeprefix(IMAGE) for mark in marked if mark.startswith(IMAGE)}
+        used = {mark.removeprefix(USED) for mark in marked if mark.startswith(USED)}
+        links = {  # whether they lead to the web
+            mark.removeprefix(WEB): mark.startswith(WEB)
+            for mark in marked
+            if not mark.startswith((IMAGE, USED))
+        }
+        drawings = {file_of(url, Role.PART) for url in images if drawing(url) in files}
+        usable = {name for name in used if name in files or as_drawing(name) in files}
+        exists = {url: file_of(url, Role.PAGE) in files for url in links}
+        wrong = any(exists[url] == leads_out for url, leads_out in links.items())
+        if (wrong or drawings or usable) and (content := files.read(path)) is not None:
+            page = relinked(content, path, files, drawings)
+            if usable:
+                page = symbols.shown(content if page is None else page, path) or page
+            if page is not None:
+                self._write(path, page)
+        return [
+            *(f"{WEB}{url}" for url, found in exists.items() if not found),
+            *(
+                f"{IMAGE}{url}"
+                for url in sorted(images)
+                if file_of(url, Role.PART) not in files and drawing(url) not in files
+            ),
+            *(f"{USED}{name}" for name in sorted(used - usable)),
+        ]
 
-    def _write_first_page(self) -> None:
+    def _write_start_page(self) -> None:
         hosts = sorted(
             folder.name
-            for folder in self._root.iterdir()
+            for folder in self.path.iterdir()
             if folder.name != MARK and (folder / "index.html").is_file()
         )[:_HOSTS_LISTED]
         items = "".join(
@@ -376,3 +334,22 @@ class Mirror:
         )
         page = own_page("Mirror", f"<h1>Mirror</h1>\n<ul>\n{items}</ul>")
         self._write("index.html", page)
+
+
+def _offline(
+    page: CrawledPage, role: Role, path: str, references: OfflineReferences
+) -> tuple[bytes, bool]:
+    """Return the content of a page's file, and whether the body was cut to a limit."""
+    declared, body = media_type(page.content_type), page.body
+    shown_as = path.rpartition(".")[2]  # browsers go by the extension, not by the declared type
+    if shown_as in _XML_ENDINGS or (role is Role.PART and is_xml(declared, body)):
+        return offline_xml(body, references), len(body) > XML_BYTES_MAX
+    if (
+        role is Role.PAGE
+        or shown_as in HTML_ENDINGS
+        or (shown_as in _UNKNOWN_ENDINGS and is_markup(body))
+    ):
+        return offline_page(body, page.content_type, references), False
+    if role is Role.STYLE or shown_as == _STYLE_ENDING:
+        return offline_style(body, page.content_type, references), len(body) > BYTES_READ_MAX
+    return in_manifest(declared, body, page.url, references) or body, False

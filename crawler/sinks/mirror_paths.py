@@ -1,5 +1,7 @@
-"""Where in a mirror a URL's file is: the same place for the same URL, whatever was fetched before,
-and a name that every file system takes."""
+"""Paths of files in a mirror.
+
+The path depends on the URL only, not on what was fetched before, and is valid on every file system.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +12,15 @@ from typing import Final
 
 from crawler.sinks.references import Role
 
-# A name of a file or folder; most file systems take 255 bytes, some tools fewer.
+# Length of one name. Most file systems allow 255 bytes, some tools fewer.
 _NAME_CHARS_MAX: Final = 80
-# A whole path in the mirror: Windows takes 260 characters, the mirror's own folder among them.
+# Length of a path in the mirror. Windows allows 260 characters including the mirror's folder.
 _PATH_CHARS_MAX: Final = 180
 
 _FOLDER: Final = re.compile(rf"[a-z0-9_-]{{1,{_NAME_CHARS_MAX}}}\Z")
 _FILE: Final = re.compile(r"[a-z0-9_-](?:[a-z0-9._-]{0,78}[a-z0-9_-])?\Z")
 _HOST: Final = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,78}[a-z0-9])?\Z")
-# Device names of Windows, with any ending.
+# Device names of Windows, with any extension.
 _RESERVED: Final = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\.|\Z)")
 _UNSAFE: Final = re.compile(r"[^a-z0-9_-]+")
 _KNOWN: Final = (
@@ -33,23 +35,25 @@ _OF_ROLE: Final = {
     Role.STYLE: ".css",
     Role.SCRIPT: ".js",
     Role.MANIFEST: ".json",
-    Role.PART: PART,  # browsers look at the bytes of an image, a font or a film
+    Role.PART: PART,  # browsers recognise images, fonts and media by content
 }
 DRAWING: Final = ".svg"
 
 
 def has_ending(url: str) -> bool:
-    """Does the URL itself say by its ending what kind of file it is?"""
+    """Return whether the URL ends in a known file extension."""
     return bool(_split(url)[3])
 
 
-@lru_cache(maxsize=12_000)  # the links of a site's pages are mostly the same; about 5 MB
+@lru_cache(maxsize=12_000)  # about 5 MB; pages of a site share most links
 def file_of(url: str, role: Role, ending: str | None = None) -> str:
-    """The path, with "/" between its names, of a canonical URL's file. Where the URL has no ending
-    that is known, the role gives it, or `ending` (with its dot).
+    """Return the path of a canonical URL's file, with "/" between names.
 
-    No two URLs have the same path, also where case does not count: a name that does not say the
-    whole of its URL has the beginning of its hash in it, behind a "~", which no other name has."""
+    If the URL has no known extension, it is `ending` (with its dot), or given by the role.
+
+    Paths are unique, even on case-insensitive file systems: a name that does not contain the
+    complete URL contains "~" and the start of a hash.
+    """
     folder, folders, stem, own, exact = _split(url)
     ending = f".{own}" if own else (ending or _OF_ROLE[role])
     name = stem if own or stem == "index" else f"{stem}~"
@@ -64,17 +68,17 @@ def file_of(url: str, role: Role, ending: str | None = None) -> str:
 
 
 def drawing(url: str) -> str:
-    """The path of a URL's file if it is a drawing: browsers know one by its ending alone."""
+    """Return the path of a URL's file if it is an SVG, which browsers recognise by extension."""
     return file_of(url, Role.PART, DRAWING)
 
 
 def as_drawing(path: str) -> str:
-    """The same path of a file that has no known ending, if it is a drawing."""
+    """Return the path that a file without a known extension has if it is an SVG."""
     return path.removesuffix(PART) + DRAWING if path.endswith(PART) else path
 
 
 def relative(to: str, start: str) -> str:
-    """From one file to another, as an href: names have no character that would be escaped there."""
+    """Return the href from one file to another. Names contain no characters to be escaped."""
     here, there = start.split("/")[:-1], to.split("/")
     shared = 0
     for one, other in zip(here, there[:-1], strict=False):
@@ -85,13 +89,13 @@ def relative(to: str, start: str) -> str:
 
 
 def _split(url: str) -> tuple[str, list[str], str, str, bool]:
-    """(host's folder, folders, stem, known ending, whether they say the whole URL)."""
+    """Return the host's folder, folders, stem, known extension, and whether the URL is complete."""
     scheme, _, rest = url.partition("://")
     authority, _, rest = rest.partition("/")
     path, question, _ = rest.partition("?")
     host, colon, port = authority.partition(":") if authority[:1] != "[" else (authority, "", "")
     exact = not question
-    # The mirror's own first page is "index.html".
+    # "index.html" is the mirror's start page.
     if not _HOST.match(host) or ".." in host or _RESERVED.match(host) or host == "index.html":
         digest = blake2b(authority.encode(), digest_size=5).hexdigest()
         host = f"{_UNSAFE.sub('_', host)[:40]}~{digest}"
@@ -109,13 +113,13 @@ def _split(url: str) -> tuple[str, list[str], str, str, bool]:
     if not known:
         stem, ending = last, ""
     good = bool(_FILE.match(last)) and not _RESERVED.match(last)
-    # What stands for the folder itself.
+    # These names are used for the folder itself.
     good = good and last != "index.html" and (bool(known) or last != "index")
     exact = exact and good
     return folder, folders, stem if good else _cleaned(stem), ending.lower(), exact
 
 
 def _cleaned(name: str) -> str:
-    """What can be kept of a name; never empty, nor one that a system has use for."""
+    """Replace unsafe characters. The result is neither empty nor reserved."""
     name = _UNSAFE.sub("_", name.lower())[:40].strip("_") or "_"
     return f"{name}_" if _RESERVED.match(name) else name

@@ -1,4 +1,4 @@
-"""What a browser needs to show a page or a style sheet: images, styles, fonts, media."""
+"""The files that a browser needs to show a page or a style sheet: images, styles, fonts, media."""
 
 from __future__ import annotations
 
@@ -14,52 +14,58 @@ from crawler.sinks.references import References, Role
 from crawler.sinks.rewriting import Rewriter
 from crawler.sinks.styles import in_style
 
-# Fetched for one page or style sheet: real ones have up to a few hundred.
+# Requisites of one page or style sheet. Real ones have up to a few hundred.
 REQUISITES_MAX: Final = 1_000
-# Read of one file, as of pages for their links; real style sheets stay under 1 MB.
+# Bytes read of one file. Real style sheets stay below 1 MB.
 BYTES_READ_MAX: Final = 5_000_000
 
 
 class Requisites(NamedTuple):
-    """What a file needs to be shown: URLs, each once, with what they are for."""
+    """The URLs that a file needs, with their roles. `whole`: whether they are complete."""
 
     roles: Mapping[str, Role]
-    whole: bool  # these are all
+    whole: bool
+
+
+class _Collector(References):
+    """Collects the references of the file at `url`, and changes none."""
+
+    def __init__(self, url: str, *, scripts: bool) -> None:
+        super().__init__()
+        self._url = url
+        self._scripts = scripts
+        self.roles: dict[str, Role] = {}
+
+    def target(self, url: str, role: Role, fragment: str) -> None:
+        del fragment
+        if role is Role.PAGE or (role is Role.SCRIPT and not self._scripts) or url == self._url:
+            return
+        if len(self.roles) < REQUISITES_MAX:
+            self.roles.setdefault(url, role)
+        else:
+            self.skipped += url not in self.roles
 
 
 def requisites(url: str, content_type: str | None, body: bytes, *, scripts: bool) -> Requisites:
-    """Those of a page, a style sheet, a drawing or a manifest, at most REQUISITES_MAX.
-
-    Never raises."""
-    found: dict[str, Role] = {}
-    whole = len(body) <= BYTES_READ_MAX
-
-    def note(target: str, role: Role, _: str) -> None:
-        nonlocal whole
-        if role is Role.PAGE or (role is Role.SCRIPT and not scripts) or target == url:
-            return
-        if len(found) < REQUISITES_MAX:
-            found.setdefault(target, role)
-        else:
-            whole = whole and target in found
-
+    """Return what a page, style sheet, SVG or manifest needs. Never raises."""
     declared = media_type(content_type)
-    references = References(note)
-    whole_body, body = body, body[:BYTES_READ_MAX]
+    references = _Collector(url, scripts=scripts)
+    start = body[:BYTES_READ_MAX]
+    whole = len(start) == len(body)
     if declared == "text/css":
-        text, references.encoding = style_text(body, content_type)
+        text, references.encoding = style_text(start, content_type)
         in_style(text, url, references)
     elif declared in HTML_TYPES:
-        html, references.encoding = to_utf8(body, content_type)
+        html, references.encoding = to_utf8(start, content_type)
         html = markup.expand_empty_elements(html) if declared == XHTML else html
         Rewriter(references, scripts=scripts).walk(html, url)
     elif declared == "image/svg+xml":
-        text, references.encoding = xml_text(body)
+        text, references.encoding = xml_text(start)
         if is_drawing(text):
             Rewriter(references, scripts=False).walk(text.encode("utf-8", "replace"), url)
         else:
             whole = True
     else:
         whole = True
-        in_manifest(declared, whole_body, url, references)
-    return Requisites(found, whole and not references.skipped)
+        in_manifest(declared, body, url, references)
+    return Requisites(references.roles, whole and not references.skipped)

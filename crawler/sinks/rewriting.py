@@ -1,10 +1,10 @@
-"""Markup with its references changed in place: one flat walk over its tags, whatever their nesting.
+"""Rewriting of references in markup, in one pass over its tags.
 
-All else stays as it is, byte for byte, but for what would ask the network in spite of a page's
-policy: bases, hints, refreshes and the like are taken out, and where only a browser may see one
-(our tokenizer sees text there) its name is written so that it is none.
+Everything else stays unchanged, byte for byte, except for elements that use the network in spite of
+a page's policy, such as bases, hints and refreshes. They are removed. Where only browsers might see
+such an element, and this tokenizer sees text, its name is escaped.
 
-The walk also serves to find references: with a `Change` that changes nothing.
+The same pass collects references if `References.target` returns None.
 """
 
 from __future__ import annotations
@@ -17,23 +17,22 @@ from typing import Final
 from crawler.documents import markup
 from crawler.documents.encoding import UTF8, decode
 from crawler.documents.query import with_encoded_query
-from crawler.sinks.attributes import Attributes, quoted
 from crawler.sinks.references import References, Role
 from crawler.sinks.styles import in_srcset, in_style
 from policies.url import canonical
 
-# On a link: where it leads on the web.
+# The attribute that preserves the URL of a rewritten link.
 ORIGIN: Final = "data-courtly-url"
 BLANK: Final = "about:blank"
-# A refresh: what is before its address, and the address.
+# A refresh: everything before its URL, and the URL.
 REFRESH: Final = re.compile(
     r"(\s*+[0-9.]*+\s*+[;,]\s*+(?:url\s*+=\s*+)?+['\"]?+)([^'\"]*+)", re.IGNORECASE
 )
-_DEPTH_MAX: Final = 3  # documents in a srcdoc of a document
+_DEPTH_MAX: Final = 3  # nested srcdoc documents
 _PAGE, _PART, _STYLE, _SCRIPT = Role.PAGE, Role.PART, Role.STYLE, Role.SCRIPT
 _HREFS: Final = {"href": _PART, "xlink:href": _PART}
 _LINKS: Final = {"href": _PAGE, "xlink:href": _PAGE}
-# Attributes that are references, by element.
+# Attributes with a URL, by element.
 _ATTRIBUTES: Final[dict[bytes, dict[str, Role]]] = {
     b"a": _LINKS,
     b"area": _LINKS,
@@ -47,7 +46,7 @@ _ATTRIBUTES: Final[dict[bytes, dict[str, Role]]] = {
     b"embed": {"src": _PART},
     b"object": {"data": _PART},
     b"input": {"src": _PART},
-    b"image": {"src": _PART, **_HREFS},  # of an SVG; in HTML another name of `img`
+    b"image": {"src": _PART, **_HREFS},  # in SVG; in HTML an alias of `img`
     b"use": _HREFS,
     b"feimage": _HREFS,
     b"script": {"src": _SCRIPT, "href": _SCRIPT, "xlink:href": _SCRIPT},
@@ -55,14 +54,14 @@ _ATTRIBUTES: Final[dict[bytes, dict[str, Role]]] = {
 _ANCHORS: Final = frozenset({b"a", b"area"})
 _FRAMES: Final = frozenset({b"iframe", b"frame"})
 _SRCSETS: Final = frozenset({"srcset", "imagesrcset"})
-# On any element: styles, and attributes of SVG that are properties of a style.
+# Attributes of any element that contain CSS.
 _STYLES: Final = frozenset(
     {"style", "fill", "stroke", "filter", "mask", "clip-path", "cursor", "marker", "marker-start",
      "marker-mid", "marker-end"}
 )  # fmt: skip
-# Not loaded, and of no use in a file: they lead to the web.
+# URLs that browsers do not load. They become absolute.
 _ABSOLUTE: Final = frozenset({"action", "formaction", "longdesc", "cite"})
-# Of no use without the network.
+# Attributes that are useless without the network.
 _USELESS: Final = frozenset({"integrity", "crossorigin", "ping", "attributionsrc"})
 _ANYWHERE: Final = re.compile(
     rb"style|background|\(|\\|action|longdesc|cite|integrity|crossorigin|ping|attributionsrc"
@@ -70,21 +69,21 @@ _ANYWHERE: Final = re.compile(
     re.IGNORECASE,
 )
 _WALKED: Final = frozenset({*_ATTRIBUTES, b"link", b"meta", b"base"})
-# Elements whose content a script would load, or that make a browser connect beforehand.
+# Kinds of `link` that load files for scripts, or connect in advance.
 _HINTS: Final = frozenset({"prefetch", "prerender", "modulepreload", "preconnect", "dns-prefetch"})
 _PRELOADED: Final = {
     "image": _PART, "font": _PART, "audio": _PART, "video": _PART, "track": _PART,
     "style": _STYLE, "script": _SCRIPT,
 }  # fmt: skip
-# Kinds of `http-equiv` that a page may keep: they concern nothing but how it is shown.
+# Kinds of `http-equiv` that only affect how a page is shown.
 _KEPT_EQUIVS: Final = frozenset({"content-language", "default-style"})
-# A refresh that leads to a file of the mirror.
+# A refresh to a file of the mirror.
 _LOCAL: Final = re.compile(
     r"(?!.*//)\s*+[0-9.]*+\s*+(?:[;,]\s*+(?:url\s*+=\s*+)?+)?+['\"]?+(?!/)[^:\\\s'\"<>]*+",
     re.IGNORECASE,
 )
-# Names that a policy does not keep from taking effect. With a character reference in it a name of a
-# tag or an attribute is another name; in text and in values it reads the same.
+# Names that take effect in spite of a policy. A character reference in the name of a tag or an
+# attribute makes it another name. In text and values it means the same character.
 _ACTIVE: Final = re.compile(
     rb"(?P<equiv>http-equi)v|(?<=[\t\n\f\r /\"'])(?P<srcdoc>srcdo)c(?=[\t\n\f\r ]*+=)"
     rb"|(?P<link><lin)k(?=[\t\n\f\r />])",
@@ -95,22 +94,30 @@ _IN_SCRIPT: Final = re.compile(rb"srcdoc|<link", re.IGNORECASE)
 
 _SPACE: Final = b"\t\n\f\r "
 
+# By name: the value, and the start and end of the attribute in the document.
+Attributes = dict[str, tuple[str, int, int]]
 _Edit = tuple[int, int, bytes]
 
 
-class Rewriter:
-    """Rewrites documents of one file.
+def quoted(value: bytes, *, srcdoc: bool = False) -> bytes:
+    """Escape an attribute value for double quotes."""
+    value = value.replace(b"&", b"&amp;").replace(b'"', b"&quot;")
+    return value if srcdoc else value.replace(b"<", b"&lt;")
 
-    scripts: whether scripts may be loaded. Links keep, in an attribute, where they lead on the web;
-    `relinked` goes by it."""
+
+class Rewriter:
+    """Rewrites the documents of one file. `scripts`: whether scripts may be loaded.
+
+    Rewritten links preserve their URLs in the attribute ORIGIN, which `relinked` uses.
+    """
 
     def __init__(self, references: References, *, scripts: bool) -> None:
         self._references = references
         self._scripts = scripts
 
     def rewritten(self, html: bytes, url: str, *, depth: int = 0) -> bytes:
-        """The document, in UTF-8, with its references changed. url: of the document, canonical."""
-        walk = _Walk(html, url, self._references, scripts=self._scripts, depth=depth)
+        """Rewrite a document in UTF-8. `url`: of the document, canonical."""
+        walk = _DocumentWalk(html, url, self._references, scripts=self._scripts, depth=depth)
         out: list[bytes] = []
         at = 0
         for start, end, new in walk.edits():
@@ -120,13 +127,13 @@ class Rewriter:
         return walk.inert(b"".join(out))
 
     def walk(self, html: bytes, url: str) -> None:
-        """Read the references, but for links of anchors, and change nothing."""
-        walk = _Walk(html, url, self._references, scripts=self._scripts, depth=0)
-        for _ in walk.edits(passed=_ANCHORS):
+        """Process all references except the links of anchors, and change nothing."""
+        walk = _DocumentWalk(html, url, self._references, scripts=self._scripts, depth=0)
+        for _ in walk.edits(skipped=_ANCHORS):
             pass
 
 
-class _Walk:
+class _DocumentWalk:
     def __init__(
         self, html: bytes, url: str, references: References, *, scripts: bool, depth: int
     ) -> None:
@@ -136,20 +143,22 @@ class _Walk:
         self._references = references
         self._scripts = scripts
         self._depth = depth
-        self._room_bytes = 0  # before the edit that is being made
-        # What no document can have stands for names that take effect.
+        self._room_bytes = 0  # before the current edit
+        # Random placeholders for the last letter of names that take effect, inserted by this walk.
         self._own = {letter: token_hex(8).encode() for letter in "vck"}
 
-    def edits(self, *, passed: frozenset[bytes] = frozenset()) -> Iterator[_Edit]:
-        """In order, none in another. passed: elements that are passed over, but for attributes
-        that any element may have."""
+    def edits(self, *, skipped: frozenset[bytes] = frozenset()) -> Iterator[_Edit]:
+        """Yield the edits in order, without overlap.
+
+        skipped: elements of which only the attributes common to all elements are processed.
+        """
         if (href := markup.base_href(self._html)) is not None:
             href = with_encoded_query(href, self._references.encoding)
             self._base = canonical(href, self._url) or self._url
         opened, end_of_opened = b"", 0
         for name, raw, start, end, foreign in markup.tags_with_attributes(self._html):
             if opened:
-                # Of an SVG or MathML the content is in pieces, between comments and CDATA.
+                # In SVG and MathML, comments and CDATA divide the content.
                 foreign = foreign or name[:1] == b"!"
                 yield from self._in_raw_text(opened, end_of_opened, start, escaped=foreign)
                 if opened == b"style" and name == markup.CDATA:
@@ -158,13 +167,13 @@ class _Walk:
                 opened = opened if name[:1] == b"!" else b""
             if name[:1] in b"/!":  # the end of the document has no name
                 continue
-            if raw and ((name in _WALKED and name not in passed) or _ANYWHERE.search(raw)):
+            if raw and ((name in _WALKED and name not in skipped) or _ANYWHERE.search(raw)):
                 yield from self._in_tag(name, raw, start, end)
             if name in (b"style", b"script"):
                 opened, end_of_opened = name, end
 
     def inert(self, html: bytes) -> bytes:
-        """The document without names that take effect, but for those that the walk left."""
+        """Escape names that take effect, except those that the walk has kept."""
         lower = html.lower()
         if any(name in lower for name in _ACTIVE_NAMES):
             html = without_active_names(html)
@@ -172,15 +181,13 @@ class _Walk:
             html = html.replace(own, letter.encode())
         return html
 
-    # ------------------------------------------------------------ elements
-
     def _end_of_cdata(self, end: int) -> int:
         return end - 3 if self._html.endswith(b"]]>", 0, end) else end
 
     def _in_raw_text(
         self, name: bytes, start: int, end: int, *, escaped: bool = False
     ) -> Iterator[_Edit]:
-        """escaped: whether character references are such."""
+        """Edit a style sheet or script. `escaped`: it may contain character references."""
         text = self._html[start:end]
         self._room_bytes = self._references.room_bytes
         if name == b"style":
@@ -228,7 +235,7 @@ class _Walk:
         new: str | None = None
         origin = ""
         if role is _SCRIPT and not self._scripts:
-            new = "data:,"  # nothing is fetched and nothing runs
+            new = "data:,"  # an empty script
         elif role is _PAGE:
             new, origin = self._page(tag, value)
         elif role is not None:
@@ -238,7 +245,7 @@ class _Walk:
         elif name in _SRCSETS:
             new = in_srcset(value, self._base, self._references)
         elif name in _STYLES:
-            # Of these, Chromium takes all queries for UTF-8.
+            # Chromium always encodes their queries in UTF-8.
             if "(" in value or "\\" in value:
                 new = in_style(value, self._base, self._references, encoding=UTF8)
         elif name == "srcdoc" and tag == b"iframe":
@@ -258,20 +265,20 @@ class _Walk:
             yield from self._value(start, end, new, origin=origin)
 
     def _page(self, tag: bytes, value: str) -> tuple[str | None, str]:
-        """What stands in the place of a link, and where it leads on the web."""
+        """Return the target of a link in the mirror, and its URL."""
         href = value.strip()
         if (not href or href.startswith("#")) and self._base == self._url:
-            return None, ""  # within the page
+            return None, ""  # inside the page
         url = self._references.resolved(href or self._base, self._base)
         if url is None:
             return None, ""
-        to = self._references.led(url, _PAGE, href)
+        to = self._references.bounded_target(url, _PAGE, href)
         if tag in _FRAMES and (to is None or to.startswith(("http:", "https:"))):
-            to = BLANK  # it would be loaded without being asked for
+            to = BLANK  # would be loaded without a click
         return to, url
 
     def _link_role(self, attributes: Attributes, rels: set[str]) -> Role | None:
-        """What a `link` element is for; None if it has to go."""
+        """Return the role of a `link` element, or None if it must be removed."""
         if "stylesheet" in rels:
             return _STYLE
         if "preload" in rels:
@@ -307,7 +314,7 @@ class _Walk:
         yield from sorted(kept)
 
     def _refresh(self, attributes: Attributes) -> Iterator[_Edit]:
-        """Of a refresh that leads to a file."""
+        """Yield the edits of a refresh to a file."""
         if "content" not in attributes:
             return
         content, start, end = attributes["content"]
@@ -323,13 +330,16 @@ class _Walk:
             yield from self._value(start, end, new, origin=url)
 
     def _srcdoc(self, value: str, start: int, end: int) -> Iterator[_Edit]:
-        """A document in an attribute: its links are relative to this one."""
+        """Rewrite the document in an attribute, whose links are relative to this document."""
         if self._depth >= _DEPTH_MAX:
             self._references.skipped += 1
             yield self._without(start, end)
             return
         rewriter = Rewriter(self._references, scripts=self._scripts)
-        encoding, self._references.encoding = self._references.encoding, UTF8  # it has its own
+        encoding, self._references.encoding = (
+            self._references.encoding,
+            UTF8,
+        )  # text in attributes is UTF-8
         inner = rewriter.rewritten(
             value.encode("utf-8", "replace"), self._base, depth=self._depth + 1
         )
@@ -340,7 +350,7 @@ class _Walk:
     # ------------------------------------------------------------ edits
 
     def _value(self, start: int, end: int, value: str, *, origin: str = "") -> Iterator[_Edit]:
-        """Another value in the place of an attribute's, and where it leads on the web."""
+        """Replace the value of an attribute. `origin`: the URL of the link."""
         name = self._html[start:end].partition(b"=")[0].rstrip(_SPACE)
         new = name + b'="' + quoted(value.encode("utf-8", "replace")) + b'"'
         if origin:
@@ -353,21 +363,17 @@ class _Walk:
             yield start, end, new
 
     def _without(self, start: int, end: int) -> _Edit:
-        """An attribute taken out, with the white space before it."""
+        """Remove an attribute with the white space before it."""
         html = self._html
         while html[start - 1] in _SPACE:
             start -= 1
         return start, end, b"" if html[end] in b"\t\n\f\r />" else b" "
 
     def _kept_name(self, name: bytes) -> bytes:
-        """A name that may take effect: its last letter is written by `inert`."""
+        """Protect a name that may take effect. `inert` restores its last letter."""
         return name[:-1] + self._own[chr(name[-1]).lower()]
 
 
 def without_active_names(html: bytes) -> bytes:
-    """The same text, with names that take effect written as none."""
-    return _ACTIVE.sub(_without_effect, html)
-
-
-def _without_effect(found: re.Match[bytes]) -> bytes:
-    return b"%s&#%d;" % (found[0][:-1], found[0][-1])
+    """Escape names that take effect in spite of a policy."""
+    return _ACTIVE.sub(lambda found: b"%s&#%d;" % (found[0][:-1], found[0][-1]), html)

@@ -1,4 +1,4 @@
-"""Which pages a sink wants: by URL, status, declared type, and what the page says of itself."""
+"""Selection of the pages for a sink."""
 
 from __future__ import annotations
 
@@ -13,11 +13,17 @@ _NO_TYPE: Final = "application/octet-stream"  # RFC 9110, 8.3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkFilter:
-    """include, exclude: globs on whole URLs, as in `[scope]`. statuses: 200, and classes as 2 for
-    2xx; empty: all. content_types: as `scope.content_types`. noindex: pages that ask not to be
-    indexed, too. body, links: whether those are wanted at all. requisites: what its pages need to
-    be shown, whatever `include` says; scripts: those among it. session_headers: whether response
-    headers that may hold a session's secrets are wanted."""
+    """The pages that a sink accepts.
+
+    include, exclude: globs on whole URLs, as in `[scope]`.
+    statuses: such as 200, and classes such as 2 for 2xx. Empty for all.
+    content_types: as `scope.content_types`.
+    noindex: include pages that ask not to be indexed.
+    body, links: whether the sink uses them.
+    requisites: include the files that pages need, regardless of `include`.
+    scripts: whether these files include scripts.
+    session_headers: keep response headers that may contain secrets of a session.
+    """
 
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
@@ -39,7 +45,7 @@ class SinkFilter:
     def answer(
         self, url: str, status: int, content_type: str | None, *, requisite: bool = False
     ) -> bool:
-        """What can be said when the header is there."""
+        """Return whether a response is accepted, given its header."""
         if self.statuses and status not in self.statuses and status // 100 not in self.statuses:
             return False
         types: Globs | None = globs(self.content_types)

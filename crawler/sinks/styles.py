@@ -13,7 +13,7 @@ _WS: Final = r"[ \t\n\r\f]"
 
 
 def _word(word: str) -> str:
-    """A pattern of a word, any letter of which may be escaped: "\\75 rl" and "\\url" are "url"."""
+    """Return a pattern for a word with optional escapes: "\\75 rl" and "\\url" are "url"."""
     letters = []
     for letter in word:
         codes = "|".join({f"{ord(letter):x}", f"{ord(letter.upper()):x}"})
@@ -22,9 +22,9 @@ def _word(word: str) -> str:
     return "".join(letters)
 
 
-# Possessive, and each form also ends with the sheet: what is not closed costs neither time nor
-# memory. A string that its line ends, or an address with a quote in it, is an error; it is passed
-# over whole, for the quotes inside of it begin no other.
+# Possessive, and each form may also end with the style sheet, so unclosed forms cost neither time
+# nor memory. A string that ends with its line, or a URL with a quote in it, is an error and skipped
+# as a whole, because quotes inside do not start another string.
 _NO_WORD_BEFORE: Final = r"(?<![^\x00-\x2c./:-@\[\]^`{-\x7f])"
 _ESCAPE: Final = r"\\(?:\r\n|.)"
 _UNQUOTED: Final = rf"\\(?:[0-9a-f]{{1,6}}+(?:\r\n|{_WS})?+|[^\n\r\f])"
@@ -55,14 +55,15 @@ _TO_ESCAPE: Final = re.compile(r'["\\\n\r\f<]')
 def in_style(
     text: str, base: str, references: References, *, encoding: str | None = None
 ) -> str | None:
-    """The style sheet with its references changed; None if none was.
+    """Change the references of a style sheet. Return None if none was changed.
 
-    encoding: of their queries, if that is another than the file's."""
+    encoding: of their queries, if different from that of the file.
+    """
     out: list[str] = []
     at = 0
-    expected: tuple[int, str] = (-1, "")  # where an address would belong to a rule, and to which
+    expected: tuple[int, str] = (-1, "")  # where a URL would belong to an at-rule, and to which
     depth = 0
-    sets: list[int] = []  # the depths of the image-sets that are open
+    sets: list[int] = []  # the depths of open image-sets
     for found in _TOKEN.finditer(text):
         kind = found.lastgroup
         if kind == "opens" or kind == "closes":
@@ -93,11 +94,11 @@ def in_style(
             if rule == "import":
                 end = ")"
             elif not (sets and sets[-1] == depth):
-                continue  # a text, no address
+                continue  # a string, not a URL
         if given is None or rule == "namespace":
             continue
         role = Role.STYLE if rule == "import" else Role.PART
-        # As Chromium has it: the queries of imports are always in UTF-8.
+        # Chromium always encodes the queries of imports in UTF-8.
         used = UTF8 if rule == "import" else encoding
         to = references.changed(_CSS_ESCAPE.sub(_unescaped, given), role, base, encoding=used)
         if to is None:
@@ -117,7 +118,7 @@ def _first(found: re.Match[str], *groups: str) -> str | None:
 
 def _unescaped(found: re.Match[str]) -> str:
     if found[1] is None:
-        return found[3] or ""  # what continues a line is nothing
+        return found[3] or ""  # a line continuation is empty
     code = int(found[1], 16)
     return chr(code) if 0 < code < 0x110000 and not 0xD800 <= code < 0xE000 else "\ufffd"
 
@@ -127,8 +128,10 @@ def _quoted(text: str) -> str:
 
 
 def in_srcset(text: str, base: str, references: References) -> str | None:
-    """A `srcset` with its candidates changed (WHATWG HTML, "parsing a srcset attribute"); None if
-    none was."""
+    """Change the candidates of a `srcset`. Return None if none was changed.
+
+    Source: WHATWG HTML, "parsing a srcset attribute".
+    """
     candidates: list[str] = []
     changed = False
     for href, descriptor in _candidates(text):

@@ -1,23 +1,24 @@
-"""Elements of drawings that a page shows by `use`, copied into the page: opened from disk, browsers
-take none from another file.
+"""Copies of SVG elements that a page shows by `use`.
 
-Only shapes are copied, with attributes that say how they are painted. Values may not have a
-character by which they could end, so that in no state of the parser they are anything else."""
+From disk, browsers do not load them from another file. Only shapes are copied, with attributes that
+describe their appearance. Values are restricted to characters that cannot end an attribute, so they
+are harmless in every state of an HTML parser.
+"""
 
 from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from hashlib import blake2b
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import unquote
 from xml.etree import ElementTree as ET
 
 from crawler.documents import markup
 from crawler.sinks.mirror_paths import DRAWING, PART
 
-DRAWING_BYTES_MAX: Final = 2_000_000  # of a file that is read; real ones stay under 1.5 MB
+DRAWING_BYTES_MAX: Final = 2_000_000  # of a file; real ones stay below 1.5 MB
 COPIED_BYTES_MAX: Final = 1_000_000  # into one page
 DRAWINGS_MAX: Final = 10  # in one page; real ones have one or two
 _DEPTH_MAX: Final = 50
@@ -46,32 +47,37 @@ _SVG: Final = "{http://www.w3.org/2000/svg}"
 _HREFS: Final = ("href", "{http://www.w3.org/1999/xlink}href")
 _VALUE: Final = re.compile(r"(?:[\w\s.,()#%+;:-])*+", re.ASCII)
 _URL: Final = re.compile(r"url\(\s*+(?:#([^\s()\"'<>&=\\]++)\s*+\))?", re.IGNORECASE)
-# As `rewriting` writes one that leads to a file.
+# A reference to a file as written by `Rewriter`.
 _USED: Final = re.compile(rb"<use[\t\n\f\r /][^<>]*?href=\"([^\"#<>:\\]++)#", re.IGNORECASE)
 
 _Drawing = dict[str, ET.Element]  # elements by their ids
 
 
 def drawings_used(page: bytes, path: str) -> list[str]:
-    """The files of drawings whose elements the file `path` shows, at most DRAWINGS_MAX."""
+    """Return the SVG files, at most DRAWINGS_MAX, whose elements the file `path` shows."""
     names = (_file(found[1].decode("utf-8", "replace"), path) for found in _USED.finditer(page))
     return list(dict.fromkeys(name for name in names if name))[:DRAWINGS_MAX]
 
 
+class FileReader(Protocol):
+    def read(self, name: str) -> bytes | None:
+        """Return the content of a file, or None if it does not exist."""
+        ...
+
+
 class Symbols:
-    """Copies elements of drawings. read: the content of a file by its name.
+    """Copies SVG elements into pages.
 
-    `skipped` counts references that stay as they are: their drawing is too large, or too much would
-    be copied into one page."""
+    skipped: number of references that stay unchanged because of a limit of this module.
+    """
 
-    def __init__(self, read: Callable[[str], bytes | None]) -> None:
-        self._read = read
-        self._last: tuple[str, _Drawing | None] = ("", {})  # pages of a site share one
+    def __init__(self, files: FileReader) -> None:
+        self._files = files
+        self._last: tuple[str, _Drawing | None] = ("", {})  # pages of a site share one file
         self.skipped = 0
 
     def shown(self, page: bytes, path: str) -> bytes | None:
-        """The page with the elements in it, and their references led to them; None if there is
-        nothing to change."""
+        """Copy the elements into the page and point references to them. None if nothing changes."""
         uses: dict[str, list[tuple[str, int, int]]] = {}
         for tag, raw, start, *_ in markup.tags_with_attributes(page):
             if tag != b"use":
@@ -100,10 +106,12 @@ class Symbols:
         return b"".join((*out, page[at:], f"{holder}{copies.written()}</defs></svg>".encode()))
 
     def _drawing(self, file: str) -> _Drawing | None:
-        """The elements of a drawing by their ids, none if it is not there or not well-formed; None
-        if it is too large."""
+        """Return the elements of an SVG file by id, or None if it is too large.
+
+        A file that does not exist or is not well-formed has none.
+        """
         if self._last[0] != file:
-            content = self._read(file) or b""
+            content = self._files.read(file) or b""
             too_large = len(content) > DRAWING_BYTES_MAX
             self._last = (file, None if too_large else _elements(content))
         return self._last[1]
@@ -122,7 +130,7 @@ def _elements(content: bytes) -> _Drawing:
 
 
 class _Copies:
-    """What is copied into one page, each element once."""
+    """The elements copied into one page, each once."""
 
     def __init__(self) -> None:
         self._done: dict[str, list[str]] = {}
@@ -132,7 +140,7 @@ class _Copies:
         return "".join(part for parts in self._done.values() for part in parts)
 
     def add(self, file: str, drawing: _Drawing, target: str) -> bool:
-        """Copy an element and all that it refers to; False if there is no room."""
+        """Copy an element with everything it refers to. Return False if the limit is reached."""
         added: list[str] = []
         needed = [target]
         while needed:
@@ -143,7 +151,7 @@ class _Copies:
             added.append(own)
             parts = self._done[own] = []
             for part in _copied(drawing[id_], file, needed, 0):
-                self._room_bytes -= len(part) + 8  # what is left out takes time, too
+                self._room_bytes -= len(part) + 8  # omitted parts take time, too
                 if self._room_bytes < 0:
                     for one in added:
                         del self._done[one]
@@ -153,7 +161,7 @@ class _Copies:
 
 
 def _copied(element: ET.Element, file: str, needed: list[str], depth: int) -> Iterator[str]:
-    """As HTML; `needed` gets the ids of what it refers to."""
+    """Yield an element as HTML. The ids that it refers to are added to `needed`."""
     name = element.tag.removeprefix(_SVG)
     if not element.tag.startswith(_SVG) or name not in _ELEMENTS or depth > _DEPTH_MAX:
         yield ""
@@ -179,13 +187,13 @@ def _copied(element: ET.Element, file: str, needed: list[str], depth: int) -> It
 
 
 def _file(href: str, path: str) -> str | None:
-    """The file that a reference in the file `path` leads to; None if it is none of the mirror."""
+    """Return the SVG file of the mirror that a reference in the file `path` leads to, if any."""
     name = posixpath.normpath(posixpath.join(posixpath.dirname(path), href))
     known = name.endswith((DRAWING, PART, ".xml")) and ":" not in href
     return name if known and name[:1] not in "./" else None
 
 
 def _id(file: str, id_: str) -> str:
-    """An id for the copy: two drawings may use the same ids, and so may the page."""
+    """Return an id for a copy that conflicts neither with the page nor with other files."""
     digest = blake2b(f"{file}#{id_}".encode("utf-8", "replace"), digest_size=8).hexdigest()
     return f"courtly-{digest}"

@@ -17,6 +17,7 @@ from crawler.documents.sitemap import SitemapParser
 from crawler.sinks.offline import OfflineReferences, offline_page, offline_style
 from crawler.sinks.requisites import requisites
 from policies.url import canonical
+from tests.crawler.sinks.doubles import Everything
 
 URL = "https://a.test/d/p?old"
 AS_UTF8 = {"utf-8", "utf-16le", "utf-16be", "replacement"}
@@ -153,7 +154,7 @@ def test_what_a_page_needs_and_where_its_mirror_leads() -> None:
     found = requisites(URL, declared, body, scripts=False).roles
     d = "https://a.test/d/p"
     assert set(found) == {f"{d}?i=%E6", f"{d}?s=%E6", f"{d}?a=%D0%B6", f"{d}?d=%D0%B6"}
-    links = OfflineReferences(URL, "a/p.html", is_there=lambda _: False, scripts=False)
+    links = OfflineReferences(URL, "a/p.html", files=(), scripts=False)
     mirrored = offline_page(body, declared, links).decode()
     assert f'action="{d}?%E6"' in mirrored
     assert 'href="https://b.test/?%E6"' in mirrored
@@ -177,7 +178,7 @@ def test_what_sitemaps_and_feeds_list_is_utf8() -> None:
 
 def test_a_base_in_a_mirror_has_its_query_in_the_page_s_encoding() -> None:
     body = """<base href="https://b.test/x?ж"><a href="#a">x</a>""".encode("koi8-r")
-    links = OfflineReferences(URL, "a/p.html", is_there=lambda _: False, scripts=False)
+    links = OfflineReferences(URL, "a/p.html", files=(), scripts=False)
     mirrored = offline_page(body, "text/html; charset=koi8-r", links).decode()
     assert 'href="https://b.test/x?%D6#a"' in mirrored
 
@@ -197,7 +198,5 @@ def test_style_sheets_have_encodings_of_their_own(content_type: str, first: str,
     found = requisites(URL, content_type, body, scripts=False).roles
     d = "https://a.test/d/"
     assert set(found) == {f"{d}i.css?%D0%B6", f"{d}p?{sent}", f"{d}p?s={sent}"}
-    links = OfflineReferences(
-        "https://a.test/s.css", "s.css", is_there=lambda _: True, scripts=False
-    )
+    links = OfflineReferences("https://a.test/s.css", "s.css", files=Everything(), scripts=False)
     assert offline_style(body, content_type, links)

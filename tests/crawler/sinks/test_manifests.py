@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from crawler.sinks.manifests import MANIFEST_BYTES_MAX, in_manifest
-from crawler.sinks.references import References, Role
+from crawler.sinks.references import Role
 from crawler.sinks.requisites import requisites
+from tests.crawler.sinks.doubles import Replacing
 from tests.crawler.sinks.test_mirror import mirror
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def test_it_is_where_the_page_leads_and_leads_to_files(
     ],
 )  # fmt: skip
 def test_what_is_no_manifest_stays_as_it_is(body: bytes) -> None:
-    references = References(lambda *_: "file")
+    references = Replacing(lambda _: "file")
     assert in_manifest("application/manifest+json", body, URL, references) is None
 
 

@@ -47,7 +47,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def links() -> OfflineReferences:
-    return OfflineReferences(URL, "a.test/d/index.html", is_there=lambda _: False, scripts=True)
+    return OfflineReferences(URL, "a.test/d/index.html", files=(), scripts=True)
 
 
 def page_of(kind: str, pieces: int) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable
+from collections.abc import Container
 
 import pytest
 from hypothesis import example, given
@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
 
 from crawler.sinks.mirror_paths import file_of
-from crawler.sinks.offline import OfflineReferences, offline_page, offline_style, relinked, stub
+from crawler.sinks.offline import OfflineReferences, offline_page, offline_style, stub
 from crawler.sinks.references import Role
+from crawler.sinks.relinking import relinked
 from policies.url import canonical
+from tests.crawler.sinks.doubles import Everything
 
 URL = "https://a.test/x/page"
 PATH = file_of(URL, Role.PAGE)
@@ -26,9 +28,9 @@ def offline(
     content_type: str = "text/html; charset=utf-8",
     *,
     scripts: bool = False,
-    there: Callable[[str], bool] = THERE.__contains__,
+    there: Container[str] = THERE,
 ) -> str:
-    links = OfflineReferences(URL, PATH, is_there=there, scripts=scripts)
+    links = OfflineReferences(URL, PATH, files=there, scripts=scripts)
     raw = html.encode() if isinstance(html, str) else html
     page = offline_page(raw, content_type, links)
     assert page.startswith(b"\xef\xbb\xbf")
@@ -112,21 +114,21 @@ def test_it_is_utf_8_whatever_it_was() -> None:
 
 def test_links_are_seen_to_again_at_the_end() -> None:
     html = '<a href="known">1</a><a href="unknown#y">2</a><a href="https://b.test/unknown">3</a>'
-    first = offline(html, there=lambda _: False)
+    first = offline(html, there=())
     came = THERE | {file_of("https://b.test/unknown", Role.PAGE)}
-    second = relinked(first.encode(), PATH, came.__contains__)
+    second = relinked(first.encode(), PATH, came)
     assert second is not None
     for part in ("known~.html", "https://a.test/x/unknown#y", "../../b.test/unknown~.html"):
         assert f'href="{part}"' in second.decode()
-    assert relinked(second, PATH, came.__contains__) is None, "all are right"
+    assert relinked(second, PATH, came) is None, "all are right"
     frame = offline('<iframe src="unknown"></iframe>')
-    blank = relinked(frame.encode(), PATH, lambda _: False)
+    blank = relinked(frame.encode(), PATH, ())
     assert blank is not None
     assert 'src="about:blank"' in blank.decode()
-    filled = relinked(blank, PATH, lambda _: True)
+    filled = relinked(blank, PATH, Everything())
     assert filled is not None
     assert 'src="unknown~.html"' in filled.decode()
-    back = relinked(second, PATH, lambda _: False)
+    back = relinked(second, PATH, ())
     assert back is not None
     assert 'href="https://b.test/unknown"' in back.decode()
 
@@ -134,18 +136,18 @@ def test_links_are_seen_to_again_at_the_end() -> None:
 def test_a_stub_leads_on() -> None:
     page = stub('a"b.html', "https://a.test/?a&b")
     assert b'content="0; url=a&quot;b.html"' in page
-    again = relinked(page, "a.test/old~.html", lambda _: False)
+    again = relinked(page, "a.test/old~.html", ())
     assert again is not None
     assert b'href="https://a.test/?a&amp;b"' in again
     assert b'content=""' in again, "nobody is led to the network without a click"
-    back = relinked(again, "a.test/old~.html", lambda _: True)
+    back = relinked(again, "a.test/old~.html", Everything())
     assert back is not None
     assert b'content="0; url=' in back
 
 
 def test_a_style_keeps_what_it_says() -> None:
     links = OfflineReferences(
-        "https://a.test/s/s.css", "a.test/s/s.css", is_there=lambda _: True, scripts=False
+        "https://a.test/s/s.css", "a.test/s/s.css", files=Everything(), scripts=False
     )
     css = offline_style(b"@import '../t';p{color:red;background:url(i.png)}", "text/css", links)
     assert (
@@ -208,11 +210,11 @@ def test_all_else_stays_and_links_are_right_after_one_more_look(html: str) -> No
         assert before is not None
         assert after is not None
         assert texts(after) == texts(before)
-    again = relinked(page.encode(), PATH, lambda _: False)
+    again = relinked(page.encode(), PATH, ())
     if again is not None:
-        assert relinked(again, PATH, lambda _: False) is None
-        there = relinked(again, PATH, lambda _: True)
-        assert there is None or relinked(there, PATH, lambda _: True) is None
+        assert relinked(again, PATH, ()) is None
+        there = relinked(again, PATH, Everything())
+        assert there is None or relinked(there, PATH, Everything()) is None
 
 
 def texts(html: str) -> list[str]:
@@ -246,24 +248,24 @@ def test_links_make_a_page_grow_no_further_than_its_bound(monkeypatch, one, base
     links = OfflineReferences(
         f"https://a.test/{deep}",
         f"a.test/{deep}index.html",
-        is_there=lambda _: False,
+        files=(),
         scripts=False,
     )
     page = offline_page(body, "text/html", links)
     assert len(page) <= 4 * len(body) + 100_000 + 2_000
     assert len("".join(links.marked)) <= 100_000
     assert b"Content-Security-Policy" in page
-    again = relinked(page, f"a.test/{deep}index.html", lambda _: True)
+    again = relinked(page, f"a.test/{deep}index.html", Everything())
     assert again is None or len(again) <= 5 * len(body) + 200_000
 
 
 def test_an_image_that_turns_out_to_be_a_drawing_has_its_ending() -> None:
-    links = OfflineReferences(URL, PATH, is_there=lambda _: False, scripts=False)
+    links = OfflineReferences(URL, PATH, files=(), scripts=False)
     html = b"<img src=badge><img srcset='badge, other 2x'><p>a/badge~.part"
     page = offline_page(html, "text/html", links)
     assert sorted(links.marked) == ["~https://a.test/x/badge", "~https://a.test/x/other"]
     place = file_of("https://a.test/x/badge", Role.PART)
-    drawn = relinked(page, PATH, lambda _: False, {place})
+    drawn = relinked(page, PATH, (), {place})
     assert drawn is not None
     assert drawn.endswith(
         b'<img src="badge~.svg"><img srcset="badge~.svg, other~.part 2x"><p>a/badge~.part'
@@ -286,7 +288,7 @@ def test_a_document_in_a_document_in_a_document_ends() -> None:
     html = "<img src=//b.test/i.png>"
     for _ in range(12):
         html = f'<iframe srcdoc="{html.replace("&", "&amp;").replace(chr(34), "&quot;")}"></iframe>'
-    links = OfflineReferences(URL, PATH, is_there=lambda _: False, scripts=False)
+    links = OfflineReferences(URL, PATH, files=(), scripts=False)
     page = offline_page(html.encode(), "text/html", links)
     assert b"//b.test" not in page
     assert links.skipped == 1
@@ -297,7 +299,7 @@ def test_a_style_sheet_grows_no_further_than_its_bound(monkeypatch):
     deep = "".join(f"{n}/" for n in range(300))
     body = b"p{background:url(a)}" * 3_000
     links = OfflineReferences(
-        f"https://a.test/{deep}", f"a.test/{deep}x.css", is_there=lambda _: False, scripts=False
+        f"https://a.test/{deep}", f"a.test/{deep}x.css", files=(), scripts=False
     )
     assert len(offline_style(body, "text/css", links)) <= 4 * len(body) + 100_000
 
@@ -305,9 +307,7 @@ def test_a_style_sheet_grows_no_further_than_its_bound(monkeypatch):
 def test_a_page_that_utf_8_makes_longer_is_rewritten(monkeypatch):
     monkeypatch.setattr("crawler.sinks.references.GROWTH_BYTES_MAX", 1_000)
     body = b"<a href=x>1</a>" + b"\xa0" * 50_000
-    links = OfflineReferences(
-        "https://a.test/", "a.test/index.html", is_there=lambda _: False, scripts=True
-    )
+    links = OfflineReferences("https://a.test/", "a.test/index.html", files=(), scripts=True)
     page = offline_page(body, "text/html; charset=windows-1252", links)
     assert len(page) <= 4 * len(body) + 1_000
     assert b'<a href="x~.html"' in page

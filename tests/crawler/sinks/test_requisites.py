@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler.sinks.references import REFERENCES_MAX, References
+from crawler.sinks.references import REFERENCES_MAX
 from crawler.sinks.requisites import REQUISITES_MAX, requisites
 from crawler.sinks.styles import in_srcset, in_style
+from tests.crawler.sinks.doubles import Replacing
 
 URL = "http://a.test/x/"
 
@@ -64,19 +65,19 @@ def test_of_a_style_sheet() -> None:
 def test_srcset_as_the_standard_reads_it() -> None:
     seen: list[str] = []
 
-    def change(url: str, *_: object) -> str:
+    def change(url: str) -> str:
         seen.append(url.removeprefix(URL))
         return seen[-1].upper()
 
     text = "a,b.png 2x, c.png, ,d.png 100w (x, y),e.png"
-    assert in_srcset(text, URL, References(change)) == "A,B.PNG 2x, C.PNG, D.PNG 100w (x, y), E.PNG"
+    assert in_srcset(text, URL, Replacing(change)) == "A,B.PNG 2x, C.PNG, D.PNG 100w (x, y), E.PNG"
 
 
 def test_nothing_else_of_a_style_is_changed() -> None:
     css = "p{content:'url(x)'}/* url(y) */a{background:url(z.png)}"
-    changed = in_style(css, URL, References(lambda *_: 'q"<\\.png'))
+    changed = in_style(css, URL, Replacing(lambda _: 'q"<\\.png'))
     assert changed == "p{content:'url(x)'}/* url(y) */a{background:url(\"q\\22 \\3c \\5c .png\")}"
-    assert in_style("p{color:red}", URL, References(lambda *_: "no")) is None
+    assert in_style("p{color:red}", URL, Replacing(lambda _: "no")) is None
 
 
 def test_it_is_bounded() -> None:
@@ -132,10 +133,10 @@ def test_the_addresses_of_an_image_set() -> None:
 def test_time_and_memory_of_a_style_sheet_are_bounded(before: str, unit: str) -> None:
     style = before + unit * (1_000_000 // len(unit))
     began_s = time.process_time()
-    in_style(style, URL, References(lambda url, _role, _fragment: url))
+    in_style(style, URL, Replacing(lambda url: url))
     assert time.process_time() - began_s < 3
     tracemalloc.start()
-    in_style(style, URL, References(lambda url, _role, _fragment: url))
+    in_style(style, URL, Replacing(lambda url: url))
     _, peak_bytes = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak_bytes < 50_000_000
@@ -144,10 +145,7 @@ def test_time_and_memory_of_a_style_sheet_are_bounded(before: str, unit: str) ->
 def test_only_so_many_references_of_a_style_sheet_are_looked_at() -> None:
     seen: list[str] = []
 
-    def note(url: str, _role: object, _fragment: str) -> None:
-        seen.append(url)
-
-    references = References(note)
+    references = Replacing(seen.append)
     in_style("".join(f"url({n}) " for n in range(REFERENCES_MAX + 10)), URL, references)
     assert len(seen) == REFERENCES_MAX
     assert references.skipped == 10

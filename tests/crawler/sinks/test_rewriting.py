@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawler.documents.markup import tags_with_attributes, tokens
-from crawler.sinks.offline import OfflineReferences, offline_page, relinked
+from crawler.sinks.offline import OfflineReferences, offline_page
+from crawler.sinks.relinking import relinked
 
 PIECES = st.sampled_from(
     [
@@ -97,9 +98,7 @@ def test_every_tag_with_attributes_is_found(html: bytes) -> None:
 def test_rewriting_takes_linear_time(unit: str) -> None:
     began_s = time.process_time()
     body = (unit * (300_000 // len(unit))).encode()
-    links = OfflineReferences(
-        "http://a.test/", "a.test/index.html", is_there=lambda _: False, scripts=True
-    )
+    links = OfflineReferences("http://a.test/", "a.test/index.html", files=(), scripts=True)
     page = offline_page(body, "text/html", links)
-    relinked(page, "a.test/index.html", lambda _: False, {"a.test/x.part"})
+    relinked(page, "a.test/index.html", (), {"a.test/x.part"})
     assert time.process_time() - began_s < 4

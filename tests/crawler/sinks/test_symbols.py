@@ -24,8 +24,20 @@ ICON = f"""{SVG}<linearGradient id="blue"><stop offset="1"/></linearGradient>
 PAGE = '<svg><use href="icons.svg#icon"/></svg>'
 
 
+class Files(dict[str, bytes]):
+    """Files of a mirror by name."""
+
+    def __init__(self, *files: dict[str, bytes]) -> None:
+        super().__init__(*files)
+        self.read_names: list[str] = []
+
+    def read(self, name: str) -> bytes | None:
+        self.read_names.append(name)
+        return self.get(name)
+
+
 def shown(drawing: str, page: str = PAGE) -> str | None:
-    symbols = Symbols(lambda name: drawing.encode() if name == "a.test/icons.svg" else None)
+    symbols = Symbols(Files({"a.test/icons.svg": drawing.encode()}))
     page_shown = symbols.shown(page.encode(), "a.test/index.html")
     return None if page_shown is None else page_shown.decode()
 
@@ -99,9 +111,9 @@ def test_a_copy_ends_no_value_and_no_tag(parts: list[str]) -> None:
     ["../../x.svg", "/x.svg", "file:///x.svg", "../.courtly/x.svg", "x.svg/../../../y.svg"],
 )  # fmt: skip
 def test_it_reads_drawings_of_the_mirror_alone(href: str) -> None:
-    read: list[str] = []
-    Symbols(read.append).shown(f'<svg><use href="{href}#a">'.encode(), "a.test/index.html")
-    assert read == []
+    files = Files()
+    Symbols(files).shown(f'<svg><use href="{href}#a">'.encode(), "a.test/index.html")
+    assert files.read_names == []
     assert drawings_used(f'<use href="{href}#a">'.encode(), "a.test/index.html") == []
 
 
@@ -122,7 +134,7 @@ def test_what_is_not_copied_is_logged(
     monkeypatch.setattr(f"crawler.sinks.symbols.{bound}", value)
     sink.close(threading.Event())
     (record,) = caplog.records
-    assert "1 elements of drawings" in record.getMessage()
+    assert "1 SVG elements" in record.getMessage()
 
 
 @pytest.mark.parametrize(
