@@ -20,7 +20,7 @@ from crawler.fetching.fetcher import Fetcher
 from crawler.fetching.reloadable import ReloadableFetcher
 from crawler.observer import Observer, all_of
 from crawler.politeness.reading import reads_otherwise, session_name
-from crawler.steering.control import Control
+from crawler.steering.control import ConfigSource, Control
 from crawler.steering.summary import Snapshots, summarise
 from storage.safe_files import FILE_MODE
 from storage.sqlite import MemoryStore, SqliteReader, SqliteStore
@@ -131,13 +131,13 @@ async def living(
     seeds: Sequence[str] = (),
     forever: bool = False,
     observers: Sequence[Observer] = (),
-    reread: Callable[[], Config] | None = None,
+    source: ConfigSource | None = None,
 ) -> AsyncIterator[Life]:
     """What `courtly crawl` and the daemon are made of: holds the database until it is left.
 
     `seeds` are canonical URLs, queued at once. `forever`: `run` does not end when nothing can move;
     it stays up, idle, until it is stopped, and needs no seed to begin. `observers` watch it.
-    `reread` gives the config for `control.reload` (see `crawler.steering.control.Control`).
+    `source` is for `control.reload`.
 
     Raises ConfigError (no seed, unless it lives for ever; no contact for a seed beyond loopback;
     secrets that cannot be read), StoreRefused (the database is in use, not ours, newer) and
@@ -182,7 +182,7 @@ async def living(
                 config=config,
                 store=store,
                 clock=clock,
-                reread=reread,
+                source=source,
                 fetcher=fetcher,
             )
             yield Life(
@@ -212,7 +212,7 @@ async def crawl(
     observe: Callable[[Progress], None] | None = None,
     stop: asyncio.Event | None = None,
     leave: asyncio.Event | None = None,
-    reread: Callable[[], Config] | None = None,
+    source: ConfigSource | None = None,
     observers: Sequence[Observer] = (),
     beside: Callable[[Life], AbstractAsyncContextManager[None]] | None = None,
 ) -> Summary:
@@ -221,10 +221,10 @@ async def crawl(
     `seeds` are canonical URLs. Setting `stop` ends it after what is in flight; setting `leave` ends
     it at once, losing nothing committed. `beside` is open for as long as it runs. Raises
     ConfigError (no seed, no contact for a seed beyond loopback), StoreRefused and StoreError.
-    `reread` as `living` has it.
+    `source` as `living` has it.
     """
     async with (
-        living(config, seeds=seeds, observers=observers, reread=reread) as life,
+        living(config, seeds=seeds, observers=observers, source=source) as life,
         beside(life) if beside else contextlib.nullcontext(),
     ):
         engine, clock = life.engine, life.clock

@@ -177,6 +177,16 @@ class Crawled:
         return [entry.start_s - self.start_s for entry in self.entries(host, path)]
 
 
+@dataclass(frozen=True, slots=True)
+class ConfigFrom:
+    """A source of reloads that calls a function."""
+
+    read: Callable[[], Config]
+
+    def reload(self) -> Config:
+        return self.read()
+
+
 class World:
     """A clock and a store, on which crawls run one after the other, or are killed."""
 
@@ -253,7 +263,11 @@ class World:
             observer=observer,
         )
         self._control = Control(
-            engine, config=config, store=medium, clock=self.clock, reread=reread
+            engine,
+            config=config,
+            store=medium,
+            clock=self.clock,
+            source=None if reread is None else ConfigFrom(reread),
         )
         start_s = self.clock.monotonic()
         self._task = asyncio.create_task(engine.run())

@@ -193,12 +193,12 @@ class _Crawl:
                 observe=None if self.quiet else display.observe,
                 stop=stop,
                 leave=leave,
-                reread=self._reload if self.database.config_file else None,
+                source=self if self.database.config_file else None,
                 observers=monitor.observers,
                 beside=beside,
             )
 
-    def _reload(self) -> Config:
+    def reload(self) -> Config:
         """Read the config file again. Raises ConfigError."""
         from crawler.config.reload import check_rereadable
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,12 +45,6 @@ def run(config_file: Path) -> None:
             for warning in config.warnings:
                 say(f"warning: {warning}", err=True)
 
-    def reload() -> Config:
-        from crawler.config.reload import check_rereadable
-
-        check_rereadable([config_file])
-        return process.fit_open_files(load(config_file), quiet=True)
-
     with process.loading():
         import asyncio
 
@@ -61,13 +56,27 @@ def run(config_file: Path) -> None:
             nonblocking_output(),
             asyncio.Runner(loop_factory=process.loop_factory()) as runner,
         ):
-            clean = runner.run(daemon.run(config, reread=reload, announce=echo))
+            clean = runner.run(daemon.run(config, source=_ConfigFile(config_file), announce=echo))
     except daemon.ListenError as error:
         raise click.exceptions.ClickException(str(error)) from None
     finally:
         _set_signal_handlers()
     if not clean:
         raise SystemExit(INTERRUPTED)
+
+
+@dataclass(frozen=True, slots=True)
+class _ConfigFile:
+    """The config file of the daemon, as the source of reloads."""
+
+    path: Path
+
+    def reload(self) -> Config:
+        from crawler.config import load
+        from crawler.config.reload import check_rereadable
+
+        check_rereadable([self.path])
+        return process.fit_open_files(load(self.path), quiet=True)
 
 
 def _set_signal_handlers() -> None:

@@ -26,6 +26,7 @@ from crawler.daemon.problem import Problem
 from crawler.daemon.service import application, operations_of
 from crawler.faults import contained
 from crawler.fetching.guard import listening
+from crawler.steering.control import ConfigSource
 from crawler.version import __version__
 
 DRAIN_MORE_S: Final = 5.0  # after the longest fetch, for its commit and the release of hosts
@@ -39,7 +40,7 @@ class ListenError(Exception):
 async def run(
     config: Config,
     *,
-    reread: Callable[[], Config],
+    source: ConfigSource,
     announce: Callable[[str], None],
     environment_notify: Notify | None = None,
 ) -> bool:
@@ -52,7 +53,7 @@ async def run(
     daemon = Daemon(config, announce=announce, notify=environment_notify or Notify())
     try:
         with _library_logs(daemon.log.handler()):
-            return await daemon.run(reread)
+            return await daemon.run(source)
     except Exception as error:
         plain = plainest(error) if isinstance(error, BaseExceptionGroup) else error
         daemon.died(error)
@@ -75,18 +76,18 @@ class Daemon:
         self._starting: asyncio.Task[Any] | None = None  # until the crawl runs
         self._stop, self._exit, self._reload = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
-    async def run(self, reread: Callable[[], Config]) -> bool:
+    async def run(self, source: ConfigSource) -> bool:
         """Run to the end; True if it was clean, as it is before the crawl has started."""
         self._starting = asyncio.current_task()
         try:
-            return await self._run(reread)
+            return await self._run(source)
         except asyncio.CancelledError:
             if self._starting is None or not self._stop.is_set() or self._starting.uncancel():
                 raise
             self._event("stopped", clean=True)
             return True
 
-    async def _run(self, reread: Callable[[], Config]) -> bool:
+    async def _run(self, source: ConfigSource) -> bool:
         clock = RealClock()
         monitor, liveness = Monitor(clock, self.log), LivenessReporter(clock)
         with self._signals():
@@ -96,7 +97,7 @@ class Daemon:
                     seeds=seeds_of(self.config),
                     forever=True,
                     observers=(*monitor.observers, liveness, OutcomeLog(self.log)),
-                    reread=reread,
+                    source=source,
                 ) as life,
                 operations_of(life, monitor) as operations,
                 monitor.sampling(life.control),

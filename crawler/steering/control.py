@@ -12,12 +12,12 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import aclosing, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from crawler.clock import Clock
 from crawler.config import Config, ConfigError, check_identity, seeds_of
 from crawler.engine.roots import seed_link
-from crawler.politeness.ending import SPENT, limit_reached
+from crawler.politeness.ending import limit_reached
 from crawler.politeness.turns import HELD
 from crawler.steering.live_state import (
     ActiveHold,
@@ -33,7 +33,7 @@ from crawler.steering.live_state import (
     host_state,
     resident_bytes,
 )
-from crawler.steering.waits import stored_wait
+from crawler.steering.waits import WaitKind, stored_wait
 from policies.holds import Hold
 from policies.scope import Scope
 from policies.url import SeedError, parse_seed, without_userinfo
@@ -54,11 +54,18 @@ SLOW_S_MAX = 30 * 86_400.0  # the longest delay an operator may set; a longer on
 _T = TypeVar("_T")
 
 
+class ConfigSource(Protocol):
+    """Where a crawl's config comes from."""
+
+    def reload(self) -> Config:
+        """Read the config again, with the options of the command line. Raises ConfigError."""
+        ...
+
+
 class Control:
     """Inspects and controls a running crawl. Build it with `crawler.app.living`.
 
-    reread: reads the config file again, with the command line applied (raises ConfigError); None:
-    the crawl was not started from a file, and `reload` fails. fetcher: the crawl's own, which a
+    source: where a reload reads the config; None: `reload` fails. fetcher: the crawl's own, which a
     reload reconfigures; None: it never changes.
     """
 
@@ -69,7 +76,7 @@ class Control:
         config: Config,
         store: Store,
         clock: Clock,
-        reread: Callable[[], Config] | None = None,
+        source: ConfigSource | None = None,
         fetcher: ReloadableFetcher | None = None,
     ) -> None:
         self._engine = engine
@@ -77,7 +84,7 @@ class Control:
         self._fetcher = fetcher
         self._store = store
         self._clock = clock
-        self._reread = reread
+        self._source = source
         self._began_s = clock.monotonic()
         self._steering = asyncio.Lock()  # commands run one at a time, in their order
 
@@ -180,14 +187,14 @@ class Control:
         if row is None or not (row["queued"] or row["paused"]):
             return ""
         wait = stored_wait(row, self._clock.wall(), spent=not self._engine.turns.pages_open)
-        if wait.until is None and wait.reason != SPENT:
-            return wait.reason  # a pause
+        if wait.kind is WaitKind.PAUSED:
+            return wait.reason
         return self._all_paused or wait.reason
 
     @property
     def _all_paused(self) -> str:
         if self._engine.turns.paused:
-            return "the whole crawl is paused by hand"
+            return "the whole crawl is paused by an operator"
         return "; ".join(hold.sentence for hold in self.held)
 
     # ------------------------------------------------------------ the whole crawl
@@ -290,7 +297,7 @@ class Control:
         return await self._do(partial(self._reload, dry_run=dry_run))
 
     async def _reload(self, *, dry_run: bool) -> Reloaded:
-        if self._reread is None:
+        if self._source is None:
             raise ConfigError(
                 "this crawl was not started from a config file, so there is none to reload"
             )
@@ -302,7 +309,7 @@ class Control:
         )
 
         old = self._config
-        new, restart = defer_restarts(self._reread(), old)
+        new, restart = defer_restarts(self._source.reload(), old)
         check_rereadable(referenced_files(new))
         problems: list[str] = []
         fresh: set[str] = set()

@@ -106,7 +106,7 @@ async def summarise(
                 elif spent:
                     held_back[Skip.MAX_PAGES] += queued
                 if host not in engine.waiting and len(waiting) < WAITING_SHOWN:
-                    until, reason = stored_wait(row, clock.wall(), spent=spent)
+                    until, _, reason = stored_wait(row, clock.wall(), spent=spent)
                     if engine.holds.current:
                         until, reason = None, engine.holds.current[0].sentence
                     waiting.append(WaitingHost(host=host, until=until, reason=reason))

@@ -19,6 +19,7 @@ from crawler.fetching.request import Request
 from crawler.testing import Answers, LocalWeb, Reply, hang_up, html, not_found, redirect, text
 from policies import robots
 from policies.retries import FailureCode
+from tests.conftest import ConfigFrom
 from tests.crawler.daemon.conftest import Daemon, daemon_of
 
 if TYPE_CHECKING:
@@ -181,7 +182,7 @@ async def test_a_daemon_makes_no_cycles(tmp_path: Path) -> None:
 
     async with web:
         seeds = [web.url(f"{host}.test") for host in "abcd"]
-        async with daemon_of(config(0), tmp_path, *seeds, reread=reread) as daemon:
+        async with daemon_of(config(0), tmp_path, *seeds, source=ConfigFrom(reread)) as daemon:
             await stir(daemon, seeds, 0)  # makes what is made once
             with cycles() as found:
                 for turn in range(1, 4):

@@ -19,6 +19,7 @@ from crawler.offline_control import steer_host
 from crawler.steering.live_state import CrawlState, UnknownHost
 from crawler.testing import Handler, LocalWeb, Pages, Reply, html
 from storage.store import StoreRefused
+from tests.conftest import ConfigFrom
 
 if TYPE_CHECKING:
     from tests.site.conftest import Courtly
@@ -124,7 +125,7 @@ async def test_a_config_is_reloaded_again_and_again_under_load(courtly: Courtly)
                 config,
                 seeds=[web.url(host) for host in HOSTS],
                 forever=True,
-                reread=lambda: from_dict(sections),
+                source=ConfigFrom(lambda: from_dict(sections)),
             ) as life,
             running(life),
         ):
@@ -154,7 +155,7 @@ async def test_another_user_agent_is_sent_from_then_on(courtly: Courtly) -> None
                 from_dict(sections),
                 seeds=[web.url("h0.test")],
                 forever=True,
-                reread=lambda: from_dict(sections),
+                source=ConfigFrom(lambda: from_dict(sections)),
             ) as life,
             running(life),
         ):

@@ -17,6 +17,7 @@ from crawler.fetching.request import Request
 from crawler.steering.control import Control
 from crawler.steering.live_state import CrawlState, Reloaded
 from crawler.testing import Answers, FakeFetcher, JumpClock, Reply, html, not_found, text
+from tests.conftest import ConfigFrom
 
 if TYPE_CHECKING:
     from tests.conftest import Crawled, World
@@ -549,7 +550,9 @@ async def test_a_reload_before_the_crawl_has_begun_counts_from_its_beginning(wor
     clock = world.clock
     fetcher = FakeFetcher(clock, pages("a.test", 3))
     engine = Engine(file.read(), store=world.store, session=session, clock=clock, fetcher=fetcher)
-    control = Control(engine, config=file.read(), store=world.store, clock=clock, reread=file.read)
+    control = Control(
+        engine, config=file.read(), store=world.store, clock=clock, source=ConfigFrom(file.read)
+    )
     await control.add_seeds([*pages("a.test", 3)])
     file.sections["politeness"] = {"delay": 5.0}
     file.sections["robots"] = {"dialect": "bing"}
