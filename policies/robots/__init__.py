@@ -1,4 +1,4 @@
-"""robots.txt in every dialect: text to lines to records to a verdict with its reason.
+"""robots.txt in several dialects: parsing, groups, verdicts with their reasons, lint.
 
 file = robots.parse(body)
 verdict = file.decide("https://example.com/p?q=1", agent="examplebot", dialect=robots.SLURP)

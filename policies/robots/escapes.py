@@ -1,9 +1,8 @@
-"""How octets are compared: the forms a rule and a path take before they meet.
+"""How octets are compared: the spellings of a rule and of a path before they are matched.
 
-Text here holds one character for each octet (Latin-1). A form function takes the literal pieces
-of a rule (what stands between its wildcards), or a whole path and query, and returns the spellings
-in which it is compared; all but RFC 9309's way give exactly one. Escapes are found by splitting
-at `%`, never by a regular expression.
+Strings here have one character for each octet (Latin-1). The functions take the literal pieces of a
+rule, or a whole path and query, and return the spellings in which it is compared: exactly one,
+except for RFC 9309. Escapes are found by splitting at `%`, never by a regular expression.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ def _escape(octet: str) -> str:
 
 
 _OCTETS = [chr(i) for i in range(256)]
-# What each escape becomes, by its two digits in any case.
+# Replacements of escapes, by their two digits in either case.
 _DECODED = {pair: "%2F" if code == 0x2F else chr(code) for pair, code in _pairs().items()}
 _RAISED = {pair: "%" + pair.upper() for pair in _pairs()}
 _UNRESERVED_DECODED = {
@@ -38,26 +37,26 @@ _UNRESERVED_DECODED = {
 
 
 def _escaping(kept: str | frozenset[str]) -> tuple[str, ...]:
-    """A table for str.translate: each octet but those `kept` becomes an escape. It has an entry for
-    every octet, since one that is missing costs ten times as much to look up."""
+    """A table for str.translate that escapes all octets except those `kept`. It has an entry for
+    every octet, because a missing one costs ten times as much to look up."""
     return tuple(c if c in kept else _escape(c) for c in _OCTETS)
 
 
-# What each octet that is not part of an escape becomes.
+# Replacements of octets that are not part of an escape.
 _ESCAPE_NON_ASCII = _escaping(frozenset(_OCTETS[:0x80]))
 _LEGAL = "".join(_UNRESERVED | _RESERVED | {"%"}).encode()
 _ESCAPE_ILLEGAL = _escaping(_UNRESERVED | _RESERVED | {"%"})
-# RFC 9309 section 2.2.2 escapes the reserved octets too, and its table shows which it leaves: the
-# separators of a path, the `?` that begins the query, and `=`; `&` separates like `=` does. Section
-# 2.2.3 has `%2A` and `%24` in a rule mean the `*` and `$` of a URL.
+# RFC 9309, 2.2.2 escapes reserved octets as well. By its table, the exceptions are the separators
+# of a path, the `?` that begins the query, and `=`; `&` is a separator like `=`. By 2.2.3, `%2A`
+# and `%24` in a rule mean `*` and `$` in a URL.
 _ESCAPE_IN_PATH = _escaping(_UNRESERVED | set("%/?=&"))
 _ESCAPE_IN_QUERY = _escaping(_UNRESERVED | set("%=&"))
 
-_STAR, _END = "\u0100", "\u0101"  # no octets: a wildcard, and the end of a rule, among many rules
+_STAR, _END = "\u0100", "\u0101"  # not octets: a wildcard and the end of a rule in joined rules
 
 
 def _of_many(table: tuple[str, ...], kept: str) -> tuple[str, ...]:
-    """The same table for rules that are joined: what is between them stays, too."""
+    """The same table for joined rules, which also keeps their separators."""
     return tuple(c if c in kept else table[ord(c)] for c in _OCTETS)
 
 
@@ -68,7 +67,7 @@ _SAME_IN_FULL = "".join(_UNRESERVED | set("%/=&*\n")).encode()
 
 
 def _unescape(text: str, becomes: Mapping[str, str]) -> str:
-    """`text` with each escape replaced by what it `becomes`; a stray `%` stays."""
+    """Replace each escape by the entry of `becomes` for its digits. A stray `%` stays."""
     if "%" not in text:
         return text
     first, *rest = text.split("%")
@@ -80,16 +79,14 @@ def _unescape(text: str, becomes: Mapping[str, str]) -> str:
 
 
 def octets(text: str) -> str:
-    """`text` as its UTF-8 octets, one character each. Never raises."""
+    """The UTF-8 octets of a string, one character each. Never raises."""
     return text if text.isascii() else text.encode("utf-8", "surrogatepass").decode("latin-1")
 
 
 @lru_cache(maxsize=8)
 def path_forms(path: str, escapes: Escapes) -> tuple[str, ...]:
-    """The spellings under which a path and query (in octets) is compared.
-
-    Several dialects ask about the same path one after the other.
-    """
+    """The spellings in which a path and query (in octets) is compared. Cached, because several
+    dialects judge the same path one after the other."""
     if escapes is Escapes.DECODE:
         return (_unescape(path, _DECODED),)
     if escapes is Escapes.RFC:
@@ -99,7 +96,7 @@ def path_forms(path: str, escapes: Escapes) -> tuple[str, ...]:
 
 
 def rule_forms(pieces: list[str], escapes: Escapes) -> list[list[str]]:
-    """The spellings under which the literal pieces of a rule are compared; the first is counted."""
+    """The spellings in which the literal pieces of a rule are compared. The first is counted."""
     if escapes is Escapes.DECODE:
         return [[_unescape(piece, _DECODED) for piece in pieces]]
     if escapes is Escapes.RFC:
@@ -110,9 +107,9 @@ def rule_forms(pieces: list[str], escapes: Escapes) -> list[list[str]]:
 
 
 def first_forms(rules: list[str], escapes: Escapes, *, wild: bool) -> tuple[list[str], str]:
-    """The first of the `rule_forms` of many rules, and what stands for wildcards in them.
+    """The first spelling (see `rule_forms`) of many rules, and what stands for wildcards in them.
 
-    `wild`: a `*` in a rule is one. Rules hold no line ends.
+    wild: `*` is a wildcard. Rules do not contain line ends.
     """
     if escapes is Escapes.NONE or not rules:
         return rules, "*" if wild else _STAR
@@ -136,7 +133,7 @@ def first_forms(rules: list[str], escapes: Escapes, *, wild: bool) -> tuple[list
 
 
 def full_forms(given: list[str], *, wild: bool) -> list[str]:
-    """Of many rules in the first form of RFC 9309, the second (see `_rfc_forms`)."""
+    """The second RFC 9309 form of many rules in the first form (see `_rfc_forms`)."""
     many = "\n".join(given)
     if not many.encode().translate(None, _SAME_IN_FULL) and (wild or "*" not in many):
         return given
@@ -150,7 +147,7 @@ def full_forms(given: list[str], *, wild: bool) -> list[str]:
 
 
 def _rfc_given(pieces: list[str]) -> list[str]:
-    # Neither escapes nor what is escaped reach across a `*`, so all pieces are done together.
+    # No escape extends across a `*`, so all pieces are processed together.
     joined = _unescape("*".join(pieces), _UNRESERVED_DECODED)
     if not joined.isascii() or joined.encode().translate(None, _LEGAL):
         joined = joined.translate(_ESCAPE_ILLEGAL)
@@ -158,11 +155,10 @@ def _rfc_given(pieces: list[str]) -> list[str]:
 
 
 def _rfc_forms(pieces: list[str]) -> list[list[str]]:
-    """RFC 9309 section 2.2.2: as given but for what need not be escaped, and with all escaped.
+    """The forms of RFC 9309, 2.2.2: without unnecessary escapes, and with everything escaped.
 
-    Two forms, since the section wants `/a?b=https://c` and `/a?b=https%3A%2F%2Fc` to be equal, and
-    yet a rule such as `/*/print` has always met a `/` in a query, too. The second is left out where
-    it is the same.
+    There are two, because by that section `/a?b=https://c` equals `/a?b=https%3A%2F%2Fc`, and yet a
+    rule such as `/*/print` also matches a `/` in a query. The second is omitted if it is equal.
     """
     given = _rfc_given(pieces)
     full: list[str] = []

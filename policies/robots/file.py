@@ -148,7 +148,7 @@ class RobotsFile:
 
     @property
     def lines(self) -> tuple[Line, ...]:
-        """Every line; `raw` of them joined, and `tail` behind them, is the body."""
+        """All lines. Their `raw` bytes followed by `tail` are the body."""
         return self.source.lines
 
     @property

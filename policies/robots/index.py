@@ -1,8 +1,8 @@
-"""Many patterns at once: which of them that match a path has the best rank.
+"""Indexes of patterns: find the best rank among those that match a path.
 
-Prefixes are found by slicing the path at the lengths that prefixes beginning like it have; wildcard
-patterns by octets that a path must hold to match them. Neither looks at more than a few of the
-patterns, however many there are.
+Prefixes are found by slicing the path at the lengths of prefixes with the same beginning; wildcard
+patterns by octets that a path must contain to match them. Either way only a few of the patterns are
+tried, however many there are.
 """
 
 from __future__ import annotations
@@ -11,37 +11,40 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 
-from policies.robots.filing import KEY, KEY_CROWD, SIZES, rarest
-from policies.robots.pattern import NONE, Pattern
+from policies.robots.pattern import NONE
 from policies.robots.search import (
+    KEY,
+    KEY_CROWD,
     LONG_PATH,
+    SIZES,
     WORK_MAX,
     Entry,
     Search,
     TooMuchWorkError,
     Tree,
     prepared,
+    rarest,
 )
 
-_STEM = 8  # octets of a path's beginning by which patterns are filed
-_STEM_CROWD = 8  # wildcard patterns under one stem before others are filed under something rarer
-# Of each piece so many runs are looked at, until one is found with at most so much company:
+_STEM = 8  # octets at the beginning of a path by which patterns are filed
+_STEM_CROWD = 8  # wildcard patterns under one stem before others are filed under rarer octets
+# Runs of each piece that are tried, and the number of patterns under a run that is good enough.
 _LOOKING = (16, 0)
-_LOOKING_IN_CROWDS = (3, 3)  # where there are more wildcard patterns than
+_LOOKING_IN_CROWDS = (3, 3)  # with more than _CROWD wildcard patterns
 _CROWD = 4_000
-_HITS_MAX = 24  # runs of a path with patterns filed under them, before work is counted
-_SCAN_MAX = 10  # up to so many wildcard patterns (or four times so many prefixes) are just tried
-_TUPLE_MAX = 32  # up to so many short prefixes are ruled out at once by one startswith
-_LENGTHS_MAX = 64  # prefixes of more different lengths than this are sorted instead of sliced
+_HITS_MAX = 24  # runs of a path with patterns under them, above which work is counted
+_SCAN_MAX = 10  # wildcard patterns (or four times as many prefixes) that are all tried
+_TUPLE_MAX = 32  # short prefixes that are ruled out by one startswith
+_LENGTHS_MAX = 64  # different lengths of prefixes, above which they are sorted instead of sliced
 
 TOO_COMPLEX = -1
-"""The rank where the work had no end in time: it stands for no rule, and blocks."""
+"""The rank when the limit on the work was reached: it blocks, but stands for no rule."""
 
 
 class Index:
-    """Patterns with their ranks. `fill` it, `seal` it, then ask `best`.
+    """Patterns with their ranks. Call `fill`, then `seal`, then `best`.
 
-    `star` stands for a wildcard in the texts it is filled with.
+    star: stands for a wildcard in the patterns.
     """
 
     __slots__ = (
@@ -55,32 +58,34 @@ class Index:
         self.prefixes: dict[str, int] = {}  # the best rank of each
         self._star = star
         self._exact: dict[str, int] = {}
-        self._open: dict[str, int] = {}  # patterns with wildcards, while this is filled
+        self._open: dict[str, int] = {}  # patterns with wildcards, until `seal`
         self._anchored: dict[str, int] = {}
         self._wild: list[Entry] = []
         self._short: tuple[str, ...] = ()  # prefixes shorter than a stem; their lengths
         self._short_lengths: list[int] = []
         self._lengths: dict[str, frozenset[int]] = {}  # by stem, the lengths of its prefixes
         self._sorted: list[str] = []
-        self._links: list[tuple[int, int]] = []  # of each: parent, best rank of it and ancestors
+        self._links: list[
+            tuple[int, int]
+        ] = []  # of each: its parent, the best rank of it and its ancestors
         self._stems: dict[str, list[Entry]] = {}
         self._keys: dict[str, list[Entry]] = {}  # the patterns filed under each run of octets
         self._sizes: list[int] = []  # lengths of those runs
-        self._trees: dict[str, Tree] = {}  # the patterns of those that are crowded
+        self._trees: dict[str, Tree] = {}  # for runs with many patterns
         self._few = False
 
     @property
     def best(self) -> Callable[..., int]:
-        """Gives the least rank of the patterns that match a path, or NONE. Besides the path it
-        takes the `Search` whose work is to be used; without it `work_max` is.
+        """A function that returns the lowest rank of the patterns that match a path, or NONE. Its
+        second argument is the `Search` that counts the work; default: one with `work_max`.
 
-        Whoever asks often keeps it. It is not kept here: an object that refers to itself is freed
-        by the garbage collector alone, which looks at old objects hardly ever.
+        Callers should keep it. It is not kept here, because an object that refers to itself can be
+        freed only by a full garbage collection.
         """
         return self._best_of_few if self._few else self._best
 
     def fill(self, patterns: Iterable[tuple[str, bool, int]]) -> None:
-        """Add patterns: of each its text, whether it must reach the end, and its rank."""
+        """Add patterns, each with whether it is anchored at the end of the path, and its rank."""
         star = self._star
         for text, anchored, rank in patterns:
             if star in text:
@@ -90,18 +95,10 @@ class Index:
             if known.setdefault(text, rank) > rank:
                 known[text] = rank
 
-    def add(self, pattern: Pattern, rank: int) -> None:
-        """Add one pattern."""
-        pieces = (pattern.head, *pattern.middle)
-        if pattern.exact or pattern.tail is None:
-            self.fill([(self._star.join(pieces), pattern.exact, rank)])
-        else:
-            self.fill([(self._star.join((*pieces, pattern.tail)), True, rank)])
-
     # ------------------------------------------------------------ building
 
     def seal(self) -> None:
-        """Build what `best` looks into."""
+        """Build the index."""
         entries = [
             *self._taken_apart(self._open, anchored=False),
             *self._taken_apart(self._anchored, anchored=True),
@@ -137,13 +134,13 @@ class Index:
                 needed = max(pieces[1:], key=len)
             elif tail:
                 needed = tail
-            else:  # (an anchor behind a wildcard holds nothing)
+            else:  # an anchor behind a wildcard has no effect
                 if prefixes.setdefault(head, rank) > rank:
                     prefixes[head] = rank
                 continue
             if tail and len(tail) > len(needed):
                 needed = tail
-            # A head tells less than its length says: its beginning is often shared.
+            # Heads often have a common beginning, so a head must be longer to be preferred.
             if len(head) > len(needed) + 4:
                 needed = head
             entries.append((rank, needed, tuple(pieces), tail))
@@ -162,17 +159,17 @@ class Index:
             stem = prefix[:_STEM]
             known = lengths.get(stem, nothing)
             if length not in known:
-                # Most stems have one prefix: a set of its own would be most of the memory.
+                # Most stems have one prefix; sharing equal sets saves most of the memory.
                 longer = known | {length}
                 lengths[stem] = shared.setdefault(longer, longer)
         self._short = tuple(short) if len(short) <= _TUPLE_MAX else ()
         self._short_lengths = sorted(set(map(len, short)))
 
     def _sort_prefixes(self) -> None:
-        """Lay the prefixes out so that a path's are one entry, found by bisection, and ancestors.
+        """Sort the prefixes: bisection then finds those of a path as one entry and its ancestors.
 
-        Between a prefix of a path and the path, in their order, lies nothing that does not begin
-        with that prefix; so the nearest entry before the path is one of them, or begins with them.
+        In sorted order, everything between a prefix of a path and the path begins with that prefix,
+        so the nearest entry before the path is one of its prefixes or begins with them.
         """
         self._sorted = sorted(self.prefixes)
         chain: list[int] = []  # the prefixes that the current one begins with
@@ -186,8 +183,8 @@ class Index:
             chain.append(i)
 
     def _file_wild(self, entries: Sequence[Entry]) -> None:
-        """File each wildcard pattern under octets that it needs, where few others are: then a
-        common ending costs no more than a rare one."""
+        """File each wildcard pattern under octets that it requires and few others do: then common
+        endings cost no more than rare ones."""
         stems, keys = self._stems, self._keys
         looked_at, company = _LOOKING if len(entries) <= _CROWD else _LOOKING_IN_CROWDS
         for entry in entries:
@@ -210,13 +207,13 @@ class Index:
         for key, filed in keys.items():
             if len(filed) > KEY_CROWD:
                 self._trees[key] = Tree(filed)
-                del filed[1:]  # the first one's rank is asked for
+                del filed[1:]  # only the rank of the first is needed
         self._sizes = sorted(set(map(len, keys)), reverse=True)
 
     # ------------------------------------------------------------ looking up
 
     def _best_of_few(self, path: str, search: Search | None = None) -> int:
-        """`best` where there are few patterns, as in most files: `_short` are all the prefixes."""
+        """`best` for few patterns, as in most files: `_short` contains all prefixes."""
         rank = self._prefix_of(path, self._short_lengths) if path.startswith(self._short) else NONE
         if self._wild and len(path) > LONG_PATH:
             return self._counted(path, rank, search)
@@ -263,7 +260,7 @@ class Index:
         return rank
 
     def _counted(self, path: str, rank: int, search: Search | None) -> int:
-        """The best rank of wildcard patterns, or TOO_COMPLEX."""
+        """The best rank, with the work counted, or TOO_COMPLEX."""
         if search is None:
             search = Search(self.work_max)
         search.turn_to(prepared(path))
@@ -286,8 +283,8 @@ class Index:
     def _candidates(
         self, path: str, search: Search
     ) -> list[tuple[int, Sequence[Entry], Tree | None]]:
-        """The wildcard patterns filed under what stands in the path, those of least rank first,
-        with that rank."""
+        """The wildcard patterns filed under octets of the path, each list with its lowest rank, in
+        order of rank."""
         keys, trees = self._keys, self._trees
         found: list[tuple[int, Sequence[Entry], Tree | None]] = [
             (entries[0][0], entries, None)
@@ -302,7 +299,7 @@ class Index:
         return found
 
     def every(self, path: str, limit: int) -> list[int]:
-        """The ranks of patterns that match, about `limit` of them and as far as work allows."""
+        """The ranks of about `limit` patterns that match, as far as the work limit permits."""
         lengths = sorted(set(map(len, self.prefixes)))
         starts = [path[:length] for length in lengths if length <= len(path)]
         ranks = [self.prefixes[start] for start in starts if start in self.prefixes]
@@ -344,7 +341,7 @@ _SLICES = {size: [slice(at, at + size) for at in range(LONG_PATH)] for size in S
 
 
 def _slices(size: int, count: int) -> list[slice]:
-    """Where the first `count` runs of `size` octets lie, in a path that is not long."""
+    """The positions of the first `count` runs of `size` octets in a path."""
     return _SLICES[size][: max(0, count)]
 
 
@@ -352,7 +349,7 @@ _least_of = itemgetter(0)
 
 
 def _best_of(entries: list[Entry], path: str, best: int) -> int:
-    """The rank of the first (in order of rank) that matches and is better than `best`."""
+    """The rank of the first entry, in order of rank, that matches and is better than `best`."""
     for rank, needed, pieces, tail in entries:
         if needed not in path:
             continue

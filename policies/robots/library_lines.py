@@ -1,8 +1,8 @@
 """The lines of a robots.txt as Google's published library reads them (github.com/google/robotstxt).
 
-It differs from the reading that all other dialects share: names are told by how they begin, a line
-counts up to its first NUL and 2,083 × 8 - 1 bytes, only ASCII blanks are blanks, and a colon
-anywhere ends the name. It knows user-agent, allow, disallow and sitemap, and nothing of ACAP.
+It differs from the other dialects: a name needs only to begin like a known one, a line ends at its
+first NUL and after 2,083 × 8 - 1 bytes, only ASCII blanks count as blanks, and the first colon ends
+the name. It reads user-agent, allow, disallow and sitemap, but no ACAP.
 """
 
 from __future__ import annotations
@@ -24,20 +24,21 @@ _NAMES: tuple[tuple[bytes, LineKind], ...] = (
     ),
     *((name, LineKind.SITEMAP) for name in (b"sitemap", b"site-map")),
 )  # fmt: skip
-# How a line begins that may hold one of them.
+# The beginning of a line that may contain one of them.
 _BEGINNINGS = re.compile(
     rb"(?i:[ \t\n\x0b\x0c\r]*(?:" + b"|".join({re.escape(name) for name, _ in _NAMES}) + rb"))"
 )
-_ITS_OWN = frozenset({LineKind.AGENT, LineKind.ALLOW, LineKind.DISALLOW})
+_KNOWN = frozenset({LineKind.AGENT, LineKind.ALLOW, LineKind.DISALLOW})
 _ACAP = frozenset({LineKind.ACAP_CRAWLER, LineKind.ACAP_ALLOW, LineKind.ACAP_DISALLOW})
-_NOT_ITS = _ITS_OWN | _ACAP
+_OTHERWISE_KNOWN = _KNOWN | _ACAP
 _WITHOUT_ACAP = bytes(
     LineKind.UNKNOWN if byte & KIND_MASK in _ACAP else byte for byte in range(256)
 )
 
 
 def _split(line: bytes) -> tuple[bytes, bytes, bool]:
-    """Name and value, and whether there is a colon between them; an empty name: neither."""
+    """The name and value of a line, and whether a colon separates them. Both are empty if the line
+    has neither."""
     line = line[:LINE_BYTES_MAX].partition(b"\0")[0].partition(b"#")[0].strip(_BLANKS)
     name, colon, value = line.partition(b":")
     if colon:
@@ -51,7 +52,7 @@ def _split(line: bytes) -> tuple[bytes, bytes, bool]:
 
 
 class LibrarySource(RobotsSource):
-    """A body whose lines are read in this way; what the library does not know stays as it was."""
+    """A body with its lines read in this way. Fields unknown to the library keep their kinds."""
 
     def __init__(self, source: RobotsSource) -> None:
         self.body = source.body
@@ -60,7 +61,7 @@ class LibrarySource(RobotsSource):
         self.cut_line = source.cut_line
         self.raw_lines = source.raw_lines
         self.unusual = source.unusual
-        # Names spelled as usual are read alike, those of ACAP apart.
+        # Usual spellings are read alike, except for ACAP.
         kinds = bytearray(source.kinds.translate(_WITHOUT_ACAP))
         for i in source.unusual:
             if kinds[i] > LineKind.COMMENT:
@@ -77,9 +78,9 @@ class LibrarySource(RobotsSource):
             for beginning, kind in _NAMES:
                 if name.startswith(beginning):
                     return kind if colon else kind | Leniency.NO_COLON
-        return LineKind.UNKNOWN if otherwise & KIND_MASK in _NOT_ITS else otherwise
+        return LineKind.UNKNOWN if otherwise & KIND_MASK in _OTHERWISE_KNOWN else otherwise
 
     def value(self, index: int) -> bytes:
-        if self.kinds[index] & 0x1F in _ITS_OWN:
+        if self.kinds[index] & 0x1F in _KNOWN:
             return _split(self.raw_lines[index])[1]
         return super().value(index)

@@ -1,9 +1,9 @@
 """Path patterns: compiled to literal pieces, matched without backtracking.
 
-A pattern is the text between its wildcards. Matching walks the pieces from left to right with
-`str.find`: taking each piece as early as it can be had never loses a match, and the last piece of
-an anchored pattern is looked for at the very end. So a match costs at most one pass over the path
-for each piece, whatever the pattern.
+A pattern is a sequence of literal pieces between wildcards. Matching searches for them from left to
+right with `str.find`. Taking the first occurrence of each piece never loses a match, and the last
+piece of an anchored pattern is compared with the end of the path. A match thus costs at most one
+pass over the path for each piece.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from msgspec import Struct
 from policies.robots.dialect import Dialect, Dollar, Wildcard
 from policies.robots.escapes import rule_forms
 
-# What is compared as it stands, whatever a dialect does with escapes.
+# Octets that every dialect compares as they are.
 _BARE = (string.ascii_letters + string.digits + "-._~/*$").encode()
 
 NONE = 1 << 60
-"""The rank of no rule: worse than any."""
+"""The rank if no rule matches: worse than any other."""
 
 
 class Pattern(Struct, frozen=True):
-    """What a rule's path matches: `head`, then each of `middle` in turn, then `tail` at the end.
+    """The path of a rule: `head`, then each of `middle` in turn, then `tail` at the end.
 
-    `tail` is None where the end is open. `exact` means the whole path is `head`.
+    `tail` is None if the end is open. `exact` means that the whole path equals `head`.
     """
 
     head: str
@@ -34,7 +34,7 @@ class Pattern(Struct, frozen=True):
     exact: bool = False
 
     def matches(self, path: str) -> bool:
-        """Whether this matches `path`, given in the form that the dialect compares."""
+        """Whether this matches `path`, in the form that the dialect compares."""
         if self.exact:
             return path == self.head
         return path.startswith(self.head) and _rest_matches(self, path)
@@ -54,8 +54,8 @@ def _rest_matches(pattern: Pattern, path: str) -> bool:
 class Compiled(Struct, frozen=True):
     """A rule's path as one dialect compares it."""
 
-    patterns: tuple[Pattern, ...]  # any of them matching is the rule matching
-    text: str  # what is counted, wildcards and anchor included: its length is the rule's length
+    patterns: tuple[Pattern, ...]  # the rule matches if any of them does
+    text: str  # including wildcards and anchor; its length is the rule's length
 
 
 def split_path(path: str, dialect: Dialect) -> tuple[list[str], bool]:
@@ -73,32 +73,32 @@ def split_path(path: str, dialect: Dialect) -> tuple[list[str], bool]:
 
 
 def counted(pieces: list[str], *, anchored: bool) -> str:
-    """What is counted: the pieces with their wildcards and the anchor."""
+    """The counted form: the pieces with their wildcards and the anchor."""
     return "*".join(pieces) + ("$" if anchored else "")
 
 
 def pattern_of(pieces: list[str], *, anchored: bool) -> Pattern:
-    """The pattern that these pieces make."""
+    """The pattern of these pieces."""
     if len(pieces) == 1:
         return Pattern(pieces[0], (), None, anchored)
     return Pattern(pieces[0], *inner_pieces(pieces, anchored=anchored))
 
 
 def inner_pieces(pieces: list[str], *, anchored: bool) -> tuple[tuple[str, ...], str | None]:
-    """What stands between the first piece and the end, and what stands at the end."""
+    """The middle pieces and the tail of a pattern."""
     if anchored:
         return tuple(filter(None, pieces[1:-1])), pieces[-1]
     return tuple(filter(None, pieces[1:])), None
 
 
 def index_page(path: str) -> str | None:
-    """What `path`, the value of an Allow, stands for besides: `/a/index.html` for `/a/$`."""
+    """The second meaning of an Allow in some dialects: `/a/$` for `/a/index.html`."""
     at = path.rfind("/")
     return path[: at + 1] + "$" if at >= 0 and path.startswith("/index.htm", at) else None
 
 
 def compile_path(path: str, dialect: Dialect) -> Compiled:
-    """Compile the value of a rule (one character an octet; not empty) as `dialect` reads it."""
+    """Compile the value of a rule (one character per octet; not empty) for a dialect."""
     pieces, anchored = split_path(path, dialect)
     bare = path.isascii() and not path.encode().translate(None, _BARE)
     forms = [pieces] if bare else rule_forms(pieces, dialect.escapes)

@@ -1,8 +1,8 @@
-"""The slow lane of matching: many wildcard patterns, or a long path, under a bound on the work.
+"""The slow path of matching: many wildcard patterns, or a long path, with a limit on the work.
 
-Which of many wildcard patterns match a path cannot be found out in little time for all patterns and
-paths (gaps between literals make it so), so the work is counted, and there is a limit beyond which
-nobody looks further. The count depends on nothing but the patterns and the path.
+There are sets of wildcard patterns for which no fast way is known to find those that match a path,
+so the work is counted, and matching stops at a limit. The count depends only on the patterns and
+the path.
 """
 
 from __future__ import annotations
@@ -11,48 +11,53 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
+from policies.robots.pattern import NONE
+
 LONG_PATH = 256
-"""Octets; matching a longer path counts its work."""
+"""Octets. The work of matching a longer path is counted."""
 
 WORK_MAX = 12_000
-"""Steps of 0.1 to 0.25 µs that one verdict may cost where work is counted."""
+"""Steps of 0.1 to 0.25 µs that one verdict may cost if its work is counted."""
 
-_CHILDREN_MAX = 16  # of a branch, before they are filed by some octets of each
-_KEY = 4  # so many, or all that it has
-_TWO_WAY_MIN = 100  # octets of a piece: CPython searches longer ones in linear time,
-_PADDING = "\n" * 2_500  # in texts of at least this length, also behind the last place to look from
-_SHORT = 16  # octets of a piece that costs little to look for in any path
+_CHILDREN_MAX = 16  # of a branch, before they are filed by some of their octets
+# CPython searches pieces of at least this many octets in linear time, if the text is long enough
+# behind the position where the search starts.
+_TWO_WAY_MIN = 100
+_PADDING = "\n" * 2_500
+_SHORT = 16  # octets of a piece that is found quickly in any path
 
-# Rank, the octets by which most paths are ruled out, the pieces (head, middle), and what must stand
-# at the end.
+KEY = 4  # octets of the runs under which wildcard patterns are filed; shorter pieces as a whole
+LONG_KEY = 12  # octets of the runs for patterns whose shorter runs are crowded
+SIZES = (LONG_KEY, *range(KEY, 0, -1))
+KEY_CROWD = 12  # patterns under one run before they become a tree
+
+# Rank, the octets by which most paths are ruled out, the pieces (head, middle), and the required
+# end of the path.
 Entry = tuple[int, str, tuple[str, ...], str | None]
-# The least rank under it, the next piece, and what follows; or a single pattern, and how many of
-# its pieces have been found once this one is.
+# The lowest rank below, the next piece, and the branch behind it; or a single pattern, and the
+# number of its pieces that have been found with this one.
 Child = tuple[int, str, "Branch | None", Entry, int]
 
 
 class TooMuchWorkError(Exception):
-    """The limit was reached before the answer was known."""
+    """The limit was reached before the result was known."""
 
 
 class Branch:
-    """Patterns that begin with the same pieces: those that end here, and those that go on."""
+    """Patterns that begin with the same pieces: those that end here, and those that continue."""
 
     __slots__ = ("children", "filed", "rank", "tail_lengths", "tails")
 
     def __init__(self) -> None:
-        self.rank: int | None = None  # of those that end here, whatever follows
-        self.tails: dict[str, int] = {}  # those that end here, by what the path has to end with
+        self.rank: int | None = None  # of those that end here, with an open end
+        self.tails: dict[str, int] = {}  # those that end here, by the required end of the path
         self.tail_lengths: list[int] = []
-        self.children: list[Child] = []  # the least rank first
-        self.filed: dict[str, list[Child]] | None = None  # the same, by octets of each
+        self.children: list[Child] = []  # in order of rank
+        self.filed: dict[str, list[Child]] | None = None  # the children by some of their octets
 
 
 class Tree:
-    """Patterns by their heads, then by each piece in turn. Heads are found by their lengths.
-
-    It is made of entries in order of rank.
-    """
+    """Patterns by their heads, then by each further piece; created from sorted entries."""
 
     __slots__ = ("children", "head_lengths", "heads")
 
@@ -63,7 +68,7 @@ class Tree:
 
 
 def _grown(entries: Sequence[Entry]) -> Branch:
-    """The branch of `entries`, given in order of rank: so is all that is made of them."""
+    """The branch of `entries`. They are in order of rank, and so is everything built from them."""
     root = Branch()
     todo: list[tuple[Branch, Sequence[Entry], int]] = [(root, entries, 0)]
     while todo:
@@ -100,11 +105,11 @@ def _grown(entries: Sequence[Entry]) -> Branch:
 
 
 def _filed(children: Sequence[Child]) -> dict[str, list[Child]]:
-    """By what their pieces begin with, or end with, whichever tells them apart better."""
-    starts = _grouped(children, slice(_KEY))
+    """Children by the beginnings or the ends of their pieces, whichever differ more."""
+    starts = _grouped(children, slice(KEY))
     if len(starts) * 2 > len(children):
         return starts
-    ends = _grouped(children, slice(-_KEY, None))
+    ends = _grouped(children, slice(-KEY, None))
     return starts if len(starts) >= len(ends) else ends
 
 
@@ -124,7 +129,7 @@ def _least(child: Child) -> int:
 
 
 class Prepared:
-    """What several searches in one path share."""
+    """The data that several searches in one path share."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -133,7 +138,7 @@ class Prepared:
         self._grams: dict[int, dict[str, None]] = {}
 
     def grams(self, size: int) -> dict[str, None]:
-        """The runs of `size` octets, in the order of the path."""
+        """The runs of `size` octets, in order."""
         found = self._grams.get(size)
         if found is None:
             path = self.path
@@ -144,8 +149,8 @@ class Prepared:
 
     @property
     def crowd(self) -> int:
-        """How often the most frequent run of three octets stands in the path: so many times a
-        search for a piece can get far before it fails."""
+        """The number of occurrences of the most frequent run of three octets: an upper bound on how
+        often a search for a piece fails late."""
         if self._crowd is None:
             path = self.path
             counts = Counter([path[at : at + 3] for at in range(len(path) - 2)])
@@ -155,24 +160,23 @@ class Prepared:
 
 @lru_cache(maxsize=8)
 def prepared(path: str) -> Prepared:
-    """Several dialects ask about the same path one after the other."""
+    """A cached Prepared: several dialects judge the same path one after the other."""
     return Prepared(path)
 
 
 class Search:
-    """Paths looked for under patterns, with the work left for all of them. A step is 0.1 to
-    0.25 µs."""
+    """Matches paths with patterns and counts the work, in steps of 0.1 to 0.25 µs."""
 
     __slots__ = ("_gram_cost", "_listed", "_padded", "_path", "_prepared", "_size", "left")
 
     def __init__(self, limit: int) -> None:
         self.left = limit
-        self._gram_cost = limit / (2 * WORK_MAX)  # those who share the work share the runs, too
+        self._gram_cost = limit / (2 * WORK_MAX)  # dialects that share the work also share the runs
         self._listed: set[tuple[str, int]] = set()
         self.turn_to(Prepared(""))
 
     def turn_to(self, about: Prepared) -> None:
-        """Look for this path from now on."""
+        """Match this path from now on."""
         self._prepared = about
         self._path = about.path
         self._padded = about.padded
@@ -180,12 +184,12 @@ class Search:
 
     def common(self, keys: Mapping[str, object], size: int) -> list[str]:
         """The runs of `size` octets of the path that are among `keys`."""
-        if (self._path, size) not in self._listed:  # they count whoever prepared them
+        if (self._path, size) not in self._listed:  # counted even if another search computed them
             self._listed.add((self._path, size))
             self.spend(int(self._size * self._gram_cost))
         grams = self._prepared.grams(size)
         self.spend(min(len(grams), len(keys)) >> 2)
-        return sorted(grams.keys() & keys.keys())  # in one order, whatever strings hash to
+        return sorted(grams.keys() & keys.keys())  # the same order in every process
 
     def spend(self, steps: int) -> None:
         """Count work. Raises TooMuchWorkError."""
@@ -194,7 +198,7 @@ class Search:
             raise TooMuchWorkError
 
     def _find(self, piece: str, at: int) -> int:
-        """Where `piece` ends that stands first from `at` on; negative: nowhere."""
+        """The end of the first occurrence of `piece` from `at` on, or a negative number."""
         size = len(piece)
         if size >= _TWO_WAY_MIN:
             self.spend(20 + (self._size + size >> 5))
@@ -210,7 +214,7 @@ class Search:
         return found + size if found >= 0 else -1
 
     def matches(self, entry: Entry, at: int, done: int) -> bool:
-        """Whether the pieces from number `done` on stand in the path from `at` on."""
+        """Whether the pieces from number `done` on occur in the path from `at` on."""
         _, _, pieces, tail = entry
         self.spend(5)
         if not done:
@@ -226,14 +230,14 @@ class Search:
         return tail is None or self._size - len(tail) >= at
 
     def best(self, tree: Tree, best: int) -> int:
-        """The least rank of the patterns of a tree that match, or `best` if none is less."""
+        """The lowest rank of the matching patterns of a tree, or `best` if none is lower."""
         stack: list[tuple[Iterator[Child], int]] = [(self._heads(tree), 0)]
         while stack:
             children, at = stack[-1]
             first = len(stack) == 1
             for least, piece, below, entry, done in children:
                 if least >= best:
-                    stack.pop()  # so are those that follow
+                    stack.pop()  # the following are not better either
                     break
                 end = len(piece) if first else self._find(piece, at)
                 if end < 0:
@@ -250,7 +254,7 @@ class Search:
         return best
 
     def every(self, tree: Tree, found: list[int], limit: int) -> None:
-        """The ranks of all patterns of a tree that match, up to `limit` of them."""
+        """Append the ranks of matching patterns of a tree to `found`, up to `limit`."""
         stack: list[tuple[Iterator[Child], int]] = [(self._heads(tree), 0)]
         while stack and len(found) < limit:
             children, at = stack[-1]
@@ -304,9 +308,55 @@ class Search:
             return iter(branch.children)
         filed = branch.filed
         found: list[Child] = []
-        for size in range(1, _KEY + 1):
+        for size in range(1, KEY + 1):
             for key in self.common(filed, size):
                 found += filed[key]
         self.spend(len(found) << 1)
         found.sort(key=_least)
         return iter(found)
+
+
+def rarest(keys: Mapping[str, Sequence[Entry]], entry: Entry, looked_at: int, company: int) -> str:
+    """The run of octets, required by `entry`, under which the fewest patterns are filed.
+
+    Runs of its longest piece are tried first, then longer runs, and runs of its other pieces, up to
+    `looked_at` of each piece. The first run with at most `company` patterns is taken.
+    """
+    _, needed, pieces, tail = entry
+    chosen, least = "", NONE
+    length = len(needed)
+    for at in _spots(length - KEY + 1, looked_at):
+        key = needed[at : at + KEY]
+        crowd = len(keys[key]) if key in keys else 0
+        if crowd <= company:
+            return key
+        if crowd < least:
+            chosen, least = key, crowd
+    if least < KEY_CROWD:
+        return chosen
+    others = pieces[1 : looked_at + 1]
+    for piece in dict.fromkeys((needed, *others, tail or "", pieces[0])):
+        length = len(piece)
+        if length >= KEY:
+            size = LONG_KEY if length >= LONG_KEY else KEY
+            spots = _spots(length - size + 1, looked_at)
+        elif length:
+            size, spots = length, range(1)
+        else:
+            continue
+        for at in spots:
+            key = piece[at : at + size]
+            crowd = len(keys[key]) if key in keys else 0
+            if crowd <= company:
+                return key
+            if crowd < least:
+                chosen, least = key, crowd
+    return chosen
+
+
+def _spots(count: int, looked_at: int) -> Sequence[int]:
+    """At most `looked_at` of `count` positions, from both ends."""
+    if count <= looked_at:
+        return range(count)
+    half = looked_at // 2
+    return [*range(half), *range(count - half, count)]

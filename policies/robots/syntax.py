@@ -1,9 +1,8 @@
-"""The lines of a robots.txt: one cheap pass over any bytes, nothing lost, nothing raised.
+"""The lines of a robots.txt: one fast pass over any bytes, which loses nothing and never raises.
 
-The pass only says of each line what *kind* it is (a byte), since most lines of most files belong
-to somebody else's group. Values are cut out of a line when somebody asks for them. A line that
-needs leniency to be understood (a misspelling, a missing colon) carries a flag beside its kind;
-which dialect accepts which leniency is the dialect's row to say.
+The pass only determines the *kind* of each line (a byte), since most lines of most files belong to
+groups of other crawlers. Values are extracted on demand. The kind of a line that requires leniency
+(a misspelling, a missing colon) has a flag, and each dialect decides which flags it accepts.
 """
 
 from __future__ import annotations
@@ -16,20 +15,20 @@ from functools import cached_property
 from msgspec import Struct
 
 BYTES_MAX = 500 * 1024
-"""How much of a file is used (RFC 9309 section 2.5 asks for at least this much)."""
+"""How much of a file is used (RFC 9309, 2.5 requires at least this much)."""
 
 LINE_BYTES_MAX = 16_664
-"""How much of a line is used: eight times the 2,083 octets that browsers took as the longest URL,
-as in Google's published library. A longer rule could match no URL that a crawler asks for."""
+"""How much of a line is used: eight times 2,083 octets, once the longest URL in browsers, as in
+Google's published library. A longer rule matches no URL that a crawler fetches."""
 
 
 class LineKind(enum.IntEnum):
-    """What a line is, leniency apart."""
+    """The kind of a line, without its leniency flags."""
 
     BLANK = 0
     COMMENT = 1
-    UNKNOWN = 2  # a name before a colon, but none that is known
-    JUNK = 3  # no colon, and nothing that can be read without one
+    UNKNOWN = 2  # an unknown name before a colon
+    JUNK = 3  # no colon, and not readable without one
     AGENT = 4
     DISALLOW = 5
     ALLOW = 6
@@ -48,12 +47,12 @@ class LineKind(enum.IntEnum):
 
 
 class Leniency(enum.IntFlag):
-    """What had to be forgiven to understand a line."""
+    """The errors in a line that are tolerated."""
 
     NONE = 0
     MISSPELT = 0x20  # "Disalow: /x", "User agent: x"
     NO_COLON = 0x40  # "Disallow /x"
-    LONGER_NAME = 0x80  # "Disallowed: /x": a known name with something behind it
+    LONGER_NAME = 0x80  # "Disallowed: /x": a known name with more characters
 
 
 KIND_MASK = 0x1F
@@ -75,7 +74,7 @@ FIELDS: dict[LineKind, str] = {
     LineKind.ACAP_ALLOW: "ACAP-allow-crawl",
     LineKind.ACAP_DISALLOW: "ACAP-disallow-crawl",
 }
-"""The names of fields, written as their sources write them."""
+"""The names of fields, in their usual spelling."""
 
 MISSPELLINGS: dict[LineKind, tuple[str, ...]] = {
     LineKind.AGENT: ("useragent", "user agent", "user_agent", "user-agents", "user–agent"),
@@ -87,7 +86,7 @@ MISSPELLINGS: dict[LineKind, tuple[str, ...]] = {
     LineKind.NOINDEX: ("no-index",),
     LineKind.CLEAN_PARAM: ("clean-params", "clean param"),
 }
-"""Misspellings met in real files, lower case."""
+"""Misspellings found in real files, in lower case."""
 
 _NAMES: dict[bytes, int] = {name.lower().encode(): int(kind) for kind, name in FIELDS.items()}
 _LENIENT: dict[bytes, int] = {
@@ -95,8 +94,8 @@ _LENIENT: dict[bytes, int] = {
     for kind, names in MISSPELLINGS.items()
     for name in names
 }
-# A longer name is read as its beginning, as in Google's library. Short or common words ("Host",
-# "Allow") begin too many other things to be trusted with that, except as that library has them.
+# A longer name is read as its beginning, as in Google's library, for these names only: others, such
+# as "Host", are the beginning of too many words.
 _STEMS: tuple[tuple[bytes, int], ...] = tuple(
     (name, kind | Leniency.LONGER_NAME)
     for name, kind in (*_NAMES.items(), *_LENIENT.items())
@@ -109,7 +108,7 @@ _WIDE = re.compile(b"(?:[" + _BLANKS + b"]|" + b"|".join(_WIDE_BLANKS) + b")+")
 _WIDE_BACKWARDS = re.compile(
     b"(?:[" + _BLANKS + b"]|" + b"|".join(blank[::-1] for blank in _WIDE_BLANKS) + b")+"
 )
-# How a line begins that may hold a known name.
+# The beginning of a line that may contain a known name.
 _BEGINNINGS = re.compile(
     b"(?i:"
     + _WIDE.pattern[:-1]
@@ -118,13 +117,13 @@ _BEGINNINGS = re.compile(
     + b"))"
 )
 _MARKUP = (b"<!doctype", b"<html", b"<head", b"<body", b"<?xml", b"<!--")  # lower case
-_PLAIN_MAX = 4_096  # bytes; longer lines take the way that minds the limit on them
-_NO_COLON = int(Leniency.NO_COLON)  # in loops over many lines: an enum is slow there
-_LATER = 255  # a kind the fast pass leaves to the slow one
+_PLAIN_MAX = 4_096  # bytes; longer lines take the slow path, which applies LINE_BYTES_MAX
+_NO_COLON = int(Leniency.NO_COLON)  # an enum is slow in loops over many lines
+_LATER = 255  # a kind that the fast pass leaves to the slow one
 
 
 def _usual_spellings() -> dict[bytes, int]:
-    """Names with their colon in the spellings most files use: found by one look into a dict."""
+    """Names with their colon in the spellings of most files, found by one dict lookup."""
     found: dict[bytes, int] = {}
     for name, kind in _NAMES.items():
         words = name.split(b"-")
@@ -140,11 +139,11 @@ def _usual_spellings() -> dict[bytes, int]:
 
 
 USUAL = _usual_spellings()
-"""By names with their colon, as most files spell them."""
+"""Kinds by names with their colon, as most files spell them."""
 
 
 def strip(value: bytes) -> bytes:
-    """`value` without blanks around it: of ASCII, NUL, and those of other alphabets in UTF-8."""
+    """Strip blanks: those of ASCII, NUL, and those of other scripts in UTF-8."""
     value = value.strip(_BLANKS)
     if value.startswith(_WIDE_BLANKS):
         value = value[_leading(_WIDE, value) :]
@@ -159,12 +158,12 @@ def _leading(blanks: re.Pattern[bytes], value: bytes) -> int:
 
 
 def _code(line: bytes) -> bytes:
-    """A line without comment and blanks around it."""
+    """A line without its comment, stripped."""
     return strip(line[:LINE_BYTES_MAX].partition(b"#")[0])
 
 
 def _classify(line: bytes) -> int:
-    """The kind of a line that the fast pass did not know, with its leniency flags."""
+    """The kind of a line that the fast pass did not recognise, with its leniency flags."""
     if line[:1] == b"#":
         return LineKind.COMMENT
     if not _BEGINNINGS.match(line):
@@ -188,8 +187,8 @@ def _classify(line: bytes) -> int:
                 if name.startswith(stem):
                     return stem_kind
             return LineKind.UNKNOWN
-    # No colon, or one that stands in the value ("Sitemap https://a.test/s.xml"): a known name
-    # and one word behind it can mean only one thing.
+    # No colon, or one in the value ("Sitemap https://a.test/s.xml"): a known name and one word
+    # after it are unambiguous.
     words = code.split()
     if len(words) == 2:
         name = words[0].lower()
@@ -200,24 +199,24 @@ def _classify(line: bytes) -> int:
 
 
 class Line(Struct, frozen=True, kw_only=True):
-    """One line, as it stands in the file and as it is read."""
+    """One line, as written and as read."""
 
     number: int  # from 1
     start: int  # offset of its first byte in the body
-    end: int  # offset behind its line end
+    end: int  # offset after its line end
     raw: bytes  # body[start:end]
     kind: LineKind
     leniency: Leniency
-    text: str  # without its line end; undecodable bytes are replaced, for showing only
+    text: str  # without its line end; for display, with undecodable bytes replaced
     rule: str  # without its comment: `Disallow: /private/`
-    value: str  # of a field: what stands behind the colon, without comment and blanks
+    value: str  # of a field: the part after the colon, without its comment, stripped
 
 
 class RobotsSource:
     """A robots.txt body and the kinds of its lines.
 
-    `kinds[i]` is the kind of line i + 1 with its leniency flags. Lines are as UTF-8 bytes, whatever
-    the file's encoding was.
+    `kinds[i]` is the kind of line i + 1 with its leniency flags. Lines are UTF-8, whatever the
+    encoding of the file.
     """
 
     def __init__(self, body: bytes) -> None:
@@ -230,15 +229,15 @@ class RobotsSource:
             self.bom_bytes = 2
             used = used[2:].decode(self.encoding, "replace").encode()
         elif used[:1] == b"\xef":
-            # A byte order mark, or as much of one as an editor left.
+            # A byte order mark, or what an editor has left of one.
             self.bom_bytes = (
                 3 if used[:3] == b"\xef\xbb\xbf" else 2 if used[:2] == b"\xef\xbb" else 1
             )
             used = used[self.bom_bytes :]
-        lines = used.splitlines()  # bytes split at LF, CR and CRLF only, which is what we want
+        lines = used.splitlines()  # bytes are split only at LF, CR and CRLF
         usual = USUAL.get
         kinds = bytearray([usual(line[: line.find(b":") + 1], _LATER) for line in lines])
-        self.unusual: list[int] = []  # the lines that the fast pass did not know
+        self.unusual: list[int] = []  # the lines that the fast pass did not recognise
         known: dict[bytes, int] = {b"": LineKind.BLANK}
         at = kinds.find(_LATER)
         while at >= 0:
@@ -251,8 +250,7 @@ class RobotsSource:
             at = kinds.find(_LATER, at + 1)
         self.cut_line: int | None = None
         if len(body) >= BYTES_MAX and lines and used[-1:] not in (b"\n", b"\r"):
-            # The line that the cut falls into is not obeyed: half of "Disallow: /tmp" is
-            # "Disallow: /", which nobody wrote.
+            # The line that is cut is ignored: half of "Disallow: /tmp" may be "Disallow: /".
             self.cut_line = len(lines)
             kinds[-1] = LineKind.UNKNOWN
         self.raw_lines = lines
@@ -260,22 +258,22 @@ class RobotsSource:
 
     @property
     def bytes_unused(self) -> int:
-        """Bytes beyond the limit, which are not read."""
+        """The number of bytes beyond the limit, which are ignored."""
         return max(0, len(self.body) - BYTES_MAX)
 
     def value(self, index: int) -> bytes:
-        """The value of line `index` (from 0), without comment and blanks."""
+        """The value of line `index` (from 0), without its comment, stripped."""
         code = _code(self.raw_lines[index])
         if self.kinds[index] & _NO_COLON:
             return code.split(None, 1)[1]
         return strip(code.partition(b":")[2])
 
     def octets(self, index: int) -> str:
-        """The value of line `index`, one character for each octet (Latin-1): a rule's path."""
+        """The value of line `index`, such as a path, with one character per octet (Latin-1)."""
         return self.value(index).decode("latin-1")
 
     def paths(self, indexes: Sequence[int]) -> list[str]:
-        """The values of many lines, as `octets` gives them."""
+        """The values of many lines, in the form of `octets`."""
         lines = [self.raw_lines[i] for i in indexes]
         together = b"\n".join(lines)
         if (
@@ -302,21 +300,21 @@ class RobotsSource:
         return self.octets(index)
 
     def text(self, index: int) -> str:
-        """The value of line `index` for people."""
+        """The value of line `index` for display."""
         return self.value(index).decode("utf-8", "replace")
 
     def quote(self, index: int) -> str:
-        """Line `index` without its comment: how a verdict quotes it."""
+        """Line `index` without its comment, as quoted by verdicts."""
         return _code(self.raw_lines[index]).decode("utf-8", "replace")
 
     def indexes(self, *kinds: LineKind) -> list[int]:
-        """The lines (from 0) of these kinds, in file order, whatever leniency they need."""
+        """The lines (from 0) of these kinds, in file order, whatever their leniency."""
         wanted = {int(kind) for kind in kinds}
         return [i for i, kind in enumerate(self.kinds) if kind & KIND_MASK in wanted]
 
     @cached_property
     def spans(self) -> list[tuple[int, int]]:
-        """Of each line, where it begins and ends (behind its line end) in the body."""
+        """The start and end (after its line end) of each line in the body."""
         spans: list[tuple[int, int]] = []
         at = 0
         for size in self._raw_sizes():
@@ -331,7 +329,7 @@ class RobotsSource:
             for number, line in enumerate(lines):
                 yield len(line) + (0 if number else self.bom_bytes)
             return
-        # The same splitting on 16-bit units; an odd last byte belongs to the last line.
+        # The same split for 16-bit units. An odd last byte belongs to the last line.
         start, size = 0, len(used)
         little = self.encoding == "utf-16-le"
         low, high = (0, 1) if little else (1, 0)
@@ -351,25 +349,24 @@ class RobotsSource:
 
     @cached_property
     def long_lines(self) -> tuple[int, ...]:
-        """Numbers of the lines of which only the first LINE_BYTES_MAX bytes are used."""
+        """The numbers of the lines longer than LINE_BYTES_MAX."""
         return tuple(n for n, line in enumerate(self.raw_lines, 1) if len(line) > LINE_BYTES_MAX)
 
     @cached_property
     def html(self) -> bool:
-        """Whether this looks like a web page served in place of rules: what stands first in it,
-        comments apart, is markup."""
+        """Whether this looks like a web page: its first line that is not a comment is markup."""
         lines = (strip(line[:LINE_BYTES_MAX].strip()) for line in self.raw_lines)
         first = next((line for line in lines if line and not line.startswith(b"#")), b"")
         return first.lower().startswith(_MARKUP)
 
     @cached_property
     def lines(self) -> tuple[Line, ...]:
-        """Every line; `raw` of them joined, and `tail` behind them, is the body."""
+        """All lines. Their `raw` bytes followed by `tail` are the body."""
         return tuple(self._line(i, start, end) for i, (start, end) in enumerate(self.spans))
 
     @property
     def tail(self) -> bytes:
-        """What no line holds: bytes beyond the limit, or a byte order mark before nothing."""
+        """The bytes after the last line: those beyond the limit, or a lone byte order mark."""
         return self.body[self.spans[-1][1] if self.spans else 0 :]
 
     def _line(self, index: int, start: int, end: int) -> Line:

@@ -15,6 +15,7 @@ from policies import robots
 from policies.robots.dialects import DIALECTS
 from policies.robots.index import TOO_COMPLEX, Index
 from policies.robots.pattern import NONE, Pattern
+from tests.policies.robots.test_properties import add
 
 CEILING_S = 0.05  # of CPU: ten times what a verdict may take, for a machine that is busy
 PATH = 2_000
@@ -126,7 +127,7 @@ def test_crowds_of_patterns_are_matched_as_one_by_one(
     ]
     index = Index(work_max=1 << 40)
     for rank, pattern in enumerate(patterns):
-        index.add(pattern, rank)
+        add(index, pattern, rank)
     index.seal()
     for _ in range(20):
         path = text(40) + (text(300) + "b" * 200 + text(60) if long else "")
