@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from crawler.config.checks import contact_in as has_contact
 from crawler.config.given import ConfigError, ConfigSource
 from crawler.config.loading import read_toml, read_values
 from crawler.config.model import Config, Site
@@ -35,7 +34,6 @@ __all__ = [
     "StorageConfig",
     "check_identity",
     "from_dict",
-    "has_contact",
     "load",
     "problems_of",
     "product_token",
