@@ -100,7 +100,7 @@ class _TableReader:
             elif name not in SECTIONS:
                 self._unknown_section(name, table)
             elif isinstance(table, Mapping):
-                values[name] = self._table((name,), table, SECTIONS[name])
+                values[name] = self._table((name,), table, SECTIONS[name], name)
                 self._refuse_for_all_hosts((name,), table, SECTIONS[name])
             else:
                 self._wrong((name,), f"is a section: write [{name}] and its keys below it")
@@ -124,9 +124,9 @@ class _TableReader:
             self._wrong((name,), f"there is no such section{hint}")
 
     def _table(
-        self, path: KeyPath, table: Mapping[str, object], keys: Keys
+        self, path: KeyPath, table: Mapping[str, object], keys: Keys, prefix: str
     ) -> Mapping[str, object]:
-        """Return the values of a table's fields."""
+        """Return the values of a table's fields. prefix: of their names in `Given.places`."""
         good: dict[str, object] = {}
         for name, value in table.items():
             if (key := keys.get(name)) is None:
@@ -140,8 +140,7 @@ class _TableReader:
                     secret = value if key.mask else None
                     self._wrong((*path, name, *inside), redact(sentence, secret), (*path, name))
             else:
-                place = ".".join([*map(str, path), key.field])
-                self._places[place] = self._source.place((*path, name))
+                self._places[f"{prefix}.{key.field}"] = self._source.place((*path, name))
         return good
 
     def _refuse_for_all_hosts(self, path: KeyPath, table: Mapping[str, object], keys: Keys) -> None:
@@ -197,7 +196,7 @@ class _TableReader:
             if origin is not None and not matches(pattern, host_of(f"{origin}/")):
                 self._wrong((*path, "credentials", name), "is not an origin of this site")
         sections: dict[str, dict[str, object]] = {}
-        for field, value in self._table(path, table, SITE_KEYS).items():
+        for field, value in self._table(path, table, SITE_KEYS, f"site.{pattern}").items():
             sections.setdefault(SECTION_OF_FIELD[field], {})[field] = value
         return sections
 
@@ -210,7 +209,7 @@ class _TableReader:
         for index, table in enumerate(tables):
             path = ("sink", index)
             self._places[f"sink.{index}"] = self._source.place(path)
-            read = self._table(path, table, sink_keys(table.get("kind")))
+            read = self._table(path, table, sink_keys(table.get("kind")), f"sink.{index}")
             for name in SINK_REQUIRED:
                 if name not in table:
                     self._wrong((*path, name), "is missing")

@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from crawler.config import from_dict
+from crawler.config.keys import SECTIONS, SITE_SECTIONS
 from crawler.config.reload import defer_restarts, describe_changes, same_pacing, same_robots_rules
 
 
@@ -117,6 +120,15 @@ def test_keys_that_need_a_restart_keep_their_old_values(tmp_path):
     assert defer_restarts(kept, old) == (kept, ())
 
 
+def test_a_deferred_key_of_a_site_keeps_its_place():
+    old = from_dict({"site": {"A.Test.": {"per": "domain"}}}, where="old.toml")
+    new = from_dict({"site": {"a.TEST": {"per": "ip"}}}, where="new.toml")
+    kept, restart = defer_restarts(new, old)
+    assert restart == ('[site."a.test"] per: domain to ip',)
+    assert kept.site("a.test").politeness.per == "domain"
+    assert kept.given.places == {"site.a.test.per": "old.toml"}
+
+
 def test_changes_of_pacing_and_of_robots_rules_are_distinguished():
     base = from_dict({})
     slower = from_dict({"politeness": {"delay": 2}})
@@ -138,3 +150,42 @@ def test_limits_on_disk_space_change_without_a_restart():
     kept, restart = defer_restarts(new, old)
     assert restart == ()
     assert (kept.storage.max_size_bytes, kept.storage.min_free_bytes) == (5e9, 1e9)
+
+
+_TABLE = st.fixed_dictionaries(
+    {},
+    optional={
+        "per": st.sampled_from(["host", "domain", "ip"]),
+        "delay": st.sampled_from([1, 2, "5m"]),
+        "max_queries_per_path": st.sampled_from([5, 1_000]),
+        "exclude": st.sampled_from([[], ["*.pdf"], ["*.pdf", "*.zip"]]),
+        "headers": st.sampled_from([{}, {"X-A": "hush"}]),
+    },
+)
+_CONFIG = st.fixed_dictionaries(
+    {},
+    optional={
+        "politeness": st.sampled_from([{}, {"per": "host"}, {"per": "ip", "delay": 3}]),
+        "storage": st.sampled_from([{}, {"links": True}, {"url": "sqlite:x.db", "min_free": 5}]),
+        "daemon": st.sampled_from([{}, {"token": "hush"}, {"listen": "[::1]:0"}]),
+        "site": st.dictionaries(st.sampled_from(["a.test", "A.test", "*.test", "b.test"]), _TABLE),
+        "sink": st.sampled_from([[], [{"kind": "warc", "path": "x"}]]),
+    },
+)
+
+
+@given(_CONFIG, _CONFIG)
+def test_keys_that_need_a_restart_never_change(old_data, new_data):
+    old, new = from_dict(old_data), from_dict(new_data)
+    kept, described = defer_restarts(new, old)
+    for section, keys in SECTIONS.items():
+        hosts = ("a.test", "b.test", "c.test") if section in SITE_SECTIONS else ()
+        for key in keys.values():
+            right = old if key.restart else new
+            pairs = [(kept, right), *((kept.site(host), right.site(host)) for host in hosts)]
+            for one, other in pairs:
+                values = [getattr(getattr(each, section), key.field) for each in (one, other)]
+                assert values[0] == values[1], (section, key.field)
+    assert (kept.sinks, kept.storage.path) == (old.sinks, old.storage.path)
+    assert defer_restarts(kept, old) == (kept, ())
+    assert "hush" not in str((described, describe_changes(old, new, ["a.test", "b.test"])))
