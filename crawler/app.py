@@ -20,7 +20,7 @@ from crawler.fetching.fetcher import Fetcher
 from crawler.fetching.reloadable import ReloadableFetcher
 from crawler.observer import Observer, all_of
 from crawler.politeness.reading import reads_otherwise, session_name
-from crawler.steering.control import ConfigSource, Control
+from crawler.steering.control import Control, ReloadSource
 from crawler.steering.summary import Snapshots, summarise
 from storage.safe_files import FILE_MODE
 from storage.sqlite import MemoryStore, SqliteReader, SqliteStore
@@ -131,7 +131,7 @@ async def living(
     seeds: Sequence[str] = (),
     forever: bool = False,
     observers: Sequence[Observer] = (),
-    source: ConfigSource | None = None,
+    source: ReloadSource | None = None,
 ) -> AsyncIterator[Life]:
     """What `courtly crawl` and the daemon are made of: holds the database until it is left.
 
@@ -212,7 +212,7 @@ async def crawl(
     observe: Callable[[Progress], None] | None = None,
     stop: asyncio.Event | None = None,
     leave: asyncio.Event | None = None,
-    source: ConfigSource | None = None,
+    source: ReloadSource | None = None,
     observers: Sequence[Observer] = (),
     beside: Callable[[Life], AbstractAsyncContextManager[None]] | None = None,
 ) -> Summary:

@@ -49,5 +49,10 @@ class Problem(Exception):  # noqa: N818 - the word of RFC 9457
         return body
 
 
+def invalid(field: str, message: str, status: int = 422) -> Problem:
+    """A value of a request is wrong: "FIELD: MESSAGE"."""
+    return Problem(status, f"{field}: {message}", field=field)
+
+
 def unknown_host(host: str) -> Problem:
     return Problem(404, f'unknown host "{host}": no URL of it was ever queued', field="host")

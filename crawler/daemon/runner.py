@@ -26,7 +26,7 @@ from crawler.daemon.problem import Problem
 from crawler.daemon.service import application, operations_of
 from crawler.faults import contained
 from crawler.fetching.guard import listening
-from crawler.steering.control import ConfigSource
+from crawler.steering.control import ReloadSource
 from crawler.version import __version__
 
 DRAIN_MORE_S: Final = 5.0  # after the longest fetch, for its commit and the release of hosts
@@ -40,7 +40,7 @@ class ListenError(Exception):
 async def run(
     config: Config,
     *,
-    source: ConfigSource,
+    source: ReloadSource,
     announce: Callable[[str], None],
     environment_notify: Notify | None = None,
 ) -> bool:
@@ -76,8 +76,8 @@ class Daemon:
         self._starting: asyncio.Task[Any] | None = None  # until the crawl runs
         self._stop, self._exit, self._reload = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
-    async def run(self, source: ConfigSource) -> bool:
-        """Run to the end; True if it was clean, as it is before the crawl has started."""
+    async def run(self, source: ReloadSource) -> bool:
+        """Run to the end; True if it was clean. A stop before the crawl starts is clean."""
         self._starting = asyncio.current_task()
         try:
             return await self._run(source)
@@ -87,7 +87,7 @@ class Daemon:
             self._event("stopped", clean=True)
             return True
 
-    async def _run(self, source: ConfigSource) -> bool:
+    async def _run(self, source: ReloadSource) -> bool:
         clock = RealClock()
         monitor, liveness = Monitor(clock, self.log), LivenessReporter(clock)
         with self._signals():

@@ -54,7 +54,7 @@ SLOW_S_MAX = 30 * 86_400.0  # the longest delay an operator may set; a longer on
 _T = TypeVar("_T")
 
 
-class ConfigSource(Protocol):
+class ReloadSource(Protocol):
     """Where a crawl's config comes from."""
 
     def reload(self) -> Config:
@@ -76,7 +76,7 @@ class Control:
         config: Config,
         store: Store,
         clock: Clock,
-        source: ConfigSource | None = None,
+        source: ReloadSource | None = None,
         fetcher: ReloadableFetcher | None = None,
     ) -> None:
         self._engine = engine
@@ -102,7 +102,7 @@ class Control:
 
     @property
     def held(self) -> tuple[Hold, ...]:
-        """What stops the whole crawl: trouble of its own machine or network."""
+        """The reasons that stop the whole crawl: trouble of its own machine or network."""
         return self._engine.holds.current
 
     @property

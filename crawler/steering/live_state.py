@@ -65,7 +65,7 @@ class Fetching(Struct, frozen=True, kw_only=True):
 
 
 class RefusedSeed(Struct, frozen=True, kw_only=True):
-    """A URL that was refused as a seed, as it was given, with the reason in a sentence."""
+    """A URL that was refused as a seed, unchanged, with the reason in a sentence."""
 
     url: str
     reason: str

@@ -20,7 +20,7 @@ from crawler.daemon import responses
 from crawler.daemon.api import settings_list
 from crawler.daemon.api.robots_check import RobotsCheck, RobotsFetcher
 from crawler.daemon.monitoring.event_stream import EventStream
-from crawler.daemon.problem import Problem, unknown_host
+from crawler.daemon.problem import Problem, invalid, unknown_host
 from crawler.daemon.responses import from_row, from_rows
 from crawler.explain.explanation import (
     ExplainContext,
@@ -120,10 +120,10 @@ class Operations:
         sort = sort or "host"
         state = state or "all"
         if state not in HOST_STATES:
-            raise Problem(422, f"state: must be one of {', '.join(HOST_STATES)}", field="state")
+            raise invalid("state", f"must be one of {', '.join(HOST_STATES)}")
         if sort.removeprefix("-") not in HOST_SORTS:
             sorts = ", ".join(HOST_SORTS)
-            raise Problem(422, f'sort: must be one of {sorts}, or one after a "-"', field="sort")
+            raise invalid("sort", f'must be one of {sorts}, or one after a "-"')
         _check_limit(limit)
         if not search.isascii():  # stored names are ASCII; whole labels can be converted
             with suppress(ValueError):
@@ -143,7 +143,7 @@ class Operations:
         return responses.Hosts(hosts=rows, after=page.after)
 
     def _live(self, row: Row) -> dict[str, object]:
-        """What the database does not know of a host."""
+        """The part of a host row that is not in the database."""
         name = str(row["host"])
         return {
             "wait_reason": self._control.wait_reason(name, row),
@@ -174,7 +174,7 @@ class Operations:
         try:
             return host_named(text)
         except ValueError:
-            raise Problem(422, "host: must be a host such as example.com", field="host") from None
+            raise invalid("host", "must be a host such as example.com") from None
 
     async def _slot(self, text: str) -> str:
         """The name under which the store has a host. Raises Problem."""
@@ -192,9 +192,7 @@ class Operations:
                 self._reader, context, url, now_s=self._clock.wall(), waits=self._waits
             )
         except SeedError:
-            raise Problem(
-                422, "url: must be an absolute URL such as https://example.com/a", field="url"
-            ) from None
+            raise invalid("url", "must be an absolute URL such as https://example.com/a") from None
         return responses.UrlAnswer(
             url=found.name,
             state="unknown" if found.row is None else str(found.row["state"]),
@@ -229,9 +227,7 @@ class Operations:
         """The robots.txt stored for an origin ("https://example.com"), line by line."""
         url = canonical(origin)
         if url is None:
-            raise Problem(
-                422, "origin: must be an origin such as https://example.com", field="origin"
-            )
+            raise invalid("origin", "must be an origin such as https://example.com")
         name = origin_of(url)
         copy = await self._reader.robots_copy(name)
         if copy is None:
@@ -256,8 +252,8 @@ class Operations:
         )
 
     async def failed(self, host: str, *, limit: int = FAILED_SHOWN) -> list[responses.FailedRow]:
-        """Some failed URLs of a host, in the order they were found; empty for a host with so many
-        URLs that the search would delay other readers."""
+        """Some failed URLs of a host, in the order they were found; empty for a host with more than
+        FAILED_OF_MAX URLs, where the search would delay other readers."""
         _check_limit(limit)
         slot = await self._slot(host)
         row = await self._reader.host(slot)
@@ -321,7 +317,7 @@ class Operations:
         """Set the minimum delay between requests to this host; durable."""
         if not 0 <= delay_s <= SLOW_S_MAX:  # false for NaN, too
             most = f"{SLOW_S_MAX:,.0f}"
-            raise Problem(422, f"delay_s: must be 0 to {most} seconds", field="delay_s")
+            raise invalid("delay_s", f"must be 0 to {most} seconds")
         act = partial(self._control.slow_host, delay_s=delay_s)
         return await self._steer(host, "host_slow", act)
 
@@ -347,17 +343,15 @@ class Operations:
     async def seeds(self, urls: Sequence[str], priority: float = 0.0) -> SeedsAdded:
         """Queue seeds; invalid URLs are refused individually."""
         if not urls:
-            raise Problem(422, "urls: must name at least one URL", field="urls")
+            raise invalid("urls", "must name at least one URL")
         if len(urls) > SEEDS_MAX:
-            raise Problem(413, f"urls: at most {SEEDS_MAX:,} in one request", field="urls")
+            raise invalid("urls", f"at most {SEEDS_MAX:,} in one request", 413)
         for number, url in enumerate(urls):
             if len(url) > SEED_BYTES_MAX:
                 field = f"urls[{number}]"
-                raise Problem(
-                    413, f"{field}: is longer than {SEED_BYTES_MAX:,} characters", field=field
-                )
+                raise invalid(field, f"is longer than {SEED_BYTES_MAX:,} characters", 413)
         if not math.isfinite(priority):
-            raise Problem(422, "priority: must be a finite number", field="priority")
+            raise invalid("priority", "must be a finite number")
         done = await self._in_time(self._control.add_seeds(urls, priority))
         self.stream.change("seeds", added=done.added, known=done.known, refused=len(done.refused))
         return done
@@ -401,4 +395,4 @@ def _strings(given: str | Sequence[str] | None) -> tuple[str, ...]:
 
 def _check_limit(limit: int) -> None:
     if not 1 <= limit <= LIMIT_MAX:
-        raise Problem(422, f"limit: must be a whole number from 1 to {LIMIT_MAX}", field="limit")
+        raise invalid("limit", f"must be a whole number from 1 to {LIMIT_MAX}")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from crawler.clock import Clock
 from crawler.config import ConfigError, check_identity
-from crawler.daemon.problem import Problem
+from crawler.daemon.problem import Problem, invalid
 from crawler.daemon.responses import Checked, CheckedUrl
 from crawler.engine.engine import Engine
 from crawler.explain.robots_tester import KnownRobots, RobotsTester
@@ -119,7 +119,7 @@ class RobotsCheck:
         every = list(dialect) == [ALL]
         names = tuple(robots_txt.DIALECTS) if every else self._dialects(dialect, url)
         if len(urls) * (len(names) if every else 1) > VERDICTS_MAX:
-            raise Problem(413, f"urls: at most {VERDICTS_MAX:,} verdicts", field="urls")
+            raise invalid("urls", f"at most {VERDICTS_MAX:,} verdicts", 413)
         if robots is not None:
             known = self._given(robots)
         else:
@@ -165,12 +165,12 @@ class RobotsCheck:
         try:
             return tuple(row.name for row in robots_txt.dialects(given))
         except ValueError as error:
-            raise Problem(422, f"dialect: {error}", field="dialect") from None
+            raise invalid("dialect", f"{error}") from None
 
     def _given(self, text: str) -> KnownRobots:
         body = text.encode("utf-8", "replace")
         if len(body) > BYTES_MAX:
-            raise Problem(413, f"robots: is longer than {BYTES_MAX:,} bytes", field="robots")
+            raise invalid("robots", f"is longer than {BYTES_MAX:,} bytes", 413)
         now_s = self._clock.wall()
         copy = RobotsState(
             status=200, body=body, copy_at=now_s, fetched_at=now_s, expires_at=now_s + 1
@@ -182,13 +182,11 @@ class RobotsCheck:
         try:
             origin = origin_of(parse_seed(url))
         except SeedError:
-            raise Problem(
-                422, "url: must be an absolute URL such as https://example.com/", field="url"
-            ) from None
+            raise invalid("url", "must be an absolute URL such as https://example.com/") from None
         try:
             check_identity(self._control.config, [f"{origin}/"])
         except ConfigError as error:
-            raise Problem(422, f"url: {error.problems[0]}", field="url") from None
+            raise invalid("url", f"{error.problems[0]}") from None
         where, copy = robots_url(origin), None
         try:
             async with asyncio.timeout(FETCH_S):
@@ -210,20 +208,18 @@ def _unreachable(where: str) -> Problem:
 
 def _check_urls(urls: Sequence[str]) -> None:
     if not urls:
-        raise Problem(422, "urls: must name at least one URL or path", field="urls")
+        raise invalid("urls", "must name at least one URL or path")
     for number, each in enumerate(urls):
         field = f"urls[{number}]"
         if len(each) > URL_BYTES_MAX:
-            raise Problem(413, f"{field}: is longer than {URL_BYTES_MAX:,} characters", field=field)
+            raise invalid(field, f"is longer than {URL_BYTES_MAX:,} characters", 413)
         if "://" not in each and not each.startswith("/"):
-            raise Problem(422, f"{field}: must be a URL, or a path that begins with /", field=field)
+            raise invalid(field, "must be a URL, or a path that begins with /")
 
 
 def _check_agents(agents: Sequence[str]) -> None:
     if len(agents) > AGENTS_MAX:
-        raise Problem(422, f"agent: at most {AGENTS_MAX} names", field="agent")
+        raise invalid("agent", f"at most {AGENTS_MAX} names")
     for each in agents:
         if not each.strip() or len(each) > AGENT_BYTES_MAX:
-            raise Problem(
-                422, f"agent: must be a name of 1 to {AGENT_BYTES_MAX} characters", field="agent"
-            )
+            raise invalid("agent", f"must be a name of 1 to {AGENT_BYTES_MAX} characters")

@@ -46,7 +46,7 @@ HEADERS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpSettings:
-    """Who may use the API.
+    """Access settings of the API.
 
     `token` "" admits every client. `hosts`: names accepted in Host and Origin besides the address
     listened on, with a port or for every port. `local`: a Unix socket, protected by its file mode:

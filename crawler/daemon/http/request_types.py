@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 
 from crawler.config.readers import did_you_mean
 from crawler.daemon.api.operations import LIMIT_DEFAULT, LIMIT_MAX
-from crawler.daemon.problem import Problem
+from crawler.daemon.problem import Problem, invalid
 
 Text = Annotated[str, Meta(max_length=10_000)]
 Name = Annotated[str, Meta(min_length=1, max_length=1_000)]
@@ -113,7 +113,7 @@ def read_query(items: Iterable[tuple[str, str]], kind: type[T]) -> T:
     values: dict[str, str] = {}
     for name, value in items:
         if name in values:
-            raise Problem(422, f"{name}: is repeated", field=name)
+            raise invalid(name, "is repeated")
         values[name] = value
     for name in _may_be_empty(kind):
         if values.get(name) == "":

@@ -48,7 +48,7 @@ class LogFile(BackgroundWriter):
         self._reopen = False
 
     def write(self, line: str) -> None:
-        """Write one line of JSON at once: several processes may write to one file."""
+        """Write one line of JSON in a single write: several processes may share one file."""
         self.put(f"{json_printable(line)}\n".encode("utf-8", "backslashreplace"))
 
     def reopen(self) -> None:

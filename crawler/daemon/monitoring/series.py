@@ -1,6 +1,6 @@
-"""What the plots show: a few numbers over time, fine for an hour and coarse for a day.
+"""The data of the plots: a few numbers over time, fine for an hour and coarse for a day.
 
-Memory is bounded by construction: two rings of fixed length, whatever the crawl does.
+Memory is bounded: two ring buffers of fixed length.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ FINE_STEP_S: Final = 5.0
 FINE_POINTS: Final = 720  # an hour
 COARSE_STEP_S: Final = 60.0
 COARSE_POINTS: Final = 1440  # a day
-GAP_STEPS: Final = 3  # a machine that slept, a daemon that was stopped: the line breaks there
+GAP_STEPS: Final = 3  # missing steps that interrupt the line: a suspended machine
 
 
 class Track(enum.IntEnum):
-    """What is recorded, in the order of a sample."""
+    """The recorded numbers, in the order of a sample."""
 
     PAGES_PER_S = 0
     BYTES_PER_S = 1
@@ -32,7 +32,7 @@ class Track(enum.IntEnum):
 
 
 class Sample(Struct, frozen=True, kw_only=True):
-    """The crawl at one moment. NaN for what is not known."""
+    """The crawl at one moment; NaN for unknown values."""
 
     pages_per_s: float
     bytes_per_s: float
@@ -41,7 +41,7 @@ class Sample(Struct, frozen=True, kw_only=True):
     in_flight: float
 
     def values(self) -> tuple[float, ...]:
-        """By Track."""
+        """In the order of Track."""
         return (
             self.pages_per_s,
             self.bytes_per_s,
@@ -52,7 +52,7 @@ class Sample(Struct, frozen=True, kw_only=True):
 
 
 class Points(Struct, frozen=True, kw_only=True):
-    """One track over a span: times in Unix seconds, ascending; NaN where there is a gap."""
+    """One track over a span: times in Unix seconds, ascending; NaN in gaps."""
 
     times: Sequence[float]
     values: Sequence[float]
@@ -60,7 +60,7 @@ class Points(Struct, frozen=True, kw_only=True):
 
 
 class Series:
-    """Give it a `Sample` every FINE_STEP_S; ask it for the points of a track."""
+    """Time series of all tracks. Add a `Sample` every FINE_STEP_S."""
 
     def __init__(self) -> None:
         self._fine = _Ring(FINE_POINTS)
@@ -69,8 +69,8 @@ class Series:
         self._minute = -1
 
     def add(self, at_s: float, sample: Sample) -> None:
-        """`at_s`: Unix seconds. A clock set back is waited out: what is older than the newest point
-        is left out."""
+        """`at_s`: Unix seconds. After a clock is set back, samples are ignored until it is past the
+        newest point again."""
         values = sample.values()
         if not self._fine.add(at_s, values):
             return
@@ -82,24 +82,24 @@ class Series:
         self._gathering.append(values)
 
     def points(self, track: Track, *, now_s: float, span_s: float) -> Points:
-        """The last `span_s` seconds, at the finest step that reaches so far back."""
+        """The last `span_s` seconds, in the finest steps that cover them."""
         fine = span_s <= FINE_STEP_S * FINE_POINTS
         ring, step_s = (self._fine, FINE_STEP_S) if fine else (self._coarse, COARSE_STEP_S)
         times, values = ring.since(now_s - span_s, track)
         if not fine and self._gathering and times[-1:] != [now_s]:
-            times.append(now_s)  # the minute that is not over yet
+            times.append(now_s)  # the current minute
             values.append(_means(self._gathering)[track])
         times, values = _broken(times, values, GAP_STEPS * step_s)
         return Points(times=times, values=values, step_s=step_s)
 
 
 class _Ring:
-    """The latest so many samples: a column for the times and one for each track."""
+    """A ring buffer of samples: a column for the times and one for each track."""
 
     def __init__(self, length: int) -> None:
         self._length = length
         self._columns = [array("d") for _ in range(len(Track) + 1)]
-        self._next = 0  # where the oldest stands, once it is full
+        self._next = 0  # index of the oldest, once it is full
 
     def add(self, at_s: float, values: tuple[float, ...]) -> bool:
         times = self._columns[0]
@@ -123,7 +123,7 @@ class _Ring:
 
 
 def _means(rows: Sequence[tuple[float, ...]]) -> tuple[float, ...]:
-    """The mean of each column, of what is known."""
+    """The mean of the known values of each column."""
     means = []
     for column in zip(*rows, strict=True):
         known = [value for value in column if not math.isnan(value)]
@@ -134,7 +134,7 @@ def _means(rows: Sequence[tuple[float, ...]]) -> tuple[float, ...]:
 def _broken(
     times: Sequence[float], values: Sequence[float], gap_s: float
 ) -> tuple[list[float], list[float]]:
-    """The same with a NaN in each gap, so that no line is drawn across it."""
+    """The same with a NaN in each gap, so that no line crosses it."""
     out_times, out_values = list[float](), list[float]()
     for at_s, value in zip(times, values, strict=True):
         if out_times and at_s - out_times[-1] > gap_s:

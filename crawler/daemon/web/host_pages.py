@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from aiohttp import web
 
 from crawler.config.user_agent import product_token
-from crawler.daemon.problem import Problem
+from crawler.daemon.problem import invalid
 from crawler.daemon.responses import HostRow, RobotsRow
 from crawler.daemon.web import filters
 from crawler.daemon.web.rendering import PageHandlers, form_of, link, number_in
@@ -207,7 +207,7 @@ class HostPages(PageHandlers):
     async def retry(self, request: web.Request) -> web.Response:
         form = await form_of(request)
         if not (host := form.get("host", "")):  # without one, all hosts would be retried
-            raise Problem(422, "host: must name a host", field="host")
+            raise invalid("host", "must name a host")
         await self.operations.retry(host)
         raise _back(form, "host-retried")
 
