@@ -6,12 +6,12 @@ import json
 import time
 
 import pytest
-from crawler.fetching.header import readable
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from crawler.documents import page
+from crawler.fetching.request import readable
 from policies.indexing import Directives, from_header, from_meta
 from policies.url import canonical, parse_seed
 

@@ -8,7 +8,6 @@ import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from crawler.fetching.header import readable
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from multidict import CIMultiDict, CIMultiDictProxy
@@ -16,6 +15,7 @@ from warcio.archiveiterator import ArchiveIterator
 
 from crawler.config import Config, from_dict
 from crawler.documents.crawled_page import CrawledPage, Timings
+from crawler.fetching.request import readable
 from crawler.sinks.build import build_sinks, page_callback
 from policies.indexing import Directives
 
