@@ -1,4 +1,4 @@
-"""May this address be connected to? (law 9) Judged on the address itself, whatever its name was."""
+"""The address guard (law 9): whether an address may be connected to, whatever its name is."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ def _table(rows: Iterable[tuple[str, str]]) -> tuple[tuple[Network, str], ...]:
     return tuple((ipaddress.ip_network(text), words) for text, words in rows)
 
 
-# IANA's special-purpose registries (RFC 6890 and its updates), the first match counting. A table of
-# our own because `is_global` answers differently from one Python release to the next, and takes
-# some of these (IPv4-compatible, local NAT64, site-local) for public.
+# IANA's special-purpose registries (RFC 6890 and its updates); the first match applies. Not
+# `is_global`, which differs between Python releases, and treats some of these (IPv4-compatible,
+# local NAT64, site-local) as public.
 _SPECIAL_4: Final = _table(
     (
         ("0.0.0.0/8", "an unspecified address"),
         ("10.0.0.0/8", "a private address"),
         ("100.64.0.0/10", "a shared address behind a carrier's NAT"),
         ("127.0.0.0/8", "a loopback address"),
-        ("168.63.129.16/32", "an address at which a cloud talks to its machines"),
+        ("168.63.129.16/32", "an address for internal services of a cloud"),
         ("169.254.0.0/16", "a link-local address"),
         ("172.16.0.0/12", "a private address"),
         ("192.0.0.0/24", "an address reserved for protocols"),
@@ -61,7 +61,7 @@ _SPECIAL_6: Final = _table(
         ("2001::/23", "an address reserved for protocols"),
     )
 )
-_GLOBAL_UNICAST: Final = ipaddress.IPv6Network("2000::/3")  # all that has been given out
+_GLOBAL_UNICAST: Final = ipaddress.IPv6Network("2000::/3")  # all addresses that have been assigned
 _NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
 _ISATAP: Final = 0x0000_5EFE
 _ISATAP_BITS: Final = 0x0300_0000
@@ -69,25 +69,21 @@ _LOOPBACK_4: Final = ipaddress.IPv4Network("127.0.0.0/8")
 
 
 class AddressRules(Struct, frozen=True):
-    """The address guard: public addresses, and those that `[network] allow` names."""
+    """The addresses that may be connected to: public ones, and those in `[network] allow`."""
 
     allow: tuple[Network, ...] = ()
-    loopback_only: bool = False  # law 10: who gives no contact stays at home
+    loopback_only: bool = False  # law 10: without a contact in the user agent
 
     @classmethod
     def parse(cls, ranges: Iterable[str]) -> AddressRules:
-        """From ranges such as `127.0.0.0/8` or single addresses.
-
-        Raises ValueError; its sentence names the range.
-        """
+        """Parse ranges such as `127.0.0.0/8`, or single addresses. Raises ValueError."""
         return cls(tuple(_parse_range(text) for text in ranges))
 
     def judge(self, address: str) -> str | None:
-        """None if this address may be connected to; else one sentence that says why not.
+        """None if this address may be connected to, otherwise a sentence with the reason.
 
-        `address` is a literal as a socket has it; an IPv6 zone is ignored. Of an address that
-        carries an IPv4 one (mapped, 6to4, Teredo, NAT64, ISATAP), what it carries is judged, too.
-        """
+        address: a literal in the form of the socket module; an IPv6 zone is ignored. An IPv4
+        address inside an IPv6 one (mapped, 6to4, Teredo, NAT64, ISATAP) is judged as well."""
         parsed = _parse_address(address)
         if parsed is None:
             return f"{address!r} is not an IP address"
@@ -107,7 +103,7 @@ class AddressRules(Struct, frozen=True):
         return None
 
     def names(self, address: str) -> bool:
-        """Whether `[network] allow` names this address."""
+        """Whether `[network] allow` contains this address."""
         parsed = _parse_address(address)
         return parsed is not None and self._allowed(parsed)
 
@@ -116,11 +112,8 @@ class AddressRules(Struct, frozen=True):
 
 
 def is_loopback(host_or_address: str) -> bool:
-    """Whether a seed's host is this machine by its spelling alone (law 10).
-
-    `localhost`, or a loopback address in any form; names that `[network] resolve` points at one are
-    for the caller to look up.
-    """
+    """Whether a host is this machine by its spelling alone (law 10): `localhost` or a loopback
+    address in any form. `[network] resolve` is not considered."""
     if host_or_address.rstrip(".").lower() == "localhost":
         return True
     address = _parse_address(host_or_address.removeprefix("[").removesuffix("]"))
@@ -156,7 +149,7 @@ def _parse_range(text: str) -> Network:
 
 def _carried(address: Address) -> tuple[list[ipaddress.IPv4Address], bool]:
     """The IPv4 addresses inside an IPv6 one (for Teredo the server's and the client's), and whether
-    what stands before them has to be judged as well."""
+    the address around them must be judged as well."""
     if isinstance(address, ipaddress.IPv4Address):
         return [], True
     if address.ipv4_mapped is not None:
@@ -170,14 +163,14 @@ def _carried(address: Address) -> tuple[list[ipaddress.IPv4Address], bool]:
     elif address.teredo is not None:
         found += address.teredo
     alone = address.teredo is None
-    # RFC 5214 section 6.1; two bits say whose the address is, and may be set.
+    # RFC 5214, 6.1; two flag bits may be set.
     if int(address) >> 32 & 0xFFFF_FFFF & ~_ISATAP_BITS == _ISATAP:
         found.append(last)
     return found, alone
 
 
 def _special(address: Address) -> str | None:
-    """What kind of not public address this is, in words with an article; None: it is public."""
+    """The kind of a special-purpose address, with an article; None for a public one."""
     v4 = isinstance(address, ipaddress.IPv4Address)
     for network, words in _SPECIAL_4 if v4 else _SPECIAL_6:
         if address in network:

@@ -1,4 +1,4 @@
-"""The patterns of the config: `*` is any run of characters."""
+"""The glob patterns of the config: `*` matches any run of characters."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from functools import lru_cache
 
 
 class Globs:
-    """Patterns matched against a whole text: `*` is any run of characters, all else is literal.
+    """Patterns that match whole strings, case-sensitive: `*` is any run of characters.
 
-    `?` and brackets are literal because URLs contain them. Case-sensitive. The pieces between the
-    stars are searched for from left to right, first fit, which is exact for patterns of this kind
-    and costs one pass per pattern where a regex could explode.
+    `?` and brackets are literal because URLs contain them. The pieces between the stars are
+    searched for from left to right, which is exact for such patterns and takes one pass per
+    pattern, where a regex could take exponential time.
     """
 
     __slots__ = ("_exact", "_pieces", "_prefixes", "_suffixes")
@@ -39,7 +39,7 @@ class Globs:
         self._suffixes = tuple(suffixes)
 
     def match(self, text: str) -> bool:
-        """Whether any of the patterns covers the whole of `text`."""
+        """Whether any of the patterns matches the whole string."""
         if text in self._exact or text.startswith(self._prefixes) or text.endswith(self._suffixes):
             return True
         return any(_fits(text, *pieces) for pieces in self._pieces)
@@ -61,5 +61,5 @@ def _fits(text: str, first: str, middle: tuple[str, ...], last: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def globs(patterns: tuple[str, ...]) -> Globs | None:
-    """The compiled patterns, shared by all hosts that have the same; None when there are none."""
+    """The compiled patterns, shared between hosts; None for an empty tuple."""
     return Globs(patterns) if patterns else None

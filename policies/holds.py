@@ -1,4 +1,4 @@
-"""Why a whole crawl holds: trouble of our own machine or network, which no host is charged with."""
+"""Holds: problems of this machine or its network that pause the whole crawl."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec import Struct
 
 
 class HoldReason(enum.StrEnum):
-    """What is wrong on our side."""
+    """The problem on our side."""
 
     NETWORK = "network"
     DESCRIPTORS = "descriptors"
@@ -37,9 +37,9 @@ SENTENCES: Final[Mapping[HoldReason, str]] = {
     HoldReason.DATABASE_LOCKED: "another program has locked the database",
 }
 
-# Trouble of connections: a request that succeeds shows that it is over, so one is tried now and
-# then, and a crawl that need not run forever ends when its patience is used up. The other reasons
-# end when whoever found them says so.
+# Problems with connections. A successful request shows that they are over, so one is tried now and
+# then; a crawl that need not run forever ends when its patience is exhausted. The other problems
+# are ended by the component that reported them.
 CONNECTING: Final = frozenset({HoldReason.NETWORK, HoldReason.DESCRIPTORS, HoldReason.PORTS})
 
 _PROBE_FIRST_S: Final = (1.0, 2.0, 5.0, 10.0, 20.0, 30.0)
@@ -47,7 +47,7 @@ _PROBE_THEN_S: Final = 60.0
 
 
 class Hold(Struct, frozen=True, kw_only=True):
-    """One reason for which no request begins. since: Unix seconds."""
+    """One reason why no request begins. since: Unix seconds."""
 
     reason: HoldReason
     since: float
@@ -61,5 +61,5 @@ class Hold(Struct, frozen=True, kw_only=True):
 
 
 def probe_delay_s(probes: int) -> float:
-    """Seconds to the next probe, after `probes` in a row that failed: from 1 s up to 60 s."""
+    """Seconds until the next probe after `probes` failed ones in a row: from 1 s up to 60 s."""
     return _PROBE_FIRST_S[probes] if probes < len(_PROBE_FIRST_S) else _PROBE_THEN_S

@@ -1,8 +1,8 @@
-"""What a page asks of its readers: meta robots, X-Robots-Tag and rel as three yes-or-no answers.
+"""Directives of a page: meta robots, X-Robots-Tag and rel, as three yes-or-no answers.
 
-Nothing here is standardised beyond the note of the 1990s on the meta tag; where readings differ we
-take the stricter: everything that addresses all robots or us counts, and a permission (`index`,
-`follow`, `all`) lifts no ban.
+There is no standard beyond a note of the 1990s on the meta tag. Where interpretations differ, the
+stricter applies: every directive for all robots or for us counts, and permissions (`index`,
+`follow`, `all`) do not override prohibitions.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from msgspec import Struct
 
 
 class Directives(Struct, frozen=True, kw_only=True):
-    """May the page be indexed (shown to sinks), its links followed, its body archived?"""
+    """Whether the page may be indexed (passed to sinks), its links followed, its body archived."""
 
     index: bool = True
     follow: bool = True
     archive: bool = True
 
     def merge(self, other: Directives) -> Directives:
-        """Both at once: what either forbids is forbidden."""
+        """The combination of both: what either forbids is forbidden."""
         return Directives(
             index=self.index and other.index,
             follow=self.follow and other.follow,
@@ -36,19 +36,19 @@ _NOINDEX: Final = frozenset({"noindex", "none"})
 _NOFOLLOW: Final = frozenset({"nofollow", "none"})
 _NOARCHIVE: Final = frozenset({"noarchive", "nocache"})
 _BANS: Final = _NOINDEX | _NOFOLLOW | _NOARCHIVE
-# Directives that bring a value behind a colon, so that their name is not a robot's.
+# Directives with a value after a colon, which must not be taken for the name of a robot.
 _VALUED: Final = frozenset(
     {"unavailable_after", "max-snippet", "max-image-preview", "max-video-preview"}
 )
 _ALL_ROBOTS: Final = frozenset({"robots", "*"})
 _SEPARATORS: Final = re.compile(r"[,;]")
-_CHARS_MAX: Final = 10_000  # of one header or attribute: real ones have under 200
+_CHARS_MAX: Final = 10_000  # of one header or attribute
 
 
 def from_header(values: Iterable[str], tokens: Sequence[str]) -> Directives:
-    """From all X-Robots-Tag headers of an answer, for a robot of these product tokens.
+    """The directives of all X-Robots-Tag headers of an answer for a robot with these tokens.
 
-    Within one value `name:` addresses what follows it to that robot alone, up to the next name.
+    Within one value, `name:` addresses the directives after it to that robot, up to the next name.
     """
     names = {token.lower() for token in tokens} | _ALL_ROBOTS
     said: set[str] = set()
@@ -67,9 +67,9 @@ def from_header(values: Iterable[str], tokens: Sequence[str]) -> Directives:
 
 
 def from_meta(metas: Iterable[tuple[str, str]], tokens: Sequence[str]) -> Directives:
-    """From the (name, content) pairs of a page's meta elements; others than ours are passed over.
+    """The directives of a page's meta elements, given as (name, content) pairs.
 
-    Commas, semicolons and white space all separate.
+    Elements for other robots are ignored. Commas, semicolons and white space are separators.
     """
     names = {token.lower() for token in tokens} | _ALL_ROBOTS
     said: set[str] = set()
@@ -84,7 +84,7 @@ def from_meta(metas: Iterable[tuple[str, str]], tokens: Sequence[str]) -> Direct
 def is_too_long(
     values: Iterable[str], metas: Iterable[tuple[str, str]], tokens: Sequence[str]
 ) -> bool:
-    """Whether the end of one of these headers, or of a meta element that is ours, was not read."""
+    """Whether the end of one of these headers or meta elements is beyond the limit."""
     if any(len(value) > _CHARS_MAX for value in values):
         return True
     names = {token.lower() for token in tokens} | _ALL_ROBOTS
@@ -94,13 +94,13 @@ def is_too_long(
 
 
 def rel_nofollow(rel: str | None) -> bool:
-    """Whether a link's rel attribute has the keyword `nofollow` (`ugc`, `sponsored` are no ban)."""
+    """Whether a rel attribute has the keyword `nofollow`; `ugc` and `sponsored` are ignored."""
     return rel is not None and "nofollow" in rel.lower().split()
 
 
 def _is_robot(name: str) -> bool:
-    """Whether what stands before a colon names a robot: not a directive, nor the start of a date
-    ("25 Jun 2010 15" has spaces, "15" has no letter)."""
+    """Whether the word before a colon is the name of a robot, and not a directive or the start of a
+    date ("25 Jun 2010 15" has spaces, "15" has no letter)."""
     return (
         name not in _VALUED
         and name not in _BANS

@@ -1,4 +1,4 @@
-"""What a sitemap or feed says of a URL: when it changed, how often it does, how much it counts."""
+"""Listings: what a sitemap or feed states about a URL: last change, change frequency, priority."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from msgspec import Struct
 
 
 class Changefreq(enum.StrEnum):
-    """sitemaps.org, "changefreq": a hint, and not a command."""
+    """sitemaps.org, "changefreq": a hint, not a command."""
 
     ALWAYS = "always"
     HOURLY = "hourly"
@@ -25,7 +25,7 @@ class Changefreq(enum.StrEnum):
 
 
 class Listing(Struct, frozen=True, kw_only=True):
-    """lastmod_at: Unix seconds. priority: 0.0 to 1.0, of this site's URLs against each other."""
+    """lastmod_at: Unix seconds. priority: 0.0 to 1.0, relative to other URLs of the site."""
 
     lastmod_at: float | None = None
     changefreq: Changefreq | None = None
@@ -33,15 +33,15 @@ class Listing(Struct, frozen=True, kw_only=True):
 
     @property
     def is_said(self) -> bool:
-        """Whether it says anything."""
+        """Whether it states anything."""
         return not (self.lastmod_at is None and self.changefreq is None and self.priority is None)
 
 
-# sitemaps.org: what says nothing has this priority. It becomes that of a link.
+# sitemaps.org: the default priority. It corresponds to the priority of a link.
 _PRIORITY_DEFAULT: Final = 0.5
 
-# W3C Datetime (a profile of ISO 8601): a year, a month, a day, or a time with its zone. Lenient in
-# the separator, the seconds, the digits of their fraction, and a zone that is missing (UTC).
+# W3C Datetime (a profile of ISO 8601): a year, month, day, or time with its zone. Lenient about the
+# separator, the seconds, the digits of their fraction, and a missing zone (UTC).
 _W3C: Final = re.compile(
     r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2})"
     r"(?:[T ](\d{1,2}):(\d{2})(?::(\d{2})(?:[.,]\d+)?)?\s*(Z|[+-]\d{2}:?\d{2})?)?)?)?",
@@ -51,16 +51,15 @@ _DATE_CHARS_MAX: Final = 64
 
 
 def frontier_priority(priority: float | None) -> float:
-    """Where a URL stands in its host's queue: -0.5 to 0.5, in steps of a tenth; a link has 0.0.
+    """The priority of a URL in its host's queue: -0.5 to 0.5, in steps of 0.1; a link has 0.0.
 
-    Modest on purpose: it orders the URLs of one host and no more, because a host's turn comes when
-    it has rested, whatever it thinks of its pages; and what is added by hand may go before.
-    """
+    The range is small so that URLs added with a priority of their own come first. It does not
+    affect the order of hosts."""
     return 0.0 if priority is None else round(priority - _PRIORITY_DEFAULT, 1) + 0.0
 
 
 def parse_priority(text: str) -> float | None:
-    """A priority brought within 0.0 and 1.0; None for what is no number."""
+    """A priority, clamped to 0.0 to 1.0; None if it is not a number."""
     try:
         value = float(text.strip()[:_DATE_CHARS_MAX].replace(",", "."))
     except ValueError:
@@ -76,9 +75,9 @@ def parse_changefreq(text: str) -> Changefreq | None:
 
 
 def parse_date(text: str) -> float | None:
-    """Unix seconds of a date as sitemaps and Atom write it (W3C Datetime), or RSS (RFC 822, 5).
+    """Unix seconds of a date of sitemaps and Atom (W3C Datetime) or of RSS (RFC 822, 5).
 
-    None for what is neither. A date without a time is its first moment, in UTC.
+    None if it is neither. A date without a time means the beginning of the day, UTC.
     """
     text = text.strip()
     if not text or len(text) > _DATE_CHARS_MAX:

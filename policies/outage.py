@@ -1,5 +1,5 @@
-"""Is it a host that cannot be reached, or our own network? Judged by who failed since the last
-answer: pure values, replaced with every attempt."""
+"""Outage detection: whether hosts cannot be reached, or our own network is down, judged by the
+hosts that failed since the last answer."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-# Hosts that answered before do not vanish together: a few of them are enough.
+# Hosts that have answered before rarely fail together: a few of them are enough.
 REACHED_MIN: Final = 3
-# Hosts that never answered may all be dead, and many are tried while one living host rests: it
-# takes a row of them that is unlikely by the share of dead hosts so far, and silence for a while.
+# Hosts that never answered may all be dead, and many are tried during one politeness delay: so many
+# must fail in a row that it is unlikely given the share of dead hosts so far, with no answer at
+# all.
 UNKNOWN_MIN: Final = 20
 UNKNOWN_MAX: Final = 2_000
 UNLIKELY: Final = 1e-6
@@ -20,13 +21,13 @@ SILENT_S_MIN: Final = 10.0
 
 
 class Evidence(Struct, frozen=True):
-    """Hosts whose last attempt failed without a byte of an answer, and nobody answered since.
+    """Hosts whose last attempt failed without a byte of an answer, since any host last answered.
 
-    reached: those that could not be connected to and had answered before, and, while no host has
-    answered yet, those whose failure speaks of our own side (no route, no resolver). unknown: all
-    others that could not be connected to. mute: those that had answered before and now took a
-    connection, to say nothing or to break it off, as a firewall or a proxy without a network does;
-    or for which a proxy said that it could not reach them.
+    reached: those that could not be connected to but had answered before; and, while no host has
+    answered yet, those whose failure was reported by our own side (no route, no resolver).
+    unknown: all others that could not be connected to.
+    mute: those that had answered before and now accepted a connection without answering, as a
+      firewall or a proxy without a network does; or that a proxy could not reach.
     """
 
     reached: frozenset[str] = frozenset()
@@ -35,7 +36,7 @@ class Evidence(Struct, frozen=True):
 
     @property
     def hosts(self) -> int:
-        """How many distinct hosts."""
+        """The number of distinct hosts."""
         return len(self.reached | self.unknown | self.mute)
 
 
@@ -45,8 +46,11 @@ NONE: Final = Evidence()
 def after_failure(
     before: Evidence, host: str, *, reached: bool, local: bool, connected: bool = False
 ) -> Evidence:
-    """One more attempt failed: of an unknown host, its first. reached: this host answered before.
-    local: the failure speaks of our own side. connected: it came after a connection was made."""
+    """The evidence after one more failed attempt; of an unknown host, only its first counts.
+
+    reached: the host has answered before. local: the failure was reported by our own side.
+    connected: a connection was made.
+    """
     if connected:
         if not reached or host in before.mute or len(before.mute) >= UNKNOWN_MIN:
             return before
@@ -61,8 +65,7 @@ def after_failure(
 
 
 def unknown_min(hosts_reached: int, hosts_dead: int) -> int:
-    """How many new hosts must fail in a row, where so many answered at first and so many did
-    not before."""
+    """How many new hosts must fail in a row, given how many have answered and how many have not."""
     if not hosts_reached:
         return UNKNOWN_MIN
     dead = (hosts_dead + 1) / (hosts_reached + hosts_dead + 2)
@@ -70,16 +73,18 @@ def unknown_min(hosts_reached: int, hosts_dead: int) -> int:
 
 
 def is_outage(evidence: Evidence, *, hosts_reached: int, hosts_dead: int, silent_s: float) -> bool:
-    """Do these failures show that our own network is at fault?
+    """Whether these failures show that our own network is down.
 
-    hosts_reached: how many distinct hosts have answered. Where those are two, both must fail. One
-    host cannot tell: it waits on its own retry clock. hosts_dead: how many failed at their first
-    try before this evidence. silent_s: how long no host has answered.
+    hosts_reached: the number of distinct hosts that have answered. Of two, both must fail; one
+    alone
+      is not enough evidence, and is retried by itself.
+    hosts_dead: the number that failed at their first attempt before this evidence.
+    silent_s: seconds since any host last answered.
     """
     enough = min(REACHED_MIN, max(hosts_reached, 2))
     if len(evidence.reached) >= enough:
         return True
-    # A host can take connections and be unwell, and a few of them together: all have to, or many.
+    # Hosts can accept connections and still fail, even a few at a time: all must, or many.
     failing = len(evidence.reached | evidence.mute)
     if failing >= min(UNKNOWN_MIN, max(hosts_reached, REACHED_MIN)):
         return True

@@ -1,4 +1,4 @@
-"""When a host may be contacted next, and why: a pure reckoning over its clock."""
+"""Politeness delays: when a host may be contacted next, and why."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from policies.config_key import Key
 
 
 class Per(enum.StrEnum):
-    """What a delay counts for."""
+    """What a delay applies to."""
 
     HOST = "host"
     DOMAIN = "domain"
@@ -22,7 +22,7 @@ class Per(enum.StrEnum):
 
 DAY_S = 86_400
 DELAY_S_MAX = 10 * 365.0 * DAY_S
-"""The longest rest, ten years: whoever asks for more is left alone for as long."""
+"""The longest delay: ten years. Longer ones are cut to this."""
 
 _DAY_MINUTES = 24 * 60
 _DAY = (1 << _DAY_MINUTES) - 1
@@ -30,13 +30,14 @@ _WINDOW = re.compile(r"\s*(\d{1,2}):?(\d{2})\s*-\s*(\d{1,2}):?(\d{2})\s*\Z")
 
 
 class Window(Struct, frozen=True):
-    """A daily window in UTC, in seconds after midnight; may cross midnight. Equal ends: all day."""
+    """A daily window in UTC, in seconds after midnight. It may cross midnight; equal ends mean all
+    day."""
 
     start_s: int
     end_s: int
 
     def wait_s(self, wall_s: float) -> float:
-        """Seconds from the Unix time `wall_s` until the window is open; 0.0 while it is."""
+        """Seconds from the Unix time `wall_s` until the window opens; 0.0 while it is open."""
         day_s = wall_s % DAY_S
         length_s = (self.end_s - self.start_s) % DAY_S or DAY_S
         if (day_s - self.start_s) % DAY_S < length_s:
@@ -45,7 +46,7 @@ class Window(Struct, frozen=True):
 
 
 def parse_window(text: str) -> Window:
-    """`"22:00-06:00"` or, as robots.txt writes it, `"2200-0600"`. Raises ValueError."""
+    """Parse `"22:00-06:00"` or the form of robots.txt, `"2200-0600"`. Raises ValueError."""
     found = _WINDOW.match(text)
     if not found:
         raise ValueError(f'a window is written "22:00-06:00" (UTC), not {text!r}')
@@ -58,7 +59,7 @@ def parse_window(text: str) -> Window:
 
 @lru_cache(maxsize=1024)
 def _minutes(windows: tuple[Window, ...]) -> int:
-    """The minutes of the day in any of `windows`, a bit for each."""
+    """The minutes of the day in any of `windows`, as a bit set."""
     found = 0
     for window in windows:
         start = window.start_s // 60
@@ -82,13 +83,16 @@ def _windows(minutes: int) -> tuple[Window, ...]:
 
 
 def merged_windows(windows: tuple[Window, ...]) -> tuple[Window, ...]:
-    """The same hours in as few windows as will do."""
+    """The same hours in the smallest number of windows."""
     return _windows(_minutes(windows)) if windows else ()
 
 
 def common_windows(ours: tuple[Window, ...], theirs: tuple[Window, ...]) -> tuple[Window, ...]:
-    """The hours in both; none given means all hours. Where no hour is in both, those of which there
-    are fewer: a host that could never be contacted could never say anything else, either."""
+    """The hours in both; an empty tuple means all hours.
+
+    If there are none, the smaller set is returned: a host that is never contacted could never
+    publish other hours.
+    """
     if not ours or not theirs or ours == theirs:
         return ours or theirs
     a, b = _minutes(ours), _minutes(theirs)
@@ -121,17 +125,17 @@ class PacingRules(Struct, frozen=True, kw_only=True):
     ] = None
 
 
-LATENCY_WEIGHT = 0.3  # of the newest response time in the smoothed one
-LATENCY_TERM_MAX_S = 60.0  # a host that hangs must not put itself to sleep for ever
+LATENCY_WEIGHT = 0.3  # of the latest response time in the smoothed one
+LATENCY_TERM_MAX_S = 60.0  # a host that hangs must not be delayed forever
 
 
 class RobotsPacing(Struct, frozen=True, kw_only=True):
-    """What a host's robots.txt files ask of our pace; the strictest of its origins counts."""
+    """The pace that a host's robots.txt files request; the strictest of its origins applies."""
 
     crawl_delay_s: float | None = None
     request_rate_s: float | None = None  # seconds per page
-    windows: tuple[Window, ...] = ()  # Visit-time: in any of them; none: at all hours
-    missing: bool = False  # a robots.txt of this host could not be had
+    windows: tuple[Window, ...] = ()  # Visit-time: during any of them; empty: always
+    missing: bool = False  # a robots.txt of this host could not be fetched
 
     def strictest(self, other: RobotsPacing) -> RobotsPacing:
         return RobotsPacing(
@@ -143,7 +147,7 @@ class RobotsPacing(Struct, frozen=True, kw_only=True):
 
     @property
     def alone(self) -> bool:
-        """Does it ask for one request at a time (law 1)?"""
+        """Whether only one request at a time is welcome (law 1)."""
         return bool(self.crawl_delay_s) or bool(self.request_rate_s)
 
 
@@ -157,7 +161,7 @@ def _larger(a: float | None, b: float | None) -> float | None:
 
 
 class PolitenessDelay(Struct, frozen=True):
-    """How long a host is left alone after the end of a contact, and where that comes from."""
+    """Seconds without a request to a host after the end of a contact, and what determined them."""
 
     delay_s: float
     source: str
@@ -170,11 +174,12 @@ def politeness_delay(
     latency_s: float | None = None,
     slow_s: float | None = None,
 ) -> PolitenessDelay:
-    """The rest after a contact: the largest of all that have a say, in seconds.
+    """The delay after a contact (law 1).
 
-    Law 1 and the paragraph under the laws: the configured delay, the file's Crawl-delay and
-    Request-rate, the host's own slowness; doubled while its robots.txt could not be had.
-    `latency_s` is the smoothed response time, `slow_s` a delay set by hand.
+    The largest of the configured delay, the Crawl-delay and Request-rate of robots.txt, and the
+    response time of the host; doubled while its robots.txt could not be fetched.
+
+    latency_s: the smoothed response time. slow_s: a delay set by the operator.
     """
     best_s, source = rules.delay, "politeness.delay"
     if ask.crawl_delay_s is not None and ask.crawl_delay_s > best_s:
@@ -182,7 +187,7 @@ def politeness_delay(
     if ask.request_rate_s is not None and ask.request_rate_s > best_s:
         best_s, source = ask.request_rate_s, "Request-rate in robots.txt"
     if slow_s is not None and slow_s > best_s:
-        best_s, source = slow_s, "slowed by hand"
+        best_s, source = slow_s, "slowed manually"
     if latency_s is not None:
         slowness_s = min(rules.latency_factor * latency_s, LATENCY_TERM_MAX_S)
         if slowness_s > best_s:
@@ -195,20 +200,20 @@ def politeness_delay(
 
 
 def address_delay_s(rules: PacingRules, ask: RobotsPacing) -> float:
-    """The rest of an address (`per = "ip"`): Yahoo's help page counted Crawl-delay per address."""
+    """The delay of an address (`per = "ip"`): Yahoo's help page counted Crawl-delay per address."""
     asked_s = max(rules.ip_delay, ask.crawl_delay_s or 0.0, ask.request_rate_s or 0.0)
     return min(asked_s, DELAY_S_MAX)
 
 
 def smoothed_latency_s(latency_s: float | None, newest_s: float) -> float:
-    """An exponentially weighted response time."""
+    """The exponentially weighted response time."""
     if latency_s is None:
         return newest_s
     return latency_s + LATENCY_WEIGHT * (newest_s - latency_s)
 
 
 def window_wait_s(rules: PacingRules, ask: RobotsPacing, wall_s: float) -> float:
-    """Seconds until a visit is welcome: our own window and, of those in robots.txt, any one."""
+    """Seconds until visits are welcome: by the configured window and any window of robots.txt."""
     wait_s = rules.visit_window.wait_s(wall_s) if rules.visit_window else 0.0
     if ask.windows:
         wait_s = max(wait_s, min(w.wait_s(wall_s) for w in ask.windows))
@@ -216,5 +221,5 @@ def window_wait_s(rules: PacingRules, ask: RobotsPacing, wall_s: float) -> float
 
 
 def lanes(rules: PacingRules, ask: RobotsPacing, *, backing_off: bool) -> int:
-    """How many contacts may be open at once (law 1)."""
+    """How many contacts with a host may be open at a time (law 1)."""
     return 1 if backing_off or ask.alone else rules.concurrency_per_host

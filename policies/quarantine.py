@@ -1,6 +1,7 @@
-"""A robots.txt that was in flight when the process died: a suspect once, quarantined twice.
+"""Quarantine: a robots.txt that was in flight when the process died is suspect, the second time
+quarantined.
 
-In flight: being fetched, read or stored. `RobotsState.error` keeps it.
+In flight means that it was being fetched, read or stored. `RobotsState.error` records it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from policies.robots.dialect import DAY_S
 from policies.robots_state import RobotsState
 
 QUARANTINE_S: Final = 7 * DAY_S
-"""After so long it is fetched again, with nobody's help."""
+"""After this time it is fetched again automatically."""
 
 _SUSPECT: Final = "the process ended while it was read"
 _QUARANTINED: Final = (
@@ -23,33 +24,33 @@ _QUARANTINED: Final = (
 )
 
 
-def is_suspect(access: RobotsState) -> bool:
-    """Must nothing else that is suspect be in flight with it?"""
-    return access.error == _SUSPECT or is_quarantined(access)
+def is_suspect(state: RobotsState) -> bool:
+    """Whether no other suspect file may be in flight at the same time."""
+    return state.error == _SUSPECT or is_quarantined(state)
 
 
-def is_quarantined(access: RobotsState) -> bool:
-    """Is its origin closed, whatever else is known or configured?"""
-    return access.error == _QUARANTINED
+def is_quarantined(state: RobotsState) -> bool:
+    """Whether its origin is closed, whatever else is known or configured."""
+    return state.error == _QUARANTINED
 
 
-def died_with(access: RobotsState, *, now_s: float) -> RobotsState:
-    """What is known after the process died with it in flight. `now_s` in Unix seconds."""
-    if not is_suspect(access):  # what is known is asked for again, to see whether it does it again
-        expires_at = access.expires_at
+def died_with(state: RobotsState, *, now_s: float) -> RobotsState:
+    """The state after the process died with the file in flight. `now_s` in Unix seconds."""
+    if not is_suspect(state):  # fetched again, to see whether it happens again
+        expires_at = state.expires_at
         due_at = None if expires_at is None else min(expires_at, now_s)
-        return replace(access, error=_SUSPECT, expires_at=due_at)
-    since_s = access.unreachable_since
-    return RobotsState(  # without the copy: nobody reads that again
-        fetched_at=access.fetched_at,
+        return replace(state, error=_SUSPECT, expires_at=due_at)
+    since_s = state.unreachable_since
+    return RobotsState(  # without the copy, which is never read again
+        fetched_at=state.fetched_at,
         retry_at=now_s + QUARANTINE_S,
-        failures=access.failures + 1,
+        failures=state.failures + 1,
         unreachable_since=now_s if since_s is None else min(since_s, now_s),
         error=_QUARANTINED,
     )
 
 
-def released(access: RobotsState, *, now_s: float) -> RobotsState:
-    """Due now, and no suspect. It remains unreachable until then, so that what it brings counts as
-    late (law 4)."""
-    return replace(access, retry_at=now_s, error=None)
+def released(state: RobotsState, *, now_s: float) -> RobotsState:
+    """The state of a released file: due now, not suspect. It stays unreachable until it is fetched,
+    so that the result counts as a late robots.txt (law 4)."""
+    return replace(state, retry_at=now_s, error=None)

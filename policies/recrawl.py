@@ -1,4 +1,4 @@
-"""When a page is to be visited again, from what was seen of it and what is said of it."""
+"""The recrawl schedule: when a visited page is due again."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from policies.listing import Changefreq, Listing
 from policies.retries import retry_delay_s
 
 DAY_S: Final = 86_400.0
-# What did not change is come back to later, what did sooner. Where a page changes at a steady pace,
-# its interval settles at 0.4 to 0.9 of that, at 0.6 on the average: five visits for three changes.
+# Factors for pages that have not changed and that have. For a page that changes at a steady pace,
+# the interval settles at 0.4 to 0.9 of that pace, 0.6 on average: five visits for three changes.
 LONGER: Final = 1.5
 SHORTER: Final = 3 / 4
-# A page that is gone is asked for half as often each time, up to once a year: names come back.
+# The interval of a page that is gone doubles each time, up to a year.
 GONE_FACTOR: Final = 2.0
 GONE_MAX_S: Final = 365 * DAY_S
 GONE: Final = frozenset({404, 410})
@@ -52,12 +52,12 @@ class RecrawlRules(Struct, frozen=True, kw_only=True):
         return self.mode is not RecrawlMode.OFF
 
     def bounded(self, interval_s: float) -> float:
-        """Within the bounds; the least wins where they cross."""
+        """Clamp an interval to the limits; the minimum wins if they cross."""
         return max(self.min_interval_s, min(self.max_interval_s, interval_s))
 
 
 class ContentChange(enum.Enum):
-    """What a visit saw, against the visit before."""
+    """The result of a visit, compared with the visit before."""
 
     FIRST = enum.auto()
     CHANGED = enum.auto()
@@ -87,11 +87,10 @@ def interval_s(
 ) -> float:
     """Seconds until the next visit after one that had an answer.
 
-    before_s: the interval before this visit. A `changefreq` is where an adaptive interval begins:
-    what is seen counts from then on, because the hint is often wrong (and `always` is no leave to
-    ask always: `min_interval` holds). Pages that are gone are asked for less and less, in both
-    modes.
-    """
+    before_s: the interval before this visit.
+
+    `changefreq` only sets the initial adaptive interval, within the limits: the hint is often
+    wrong. Pages that are gone are visited less and less often in both modes."""
     if status in GONE:
         if before_s is None or seen is not ContentChange.UNCHANGED:
             return min(GONE_MAX_S, rules.interval_s)
@@ -105,15 +104,17 @@ def interval_s(
 
 
 def is_modified_since_visit(listing: Listing | None, *, visited_at: float, now_s: float) -> bool:
-    """Whether a sitemap knows of a change that we have not seen: such a page is visited at once. A
-    `lastmod` yet to come is none; it would have the page visited again and again."""
+    """Whether a sitemap reports a change since the last visit, so that the page is due immediately.
+
+    A `lastmod` in the future is ignored; otherwise the page would be visited again and again.
+    """
     lastmod_at = None if listing is None else listing.lastmod_at
     return lastmod_at is not None and visited_at < lastmod_at <= now_s
 
 
 def retry_in_s(rules: RecrawlRules, failures: int) -> float:
-    """Seconds until another try after so many in a row that brought no answer: the retry clock,
-    which ends at 6 h, but no later than the next visit would have been."""
+    """Seconds until the next attempt after `failures` in a row without an answer: the retry delay,
+    but no later than the next regular visit."""
     return min(retry_delay_s(failures), max(60.0, rules.interval_s))
 
 
@@ -125,10 +126,10 @@ def is_changed(
     last_modified: tuple[str | None, str | None],
     target: tuple[str | None, str | None] = (None, None),
 ) -> bool:
-    """Whether two answers (the one before, this one) differ in what they say.
+    """Whether a page has changed; each pair is of the previous answer and this one.
 
-    The body decides where both were read; else what the server says of it. Where it says nothing,
-    nothing is known to have changed."""
+    The bodies decide if both were read, otherwise the validators. Without either, the page counts
+    as unchanged."""
     if status[0] != status[1] or target[0] != target[1]:
         return True
     for before, now in (body_hash, etag, last_modified):

@@ -1,8 +1,8 @@
-"""What becomes of a URL after a failure: when it is tried again, or why it is given up.
+"""Retries and backoff: when a URL is tried again after a failure, or whether it is given up.
 
-Three counts, kept apart (design section 4, "How long a host waits"): a URL's attempts (network
-failures after connecting, and 5xx), a URL's refusals (429 and 503, which are no attempts), and an
-origin's connection failures in a row (no connection was made: not the URL's failure).
+There are three separate counts: a URL's attempts (network failures after connecting, and 5xx), a
+URL's refusals (429 and 503, which do not count as attempts), and an origin's connection failures in
+a row (no connection was made, which is not the URL's failure).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from msgspec import Struct
 
 
 class FailureCode(enum.StrEnum):
-    """The CODE of a `failed` row (design section 6)."""
+    """The code of a failed URL, at the beginning of its error."""
 
     DNS = "dns"
     ADDRESS = "address"
@@ -33,31 +33,35 @@ class FailureCode(enum.StrEnum):
     INTERNAL = "internal"  # a fault of our own, or of a library
 
 
-# What a second try would meet again: the address guard (law 9), and our own bound on the body.
+# Another attempt would fail in the same way: the address guard (law 9), our limit on the body.
 PERMANENT: Final = frozenset({FailureCode.ADDRESS, FailureCode.TOO_LARGE})
 
 REFUSALS_MAX: Final = 5  # a URL fails as `refused` at its fifth
-DENIALS_MAX: Final = 20  # after so many 401 or 403 in a row the host rests as after a refusal
-BACKOFF_S_MAX: Final = 86_400.0  # no Retry-After or back-off holds a host for longer than a day
+DENIALS_MAX: Final = (
+    20  # 401 or 403 in a row, after which the host is backed off as after a refusal
+)
+BACKOFF_S_MAX: Final = 86_400.0  # the longest Retry-After and backoff: a day
 
 _RETRY_FIRST_S: Final = (2.0, 10.0, 30.0)
 _RETRY_THEN_S: Final = 60.0
 _RETRY_S_MAX: Final = 21_600.0
 _BACKOFF_FIRST_S: Final = 60.0
-_STEPS_TO_MAX: Final = 16  # failures after which the retry clock has reached its longest wait
-_DOUBLINGS_MAX: Final = 40  # beyond any cap here, and far from overflow
+_STEPS_TO_MAX: Final = 16  # failures after which the retry delay has reached its maximum
+_DOUBLINGS_MAX: Final = 40  # beyond every maximum here, and far from overflow
 
 
 class RetryRules(Struct, frozen=True, kw_only=True):
-    """From `[fetch]`: `max_attempts` counts every try, the first included. unreachable_for_s: how
-    long an origin that cannot be connected to is tried; None: `max_attempts` times."""
+    """Limits of `[fetch]`.
+
+    max_attempts: includes the first attempt. unreachable_for_s: how long to try an origin that
+    cannot be connected to; None: `max_attempts` times."""
 
     max_attempts: int = 3
     unreachable_for_s: float | None = None
 
 
 class RetryLater(Struct, frozen=True, kw_only=True):
-    """Try again, not before `in_s` from now; the counts to keep with the URL."""
+    """Try again in `in_s` seconds or later, with these counts."""
 
     in_s: float
     attempts: int
@@ -65,7 +69,7 @@ class RetryLater(Struct, frozen=True, kw_only=True):
 
 
 class GiveUp(Struct, frozen=True, kw_only=True):
-    """No further try. `attempts`: all requests made for it, refused ones included."""
+    """No further attempt. `attempts`: all requests made, refused ones included."""
 
     attempts: int
 
@@ -78,10 +82,9 @@ def after_failure(
     refusals: int = 0,
     permanent: bool = False,
 ) -> RetryLater | GiveUp:
-    """After a request that failed once connected, or was answered 5xx (but 503).
+    """The decision after a request that failed after connecting, or was answered 5xx except 503.
 
-    `attempts` and `refusals` were spent before it. Each further attempt waits on the retry clock,
-    counted for this URL alone. `permanent`: whoever saw the failure knows that it will recur.
+    attempts, refusals: the counts before it. permanent: the failure is known to recur.
     """
     attempts += 1
     if permanent or code in PERMANENT or attempts >= rules.max_attempts:
@@ -90,9 +93,9 @@ def after_failure(
 
 
 def after_refusal(refusals: int, *, attempts: int = 0) -> RetryLater | GiveUp:
-    """After a 429 or 503: `refusals` met and `attempts` spent before it.
+    """The decision after a 429 or 503. refusals, attempts: the counts before it.
 
-    The URL itself need not wait (`in_s` is 0.0): its host rests, and it goes behind the others.
+    The URL itself does not wait (`in_s` is 0.0), because its host is backed off.
     """
     refusals += 1
     if refusals >= REFUSALS_MAX:
@@ -103,11 +106,11 @@ def after_refusal(refusals: int, *, attempts: int = 0) -> RetryLater | GiveUp:
 def after_no_connection(
     failures: int, rules: RetryRules, *, permanent: bool = False
 ) -> RetryLater | GiveUp:
-    """After a connection that could not be made: what becomes of the *origin*.
+    """The decision about an *origin* to which no connection could be made.
 
-    `failures` in a row came before it; the `attempts` of the answer is the new count. GiveUp: its
-    queued URLs fail in bulk. `permanent`: trying again cannot help, because the name does not exist
-    or its address may not be connected to.
+    failures: the count in a row before it; `attempts` of the result is the new count. permanent:
+    the name does not exist, or its address may not be connected to. After GiveUp all queued URLs of
+    the origin fail.
     """
     failures += 1
     if rules.unreachable_for_s is None:
@@ -119,13 +122,13 @@ def after_no_connection(
     return RetryLater(in_s=retry_delay_s(failures), attempts=failures)
 
 
-# ---------------------------------------------------------------- clocks
+# ---------------------------------------------------------------- delays
 
 
 def retry_delay_s(failures: int) -> float:
-    """The retry clock (design section 5): 2 s, 10 s, 30 s, then 60 s doubling to 6 h.
+    """Seconds until the next attempt: 2 s, 10 s, 30 s, then 60 s doubling up to 6 h.
 
-    `failures` in a row, this one included.
+    failures: in a row, the last one included.
     """
     step = max(failures, 1) - 1
     if step < len(_RETRY_FIRST_S):
@@ -135,10 +138,10 @@ def retry_delay_s(failures: int) -> float:
 
 
 def tried_for_s(failures: int) -> float:
-    """How long the retry clock took from the first of so many failures in a row to the last.
+    """Seconds between the first and the last of `failures` in a row, by their retry delays.
 
-    Counted in tries and not by the wall clock, so that time in which nobody tried (no crawl ran, or
-    our own network was down) does not count, and a step of the clock changes nothing.
+    Not measured by the wall clock, so that time without attempts (no crawl was running, or our own
+    network was down) does not count.
     """
     steps = min(failures, _STEPS_TO_MAX)
     tried_s = sum(retry_delay_s(n) for n in range(1, steps))
@@ -146,10 +149,10 @@ def tried_for_s(failures: int) -> float:
 
 
 def backoff_s(level: int) -> float:
-    """How long a host rests after a refusal without Retry-After: 60 s doubling to 24 h.
+    """The backoff of a host after a refusal without Retry-After: 60 s doubling up to 24 h.
 
-    `level` is the count of refusals not yet forgiven, this one included; each success takes one
-    away, which halves the next rest. A level below 1 rests like 1: no refusal goes without.
+    level: the refusals, this one included, less one for each success since. Levels below 1 count
+    as 1.
     """
     doublings = min(max(level, 1) - 1, _DOUBLINGS_MAX)
     return min(_BACKOFF_FIRST_S * 2.0**doublings, BACKOFF_S_MAX)
@@ -158,20 +161,7 @@ def backoff_s(level: int) -> float:
 # ---------------------------------------------------------------- headers
 
 _SECONDS: Final = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?\Z")
-_MONTHS: Final = (
-    "jan",
-    "feb",
-    "mar",
-    "apr",
-    "may",
-    "jun",
-    "jul",
-    "aug",
-    "sep",
-    "oct",
-    "nov",
-    "dec",
-)
+_MONTHS: Final = tuple("jan feb mar apr may jun jul aug sep oct nov dec".split())  # noqa: SIM905
 _TIME = r"(?P<h>[0-9]{1,2}):(?P<m>[0-9]{2}):(?P<s>[0-9]{2})"
 # RFC 9110, 5.6.7: IMF-fixdate and the RFC 850 form (also without a day name); asctime.
 _DATES: Final = (
@@ -187,9 +177,9 @@ _DATE_CHARS_MAX: Final = 64  # the longest valid date has 33
 
 
 def http_date_s(text: str) -> float | None:
-    """An HTTP date (RFC 9110, 5.6.7, all three forms) as Unix seconds; None if it is not one.
+    """An HTTP date (RFC 9110, 5.6.7, all three forms) in Unix seconds; None if it is not one.
 
-    Two-digit years from 70 are of the last century.
+    Two-digit years from 70 on are in the 20th century.
     """
     if len(text) > _DATE_CHARS_MAX:
         return None
@@ -212,10 +202,10 @@ def http_date_s(text: str) -> float | None:
 
 
 def retry_after_s(header: str | None, *, now_s: float) -> float | None:
-    """Seconds to wait from a Retry-After header (RFC 9110, 10.2.3), at most 24 h.
+    """The seconds of a Retry-After header (RFC 9110, 10.2.3), at most 24 h.
 
-    Takes seconds or an HTTP date, reckoned from the Unix time `now_s`; the past is 0.0. None:
-    there is none, or it is neither.
+    It contains seconds or an HTTP date, of which the Unix time `now_s` is subtracted; 0.0 if it has
+    passed. None: there is no header, or it is neither.
     """
     if header is None:
         return None

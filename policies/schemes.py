@@ -1,4 +1,4 @@
-"""Schemes of hrefs that are not ours: an ordinary one, or a typo of "http" and the like."""
+"""Schemes other than http and https: recognises typos of common schemes."""
 
 from __future__ import annotations
 
@@ -18,16 +18,18 @@ _SCHEME: Final = re.compile(
     r"[\x00-\x20]*+([a-z][a-z0-9+.\t\n\r-]*+):(.{0,7})", re.IGNORECASE | re.DOTALL
 )
 _IGNORED: Final = re.compile(r"[\t\n\r]")
-_CHARS_MAX: Final = 64  # a longer scheme is none that somebody mistyped; only host names are longer
+_CHARS_MAX: Final = 64  # longer schemes are not typos; only host names are longer
 _HOST: Final = re.compile(r"localhost|[a-z0-9-]+(?:\.[a-z0-9-]+)*\.[a-z][a-z0-9-]*")
 _PORT: Final = re.compile(r"[0-9]{1,5}(?:[/?#]|$)")
 
 
 def is_mistyped(href: str) -> bool:
-    """Whether an href of a scheme other than http and https was meant to be another: its scheme is
-    one letter off ("htps:", "hhttp:", "mialto:"), two off before a slash ("htpt://"), ends in
-    "http" or "https" ("xxhttps://"), or it is a host and a port ("example.com:8080/", which URL
-    parsers take for a scheme)."""
+    """Whether the scheme of an href, which is not http or https, is a typo.
+
+    It is one letter off ("htps:", "hhttp:", "mialto:"), two off before a slash ("htpt://"), ends in
+    "http" or "https" ("xxhttps://"), or is a host before a port ("example.com:8080/", which URL
+    parsers read as a scheme).
+    """
     found = _SCHEME.match(href)
     if found is None:
         return False
@@ -50,8 +52,8 @@ def is_mistyped(href: str) -> bool:
 
 
 def _distance(one: str, other: str) -> int:
-    """Letters to add, drop, change or swap with a neighbour (the optimal string alignment
-    distance)."""
+    """The optimal string alignment distance: the number of letters to insert, delete, replace or
+    swap with a neighbour."""
     before: list[int] = []
     row = list(range(len(other) + 1))
     for n, letter in enumerate(one, 1):

@@ -1,7 +1,7 @@
-"""Is this URL ours? In, or out for a reason that can be counted and shown.
+"""Scope: whether a URL belongs to the crawl, or the reason why not.
 
-What needs memory of the whole crawl is not here: the store counts queries per path, the engine
-counts pages.
+Limits that depend on the whole crawl are not checked here: the store counts queries per path, and
+the engine counts pages.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Follow(enum.StrEnum):
 
 
 class ScopeRules(Struct, frozen=True, kw_only=True):
-    """The `[scope]` section. A limit may be `math.inf`: none."""
+    """The `[scope]` section. `math.inf` means no limit."""
 
     follow: Annotated[
         Follow,
@@ -82,18 +82,17 @@ class ScopeRules(Struct, frozen=True, kw_only=True):
         return self.max_pages_per_host < math.inf or self.max_bytes_per_host < math.inf
 
     def host_limit(self, pages: int, body_bytes: int) -> Skip | None:
-        """The limit that a host has reached with these visited pages and the bytes of their bodies;
-        None if it may have more."""
+        """The limit that a host with these visited pages and body bytes has reached, or None."""
         if pages >= self.max_pages_per_host:
             return Skip.MAX_PAGES_PER_HOST
         return Skip.MAX_BYTES_PER_HOST if body_bytes >= self.max_bytes_per_host else None
 
 
-HOPS_MAX: Final = 100  # redirects in a row that may be followed at all
+HOPS_MAX: Final = 100  # the maximum of the setting for redirects in a row
 
 
 class Skip(enum.StrEnum):
-    """Why a URL was left out; a limit's reason is its key, so that a summary can name it."""
+    """Why a URL was skipped. The reason for a limit is the name of its config key."""
 
     SCHEME = "scheme"
     UNPARSABLE = "unparsable"
@@ -123,7 +122,7 @@ class Skip(enum.StrEnum):
     MANY_SITEMAPS = "too-many-sitemaps"
 
 
-# Of these, parts of a page were left out; its row in the view `visited` says so.
+# Reasons for skipping parts of a page, which its row in the view `visited` lists.
 CUTS: Final = frozenset(
     {
         Skip.MAX_LINKS,
@@ -138,7 +137,7 @@ CUTS: Final = frozenset(
     }
 )
 
-# Reason -> the config key that decides it. Those without one are the page's doing, or constants
+# Reason → config key. Reasons without a key depend on the page alone, or on constants
 # (docs/limits.md).
 SKIP_KEYS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -163,36 +162,36 @@ SKIP_WORDS: Final[Mapping[str, str]] = MappingProxyType(
     {
         Skip.SCHEME: "not an http or https URL",
         Skip.UNPARSABLE: "not a URL that can be parsed",
-        Skip.OUTSIDE: "on a host that the seeds do not lead to",
+        Skip.OUTSIDE: "on a host outside the scope of the seeds",
         Skip.NOT_INCLUDED: "matched by no include pattern",
         Skip.EXCLUDED: "matched by an exclude pattern",
-        Skip.NOFOLLOW: "the page asks not to follow the link",
+        Skip.NOFOLLOW: "the page forbids following the link",
         Skip.CONTENT_TYPE: "of a content type that is not wanted",
         Skip.MAX_DEPTH: "too many links away from a seed",
-        Skip.MAX_PAGES: "the crawl has visited its number of pages",
-        Skip.MAX_PAGES_PER_HOST: "its host has had its number of pages",
-        Skip.MAX_BYTES_PER_HOST: "the pages of its host have had their number of bytes",
+        Skip.MAX_PAGES: "the crawl has visited its maximum number of pages",
+        Skip.MAX_PAGES_PER_HOST: "the maximum number of pages of its host was visited",
+        Skip.MAX_BYTES_PER_HOST: "the maximum number of bytes of its host was fetched",
         Skip.MAX_URL_BYTES: "the URL is too long",
         Skip.MAX_PATH_SEGMENTS: "the path has too many segments",
-        Skip.MAX_REPEATED_SEGMENT: "a segment recurs in the path as in a trap",
+        Skip.MAX_REPEATED_SEGMENT: "one path segment is repeated too often, as in a crawler trap",
         Skip.MAX_QUERIES_PER_PATH: "its path has too many different queries",
-        Skip.ROBOTS_TXT: "a robots.txt, which is read for its rules and is no page",
-        Skip.SITEMAPS: "a sitemap, where none are read",
-        Skip.MANY_SITEMAPS: "beyond the number and nesting of sitemaps read for one host",
-        Skip.MAX_LINKS: "beyond the number of links taken from one page",
+        Skip.ROBOTS_TXT: "a robots.txt file, which is not a page",
+        Skip.SITEMAPS: "a sitemap, while sitemaps are disabled",
+        Skip.MANY_SITEMAPS: "beyond the number or nesting of sitemaps read for one host",
+        Skip.MAX_LINKS: "beyond the number of links read from one page",
         Skip.MAX_MARKUP: "the end of a page with more markup than is read",
-        Skip.MANY_METAS: "beyond the number of meta elements read of one page",
-        Skip.MANY_TITLES: "the title of a page behind too many titles of drawings",
+        Skip.MANY_METAS: "beyond the number of meta elements read from one page",
+        Skip.MANY_TITLES: "the title of a page after too many titles of SVG images",
         Skip.LONG_HEADER: "the end of a header or meta element that is too long",
-        Skip.MANY_FRAGMENTS: "fragments or ids of a page beyond their number or length",
-        Skip.MANY_REQUISITES: "requisites beyond their number, their nesting or the part read",
-        Skip.TANGLED: "the structure of a page nested too deep to build a tree of",
+        Skip.MANY_FRAGMENTS: "fragments or ids of a page beyond their maximum number or length",
+        Skip.MANY_REQUISITES: "requisites beyond their maximum number or nesting, or the part read",
+        Skip.TANGLED: "the structure of a page, nested too deeply to be parsed into a tree",
     }
 )
 
 
 class _HostScope(Struct, frozen=True):
-    """What is the same for all URLs of a host, worked out once."""
+    """The part of the decision that is the same for all URLs of a host."""
 
     outside: bool
     include: Globs | None
@@ -203,15 +202,15 @@ class _HostScope(Struct, frozen=True):
 
 
 class Scope:
-    """Judges URLs by the rules of their host and by the roots: the seeds, and where their redirects
-    end.
+    """Judges URLs by the rules of their host and by the roots: the seeds and the targets of their
+    redirects.
 
-    `rules_for(host)` gives a host's rules and must keep to its answer, until `judge_by` names other
-    rules (a changed config). Every answer depends on the roots known so far, so add all
-    of them before judging.
+    rules_for: returns a host's rules, always the same ones until `judge_by` (a changed config).
+
+    Decisions depend on the roots known so far, so add all of them before judging.
     """
 
-    # So many hosts are remembered before starting over: a bound on memory, not on the crawl.
+    # Hosts in the cache, which is cleared when it is full.
     _HOSTS_KEPT = 50_000
 
     def __init__(
@@ -224,14 +223,14 @@ class Scope:
         self._hosts: dict[str, _HostScope] = {}
 
     def judge_by(self, rules_for: Callable[[str], ScopeRules], *, max_depth: float) -> None:
-        """From now on by these rules, around the same roots."""
+        """Use these rules from now on, with the same roots."""
         self._rules_for = rules_for
         self._max_depth = max_depth
         self._hosts.clear()
 
     def add_root(self, url: str) -> bool:
-        """Widen the scope to the host of a canonical URL: a seed, or where its redirects end. True
-        if that host is new."""
+        """Add the host of a canonical URL, a seed or the final target of its redirects, to the
+        scope. Returns whether that host is new."""
         host = host_of(url)
         if host in self._root_hosts:
             return False
@@ -241,10 +240,10 @@ class Scope:
         return True
 
     def admit(self, url: str, *, host: str | None = None) -> str:
-        """The canonical URL without the query parameters that `drop_params` names for its host.
+        """The canonical URL without the query parameters in `drop_params` of its host.
 
-        The order of the others is kept; a query that becomes empty goes. Names are compared as
-        they stand in the canonical URL, patterns such as `utm_*` as in `include`.
+        The other parameters keep their order, and an empty query is removed. Names are compared as
+        they are in the canonical URL, with the glob patterns of `include`.
         """
         if "?" not in url:
             return url
@@ -269,12 +268,14 @@ class Scope:
         requisite: bool = False,
         lead: bool = False,
     ) -> Skip | None:
-        """None if the canonical URL of this host, so many links from a seed, is ours; else why not.
+        """None if a canonical URL is in scope, otherwise the reason why not.
 
-        A `seed` was asked for by name: include patterns, which choose among links, do not apply.
-        Nor do they to a `requisite`, without which a page of ours cannot be shown; it may be on
-        any host. So may a `lead`, a URL that a seed redirects to: scope widens only where the
-        redirects end.
+        host: that of the URL. depth: its links from a seed. seed: it was given by the user, so that
+        include patterns, which select links, do not apply. requisite: it is needed to display a
+        page, so that they do not apply either, and it may be on
+          any host.
+        lead: a seed redirects to it, so that it may be on any host. The scope is extended only by
+          the final target.
         """
         known = self._hosts.get(host) or self._host(host)
         if known.outside and not (requisite or lead):
@@ -291,15 +292,15 @@ class Scope:
         chosen = seed or requisite
         if known.include is not None and not chosen and not known.include.match(url):
             return Skip.NOT_INCLUDED
-        slashes = url.count("/", 8)  # at least as many as segments, and far cheaper
+        slashes = url.count("/", 8)  # no fewer than segments, and far cheaper
         if slashes > rules.max_repeated_segment or slashes > rules.max_path_segments:
             return _judge_path(url, rules)
         return None
 
     def wants_type(self, content_type: str | None, *, host: str) -> bool:
-        """Whether `content_types` of the host lets a declared type in (parameters are ignored).
+        """Whether `content_types` of the host includes a declared type; parameters are ignored.
 
-        No declared type counts as `application/octet-stream` (RFC 9110, 8.3).
+        A missing type counts as `application/octet-stream` (RFC 9110, 8.3).
         """
         wanted = (self._hosts.get(host) or self._host(host)).types
         if wanted is None:
@@ -331,13 +332,13 @@ class Scope:
 
 
 def _judge_path(url: str, rules: ScopeRules) -> Skip | None:
-    """The trap limits. Empty segments count (`//` recurs too), not the one behind a last slash."""
+    """The limits against crawler traps. Empty segments count, except after the last slash."""
     segments = url[url.index("/", 8) + 1 :].partition("?")[0].split("/")
     if not segments[-1]:
         segments.pop()
     if len(segments) > rules.max_path_segments:
         return Skip.MAX_PATH_SEGMENTS
-    # A segment that occurs k times leaves k - 1 behind when the distinct ones are taken away.
+    # Counting is needed only if there are enough duplicates.
     if (
         len(segments) - len(set(segments)) >= rules.max_repeated_segment
         and max(Counter(segments).values()) > rules.max_repeated_segment

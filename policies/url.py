@@ -1,7 +1,7 @@
-"""URLs as identities: the canonical form, and the pieces of it that rules belong to.
+"""URLs: their canonical form, and the parts of it that rules apply to.
 
-Parsing and resolving are WHATWG's (ada-url), so that a link means here what it means in a browser;
-on top of it come the few steps of design section 7 ("Canonical URLs").
+URLs are parsed and resolved as specified by WHATWG (ada-url), so that links mean the same as in a
+browser. Canonicalisation adds a few steps, listed at `canonical`.
 """
 
 from __future__ import annotations
@@ -17,21 +17,22 @@ from publicsuffixlist import PublicSuffixList
 
 
 class SeedError(ValueError):
-    """A seed that is not an absolute http(s) URL; the message is a sentence that names it."""
+    """A seed that is not an absolute http(s) URL. The message is a sentence for people."""
 
 
 # ---------------------------------------------------------------- the canonical form
 
-# The fast path: hrefs whose canonical form is themselves (behind an origin or a directory of the
-# base, without a fragment), recognised without a parser. It takes only what the parser provably
-# leaves alone, and leaves the rest to it:
+# The fast path: hrefs that are in canonical form already (relative to an origin or a directory of
+# the base, without a fragment), recognised without a parser. It accepts only what the parser does
+# not change:
 # - hosts in lower case, without "--" (punycode is validated) and with a last label that starts with
-#   a letter (else it may be a number in an IPv4 address), or four decimal numbers; no userinfo; no
-#   port that could be a default one or too large;
+#   a letter (otherwise it may be a number in an IPv4 address), or four decimal numbers; no
+# userinfo;
+#   no port that could be a default one or too large;
 # - characters outside WHATWG's percent-encode sets of path and query; no backslash (a slash);
-# - escapes in upper case that hide no unreserved character; no stray "%";
+# - escapes in upper case, except those of unreserved characters; no stray "%";
 # - no segment that begins with "." ("." and ".." are resolved); no ":" in a relative path (a
-#   scheme); no "//" at the start of one (a host); no empty query (it is dropped).
+#   scheme); no "//" at its start (a host); no empty query (it is dropped).
 # Every repetition is possessive: a hostile href costs one pass.
 _HOST = r"(?:[a-z0-9]++(?:-[a-z0-9]++)*+\.)*+"
 _BYTE = r"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
@@ -52,9 +53,9 @@ _SIMPLE: Final = re.compile(
     re.VERBOSE,
 )
 
-# The same for all hrefs of a page at once, one a line: what a match costs is mostly the call. The
-# groups: what is whole as it stands; else what the rest is relative to (nothing, "/", "//" or
-# steps up), and the rest. All are empty where the parser has to look. Dots are looked for later.
+# The same for all hrefs of a page in one match, one per line, because calls cost more than
+# matching. The groups: a whole canonical URL; otherwise what the rest is relative to (nothing, "/",
+# "//" or "../" steps), and the rest. All are empty if the parser is needed. Dots are handled later.
 _TAIL = rf"(?:[{_PATH}:./]++|{_ESCAPE})*+"
 _FIRST = rf"(?:[{_PATH}]|{_ESCAPE}|\./)(?:[{_PATH}./]++|{_ESCAPE})*+"
 _LINES: Final = re.compile(
@@ -63,24 +64,24 @@ _LINES: Final = re.compile(
     rf"((?:(?<=/){_TAIL}|{_FIRST})(?:\?(?:[{_QUERY}]++|{_ESCAPE})++)?))"
     r"(?:\#[^\n]*+)?(?=\n|\Z)|[^\n]*+)(?:\n|\Z)"
 )
-# A scheme that is not ours, at first sight; the parser need not look.
+# Another scheme, recognised without the parser.
 _FOREIGN: Final = re.compile(r"(?!https?:)[a-z][a-z0-9+.-]*+:", re.IGNORECASE)
 
 _UNRESERVED: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
-# Escapes that are not settled yet: a digit in lower case, or one of an unreserved character. (The
-# parser has settled most, and a call for each costs more than all else of a long URL.)
+# Escapes that are not canonical yet: with a digit in lower case, or of an unreserved character. The
+# others are excluded here, because a call for each would dominate the cost of a long URL.
 _PERCENT: Final = re.compile(
     r"%(?=[0-9A-Fa-f]{2})([a-f].|.[a-f]|2[DE]|3[0-9]|[46][1-9A-F]|[57][0-9A]|5F|7E)"
 )
 
 
 def canonical(href: str, base: str | None = None) -> str | None:
-    """The canonical URL that `href` names on a page at `base`, all ASCII.
+    """The canonical URL of `href` on a page at `base`, in ASCII.
 
     None: it cannot be parsed, is not http(s), or is relative and `base` is not an http(s) URL.
-    Never raises. Idempotent. Fragment, userinfo, default port and empty query are dropped,
-    unreserved escapes decoded, hex digits upper-cased; nothing else beyond WHATWG's own steps.
-    """
+    Never raises. Idempotent. In addition to WHATWG's own steps, the fragment, userinfo, default
+    port and an empty query are dropped, escapes of unreserved characters are decoded, and the
+    digits of the others are written in upper case."""
     simple = _SIMPLE.match(href)
     if simple is None:
         return _canonical_slow(href, base)
@@ -94,15 +95,12 @@ def canonical(href: str, base: str | None = None) -> str | None:
     return (where[1] if simple["rooted"] is None else where[0]) + href
 
 
-# Hrefs in one match of all: other threads wait while it is made.
+# Hrefs in one match, during which other threads cannot run.
 _AT_ONCE: Final = 2_000
 
 
 def canonical_all(hrefs: Sequence[str], base: str) -> list[str | None]:
-    """`canonical` for many hrefs of one page.
-
-    46 hrefs of a page, 2 of them of other schemes, take 30 µs; one by one 75.
-    """
+    """`canonical` for many hrefs of one page, faster than one by one."""
     found: list[str | None] = []
     for start in range(0, len(hrefs), _AT_ONCE):
         found += _canonical_some(hrefs[start : start + _AT_ONCE], base)
@@ -117,12 +115,12 @@ def _canonical_some(hrefs: Sequence[str], base: str) -> list[str | None]:
     origin, directory, whole = where
     prefixes = {"": directory, "/": origin + "/", "//": whole[: whole.index("/")] + "//"}
     found: list[str | None] = []
-    # (Behind the last line there is another, empty match.)
+    # There is an additional, empty match after the last line.
     for href, (itself, prefix, rest) in zip(hrefs, _LINES.findall(joined), strict=False):
         url: str | None = itself
         if rest or prefix:
             before = prefixes.get(prefix)
-            if before is None:  # one for all hrefs that go so many steps up
+            if before is None:  # shared by hrefs with the same number of steps
                 before = prefixes[prefix] = _above(directory, len(prefix) // 3)
             url = before + rest
         if not url:
@@ -134,7 +132,7 @@ def _canonical_some(hrefs: Sequence[str], base: str) -> list[str | None]:
 
 
 def _without_dots(url: str) -> str:
-    """A URL of nothing but what the parser leaves alone, save for segments "." and ".."."""
+    """Resolve the segments "." and ".." of a URL that is canonical otherwise."""
     path_at = url.index("/", 8) + 1
     path, mark, query = url[path_at:].partition("?")
     kept: list[str] = []
@@ -156,7 +154,7 @@ def _odd(href: str, base: str, whole: str) -> str | None:
 
 
 def _above(directory: str, steps: int) -> str:
-    """The directory so many steps up, at most the root."""
+    """The directory `steps` levels up, at most the root."""
     root = directory.index("/", 8)
     for _ in range(steps):
         at = directory.rindex("/", 0, -1)
@@ -167,8 +165,8 @@ def _above(directory: str, steps: int) -> str:
 
 
 def _canonical_slow(href: str, base: str | None) -> str | None:
-    """`canonical` by the parser alone: what the fast path must agree with."""
-    if "#" in href:  # nothing in a fragment matters, but that there is one
+    """`canonical` without the fast path, which must agree with it."""
+    if "#" in href:  # only the presence of a fragment matters
         href = href[: href.index("#") + 1]
     try:
         where = None if base is None else _base_parts(base)
@@ -180,7 +178,7 @@ def _canonical_slow(href: str, base: str | None) -> str | None:
 
 @lru_cache(maxsize=256)
 def _base_parts(base: str) -> tuple[str, str, str] | None:
-    """Origin, directory (to the last slash of the path) and whole of a base, made canonical."""
+    """The origin, the directory (up to the last slash) and the whole of a base, canonical."""
     url = base if (simple := _SIMPLE.match(base)) and simple["absolute"] else None
     url = _canonical_slow(base, None) if url is None else url.partition("#")[0]
     if url is None:
@@ -190,7 +188,7 @@ def _base_parts(base: str) -> tuple[str, str, str] | None:
 
 
 def _finish(url: str) -> str | None:
-    """Our own steps on a URL as WHATWG serialises it."""
+    """Our own steps, on a URL in WHATWG's serialisation."""
     if not url.startswith(("http://", "https://")):
         return None
     url = url.partition("#")[0]
@@ -211,7 +209,7 @@ def _settle_escape(found: re.Match[str]) -> str:
     char = chr(int(found[1], 16))
     if char not in _UNRESERVED:
         return escape.upper()
-    # Behind a stray "%" a decoded digit would complete another escape ("%2%35" is not "%25").
+    # After a stray "%", a decoded digit would complete another escape ("%2%35" is not "%25").
     text, at = found.string, found.start()
     if text[at - 1] == "%" or (text[at - 2] == "%" and text[at - 1] in "0123456789abcdefABCDEF"):
         return escape.upper()
@@ -222,13 +220,13 @@ def _settle_escape(found: re.Match[str]) -> str:
 
 _ABSOLUTE: Final = re.compile(r"https?://[^/?#\\]", re.IGNORECASE)
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):(?!\d)")
-_SEED_SHOWN_CHARS: Final = 200  # a whole file given as one seed must not fill the terminal
+_SEED_SHOWN_CHARS: Final = 200  # in messages
 
 
 def parse_seed(text: str) -> str:
-    """The canonical URL of a seed. Nothing is guessed: a seed is an absolute http(s) URL.
+    """The canonical URL of a seed, which must be an absolute http(s) URL.
 
-    Raises SeedError, whose sentence names the seed and, where that would parse, the URL meant.
+    Raises SeedError, whose message suggests the URL that was probably meant.
     """
     text = text.strip()
     shown = unparsed_shown(text)
@@ -243,7 +241,7 @@ def parse_seed(text: str) -> str:
     if scheme and scheme[1].lower() not in ("http", "https"):
         raise SeedError(f"the seed {shown} is not an http or https URL")
     rest = text[scheme.end() :] if scheme else text
-    # What begins with one slash is a path and names no host.
+    # A string that begins with one slash is a path without a host.
     meant = rest.lstrip("/\\") if scheme or rest.startswith("//") else rest
     guess = None
     if meant[:1].isalnum() or meant[:1] == "[":
@@ -257,25 +255,25 @@ def parse_seed(text: str) -> str:
 # ---------------------------------------------------------------- without name and password
 
 _HIDDEN: Final = "…"
-# Of a URL up to the last "@" of its authority, with spaces in between; of URLs in other texts
-# without them.
+# The userinfo of a URL, up to the last "@" of its authority, may contain spaces; that of URLs
+# inside other text may not.
 _USERINFO: Final = re.compile(
     r"(\A\s*https?:[/\\]*)[^/\\?#]*@|(?<=[/\\]{2})[^/\\?#\s]*@", re.IGNORECASE
 )
-# Before the name and password of what is no URL; nobody knows how its "@" is spelled.
+# What precedes the name and password in a string that is not a URL. Its "@" may be escaped.
 _BEFORE_USERINFO: Final = re.compile(r"\s*+(?:[a-z][a-z0-9+.-]*+:)?+[/\\]++", re.IGNORECASE)
 _SLASH: Final = re.compile(r"[/\\]")
 _ATS: Final = ("@", "%40", "\uff20")
 
 
 def without_userinfo(text: str) -> str:
-    """A URL, or any other text, without the name and password of a URL in it."""
+    """A URL, or other text, with the name and password of URLs replaced."""
     return _USERINFO.sub(rf"\g<1>{_HIDDEN}@", text) if "@" in text else text
 
 
 def unparsed_shown(text: str) -> str:
-    """What was given as a URL and is none, quoted for a sentence: cut where it is very long, and
-    without what may be a name and a password."""
+    """A string that is not a URL, quoted for a message: cut if it is very long, and without what
+    may be a name and a password."""
     before = _BEFORE_USERINFO.match(text)
     begin = before.end() if before else 0
     slash = None if before or "//" in text or "\\\\" in text else _SLASH.search(text)
@@ -292,12 +290,12 @@ def unparsed_shown(text: str) -> str:
 
 
 def origin_of(url: str) -> str:
-    """Scheme, host and port of a canonical URL, the default port dropped: `http://a.test:8080`."""
+    """The scheme, host and port of a canonical URL: `http://a.test:8080`."""
     return url[: url.index("/", 8)]
 
 
 def host_of(url: str) -> str:
-    """Host of a canonical URL: lower case, no port, an IPv6 address without its brackets."""
+    """The host of a canonical URL, without a port; an IPv6 address without its brackets."""
     at = url.index("//") + 2
     authority = url[at : url.index("/", at)]
     if authority[0] == "[":
@@ -306,28 +304,27 @@ def host_of(url: str) -> str:
 
 
 def path_of(url: str) -> str:
-    """Path and query of a canonical URL, what robots.txt is asked about; begins with "/"."""
+    """The path and query of a canonical URL, for robots.txt; begins with "/"."""
     return url[url.index("/", 8) :]
 
 
 def robots_url(origin: str) -> str:
-    """Where an origin keeps its robots.txt."""
+    """The URL of an origin's robots.txt."""
     return origin + "/robots.txt"
 
 
 @cache
 def _suffixes() -> PublicSuffixList:
-    """The bundled list, read at the first use: crawls that stay on one host never need it."""
+    """The bundled list, read at the first use: crawls of one host do not need it."""
     return PublicSuffixList()
 
 
 @lru_cache(maxsize=65_536)
 def registrable_domain(host: str) -> str:
-    """The part of a host name its owner registered (`example.co.uk` for `www.example.co.uk`).
+    """The registered part of a host name: `example.co.uk` for `www.example.co.uk`.
 
-    By the public suffix list, private suffixes included (`a.github.io` and `b.github.io` are two).
-    An address, a single label and a bare suffix are themselves.
-    """
+    By the public suffix list with private suffixes: `a.github.io` and `b.github.io` differ.
+    Addresses, single labels and bare suffixes are returned unchanged."""
     name = host.rstrip(".")
     try:
         ipaddress.ip_address(name)
@@ -339,6 +336,6 @@ def registrable_domain(host: str) -> str:
 def slot_of(host: str, *, by_domain: bool) -> str:
     """The politeness slot of a host: itself, or its registrable domain.
 
-    A trailing dot names the same machine and must not give it a second clock, so it is dropped.
+    A trailing dot is dropped, so that the same machine does not have two slots.
     """
     return registrable_domain(host) if by_domain else (host.rstrip(".") or host)

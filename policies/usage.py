@@ -1,4 +1,4 @@
-"""What a site says of the use of its content: signals that are kept and handed on, not enforced.
+"""Content usage: signals of a site about the use of its content, which are recorded, not enforced.
 
 `Content-Usage` (IETF, draft-ietf-aipref-attach), `Content-Signal` (contentsignals.org) and the TDM
 Reservation Protocol (W3C Community Group, TDMRep: `tdm-reservation`, `tdm-policy`), in headers and
@@ -14,8 +14,8 @@ from typing import Final
 from msgspec import Struct
 
 NAMES: Final = ("content-usage", "content-signal", "tdm-reservation", "tdm-policy")
-SIGNALS_MAX: Final = 20  # of one page; a page that means it says it once. "…" stands for more
-_VALUE_CHARS_MAX: Final = 1_000  # a policy's URL is the longest; a longer value ends with "…"
+SIGNALS_MAX: Final = 20  # of one page; "…" stands for more
+_VALUE_CHARS_MAX: Final = 1_000  # a longer value ends with "…"
 
 
 class Where(enum.StrEnum):
@@ -25,7 +25,7 @@ class Where(enum.StrEnum):
 
 
 class Signal(Struct, frozen=True, kw_only=True):
-    """One signal as it was given, white space collapsed. name: one of NAMES."""
+    """One signal as given, with white space collapsed. name: one of NAMES."""
 
     where: Where
     name: str
@@ -36,7 +36,7 @@ class Signal(Struct, frozen=True, kw_only=True):
 
 
 class Usage(Struct, frozen=True, kw_only=True):
-    """All signals of one page, those of its header first."""
+    """All signals of one page, those in its header first."""
 
     signals: tuple[Signal, ...] = ()
     more: bool = False  # there were more than SIGNALS_MAX
@@ -50,7 +50,8 @@ class Usage(Struct, frozen=True, kw_only=True):
 
     @property
     def tdm_reserved(self) -> bool | None:
-        """Are rights of text and data mining reserved? None: it is not said. Any yes counts."""
+        """Whether the rights of text and data mining are reserved by any signal; None:
+        unspecified."""
         said = [one.value for one in self.signals if one.name == "tdm-reservation"]
         return None if not said else any(value == "1" for value in said)
 
@@ -63,8 +64,11 @@ def usage_of(
     metas: Iterable[tuple[str, str]] = (),
     robots: Iterable[tuple[str, str]] = (),
 ) -> Usage:
-    """header(name): the values of all fields of that name. metas: (name, content) pairs. robots:
-    (name, value) of the lines of robots.txt that count for the page."""
+    """Collect the signals of a page.
+
+    header: returns the values of all fields of a name. metas: (name, content) pairs. robots: (name,
+    value) pairs of the lines of robots.txt that apply to the page.
+    """
     found: dict[Signal, None] = {}
     for name in NAMES:
         for value in header(name):

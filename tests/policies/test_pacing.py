@@ -63,7 +63,7 @@ def test_rest_is_never_under_any_of_its_floors(
         (RobotsPacing(crawl_delay_s=7, request_rate_s=9), None, None, 9, "Request-rate"),
         (NO_ROBOTS_PACING, 2.5, None, 2.5, "response time"),
         (NO_ROBOTS_PACING, 500, None, 60, "response time"),
-        (NO_ROBOTS_PACING, 2.5, 30, 30, "by hand"),
+        (NO_ROBOTS_PACING, 2.5, 30, 30, "manually"),
         (RobotsPacing(crawl_delay_s=7, missing=True), None, None, 14, "doubled while"),
     ],
 )

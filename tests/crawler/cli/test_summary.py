@@ -46,7 +46,7 @@ def test_the_text_names_every_limit_with_its_count_and_key() -> None:
         "",
         "Excluded:",
         "  1,234  too many links away from a seed (crawl.max_depth)",
-        "      7  the page asks not to follow the link",
+        "      7  the page forbids following the link",
         "",
         "Hosts that still have URLs queued:",
         "  b.test: paused by hand",

@@ -82,7 +82,7 @@ async def test_an_excluded_link_target_names_the_reason(
     await store.complete(session, Batch(outcomes=[page], hosts=[update]))
     text = await said(store, "http://b.test/", capsys)
     assert "known only as the target of a link" in text
-    assert "excludes it: on a host that the seeds do not lead to (scope.follow)" in text
+    assert "excludes it: on a host outside the scope of the seeds (scope.follow)" in text
     assert "None" not in text
 
 
@@ -207,7 +207,7 @@ async def test_scope_decides_on_urls_that_are_not_in_the_database(
     store: MemoryStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = await said(store, "http://b.test/", capsys)
-    assert "excludes it: on a host that the seeds do not lead to (scope.follow)" in text
+    assert "excludes it: on a host outside the scope of the seeds (scope.follow)" in text
     anywhere = from_dict({"scope": {"follow": "any"}})
     text = await said(store, "http://b.test/", capsys, anywhere)
     assert "admits it, if a link leads to it" in text
@@ -349,5 +349,5 @@ async def test_truncated_parts_of_a_page_are_named(
     await store.complete(session, Batch(outcomes=[page], hosts=[update]))
     text = await said(store, "http://c.test/", capsys)
     text = " ".join(text.split())
-    assert "read only in part: beyond the number of links taken from one page; the end of" in text
+    assert "read only in part: beyond the number of links read from one page; the end of" in text
     assert "(fetch.max_markup)" in text

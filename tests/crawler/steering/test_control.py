@@ -198,9 +198,9 @@ async def test_a_slowed_host_says_so_and_a_longer_rest_stands(world: World) -> N
         *A,
         at={2.0: lambda: world.do(slow(0.1)), 3.0: lambda: world.do(slow(7.0))},
     )
-    assert said == [(1.0, "politeness.delay"), (7.0, "slowed by hand")]
+    assert said == [(1.0, "politeness.delay"), (7.0, "slowed manually")]
     (row,) = crawled.rows["hosts"]
-    assert (row["delay_s"], row["delay_source"], row["slow_s"]) == (7.0, "slowed by hand", 7.0)
+    assert (row["delay_s"], row["delay_source"], row["slow_s"]) == (7.0, "slowed manually", 7.0)
 
 
 async def test_a_host_on_disk_is_steered_too(world: World) -> None:
