@@ -401,7 +401,7 @@ async def test_a_plain_crawl_listens_on_its_socket(place: Place, web: LocalWeb) 
     finally:
         process.send_signal(signal.SIGINT)
         async with asyncio.timeout(LIMIT_S):  # two at the same time would be one
-            while b"stopping" not in (line := await process.stderr.readline()) and line:
+            while b"finishing" not in (line := await process.stderr.readline()) and line:
                 pass
         process.send_signal(signal.SIGINT)
         await process.communicate()
