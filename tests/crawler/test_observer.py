@@ -1,4 +1,4 @@
-"""What those who watch a crawl are told: every contact, every outcome, every commit, once each."""
+"""Observers receive every contact, every outcome and every commit once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Watcher(Observer):
-    """Writes down what it is told."""
+    """Records all calls."""
 
     def __init__(self) -> None:
         self.seen: list[Contacted] = []
@@ -45,7 +45,7 @@ class Watcher(Observer):
         self.holds.append((hold.reason, "ended"))
 
 
-async def test_every_contact_is_told_with_its_times_and_the_rest_after_it(world: World) -> None:
+async def test_every_contact_is_observed_with_its_times_and_delay(world: World) -> None:
     watcher = Watcher()
     answers: Answers = {
         "http://a.test/robots.txt": text("User-agent: *\nCrawl-delay: 4\n"),
@@ -72,7 +72,7 @@ async def test_every_contact_is_told_with_its_times_and_the_rest_after_it(world:
     assert one.address == "127.0.0.1"
 
 
-async def test_a_contact_that_fails_says_how(world: World) -> None:
+async def test_a_failed_contact_is_observed_with_its_error(world: World) -> None:
     watcher = Watcher()
     answers: Answers = {"http://a.test/1": FailureCode.TIMEOUT, "http://b.test/1": FailureCode.DNS}
     await world.crawl(
@@ -94,7 +94,7 @@ async def test_a_contact_that_fails_says_how(world: World) -> None:
     assert watcher.lost[0][2].startswith("dns: ")
 
 
-async def test_every_outcome_is_told_once_and_every_commit(world: World) -> None:
+async def test_every_outcome_and_commit_is_observed_once(world: World) -> None:
     watcher = Watcher()
     answers: Answers = {
         "http://a.test/robots.txt": text("User-agent: *\nDisallow: /no\n"),
@@ -112,7 +112,7 @@ async def test_every_outcome_is_told_once_and_every_commit(world: World) -> None
     assert sum(links for _, _, links in watcher.commits) == 2
 
 
-async def test_a_retry_is_an_outcome_too(world: World) -> None:
+async def test_a_retry_is_observed(world: World) -> None:
     watcher = Watcher()
     replies = [Reply(status=500), html("Page")]
 
@@ -124,9 +124,9 @@ async def test_a_retry_is_an_outcome_too(world: World) -> None:
     assert [type(outcome) for _, outcome in watcher.outcomes] == [Retry, Visited]
 
 
-async def test_lateness_counts_from_when_a_contact_could_have_begun(world: World) -> None:
-    """A host without work is not late; one that waits for `concurrency` is; a pause is nobody's
-    lateness."""
+async def test_lateness_counts_from_the_earliest_possible_start(world: World) -> None:
+    """A host without work is not late; one that waits for `concurrency` is; a pause does not
+    count."""
     watcher = Watcher()
     answers: Answers = {
         "http://a.test/1": Reply(delay_s=10),
@@ -151,7 +151,7 @@ async def test_lateness_counts_from_when_a_contact_could_have_begun(world: World
     assert sum(late.values()) < 25
 
 
-async def test_a_contact_broken_off_is_told_without_an_answer(world: World) -> None:
+async def test_a_cancelled_contact_is_observed_without_a_status(world: World) -> None:
     watcher = Watcher()
     await world.crawl(
         {"http://a.test/robots.txt": Reply(delay_s=20)},
@@ -164,7 +164,7 @@ async def test_a_contact_broken_off_is_told_without_an_answer(world: World) -> N
     assert seen.elapsed_s == pytest.approx(5.0)
 
 
-def test_no_observer_costs_nothing_and_several_are_told_in_order() -> None:
+def test_several_observers_are_called_in_order() -> None:
     one, two = Watcher(), Watcher()
     assert all_of([]) is None
     assert isinstance(all_of([one]), Observers)

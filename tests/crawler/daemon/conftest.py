@@ -1,4 +1,4 @@
-"""A living crawl of a local web with its HTTP on a real port, and on its socket."""
+"""A running crawl of a local web, with its API on a real port and on its socket."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Answer:
 
 
 class Client:
-    """Asks the daemon, as curl does, or as a browser does with the headers that it is given."""
+    """Sends requests to the daemon, as curl does, or as a browser does with the headers given."""
 
     def __init__(self, session: aiohttp.ClientSession, base: str) -> None:
         self.session = session
@@ -73,7 +73,7 @@ class Client:
 
 @dataclass(frozen=True, slots=True)
 class Daemon:
-    """A crawl that runs, and how to ask it. `local` asks on the Unix socket."""
+    """A running crawl and its clients. `local` uses the Unix socket."""
 
     life: Life
     operations: Operations
@@ -85,7 +85,7 @@ class Daemon:
     connections: Connections
 
     async def until(self, true: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """The status, once that is true of it."""
+        """Wait for a status that satisfies the condition."""
         async with asyncio.timeout(20):
             while not true(status := msgspec.to_builtins(await self.operations.status())):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
@@ -167,7 +167,7 @@ async def town() -> AsyncIterator[LocalWeb]:
 
 @pytest.fixture
 def start(town: LocalWeb, tmp_path: Path) -> Start:
-    """Starts a crawl of hosts of the town."""
+    """Start a crawl of some hosts of `town`."""
 
     def begin(*hosts: str, **options: Any) -> AbstractAsyncContextManager[Daemon]:
         sections = options.pop("config", {})
@@ -179,14 +179,14 @@ def start(town: LocalWeb, tmp_path: Path) -> Start:
 
 @pytest.fixture
 async def daemon(start: Start) -> AsyncIterator[Daemon]:
-    """A crawl of all three sites that has nothing left to do."""
+    """An idle crawl of all three sites."""
     async with start("a.test", "b.test", "c.test") as made:
         await made.idle()
         yield made
 
 
 class Hand:
-    """A clock that is set by hand; nobody waits on it."""
+    """A clock that the test advances; nothing waits on it."""
 
     def __init__(self) -> None:
         self.now_s = 1_000.0

@@ -1,4 +1,4 @@
-"""Connections that read nothing are let go, and those of others leave room for the operator."""
+"""Stalled connections are closed, and a flood leaves room for the operator."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def stalled(port: int, path: str, *, requests: int = 1, bytes_read: int = 0) -> socket.socket:
-    """A connection that asks, and reads no more than that of the answer."""
+    """A connection that sends a request and stops reading the response."""
     loop = asyncio.get_running_loop()
     made = socket.socket()
     made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
@@ -49,8 +49,8 @@ async def until(true: Any, *, within_s: float = 15.0) -> None:
             await asyncio.sleep(0.05)
 
 
-async def test_stalled_listeners_are_let_go(daemon: Any) -> None:
-    """Their files, too: each time as many as may listen, several times over."""
+async def test_stalled_listeners_are_disconnected(daemon: Any) -> None:
+    """Their file descriptors are released, over several rounds with all listeners."""
     before = open_files()
     note = "x" * 20_000
     for _ in range(3):
@@ -69,7 +69,7 @@ async def test_stalled_listeners_are_let_go(daemon: Any) -> None:
     await until(lambda: open_files() <= before)
 
 
-async def test_answers_that_nobody_reads_are_let_go(daemon: Any) -> None:
+async def test_unread_responses_are_aborted(daemon: Any) -> None:
     before = open_files()
     opened = [
         await stalled(daemon.port, "/api/openapi.json", requests=300, bytes_read=10)
@@ -81,7 +81,7 @@ async def test_answers_that_nobody_reads_are_let_go(daemon: Any) -> None:
     await until(lambda: open_files() <= before)
 
 
-async def test_who_reads_slowly_is_not_let_go(daemon: Any) -> None:
+async def test_a_slow_reader_is_not_disconnected(daemon: Any) -> None:
     slow = await stalled(daemon.port, "/api/openapi.json", requests=20, bytes_read=10)
     loop = asyncio.get_running_loop()
     read = 0
@@ -93,7 +93,7 @@ async def test_who_reads_slowly_is_not_let_go(daemon: Any) -> None:
     slow.close()
 
 
-async def test_listeners_that_reset_are_let_go(daemon: Any) -> None:
+async def test_listeners_that_reset_are_removed(daemon: Any) -> None:
     before = open_files()
     for _ in range(100):
         one = await stalled(daemon.port, "/api/events")
@@ -103,7 +103,7 @@ async def test_listeners_that_reset_are_let_go(daemon: Any) -> None:
     await until(lambda: open_files() <= before)
 
 
-async def test_idle_connections_of_others_leave_room_for_the_operator(start: Any) -> None:
+async def test_idle_connections_leave_room_for_the_operator(start: Any) -> None:
     async with start(settings=HttpSettings(token=TOKEN)) as daemon:
         bearer = {"Authorization": f"Bearer {TOKEN}"}
         assert (await daemon.client.get("/api/status", headers=bearer)).status == 200

@@ -1,4 +1,4 @@
-"""The service manager is told what happens, and never waited for."""
+"""Notifications to the service manager never block."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from crawler.daemon.notify import Notify
 
 
-def test_a_manager_whose_queue_is_full_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_full_queue_of_the_manager_does_not_block(tmp_path: Path) -> None:
     address = str(tmp_path / "notify")
     with (
         socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager,
@@ -32,6 +32,6 @@ def test_a_manager_whose_queue_is_full_is_not_waited_for(tmp_path: Path) -> None
             said |= {manager.recv(1_000)} - {b"x"}
 
 
-def test_nobody_listens(tmp_path: Path) -> None:
+def test_a_missing_manager_is_ignored(tmp_path: Path) -> None:
     Notify({"NOTIFY_SOCKET": str(tmp_path / "nowhere")}).ready()
     Notify({}).ready()

@@ -179,8 +179,8 @@ async def test_it_starts_without_a_seed_takes_seeds_and_stops_cleanly(
 
 
 async def test_it_never_connects_to_its_own_page(place: Place, web: LocalWeb) -> None:
-    """Under no spelling of it, though all of this machine's loopback addresses are let in; other
-    ports of it are crawled."""
+    """Not under any spelling, although all loopback addresses are permitted; other
+    ports are crawled."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -204,7 +204,7 @@ async def test_it_never_connects_to_its_own_page(place: Place, web: LocalWeb) ->
 
 
 async def test_without_a_file_standard_error_is_the_log(place: Place, web: LocalWeb) -> None:
-    """Nothing but JSON lines, whatever there is to say."""
+    """Standard error consists of JSON lines only."""
     place.write(daemon={"log": ""}, crawl={"user_agent": "bot (+https://example.com/bot)"})
     async with place.running() as daemon:
         await daemon.post("/api/seeds", {"urls": [web.url("a.test", "/1")]})
@@ -219,7 +219,7 @@ async def test_without_a_file_standard_error_is_the_log(place: Place, web: Local
     assert [one["event"] for one in events][-1] == "stopped"
 
 
-async def test_sigterm_lets_what_is_in_flight_end(place: Place, web: LocalWeb) -> None:
+async def test_sigterm_waits_for_requests_in_flight(place: Place, web: LocalWeb) -> None:
     place.write(crawl={"seeds": [web.url("slow.test")]})
     async with place.running() as daemon:
         await daemon.until(
@@ -233,7 +233,7 @@ async def test_sigterm_lets_what_is_in_flight_end(place: Place, web: LocalWeb) -
     ]
 
 
-async def test_a_second_signal_leaves_at_once(place: Place, web: LocalWeb) -> None:
+async def test_a_second_signal_exits_immediately(place: Place, web: LocalWeb) -> None:
     place.write(crawl={"seeds": [web.url("slow.test", "/hang")]})
     async with place.running() as daemon:
         await daemon.until(lambda s: any(one["url"].endswith("hang") for one in s["fetching"]))
@@ -242,8 +242,8 @@ async def test_a_second_signal_leaves_at_once(place: Place, web: LocalWeb) -> No
         assert await daemon.end() == 130
 
 
-async def test_it_outlives_who_started_it(place: Place) -> None:
-    """Standard output that nobody reads any more is no reason to die."""
+async def test_a_closed_standard_output_does_not_end_it(place: Place) -> None:
+    """A closed standard output does not end the daemon."""
     async with place.running() as daemon:
         transport = daemon.process._transport  # type: ignore[attr-defined]
         for number in (1, 2):
@@ -277,10 +277,10 @@ async def test_sighup_reloads_and_a_bad_file_changes_nothing(place: Place, web: 
 
 
 @pytest.mark.parametrize("where", ["config", "seeds", "ca_file", "credentials", "number"])
-async def test_nothing_that_a_reload_reads_holds_the_crawl_up_or_ends_it(
+async def test_a_reload_never_blocks_or_ends_the_crawl(
     place: Place, web: LocalWeb, where: str
 ) -> None:
-    """A FIFO nobody writes to in the place of a file, and a number that Python does not read."""
+    """For example a FIFO without a writer, or a number that Python cannot parse."""
     async with place.running() as daemon:
         origin, fifo = web.url("a.test").rstrip("/"), place.folder / "fifo"
         os.mkfifo(fifo)
@@ -351,7 +351,7 @@ async def test_the_commands_steer_a_daemon(place: Place, web: LocalWeb) -> None:
         assert "nobody.test" in err
 
 
-async def test_the_commands_work_where_no_crawl_runs(place: Place, web: LocalWeb) -> None:
+async def test_the_commands_work_without_a_running_crawl(place: Place, web: LocalWeb) -> None:
     code, out, _ = await place.courtly("seeds", "add", web.url("a.test"))
     assert (code, out) == (0, "1 new seed queued\n")
     assert (await place.courtly("host", "pause", "a.test"))[0] == 0
@@ -368,7 +368,9 @@ async def test_the_commands_work_where_no_crawl_runs(place: Place, web: LocalWeb
     assert "no crawl is running" in out
 
 
-async def test_wrong_commands_are_refused_where_no_crawl_runs(place: Place, web: LocalWeb) -> None:
+async def test_wrong_commands_are_refused_without_a_running_crawl(
+    place: Place, web: LocalWeb
+) -> None:
     assert (await place.courtly("seeds", "add", web.url("a.test")))[0] == 0
     for wrong in (
         ("host", "pause", "nobody.test"),
@@ -416,7 +418,9 @@ async def test_a_name_too_long_for_a_socket_is_a_warning(place: Place, web: Loca
         assert await daemon.end(signal.SIGINT) == 0
 
 
-async def test_connections_use_up_neither_the_files_nor_the_operator_s_place(place: Place) -> None:
+async def test_connections_exhaust_neither_files_nor_the_room_for_the_operator(
+    place: Place,
+) -> None:
     async with place.running() as daemon:
         port = int(daemon.base.rpartition(":")[2])
         opened = [
@@ -431,7 +435,7 @@ async def test_connections_use_up_neither_the_files_nor_the_operator_s_place(pla
         assert await daemon.end() == 0
 
 
-async def test_an_address_in_use_is_a_sentence(place: Place) -> None:
+async def test_an_address_in_use_is_reported(place: Place) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -444,7 +448,7 @@ async def test_an_address_in_use_is_a_sentence(place: Place) -> None:
     assert "Traceback" not in err
 
 
-async def test_told_to_end_while_it_is_being_loaded_it_ends_cleanly(place: Place) -> None:
+async def test_a_signal_during_the_start_ends_it_cleanly(place: Place) -> None:
     slow = place.folder / "slow.toml"  # reading it takes until somebody writes
     os.mkfifo(slow)
     process = await place.spawn("run", str(slow))
@@ -457,7 +461,7 @@ async def test_told_to_end_while_it_is_being_loaded_it_ends_cleanly(place: Place
     assert process.returncode == 0, err.decode()
 
 
-async def test_a_database_in_use_is_a_sentence(place: Place) -> None:
+async def test_a_database_in_use_is_reported(place: Place) -> None:
     async with place.running():
         code, _, err = await place.courtly("run", "courtly.toml")
         assert code == 2
@@ -473,7 +477,7 @@ async def test_beyond_loopback_a_token_is_required(place: Place) -> None:
             assert "daemon.token: must be set" in err
 
 
-async def test_what_is_wrong_at_start_is_a_sentence(place: Place, web: LocalWeb) -> None:
+async def test_errors_at_start_are_reported(place: Place, web: LocalWeb) -> None:
     for sections, said in (
         ({"daemon": {"log": "nowhere/x.log"}}, "daemon.log"),
         ({"daemon": {"log_level": "loud"}}, "daemon.log_level"),
@@ -487,7 +491,7 @@ async def test_what_is_wrong_at_start_is_a_sentence(place: Place, web: LocalWeb)
     assert (code, "there is no such file" in err) == (2, True)
 
 
-async def test_logs_rotate_under_its_hands(place: Place, web: LocalWeb) -> None:
+async def test_logs_can_be_rotated(place: Place, web: LocalWeb) -> None:
     async with place.running() as daemon:
         await place.event("started")
         moved = place.folder / "courtly.log.1"
@@ -501,7 +505,7 @@ async def test_logs_rotate_under_its_hands(place: Place, web: LocalWeb) -> None:
         assert await daemon.end() == 0
 
 
-async def test_the_service_manager_is_told(place: Place, web: LocalWeb) -> None:
+async def test_the_service_manager_is_notified(place: Place, web: LocalWeb) -> None:
     name = str(place.folder / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(name)
@@ -566,7 +570,7 @@ async def test_a_kill_loses_no_page_that_another_program_had_seen(
     assert await visited() >= now
 
 
-async def test_no_token_in_the_log_whatever_is_asked(place: Place) -> None:
+async def test_no_request_leaves_a_token_in_the_log(place: Place) -> None:
     token = "hunter2-correct-horse"
     place.write(daemon={"token": token, "log_level": "debug"})
     async with place.running() as daemon:

@@ -1,4 +1,4 @@
-"""Nobody reads what a crawl or a daemon writes: it crawls on, and exits when it is told to."""
+"""Output without a reader neither stops a crawl or daemon nor delays its exit."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def fill(fd: int) -> None:
 
 @pytest.fixture
 def full_pipe() -> Iterator[int]:
-    """The end to write to of a pipe in which there is no more room, and which nobody reads."""
+    """The write end of a full pipe without a reader."""
     reader, writer = os.pipe()
     fill(writer)
     yield writer
@@ -57,7 +57,7 @@ def full_pipe() -> Iterator[int]:
 
 @pytest.fixture
 def stopped_terminal() -> Iterator[int]:
-    """A terminal that somebody has stopped with Ctrl-S."""
+    """A terminal stopped with Ctrl-S."""
     leader, follower = pty.openpty()
     fill(follower)
     yield follower
@@ -97,7 +97,7 @@ async def ended(process: asyncio.subprocess.Process) -> int:
 
 
 @pytest.mark.parametrize("both", [False, True], ids=["stderr", "stdout and stderr"])
-async def test_a_daemon_whose_log_nobody_reads(
+async def test_a_daemon_without_a_reader_of_its_log(
     place: Place, web: LocalWeb, full_pipe: int, both: bool
 ) -> None:
     out = full_pipe if both else asyncio.subprocess.DEVNULL
@@ -106,7 +106,7 @@ async def test_a_daemon_whose_log_nobody_reads(
     assert await told_to_end(process) == 0
 
 
-async def test_a_daemon_whose_terminal_is_stopped(
+async def test_a_daemon_with_a_stopped_terminal(
     place: Place, web: LocalWeb, stopped_terminal: int
 ) -> None:
     process = await spawn(place, "run", "courtly.toml", out=stopped_terminal, err=stopped_terminal)
@@ -115,7 +115,7 @@ async def test_a_daemon_whose_terminal_is_stopped(
 
 
 @pytest.mark.parametrize("terminal", [False, True])
-async def test_a_crawl_whose_progress_nobody_reads(
+async def test_a_crawl_without_a_reader_of_its_progress(
     place: Place, web: LocalWeb, full_pipe: int, stopped_terminal: int, terminal: bool
 ) -> None:
     err = stopped_terminal if terminal else full_pipe
@@ -137,7 +137,7 @@ async def test_a_crawl_whose_progress_nobody_reads(
         (signal.SIGINT, 1.5, ()),  # on its way out
     ],
 )
-async def test_a_crawl_of_which_nobody_reads_anything_obeys(
+async def test_a_crawl_without_any_reader_handles_signals(
     place: Place,
     web: LocalWeb,
     full_pipe: int,
@@ -156,7 +156,7 @@ async def test_a_crawl_of_which_nobody_reads_anything_obeys(
     assert await ended(process) == 130
 
 
-async def test_what_is_buffered_when_interrupted_does_not_hold_the_exit(full_pipe: int) -> None:
+async def test_buffered_output_does_not_delay_the_exit(full_pipe: int) -> None:
     script = (
         "import sys; from crawler.cli.exit_codes import reported_errors\n"
         "with reported_errors(): sys.stdout.write('x'); raise KeyboardInterrupt"
@@ -180,14 +180,14 @@ async def test_what_is_buffered_when_interrupted_does_not_hold_the_exit(full_pip
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )
-async def test_an_error_that_nobody_reads_ends_the_process(
+async def test_an_unread_error_ends_the_process(
     place: Place, full_pipe: int, arguments: tuple[str, ...], code: int
 ) -> None:
     process = await spawn(place, *arguments, out=full_pipe, err=full_pipe)
     assert await ended(process) == code
 
 
-async def test_a_log_into_a_pipe_that_is_full(place: Place, web: LocalWeb) -> None:
+async def test_a_log_to_a_full_pipe(place: Place, web: LocalWeb) -> None:
     log = place.folder / "log.fifo"
     os.mkfifo(log)
     place.write(

@@ -1,4 +1,4 @@
-"""The socket beside a database: whose it is, who may connect, what is in its way."""
+"""The socket beside a database: its owner, its permissions and its obstacles."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from crawler.daemon.unix_socket import bind, serving_on_demand
 from crawler.testing import LocalWeb
 
 
-def test_nobody_else_may_connect_from_its_first_moment(tmp_path: Path) -> None:
+def test_no_other_user_may_connect_from_the_first_moment(tmp_path: Path) -> None:
     made, place = bind(tmp_path / "crawl.db.sock")
     made.close()
     assert stat.S_IMODE(place.st_mode) == 0o600
 
 
-def test_a_socket_that_was_left_behind_is_replaced(tmp_path: Path) -> None:
+def test_a_leftover_socket_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "crawl.db.sock"
     first, place = bind(path)
     first.close()
@@ -38,7 +38,7 @@ def test_a_socket_that_was_left_behind_is_replaced(tmp_path: Path) -> None:
     assert place.st_ino != other.st_ino or place.st_ctime_ns != other.st_ctime_ns
 
 
-def test_a_file_that_is_no_socket_is_left_alone(tmp_path: Path) -> None:
+def test_a_regular_file_is_not_replaced(tmp_path: Path) -> None:
     path = tmp_path / "crawl.db.sock"
     path.write_text("mine", encoding="utf-8")
     with pytest.raises(OSError, match="is not a socket"):
@@ -62,7 +62,7 @@ async def test_a_path_may_be_longer_than_a_socket_address(tmp_path: Path) -> Non
     assert not list(folder.iterdir())
 
 
-async def test_the_socket_lies_beside_the_file_that_a_link_leads_to(tmp_path: Path) -> None:
+async def test_the_socket_is_beside_the_target_of_a_symbolic_link(tmp_path: Path) -> None:
     real, link = tmp_path / "real" / "crawl.db", tmp_path / "other.db"
     real.parent.mkdir()
     link.symlink_to(real)
@@ -74,7 +74,7 @@ async def test_the_socket_lies_beside_the_file_that_a_link_leads_to(tmp_path: Pa
             assert await ask(name) == {"state": "running"}
 
 
-async def test_it_goes_with_the_crawl(start: Any, tmp_path: Path) -> None:
+async def test_the_socket_is_removed_with_the_crawl(start: Any, tmp_path: Path) -> None:
     path = socket_path(tmp_path / "crawl.db")
     async with start("a.test") as daemon:
         assert path.is_socket()
@@ -87,7 +87,7 @@ async def test_it_goes_with_the_crawl(start: Any, tmp_path: Path) -> None:
 
 
 class Asked:
-    """What is to be served, and how often it was asked for."""
+    """An application, and how often it was loaded."""
 
     def __init__(self, *, loads: bool = True) -> None:
         self.times = 0
@@ -116,7 +116,7 @@ def ask(database: Path) -> asyncio.Task[Mapping[str, object]]:
     )
 
 
-async def test_what_answers_is_loaded_once_and_for_whoever_asks(tmp_path: Path) -> None:
+async def test_the_server_is_loaded_once_for_all_clients(tmp_path: Path) -> None:
     database, load = tmp_path / "crawl.db", Asked()
     async with serving_on_demand(load, database, pytest.fail):
         assert socket_path(database).is_socket()
@@ -131,14 +131,14 @@ async def test_what_answers_is_loaded_once_and_for_whoever_asks(tmp_path: Path) 
     assert not socket_path(database).exists()
 
 
-async def test_where_nobody_asks_nothing_is_loaded(tmp_path: Path) -> None:
+async def test_the_server_is_not_loaded_without_clients(tmp_path: Path) -> None:
     load = Asked()
     async with serving_on_demand(load, tmp_path / "crawl.db", pytest.fail):
         pass
     assert load.times == 0
 
 
-async def test_a_crawl_outlives_what_cannot_answer(
+async def test_a_server_that_cannot_be_loaded_does_not_end_the_crawl(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     database, load = tmp_path / "crawl.db", Asked(loads=False)
@@ -151,7 +151,7 @@ async def test_a_crawl_outlives_what_cannot_answer(
     assert "half of it is gone" in caplog.text
 
 
-async def test_a_crawl_may_end_while_it_is_being_loaded(tmp_path: Path) -> None:
+async def test_a_crawl_may_end_while_the_server_is_loaded(tmp_path: Path) -> None:
     database, load = tmp_path / "crawl.db", Asked()
 
     async def crawl() -> None:
@@ -171,7 +171,7 @@ async def test_a_crawl_may_end_while_it_is_being_loaded(tmp_path: Path) -> None:
     assert not socket_path(database).exists()
 
 
-async def test_embedded_objects_open_none(town: LocalWeb, tmp_path: Path) -> None:
+async def test_embedded_objects_open_no_socket(town: LocalWeb, tmp_path: Path) -> None:
     database = tmp_path / "embedded.db"
     config = town.config(politeness={"delay": 0.01})
     async with Crawler([town.url("c.test")], config=config, db=database) as crawl:
@@ -182,7 +182,7 @@ async def test_embedded_objects_open_none(town: LocalWeb, tmp_path: Path) -> Non
         assert not socket_path(database).exists()
 
 
-def test_asking_nobody(tmp_path: Path) -> None:
+def test_a_client_without_a_crawl(tmp_path: Path) -> None:
     database = tmp_path / "crawl.db"
     with pytest.raises(control_client.NobodyAnswersError):
         control_client.ask(database, "GET", "/api/status")
@@ -192,7 +192,7 @@ def test_asking_nobody(tmp_path: Path) -> None:
         control_client.ask(database, "GET", "/api/status")
 
 
-async def test_asking_a_crawl(daemon: Any) -> None:
+async def test_a_client_of_a_crawl(daemon: Any) -> None:
     def asked(method: str, path: str, **more: Any) -> Any:
         return asyncio.to_thread(control_client.ask, daemon.database, method, path, **more)
 
@@ -217,7 +217,7 @@ def test_a_service_manager_may_have_an_abstract_name() -> None:
         assert notify.watchdog_s == 3.0
 
 
-def test_without_a_service_manager_nothing_is_said() -> None:
+def test_without_a_service_manager_nothing_is_sent() -> None:
     for environment in ({}, {"NOTIFY_SOCKET": ""}, {"NOTIFY_SOCKET": "/nowhere/at/all"}):
         Notify(environment).ready()
     for wrong in ("x", "0", "-5", ""):

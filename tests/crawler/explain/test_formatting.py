@@ -1,4 +1,4 @@
-"""Strings, times and counts as they are displayed."""
+"""Strings, times and counts, formatted for display."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steering a living crawl: pauses, paces and seeds, obeyed at once and never early (law 1)."""
+"""Commands to a running crawl take effect immediately, and no contact is early (law 1)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BOT = "testbot/1.0 (+https://a.test/bot)"
 
 
 def stop(world: World) -> Callable[[], None]:
-    """Stops the crawl that runs by then."""
+    """Stop the crawl that is running then."""
     return lambda: world.control.stop()  # noqa: PLW0108 - there is none yet
 
 
@@ -46,8 +46,8 @@ def rests(times: list[float], latency_s: float = 0.05) -> list[float]:
 
 
 async def test_a_paused_crawl_begins_no_contact_robots_txt_included(world: World) -> None:
-    """Issue 7: what is in flight ends; nothing begins until it is resumed, however long that is,
-    and no patience ends it meanwhile."""
+    """Requests in flight end; none begins until the crawl is resumed, however long that is,
+    and `crawl.patience` does not end it."""
     seen: list[CrawlState] = []
     crawled = await world.crawl(
         {**ANSWERS, "http://a.test/1": html("A", "http://late.test/")},
@@ -70,7 +70,7 @@ async def test_a_paused_crawl_begins_no_contact_robots_txt_included(world: World
     assert not crawled.rows["queued"]
 
 
-async def test_a_crawl_that_is_told_to_stop_while_paused_stops(world: World) -> None:
+async def test_a_paused_crawl_can_be_stopped(world: World) -> None:
     crawled = await world.crawl(
         ANSWERS,
         *A,
@@ -84,7 +84,7 @@ async def test_a_crawl_that_is_told_to_stop_while_paused_stops(world: World) -> 
 
 
 async def test_the_robots_txt_of_a_paused_crawl_waits_on_every_hop(world: World) -> None:
-    """A redirect of robots.txt is a contact like any other."""
+    """A redirect of robots.txt is a contact as well."""
 
     def answers(request: Request) -> Reply:
         match request.url:
@@ -109,7 +109,7 @@ async def test_the_robots_txt_of_a_paused_crawl_waits_on_every_hop(world: World)
 # ---------------------------------------------------------------- one host
 
 
-async def test_a_paused_host_is_left_alone_while_others_go_on(world: World) -> None:
+async def test_a_paused_host_is_not_contacted_while_others_are(world: World) -> None:
     crawled = await world.crawl(
         ANSWERS,
         *A,
@@ -127,7 +127,7 @@ async def test_a_paused_host_is_left_alone_while_others_go_on(world: World) -> N
 
 
 async def test_a_pause_is_durable_before_it_is_said_to_be_so(world: World) -> None:
-    """Issue 7: kill -9, and the restarted crawl still leaves the host alone, and says why."""
+    """After kill -9, the restarted crawl still does not contact the host, and says why."""
 
     async def pause_and_die() -> None:
         await world.control.pause_host("a.test")
@@ -141,7 +141,7 @@ async def test_a_pause_is_durable_before_it_is_said_to_be_so(world: World) -> No
     assert row["paused"] == 1
 
 
-async def test_a_robots_hop_to_a_host_paused_meanwhile_is_not_made(world: World) -> None:
+async def test_a_robots_redirect_to_a_paused_host_waits(world: World) -> None:
     def answers(request: Request) -> Reply:
         if request.url == "http://a.test/robots.txt":
             return redirect("http://b.test/shared.txt")
@@ -163,7 +163,7 @@ async def test_a_robots_hop_to_a_host_paused_meanwhile_is_not_made(world: World)
 
 
 async def test_slowing_counts_from_the_end_of_the_contact_before(world: World) -> None:
-    """The rest that is under way is lengthened, not begun anew; and shortened again likewise."""
+    """The current delay is lengthened or shortened, not restarted."""
     crawled = await world.crawl(
         ANSWERS,
         *A,
@@ -181,7 +181,7 @@ async def test_slowing_counts_from_the_end_of_the_contact_before(world: World) -
     assert row["breaches"] == 0
 
 
-async def test_a_slowed_host_says_so_and_a_longer_rest_stands(world: World) -> None:
+async def test_a_slowed_host_is_reported_and_a_longer_delay_stands(world: World) -> None:
     said: list[tuple[float, str]] = []
 
     def look() -> None:
@@ -203,8 +203,8 @@ async def test_a_slowed_host_says_so_and_a_longer_rest_stands(world: World) -> N
     assert (row["delay_s"], row["delay_source"], row["slow_s"]) == (7.0, "slowed manually", 7.0)
 
 
-async def test_a_host_on_disk_is_steered_too(world: World) -> None:
-    """It is not held: its next lease knows; and a resumed one is taken up again."""
+async def test_a_host_on_disk_can_be_paused_and_slowed(world: World) -> None:
+    """The next lease has the new settings, and a resumed host is claimed again."""
     await world.store.open_session("hand")
     await world.store.add([Link(url=B[0], slot="b.test", host="b.test", depth=0, seed=True)])
     assert await world.store.set_control("b.test", paused=True)
@@ -236,7 +236,7 @@ async def test_an_unknown_host_is_refused(world: World) -> None:
 
 
 @pytest.mark.parametrize("delay_s", [-1.0, math.nan, math.inf, SLOW_S_MAX + 1])
-async def test_a_delay_that_is_none_is_refused(world: World, delay_s: float) -> None:
+async def test_an_invalid_delay_is_refused(world: World, delay_s: float) -> None:
     async def slow() -> None:
         with pytest.raises(ValueError, match="the delay must be"):
             await world.control.slow_host("a.test", delay_s)
@@ -245,7 +245,7 @@ async def test_a_delay_that_is_none_is_refused(world: World, delay_s: float) -> 
     assert [row["slow_s"] for row in crawled.rows["hosts"]] == [None]
 
 
-async def test_commands_on_one_host_take_effect_in_the_order_they_were_given(world: World) -> None:
+async def test_commands_on_one_host_run_in_their_order(world: World) -> None:
     def many() -> None:
         world.do(world.control.pause_host("a.test"))
         world.do(world.control.slow_host("a.test", 9.0))
@@ -260,7 +260,7 @@ async def test_commands_on_one_host_take_effect_in_the_order_they_were_given(wor
 
 
 async def test_a_command_whose_asker_is_gone_is_done_to_its_end(world: World) -> None:
-    """What the store says and what a held host does must not part."""
+    """The store and the host in memory must not diverge."""
 
     async def give_up() -> None:
         tasks = [
@@ -286,7 +286,7 @@ async def test_a_command_whose_asker_is_gone_is_done_to_its_end(world: World) ->
     assert rests(crawled.at("b.test"))[-3:] == pytest.approx([6.0] * 3, abs=0.01)
 
 
-async def test_a_crawl_that_is_left_while_it_is_steered_leaves_nothing_open(world: World) -> None:
+async def test_a_cancelled_crawl_leaves_no_command_open(world: World) -> None:
     async def pause() -> None:
         with contextlib.suppress(asyncio.CancelledError):
             await world.control.pause_host("a.test")
@@ -354,7 +354,7 @@ async def test_a_host_on_disk_is_explained_from_its_row(world: World) -> None:
     assert said == ["scope.max_pages_per_host is reached", PAUSED, ""]
 
 
-async def test_the_status_counts_what_is_under_way(world: World) -> None:
+async def test_the_status_counts_requests_in_flight(world: World) -> None:
     seen = []
     crawled = await world.crawl(
         ANSWERS, *A, *B, at={1.07: lambda: seen.append(world.control.status())}
@@ -376,7 +376,7 @@ async def test_the_status_counts_what_is_under_way(world: World) -> None:
 # ---------------------------------------------------------------- seeds
 
 
-async def test_seeds_are_added_to_a_living_crawl_and_widen_its_scope(world: World) -> None:
+async def test_seeds_widen_the_scope_of_a_running_crawl(world: World) -> None:
     added = []
 
     async def add() -> None:
@@ -413,7 +413,7 @@ async def test_seeds_are_added_to_a_living_crawl_and_widen_its_scope(world: Worl
     assert crawled.rows["skipped"] == [{"reason": "outside-scope", "count": 1}]
 
 
-async def test_a_seed_that_is_claimed_before_it_is_said_to_be_there_is_in_scope(
+async def test_a_seed_claimed_before_it_is_announced_is_in_scope(
     world: World,
 ) -> None:
     async def slowly(*_: object, **__: object) -> None:
@@ -448,7 +448,7 @@ async def test_a_seed_beyond_loopback_is_refused_without_a_contact(world: World)
     assert "crawl.user_agent" in result.refused[0].reason
 
 
-async def test_a_priority_that_is_no_number_is_refused(world: World) -> None:
+async def test_an_invalid_priority_is_refused(world: World) -> None:
     async def add() -> None:
         with pytest.raises(ValueError, match="finite"):
             await world.control.add_seeds(["http://a.test/9"], priority=math.nan)

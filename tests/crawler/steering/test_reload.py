@@ -1,5 +1,5 @@
-"""A config read again counts at once for hosts that rest, and is never early for it (law 1); one
-that is wrong changes nothing."""
+"""A reloaded config applies to waiting hosts immediately, and makes no contact early (law 1); an
+invalid one changes nothing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BOT = "testbot/1.0 (+https://a.test/bot)"
 
 
 class File:
-    """A config file: what it says now, and what came of reading it again."""
+    """A config file with its current content, and the results of reloads."""
 
     def __init__(self, world: World, **sections: Mapping[str, object]) -> None:
         self.world = world
@@ -46,7 +46,7 @@ class File:
     def write(
         self, *, dry_run: bool = False, **sections: Mapping[str, object]
     ) -> Callable[[], None]:
-        """What is to be done at a moment: other sections are written, and read."""
+        """An action that writes other sections and reloads them."""
 
         async def reload() -> None:
             try:
@@ -84,7 +84,7 @@ def stop(world: World) -> Callable[[], None]:
 # ---------------------------------------------------------------- the pace
 
 
-async def test_a_longer_delay_counts_from_the_contact_before_at_once(world: World) -> None:
+async def test_a_longer_delay_counts_from_the_last_contact(world: World) -> None:
     file = File(world)
     answers = pages("a.test", 4)
     crawled = await file.crawl(answers, *answers, at={2.5: file.write(politeness={"delay": 10.0})})
@@ -94,7 +94,7 @@ async def test_a_longer_delay_counts_from_the_contact_before_at_once(world: Worl
 
 
 async def test_law_6_a_longer_delay_counts_from_the_restart_after_a_crash(world: World) -> None:
-    """Of the last contact before it nothing was committed."""
+    """Nothing was committed of the last contact before the crash."""
     file = File(world)
     answers = pages("a.test", 9)
     before = await world.crawl(
@@ -106,7 +106,7 @@ async def test_law_6_a_longer_delay_counts_from_the_restart_after_a_crash(world:
     assert crawled.entries()[0].start_s >= killed_s + 60
 
 
-async def test_law_6_a_delay_by_hand_that_is_taken_back_leaves_no_longer_rest(world: World) -> None:
+async def test_law_6_a_delay_that_an_operator_removed_does_not_last(world: World) -> None:
     file = File(world)
     answers = pages("a.test", 9)
     await world.crawl(answers, *answers, at={2.2: world.kill}, crawl={"user_agent": BOT})
@@ -120,7 +120,7 @@ async def test_law_6_a_delay_by_hand_that_is_taken_back_leaves_no_longer_rest(wo
     assert crawled.at()[0] == pytest.approx(30.0, abs=0.1)
 
 
-async def test_a_shorter_delay_counts_from_the_contact_before_at_once(world: World) -> None:
+async def test_a_shorter_delay_counts_from_the_last_contact(world: World) -> None:
     file = File(world, politeness={"delay": 100.0})
     answers = pages("a.test", 3)
     crawled = await file.crawl(
@@ -136,8 +136,8 @@ async def test_a_shorter_delay_counts_from_the_contact_before_at_once(world: Wor
     assert [row["breaches"] for row in crawled.rows["hosts"]] == [0]
 
 
-async def test_a_shorter_delay_counts_for_a_host_not_contacted_in_this_run(world: World) -> None:
-    """What the run before had it rest is reckoned anew, too."""
+async def test_a_shorter_delay_applies_to_a_host_not_contacted_in_this_run(world: World) -> None:
+    """The delay from the previous run is recalculated."""
     answers = pages("a.test", 3)
     first = File(world, politeness={"delay": 1000.0})
     await first.crawl(answers, *answers, at={10.0: stop(world)}, forever=True)
@@ -146,7 +146,7 @@ async def test_a_shorter_delay_counts_for_a_host_not_contacted_in_this_run(world
     assert crawled.at("a.test")[0] == pytest.approx(290.05, abs=0.1)
 
 
-async def test_a_site_table_is_read_again_for_its_hosts_alone(world: World) -> None:
+async def test_a_site_table_applies_to_its_hosts_only(world: World) -> None:
     file = File(world, crawl={"max_pages": 100})
     answers = pages("a.test", 6) | pages("b.test", 6)
     crawled = await file.crawl(
@@ -168,7 +168,7 @@ async def test_a_site_table_is_read_again_for_its_hosts_alone(world: World) -> N
 def test_law_1_no_contact_is_early_under_any_reloads(
     delays: list[tuple[float, float]], lanes: int
 ) -> None:
-    """Whatever is reloaded and when: at the moment a contact begins, the delay of *that* moment has
+    """At the start of a contact, the delay in effect *then* has
     passed since as many contacts as there are lanes ended."""
     import asyncio
 
@@ -202,7 +202,7 @@ def test_law_1_no_contact_is_early_under_any_reloads(
     asyncio.run(run())
 
 
-async def test_law_1_per_ip_the_rest_of_an_address_is_reckoned_anew(world: World) -> None:
+async def test_law_1_per_ip_the_delay_of_an_address_is_recalculated(world: World) -> None:
     paced = {"per": "ip", "ip_delay": 2.0, "delay": 2.0}
     file = File(world, politeness=paced)
     answers = pages("a.test", 3) | pages("b.test", 3)
@@ -216,8 +216,8 @@ async def test_law_1_per_ip_the_rest_of_an_address_is_reckoned_anew(world: World
 # ---------------------------------------------------------------- what else it changes
 
 
-async def test_scope_is_judged_by_the_new_config_from_then_on(world: World) -> None:
-    """What is queued leaves; what was left out before may come in by new links."""
+async def test_the_new_scope_applies_from_the_reload_on(world: World) -> None:
+    """Queued URLs may leave the scope, and new links may enter it."""
     file = File(world, scope={"exclude": ["*/no/*"]})
     answers = {
         "http://a.test/": html("A", "/1", "/2", "/x/1", "/no/1"),
@@ -237,7 +237,7 @@ async def test_scope_is_judged_by_the_new_config_from_then_on(world: World) -> N
     )
 
 
-async def test_more_bytes_are_allowed_to_a_host_that_had_its_own(world: World) -> None:
+async def test_a_raised_byte_limit_resumes_a_host(world: World) -> None:
     file = File(world, scope={"max_bytes_per_host": 2})
     answers = pages("a.test", 4)
     visited: list[int] = []
@@ -261,7 +261,7 @@ async def test_more_bytes_are_allowed_to_a_host_that_had_its_own(world: World) -
     assert "max_bytes_per_host 2 bytes to 1,000,000 bytes" in file.answers[0].changes[0]
 
 
-async def test_more_pages_are_allowed_to_a_crawl_and_to_a_host_that_had_theirs(
+async def test_raised_page_limits_resume_the_crawl_and_a_host(
     world: World,
 ) -> None:
     file = File(world, crawl={"max_pages": 3}, scope={"max_pages_per_host": 2})
@@ -287,7 +287,7 @@ async def test_more_pages_are_allowed_to_a_crawl_and_to_a_host_that_had_theirs(
     assert set(file.answers[0].changes) >= {"[crawl] max_pages: 3 to 8"}
 
 
-async def test_hosts_that_had_their_pages_are_visited_again_when_that_is_wanted(
+async def test_revisits_resume_hosts_that_were_done(
     world: World,
 ) -> None:
     day_s = 86_400.0
@@ -330,8 +330,8 @@ async def test_concurrency_is_raised_and_lowered(world: World) -> None:
 async def test_another_dialect_is_read_from_the_copy_at_hand_and_judges_again(
     world: World,
 ) -> None:
-    """Law 4 for a config: no request is made for it; what was blocked is freed, and what is queued
-    is judged by the new reading."""
+    """Law 4 for a config: without a request, blocked URLs are released, and queued ones
+    are judged again."""
 
     def answers(request: Request) -> Reply:
         if request.url.endswith("robots.txt"):
@@ -355,10 +355,8 @@ async def test_another_dialect_is_read_from_the_copy_at_hand_and_judges_again(
     assert "slurp" in (await world.store.reader.sessions())[0]
 
 
-async def test_what_is_on_disk_is_judged_again_too(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Hosts that are not held: marked in the store, and taken up bit by bit within the bound."""
+async def test_urls_on_disk_are_judged_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hosts that are not in memory are marked in the store, and judged in bounded batches."""
     monkeypatch.setattr("crawler.engine.holdings.HOSTS_HELD_MAX", 3)
     monkeypatch.setattr("crawler.engine.holdings.CLAIM_HOSTS", 3)
 
@@ -386,7 +384,7 @@ async def test_what_is_on_disk_is_judged_again_too(
 async def test_a_file_that_is_being_committed_counts_for_a_config_read_meanwhile(
     world: World,
 ) -> None:
-    """Law 2: what it forbids, and the delay it asks for, and not those of the copy before."""
+    """Law 2: its rules and its delay apply, not those of the copy before."""
     bodies = ["", "User-agent: *\nCrawl-delay: 7\nDisallow: /secret\n"]
 
     def answers(request: Request) -> Reply:
@@ -421,7 +419,7 @@ async def test_a_file_that_is_being_committed_counts_for_a_config_read_meanwhile
     assert third - second >= 7.0
 
 
-async def test_a_site_of_ones_own_need_not_be_obeyed_any_more(world: World) -> None:
+async def test_robots_txt_can_be_ignored_for_a_site(world: World) -> None:
     def answers(request: Request) -> Reply:
         if request.url.endswith("robots.txt"):
             return text("User-agent: *\nDisallow: /\n")
@@ -437,7 +435,7 @@ async def test_a_site_of_ones_own_need_not_be_obeyed_any_more(world: World) -> N
     assert crawled.urls("visited") == ["http://a.test/1"]
 
 
-async def test_a_closed_origin_opens_by_another_reading(world: World) -> None:
+async def test_another_dialect_opens_a_closed_origin(world: World) -> None:
     def answers(request: Request) -> Reply:
         if request.url.endswith("robots.txt"):
             return text("", status=503)
@@ -471,7 +469,7 @@ async def test_new_seeds_of_the_file_are_queued(world: World) -> None:
 # ---------------------------------------------------------------- what it does not
 
 
-async def test_a_dry_run_only_says(world: World) -> None:
+async def test_a_dry_run_changes_nothing(world: World) -> None:
     file = File(world)
     answers = pages("a.test", 4)
     crawled = await file.crawl(
@@ -497,7 +495,7 @@ async def test_a_bad_file_changes_nothing_and_says_all_that_is_wrong(world: Worl
 
 
 async def test_a_file_that_law_10_forbids_changes_nothing(world: World) -> None:
-    """The user agent loses its contact while there are seeds beyond this machine."""
+    """The user agent loses its contact while there are seeds beyond loopback."""
     file = File(world)
     answers = pages("a.test", 4)
     await file.crawl(answers, *answers, at={2.5: file.write(crawl={"user_agent": "testbot/1.0"})})
@@ -505,7 +503,7 @@ async def test_a_file_that_law_10_forbids_changes_nothing(world: World) -> None:
     assert world.control.config.has_contact
 
 
-async def test_what_needs_a_restart_is_named_and_left_as_it_is(world: World) -> None:
+async def test_changes_that_need_a_restart_are_named_and_deferred(world: World) -> None:
     file = File(world)
     answers = pages("a.test", 4)
     await file.crawl(
@@ -532,7 +530,7 @@ async def test_what_needs_a_restart_is_named_and_left_as_it_is(world: World) -> 
     assert config.site("b.test").politeness.per == "host"
 
 
-async def test_a_crawl_without_a_file_says_so(world: World) -> None:
+async def test_a_crawl_without_a_config_file_cannot_reload(world: World) -> None:
     refused: list[str] = []
 
     async def reload() -> None:
@@ -544,7 +542,7 @@ async def test_a_crawl_without_a_file_says_so(world: World) -> None:
     assert "no config file" in refused[0] or "not started from a config" in refused[0]
 
 
-async def test_a_reload_before_the_crawl_has_begun_counts_from_its_beginning(world: World) -> None:
+async def test_a_reload_before_the_start_applies_from_the_start(world: World) -> None:
     file = File(world)
     session = await world.store.open_session("test")
     clock = world.clock
@@ -566,7 +564,7 @@ async def test_a_reload_before_the_crawl_has_begun_counts_from_its_beginning(wor
     )
 
 
-async def test_reloads_in_flight_together_are_done_one_after_the_other(world: World) -> None:
+async def test_concurrent_reloads_run_one_after_the_other(world: World) -> None:
     file = File(world)
     answers = pages("a.test", 8)
 

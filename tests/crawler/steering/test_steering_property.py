@@ -1,5 +1,5 @@
-"""Law 1 under anybody's hands: whatever mixture of commands reaches a crawl, at whatever moments,
-no contact is early by the rules of its moment, and none begins during a pause."""
+"""Law 1 under commands: whatever commands reach a crawl, at any time,
+no contact is early by the rules in effect, and none begins during a pause."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ deeds = st.lists(
 
 @dataclass
 class Rules:
-    """What is in force from a moment on."""
+    """The rules in effect from a time on."""
 
     at_s: float
     delay_s: float = 1.0
@@ -42,7 +42,7 @@ class Rules:
     hosts: dict[str, tuple[bool, float]] = field(default_factory=dict)  # paused, slow
 
     def least_rest_s(self, host: str) -> float:
-        """How long it must have rested for a contact to begin; inf: none may."""
+        """The required delay before a contact; inf: none may begin."""
         paused, slow_s = self.hosts.get(host, (False, 0.0))
         return math.inf if self.paused or paused else max(self.delay_s, slow_s)
 
@@ -137,7 +137,7 @@ async def _crawl(deeds: list[tuple[float, str, str, float]], slow_store_s: float
 
 
 def _least(rules: list[Rules], host: str, begin_s: float, slow_store_s: float) -> float:
-    """What a contact must keep that begins at this moment. A command takes as long as the store
+    """The rules for a contact that begins now. A command takes as long as the store
     takes it, and at one moment either may come first: then the milder of both is enough."""
     done = [one for one in rules if one.at_s <= begin_s - EDGE_S - SLACK * slow_store_s]
     since = [one for one in rules if done[-1].at_s < one.at_s <= begin_s + EDGE_S]

@@ -1,4 +1,4 @@
-"""Commands while another program has locked the database: answered soon, and carried out later."""
+"""Commands while another program locks the database: answered in time, and run later."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ COMMANDS: dict[str, Callable[[Operations, str], Awaitable[Any]]] = {
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-async def test_it_is_answered_in_time(
+async def test_commands_are_answered_while_the_database_is_locked(
     daemon: Daemon, town: LocalWeb, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setattr(operations, "COMMAND_WAIT_S", WAIT_S)
@@ -64,7 +64,7 @@ async def test_it_is_answered_in_time(
                 await asyncio.sleep(0.05)
 
 
-async def test_what_was_told_to_come_later_comes_once(
+async def test_a_postponed_command_runs_once(
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(operations, "COMMAND_WAIT_S", WAIT_S)

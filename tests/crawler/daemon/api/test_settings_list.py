@@ -8,7 +8,7 @@ from crawler.config import load
 from crawler.daemon.api.settings_list import effective_settings
 
 
-def test_sinks_are_shown_with_what_they_set_and_where(tmp_path: Path) -> None:
+def test_sinks_are_listed_with_their_keys_and_sources(tmp_path: Path) -> None:
     file = tmp_path / "crawl.toml"
     file.write_text(
         '[[sink]]\nkind = "jsonl"\npath = "pages.jsonl"\n'

@@ -1,4 +1,4 @@
-"""Every JSON route over a real socket: its shape, and what it refuses."""
+"""Every JSON route over a real socket: its response, and the requests it refuses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def shape_of(path: str, method: str = "GET") -> Any:
 
 
 def checked(body: Any, path: str, method: str = "GET") -> Any:
-    """The answer, which is what the description says."""
+    """The body, validated against the declared type of the response."""
     msgspec.convert(body, shape_of(path, method))
     return body
 
@@ -137,7 +137,7 @@ async def test_a_host_is_paused_slowed_and_resumed(daemon: Any) -> None:
 
 
 async def test_a_host_is_found_under_its_domain(start: Any, town: LocalWeb) -> None:
-    """With `per = "domain"` the hosts view has the domain, and a host name leads to it."""
+    """With `per = "domain"`, a host name finds the row of its domain."""
     town.sites["www.shop.test"] = {"/robots.txt": text(""), "/": html("Shop")}
     async with start("www.shop.test", config={"politeness": {"per": "domain"}}) as daemon:
         await daemon.idle()
@@ -180,7 +180,7 @@ async def test_the_crawl_is_paused_and_resumed(daemon: Any, town: LocalWeb) -> N
     await daemon.until(lambda status: status["visited"] == 7)
 
 
-async def test_robots_check_by_a_file(daemon: Any) -> None:
+async def test_robots_check_uses_a_file_in_the_request(daemon: Any) -> None:
     body = {
         "robots": "User-agent: *\nDisallow: /a\nAllow: /a/b\n",
         "agent": "examplebot",
@@ -204,7 +204,7 @@ async def test_robots_check_by_a_file(daemon: Any) -> None:
     assert [one["allowed"] for one in strict.body["verdicts"]] == [False, False, True]
 
 
-async def test_robots_check_goes_by_the_kept_copy(daemon: Any, town: LocalWeb) -> None:
+async def test_robots_check_uses_the_stored_copy(daemon: Any, town: LocalWeb) -> None:
     body = {"url": town.url("b.test", "/x"), "urls": ["/private/", "/"]}
     answer = await daemon.client.post("/api/robots/check", body)
     assert [one["allowed"] for one in answer.body["verdicts"]] == [False, True]
@@ -212,7 +212,7 @@ async def test_robots_check_goes_by_the_kept_copy(daemon: Any, town: LocalWeb) -
     assert town.log.paths("b.test").count("/robots.txt") == 1
 
 
-async def test_robots_check_asks_a_site_once_and_as_the_crawl_does(
+async def test_robots_check_fetches_a_robots_txt_once_and_politely(
     daemon: Any, town: LocalWeb
 ) -> None:
     town.sites["d.test"] = {"/robots.txt": text("User-agent: *\nDisallow: /d\n")}
@@ -225,13 +225,15 @@ async def test_robots_check_asks_a_site_once_and_as_the_crawl_does(
     assert host["contacts"] == 1  # it was a contact of the crawl, with a rest after it
 
 
-async def test_robots_check_of_a_site_that_is_out_of_reach(daemon: Any, town: LocalWeb) -> None:
+async def test_robots_check_of_an_unreachable_site(daemon: Any, town: LocalWeb) -> None:
     body = {"url": f"http://dead.test:{town.dead_port}/", "urls": ["/"]}
     answer = await daemon.client.post("/api/robots/check", body)
     assert is_problem(answer, 502, "url")
 
 
-async def test_robots_check_asks_nobody_once_the_crawl_ends(daemon: Any, town: LocalWeb) -> None:
+async def test_robots_check_sends_no_request_after_the_end_of_the_crawl(
+    daemon: Any, town: LocalWeb
+) -> None:
     daemon.life.control.stop()
     body = {"url": town.url("new.test"), "urls": ["/"]}
     assert is_problem(await daemon.client.post("/api/robots/check", body), 503, None)
@@ -239,7 +241,7 @@ async def test_robots_check_asks_nobody_once_the_crawl_ends(daemon: Any, town: L
 
 
 async def test_robots_check_reaches_no_private_address(start: Any, town: LocalWeb) -> None:
-    """It is no way past the guard: an address the crawl may not connect to is not connected to."""
+    """The tester does not connect to addresses that are forbidden to the crawl."""
     network = {"network": {"allow": [], "resolve": {"*.test": "127.0.0.1"}}}
     async with start(config=network) as daemon:
         before = town.connections
@@ -295,7 +297,7 @@ MALFORMED: list[tuple[str, object, int, str | None]] = [
 ]  # fmt: skip
 
 
-async def test_a_misspelt_field_is_asked_back(daemon: Any) -> None:
+async def test_a_misspelt_field_gets_a_suggestion(daemon: Any) -> None:
     answer = await daemon.client.post("/api/hosts/slow", {"host": "a.test", "delay": 1})
     assert answer.body["detail"] == 'delay: unknown field; did you mean "delay_s"?'
     assert answer.status == 422
@@ -343,7 +345,7 @@ NO_JSON = [
 ]
 
 
-async def test_what_is_no_json_is_refused(daemon: Any) -> None:
+async def test_invalid_json_is_refused(daemon: Any) -> None:
     for raw, status in NO_JSON:
         answer = await daemon.client.post(
             "/api/hosts/pause",
@@ -354,7 +356,7 @@ async def test_what_is_no_json_is_refused(daemon: Any) -> None:
         assert answer.headers["Content-Type"].startswith("application/problem+json")
 
 
-async def test_a_program_may_leave_unsaid_that_it_sends_json(daemon: Any) -> None:
+async def test_a_program_may_omit_the_content_type(daemon: Any) -> None:
     unsaid = {"data": b'{"host": "a.test"}', "skip_auto_headers": ["Content-Type"]}
     assert (await daemon.client.post("/api/hosts/pause", **unsaid)).status == 200
     own = {"origin": str(daemon.client.base)}  # a browser's
@@ -362,8 +364,8 @@ async def test_a_program_may_leave_unsaid_that_it_sends_json(daemon: Any) -> Non
     assert is_problem(answer, 415, "Content-Type")
 
 
-async def test_only_json_is_taken(daemon: Any) -> None:
-    """What a form of another site can send, without asking first, is refused."""
+async def test_other_content_types_are_refused(daemon: Any) -> None:
+    """Content types that a form of another site can send are refused."""
     form = "application/x-www-form-urlencoded"
     for kind in ("text/plain", form, "multipart/form-data; boundary=x"):
         answer = await daemon.client.post(
@@ -439,8 +441,8 @@ async def test_the_description_lists_every_route(start: Any) -> None:
     assert known <= served
 
 
-async def test_the_description_is_sound(daemon: Any) -> None:
-    """Every reference leads somewhere, and every operation has a name of its own."""
+async def test_the_description_is_consistent(daemon: Any) -> None:
+    """Every reference resolves, and the names of operations are unique."""
     described = (await daemon.client.get("/api/openapi.json")).body
     text = json.dumps(described)
     names = re.findall(r'"\$ref": "#/components/schemas/(\w+)"', text)
@@ -453,7 +455,7 @@ async def test_the_description_is_sound(daemon: Any) -> None:
     assert (host["name"], host["in"], host["required"]) == ("host", "query", True)
 
 
-async def test_a_body_that_does_not_come_is_given_up(
+async def test_a_body_that_does_not_arrive_times_out(
     daemon: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("crawler.daemon.http.application.BODY_S", 0.2)
@@ -467,7 +469,7 @@ async def test_a_body_that_does_not_come_is_given_up(
     assert (await daemon.client.get("/api/status")).body["state"] == "idle"
 
 
-def test_the_docs_have_every_route_and_no_other() -> None:
+def test_the_docs_list_exactly_the_routes() -> None:
     text = (Path(__file__).parents[4] / "docs" / "daemon.md").read_text(encoding="utf-8")
     table = re.findall(r"^\| (`(?:GET|POST) .*?) \|", text, re.MULTILINE)
     told = {

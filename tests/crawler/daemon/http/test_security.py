@@ -1,4 +1,4 @@
-"""Who is let in: names, origins, the token, sessions, and patience with those who guess."""
+"""Access control: host names, origins, the token, sessions and rate limits."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def guarded(start: Any) -> Any:
 
 
 def stop_clock(daemon: Any) -> None:
-    """No allowance of the daemon grows again, however long the test takes."""
+    """Stop the clock of the rate limiters, so that they do not refill during a test."""
     guards = daemon.app[GUARDS]
     for allowance in (guards._pace, guards._pace_from_elsewhere, guards._guesses):
         allowance._clock = Hand()
@@ -59,8 +59,8 @@ async def log_in(daemon: Any, token: str = TOKEN, **headers: str) -> Any:
 # ------------------------------------------------------------ Host and Origin
 
 
-async def test_only_our_names_are_answered(daemon: Any) -> None:
-    """A page of evil.test that was led here (DNS rebinding) still says evil.test."""
+async def test_foreign_host_names_are_refused(daemon: Any) -> None:
+    """After DNS rebinding, a page of evil.test still sends its own host name."""
     port = daemon.port
     for name in (
         f"127.0.0.1:{port}",
@@ -117,7 +117,7 @@ async def test_another_site_s_page_reads_nothing(daemon: Any) -> None:
     assert not [name for name in answer.headers if name.startswith("RobotsState-Control")]
 
 
-async def test_further_names_are_those_of_the_config(guarded: Any) -> None:
+async def test_the_config_adds_host_names(guarded: Any) -> None:
     names = {"Host": "crawl.example.com", "Origin": "https://crawl.example.com", **BEARER}
     assert (await guarded.client.post("/api/resume", headers=names)).status == 200
     assert (
@@ -128,7 +128,7 @@ async def test_further_names_are_those_of_the_config(guarded: Any) -> None:
 # ------------------------------------------------------------ the token
 
 
-async def test_everything_but_healthz_and_login_needs_the_token(guarded: Any) -> None:
+async def test_all_routes_but_healthz_and_login_need_the_token(guarded: Any) -> None:
     for route in list(guarded.app.router.routes()):
         path = route.resource.canonical
         if path in ("/healthz", "/login", "/static/{name}") or route.method == "HEAD":
@@ -141,7 +141,7 @@ async def test_everything_but_healthz_and_login_needs_the_token(guarded: Any) ->
     assert (await guarded.client.get("/nowhere")).status == 401
 
 
-async def test_the_token_lets_in(guarded: Any) -> None:
+async def test_the_token_is_accepted(guarded: Any) -> None:
     assert (await guarded.client.get("/api/status", headers=BEARER)).status == 200
     for wrong in ("", "Bearer", "Bearer x", f"Basic {TOKEN}", TOKEN, f"Bearer {TOKEN}x"):
         answer = await guarded.client.get("/api/status", headers={"Authorization": wrong})
@@ -149,7 +149,7 @@ async def test_the_token_lets_in(guarded: Any) -> None:
     assert (await guarded.client.get(f"/api/status?token={TOKEN}")).status == 401
 
 
-async def test_a_browser_is_led_to_the_login_and_back(guarded: Any) -> None:
+async def test_a_browser_is_redirected_to_the_login_and_back(guarded: Any) -> None:
     page = {"Accept": "text/html"}
     answer = await guarded.client.get("/hosts?state=paused", headers=page)
     assert answer.status == 303
@@ -174,7 +174,7 @@ async def test_a_session_s_cookie_is_secure_behind_tls(guarded: Any) -> None:
     assert "Secure" in str(done.headers["Set-Cookie"])
 
 
-async def test_a_session_changes_things_only_from_our_own_page(guarded: Any) -> None:
+async def test_a_session_accepts_commands_only_from_its_own_pages(guarded: Any) -> None:
     cookie = {"Cookie": cookie_of(await log_in(guarded))}
     assert (await guarded.client.post("/api/pause", headers=cookie)).status == 403
     own = {**cookie, "Origin": f"http://127.0.0.1:{guarded.port}"}
@@ -191,7 +191,7 @@ async def test_a_session_ends_with_its_logout(guarded: Any) -> None:
     assert (await guarded.client.get("/api/status", headers=cookie)).status == 401
 
 
-async def test_a_login_does_not_go_on_to_another_site(guarded: Any) -> None:
+async def test_a_login_does_not_redirect_to_another_site(guarded: Any) -> None:
     for onward in (
         "//evil.test",
         "https://evil.test/",
@@ -205,7 +205,7 @@ async def test_a_login_does_not_go_on_to_another_site(guarded: Any) -> None:
     assert "<script>" not in page.body
 
 
-async def test_the_login_takes_a_small_form_alone(guarded: Any) -> None:
+async def test_the_login_accepts_only_a_small_form(guarded: Any) -> None:
     assert (await guarded.client.post("/login", {"token": TOKEN})).status == 415
     assert (await guarded.client.post("/login", data={"token": "x" * 20_000})).status == 413
     assert (await guarded.client.post("/login", data={})).status == 401
@@ -233,8 +233,8 @@ async def test_guessing_is_throttled_and_the_right_token_is_not(guarded: Any) ->
     assert (await guarded.client.get("/api/status", headers=BEARER)).status == 200
 
 
-async def test_requests_that_are_refused_use_up_nothing(guarded: Any) -> None:
-    """Pages of other sites, and programs without the token, on the operator's own address."""
+async def test_refused_requests_do_not_count_against_the_rate_limit(guarded: Any) -> None:
+    """Requests of other sites' pages, and without the token, from the operator's address."""
     foreign = {"Origin": "http://evil.test", "Sec-Fetch-Site": "cross-site"}
     linked = {
         "Sec-Fetch-Site": "cross-site",
@@ -256,7 +256,7 @@ async def test_requests_that_are_refused_use_up_nothing(guarded: Any) -> None:
     assert (await guarded.client.get("/api/status", headers=BEARER)).status == 200
 
 
-async def test_links_on_other_sites_have_a_pace_of_their_own(daemon: Any) -> None:
+async def test_links_on_other_sites_have_their_own_rate_limit(daemon: Any) -> None:
     stop_clock(daemon)
     linked = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
     told = [(await daemon.client.get("/hosts", headers=linked)).status for _ in range(LINKS + 10)]
@@ -268,12 +268,12 @@ async def test_links_on_other_sites_have_a_pace_of_their_own(daemon: Any) -> Non
 
 @functools.cache
 def mocked(method: str, path: str, **headers: str) -> Any:
-    """Made once: it takes 1,000 times as long as what is to be tested."""
+    """A mocked request, created once because that is slow."""
     return make_mocked_request(method, path, {"Host": "127.0.0.1", **headers})
 
 
 class _Asked(RuleBasedStateMachine):
-    """Whatever others do, from whatever address, the right token is let in."""
+    """Whatever other clients do, from any address, the right token is accepted."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -327,21 +327,21 @@ TestWhateverOthersDo = _Asked.TestCase
 TestWhateverOthersDo.settings = settings(max_examples=20, stateful_step_count=15, deadline=None)
 
 
-def test_who_is_remembered_is_bounded(hand: Any) -> None:
+def test_the_number_of_remembered_clients_is_bounded(hand: Any) -> None:
     allowance = RateLimiter(hand, at_once=1, per_s=1)
     for number in range(PEERS_MAX + 10):
         allowance.spend(f"peer {number}")
     assert len(allowance._peers) == PEERS_MAX
 
 
-async def test_a_wrong_token_on_the_page_says_so(guarded: Any) -> None:
+async def test_the_login_page_reports_a_wrong_token(guarded: Any) -> None:
     answer = await log_in(guarded, "guess", Accept="text/html")
     assert answer.status == 401
     assert "wrong token" in answer.body
     assert "<form" in answer.body
 
 
-async def test_the_socket_asks_for_no_token(start: Any) -> None:
+async def test_the_socket_needs_no_token(start: Any) -> None:
     async with start(settings=HttpSettings(token=TOKEN)) as daemon:
         assert (await daemon.local.get("/api/status")).status == 200
         assert (await daemon.local.post("/api/pause")).body == {"state": "paused"}
@@ -411,7 +411,7 @@ def test_sessions_are_bounded_the_oldest_goes(hand: Any) -> None:
     assert len(set(names)) == len(names)
 
 
-def test_an_allowance_comes_back_with_time(hand: Any) -> None:
+def test_a_rate_limiter_refills(hand: Any) -> None:
     allowance = RateLimiter(hand, at_once=2, per_s=0.5)
     for _ in range(2):
         assert allowance.wait_s("a") == 0.0
@@ -423,7 +423,7 @@ def test_an_allowance_comes_back_with_time(hand: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["https://x.test", "x.test/", "", "a b", "x.test:port", "*"])
-def test_what_is_no_name_is_refused_in_the_config(name: str) -> None:
+def test_invalid_host_names_in_the_config_are_refused(name: str) -> None:
     with pytest.raises(ConfigError, match=r"daemon\.hosts"):
         from_dict({"daemon": {"hosts": [name]}})
 
@@ -434,7 +434,7 @@ def test_names_may_have_a_port() -> None:
 
 
 async def test_an_old_token_may_be_tried_on_every_route(guarded: Any) -> None:
-    """It is told that the token is wrong, and the right one is not shut out by it."""
+    """Wrong tokens are refused, and do not lock out the right one."""
     for route in ROUTES:
         answer = await guarded.client.ask(
             route.method, route.path, headers={"Authorization": "Bearer old"}

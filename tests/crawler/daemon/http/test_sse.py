@@ -1,4 +1,4 @@
-"""Server-sent events: told as they happen, bounded, and never waited for."""
+"""Server-sent events: sent as they happen, bounded, and never blocking the crawl."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def events(response: aiohttp.ClientResponse, kind: str) -> dict[str, Any]:
     raise AssertionError("the stream has ended")
 
 
-async def test_what_happens_is_told(daemon: Any, town: LocalWeb) -> None:
+async def test_events_are_sent(daemon: Any, town: LocalWeb) -> None:
     url = f"{daemon.client.base}/api/events"
     async with daemon.client.session.get(url) as response:
         assert response.content_type == "text/event-stream"
@@ -82,7 +82,7 @@ async def test_a_listener_that_is_too_slow_is_let_go(hand: Any) -> None:
     assert len(stream) == 0
 
 
-async def test_contacts_are_told_so_many_a_second(hand: Any) -> None:
+async def test_contacts_per_second_are_limited(hand: Any) -> None:
     stream = EventStream(hand)
     with stream.listening() as listener:
         for _ in range(EVENTS_PER_S_MAX + 100):
@@ -97,7 +97,7 @@ async def test_contacts_are_told_so_many_a_second(hand: Any) -> None:
         assert not listener.empty
 
 
-def test_nobody_listens_nothing_is_kept(hand: Any) -> None:
+def test_no_events_are_kept_without_listeners(hand: Any) -> None:
     stream = EventStream(hand)
     stream.contacted(contact())
     stream.send("change", {})

@@ -1,4 +1,4 @@
-"""The log: JSON lines, one event for every outcome, in a file that may be taken away."""
+"""The log: JSON lines, one event for every outcome, in a file that may be moved."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_every_outcome_is_one_event_at_its_level(
     assert told(path, level) == events
 
 
-def test_an_event_says_when_how_grave_and_what_first(path: Path) -> None:
+def test_time_level_and_name_come_first(path: Path) -> None:
     told(path, LogLevel.INFO)
     first = lines(path)[0]
     assert list(first)[:4] == ["at", "level", "event", "url"]
@@ -114,7 +114,7 @@ def test_an_event_says_when_how_grave_and_what_first(path: Path) -> None:
     assert (first["status"], first["elapsed_s"]) == (200, 0.123457)
 
 
-def test_what_the_web_says_stays_on_its_line(path: Path) -> None:
+def test_strings_from_the_web_cannot_break_a_line(path: Path) -> None:
     file = LogFile(path)
     OutcomeLog(EventLog(file, LogLevel.INFO)).settled('http://a.test/\n"},{\ud800\u2028', VISITED)
     file.close()
@@ -131,7 +131,7 @@ def put(file: LogFile, line: str) -> None:
     assert not file._waiting_bytes
 
 
-def test_a_file_that_was_moved_away_is_opened_anew(path: Path) -> None:
+def test_a_moved_file_is_opened_again(path: Path) -> None:
     file = LogFile(path)
     put(file, "{}")
     path.rename(path.with_suffix(".1"))
@@ -148,7 +148,7 @@ def test_a_file_that_was_moved_away_is_opened_anew(path: Path) -> None:
 
 
 def test_lines_that_cannot_be_written_are_counted(path: Path) -> None:
-    """A full disk ends no crawl."""
+    """A full disk does not end the crawl."""
     file = LogFile(path)
     full = os.open("/dev/full", os.O_WRONLY)
     held = os.dup(file._fd)
@@ -167,7 +167,7 @@ def test_lines_that_cannot_be_written_are_counted(path: Path) -> None:
     ]
 
 
-def test_a_log_whose_folder_is_gone_is_no_error(path: Path) -> None:
+def test_a_deleted_folder_is_not_an_error(path: Path) -> None:
     deep = path.parent / "deep"
     deep.mkdir()
     file = LogFile(deep / "x.log")
@@ -182,7 +182,7 @@ def test_a_log_whose_folder_is_gone_is_no_error(path: Path) -> None:
     assert [line.get("count") for line in lines(deep / "x.log")] == [1, None]
 
 
-def test_a_log_that_cannot_be_opened_anew_is_written_on(path: Path) -> None:
+def test_the_old_file_is_kept_if_it_cannot_be_reopened(path: Path) -> None:
     file = LogFile(path)
     put(file, "{}")
     path.unlink()
@@ -194,7 +194,7 @@ def test_a_log_that_cannot_be_opened_anew_is_written_on(path: Path) -> None:
 
 
 def test_a_pipe_that_nobody_reads_never_makes_it_wait(path: Path) -> None:
-    """Lines up to a bound wait for a reader; where others are missing, a line says how many."""
+    """A bounded number of lines waits for a reader; a later line counts the lost ones."""
     os.mkfifo(path)
     with pytest.raises(OSError, match="No such device"):
         LogFile(path)
@@ -223,12 +223,12 @@ def test_a_pipe_that_nobody_reads_never_makes_it_wait(path: Path) -> None:
     os.close(reader)
 
 
-def test_a_folder_that_is_not_there_is_told_at_start(tmp_path: Path) -> None:
+def test_a_missing_folder_is_reported_at_start(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         LogFile(tmp_path / "nowhere" / "x.log")
 
 
-def test_what_libraries_log_is_in_it_with_its_traceback(path: Path) -> None:
+def test_library_logs_are_included_with_tracebacks(path: Path) -> None:
     file = LogFile(path)
     logger = logging.getLogger("courtly.test")
     handler = EventLog(file, LogLevel.INFO).handler()
@@ -245,9 +245,7 @@ def test_what_libraries_log_is_in_it_with_its_traceback(path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [BadHttpMessage, ConnectionResetError])
-def test_malformed_and_broken_off_requests_do_not_fill_the_disk(
-    path: Path, kind: type[Exception]
-) -> None:
+def test_malformed_requests_do_not_fill_the_disk(path: Path, kind: type[Exception]) -> None:
     file = LogFile(path)
     handler = EventLog(file, LogLevel.INFO).handler()
     error = kind("Authorization: Bearer hunter2")
@@ -264,7 +262,7 @@ def test_malformed_and_broken_off_requests_do_not_fill_the_disk(
     assert "hunter2" not in path.read_text()
 
 
-async def test_what_it_died_of_is_its_last_line(path: Path) -> None:
+async def test_the_last_line_is_the_fatal_error(path: Path) -> None:
     config = from_dict({"daemon": {"log": str(path)}})
     daemon = Daemon(config, announce=print, notify=Notify({}))
     daemon.died(ExceptionGroup("two", [OSError("odd"), StoreError("there is no room left")]))

@@ -1,4 +1,4 @@
-"""The watchdog is told that all is well only while it is."""
+"""Keep-alives are sent only while the crawl is healthy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from storage.store import StoreError
 
 
 class Patient:
-    """What `LivenessReporter` looks at of a `Control`."""
+    """The part of `Control` that `LivenessReporter` uses."""
 
     held: tuple[Hold, ...] = ()
 
@@ -30,7 +30,7 @@ class Patient:
         return self
 
 
-async def test_a_store_that_does_not_answer_is_no_sign_of_life(hand: Any) -> None:
+async def test_an_unresponsive_store_is_unhealthy(hand: Any) -> None:
     watchdog, patient = LivenessReporter(hand), Patient()
     control: Any = patient
     assert await watchdog.is_healthy(control, 0.01)
@@ -40,7 +40,7 @@ async def test_a_store_that_does_not_answer_is_no_sign_of_life(hand: Any) -> Non
     assert not await watchdog.is_healthy(control, 0.01)
 
 
-async def test_outcomes_that_nobody_commits_are_no_sign_of_life(hand: Any) -> None:
+async def test_uncommitted_outcomes_are_unhealthy(hand: Any) -> None:
     watchdog, patient = LivenessReporter(hand), Patient()
     control: Any = patient
     hand.advance(3_600.0)  # idle: nothing was committed for an hour

@@ -1,4 +1,4 @@
-"""What /metrics says parses, follows the conventions, and has no label that grows."""
+"""/metrics can be parsed, follows the conventions, and has no unbounded label."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def samples(metrics: Metrics, status: Status = STATUS) -> dict[str, float]:
     return found
 
 
-def test_contacts_are_counted_by_kind_and_by_how_they_ended() -> None:
+def test_contacts_are_counted_by_kind_and_outcome() -> None:
     metrics = Metrics()
     metrics.contacted(contact())
     metrics.contacted(contact(status=404))
@@ -127,8 +127,8 @@ def test_outcomes_and_commits_are_counted() -> None:
     assert found["courtly_commit_seconds_count{}"] == 1
 
 
-def test_outcomes_are_there_before_the_first() -> None:
-    """A rate over a series that appears late is wrong."""
+def test_series_exist_before_the_first_event() -> None:
+    """A rate over a series that appears later would be wrong."""
     metrics = Metrics()
     before = samples(metrics).keys()
     metrics.settled("http://a.test/", Revisited(id=1, slot="a.test", plan=None))
@@ -136,7 +136,7 @@ def test_outcomes_are_there_before_the_first() -> None:
     assert samples(metrics).keys() == before
 
 
-def test_what_is_measured_is_there_under_names_of_its_unit() -> None:
+def test_gauges_are_named_after_their_units() -> None:
     found = samples(Metrics())
     assert found["courtly_frontier_urls{state=queued}"] == 7
     assert found["courtly_hosts_held{state=in_flight}"] == 1
@@ -158,7 +158,7 @@ def test_series_do_not_grow_with_hosts_urls_or_odd_answers() -> None:
     assert len(more) < 10
 
 
-def test_two_of_them_share_nothing() -> None:
+def test_two_instances_share_nothing() -> None:
     one, other = Metrics(), Metrics()
     one.contacted(contact())
     assert samples(other)["courtly_fetches_total{kind=page,outcome=2xx}"] == 0
@@ -168,7 +168,7 @@ DOCS = Path(__file__).parents[4] / "docs"
 
 
 def names() -> set[str]:
-    """Of all series, and of the histograms that they are parts of."""
+    """The names of all series and of their histograms."""
     series = {name.partition("{")[0] for name in samples(Metrics())}
     return series | {name.removesuffix("_bucket") for name in series}
 

@@ -1,4 +1,4 @@
-"""What happened lately is remembered for a bounded number of hosts."""
+"""Recent contacts are kept for a bounded number of hosts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def contact(slot: str, at_s: float, error: FailureCode | None = None) -> Contact
     )
 
 
-def test_the_rest_that_each_contact_had_to_be_followed_by_is_kept() -> None:
+def test_the_required_delay_of_each_contact_is_kept() -> None:
     recent = RecentContacts()
     recent.contacted(contact("a.test", 1.0))
     (floor,) = recent.delays("a.test")
@@ -37,7 +37,7 @@ def test_the_rest_that_each_contact_had_to_be_followed_by_is_kept() -> None:
     assert recent.delays("b.test") == ()
 
 
-def test_errors_come_newest_first_in_words() -> None:
+def test_errors_come_newest_first() -> None:
     recent = RecentContacts()
     for at_s in range(ERRORS_PER_HOST + 5):
         recent.contacted(contact("a.test", float(at_s), FailureCode.TIMEOUT))

@@ -1,4 +1,4 @@
-"""Series: an hour fine, a day coarse, gaps where nothing was seen, and never more memory."""
+"""Time series: fine for an hour, coarse for a day, with gaps, in bounded memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def sample(pages_per_s: float) -> Sample:
     )
 
 
-def test_points_of_a_span_are_those_within_it_in_order() -> None:
+def test_points_of_a_span_are_in_order() -> None:
     series = Series()
     for step in range(100):
         series.add(1_000 + step * FINE_STEP_S, sample(float(step)))
@@ -33,7 +33,7 @@ def test_points_of_a_span_are_those_within_it_in_order() -> None:
     assert points.times[-1] == 1_495
 
 
-def test_a_day_is_shown_by_the_means_of_its_minutes() -> None:
+def test_a_day_consists_of_the_means_of_its_minutes() -> None:
     series = Series()
     for step in range(0, 7_200, 5):
         series.add(60_000 + step, sample(4.0 if step % 10 else 2.0))
@@ -42,7 +42,7 @@ def test_a_day_is_shown_by_the_means_of_its_minutes() -> None:
     assert set(points.values) == {3.0}
 
 
-def test_memory_is_bounded_however_long_it_runs() -> None:
+def test_memory_is_bounded() -> None:
     series = Series()
     for step in range(3 * FINE_POINTS):
         series.add(step * FINE_STEP_S, sample(1.0))
@@ -61,14 +61,14 @@ def test_a_gap_breaks_the_line() -> None:
     assert [math.isnan(value) for value in values] == [False, False, True, False, False]
 
 
-def test_a_clock_that_is_set_back_adds_nothing() -> None:
+def test_samples_are_ignored_while_a_clock_is_set_back() -> None:
     series = Series()
     series.add(100.0, sample(1.0))
     series.add(50.0, sample(9.0))
     assert list(series.points(Track.PAGES_PER_S, now_s=100, span_s=100).values) == [1.0]
 
 
-def test_what_is_not_known_stays_unknown() -> None:
+def test_unknown_values_stay_unknown() -> None:
     series = Series()
     series.add(100.0, sample(1.0))
     assert math.isnan(series.points(Track.MEMORY_BYTES, now_s=100, span_s=100).values[0])

@@ -45,7 +45,7 @@ def host_row(host: str, **more: object) -> dict[str, Any]:
 
 
 class FakeOperations(Operations):
-    """`rows`, `files` and the rest may be changed; `asked` is what was called, in order."""
+    """`rows`, `files` and the rest may be changed; `asked` lists the calls in order."""
 
     def __init__(self) -> None:  # the crawl that the real one is made of is what is left out
         self.state = "running"

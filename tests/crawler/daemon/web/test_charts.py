@@ -1,4 +1,4 @@
-"""Charts: what is drawn is what was measured, and the words beside it say the same."""
+"""Charts: the drawing and the text alternative match the data."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def plot(times: list[float], values: list[float]) -> charts.Plot:
     )
 
 
-def test_a_line_goes_from_the_left_to_now_and_says_itself_in_words() -> None:
+def test_a_line_ends_now_and_has_a_text_alternative() -> None:
     drawn = plot([NOW_S - 600, NOW_S - 300, NOW_S], [0.0, 4.0, 2.0])
     assert drawn.line == "M0.0 100.0 L300.0 0.0 L600.0 50.0"
     assert (drawn.top, drawn.middle, drawn.now) == ("4/s", "2/s", "2/s")
@@ -41,26 +41,26 @@ def test_a_line_goes_from_the_left_to_now_and_says_itself_in_words() -> None:
     )
 
 
-def test_points_can_be_read_off_and_are_not_too_many() -> None:
+def test_the_number_of_values_under_the_pointer_is_bounded() -> None:
     times = [NOW_S - 600 + 1.5 * step for step in range(401)]
     read = json.loads(plot(times, [float(step) for step in range(401)]).read)
     assert 100 <= len(read) <= charts.READ_MAX
     assert read[0] == [1, "1/s", "02:36:41"]  # of each few the largest
 
 
-def test_a_gap_is_not_drawn_over() -> None:
+def test_no_line_crosses_a_gap() -> None:
     drawn = plot([NOW_S - 60, NOW_S - 50, NOW_S - 40, NOW_S], [1.0, 1.0, math.nan, 1.0])
     assert drawn.line.count("M") == 2
 
 
-def test_nothing_measured_is_said() -> None:
+def test_an_empty_plot_says_so() -> None:
     drawn = plot([], [])
     assert (drawn.line, drawn.empty) == ("", True)
     assert "nothing recorded yet" in drawn.summary
 
 
 @given(st.floats(min_value=0, max_value=1e15, allow_nan=False))
-def test_the_scale_holds_its_largest_value_and_wastes_less_than_half(value: float) -> None:
+def test_the_scale_fits_its_largest_value(value: float) -> None:
     top = charts.nice(value)
     assert top >= value * (1 - 1e-6)
     assert top <= 1 or top <= 2 * value
@@ -90,7 +90,7 @@ def line(rows: list[ContactRow], floors: list[RequiredDelay], **more: Any) -> Ti
     return found
 
 
-def test_each_contact_is_a_bar_and_each_rest_begins_where_it_ends() -> None:
+def test_each_required_delay_begins_at_the_end_of_its_contact() -> None:
     rows = [row(at * 1.2) for at in range(5)]
     drawn = line(rows, [floor(each.start_at, 1.0) for each in rows])
     assert len(drawn.bars) == 5
@@ -103,35 +103,35 @@ def test_each_contact_is_a_bar_and_each_rest_begins_where_it_ends() -> None:
     assert "None of the 4 that could be compared began too early" in drawn.summary
 
 
-def test_a_contact_that_came_early_stands_out() -> None:
+def test_an_early_contact_is_marked() -> None:
     rows = [row(0.0), row(0.6)]
     drawn = line(rows, [floor(0.0, 1.0), floor(0.6, 1.0)], breaches=1)
     assert "early" in drawn.columns[0].name
     assert "began too early" in drawn.summary
 
 
-def test_a_rest_of_before_this_start_has_no_floor_and_none_is_made_up() -> None:
+def test_a_delay_before_the_start_has_no_required_minimum() -> None:
     drawn = line([row(0.0), row(1.5), row(3.0)], [])
     assert not drawn.floors
     assert len(drawn.columns) == 2
     assert "compared" not in drawn.summary
 
 
-def test_several_lanes_are_drawn_beside_each_other() -> None:
+def test_lanes_are_drawn_below_each_other() -> None:
     rows = [row(0.0, 1.0), row(0.5, 1.0), row(2.1, 1.0), row(2.6, 1.0)]
     drawn = line(rows, [])
     assert drawn.strip_height == 80
     assert [shape.y for shape in drawn.bars] == [4, 44, 4, 44]
 
 
-def test_a_long_lull_does_not_flatten_what_came_after_it() -> None:
+def test_a_long_gap_does_not_flatten_later_delays() -> None:
     rows = [*(row(at * 1.2) for at in range(10)), *(row(9_000 + at * 1.2) for at in range(5))]
     drawn = line(rows, [])
     assert len(drawn.bars) == 5
     assert drawn.columns[9].name == "column over"
 
 
-def test_the_next_turn_is_shown_without_squeezing_the_past() -> None:
+def test_the_next_request_does_not_squeeze_the_past() -> None:
     rows = [row(at * 1.2) for at in range(5)]
     drawn = line(rows, [], next_at=9_000.0)
     assert drawn.rests[-1].name == "rest pending"
@@ -142,7 +142,7 @@ def test_the_next_turn_is_shown_without_squeezing_the_past() -> None:
     st.lists(st.tuples(st.floats(0, 1e6), st.floats(0, 100)), min_size=1, max_size=50),
     st.lists(st.floats(0, 1e5), max_size=50),
 )
-def test_whatever_was_contacted_nothing_leaves_the_drawing(
+def test_all_shapes_stay_within_the_drawing(
     spans: list[tuple[float, float]], rests: list[float]
 ) -> None:
     rows = [row(start_s, took_s) for start_s, took_s in spans]

@@ -1,4 +1,4 @@
-"""Numbers, times and addresses as a page shows them."""
+"""Numbers, times and addresses as formatted for a page."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ def test_big_numbers_are_short(value: float, shown: str) -> None:
         (-86_400 * 3, "3 d ago"),
     ],
 )
-def test_times_are_said_as_a_person_would(away_s: float, said: str) -> None:
+def test_relative_times_have_one_unit(away_s: float, said: str) -> None:
     assert filters.relative(NOW_S + away_s, NOW_S) == said
 
 
-def test_a_time_is_a_time_element_with_its_moment() -> None:
+def test_a_time_is_a_time_element() -> None:
     html = filters.when(NOW_S - 120, NOW_S)
     assert html.startswith('<time datetime="2026-09-21T14:')
     assert html.endswith(">2 min ago</time>")
 
 
 @pytest.mark.parametrize("value", [None, math.nan, "soon", True, 0, -5, 1e15])
-def test_what_is_no_time_is_said_to_be_nothing(value: object) -> None:
+def test_invalid_times_are_a_dash(value: object) -> None:
     assert filters.when(value, NOW_S) == filters.NOTHING
 
 
@@ -64,13 +64,13 @@ def test_only_clean_http_addresses_become_links(url: str) -> None:
     assert '"on' not in filters.address(url)
 
 
-def test_an_address_links_to_what_is_known_and_out_without_telling_who_we_are() -> None:
+def test_an_address_links_to_its_page_and_to_the_url_without_a_referrer() -> None:
     html = filters.address("https://a.test/x?a=1&b=2")
     assert 'href="/url?url=https%3A%2F%2Fa.test%2Fx%3Fa%3D1%26b%3D2"' in html
     assert 'href="https://a.test/x?a=1&amp;b=2" rel="noreferrer noopener"' in html
 
 
-def test_texts_that_turn_the_line_around_are_shown_and_not_obeyed() -> None:
+def test_control_and_bidi_characters_are_replaced() -> None:
     assert (
         filters.plain("a\u202eb\x1b[31m")
         == "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}[31m"
@@ -81,5 +81,5 @@ def test_texts_that_turn_the_line_around_are_shown_and_not_obeyed() -> None:
 @pytest.mark.parametrize(
     ("part", "whole", "said"), [(1, 3, "33 %"), (1, 0, "0 %"), (1, 50, "2.0 %")]
 )
-def test_shares(part: int, whole: int, said: str) -> None:
+def test_percentages(part: int, whole: int, said: str) -> None:
     assert filters.percent(part, whole) == said

@@ -1,4 +1,4 @@
-"""Pages over a real socket, over answers that are made up: what they show, do and refuse to run."""
+"""Pages over a real socket, with made-up data: what they show, do and refuse to run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PAGES = ["/", "/hosts", "/host?host=a.test", "/blocked", "/url", "/tester", "/se
 
 
 class Site:
-    """The pages, asked as a browser without JavaScript would."""
+    """The pages, requested as by a browser without JavaScript."""
 
     def __init__(self, client: aiohttp.ClientSession, server: TestServer) -> None:
         self._client = client
@@ -112,7 +112,7 @@ async def test_every_page_is_served_with_its_title_under_a_strict_policy(
             assert (attributes["src"] or "").startswith("/static/")
 
 
-async def test_nothing_is_loaded_from_elsewhere_and_files_may_be_kept_for_ever(site: Site) -> None:
+async def test_all_files_are_local_and_immutable(site: Site) -> None:
     html = await site.get("/")
     files = [tag["href"] for tag in tags(html, "link")] + [
         tag["src"] for tag in tags(html, "script")
@@ -167,13 +167,13 @@ async def test_what_comes_from_the_web_is_text(site: Site, answers: Any) -> None
         assert "<script>alert" not in await site.get(path, status=404)
 
 
-async def test_a_path_there_is_not_is_answered_in_style(site: Site) -> None:
+async def test_a_missing_page_is_an_html_page(site: Site) -> None:
     html = await site.get("/nothing-here", status=404)
     assert "There is no page at /nothing-here" in html
     assert "courtly.css" in re.sub(r"\.[0-9a-f]{10}\.", ".", html)
 
 
-async def test_a_host_that_is_unknown_is_said_to_be(site: Site) -> None:
+async def test_an_unknown_host_is_reported(site: Site) -> None:
     assert "was ever queued" in await site.get("/host?host=nobody.test", status=404)
 
 
@@ -191,9 +191,7 @@ async def test_a_host_is_paused_resumed_and_slowed_by_plain_forms(site: Site, an
     ]
 
 
-async def test_what_failed_at_a_host_is_queued_again_and_never_that_of_all(
-    site: Site, answers: Any
-) -> None:
+async def test_failed_urls_are_retried_for_one_host_only(site: Site, answers: Any) -> None:
     answers.rows["a.test"]["failed"] = 3
     assert 'action="/host/retry"' in await site.get("/host?host=a.test")
     _, html, _ = await site.post("/host/retry", host="a.test", back="/host?host=a.test")
@@ -207,15 +205,13 @@ async def test_what_failed_at_a_host_is_queued_again_and_never_that_of_all(
 @pytest.mark.parametrize(
     "back", ["https://evil.test/", "//evil.test/", "/hosts@evil.test", "javascript:alert(1)", ""]
 )
-async def test_a_form_leads_back_to_our_own_pages_only(site: Site, back: str) -> None:
+async def test_a_form_redirects_to_its_own_site_only(site: Site, back: str) -> None:
     status, _, answer = await site.post("/host/pause", follow=False, host="a.test", back=back)
     assert status == 303
     assert answer.headers["Location"].startswith("/hosts?said=")
 
 
-async def test_a_delay_that_is_none_is_refused_and_changes_nothing(
-    site: Site, answers: Any
-) -> None:
+async def test_an_invalid_delay_is_refused(site: Site, answers: Any) -> None:
     status, html, _ = await site.post("/host/slow", host="a.test", delay_s="soon")
     assert status == 422
     assert "“soon” is not a number" in html
@@ -231,9 +227,7 @@ async def test_the_whole_crawl_is_paused_and_resumed(site: Site, answers: Any) -
     assert [each[0] for each in answers.asked if each[0] != "hosts"] == ["pause", "resume"]
 
 
-async def test_seeds_are_added_and_refusals_said_in_words_with_the_field_kept(
-    site: Site, answers: Any
-) -> None:
+async def test_seeds_are_added_and_refused_ones_stay_in_the_form(site: Site, answers: Any) -> None:
     _, html, answer = await site.post("/seeds", urls="http://n.test/\nhttp://m.test/", priority="2")
     assert answer.url.path == "/seeds"
     assert "2 new seeds queued" in html
@@ -247,7 +241,7 @@ async def test_seeds_are_added_and_refusals_said_in_words_with_the_field_kept(
     assert "at least one URL" in html
 
 
-async def test_a_reload_is_shown_before_it_is_done(site: Site, answers: Any) -> None:
+async def test_a_reload_has_a_preview(site: Site, answers: Any) -> None:
     html = await site.get("/config/reload")
     assert "312 hosts: politeness.delay 1 s to 4 s" in html
     assert answers.asked == [("reload", True)]
@@ -256,7 +250,7 @@ async def test_a_reload_is_shown_before_it_is_done(site: Site, answers: Any) -> 
     assert "These changes are in effect" in html
 
 
-async def test_a_bad_config_is_told_line_by_line(site: Site, answers: Any) -> None:
+async def test_config_errors_are_listed(site: Site, answers: Any) -> None:
     answers.broken = Problem(
         422,
         "two problems",
@@ -283,7 +277,7 @@ async def test_the_tester_shows_every_dialect_and_the_deciding_lines(site: Site)
     assert "Paste a robots.txt" in html
 
 
-async def test_a_very_long_robots_txt_is_folded_around_what_decided(site: Site) -> None:
+async def test_a_long_robots_txt_is_folded_around_deciding_lines(site: Site) -> None:
     text = "User-agent: *\n" + "".join(f"Disallow: /x{number}/\n" for number in range(5_000))
     _, html, _ = await site.post("/tester", robots=text, urls="/x4000/a", agent="examplebot")
     assert 'id="tested-L4002"' in html
@@ -291,7 +285,7 @@ async def test_a_very_long_robots_txt_is_folded_around_what_decided(site: Site) 
     assert html.count('class="no"') < 200
 
 
-async def test_a_robots_txt_made_of_line_ends_costs_little_and_is_said_to_be_cut(
+async def test_a_robots_txt_of_many_line_ends_is_cut(
     site: Site,
 ) -> None:
     text = "User-agent: *\nDisallow: /x/\n" + "\n" * 300_000
@@ -301,16 +295,14 @@ async def test_a_robots_txt_made_of_line_ends_costs_little_and_is_said_to_be_cut
     assert len(html) < 700_000  # the pasted text is in its field again
 
 
-async def test_a_page_that_keeps_itself_up_to_date_looks_only_at_what_moves(
-    site: Site, answers: Any
-) -> None:
+async def test_an_update_in_place_queries_only_what_changes(site: Site, answers: Any) -> None:
     assert "Disallow: /private/" in await site.get("/host?host=a.test")
     answers.asked.clear()
     assert "Disallow: /private/" not in await site.get("/host?host=a.test", live=True)
     assert not answers.asked
 
 
-async def test_hosts_are_asked_for_with_the_words_of_the_form(site: Site, answers: Any) -> None:
+async def test_the_form_filters_and_sorts_hosts(site: Site, answers: Any) -> None:
     html = await site.get("/hosts?search=a.te&state=all&sort=-queued")
     assert answers.asked[0] == (
         "hosts",
@@ -345,7 +337,7 @@ async def test_settings_are_shown_without_secrets(site: Site) -> None:
     assert "c.toml:9" in html
 
 
-async def test_with_a_token_the_pages_are_behind_a_form_that_tells_nothing(answers: Any) -> None:
+async def test_with_a_token_the_login_form_reveals_nothing(answers: Any) -> None:
     async with serving(answers, token="let-me-in-please") as site:
         html = await site.get("/hosts?state=paused")  # led to the form
         assert 'name="next" value="/hosts?state=paused"' in html
@@ -361,7 +353,7 @@ async def test_with_a_token_the_pages_are_behind_a_form_that_tells_nothing(answe
         assert not answers.asked
 
 
-async def test_who_logs_in_is_led_on_and_may_log_out(answers: Any) -> None:
+async def test_login_and_logout(answers: Any) -> None:
     async with serving(answers, token="let-me-in-please") as site:
         _, html, answer = await site.post(
             "/login", follow=False, token="let-me-in-please", next="/hosts"
