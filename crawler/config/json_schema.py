@@ -47,7 +47,8 @@ def _property(key: Key) -> dict[str, object]:
     }
     known = list(choices(key))
     if "array" in types:
-        schema["items"] = {"type": "string"} if str in get_args(key.type) else {}
+        strings = str in get_args(key.type)
+        schema["items"] = {"type": "string" if strings else ["integer", "string"]}
     if "object" in types:
         schema["additionalProperties"] = {"type": "string"}
     if known and types == ("string",):
