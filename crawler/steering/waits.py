@@ -15,7 +15,7 @@ class WaitKind(enum.Enum):
 
     PAUSED = enum.auto()  # an operator
     BACKOFF = enum.auto()
-    PAGE_LIMIT = enum.auto()  # the run has reached `crawl.max_pages`
+    MAX_PAGES = enum.auto()  # the run has reached `crawl.max_pages`
     DELAY = enum.auto()  # its politeness delay, or a crawl
 
 
@@ -35,7 +35,7 @@ def stored_wait(row: Row, now_s: float, *, spent: bool = False) -> StoredWait:
     if isinstance(backoff, int | float) and backoff > now_s:
         return StoredWait(float(backoff), WaitKind.BACKOFF, BACKING_OFF)
     if spent:
-        return StoredWait(None, WaitKind.PAGE_LIMIT, SPENT)
+        return StoredWait(None, WaitKind.MAX_PAGES, SPENT)
     until = float(next_at) if isinstance(next_at, int | float) else None
     source = f" ({row['delay_source']})" if row["delay_source"] else ""
     return StoredWait(until, WaitKind.DELAY, f"its turn{source}")

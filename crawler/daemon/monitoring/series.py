@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 FINE_STEP_S: Final = 5.0
 FINE_POINTS: Final = 720  # an hour
@@ -41,14 +42,8 @@ class Sample(Struct, frozen=True, kw_only=True):
     in_flight: float
 
     def values(self) -> tuple[float, ...]:
-        """In the order of Track."""
-        return (
-            self.pages_per_s,
-            self.bytes_per_s,
-            self.queued,
-            self.memory_bytes,
-            self.in_flight,
-        )
+        """In the order of Track, which is that of the fields."""
+        return astuple(self)
 
 
 class Points(Struct, frozen=True, kw_only=True):

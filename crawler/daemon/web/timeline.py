@@ -75,7 +75,7 @@ class TimelineContact:
         return f"{waited}; required: {format_duration(self.floor_s)} ({self.source})"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Shape:
     """A rectangle of a drawing. `name` is its CSS class, `title` its tooltip."""
 
@@ -212,7 +212,7 @@ def _strip(
         x = x_of(each.start_at)
         width = max(_BAR_WIDTH_MIN, x_of(each.end_at) - x)
         name = f"bar {each.kind}" + (" trouble" if each.failed else "")
-        bars.append(Shape(x=x, y=top + 4, width=width, height=32, name=name, title=each.title))
+        bars.append(Shape(x, top + 4, width, 32, name, each.title))
         until_s = None if each.floor_s is None else each.end_at + each.floor_s
         pending = each.rest_s is None and each.end_at == last_s and next_at is not None
         if pending and next_at is not None:
@@ -224,16 +224,9 @@ def _strip(
             continue
         required = format_duration(until_s - each.end_at)
         name = "rest pending" if pending and next_at is not None and next_at > now_s else "rest"
-        rests.append(
-            Shape(
-                x=x,
-                y=top + 14,
-                width=end_x - x,
-                height=12,
-                name=name + (" early" if each.early else ""),
-                title=f"required: {required} ({each.source or 'due'})",
-            )
-        )
+        name += " early" if each.early else ""
+        title = f"required: {required} ({each.source or 'due'})"
+        rests.append(Shape(x, top + 14, end_x - x, 12, name, title))
     return rests, bars, end_s
 
 
@@ -250,28 +243,11 @@ def _columns(seen: Sequence[TimelineContact]) -> tuple[list[Shape], list[Shape],
         rest_s = max(0.0, each.rest_s or 0.0)
         height = COLUMNS_HEIGHT * min(1.0, rest_s / top)
         name = "column" + (" over" if rest_s > top else "") + (" early" if each.early else "")
-        columns.append(
-            Shape(
-                x=at * step + 2,
-                y=COLUMNS_HEIGHT - height,
-                width=step - 4,
-                height=height,
-                name=name,
-                title=each.rest_title,
-            )
-        )
+        y = COLUMNS_HEIGHT - height
+        columns.append(Shape(at * step + 2, y, step - 4, height, name, each.rest_title))
         if each.floor_s is not None:
-            y = COLUMNS_HEIGHT * (1 - min(1.0, each.floor_s / top))
-            ticks.append(
-                Shape(
-                    x=at * step,
-                    y=min(COLUMNS_HEIGHT - 1.5, y),
-                    width=step,
-                    height=1.5,
-                    name="floor",
-                    title=each.rest_title,
-                )
-            )
+            y = min(COLUMNS_HEIGHT - 1.5, COLUMNS_HEIGHT * (1 - min(1.0, each.floor_s / top)))
+            ticks.append(Shape(at * step, y, step, 1.5, "floor", each.rest_title))
     return columns, ticks, top, step * max(_COLUMNS_MIN, len(rested))
 
 
@@ -285,12 +261,12 @@ def _summary(seen: Sequence[TimelineContact], breaches: int) -> str:
             sentence += f" to {format_duration(max(rests))}"
         sentence += " apart"
     sentence += "."
-    early = [each for each in known if each.early]
+    early = sum(each.early for each in known)
     if breaches:
         sentence += f" {counted(breaches, 'request')} to this host began too early."
     elif early:
         sentence += (
-            f" {len(early)} began sooner than required at the time, because an operator or a new"
+            f" {early} began sooner than required at the time, because an operator or a new"
             " config shortened the delay since."
         )
     elif known:
