@@ -203,7 +203,7 @@ class _CostEstimate:
 
     def exceeds_limits(self, html: bytes) -> bool:
         at: int | None = 0
-        while at is not None:
+        while at is not None and not self.gives_up:
             at = self._walk(html, at)
         return (
             self.gives_up
@@ -214,29 +214,40 @@ class _CostEstimate:
 
     def _walk(self, html: bytes, at: int) -> int | None:
         """Walk to the next raw text or CDATA. Return where to resume, or None at the end."""
-        texts = self.texts
+        texts, open_, behind = self.texts, self.open, self.behind
         for step in _STEP.finditer(html, at):
-            if texts.plain:
-                texts.run += step.start() - self.behind
-            elif step.start() > self.behind:
-                texts.add(html[self.behind : step.start()])
-            self.behind = step.end()
             kind = step.lastindex
-            resume = None
+            if texts.plain:
+                texts.run += step.start() - behind
+            elif step.start() > behind:
+                texts.add(html[behind : step.start()])
+            behind = step.end()
             if kind is None:
                 texts.comment()
-            elif kind == _END:
-                self._end_tag(step)
+                continue
+            if kind == _END:
+                name = step[_END].lower()
+                attributes = behind - step.end(_END) > 1
+                if attributes or not texts.plain:
+                    texts.end(name, attributes=attributes)
+                if open_ and open_[-1] == name and name not in _COUNTED:
+                    open_.pop()
+                    continue
+                if name in _ROOTS:
+                    self._count_root()
+                if open_:
+                    self.end(name)
             elif kind <= _LEAF:
-                resume = self._start_tag(html, step, leaf=kind == _LEAF)
+                resume = self._start_tag(html, step, kind)
+                if resume is not None:
+                    self.behind = resume
+                    return resume
             elif kind == _CDATA:
-                return self._cdata(html, step.end())
+                self.behind = behind
+                return self._cdata(html, behind)
             else:
                 self.gives_up = True
-            if self.gives_up:
                 return None
-            if resume is not None:
-                return resume
         return None
 
     def _cdata(self, html: bytes, at: int) -> int | None:
@@ -248,26 +259,14 @@ class _CostEstimate:
         end = html.find(ending, at)
         return None if end < 0 else end + len(ending)
 
-    def _end_tag(self, step: re.Match[bytes]) -> None:
-        name = step[_END].lower()
-        attributes = step.end() - step.end(_END) > 1
-        if attributes or not self.texts.plain:
-            self.texts.end(name, attributes=attributes)
-        if self.open and self.open[-1] == name and name not in _COUNTED:
-            self.open.pop()
-            return
-        self._count_root(name)
-        if self.open:
-            self.end(name)
+    def _count_root(self) -> None:
+        self.roots += 1
+        if self.roots > ROOTS_MAX:
+            self.gives_up = True
 
-    def _count_root(self, name: bytes) -> None:
-        if name in _ROOTS:
-            self.roots += 1
-            self.gives_up = self.gives_up or self.roots > ROOTS_MAX
-
-    def _start_tag(self, html: bytes, step: re.Match[bytes], *, leaf: bool) -> int | None:
-        """Process a start tag. Return the end of its raw text, if it has any."""
-        texts = self.texts
+    def _start_tag(self, html: bytes, step: re.Match[bytes], kind: int) -> int | None:
+        """Process a start tag. Return where to resume if raw text follows or the walk gives up."""
+        texts, open_ = self.texts, self.open
         name = step[_TAG].lower()
         if texts.plain and name not in SPECIAL and not self.unusual:
             texts.run = 0
@@ -278,9 +277,10 @@ class _CostEstimate:
             self.doubted = self.weight
         self.copied += self.doubted
         if name in _CLOSES:
-            self.steps += len(self.open)
-        self._count_root(name)
-        if leaf:
+            self.steps += len(open_)
+        if name in _ROOTS:
+            self._count_root()
+        if kind == _LEAF:
             if texts.plain:
                 texts.run += step.end() - step.end(_SLASH)
             else:
@@ -288,40 +288,22 @@ class _CostEstimate:
                 texts.end(name, attributes=False)
             if self.exact_at >= 0 and (name in _ENDING_FOREIGN or step[_SLASH].endswith(b"/")):
                 self.exact_at = -1
-        elif name in RAW_TEXT_AND_REST and self.exact_at < 0:
+            return None
+        if name in VOID and not self.unusual:
+            return None
+        if name in RAW_TEXT_AND_REST and self.exact_at < 0:
             end = len(html) if name == b"plaintext" else raw_text_end(html, step.end(), name)
             if self.unusual and (name == b"plaintext" or html.find(b"<", step.end(), end) >= 0):
                 self.gives_up = True
-            self.behind = end
             return end
-        elif name not in VOID or self.unusual:
-            self.start(name, step)
-            self.gives_up = self.gives_up or (
-                len(self.open) > NESTING_MAX
-                or self.copied > COPIED_BYTES_MAX
-                or self.formatting > FORMATTING_MAX
-            )
-        return None
-
-    def may_close(self, name: bytes) -> bool:
-        """Return whether a start tag may close an element with a formatting element inside."""
-        if self.exact_at >= 0:
-            return name in _ENDING_FOREIGN
-        if self.unusual:
-            return True
-        return name in _CLOSES and not _CLOSES[name].isdisjoint(self.open)
-
-    def start(self, name: bytes, step: re.Match[bytes]) -> None:
-        """Open the element of the start tag `step`, if it can have content."""
-        open_ = self.open
         closed = (self.unusual > 0 or name in _FOREIGN) and step[_SLASH].endswith(b"/")
         if self.exact_at >= 0:
             if name in (_ENDING_FOREIGN if closed else _RESUMING_HTML):
                 self.exact_at = -1
             if closed:
-                return
+                return None
         elif (closed and not self.unusual) or (name in _VOID_EVERYWHERE):
-            return
+            return None
         if name in _ENDED_BY and not self.foreign:
             ended = _ENDED_BY[name]
             while open_ and open_[-1] in ended:
@@ -344,6 +326,22 @@ class _CostEstimate:
                 self.foreign += 1
                 if self.exact_at < 0 and not closed:
                     self.exact_at = len(open_) - 1
+        if (
+            len(open_) > NESTING_MAX
+            or self.copied > COPIED_BYTES_MAX
+            or self.formatting > FORMATTING_MAX
+        ):
+            self.gives_up = True
+            return len(html)
+        return None
+
+    def may_close(self, name: bytes) -> bool:
+        """Return whether a start tag may close an element with a formatting element inside."""
+        if self.exact_at >= 0:
+            return name in _ENDING_FOREIGN
+        if self.unusual:
+            return True
+        return name in _CLOSES and not _CLOSES[name].isdisjoint(self.open)
 
     def end_anchor(self) -> None:
         """Exclude the latest anchor from copies.

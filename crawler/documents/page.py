@@ -108,11 +108,12 @@ def parse_page(
     of this crawler. `fragments` requests the fragments of links and the names they can point to.
     """
     content_type = headers.get("Content-Type")
+    declared = None if content_type is None else media_type(content_type)
     document: Document | None = None
     charset = UTF8
-    if body and _is_html(content_type, body):
+    if body and _is_html(declared, body):
         html, charset = to_utf8(body[:markup_bytes_max], content_type)
-        if content_type is not None and media_type(content_type) == XHTML:
+        if declared == XHTML:
             html = markup.expand_empty_elements(html)
         document = Document(html)
     reader = _Reader(url, _header_links(url, headers, charset))
@@ -147,9 +148,9 @@ def parse_page(
     )
 
 
-def _is_html(content_type: str | None, body: bytes) -> bool:
-    if content_type is not None:
-        return media_type(content_type) in HTML_TYPES
+def _is_html(declared: str | None, body: bytes) -> bool:
+    if declared is not None:
+        return declared in HTML_TYPES
     head = body[:1024].removeprefix(b"\xef\xbb\xbf").lstrip()
     return head.startswith(b"<") and not head.startswith((b"<?xml", b"<rss", b"<feed", b"<urlset"))
 
