@@ -50,34 +50,31 @@ class _Scanner:
         return self._lines
 
     def _header(self) -> KeyPath:
-        line = self._line()
         many = self._text.startswith("[[", self._at)
         self._at += 2 if many else 1
         *parents, last = self._dotted_key()
         self._at += 2 if many else 1
         path: KeyPath = ()
         for part in parents:
-            path = self._inside((*path, part), line)
+            path = self._inside((*path, part))
         path = (*path, last)
         if many:
-            self._note(path, line)
             self._tables_in[path] = self._tables_in.get(path, 0) + 1
-        return self._inside(path, line)
+        return self._inside(path)
 
-    def _inside(self, path: KeyPath, line: int) -> KeyPath:
-        """The table that a header's path means: of an array of tables, its latest element."""
-        self._note(path, line)
+    def _inside(self, path: KeyPath) -> KeyPath:
+        """Return the table that a header's path means: of an array of tables, its last element."""
+        self._note(path)
         if path in self._tables_in:
             path = (*path, self._tables_in[path] - 1)
-            self._note(path, line)
+            self._note(path)
         return path
 
     def _pair(self, table: KeyPath) -> None:
-        line = self._line()
         path = table
         for part in self._dotted_key():
             path = (*path, part)
-            self._note(path, line)
+            self._note(path)
         self._at += 1  # "="
         self._skip(_BLANK)
         self._value(path)
@@ -131,12 +128,9 @@ class _Scanner:
     def _skip(self, pattern: re.Pattern[str]) -> str:
         found = pattern.match(self._text, self._at)
         if found is None:
-            raise ValueError(f"line {self._line()}: not TOML as tomllib reads it")
+            raise ValueError(f"not TOML as tomllib reads it, at {self._text[self._at :][:20]!r}")
         self._at = found.end()
         return found.group()
 
-    def _line(self) -> int:
-        return bisect_right(self._ends, self._at - 1) + 1
-
-    def _note(self, path: KeyPath, line: int = 0) -> None:
-        self._lines.setdefault(path, line or self._line())
+    def _note(self, path: KeyPath) -> None:
+        self._lines.setdefault(path, bisect_right(self._ends, self._at - 1) + 1)

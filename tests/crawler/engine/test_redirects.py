@@ -60,7 +60,7 @@ async def test_why_shows_the_chain(world: World, most: int, shown: str | None) -
     explained = await explain_url(
         world.store.reader, ExplainContext(config=from_dict({})), f"http://a.test/{most}", now_s=0.0
     )
-    chains = [one for one in explained.sentences if one.startswith("redirects led to it: ")]
+    chains = [one for one in explained.sentences if one.startswith("reached by redirects: ")]
     assert len(chains) == (shown is not None)
     if shown is not None:
         assert shown in chains[0]
