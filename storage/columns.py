@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from policies.robots_state import RobotsState
-from storage.store import Blocked, Failed, Outcome, Revisited, SitemapRead, UrlState, Visited
+from storage.store import UrlState
 
 CONTACTS_KEPT: Final = 50  # per host, for the timeline and the audit
 
@@ -93,40 +93,4 @@ def robots_state(access: RobotsState) -> str:
     return "unknown" if access.status is None else "absent"
 
 
-WAIT_S_MAX: Final = 20 * 365 * 86_400.0  # of a host; no rule asks for as much
-WAIT_INSTEAD_S: Final = 3_600.0  # of a host whose wait is no number
 CLOCKS_APART_S: Final = 0.001  # two times of a store that are this near to each other are one
-
-
-def counts_for(outcome: Outcome, state: int | None, *, planned: bool) -> bool:
-    """Whether an outcome still counts for a URL in this state; see `Store.complete`. `planned`: it
-    is a sitemap that was read, and is to be read again."""
-    if isinstance(outcome, SitemapRead) and outcome.again:
-        return planned
-    if isinstance(outcome, Revisited) or (isinstance(outcome, Visited) and outcome.again):
-        return state == UrlState.VISITED or (planned and isinstance(outcome, Revisited))
-    if state == UrlState.FAILED:  # with its whole host, meanwhile: an answer to it counts
-        return isinstance(outcome, Visited | SitemapRead | Blocked | Failed)
-    return state == UrlState.QUEUED or (state == UrlState.VISITED and isinstance(outcome, Blocked))
-
-
-class Rooms(NamedTuple):
-    """Of a hand: how many queued URLs, and how many visited ones that are due again."""
-
-    queued: int
-    due: int
-
-
-def rooms(count: int, *, queued: int, due: int) -> Rooms:
-    """What is new goes first, but for a quarter: a site that grows without end is revisited too."""
-    count = max(0, count)
-    again = min(due, max(count // 4, count - queued))
-    return Rooms(min(queued, count - again), again)
-
-
-COPIES_PER_LEASE = 64  # robots.txt copies given with a lease; each may have 500 KiB
-
-
-def robots_due_at(access: RobotsState) -> float | None:
-    """When the origin should be asked again, Unix seconds; None: it has not been asked yet."""
-    return access.expires_at if access.retry_at is None else access.retry_at

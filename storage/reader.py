@@ -5,8 +5,30 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Protocol
 
+from msgspec import Struct
+
 from policies.robots_state import RobotsState
-from storage.records import Row, RowPage, Stats
+
+
+class Stats(Struct, frozen=True, kw_only=True):
+    """Row counts of the views, and the sum of body bytes."""
+
+    visited: int
+    blocked: int
+    failed: int
+    queued: int
+    hosts: int
+    body_bytes: int
+
+
+Row = Mapping[str, object]  # one row of a view, by column name
+
+
+class RowPage(Struct, frozen=True, kw_only=True):
+    """Some rows of a view. `after` asks for the next; None: these are the last."""
+
+    rows: Sequence[Row]
+    after: str | None
 
 
 class Reader(Protocol):

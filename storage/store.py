@@ -1,22 +1,27 @@
-"""What the crawl asks of its durable state: the `Store` protocol, the errors.
+"""The durable state of one crawl: the `Store` protocol, which every storage engine implements.
 
-The docstrings here are the contract. Every backend passes `tests/storage/contract`. What crosses it
-(`storage.url_records`, `storage.host_records`, `storage.records`) and the other protocol, `Reader`
-(`storage.reader`), may be imported from here.
+The docstrings here are the contract; `tests/storage/contract` holds every engine to it. The values
+that cross it (`storage.url_records`, `storage.records`), the protocol `Reader` and the errors can
+be imported from here.
 
-Two habits run through it. Times that belong to a host's clock cross this seam as *durations*
-(`..._in_s`, from now): the crawl counts on its own monotonic clock, the store on one wall clock
-that all its workers share, and neither has to believe the other's. Times that are history
-(`fetched_at`, `blocked_at`) are Unix seconds.
+Two kinds of time cross this seam:
+
+- Times of a host's clock, and times at which URLs fall due, are *durations* in seconds from now
+  (`..._in_s`, `..._s`), because the crawler counts on a monotonic clock of its own, and the store
+  on one clock that all workers share. The store's clock never runs backwards.
+- Times of events that have happened (`fetched_at`, `blocked_at`) are Unix seconds.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Protocol
 
 from policies.robots_state import RobotsState
-from storage.host_records import (
+from storage.reader import Reader, Row, RowPage, Stats
+from storage.records import (
+    Batch,
+    Completed,
     Contact,
     HostClock,
     HostUpdate,
@@ -26,8 +31,7 @@ from storage.host_records import (
     Prefetched,
     RobotsDue,
 )
-from storage.reader import Reader
-from storage.records import Batch, Completed, Row, RowPage, Stats
+from storage.store_errors import SEEDS_AT_ONCE, SUSPECT_REST_S, StoreError, StoreRefused
 from storage.transient_faults import TransientFaults
 from storage.url_records import (
     Before,
@@ -55,181 +59,195 @@ from storage.url_records import (
 )
 
 __all__ = [
-    "SEEDS_AT_ONCE",
-    "SUSPECT_REST_S",
-    "Batch",
-    "Before",
-    "BlockReason",
-    "Blocked",
-    "Completed",
-    "Contact",
-    "Dropped",
-    "Failed",
-    "HostClock",
-    "HostUpdate",
-    "Judged",
-    "Lease",
-    "Link",
-    "Looked",
-    "Malformed",
-    "Moved",
-    "Outcome",
-    "Outlink",
-    "Outlook",
-    "Plan",
-    "Pointer",
-    "Prefetch",
-    "Prefetched",
-    "Queued",
-    "Reader",
-    "Rel",
-    "Retry",
-    "Revisited",
-    "RobotsDue",
-    "Row",
-    "RowPage",
-    "SitemapRead",
-    "Stats",
-    "Store",
-    "StoreError",
-    "StoreRefused",
-    "Unplanned",
-    "UrlState",
-    "Visited",
-]
-
-SUSPECT_REST_S: Final = 3.0  # a process killed again soon finds no suspect in flight
-SEEDS_AT_ONCE: Final = 5_000  # URLs of a piece of `seeds`: a million is 200 MB
-
-
-class StoreError(Exception):
-    """The store cannot go on (file damaged, replaced or read-only). Nothing committed is lost.
-
-    The message is one whole sentence for the person who runs the crawl.
-    """
-
-
-class StoreRefused(StoreError):  # noqa: N818 - it is a kind of StoreError, named for what happened
-    """The store was refused before anything was touched: not ours, newer than us, or in use."""
+    "SEEDS_AT_ONCE", "SUSPECT_REST_S", "Batch", "Before", "BlockReason", "Blocked", "Completed",
+    "Contact", "Dropped", "Failed", "HostClock", "HostUpdate", "Judged", "Lease", "Link",
+    "Looked", "Malformed", "Moved", "Outcome", "Outlink", "Outlook", "Plan", "Pointer",
+    "Prefetch", "Prefetched", "Queued", "Reader", "Rel", "Retry", "Revisited", "RobotsDue",
+    "Row", "RowPage", "SitemapRead", "Stats", "Store", "StoreError", "StoreRefused",
+    "Unplanned", "UrlState", "Visited",
+]  # fmt: skip
 
 
 class Store(Protocol):
-    """Durable state of one crawl. One session writes; all its calls may be made concurrently.
+    """The durable state of one crawl. One session writes at a time; its calls may be concurrent.
 
-    Every method is one transaction, but for two that say otherwise. A cancelled call either
-    happened whole or not at all, and never leaves a transaction open. A failure that passes by
-    itself (another program's lock, a full disk, too many open files) makes a call slow: it is
-    repeated until it succeeds, and `troubles` says why meanwhile. Any other failure of the medium
-    is raised as StoreError, after which every call raises StoreError: the caller stops.
+    **Atomicity.** Every method is one transaction, except where it says otherwise. A cancelled
+    call has happened entirely or not at all.
 
-    A value that a database refuses (a number too large, text that is no Unicode) costs what has it
-    and nothing else, and is logged. `complete` stores a Failed with the code `internal` instead of
-    such an outcome, without its links (a Revisited without a plan where it was visited before);
-    `add` leaves such a link out; `robots_put` leaves the copy out and gives `refused`; `plan`
-    leaves the page without a plan; `rejudge` and `fail_host` store the block, or the failures,
-    without the words. Of a host's update what cannot be stored is as if new, but for its wait. A
-    name that cannot be stored is not known. That takes further transactions.
+    **Durability.** What a call has committed when it returns survives the death of the process. A
+    power cut may lose the last commits, but never part of one.
+
+    **Failures.** While a transient fault lasts (another program's lock, a full disk, too many open
+    files), a call is repeated until it succeeds, and `faults` names the cause; see `set_patience`.
+    Any other failure of the medium raises StoreError, and so does every call after it.
+
+    **Repetition.** A caller that does not learn whether `complete` was committed (StoreError, or
+    the death of the process) may repeat its outcomes in a later session: an outcome that no longer
+    applies to its URL changes nothing.
+
+    **Refused values.** A value that the engine cannot store (a number that is too large, a string
+    that is not valid Unicode) affects only the item that contains it, takes further transactions,
+    and is logged. What is stored instead:
+
+    - `complete`: a Failed with the code `internal`, without the links; for a URL that was visited
+      before, a Revisited without a plan.
+    - `add` and `acquire`: nothing; the link, or the host, is left out.
+    - `robots_put`: everything but the copy; `Completed.refused` names the error.
+    - `plan`: nothing; the page has no plan.
+    - `rejudge` and `fail_host`: the block, or the failures, without the strings.
+    - A HostUpdate: the default of the field, and WAIT_INSTEAD_S as the wait.
+    - A lookup by such a name finds nothing.
     """
+
+    # ------------------------------------------------------------ sessions
 
     @property
     def faults(self) -> TransientFaults:
-        """Why calls take so long now, if they do."""
+        """The transient fault that calls are waiting for, if any."""
         ...
 
     def set_patience(self, seconds: float) -> None:
-        """How long trouble is waited for before it counts as a failure after all, from its
-        beginning, or from now if it has begun. Half a minute until this is called: there is nobody
-        yet who could show why a call takes so long."""
+        """Set how long a transient fault may last before it counts as a failure: this long from
+        its beginning, or from now if it has begun. 30 s until this is called."""
         ...
 
     async def open_session(self, name: str) -> int:
-        """Begin to write; give the number of this session.
+        """Open the store for writing and begin a session; return its number, above all before.
 
-        Leases of sessions before it are void (this session holds the only lock): their hosts become
-        claimable at once, as not clean. Does not read the frontier: opening takes well under a
-        second whatever its size. Raises StoreRefused if another process holds the store.
+        Leases of earlier sessions become void: their hosts can be claimed immediately, as not
+        `clean`. Opening does not read the frontier, so it takes well under a second at any size.
+        Raises StoreRefused if another process has the store open.
         """
         ...
 
+    async def name_session(self, session: int, name: str) -> None:
+        """Give the session another name."""
+        ...
+
+    async def close(self, session: int | None = None) -> None:
+        """End the session and release the store. Hosts that were not released stay not `clean`."""
+        ...
+
     def in_flight(self, id_: int) -> None:
-        """A request for this URL is about to be sent. It is in flight until an outcome of it is
-        committed. If the process dies before, `open_session` makes it a `suspect`, due for its next
-        attempt after SUSPECT_REST_S (a sitemap is due immediately: a run that visits few pages
-        would never read it); a suspect it makes fail as `quarantined`. Not for a clean end:
-        `close` was called. Returns immediately, and raises nothing."""
+        """Record that a request for this URL is about to be sent. Returns immediately and never
+        raises.
+
+        The URL is in flight until an outcome of it is committed. If the process dies before that
+        (without `close`), the next `open_session` marks the URL as a suspect, due after
+        SUSPECT_REST_S (a sitemap: immediately, so that runs that visit few pages read it at all).
+        A URL that is a suspect already fails as `quarantined` instead.
+        """
         ...
 
     def not_in_flight(self, id_: int) -> None:
-        """It is not after all, and no outcome of it will come."""
+        """Record that this URL will have no outcome after all."""
         ...
 
     def robots_in_flight(self, slot: str, origin: str) -> None:
-        """The robots.txt of an origin is being fetched, read or stored. If the process dies before
-        `robots_not_in_flight`, `open_session` makes it a suspect, and a suspect it quarantines
-        (`policies.quarantine`). Returns immediately, and raises nothing."""
+        """As `in_flight`, for fetching, parsing and storing the robots.txt of an origin, until
+        `robots_not_in_flight`; see `policies.quarantine`."""
         ...
 
-    def robots_not_in_flight(self, slot: str, origin: str) -> None: ...
-
-    async def close(self, session: int | None = None) -> None:
-        """End the session and let go of the file. Hosts not released stay not clean."""
+    def robots_not_in_flight(self, slot: str, origin: str) -> None:
+        """Record that this robots.txt is stored, or not fetched after all."""
         ...
+
+    # ------------------------------------------------------------ links and outcomes
 
     async def add(
         self, links: Sequence[Link], *, revive: bool = False, referrer: int | None = None
     ) -> Completed:
-        """Insert what is new (seeds, sitemap entries), as `complete` does; `added` counts it.
+        """Insert new URLs (seeds, entries of sitemaps) as `complete` does; `added` counts them.
 
-        `referrer`: id of the sitemap that lists them. `revive`: failed ones return to the queue,
-        and are counted. A link that is known but now a seed becomes one (its depth falls to the
-        link's); one that is now a sitemap becomes one, and returns to the queue if it was visited
-        as a page, or read before `again_before`."""
+        A known URL that is now a seed becomes one, and its depth is lowered to the link's. One
+        that is now a sitemap becomes one, and is queued again if it was visited as a page, or read
+        before `again_before`.
+
+        revive: also queue the failed URLs among them again; `added` counts those too.
+        referrer: id of the sitemap that lists them.
+        """
         ...
 
     def seeds(self) -> AsyncGenerator[Sequence[str], None]:
-        """What scope is relative to: the seeds given, and of the URLs that their redirects led to
-        (`hops`) those visited that redirect no further. In pieces of at most SEEDS_AT_ONCE, oldest
-        first, none of them empty; each is a transaction.
+        """Yield the URLs that scope is relative to, oldest first, in non-empty lists of at most
+        SEEDS_AT_ONCE; each list is a transaction.
 
-        Who leaves it half-way closes it (`contextlib.aclosing`)."""
-        ...
-
-    async def claim(self, session: int, *, hosts: int, urls_per_host: int) -> Sequence[Lease]:
-        """Lease up to `hosts` free hosts that have queued URLs due, those that may be contacted
-        soonest first, among equals the one served longest ago first. Paused hosts, and hosts whose
-        next contact lies in the future, are left alone. Committed when this returns."""
-        ...
-
-    async def acquire(self, session: int, slots: Sequence[str]) -> Mapping[str, Lease]:
-        """Lease these hosts, known or not, with empty hands. A slot held elsewhere is missing."""
+        These are the seeds that were given, and the URLs that redirects led to from them (`hops`)
+        if those were visited and redirect no further. A caller that stops early must close the
+        generator (`contextlib.aclosing`).
+        """
         ...
 
     async def complete(self, session: int, batch: Batch) -> Completed:
-        """Commit outcomes, their links, host clocks, skip counts and releases; then fill the wants.
+        """Commit outcomes with their links, host clocks, skip counts and releases; then prefetch.
 
-        - An outcome of a slot whose lease (the epoch in that slot's HostUpdate, which must be in
-          the batch) is not this session's is dropped and the slot named in `stale`; its links are
-          kept. So is one of a URL that is not queued any more, except that an answer still counts
-          for a URL that failed with its host meanwhile.
-        - Links are inserted if new, under `max_queries_per_path` (else counted in skipped
-          as `Skip.MAX_QUERIES_PER_PATH`; seeds are exempt). A link's referrer is the outcome's URL.
-          A link of an origin that is known keeps to the slot that origin has (see `Moved`), and
-          `added` names that slot. A link to a URL that is queued already, by a shorter way, lowers
-          its depth and so may move it forward in its host's queue; the rest stays as first found.
-        - A Visited with `redirect_url` whose target is blocked is stored as blocked, reason
-          `redirect`, with the target's dialect, rule, line and robots_url; and when a URL becomes
-          blocked, so does every visited URL that leads to it through any chain. Where very many
-          do, they follow in further transactions before this returns; what a crash or a
-          cancellation leaves of them follows with the next commit.
-        - A Visited `again`, a Revisited and a Blocked also count for a URL that is visited (the
-          latter withdraws it); the first two for no other, but a Revisited, and a SitemapRead
-          `again`, for a sitemap that has a plan.
-        - A Visited of a URL that is a sitemap by now changes nothing: it is to be read as one.
-        - The `outlinks` of a visited page are rows of `links` as long as it is visited; their
-          targets, and its `canonical_url`, are noted, and become no work.
-        - Counters of `hosts` move with the states, in the same transaction.
+        - An outcome of a host whose lease is not this session's is dropped, and the slot is in
+          `stale`; its links are stored. The batch names the lease by the epoch in the HostUpdate
+          of that slot, which it must contain.
+        - An outcome of a URL that is no longer queued is dropped as well, with these exceptions.
+          An answer counts for a URL that has failed with its host meanwhile. A Visited with
+          `again`, a Revisited and a Blocked (which withdraws the page) count for a visited URL; a
+          Revisited, and a SitemapRead with `again`, count for a sitemap that has a plan.
+        - A Visited of a URL that has become a sitemap changes nothing: it must be read as one.
+        - New links are queued, up to `max_queries_per_path` (beyond it they are counted as skipped
+          under `Skip.MAX_QUERIES_PER_PATH`; seeds are exempt), with the outcome's URL as referrer.
+          An origin that is known stays in its slot (see `Moved`), and `added` counts it there.
+        - A link to a queued URL by a shorter path lowers the URL's depth, which may move it forward
+          in its host's queue. Nothing else about a known URL changes.
+        - A Visited whose `redirect_url` is blocked is stored as blocked with the reason `redirect`
+          and the target's verdict. When a URL becomes blocked, so does every visited URL that
+          redirects to it, through any chain. If there are very many, some follow in further
+          transactions before this returns; after a crash or a cancellation in between, the rest
+          follows with the next commit.
+        - `outlinks` are rows of the view `links` for as long as the page is visited. Their targets,
+          and `canonical_url`, are recorded but not queued.
+        - The counters of hosts change in the same transaction.
         """
         ...
+
+    # ------------------------------------------------------------ leases
+
+    async def claim(self, session: int, *, hosts: int, urls_per_host: int) -> Sequence[Lease]:
+        """Lease up to `hosts` free hosts that may be contacted now and have queued URLs due, with
+        up to `urls_per_host` URLs each. The host that became ready first is first; of equal ones,
+        the one that was leased longest ago. Paused hosts are left out."""
+        ...
+
+    async def acquire(self, session: int, slots: Sequence[str]) -> Mapping[str, Lease]:
+        """Lease these hosts, whether known or not, without prefetched URLs. Slots that are already
+        leased are missing from the result."""
+        ...
+
+    async def outlook(self, session: int) -> Outlook:
+        """Return when work of hosts that are not leased falls due."""
+        ...
+
+    async def forget(self, slot: str) -> None:
+        """Tell the store that a caller with URLs of its own has released this host. A store in
+        memory deletes what it knows of the host, unless URLs belong to it or it is leased; a store
+        in a file keeps it."""
+        ...
+
+    # ------------------------------------------------------------ recrawls
+
+    async def revisits_due(self, session: int, *, limit: int) -> Sequence[str]:
+        """Return slots of free hosts that may be contacted now and have visited URLs due again,
+        the longest due first. Lease them with `acquire`, and prefetch with `revisits`."""
+        ...
+
+    async def unplanned(
+        self, session: int, *, after: int, limit: int
+    ) -> tuple[Sequence[Unplanned], int | None]:
+        """Return the visited URLs without a plan among the `limit` ids above `after`, and the
+        `after` of the next call (None at the end). They were visited while recrawling was off."""
+        ...
+
+    async def plan(self, session: int, plans: Mapping[int, Plan]) -> None:
+        """Store plans by the id of the URL. URLs that are not visited, or have a plan, are left
+        unchanged."""
+        ...
+
+    # ------------------------------------------------------------ robots.txt
 
     async def robots_put(
         self,
@@ -242,66 +260,51 @@ class Store(Protocol):
         rejudge: bool = False,
         links: Sequence[Link] = (),
     ) -> Completed:
-        """Store what is known of an origin's robots.txt, with its host's clock (if still held), and
-        insert the sitemaps it names (`links`) as `add` does.
+        """Store the robots state of an origin.
 
-        `rejudge`: what was judged before at this origin is to be judged again by this copy; the
-        mark lasts until `rejudge_done`, whatever is put meanwhile. An `ungoverned` page committed
-        when the copy stored is an answer (no failures) sets the mark as well: it came too late."""
+        also: the host's clock, written if its lease is still this session's.
+        links: the sitemaps that the file names, inserted as by `add`.
+        rejudge: mark the origin: what was judged before must be judged again. The mark lasts until
+        `rejudge_done`. An `ungoverned` page that is committed while the stored state has no
+        failures sets the mark as well, because that page was requested before the answer came.
+        """
         ...
 
-    async def robots_get(self, origin: str) -> RobotsState | None: ...
+    async def robots_get(self, origin: str) -> RobotsState | None:
+        """Return the stored robots state of an origin; None if it was never requested."""
+        ...
 
     async def robots_due(self, session: int, *, limit: int) -> Sequence[RobotsDue]:
-        """Origins not of a held host whose robots.txt is due (retry or expiry passed) and governs
-        something: blocked or queued URLs, or pages fetched for lack of an answer. Origins never
-        asked, of paused hosts, and of hosts that rest are left alone."""
-        ...
-
-    async def revisits_due(self, session: int, *, limit: int) -> Sequence[str]:
-        """Slots of free hosts, not paused and rested, that have visited URLs whose next visit is
-        due, those first that wait longest. `acquire` them, and want `revisits`."""
-        ...
-
-    async def unplanned(
-        self, session: int, *, after: int, limit: int
-    ) -> tuple[Sequence[Unplanned], int | None]:
-        """Visited URLs without a plan (they were visited before anybody wanted to come back) among
-        the `limit` URLs with ids above `after`; and the `after` of the next ones, None at the
-        end."""
-        ...
-
-    async def plan(self, session: int, plans: Mapping[int, Plan]) -> None:
-        """Give visited URLs their plans, by id; those that are not visited now, or have one, are
-        left alone."""
+        """Return origins whose robots.txt is due (its retry or expiry time has passed), the longest
+        due first: of free hosts that are not paused and may be contacted now, and only if URLs
+        depend on it (queued, blocked, or fetched without an answer)."""
         ...
 
     async def rejudge_due(self, session: int, *, limit: int) -> Sequence[RobotsDue]:
-        """Origins marked by `robots_put` that have something to judge again (`ungoverned` pages, or
-        URLs that `blocked_by_robots` gives), those marked longest ago first.
+        """Return marked origins that have something to judge again (pages marked `ungoverned`, or
+        the URLs of `blocked_by_robots`), the longest marked first.
 
-        Judging needs no contact: hosts that are held, by whomever, paused or resting count too. A
-        mark where there is nothing to judge is not shown, but shows if something comes: an outcome
-        of before may still be on its way."""
+        Judging contacts nobody, so leased and paused hosts count too. A mark without anything to
+        judge is kept: an outcome may still be on its way."""
         ...
 
     async def rejudge_all(self, session: int) -> None:
-        """Mark every origin that has something to judge again as `robots_put` does: the config
-        reads robots.txt in another way now."""
+        """Mark every origin that has something to judge, after a change of the config."""
         ...
 
     async def rejudge_done(self, session: int, origin: str) -> None:
-        """Clear the mark: all was judged by the copy now stored. Who puts another copy while it
-        judges begins again instead. An origin without a mark, or not known, is no error."""
+        """Clear the mark. A caller that stored another copy meanwhile must judge again instead.
+        Does nothing for an origin that is not marked."""
         ...
 
     async def ungoverned(self, origin: str, *, limit: int) -> Sequence[Judged]:
-        """Some visited pages of the origin marked `ungoverned`. Judge them and call `rejudge`."""
+        """Return some visited pages that were fetched while the origin counted as open for lack of
+        an answer. Judge them, and call `rejudge`."""
         ...
 
     async def blocked_by_robots(self, origin: str, *, after: int, limit: int) -> Sequence[Judged]:
-        """Some URLs of the origin blocked with reason `robots` or `noindex-line`, with ids above
-        `after`, ascending."""
+        """Return URLs of the origin that are blocked with the reason `robots` or `noindex-line`,
+        with ids above `after`, ascending."""
         ...
 
     async def rejudge(
@@ -312,11 +315,15 @@ class Store(Protocol):
         withdrawn: Sequence[Blocked],
         freed: Sequence[int],
     ) -> Completed:
-        """Apply new verdicts: `kept` pages lose their `ungoverned` mark; `withdrawn` ones move from
-        visited to blocked with `withdrawn = 1` (chains that lead to them as in `complete`);
-        `freed` ones move from blocked back to queued, and so do the redirects blocked for them
-        (they are queued again, and asked for again)."""
+        """Apply new verdicts. Redirect chains follow as in `complete`.
+
+        kept: pages that lose their `ungoverned` mark.
+        withdrawn: pages that become blocked, with `withdrawn = 1`.
+        freed: blocked URLs that are queued again, with the redirects that were blocked for them.
+        """
         ...
+
+    # ------------------------------------------------------------ commands
 
     async def fail_host(
         self,
@@ -328,16 +335,19 @@ class Store(Protocol):
         last_at: float,
         origin: str | None = None,
     ) -> int:
-        """Fail every queued URL of a held host, or of one of its origins; give how many.
+        """Fail every queued URL of a leased host, or of one of its origins; return how many.
 
-        Not one transaction, but one for every few thousand URLs, so that a million does not hold
-        the store: a crash in between leaves the rest queued. The first one writes the clock."""
+        This is one transaction for every few thousand URLs, so that other calls need not wait for
+        a million. After a crash in between, the rest is still queued. The first one writes the
+        clock, and the last one releases the host if `update` says so."""
         ...
 
     async def retry_failed(self, host: str | None = None, code: str | None = None) -> int:
-        """Queue failed URLs again with no attempts spent; forget their hosts' connection failures
-        and back-offs; give how many. `code`: those alone that failed with it. Quarantined
-        robots.txt are released with them, and counted. In pieces, as `fail_host`."""
+        """Queue failed URLs again, as if never tried, and forget connection failures and backoffs
+        of their hosts; return how many URLs. Several transactions, as `fail_host`.
+
+        code: only URLs that failed with this code. Quarantined robots.txt are released (and
+        counted) for `quarantined` and for None."""
         ...
 
     async def set_control(
@@ -348,38 +358,27 @@ class Store(Protocol):
         slow_s: float | None = None,
         clear_slow: bool = False,
     ) -> bool:
-        """Pause or slow a host durably, whoever holds it; a lease that is out does not notice.
-        `slow_s` None leaves the pace as it is, unless `clear_slow`; a changed pace rouses the host,
-        if it is free (see `rouse`). False if the host is unknown."""
+        """Pause or slow a host until further notice; return False for an unknown host.
+
+        An existing lease is not affected. None leaves a setting unchanged; `clear_slow` removes the
+        delay. A changed delay applies to a free host as by `recheck_delays`."""
         ...
 
-    async def rouse(self, session: int) -> None:
-        """Delays may be shorter now: let free hosts that only rest from their last contact be
-        claimed at once. Who leases one knows by `rested_s` what is left of its rest.
-        Those that wait for anything else, and those of which a lease does not bring all robots
-        copies, are left alone."""
+    async def recheck_delays(self, session: int) -> None:
+        """Let free hosts that only wait for their politeness delay be claimed now, because delays
+        may have become shorter. Whoever leases such a host computes what is left of its delay from
+        `HostClock.rested_s`. Hosts that wait for anything else, and those whose lease would not
+        contain all their robots copies, are left unchanged."""
         ...
 
     async def set_paused(self, paused: bool) -> None:
-        """Remember whether the whole crawl is paused by hand. Who crawls obeys it; the store gives
-        leases all the same."""
+        """Remember whether an operator has paused the crawl. Leases are granted either way."""
         ...
 
     async def paused(self) -> bool:
-        """What `set_paused` was told last; False before."""
+        """Return the value of the last `set_paused`; False before the first."""
         ...
 
-    async def name_session(self, session: int, name: str) -> None:
-        """Give this session another name: it does otherwise now than when it was opened."""
+    async def stats(self) -> Stats:
+        """Return the counts. Answers without waiting, even while other calls are repeated."""
         ...
-
-    async def forget(self, slot: str) -> None:
-        """A caller that brings its own URLs, and may run forever, has released this host. A store
-        in memory deletes what it knows of it, unless URLs belong to it; a file keeps that."""
-        ...
-
-    async def outlook(self, session: int) -> Outlook:
-        """When work not held falls due."""
-        ...
-
-    async def stats(self) -> Stats: ...

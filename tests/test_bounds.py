@@ -471,7 +471,7 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "policies/retries.py:_DOUBLINGS_MAX", "policies/retries.py:_RETRY_S_MAX",
         "policies/retries.py:_STEPS_TO_MAX", "policies/recrawl.py:GONE_MAX_S",
         "policies/robots/fields.py:NUMBER_MAX", "policies/robots/fields.py:_SENSE_DIGITS_MAX",
-        "storage/columns.py:WAIT_S_MAX", "storage/sqlite/leases.py:_NUMBER_MAX",
+        "storage/records.py:WAIT_S_MAX", "storage/sqlite/leases.py:_NUMBER_MAX",
         "storage/sqlite/link_table.py:_PRIORITY_MAX",
         "storage/sqlite/refused_values.py:_NUMBER_MAX",
         "storage/sqlite/crawl_sessions.py:_SESSION_MAX",

@@ -156,7 +156,7 @@ class Steering:
 
     async def rouse(self) -> None:
         """Delays are others now: hosts on disk do not wait for the rest they were put down with."""
-        await self._store.rouse(self._session)
+        await self._store.recheck_delays(self._session)
         self._look_again()
 
     async def read_robots_anew(self) -> None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from storage.sqlite.name_ids import Verdict
+from storage.sqlite.name_ids import VerdictKey
 from storage.sqlite.statements import Statements, Values
-from storage.sqlite.url_changes import Changes, UrlRow, url_rows
+from storage.sqlite.url_changes import UrlChanges, UrlRow, url_rows
 from storage.store import UrlState
 
 URLS_AT_ONCE: Final = 2_000  # in one transaction: some 50 ms
@@ -49,7 +49,7 @@ class Chains:
             self._left = bool(self._sql.read(list[_Root], "some_chains", 1))
         return self._left
 
-    def arrived(self, targets: Mapping[int, int], changes: Changes, wall_s: float) -> list[int]:
+    def arrived(self, targets: Mapping[int, int], changes: UrlChanges, wall_s: float) -> list[int]:
         """Block new pages (keys of `targets`) that redirect to a blocked URL; give them."""
         blocks = self._blocks(dict.fromkeys(targets.values()))
         if not blocks:
@@ -63,19 +63,19 @@ class Chains:
         changes.write()
         return blocked
 
-    def settle(self, roots: Iterable[int], changes: Changes, wall_s: float) -> None:
+    def settle(self, roots: Iterable[int], changes: UrlChanges, wall_s: float) -> None:
         """Treat what redirects to URLs that were blocked or freed, through any chain. All changes
         so far must be written."""
         self._follow([(root, 0) for root in self._led_to(roots)], changes, wall_s)
 
-    def proceed(self, changes: Changes, wall_s: float) -> None:
+    def proceed(self, changes: UrlChanges, wall_s: float) -> None:
         """Treat some of what was left."""
         roots = self._sql.read(list[_Root], "some_chains", _ROOTS_AT_ONCE)
         self._sql.many("drop_chains", [(root,) for root, _ in roots])
         self._left = None
         self._follow(roots, changes, wall_s)
 
-    def _follow(self, roots: Sequence[_Root], changes: Changes, wall_s: float) -> None:
+    def _follow(self, roots: Sequence[_Root], changes: UrlChanges, wall_s: float) -> None:
         room, todo = URLS_AT_ONCE, list(reversed(roots))
         while todo and room:
             root, after = todo.pop()
@@ -93,7 +93,7 @@ class Chains:
             self._left = True
 
     def _treat(
-        self, root: int, sources: Sequence[int], changes: Changes, wall_s: float
+        self, root: int, sources: Sequence[int], changes: UrlChanges, wall_s: float
     ) -> list[int]:
         """By what the root is now; give the URLs that changed."""
         block = self._blocks([root]).get(root)
@@ -119,6 +119,6 @@ class Chains:
         return {row[0]: _Block(*row) for row in found}
 
 
-def _block(changes: Changes, row: UrlRow, block: _Block, wall_s: float) -> None:
-    verdict = Verdict(*block[2:]).for_redirect()
+def _block(changes: UrlChanges, row: UrlRow, block: _Block, wall_s: float) -> None:
+    verdict = VerdictKey(*block[2:]).for_redirect()
     changes.follow(row, verdict, wall_s, withdrawn=bool(block.withdrawn))

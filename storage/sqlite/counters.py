@@ -13,7 +13,7 @@ _OF_SLOTS = 5
 _NOTHING = [0] * _OF_SLOTS
 
 
-class Tally:
+class CounterChanges:
     """The changes of one transaction."""
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class Totals:
         self._sums = [queued, visited, blocked, failed, body_bytes]
         self._hosts = hosts
 
-    def add(self, tally: Tally, new_hosts: int) -> None:
+    def add(self, tally: CounterChanges, new_hosts: int) -> None:
         self._sums = [a + b for a, b in zip(self._sums, tally.sums(), strict=True)]
         self._hosts += new_hosts
 

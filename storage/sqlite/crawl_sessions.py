@@ -12,13 +12,13 @@ from policies import quarantine
 from policies.retries import FailureCode
 from policies.robots_state import UNKNOWN
 from policies.url import canonical
-from storage.sqlite.counters import Tally
-from storage.sqlite.in_flight import Left
+from storage.sqlite.counters import CounterChanges
+from storage.sqlite.in_flight import LeftInFlight
 from storage.sqlite.link_table import SUSPECT
-from storage.sqlite.name_ids import Names
-from storage.sqlite.robots_copies import Copies
+from storage.sqlite.name_ids import NameIds
+from storage.sqlite.robots_copies import RobotsCopies
 from storage.sqlite.statements import Statements
-from storage.sqlite.url_changes import Changes, url_rows
+from storage.sqlite.url_changes import UrlChanges, url_rows
 from storage.store import SUSPECT_REST_S, Failed, UrlState
 from storage.timekeeper import Moment
 
@@ -31,7 +31,7 @@ _SESSION_MAX: Final = 2**31
 class CrawlSessions:
     """For the store's thread only."""
 
-    def __init__(self, sql: Statements, names: Names, copies: Copies) -> None:
+    def __init__(self, sql: Statements, names: NameIds, copies: RobotsCopies) -> None:
         self._sql = sql
         self._names = names
         self._copies = copies
@@ -75,10 +75,10 @@ class CrawlSessions:
         self._sql.run("begin_session", session, name, at.wall_s)
         self._sql.run("forget_sessions", session - SESSIONS_KEPT)
 
-    def suspect(self, left: Left, tally: Tally, at: Moment) -> None:
+    def suspect(self, left: LeftInFlight, tally: CounterChanges, at: Moment) -> None:
         """Quarantine what was in flight for the second time when a process died; make the rest
         suspects."""
-        changes = Changes(self._sql, self._names, tally)
+        changes = UrlChanges(self._sql, self._names, tally)
         suspects = []
         error = str(FailureCode.QUARANTINED) + (
             ": the process died twice while this URL was in flight; `courtly retry quarantined` "

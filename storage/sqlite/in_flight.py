@@ -21,7 +21,7 @@ _NAME_BYTES: Final = 544  # a host of 253 characters, and an origin of it
 _NAMES: Final = 512
 
 
-class Left(NamedTuple):
+class LeftInFlight(NamedTuple):
     """What was in flight when the process of a session died."""
 
     session: int = 0
@@ -29,7 +29,7 @@ class Left(NamedTuple):
     robots: tuple[tuple[str, str], ...] = ()  # slot and origin
 
 
-NOTHING_LEFT: Final = Left()
+NOTHING_LEFT: Final = LeftInFlight()
 
 
 class InFlight:
@@ -49,7 +49,7 @@ class InFlight:
         self._free: list[int] = []
         self._free_names: list[int] = []
 
-    def left(self) -> Left:
+    def left(self) -> LeftInFlight:
         """What the last process left; nothing if it did not die."""
         if self._path is None:
             return NOTHING_LEFT
@@ -77,7 +77,7 @@ class InFlight:
             data[at : at + _NAME_BYTES].rstrip(b"\0").decode("utf-8", "replace").partition(" ")
             for at in range(_NAMES_AT, len(data), _NAME_BYTES)
         ]
-        return Left(
+        return LeftInFlight(
             words[1],
             tuple(word for word in words[2:] if word > 0),
             tuple((slot, origin) for slot, _, origin in names if origin),

@@ -10,15 +10,17 @@ import msgspec
 from msgspec import Struct
 
 from policies.robots_state import RobotsState
-from storage.columns import CONTACTS_KEPT, COPIES_PER_LEASE, WAIT_INSTEAD_S, WAIT_S_MAX, rooms
-from storage.sqlite.counters import Tally
+from storage.columns import CONTACTS_KEPT
+from storage.records import WAIT_INSTEAD_S, WAIT_S_MAX
+from storage.sqlite.counters import CounterChanges
 from storage.sqlite.link_table import REQUISITE, SEED, SITEMAP, SUSPECT, hops_of, requisite_depth_of
-from storage.sqlite.name_ids import Names
-from storage.sqlite.recrawl_schedule import ListingShape, Plans, listing_of
+from storage.sqlite.name_ids import NameIds
+from storage.sqlite.recrawl_schedule import ListingShape, RecrawlSchedule, listing_of
 from storage.sqlite.robots_copies import read_copy
 from storage.sqlite.statements import Statements, Values
 from storage.store import HostClock, HostUpdate, Lease, Prefetch, Prefetched, Queued
 
+COPIES_PER_LEASE = 64  # robots.txt copies given with a lease; each may have 500 KiB
 ORIGINS_AT_ONCE = 256  # of one host, looked at for a hand: some 3 ms
 PROMOTED_AT_ONCE = 2_000  # URLs of a host whose retry is due, in one transaction
 _EMPTY = Prefetched(urls=(), next_due_in_s=None)
@@ -26,7 +28,21 @@ _EMPTY = Prefetched(urls=(), next_due_in_s=None)
 _NUMBER_MAX = 1e11  # more seconds than any time has
 
 
-class Held(Struct):
+class Rooms(NamedTuple):
+    """Of a hand: how many queued URLs, and how many visited ones that are due again."""
+
+    queued: int
+    due: int
+
+
+def rooms(count: int, *, queued: int, due: int) -> Rooms:
+    """What is new goes first, but for a quarter: a site that grows without end is revisited too."""
+    count = max(0, count)
+    again = min(due, max(count // 4, count - queued))
+    return Rooms(min(queued, count - again), again)
+
+
+class HeldHost(Struct):
     """A host this session holds."""
 
     id: int
@@ -93,12 +109,12 @@ _PrefetchShape = list[tuple[int, int, str, list[_OfferShape], float | None]]
 class Leases:
     """The hosts held, and everything written about them. For the store's thread only."""
 
-    def __init__(self, sql: Statements, names: Names, plans: Plans) -> None:
+    def __init__(self, sql: Statements, names: NameIds, plans: RecrawlSchedule) -> None:
         self._sql = sql
         self._names = names
         self._plans = plans
         self._session = 0
-        self._held: dict[str, Held] = {}
+        self._held: dict[str, HeldHost] = {}
         self._tick = 0
 
     def start(self, session: int) -> None:
@@ -113,14 +129,14 @@ class Leases:
         """Hold again what this session holds."""
         self._session = session
         held = self._sql.read(list[tuple[int, str, int, int]], "held", session)
-        self._held = {name: Held(key, epoch, ring) for key, name, epoch, ring in held}
+        self._held = {name: HeldHost(key, epoch, ring) for key, name, epoch, ring in held}
 
     def tick(self, now_s: float) -> int:
         """A number that grows with every call and never falls, not even from session to session."""
         self._tick = max(self._tick + 1, int(now_s * 1e6))
         return self._tick
 
-    def held(self, session: int, update: HostUpdate) -> Held | None:
+    def held(self, session: int, update: HostUpdate) -> HeldHost | None:
         held = self._held.get(update.slot)
         if session != self._session or held is None or held.epoch != update.epoch:
             return None
@@ -154,7 +170,7 @@ class Leases:
         ]
         self._sql.many("lease", [(key, self.tick(now_s)) for key in ids], self._session)
         for row in rows:
-            self._held[row.name] = Held(row.id, row.epoch + 1, row.ring)
+            self._held[row.name] = HeldHost(row.id, row.epoch + 1, row.ring)
         hands: Mapping[str, Prefetched] = {}
         if urls is not None:
             wants = [Prefetch(slot=row.name, count=urls) for row in rows]
@@ -197,14 +213,14 @@ class Leases:
 
     def wind(
         self,
-        updates: Sequence[tuple[Held, HostUpdate]],
+        updates: Sequence[tuple[HeldHost, HostUpdate]],
         now_s: float,
-        tally: Tally | None = None,
+        tally: CounterChanges | None = None,
     ) -> None:
         """Write the clocks, contacts and counters of held hosts, and give back those that are
         released."""
         clocks: dict[int, Values] = {}
-        tally = tally or Tally()
+        tally = tally or CounterChanges()
         contacts: list[Values] = []
         released = []
         for held, update in updates:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from itertools import islice
 from typing import Final
@@ -11,9 +11,8 @@ from typing import Final
 from msgspec import structs
 
 from policies.scope import Skip
-from storage.sqlite.counters import Tally
-from storage.sqlite.fingerprint import fingerprints
-from storage.sqlite.name_ids import Names, Origin
+from storage.sqlite.counters import CounterChanges
+from storage.sqlite.name_ids import NameIds, OriginRow
 from storage.sqlite.statements import Statements, Values
 from storage.store import SEEDS_AT_ONCE, Link, UrlState
 
@@ -35,7 +34,7 @@ _KnownShape = list[tuple[int, int, int]]  # place, id, depth
 # A link that may change something, with the page it was found on. None: only a redirect's target.
 # Plain tuples: there is one for every link, and a named one takes ten times as long to make.
 _Found = tuple[Link | None, int | None]
-_Place = tuple[str, Link | None, int | None, Origin, int]  # URL, link, page, origin, fingerprint
+_Place = tuple[str, Link | None, int | None, OriginRow, int]  # URL, link, page, origin, fingerprint
 
 
 def hops_of(flags: int) -> int:
@@ -48,7 +47,7 @@ def requisite_depth_of(flags: int) -> int:
     return flags >> _REQUISITE_DEPTH
 
 
-class Recent:
+class KnownUrls:
     """URLs known to be in the database, each with a depth from which on links to it change nothing.
 
     Exact, and bounded by starting a new generation.
@@ -74,15 +73,15 @@ class Recent:
         self.old.pop(url, None)
 
 
-class Links:
+class LinkTable:
     """Inserts links, for one writer."""
 
-    def __init__(self, sql: Statements, names: Names, *, queries_per_path_max: float) -> None:
+    def __init__(self, sql: Statements, names: NameIds, *, queries_per_path_max: float) -> None:
         self._sql = sql
         self._names = names
         self._queries_per_path_max = queries_per_path_max
         self._fingerprint = fingerprints(sql.secret())
-        self._recent = Recent()
+        self._recent = KnownUrls()
         self._id = 0
 
     def start(self, *, url_id: int) -> None:
@@ -93,7 +92,7 @@ class Links:
         self,
         links: Iterable[tuple[int | None, Sequence[Link]]],
         targets: Sequence[tuple[str, int]],
-        tally: Tally,
+        tally: CounterChanges,
         skipped: Counter[str],
         now_s: float,
     ) -> dict[str, int]:
@@ -157,7 +156,7 @@ class Links:
         self,
         found: Mapping[str, _Found],
         seeds: Mapping[str, int],
-        tally: Tally,
+        tally: CounterChanges,
         skipped: Counter[str],
         now_s: float,
     ) -> dict[str, int]:
@@ -244,14 +243,16 @@ class Links:
         self._sql.many("put_query_counts", [(*path, count) for path, count in counts.items()])
         return kept
 
-    def _insert(self, unknown: Sequence[tuple[_Place, int]], tally: Tally) -> dict[str, int]:
+    def _insert(
+        self, unknown: Sequence[tuple[_Place, int]], tally: CounterChanges
+    ) -> dict[str, int]:
         ids: dict[str, int] = {}
         urls: list[Values] = []
         known: list[Values] = []
         again: list[Values] = []
         known_again: list[Values] = []
         depths: dict[str, int] = {}
-        queued: dict[Origin, int] = {}
+        queued: dict[OriginRow, int] = {}
         for (url, link, page, origin, digest), out_id in unknown:
             key = out_id
             if not key:
@@ -301,6 +302,23 @@ class Links:
     ) -> None:
         self._sql.many("new_seeds", [(ids[url],) for url in seeds if url in roots])
         self._sql.many("make_seeds", [(ids[url], depth) for url, depth in seeds.items()])
+
+
+def fingerprints(secret: bytes) -> Callable[[str], int]:
+    """The function from a canonical URL to its fingerprint, a signed integer of 8 bytes.
+
+    It is keyed with a secret of the database, so that nobody can build a URL that is taken for
+    another. That two of one origin are alike by chance has a probability of 3 in 100 million for a
+    million URLs there; those of different origins may be alike, since the origin is in the key too.
+    """
+    seeded = blake2b(secret, digest_size=8)
+
+    def fingerprint(url: str) -> int:
+        state = seeded.copy()  # 0.26 us for a URL of 75 characters; with `key=` it would be 0.57
+        state.update(url.encode())
+        return int.from_bytes(state.digest(), "big", signed=True)
+
+    return fingerprint
 
 
 def some_seeds(sql: Statements, after: int) -> list[tuple[int, str]]:

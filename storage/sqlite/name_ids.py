@@ -12,13 +12,13 @@ from storage.store import Blocked, BlockReason, Visited
 _KEPT_MAX: Final = 20_000  # names remembered of each kind, before starting over: some 5 MB
 
 
-class Origin(NamedTuple):
+class OriginRow(NamedTuple):
     id: int
     slot: int | None  # None: known only as where a redirect led to
     slot_name: str | None
 
 
-class Verdict(NamedTuple):
+class VerdictKey(NamedTuple):
     """What blocked URLs share."""
 
     reason: str
@@ -29,15 +29,15 @@ class Verdict(NamedTuple):
     body: int | None  # id of the robots.txt body it was made by
 
     @classmethod
-    def of(cls, block: Blocked, body: int | None) -> Verdict:
+    def of(cls, block: Blocked, body: int | None) -> VerdictKey:
         return cls(str(block.reason), block.dialect, block.rule, block.line, block.robots_url, body)
 
-    def for_redirect(self) -> Verdict:
+    def for_redirect(self) -> VerdictKey:
         """The same, for a URL that leads to one so judged."""
         return self._replace(reason=str(BlockReason.REDIRECT))
 
 
-class Kind(NamedTuple):
+class PageKind(NamedTuple):
     """What pages share."""
 
     status: int
@@ -47,20 +47,20 @@ class Kind(NamedTuple):
     cut: str | None
 
     @classmethod
-    def of(cls, page: Visited) -> Kind:
+    def of(cls, page: Visited) -> PageKind:
         directives = page.indexable + 2 * page.followable + 4 * page.archivable + 8 * page.looked
         return cls(page.status, directives, page.content_type, page.usage, page.cut)
 
 
-class Names:
+class NameIds:
     """Looks names up, makes those that are new, and remembers a bounded number of them."""
 
     def __init__(self, sql: Statements) -> None:
         self._sql = sql
-        self._origins: dict[str, Origin] = {}
+        self._origins: dict[str, OriginRow] = {}
         self._texts: dict[str, int] = {}
-        self._verdicts: dict[Verdict, int] = {}
-        self._kinds: dict[Kind, int] = {}
+        self._verdicts: dict[VerdictKey, int] = {}
+        self._kinds: dict[PageKind, int] = {}
         self._bodies: dict[int, int | None] = {}
         self._slot_id = self._origin_id = self._text_id = 0
         self.new_slots = 0  # made since this was last read
@@ -83,7 +83,7 @@ class Names:
         self.new_slots += len(new)
         return found
 
-    def find_origins(self, names: Iterable[str]) -> dict[str, Origin]:
+    def find_origins(self, names: Iterable[str]) -> dict[str, OriginRow]:
         """The origins among these that are known."""
         cached, wanted = {}, []
         for name in names:
@@ -94,13 +94,13 @@ class Names:
                 cached[name] = origin
         shape = list[tuple[str, int, int | None, str | None]]
         found = {
-            name: Origin(key, slot, slot_name)
+            name: OriginRow(key, slot, slot_name)
             for name, key, slot, slot_name in self._sql.read_many(shape, "origin_ids", wanted)
         }
         self._remember(found)
         return cached | found
 
-    def origins(self, slots: Mapping[str, str | None], now_s: float) -> dict[str, Origin]:
+    def origins(self, slots: Mapping[str, str | None], now_s: float) -> dict[str, OriginRow]:
         """Origins by name, given the host each is to belong to if it belongs to none yet."""
         found = self.find_origins(slots)
         homeless = {
@@ -115,11 +115,11 @@ class Names:
         for name, slot in homeless.items():
             slot_id = None if slot is None else ids[slot]
             if name in found:
-                origin = Origin(found[name].id, slot_id, slot)
+                origin = OriginRow(found[name].id, slot_id, slot)
                 moved.append((origin.id, slot_id))
             else:
                 self._origin_id += 1
-                origin = Origin(self._origin_id, slot_id, slot)
+                origin = OriginRow(self._origin_id, slot_id, slot)
                 new.append((origin.id, name, hostname_of(name), slot_id))
             found[name] = origin
             self._remember({name: origin})
@@ -135,7 +135,7 @@ class Names:
         """Look all of them up again. Rare, so an index by id would not pay."""
         self._origins.clear()
 
-    def _remember(self, origins: Mapping[str, Origin]) -> None:
+    def _remember(self, origins: Mapping[str, OriginRow]) -> None:
         if len(self._origins) + len(origins) > _KEPT_MAX:
             self._origins.clear()
         self._origins.update(origins)
@@ -166,7 +166,7 @@ class Names:
         self._texts.update(read)
         return found | read
 
-    def kind(self, kind: Kind) -> int:
+    def kind(self, kind: PageKind) -> int:
         """Id of what a page shares with others."""
         key = self._kinds.get(kind)
         if key is not None:
@@ -199,7 +199,7 @@ class Names:
     def forget_body(self, origin: int) -> None:
         self._bodies.pop(origin, None)
 
-    def verdict(self, verdict: Verdict) -> int:
+    def verdict(self, verdict: VerdictKey) -> int:
         """Id of a verdict."""
         key = self._verdicts.get(verdict)
         if key is not None:

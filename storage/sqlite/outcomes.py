@@ -6,16 +6,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from storage.columns import counts_for
 from storage.sqlite.chains import Chains
-from storage.sqlite.counters import QUEUED, Tally
+from storage.sqlite.counters import QUEUED, CounterChanges
 from storage.sqlite.leases import Leases
-from storage.sqlite.link_table import SITEMAP, SUSPECT, Links
-from storage.sqlite.name_ids import Names
-from storage.sqlite.recrawl_schedule import Plans
-from storage.sqlite.robots_copies import Copies
+from storage.sqlite.link_table import SITEMAP, SUSPECT, LinkTable
+from storage.sqlite.name_ids import NameIds
+from storage.sqlite.recrawl_schedule import RecrawlSchedule
+from storage.sqlite.robots_copies import RobotsCopies
 from storage.sqlite.statements import Statements
-from storage.sqlite.url_changes import Changes, UrlRow, url_rows
+from storage.sqlite.url_changes import UrlChanges, UrlRow, url_rows
 from storage.store import (
     Blocked,
     Dropped,
@@ -36,18 +35,18 @@ class Outcomes:
     """Changes URLs by what became of them. For the store's thread only."""
 
     sql: Statements
-    names: Names
-    links: Links
+    names: NameIds
+    links: LinkTable
     leases: Leases
-    copies: Copies
+    copies: RobotsCopies
     chains: Chains
-    plans: Plans
+    plans: RecrawlSchedule
 
     def apply(
         self,
         outcomes: Sequence[Outcome],
         targets: Mapping[str, int],
-        tally: Tally,
+        tally: CounterChanges,
         skipped: Counter[str],
         at: Moment,
     ) -> dict[int, tuple[UrlRow, str]]:
@@ -56,7 +55,7 @@ class Outcomes:
             return {}
         rows = url_rows(self.sql, (outcome.id for outcome in outcomes))
         texts = self.names.texts(_texts_of(outcomes))
-        changes = Changes(self.sql, self.names, tally)
+        changes = UrlChanges(self.sql, self.names, tally)
         moves: dict[int, tuple[UrlRow, str]] = {}
         roots: list[int] = []
         redirects: dict[int, int] = {}  # pages, and the URLs they lead to
@@ -116,11 +115,11 @@ class Outcomes:
         return moves
 
     def move_origins(
-        self, moves: Mapping[int, tuple[UrlRow, str]], tally: Tally, at: Moment
+        self, moves: Mapping[int, tuple[UrlRow, str]], tally: CounterChanges, at: Moment
     ) -> list[int]:
         """Move origins to other hosts; return the hosts between which they moved."""
         moved: list[int] = []
-        shift = Tally()
+        shift = CounterChanges()
         slots = self.names.slots((to_slot for _, to_slot in moves.values()), at.now_s)
         for origin, (row, to_slot) in moves.items():
             counts = [int(count or 0) for count in self.sql.row("origin_counts", origin) or ()]
@@ -141,11 +140,11 @@ class Outcomes:
         kept: Sequence[int],
         withdrawn: Sequence[Blocked],
         freed: Sequence[int],
-        tally: Tally,
+        tally: CounterChanges,
         at: Moment,
     ) -> None:
         """Apply new verdicts, as `Store.rejudge`."""
-        changes = Changes(self.sql, self.names, tally)
+        changes = UrlChanges(self.sql, self.names, tally)
         rows = url_rows(self.sql, [*kept, *(block.id for block in withdrawn), *freed])
         for key in kept:
             if (row := rows.get(key)) is not None and row.ungoverned:
@@ -189,3 +188,15 @@ def _texts_of(outcomes: Sequence[Outcome]) -> list[str]:
             case Failed(error=text) | Retry(error=text) | SitemapRead(error=str(text)):
                 texts.append(text)
     return texts
+
+
+def counts_for(outcome: Outcome, state: int | None, *, planned: bool) -> bool:
+    """Whether an outcome still counts for a URL in this state; see `Store.complete`. `planned`: it
+    is a sitemap that was read, and is to be read again."""
+    if isinstance(outcome, SitemapRead) and outcome.again:
+        return planned
+    if isinstance(outcome, Revisited) or (isinstance(outcome, Visited) and outcome.again):
+        return state == UrlState.VISITED or (planned and isinstance(outcome, Revisited))
+    if state == UrlState.FAILED:  # with its whole host, meanwhile: an answer to it counts
+        return isinstance(outcome, Visited | SitemapRead | Blocked | Failed)
+    return state == UrlState.QUEUED or (state == UrlState.VISITED and isinstance(outcome, Blocked))

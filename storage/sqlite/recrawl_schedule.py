@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import msgspec
 
@@ -46,29 +47,29 @@ def plan_row(key: int, slot: int, plan: Plan, now_s: float) -> Values:
     )  # fmt: skip
 
 
-class Plans:
+@dataclass(slots=True)
+class RecrawlSchedule:
     """For the store's thread only."""
 
-    def __init__(self, sql: Statements) -> None:
-        self._sql = sql
+    sql: Statements
 
     def settle(self, slots: Iterable[int | None]) -> None:
         """Work out anew when the first page of these hosts is due."""
         keys: list[Values] = [(slot,) for slot in dict.fromkeys(slots) if slot is not None]
-        self._sql.many("settle_revisits", keys)
+        self.sql.many("settle_revisits", keys)
 
     def moved(self, origins: Iterable[int], slots: Iterable[int]) -> None:
         """These origins belong to other hosts now."""
         for origin in origins:
-            self._sql.run("move_plans", origin)
+            self.sql.run("move_plans", origin)
         self.settle(slots)
 
     def hasten(self, ids: Sequence[int], now_s: float, wall_s: float) -> None:
         """What sitemaps say has changed since is due now; not what is yet to change."""
         rows: list[Values] = [(key,) for key in ids]
-        slots = self._sql.read_many(list[int], "changed_since", rows, wall_s, now_s)
+        slots = self.sql.read_many(list[int], "changed_since", rows, wall_s, now_s)
         if slots:
-            self._sql.many("hasten_plans", rows, now_s, wall_s)
+            self.sql.many("hasten_plans", rows, now_s, wall_s)
             self.settle(slots)
 
     def again(
@@ -81,7 +82,7 @@ class Plans:
         most = max(want.count for want in wants.values()) + 1
         closed = msgspec.json.encode([n for want in wants.values() for n in want.closed]).decode()
         found: dict[int, tuple[list[Queued], float | None]] = {}
-        for slot, rows, next_in_s in self._sql.read_many(
+        for slot, rows, next_in_s in self.sql.read_many(
             _AgainShape, "due_plans", keys, now_s, taken, closed, most, now_s, now_s, taken
         ):
             urls = [
@@ -113,11 +114,11 @@ class Plans:
 
     def due(self, now_s: float, limit: int) -> list[str]:
         """Hosts that may be contacted now and have a page that is due."""
-        return [str(name) for (name,) in self._sql.rows("revisits_due", now_s, limit)]
+        return [str(name) for (name,) in self.sql.rows("revisits_due", now_s, limit)]
 
     def next_in_s(self, now_s: float) -> float | None:
         best: float | None = None
-        for due_at, free_at in self._sql.rows("next_revisit"):
+        for due_at, free_at in self.sql.rows("next_revisit"):
             if best is not None and float(due_at or 0.0) >= best:
                 break
             at = max(float(due_at or 0.0), float(free_at or 0.0))
@@ -125,7 +126,7 @@ class Plans:
         return None if best is None else max(0.0, best - now_s)
 
     def unplanned(self, after: int, limit: int) -> list[Unplanned]:
-        rows = self._sql.read(_UnplannedShape, "unplanned", after, limit)
+        rows = self.sql.read(_UnplannedShape, "unplanned", after, limit)
         return [
             Unplanned(
                 id=key, url=url, status=status, fetched_at=fetched_at, listing=listing_of(listing)
@@ -135,7 +136,7 @@ class Plans:
 
     def plan(self, plans: Mapping[int, Plan], now_s: float) -> None:
         rows: list[Values] = [(key,) for key in plans]
-        slots = dict(self._sql.read_many(list[tuple[int, int]], "slots_unplanned", rows))
+        slots = dict(self.sql.read_many(list[tuple[int, int]], "slots_unplanned", rows))
         new = [plan_row(key, slot, plans[key], now_s) for key, slot in slots.items()]
-        self._sql.many("put_plans", new)
+        self.sql.many("put_plans", new)
         self.settle(slots.values())

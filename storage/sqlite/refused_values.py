@@ -10,7 +10,7 @@ from typing import Final
 from msgspec import structs
 
 from policies.retries import FailureCode
-from storage.columns import WAIT_INSTEAD_S
+from storage.records import WAIT_INSTEAD_S
 from storage.sqlite.schema import FAILURES
 from storage.store import (
     Batch,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
 
 from policies import quarantine
 from policies.retries import FailureCode
 from policies.robots_state import RobotsState
-from storage.columns import robots_due_at
-from storage.sqlite.name_ids import Names
+from storage.sqlite.name_ids import NameIds
 from storage.sqlite.statements import Statements, Value
 from storage.store import Judged, RobotsDue
 
@@ -29,38 +29,38 @@ def read_copy(row: Sequence[Value]) -> tuple[str, RobotsState]:
     return str(origin), RobotsState(body=body, **fields)  # type: ignore[arg-type]
 
 
-class Copies:
+@dataclass(slots=True)
+class RobotsCopies:
     """The robots.txt copies of all origins. For the store's thread only."""
 
-    def __init__(self, sql: Statements, names: Names) -> None:
-        self._sql = sql
-        self._names = names
+    sql: Statements
+    names: NameIds
 
     def put(
         self, slot: str, origin: str, access: RobotsState, now_s: float, *, rejudge: bool
     ) -> None:
-        key = self._names.origins({origin: slot}, now_s)[origin].id
+        key = self.names.origins({origin: slot}, now_s)[origin].id
         body = None if access.body is None else self._body(access.body)
-        replaced = self._names.body_of(key)
+        replaced = self.names.body_of(key)
         values: list[Value] = [getattr(access, field) for field in FIELDS]
-        self._sql.run("put_copy", key, body, *values)
+        self.sql.run("put_copy", key, body, *values)
         if replaced not in (None, body):
-            self._sql.many("drop_bodies", [(replaced,)])
-        self._sql.run("put_robots_at", robots_due_at(access), key)
-        self._names.forget_body(key)
+            self.sql.many("drop_bodies", [(replaced,)])
+        self.sql.run("put_robots_at", robots_due_at(access), key)
+        self.names.forget_body(key)
         if rejudge:
-            self._sql.run("mark_to_rejudge", now_s, key)
+            self.sql.run("mark_to_rejudge", now_s, key)
 
     def drop(self, slot: int) -> None:
         """Delete the copies of a host's origins."""
-        bodies = list(self._sql.rows("bodies_of_slot", slot))
-        self._sql.run("drop_copies", slot)
-        self._sql.many("drop_bodies", bodies)
+        bodies = list(self.sql.rows("bodies_of_slot", slot))
+        self.sql.run("drop_copies", slot)
+        self.sql.many("drop_bodies", bodies)
 
     def release(self, host: str | None, wall_s: float, now_s: float) -> list[int]:
         """Release those in quarantine; give the host of each."""
         hosts: list[int] = []
-        for name, slot, slot_id in self._sql.rows(
+        for name, slot, slot_id in self.sql.rows(
             "failing_robots", host, str(FailureCode.QUARANTINED)
         ):
             known = self.get(str(name))
@@ -68,33 +68,33 @@ class Copies:
                 released = quarantine.released(known, now_s=wall_s)
                 self.put(str(slot), str(name), released, now_s, rejudge=False)
                 hosts.append(int(slot_id or 0))
-        self._sql.many("release_slots", [(slot_id,) for slot_id in hosts], now_s)
+        self.sql.many("release_slots", [(slot_id,) for slot_id in hosts], now_s)
         return hosts
 
     def _body(self, body: bytes) -> int:
         digest = blake2b(body, digest_size=16).digest()
-        row = self._sql.row("body_id", digest)
+        row = self.sql.row("body_id", digest)
         if row is None:
-            self._sql.run("new_body", digest, len(body), zlib.compress(body, 6))
-            row = self._sql.row("body_id", digest)
+            self.sql.run("new_body", digest, len(body), zlib.compress(body, 6))
+            row = self.sql.row("body_id", digest)
         assert row is not None
         return int(row[0] or 0)
 
     def get(self, origin: str) -> RobotsState | None:
-        row = self._sql.row("copy", origin)
+        row = self.sql.row("copy", origin)
         return None if row is None else read_copy(row)[1]
 
     def due(self, wall_s: float, now_s: float, limit: int) -> list[RobotsDue]:
         return [
             RobotsDue(slot=str(slot), origin=str(origin))
-            for slot, origin in self._sql.rows("robots_due", wall_s, now_s, limit)
+            for slot, origin in self.sql.rows("robots_due", wall_s, now_s, limit)
         ]
 
     def next_due(self, wall_s: float, now_s: float) -> tuple[float | None, float | None]:
         """Seconds until the first origin may be asked again, and until the first of those that are
         due by now; None: there is none."""
         best_s = rest_s = None
-        for due_in, free_in in self._sql.rows("next_robots", wall_s, now_s):
+        for due_in, free_in in self.sql.rows("next_robots", wall_s, now_s):
             due_in_s, free_in_s = float(due_in or 0.0), float(free_in or 0.0)
             if best_s is not None and (best_s == 0.0 or due_in_s >= best_s):
                 break
@@ -106,24 +106,29 @@ class Copies:
 
     def mark_late(self, origins: Iterable[int], now_s: float) -> None:
         """Pages were committed that were asked for when these origins had no answer."""
-        self._sql.many("mark_late", [(key,) for key in dict.fromkeys(origins)], now_s)
+        self.sql.many("mark_late", [(key,) for key in dict.fromkeys(origins)], now_s)
 
     def to_rejudge(self, limit: int) -> list[RobotsDue]:
         return [
             RobotsDue(slot=str(slot), origin=str(origin))
-            for slot, origin in self._sql.rows("rejudge_due", limit)
+            for slot, origin in self.sql.rows("rejudge_due", limit)
         ]
 
     def rejudge_all(self, now_s: float) -> None:
-        self._sql.run("mark_all_to_rejudge", now_s)
+        self.sql.run("mark_all_to_rejudge", now_s)
 
     def rejudged(self, origin: str) -> None:
-        self._sql.run("rejudge_done", origin)
+        self.sql.run("rejudge_done", origin)
 
     def ungoverned(self, origin: str, limit: int) -> list[Judged]:
-        rows = self._sql.read(list[tuple[int, str]], "ungoverned", origin, limit)
+        rows = self.sql.read(list[tuple[int, str]], "ungoverned", origin, limit)
         return [Judged(id=key, url=url) for key, url in rows]
 
     def blocked(self, origin: str, after: int, limit: int) -> list[Judged]:
-        rows = self._sql.read(list[tuple[int, str]], "blocked_by_robots", origin, after, limit)
+        rows = self.sql.read(list[tuple[int, str]], "blocked_by_robots", origin, after, limit)
         return [Judged(id=key, url=url) for key, url in rows]
+
+
+def robots_due_at(access: RobotsState) -> float | None:
+    """When the origin should be asked again, Unix seconds; None: it has not been asked yet."""
+    return access.expires_at if access.retry_at is None else access.retry_at

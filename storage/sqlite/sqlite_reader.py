@@ -18,8 +18,15 @@ from storage.columns import CONTACTS_KEPT, REPORTS, STATE_VIEWS, VIEWS, check_vi
 from storage.sqlite import page_queries, report_queries
 from storage.sqlite.connection_thread import ConnectionThread, finish
 from storage.sqlite.databases import MemoryDatabase, Runner
-from storage.sqlite.fingerprint import fingerprints
-from storage.sqlite.link_table import OUT, REQUISITE, SEED, SITEMAP, hops_of, some_seeds
+from storage.sqlite.link_table import (
+    OUT,
+    REQUISITE,
+    SEED,
+    SITEMAP,
+    fingerprints,
+    hops_of,
+    some_seeds,
+)
 from storage.sqlite.robots_copies import read_copy
 from storage.sqlite.schema import FAILURES, DamagedError, connect_reader, translate
 from storage.sqlite.statements import Statements, Value

@@ -175,7 +175,7 @@ class SqliteStore:
     ungoverned = _verb(Writer.ungoverned, refused=())
     blocked_by_robots = _verb(Writer.blocked_by_robots, refused=())
     set_control = _verb(Writer.set_control, refused=False)
-    rouse = _verb(Writer.rouse, session=True)
+    recheck_delays = _verb(Writer.recheck_delays, session=True)
     set_paused = _verb(Writer.set_paused)
     paused = _verb(Writer.paused)
 

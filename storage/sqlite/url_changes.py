@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from storage.columns import WAIT_S_MAX
+from storage.records import WAIT_S_MAX
 from storage.sqlite.counters import (
     BLOCKED,
     BODY_BYTES,
@@ -14,10 +14,10 @@ from storage.sqlite.counters import (
     QUEUED,
     UNGOVERNED,
     VISITED,
-    Tally,
+    CounterChanges,
 )
 from storage.sqlite.link_table import FETCHED, OUT, SEED, SITEMAP, SUSPECT, TRIED, hops_of
-from storage.sqlite.name_ids import Kind, Names, Verdict
+from storage.sqlite.name_ids import NameIds, PageKind, VerdictKey
 from storage.sqlite.recrawl_schedule import plan_row
 from storage.sqlite.statements import Statements, Values
 from storage.store import (
@@ -76,10 +76,10 @@ def url_rows(sql: Statements, ids: Iterable[int]) -> dict[int, UrlRow]:
     return {row[0]: UrlRow(*row) for row in sql.read_many(shape, "url_states", rows)}
 
 
-class Changes:
+class UrlChanges:
     """The changes of one transaction. `write` may be called more than once."""
 
-    def __init__(self, sql: Statements, names: Names, tally: Tally) -> None:
+    def __init__(self, sql: Statements, names: NameIds, tally: CounterChanges) -> None:
         self._sql = sql
         self._names = names
         self._tally = tally
@@ -157,7 +157,7 @@ class Changes:
         self._enter(row, UrlState.VISITED)
         self._tally.count(row.origin, row.slot, BODY_BYTES, page.body_bytes)
         self._put(
-            "new_pages", row.id, self._names.kind(Kind.of(page)), round(page.fetched_at * 1e3),
+            "new_pages", row.id, self._names.kind(PageKind.of(page)), round(page.fetched_at * 1e3),
             page.body_bytes, round(page.elapsed_s * 1e6), page.title,
             None if page.canonical_url is None else ids[page.canonical_url],
             None if page.body_hash is None else _signed(page.body_hash),
@@ -203,12 +203,12 @@ class Changes:
         )  # fmt: skip
 
     def blocked(self, row: UrlRow, block: Blocked, *, withdrawn: bool) -> None:
-        verdict = Verdict.of(block, self._names.body_of(row.origin))
+        verdict = VerdictKey.of(block, self._names.body_of(row.origin))
         self._leave(row)
         self._enter(row, UrlState.BLOCKED)
         self._block(row, verdict, block.blocked_at, withdrawn=withdrawn)
 
-    def _block(self, row: UrlRow, verdict: Verdict, at: float, *, withdrawn: bool) -> None:
+    def _block(self, row: UrlRow, verdict: VerdictKey, at: float, *, withdrawn: bool) -> None:
         judged = verdict.reason != BlockReason.REDIRECT
         key = self._names.verdict(verdict)
         self._put("new_blocks", row.origin, row.id, key, judged, at, withdrawn)
@@ -243,7 +243,7 @@ class Changes:
         self._enter(row, UrlState.QUEUED, flags=flags)
         self._tally.arrived(row.slot or 0, row.slot_name or "", 1)
 
-    def follow(self, row: UrlRow, verdict: Verdict, at: float, *, withdrawn: bool) -> None:
+    def follow(self, row: UrlRow, verdict: VerdictKey, at: float, *, withdrawn: bool) -> None:
         """Block a page because of the URL it redirects to."""
         self._leave(row, keep_redirect=True)
         self._enter(row, UrlState.BLOCKED)

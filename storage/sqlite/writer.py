@@ -10,20 +10,20 @@ import msgspec
 from msgspec import Struct
 
 from policies.robots_state import RobotsState
-from storage.columns import WAIT_S_MAX
+from storage.records import WAIT_S_MAX
 from storage.sqlite.chains import Chains
-from storage.sqlite.counters import FAILED, QUEUED, Tally, Totals
+from storage.sqlite.counters import FAILED, QUEUED, CounterChanges, Totals
 from storage.sqlite.crawl_sessions import CrawlSessions
-from storage.sqlite.in_flight import NOTHING_LEFT, Left
+from storage.sqlite.in_flight import NOTHING_LEFT, LeftInFlight
 from storage.sqlite.leases import Leases
-from storage.sqlite.link_notes import Notes
-from storage.sqlite.link_table import Links, some_seeds
-from storage.sqlite.name_ids import Names
+from storage.sqlite.link_notes import LinkNotes
+from storage.sqlite.link_table import LinkTable, some_seeds
+from storage.sqlite.name_ids import NameIds
 from storage.sqlite.outcomes import Outcomes, pointed_to
-from storage.sqlite.recrawl_schedule import Plans
-from storage.sqlite.robots_copies import Copies
+from storage.sqlite.recrawl_schedule import RecrawlSchedule
+from storage.sqlite.robots_copies import RobotsCopies
 from storage.sqlite.statements import Statements
-from storage.sqlite.url_changes import Changes, UrlRow, url_rows
+from storage.sqlite.url_changes import UrlChanges, UrlRow, url_rows
 from storage.store import (
     Batch,
     Blocked,
@@ -66,13 +66,13 @@ class Writer:
 
     def __init__(self, db: sqlite3.Connection, *, queries_per_path_max: float) -> None:
         self.sql = Statements(db)
-        self._names = Names(self.sql)
-        self._links = Links(self.sql, self._names, queries_per_path_max=queries_per_path_max)
-        self._plans = Plans(self.sql)
+        self._names = NameIds(self.sql)
+        self._links = LinkTable(self.sql, self._names, queries_per_path_max=queries_per_path_max)
+        self._plans = RecrawlSchedule(self.sql)
         self._leases = Leases(self.sql, self._names, self._plans)
-        self._copies = Copies(self.sql, self._names)
+        self._copies = RobotsCopies(self.sql, self._names)
         self._totals = Totals(self.sql)
-        self._notes = Notes(self.sql, self._names, self._links, self._plans)
+        self._notes = LinkNotes(self.sql, self._names, self._links, self._plans)
         self._chains = Chains(self.sql)
         self._outcomes = Outcomes(
             sql=self.sql,
@@ -90,11 +90,11 @@ class Writer:
     def last_time(self) -> tuple[float, float, float | None] | None:
         return self.sessions.last_time(self.at)
 
-    def start(self, name: str, left: Left = NOTHING_LEFT) -> int:
+    def start(self, name: str, left: LeftInFlight = NOTHING_LEFT) -> int:
         """Begin a session. `left`: what was in flight when the process of an earlier one died."""
         session = self.sessions.next_number(self.at)
         self._read_ids()
-        tally = Tally()
+        tally = CounterChanges()
         if left.session == session - 1:  # else that has been dealt with
             self.sessions.suspect(left, tally, self.at)
         self._finish(tally, {})
@@ -121,11 +121,11 @@ class Writer:
     # ------------------------------------------------------------ links and outcomes
 
     def add(self, links: Sequence[Link], *, revive: bool, referrer: int | None) -> Completed:
-        tally, skipped = Tally(), Counter[str]()
+        tally, skipped = CounterChanges(), Counter[str]()
         self._insert(links, tally, skipped, referrer)
         if revive:
             known = self._links.known([link.url for link in links])
-            changes = Changes(self.sql, self._names, tally)
+            changes = UrlChanges(self.sql, self._names, tally)
             for row in url_rows(self.sql, known.values()).values():
                 if row.state == UrlState.FAILED:
                     changes.requeued(row)
@@ -136,7 +136,7 @@ class Writer:
     def _insert(
         self,
         links: Sequence[Link],
-        tally: Tally,
+        tally: CounterChanges,
         skipped: Counter[str],
         referrer: int | None = None,
     ) -> None:
@@ -153,7 +153,7 @@ class Writer:
         targets = [
             (url, one.id) for one in outcomes if isinstance(one, Visited) for url in pointed_to(one)
         ]
-        tally, skipped = Tally(), Counter(batch.skipped)
+        tally, skipped = CounterChanges(), Counter(batch.skipped)
         links = [(one.id, one.links) for one in answers]
         ids = self._links.insert(links, targets, tally, skipped, now_s)
         noted = [
@@ -183,14 +183,14 @@ class Writer:
     def settle_chains(self) -> tuple[Mapping[str, int], bool]:
         """Have some more redirects follow the URLs they lead to; return how many URLs were queued
         again by slot, and whether more redirects remain."""
-        tally = Tally()
-        self._chains.proceed(Changes(self.sql, self._names, tally), self.at.wall_s)
+        tally = CounterChanges()
+        self._chains.proceed(UrlChanges(self.sql, self._names, tally), self.at.wall_s)
         self._finish(tally, {})
         return tally.added, self._chains.left
 
     def _finish(
         self,
-        tally: Tally,
+        tally: CounterChanges,
         skipped: Mapping[str, int],
         moves: Mapping[int, tuple[UrlRow, str]] | None = None,
         *,
@@ -212,7 +212,7 @@ class Writer:
 
     def acquire(self, slots: Sequence[str]) -> Mapping[str, Lease]:
         leases = self._leases.acquire(slots, self.at.now_s)
-        self._finish(Tally(), {})
+        self._finish(CounterChanges(), {})
         return leases
 
     def outlook(self, session: int) -> Outlook:
@@ -250,7 +250,7 @@ class Writer:
             for name in ("drop_contacts", "drop_origins", "drop_slot"):
                 self.sql.run(name, row[0])
             self._names.forget_origins()
-            self._totals.add(Tally(), -1)
+            self._totals.add(CounterChanges(), -1)
 
     # ------------------------------------------------------------ robots.txt
 
@@ -267,7 +267,7 @@ class Writer:
     ) -> Completed:
         if copy is not None:
             self._copies.put(slot, origin, copy, self.at.now_s, rejudge=rejudge)
-        tally, skipped = Tally(), Counter[str]()
+        tally, skipped = CounterChanges(), Counter[str]()
         if links:
             self._insert(links, tally, skipped)
         self._finish(tally, skipped)
@@ -299,7 +299,7 @@ class Writer:
     def rejudge(
         self, *, kept: Sequence[int], withdrawn: Sequence[Blocked], freed: Sequence[int]
     ) -> Committed:
-        tally = Tally()
+        tally = CounterChanges()
         self._outcomes.rejudge(kept, withdrawn, freed, tally, self.at)
         self._finish(tally, {})
         done = Completed(stale=frozenset(), added=tally.added, prefetched={})
@@ -316,7 +316,7 @@ class Writer:
         if held is None:
             return 0
         some = self.sql.read(list[tuple[int, int]], "some_queued", held.id, failure.origin, limit)
-        tally = Tally()
+        tally = CounterChanges()
         if some:
             text = self._names.texts([failure.error])[failure.error]
             ids = msgspec.json.encode([key for key, _ in some]).decode()
@@ -352,7 +352,7 @@ class Writer:
         )
         if not some:
             return 0, after
-        tally = Tally()
+        tally = CounterChanges()
         ids = msgspec.json.encode([key for key, *_ in some]).decode()
         self.sql.run("retry_some", ids)
         self.sql.run("drop_some_failures", ids)
@@ -377,7 +377,7 @@ class Writer:
             self._leases.rouse(slot, self.at.now_s)
         return known
 
-    def rouse(self, session: int) -> None:
+    def recheck_delays(self, session: int) -> None:
         self._leases.rouse(None, self.at.now_s)
 
     def set_paused(self, paused: bool) -> None:

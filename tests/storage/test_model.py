@@ -572,7 +572,7 @@ class Stores(RuleBasedStateMachine):
     @rule()
     def rouse(self) -> None:
         for n, store in enumerate((self.memory, self.sqlite)):
-            self.run(store.rouse(self.sessions[n]))
+            self.run(store.recheck_delays(self.sessions[n]))
 
     @rule()
     def rejudge_all(self) -> None:

@@ -22,7 +22,7 @@ from policies.retries import BACKOFF_S_MAX as RETRY_AFTER_S_MAX
 from policies.retries import retry_after_s
 from policies.robots.dialects import DIALECTS
 from policies.robots_state import RobotsFetch, RobotsRules, RobotsState
-from storage.columns import WAIT_S_MAX
+from storage.records import WAIT_S_MAX
 from storage.store import HostClock
 from tests.storage.conftest import Rig
 

@@ -346,7 +346,7 @@ async def test_hosts_that_only_rest_can_be_roused(rig):
         await rig.commit(lease, clock=clock, release=lease.slot != "d.test")
     rig.wall_s += 20.0
     assert await rig.claim() == []
-    await rig.store.rouse(rig.session)
+    await rig.store.recheck_delays(rig.session)
     (a,) = await rig.claim()
     assert (a.slot, a.clock.next_in_s, a.clock.rested_s) == ("a.test", 0.0, 20.0)
     rig.wall_s += 40.0

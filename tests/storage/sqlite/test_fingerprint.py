@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from storage.sqlite.fingerprint import fingerprints
+from storage.sqlite.link_table import fingerprints
 from storage.sqlite.schema import connect_writer
 from storage.sqlite.statements import Statements
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from storage.columns import COPIES_PER_LEASE
 from storage.sqlite import leases
+from storage.sqlite.leases import COPIES_PER_LEASE
 
 AT_ONCE = 8
 
