@@ -169,8 +169,8 @@ class Layout:
         shown = [cells[index] for index in self.shown]
         if not self.wraps:
             return [_line(shown, self.widths)]
-        folded = [fold(cell, room) for cell, room in zip(shown, self.widths, strict=True)]
-        return [_line(each, self.widths) for each in zip_longest(*folded, fillvalue="")]
+        wrapped = [wrap(cell, room) for cell, room in zip(shown, self.widths, strict=True)]
+        return [_line(each, self.widths) for each in zip_longest(*wrapped, fillvalue="")]
 
 
 def _wanted(columns: Sequence[str], natural: Sequence[int], shown: Sequence[int]) -> int:
@@ -195,7 +195,7 @@ def _widths(
     return [widths[i] for i in shown]
 
 
-def fold(text: str, room: int) -> list[str]:
+def wrap(text: str, room: int) -> list[str]:
     """Lines of at most `room` columns, broken between words if possible."""
     lines, line = [], ""
     for word in text.split(" "):

@@ -9,7 +9,7 @@ import json
 import pytest
 
 from crawler.cli.show import VIEWS
-from crawler.cli.view_table import TABLE_COLUMNS, Layout, _shown, fold, write
+from crawler.cli.view_table import TABLE_COLUMNS, Layout, _shown, wrap, write
 from crawler.cli.why import _explain_url
 from crawler.config import from_dict
 from crawler.explain.explanation import ExplainContext
@@ -168,6 +168,6 @@ def test_nothing_is_wrapped_without_a_terminal() -> None:
 
 
 def test_cells_are_wrapped_by_display_width() -> None:
-    assert fold("題名題名", 5) == ["題名", "題名"]
-    assert fold("short", 5) == ["short"]
-    assert fold("one two threefour", 7) == ["one two", "threefo", "ur"]
+    assert wrap("題名題名", 5) == ["題名", "題名"]
+    assert wrap("short", 5) == ["short"]
+    assert wrap("one two threefour", 7) == ["one two", "threefo", "ur"]
