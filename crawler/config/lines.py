@@ -128,7 +128,9 @@ class _Scanner:
     def _skip(self, pattern: re.Pattern[str]) -> str:
         found = pattern.match(self._text, self._at)
         if found is None:
-            raise ValueError(f"not TOML as tomllib reads it, at {self._text[self._at :][:20]!r}")
+            raise ValueError(
+                f"not TOML as tomllib reads it, at {self._text[self._at : self._at + 20]!r}"
+            )
         self._at = found.end()
         return found.group()
 
