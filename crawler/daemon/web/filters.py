@@ -28,7 +28,6 @@ _TIMES: Final = (
     "fetched_at", "blocked_at", "last_at", "due_at", "checked_at", "changed_at", "next_visit_at",
 )  # fmt: skip
 _URLS: Final = ("url", "referrer", "redirect_url", "robots_url")
-_FLAGS: Final = ("indexable", "followable", "archivable", "withdrawn")
 
 
 def _real(value: object) -> float | None:
@@ -211,7 +210,7 @@ def facts(row: Mapping[str, object], now_s: float) -> list[tuple[str, object]]:
             shown = when(value, now_s) + Markup(" (") + date_time(value) + Markup(")")
         elif name in _URLS:
             shown = address(value)
-        elif name in _FLAGS:
+        elif isinstance(value, bool):
             shown = "yes" if value else "no"
         elif name.endswith("_bytes"):
             shown = size(value)
