@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Self
 
 IDLE_PASSES = 5  # consecutive idle passes of the event loop before a jump; I/O is polled in each
@@ -81,12 +80,7 @@ class JumpClock:
         self._stop_watching = _watch_threads(asyncio.get_running_loop(), self._thread_work)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, _kind: object, _error: object, _traceback: object) -> None:
         self._stop_watching()
         if self._pump:
             self._pump.cancel()

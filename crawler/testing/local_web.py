@@ -10,7 +10,6 @@ import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Self
 
 from multidict import CIMultiDict
@@ -112,12 +111,7 @@ class LocalWeb:
         self.dead_port = self._dead.getsockname()[1]
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, _kind: object, error: object, _traceback: object) -> None:
         if self._dead:
             self._dead.close()
         if self._server:
@@ -270,11 +264,9 @@ class _HttpConnection(asyncio.Protocol):
 
 
 def _host(header: str) -> str:
-    return (
-        header.lower().partition("]")[0].lstrip("[")
-        if header.startswith("[")
-        else header.lower().partition(":")[0]
-    )
+    if header.startswith("["):
+        return header[1:].lower().partition("]")[0]
+    return header.lower().partition(":")[0]
 
 
 def _encoded(reply: Reply, *, close: bool) -> tuple[bytes, bytes]:
@@ -292,10 +284,5 @@ def _encoded(reply: Reply, *, close: bool) -> tuple[bytes, bytes]:
         phrase = http.HTTPStatus(reply.status).phrase
     except ValueError:
         phrase = "Unknown"
-    lines = [
-        f"HTTP/1.1 {reply.status} {phrase}",
-        *(f"{k}: {v}" for k, v in headers.items()),
-        "",
-        "",
-    ]
-    return "\r\n".join(lines).encode("latin-1"), body
+    lines = [f"HTTP/1.1 {reply.status} {phrase}", *(f"{k}: {v}" for k, v in headers.items())]
+    return "\r\n".join([*lines, "", ""]).encode("latin-1"), body
