@@ -279,10 +279,10 @@ def _network_error(error: BaseException, url: str, clock: Clock, phase: Phase) -
     if isinstance(error, aiohttp.ConnectionTimeoutError):
         return NetworkError(FailureCode.CONNECT, "no connection in time")
     if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ClientOSError):
-        return NetworkError(FailureCode.TIMEOUT, "the answer was not complete in time")
+        return NetworkError(FailureCode.TIMEOUT, "the response was not complete in time")
     task = asyncio.current_task()
     assert task is not None
     exchange = Exchange(clock, DEFAULT_LIMITS, task, False)
     exchange.phase = phase
     exchange.finish()
-    return classify_error(error, exchange, DEFAULT_LIMITS, tls=url.startswith("https:"))
+    return classify_error(error, exchange, tls=url.startswith("https:"))

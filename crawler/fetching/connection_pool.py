@@ -133,7 +133,7 @@ class PooledConnection(ResponseHandler):
                 break
             head_left -= end
             if head_left < 0:
-                self._exceed("the answer's header", exchange.limits.head_bytes_max)
+                self._exceed("the response header", exchange.limits.head_bytes_max)
                 return
             head = data[:end]
             exchange.ascii = exchange.ascii and head.isascii()
@@ -147,7 +147,7 @@ class PooledConnection(ResponseHandler):
         super().data_received(data)
         exchange.arrived()
         if len(data) > head_left and exchange.waiting():
-            self._exceed("the answer's header", exchange.limits.head_bytes_max)
+            self._exceed("the response header", exchange.limits.head_bytes_max)
 
     def resume_reading(self, resume_parser: bool = True) -> None:
         """Do nothing unless reading is paused. aiohttp calls this for every piece that is read and
@@ -184,7 +184,7 @@ class PooledConnection(ResponseHandler):
                 exchange.interims += 1
                 if exchange.interims > INTERIM_MAX:
                     if exchange.interims == INTERIM_MAX + 1:
-                        sentence = f"more than {INTERIM_MAX} interim (1xx) answers"
+                        sentence = f"more than {INTERIM_MAX} interim (1xx) responses"
                         self._lose(LimitError(FailureCode.PROTOCOL, sentence))
                     return
             else:

@@ -204,7 +204,7 @@ class AiohttpFetcher:
         except asyncio.CancelledError:
             if exchange.met is None or task.uncancel() > cancelling:
                 raise
-            return self._failed(url, deadline_error(exchange, exchange.limits), endpoint, exchange)
+            return self._failed(url, deadline_error(exchange), endpoint, exchange)
         finally:
             leave_exchange(token)
             self._watchdog.end(exchange)
@@ -319,7 +319,7 @@ class AiohttpFetcher:
     def _network_failure(
         self, url: str, exc: Exception, endpoint: Endpoint, exchange: Exchange
     ) -> Failure:
-        error = classify_error(exc, exchange, exchange.limits, tls=url.startswith("https:"))
+        error = classify_error(exc, exchange, tls=url.startswith("https:"))
         drop_tracebacks(exc)  # they hold the body, in a reference cycle
         if error.code is FailureCode.CONNECT:
             self.resolver.forget(endpoint.host)

@@ -18,7 +18,7 @@ from crawler.fetching.content_coding import DecodingError
 from crawler.fetching.exchange import UNCONNECTED_PHASES, Bound, Exchange, Phase
 from crawler.fetching.guard import AddressRefusedError
 from crawler.fetching.local_errors import blame
-from crawler.fetching.request import FetchLimits, NetworkError, OversizeError
+from crawler.fetching.request import NetworkError, OversizeError
 from crawler.fetching.resolver import NameLookupError
 from policies.retries import FailureCode
 
@@ -63,36 +63,37 @@ NETWORK_EXCEPTIONS: Final = (
 )
 
 
-def deadline_error(exchange: Exchange, limits: FetchLimits) -> NetworkError:
+def deadline_error(exchange: Exchange) -> NetworkError:
     """The error for the deadline that `exchange` missed."""
+    limits, code = exchange.limits, FailureCode.TIMEOUT
     match exchange.met:
         case Bound.RESOLVE:
-            sentence = f"the name was not resolved within {limits.connect_s:g} s"
-            return NetworkError(FailureCode.DNS, sentence)
+            code, sentence = (
+                FailureCode.DNS,
+                f"the name was not resolved within {limits.connect_s:g} s",
+            )
         case Bound.CONNECT:
-            return NetworkError(FailureCode.CONNECT, f"no connection within {limits.connect_s:g} s")
+            code, sentence = FailureCode.CONNECT, f"no connection within {limits.connect_s:g} s"
         case Bound.HANDSHAKE:
+            code = FailureCode.TLS
             sentence = f"the TLS handshake was not finished within {limits.connect_s:g} s"
-            return NetworkError(FailureCode.TLS, sentence)
         case Bound.HEAD if exchange.received:
-            sentence = f"the answer's header was not complete within {limits.head_s:g} s"
+            sentence = f"the response header was not complete within {limits.head_s:g} s"
         case Bound.HEAD:
-            sentence = f"no answer within {limits.head_s:g} s"
+            sentence = f"no response within {limits.head_s:g} s"
         case Bound.RATE:
             sentence = (
-                f"the body came at less than {limits.rate_bytes_per_s_min:g} bytes a second "
+                f"the body arrived at less than {limits.rate_bytes_per_s_min:g} bytes per second "
                 f"for {limits.rate_window_s:g} s"
             )
         case _ if exchange.phase in UNCONNECTED_PHASES:
-            return NetworkError(FailureCode.CONNECT, f"no connection within {limits.timeout_s:g} s")
+            code, sentence = FailureCode.CONNECT, f"no connection within {limits.timeout_s:g} s"
         case _:
-            sentence = f"the answer was not complete within {limits.timeout_s:g} s"
-    return NetworkError(FailureCode.TIMEOUT, sentence)
+            sentence = f"the response was not complete within {limits.timeout_s:g} s"
+    return NetworkError(code, sentence)
 
 
-def classify_error(
-    exc: BaseException, exchange: Exchange, limits: FetchLimits, *, tls: bool
-) -> NetworkError:
+def classify_error(exc: BaseException, exchange: Exchange, *, tls: bool) -> NetworkError:
     """The error for one of NETWORK_EXCEPTIONS. tls: the URL's scheme is https."""
     match exc:
         case aiohttp.ClientHttpProxyError():
@@ -112,7 +113,7 @@ def classify_error(
                 return NetworkError(FailureCode.ADDRESS, sentence, permanent=True)
             return NetworkError(FailureCode.PROTOCOL, "the URL cannot be requested", permanent=True)
         case OversizeError():
-            sentence = f"the body is longer than {limits.body_bytes_max:,} bytes"
+            sentence = f"the body is longer than {exchange.limits.body_bytes_max:,} bytes"
             return NetworkError(FailureCode.TOO_LARGE, sentence)
         case DecodingError():
             return NetworkError(FailureCode.BODY, str(exc))
@@ -130,11 +131,10 @@ def classify_error(
         return NetworkError(FailureCode.BODY, _body(exc))
     if isinstance(exc, (aiohttp.ClientResponseError, HttpProcessingError)):
         return _head(exc)
+    sentence = f"the response could not be read ({type(exc).__name__})"
     if isinstance(exc, (LostError, aiohttp.ClientConnectionError, OSError)):
-        return NetworkError(FailureCode.PROTOCOL, _lost(exc, exchange))
-    return NetworkError(
-        FailureCode.PROTOCOL, f"the answer could not be read ({type(exc).__name__})"
-    )
+        sentence = _lost(exc, exchange)
+    return NetworkError(FailureCode.PROTOCOL, sentence)
 
 
 def _unconnected(cause: OSError, exc: aiohttp.ClientConnectorError, *, tls: bool) -> NetworkError:
@@ -164,7 +164,7 @@ def _errno(exc: BaseException) -> int:
 _ERRNO_WORDS: Final = {
     errno.ECONNREFUSED: "refused the connection",
     errno.ECONNRESET: "reset the connection while it was being established",
-    errno.ETIMEDOUT: "did not answer the connection",
+    errno.ETIMEDOUT: "did not accept the connection in time",
     errno.EHOSTUNREACH: "cannot be reached: no route to the host",
     errno.ENETUNREACH: "cannot be reached: no route to its network",
     errno.EADDRNOTAVAIL: "cannot be reached: no local port is left to connect from",
@@ -196,8 +196,8 @@ def _lost(exc: BaseException, exchange: Exchange) -> str:
     cause = exc.__cause__ if isinstance(exc, LostError) else exc
     verb = "reset" if isinstance(cause, OSError) else "closed"
     if exchange.received:
-        return f"the server {verb} the connection in the middle of the answer's header"
-    return f"the server {verb} the connection before answering"
+        return f"the server {verb} the connection in the middle of the response header"
+    return f"the server {verb} the connection before responding"
 
 
 def _head(exc: BaseException) -> NetworkError:
@@ -206,9 +206,9 @@ def _head(exc: BaseException) -> NetworkError:
             sentence = f"a header field is longer than {FIELD_BYTES_MAX:,} bytes"
             return NetworkError(FailureCode.TOO_LARGE, sentence)
         if _is_long(cause):
-            sentence = f"the answer's header has more than {FIELDS_MAX} fields"
+            sentence = f"the response header has more than {FIELDS_MAX} fields"
             return NetworkError(FailureCode.TOO_LARGE, sentence)
-    return NetworkError(FailureCode.PROTOCOL, "the answer is not HTTP")
+    return NetworkError(FailureCode.PROTOCOL, "the response is not HTTP")
 
 
 def _body(exc: BaseException) -> str:

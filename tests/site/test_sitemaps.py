@@ -124,6 +124,6 @@ async def test_a_sitemap_has_more_time_than_a_page_as_long_as_it_comes(courtly: 
     assert courtly.rows("sitemaps", "url, urls") == [(web.url("a.test", "/fast.txt"), 200)]
     errors = dict(courtly.rows("failed", "url, error"))
     assert errors == {
-        web.url("a.test", path): "timeout: the answer was not complete within 2 s"
+        web.url("a.test", path): "timeout: the response was not complete within 2 s"
         for path in ("/slow.txt", "/silent.txt")
     }

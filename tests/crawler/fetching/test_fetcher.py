@@ -148,7 +148,7 @@ async def test_exactly_one_request_when_a_fresh_connection_is_dropped(serve, fet
 
     server = await serve(script)
     failure = failed(await fetcher.fetch(Request(url=server.url())))
-    assert failure.error == "protocol: the server closed the connection before answering"
+    assert failure.error == "protocol: the server closed the connection before responding"
     assert (failure.connected, failure.permanent) == (True, False)
     assert (server.connections, len(server.requests)) == (1, 1)
 
@@ -165,7 +165,7 @@ async def test_exactly_one_request_when_a_kept_connection_is_dropped(serve, fetc
     server = await serve(script)
     answered(await fetcher.fetch(Request(url=server.url())))
     failure = failed(await fetcher.fetch(Request(url=server.url())))
-    assert failure.error == f"protocol: the server {how} the connection before answering"
+    assert failure.error == f"protocol: the server {how} the connection before responding"
     assert (server.connections, len(server.requests)) == (1, 2)
     assert failure.stale
 

@@ -129,7 +129,7 @@ async def test_self_signed_certificate(serve, fetcher, self_signed):
     assert server.requests == []
 
 
-# ---- before the answer's header is complete
+# ---- before the response header is complete
 
 
 async def test_silence(serve, fetcher):
@@ -139,7 +139,7 @@ async def test_silence(serve, fetcher):
 
     server = await serve(script)
     failure = await fail(fetcher, server.url())
-    assert failure.error == "timeout: no answer within 0.2 s"
+    assert failure.error == "timeout: no response within 0.2 s"
     await server.gone.wait()
 
 
@@ -150,7 +150,7 @@ async def test_reset_before_the_header(serve, fetcher):
 
     server = await serve(script)
     failure = await fail(fetcher, server.url())
-    assert failure.error == "protocol: the server reset the connection before answering"
+    assert failure.error == "protocol: the server reset the connection before responding"
     assert len(server.requests) == 1
 
 
@@ -166,7 +166,7 @@ async def test_dropped_inside_the_header(serve, fetcher, how, verb):
     server = await serve(script)
     failure = await fail(fetcher, server.url())
     assert failure.error == (
-        f"protocol: the server {verb} the connection in the middle of the answer's header"
+        f"protocol: the server {verb} the connection in the middle of the response header"
     )
     assert len(server.requests) == 1
 
@@ -179,7 +179,7 @@ async def test_header_dripped(serve, fetcher):
 
     server = await serve(script)
     failure = await fail(fetcher, server.url())
-    assert failure.error == "timeout: the answer's header was not complete within 0.2 s"
+    assert failure.error == "timeout: the response header was not complete within 0.2 s"
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ async def test_header_dripped(serve, fetcher):
 async def test_garbage_instead_of_http(serve, fetcher, garbage):
     server = await serve(garbage)
     failure = await fail(fetcher, server.url())
-    assert failure.error == "protocol: the answer is not HTTP"
+    assert failure.error == "protocol: the response is not HTTP"
 
 
 async def test_header_field_of_9_kb_is_taken(serve, fetcher):
@@ -223,7 +223,7 @@ async def test_too_many_header_fields(serve, fetcher):
     fields = b"".join(b"X-%d: y\r\n" % n for n in range(300))
     server = await serve(b"HTTP/1.1 200 OK\r\n" + fields + b"Content-Length: 0\r\n\r\n")
     failure = await fail(fetcher, server.url())
-    assert failure.error == "too-large: the answer's header has more than 256 fields"
+    assert failure.error == "too-large: the response header has more than 256 fields"
 
 
 async def test_endless_header(serve, fetcher):
@@ -234,7 +234,7 @@ async def test_endless_header(serve, fetcher):
 
     server = await serve(script)
     failure = await fail(fetcher, server.url())
-    assert failure.error == "too-large: the answer's header is longer than 262,144 bytes"
+    assert failure.error == "too-large: the response header is longer than 262,144 bytes"
 
 
 async def test_flood_of_interim_answers(serve, fetcher):
@@ -244,7 +244,7 @@ async def test_flood_of_interim_answers(serve, fetcher):
 
     server = await serve(script)
     failure = await fail(fetcher, server.url())
-    assert failure.error == "protocol: more than 16 interim (1xx) answers"
+    assert failure.error == "protocol: more than 16 interim (1xx) responses"
 
 
 @pytest.mark.parametrize("line", [b"\r\n\r\n", b"X\r\n\r\n", b"HTTP/1.1 200\r\n\r\n"])
@@ -448,7 +448,7 @@ async def test_body_dripped(serve, fetcher):
 
     server = await serve(script)
     failure = await fail(fetcher, server.url())
-    assert failure.error == "timeout: the body came at less than 100 bytes a second for 0.2 s"
+    assert failure.error == "timeout: the body arrived at less than 100 bytes per second for 0.2 s"
 
 
 async def test_body_that_keeps_its_rate_meets_the_total_time(serve, fetcher):
@@ -459,7 +459,7 @@ async def test_body_that_keeps_its_rate_meets_the_total_time(serve, fetcher):
 
     server = await serve(script)
     failure = await fail(fetcher, server.url())
-    assert failure.error == "timeout: the answer was not complete within 0.6 s"
+    assert failure.error == "timeout: the response was not complete within 0.6 s"
     assert failure.elapsed_s > 0.59
 
 

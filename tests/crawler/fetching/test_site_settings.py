@@ -361,13 +361,13 @@ async def test_times_and_sizes_of_a_site(serve):
     async with opened(site=site) as fetcher:
         failure = await fetcher.fetch(Request(url=silent.url(host="a.test")))
         assert isinstance(failure, Failure)
-        assert failure.error == "timeout: no answer within 0.1 s"
+        assert failure.error == "timeout: no response within 0.1 s"
         failure = await fetcher.fetch(Request(url=hints.url(host="a.test")))
         assert isinstance(failure, Failure)
-        assert failure.error == "too-large: the answer's header is longer than 2,000 bytes"
+        assert failure.error == "too-large: the response header is longer than 2,000 bytes"
         failure = await fetcher.fetch(Request(url=long.url(host="a.test")))
         assert isinstance(failure, Failure)
-        assert failure.error == "too-large: the answer's header is longer than 2,000 bytes"
+        assert failure.error == "too-large: the response header is longer than 2,000 bytes"
         await ask(fetcher, long.url(host="b.test"))
 
 
