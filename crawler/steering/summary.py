@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import replace
@@ -26,7 +26,6 @@ from policies.scope import Skip
 from storage.store import Reader, Row, Stats, Store
 
 OBSERVE_EVERY_S = 0.25
-RATE_OVER_S = 5.0
 SLOW_HOSTS_SHOWN = 5
 FETCHING_SHOWN = 8
 REASONS_SHOWN = 5
@@ -41,7 +40,6 @@ class Snapshots:
         self._store = store
         self._clock = clock
         self._began_s = clock.monotonic()
-        self._history: deque[tuple[float, int]] = deque([(self._began_s, 0)])
 
     async def report(self, observe: Callable[[Progress], None]) -> None:
         next_s = self._began_s
@@ -52,16 +50,12 @@ class Snapshots:
 
     def snapshot(self, stats: Stats) -> Progress:
         engine, now_s = self._engine, self._clock.monotonic()
-        self._history.append((now_s, engine.pages))
-        while now_s - self._history[0][0] > RATE_OVER_S and len(self._history) > 2:
-            self._history.popleft()
-        since_s, pages = self._history[0]
-        states: dict[str, int] = {}
+        states: Counter[str] = Counter()
         slow: list[SlowHost] = []
         for host in engine.turns:
             wait_s, why = engine.turns.why(host)
             state = host_state(host, wait_s)
-            states[state] = states.get(state, 0) + 1
+            states[state] += 1
             if state in _HELD_UP and (wait_s or why != "ready"):
                 slow.append(SlowHost(host=host.slot, wait_s=wait_s, reason=why))
         slow.sort(key=lambda one: -one.wait_s)
@@ -71,7 +65,7 @@ class Snapshots:
             blocked=stats.blocked,
             failed=stats.failed,
             queued=stats.queued,
-            pages_per_s=(engine.pages - pages) / max(now_s - since_s, 0.001),
+            pages_per_s=engine.rates.per_s(now_s)[0],
             bytes=stats.body_bytes,
             in_flight=engine.turns.in_flight,
             hosts_by_state=states,

@@ -17,11 +17,10 @@ from markupsafe import Markup, escape
 from crawler.config.keys import SECTIONS
 from crawler.config.units import format_bytes, format_duration
 from crawler.daemon.responses import Setting
+from crawler.explain import formatting
 
 NOTHING: Final = Markup('<span class="none">–</span>')
 
-# Control characters, and those that change the direction of text.
-_ODD = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _SHOWN_CHARS_MAX = 4_000  # of one string; longer ones are cut, and complete in the database
 _HREF = re.compile(r"https?://[^\s\"'<>]+\Z")
 _TIMES: Final = (
@@ -38,7 +37,7 @@ def _real(value: object) -> float | None:
 
 def plain(value: object) -> str:
     """A foreign string without control characters, and of bounded length."""
-    text = _ODD.sub("\N{REPLACEMENT CHARACTER}", str(value))
+    text = formatting.plain(str(value))
     return text if len(text) <= _SHOWN_CHARS_MAX else text[:_SHOWN_CHARS_MAX] + "…"
 
 
