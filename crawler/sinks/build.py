@@ -8,9 +8,8 @@ from crawler.clock import Clock
 from crawler.config import Config, ConfigError, SinkConfig, from_dict
 from crawler.fetching.content_coding import ACCEPT_ENCODING
 from crawler.fetching.fetcher import ACCEPT
-from crawler.sinks.dispatch import PageCallback, PageFunction, SinkRoute, Sinks
+from crawler.sinks.dispatch import PageCallback, PageFunction, SinkFilter, SinkRoute, Sinks
 from crawler.sinks.sink import Sink
-from crawler.sinks.sink_filter import SinkFilter
 from crawler.version import __version__
 
 

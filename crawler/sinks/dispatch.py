@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Final
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from crawler.clock import Clock
+from crawler.documents.charset import media_type
 from crawler.documents.crawled_page import CrawledPage
 from crawler.faults import contained
 from crawler.fetching.request import Headers
 from crawler.sinks.sink import Sink, Withdrawn
-from crawler.sinks.sink_filter import SinkFilter
-from crawler.sinks.sink_writer import Batch, SinkWriter
+from crawler.sinks.sink_writer import SinkBatch, SinkWriter
 from crawler.threads import in_thread
+from policies.globs import Globs, globs
 from storage.store import Blocked
 
 if TYPE_CHECKING:
@@ -37,7 +38,54 @@ SESSION_HEADERS: Final = (
     "Set-Cookie", "Set-Cookie2", "Authentication-Info", "Proxy-Authentication-Info",
 )  # fmt: skip
 
+_NO_TYPE: Final = "application/octet-stream"  # RFC 9110, section 8.3
+
 PageFunction = Callable[[CrawledPage], Awaitable[None] | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkFilter:
+    """The pages that a sink accepts.
+
+    include, exclude: globs on whole URLs, as in `[scope]`.
+    statuses: such as 200, and classes such as 2 for 2xx. Empty for all.
+    content_types: as `scope.content_types`.
+    noindex: include pages that ask not to be indexed.
+    body, links: whether the sink uses them.
+    requisites: include the files that pages need, regardless of `include`.
+    scripts: whether these files include scripts.
+    session_headers: keep response headers that may contain secrets of a session.
+    """
+
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    statuses: frozenset[int] = frozenset()
+    content_types: tuple[str, ...] = ()
+    noindex: bool = False
+    body: bool = True
+    links: bool = True
+    requisites: bool = False
+    scripts: bool = False
+    session_headers: bool = False
+
+    def url(self, url: str, *, requisite: bool = False) -> bool:
+        include, exclude = globs(self.include), globs(self.exclude)
+        if exclude is not None and exclude.match(url):
+            return False
+        return include is None or (requisite and self.requisites) or include.match(url)
+
+    def answer(
+        self, url: str, status: int, content_type: str | None, *, requisite: bool = False
+    ) -> bool:
+        """Return whether a response is accepted, given its header."""
+        if self.statuses and status not in self.statuses and status // 100 not in self.statuses:
+            return False
+        types: Globs | None = globs(self.content_types)
+        if types is not None:
+            declared = media_type(content_type)
+            if not types.match(declared or _NO_TYPE):
+                return False
+        return self.url(url, requisite=requisite)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,9 +259,9 @@ class Sinks(SinkWriter):
         async with self._lock:
             self._faults |= await self.write()  # begun by a cancelled call
             queue, self._queue, self._queued_bytes = self._queue, [], 0
-            batches: dict[int, Batch] = {}
+            batches: dict[int, SinkBatch] = {}
             for sink, page, id_ in queue:
-                batches.setdefault(id(sink), Batch(sink)).pages.append((page, id_))
+                batches.setdefault(id(sink), SinkBatch(sink)).pages.append((page, id_))
             self._faults |= await self.write(list(batches.values()))
             for one in self._callbacks:
                 self._faults |= await one.run()

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import html
 import logging
+import mimetypes
 import os
 import threading
 from collections.abc import Sequence
@@ -14,12 +15,20 @@ from typing import BinaryIO, Final
 from crawler.config import SinkConfig
 from crawler.documents.charset import media_type
 from crawler.documents.crawled_page import CrawledPage
+from crawler.documents.page import HTML_TYPES
 from crawler.sinks.folder import Folder, make_folder
 from crawler.sinks.inert import XML_BYTES_MAX, is_markup, is_xml
 from crawler.sinks.journal import Journal
-from crawler.sinks.kinds import HTML_ENDINGS, kind_by_type
-from crawler.sinks.manifests import in_manifest
-from crawler.sinks.mirror_paths import DRAWING, as_drawing, drawing, file_of, has_ending, relative
+from crawler.sinks.manifests import MANIFEST_TYPE, in_manifest
+from crawler.sinks.mirror_paths import (
+    DRAWING,
+    ENDINGS,
+    as_drawing,
+    drawing,
+    file_of,
+    has_ending,
+    relative,
+)
 from crawler.sinks.offline import (
     IMAGE,
     USED,
@@ -45,6 +54,13 @@ from storage.transient_faults import kind_of
 _log = logging.getLogger("courtly.sinks")
 
 MARK: Final = ".courtly"  # the folder that identifies a mirror; it holds the journals
+_HTML_ENDINGS: Final = frozenset({"html", "htm"})
+_SCRIPT_TYPES: Final = frozenset(
+    {"text/javascript", "application/javascript", "application/x-javascript"}
+)
+_PART_TYPES: Final = (
+    "image/", "font/", "audio/", "video/", "application/font", "application/x-font",
+)  # fmt: skip
 # Extensions of files that browsers show as XML, and of files whose content they examine.
 _XML_ENDINGS: Final = frozenset({"svg", "xml", "rss", "atom"})
 _STYLE_ENDING: Final = "css"
@@ -78,8 +94,6 @@ class Mirror:
         self._lock: BinaryIO | None = None
         self._links = Journal(self.path / MARK / "links.jsonl", mode)
         self._aliases = Journal(self.path / MARK / "aliases.jsonl", mode)
-
-    # ------------------------------------------------------------ lifecycle
 
     def open(self) -> None:
         try:
@@ -153,8 +167,6 @@ class Mirror:
         self._links.undo()
         self._aliases.undo()
 
-    # ------------------------------------------------------------ pages
-
     def put(self, page: CrawledPage) -> None:
         with sink_errors(self):
             self._remove_aliases()  # before the page may add some of their names
@@ -177,7 +189,7 @@ class Mirror:
 
     def _put_body(self, page: CrawledPage) -> None:
         url = page.url
-        role, ending = kind_by_type(media_type(page.content_type), page.body)
+        role, ending = _role_and_ending(media_type(page.content_type), page.body)
         path = file_of(url, role, ending)
         references = OfflineReferences(url, path, files=self._folder, scripts=self._scripts)
         body, is_cut = _offline(page, role, path, references)
@@ -239,8 +251,6 @@ class Mirror:
         self._folder.write(name, content, draft=f"{MARK}/draft", fsync=self._fsync)
         if folder := name.rpartition("/")[0]:
             self._changed_folders.add(folder)
-
-    # ------------------------------------------------------------ work of `close`
 
     def _copy_aliases(self, hurried: threading.Event) -> None:
         """Copy the targets of redirects that are not pages, such as images.
@@ -346,10 +356,30 @@ def _offline(
         return offline_xml(body, references), len(body) > XML_BYTES_MAX
     if (
         role is Role.PAGE
-        or shown_as in HTML_ENDINGS
+        or shown_as in _HTML_ENDINGS
         or (shown_as in _UNKNOWN_ENDINGS and is_markup(body))
     ):
         return offline_page(body, page.content_type, references), False
     if role is Role.STYLE or shown_as == _STYLE_ENDING:
         return offline_style(body, page.content_type, references), len(body) > BYTES_READ_MAX
     return in_manifest(declared, body, page.url, references) or body, False
+
+
+def _role_and_ending(declared: str, body: bytes) -> tuple[Role, str | None]:
+    """Return the role of a body, and the extension of its file if its URL has none."""
+    if declared in HTML_TYPES or (not declared and body.lstrip()[:1] == b"<"):
+        return Role.PAGE, None
+    if declared == "text/css":
+        return Role.STYLE, None
+    if declared in _SCRIPT_TYPES:
+        return Role.SCRIPT, None
+    if declared == MANIFEST_TYPE:
+        return Role.MANIFEST, None
+    if declared == "image/svg+xml":
+        return Role.PART, DRAWING  # browsers do not recognise SVG by content
+    if declared.startswith(_PART_TYPES):
+        return Role.PART, None
+    if is_xml(declared, b""):
+        return Role.PART, ".xml"
+    guessed = mimetypes.guess_extension(declared) or ""
+    return Role.PART, guessed if guessed[1:] in ENDINGS - _HTML_ENDINGS else ".bin"

@@ -15,7 +15,7 @@ from crawler.sinks.mirror_paths import PART, drawing, file_of, relative
 from crawler.sinks.references import References, Role
 from crawler.sinks.relinking import STUB_REFRESH
 from crawler.sinks.requisites import BYTES_READ_MAX
-from crawler.sinks.rewriting import ORIGIN, Rewriter
+from crawler.sinks.rewriting import ORIGIN, rewritten
 from crawler.sinks.styles import in_style
 from policies.url import host_of
 
@@ -94,7 +94,7 @@ def offline_page(body: bytes, content_type: str | None, references: OfflineRefer
     html, references.encoding = to_utf8(body, content_type)
     if media_type(content_type) == XHTML:
         html = markup.expand_empty_elements(html)
-    page = Rewriter(references, scripts=references.scripts).rewritten(html, references.url)
+    page = rewritten(html, references.url, references, scripts=references.scripts)
     prologue = _PROLOGUE.match(page)
     end = 0 if prologue is None else prologue.end()
     allowed = f"{_FILES} 'unsafe-inline' 'unsafe-eval'"
@@ -106,8 +106,8 @@ def offline_xml(body: bytes, references: OfflineReferences) -> bytes:
     """Remove everything that uses the network from XML, and point references of SVG to files."""
     text, references.encoding = xml_text(body)
     if is_drawing(text):
-        rewriter = Rewriter(references, scripts=False)
-        body = _UTF8 + rewriter.rewritten(text.encode("utf-8", "replace"), references.url)
+        svg = text.encode("utf-8", "replace")
+        body = _UTF8 + rewritten(svg, references.url, references, scripts=False)
     return inert_xml(body)
 
 

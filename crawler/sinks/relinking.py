@@ -35,7 +35,7 @@ def relinked(
     files: the names of existing files.
     drawings: names of images whose URLs have no extension and whose files have that of an SVG.
 
-    Return None if all links are correct already. `page` was written by `Rewriter`.
+    Return None if all links are correct already. `page` was written by `rewritten`.
     """
     links = _Links(path=path, files=files, room_bytes=limits.GROWTH_BYTES_MAX)
     changed = _MARKED.sub(links.replace, page)

@@ -11,7 +11,7 @@ from crawler.documents.page import HTML_TYPES, XHTML
 from crawler.sinks.inert import is_drawing, xml_text
 from crawler.sinks.manifests import in_manifest
 from crawler.sinks.references import References, Role
-from crawler.sinks.rewriting import Rewriter
+from crawler.sinks.rewriting import collect_references
 from crawler.sinks.styles import in_style
 
 # Requisites of one page or style sheet. Real ones have up to a few hundred.
@@ -58,11 +58,12 @@ def requisites(url: str, content_type: str | None, body: bytes, *, scripts: bool
     elif declared in HTML_TYPES:
         html, references.encoding = to_utf8(start, content_type)
         html = markup.expand_empty_elements(html) if declared == XHTML else html
-        Rewriter(references, scripts=scripts).walk(html, url)
+        collect_references(html, url, references, scripts=scripts)
     elif declared == "image/svg+xml":
         text, references.encoding = xml_text(start)
         if is_drawing(text):
-            Rewriter(references, scripts=False).walk(text.encode("utf-8", "replace"), url)
+            svg = text.encode("utf-8", "replace")
+            collect_references(svg, url, references, scripts=False)
         else:
             whole = True
     else:

@@ -105,37 +105,32 @@ def quoted(value: bytes, *, srcdoc: bool = False) -> bytes:
     return value if srcdoc else value.replace(b"<", b"&lt;")
 
 
-class Rewriter:
-    """Rewrites the documents of one file. `scripts`: whether scripts may be loaded.
+def rewritten(
+    html: bytes, url: str, references: References, *, scripts: bool, depth: int = 0
+) -> bytes:
+    """Rewrite a document in UTF-8 at the canonical `url`. `scripts`: whether they may be loaded.
 
     Rewritten links preserve their URLs in the attribute ORIGIN, which `relinked` uses.
     """
+    walk = _DocumentWalk(html, url, references, scripts=scripts, depth=depth)
+    out: list[bytes] = []
+    at = 0
+    for start, end, new in walk.edits():
+        out += (html[at:start], new)
+        at = end
+    out.append(html[at:])
+    return walk.inert(b"".join(out))
 
-    def __init__(self, references: References, *, scripts: bool) -> None:
-        self._references = references
-        self._scripts = scripts
 
-    def rewritten(self, html: bytes, url: str, *, depth: int = 0) -> bytes:
-        """Rewrite a document in UTF-8. `url`: of the document, canonical."""
-        walk = _DocumentWalk(html, url, self._references, scripts=self._scripts, depth=depth)
-        out: list[bytes] = []
-        at = 0
-        for start, end, new in walk.edits():
-            out += (html[at:start], new)
-            at = end
-        out.append(html[at:])
-        return walk.inert(b"".join(out))
-
-    def walk(self, html: bytes, url: str) -> None:
-        """Process all references except the links of anchors, and change nothing."""
-        walk = _DocumentWalk(html, url, self._references, scripts=self._scripts, depth=0)
-        for _ in walk.edits(skipped=_ANCHORS):
-            pass
+def collect_references(html: bytes, url: str, references: References, *, scripts: bool) -> None:
+    """Process all references except the links of anchors, and change nothing."""
+    for _ in _DocumentWalk(html, url, references, scripts=scripts).edits(skipped=_ANCHORS):
+        pass
 
 
 class _DocumentWalk:
     def __init__(
-        self, html: bytes, url: str, references: References, *, scripts: bool, depth: int
+        self, html: bytes, url: str, references: References, *, scripts: bool, depth: int = 0
     ) -> None:
         self._html = html
         self._url = url
@@ -335,19 +330,20 @@ class _DocumentWalk:
             self._references.skipped += 1
             yield self._without(start, end)
             return
-        rewriter = Rewriter(self._references, scripts=self._scripts)
         encoding, self._references.encoding = (
             self._references.encoding,
             UTF8,
         )  # text in attributes is UTF-8
-        inner = rewriter.rewritten(
-            value.encode("utf-8", "replace"), self._base, depth=self._depth + 1
+        inner = rewritten(
+            value.encode("utf-8", "replace"),
+            self._base,
+            self._references,
+            scripts=self._scripts,
+            depth=self._depth + 1,
         )
         self._references.encoding = encoding
         new = b'%s="%s"' % (self._kept_name(b"srcdoc"), quoted(inner, srcdoc=True))
         yield from self._edit(start, end, new)
-
-    # ------------------------------------------------------------ edits
 
     def _value(self, start: int, end: int, value: str, *, origin: str = "") -> Iterator[_Edit]:
         """Replace the value of an attribute. `origin`: the URL of the link."""

@@ -71,8 +71,6 @@ class RotatingFileSink:
         Raises SinkError for a file that no such sink has written.
         """
 
-    # ------------------------------------------------------------ opening and closing
-
     def open(self) -> None:
         try:
             make_folder(self._config.path.parent, self._mode)
@@ -140,8 +138,6 @@ class RotatingFileSink:
             raise
         self._file = file
         return file
-
-    # ------------------------------------------------------------ writing
 
     def append(self, record: bytes) -> None:
         """Append a whole record, which may stay in memory until `flush`."""

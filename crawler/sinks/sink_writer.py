@@ -36,7 +36,7 @@ _log = logging.getLogger("courtly.sinks")
 
 
 @dataclass(slots=True, eq=False)
-class Batch:
+class SinkBatch:
     """The pages for one sink between two flushes, with the ids of their URLs."""
 
     sink: Sink
@@ -82,7 +82,7 @@ class SinkWriter:
         self._clock = clock
         self._open_sinks: list[Sink] = []
         self._thread: Threads | None = None
-        self._batches: list[Batch] = []  # not on disk yet
+        self._batches: list[SinkBatch] = []  # not on disk yet
         self._writing: asyncio.Future[None] | None = None
         self._patience = Patience(START_WAIT_S_MAX)
         self._hurried = threading.Event()
@@ -157,7 +157,7 @@ class SinkWriter:
                 interrupt.cancel()
             thread.shutdown(wait=False)
 
-    async def write(self, batches: Sequence[Batch] = ()) -> dict[int, str]:
+    async def write(self, batches: Sequence[SinkBatch] = ()) -> dict[int, str]:
         """Return when these batches, and those of a cancelled call, are on disk. Raises SinkError.
 
         The result maps ids of URLs to the faults that kept their pages from a sink. Writing
@@ -238,7 +238,7 @@ async def _run(thread: Threads, work: Callable[[], None]) -> None:
     await asyncio.get_running_loop().run_in_executor(thread, work)
 
 
-def _write(batches: Sequence[Batch]) -> None:
+def _write(batches: Sequence[SinkBatch]) -> None:
     for batch in batches:
         batch.write()
 

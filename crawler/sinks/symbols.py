@@ -47,7 +47,7 @@ _SVG: Final = "{http://www.w3.org/2000/svg}"
 _HREFS: Final = ("href", "{http://www.w3.org/1999/xlink}href")
 _VALUE: Final = re.compile(r"(?:[\w\s.,()#%+;:-])*+", re.ASCII)
 _URL: Final = re.compile(r"url\(\s*+(?:#([^\s()\"'<>&=\\]++)\s*+\))?", re.IGNORECASE)
-# A reference to a file as written by `Rewriter`.
+# A reference to a file as written by `rewriting`.
 _USED: Final = re.compile(rb"<use[\t\n\f\r /][^<>]*?href=\"([^\"#<>:\\]++)#", re.IGNORECASE)
 
 _Drawing = dict[str, ET.Element]  # elements by their ids

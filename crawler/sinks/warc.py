@@ -107,8 +107,6 @@ class Warc(RotatingFileSink):
         out = BytesIO()
         return out, WARCWriter(out, gzip=self._config.compresses, warc_version=_VERSION)
 
-    # ------------------------------------------------------------ records
-
     def put(self, page: CrawledPage) -> None:
         out, writer = self._writer()
         date = _date(page.timings.started_at)

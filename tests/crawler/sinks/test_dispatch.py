@@ -10,9 +10,8 @@ import pytest
 
 from crawler.clock import RealClock
 from crawler.documents.crawled_page import CrawledPage
-from crawler.sinks.dispatch import PAGES_MAX, PageCallback, SinkRoute, Sinks
+from crawler.sinks.dispatch import PAGES_MAX, PageCallback, SinkFilter, SinkRoute, Sinks
 from crawler.sinks.sink import SinkError, Withdrawn
-from crawler.sinks.sink_filter import SinkFilter
 from storage.store import Blocked, BlockReason
 
 MakePage = Callable[..., CrawledPage]
