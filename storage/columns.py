@@ -1,4 +1,4 @@
-"""What the views of every store have in common: their columns, and the words in them."""
+"""Columns of the views and reports of every store."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ VIEWS: Final[Mapping[str, tuple[str, ...]]] = {
     "listings": ("url", "lastmod_at", "changefreq", "priority"),
 }  # fmt: skip
 
-# What reports are made of: kind -> columns.
+# Columns of reports, by kind.
 REPORTS: Final[Mapping[str, tuple[str, ...]]] = {
     "broken": ("url", "status", "error", "source", "via", "anchor", "kind"),
     "malformed": ("href", "reason", "source"),

@@ -1,6 +1,7 @@
-"""Hosts as they go into the store and come out of it: clocks, leases, and the URLs they bring.
+"""Hosts and commits as they cross the `Store` protocol: clocks, leases, prefetched URLs, batches.
 
-Times of a host's clock are *durations* (`..._in_s`, from now). Why, stands in `storage.store`.
+Times of a host's clock are durations in seconds from now (`..._in_s`), or since (`rested_s`); see
+`storage.store`.
 """
 
 from __future__ import annotations
@@ -13,71 +14,75 @@ from msgspec import Struct, field
 from policies.robots_state import RobotsState
 from storage.url_records import Outcome, Queued
 
-# Bounds of what is stored of a host's waits; no rule asks for as much as the first.
+# Bounds of a host's stored waits. No rule asks for as much as the first.
 WAIT_S_MAX: Final = 20 * 365 * 86_400.0
-WAIT_INSTEAD_S: Final = 3_600.0  # in the place of a wait that is not a number
+WAIT_INSTEAD_S: Final = 3_600.0  # in place of a wait that is not a number
 
 
 class HostClock(Struct, frozen=True, kw_only=True):
-    """A host's clock and counters as the worker that holds it knows them; durations from now.
+    """A host's clock and counters, as known to the worker that leases it.
 
-    Written whole with every commit that touches the host, so that a crash loses none of it.
+    Every commit that touches the host stores all of it, so that a crash loses none of it.
     """
 
     next_in_s: float = 0.0  # until the host may be contacted again
-    rested_s: float | None = None  # since the end of its last contact; None: as stored before
-    delay_s: float = 0.0  # the rest that now applies
+    rested_s: float | None = None  # since the end of its last contact; None: unchanged
+    delay_s: float = 0.0  # the politeness delay that applies now
     delay_source: str = ""  # where it comes from, in words
     latency_s: float | None = None  # smoothed response time
-    backoff_level: int = 0  # refusals not yet forgiven
-    backoff_in_s: float = 0.0  # until the Retry-After or back-off ends; 0: none
-    denials: int = 0  # 401 and 403 in a row
-    connect_failures: int = 0  # connections in a row that could not be made
+    backoff_level: int = 0  # refusals that still count
+    backoff_in_s: float = 0.0  # until Retry-After or the backoff ends; 0: none
+    denials: int = 0  # consecutive 401 and 403
+    connect_failures: int = 0  # consecutive failed connections
     contacts: int = 0
-    smallest_rest_s: float | None = None  # the least rest ever taken between two contacts
+    smallest_rest_s: float | None = None  # the shortest time there ever was between two contacts
     peak_concurrency: int = 0
-    breaches: int = 0  # contacts that began before their time (law 1 says: none, ever)
+    breaches: int = 0  # contacts that began too early: law 1 (docs/laws.md) allows none
 
 
 class Contact(Struct, frozen=True, kw_only=True):
-    """One contact for the host's ring of recent contacts."""
+    """One contact, for the ring of a host's recent contacts."""
 
     start_at: float  # Unix seconds
-    end_at: float
+    end_at: float  # Unix seconds
     kind: str  # "page" | "robots" | "sitemap"
     status: int | None  # None: no answer
 
 
 class HostUpdate(Struct, frozen=True, kw_only=True):
-    """What a commit says of one held host. `release` gives the lease back in its transaction."""
+    """The part of a commit about one leased host."""
 
     slot: str
-    epoch: int
+    epoch: int  # of the lease
     clock: HostClock
     contacts: Sequence[Contact] = ()  # new ones, oldest first
-    release: bool = False
+    release: bool = False  # give the lease back
 
 
 class Prefetch(Struct, frozen=True, kw_only=True):
-    """Asks for up to `count` more due URLs of a held host, in the commit's transaction.
+    """A request for up to `count` more due URLs of a leased host.
 
-    Best first: larger priority, first tries before further ones, smaller depth, older. Of a host of
-    very many origins it may be the best of some of them, each time of others."""
+    Larger priority comes first, then URLs that were not tried yet, smaller depth, older ids. Of a
+    host with very many origins, these may be the best URLs of some origins, different ones each
+    time.
+    """
 
     slot: str
     count: int
-    held: Sequence[int] = ()  # ids the worker holds: not to be given, unless this commit ends them
-    closed: Sequence[str] = ()  # origins whose URLs cannot move now: not to be given
-    queued: bool = True  # False: of queued ones none
-    # Also visited URLs whose next visit is due, the longest due first: up to a quarter of `count`,
-    # and in the place of queued ones that there are not.
+    held: Sequence[int] = ()  # ids the worker has; left out, unless the same commit ends them
+    closed: Sequence[str] = ()  # origins whose URLs cannot be visited now; left out
+    queued: bool = True  # include queued URLs
+    # Include visited URLs that are due again, the longest due first: up to a quarter of `count`,
+    # and more if there are too few queued URLs.
     revisits: bool = False
 
 
 class Prefetched(Struct, frozen=True, kw_only=True):
-    """What a `Prefetch` brought. `next_due_in_s`: when the host's next URL (not given, not held,
-    not of a closed origin) falls due, 0.0 if one is due already, None if there is no such URL.
-    `next_revisit_in_s`: the same of visited URLs, if those were wanted.
+    """The result of a `Prefetch`.
+
+    next_due_in_s: until the host's next URL falls due that is neither prefetched nor held, and not
+    of a closed origin; 0.0 if one is due already, None if there is none.
+    next_revisit_in_s: the same for visited URLs, if `revisits` was set.
     """
 
     urls: Sequence[Queued]
@@ -86,50 +91,50 @@ class Prefetched(Struct, frozen=True, kw_only=True):
 
 
 class Lease(Struct, frozen=True, kw_only=True):
-    """The right to one host. `clean` is False when its last holder did not release it (law 6)."""
+    """The right of one worker to contact one host."""
 
     slot: str
-    epoch: int
-    clean: bool
+    epoch: int  # the fencing token: it grows with every lease of the host
+    clean: bool  # False: the last worker did not release it, so the host must rest in full (law 6)
     clock: HostClock
     paused: bool
-    slow_s: float | None  # a delay set by hand
+    slow_s: float | None  # a delay set by an operator
     visited: int  # for max_pages_per_host
     body_bytes: int  # of those pages, for max_bytes_per_host
-    robots: Mapping[
-        str, RobotsState
-    ]  # by origin; if there are many, of some with queued URLs first
+    robots: Mapping[str, RobotsState]  # by origin; of many origins, some with queued URLs first
     prefetched: Prefetched
-    robots_all: bool = True  # whether those are all copies the store has for this slot
+    robots_all: bool = True  # `robots` contains all that is stored for this slot
 
 
 class Outlook(Struct, frozen=True, kw_only=True):
-    """When work not held by this session falls due (durations from now; None: there is none)."""
+    """When work of hosts that are not leased falls due; None: there is none."""
 
-    claimable_in_s: float | None  # the next host with queued URLs that is free
-    robots_in_s: float | None  # the next origin whose robots.txt is due and governs something
-    robots_rest_s: float | None = None  # of those that are due by now: until the first host is free
-    revisit_in_s: float | None = None  # the next visited URL of a free host that is due
+    claimable_in_s: float | None  # the first host with queued URLs
+    robots_in_s: float | None  # the first robots.txt that URLs depend on
+    robots_rest_s: float | None = None  # for robots.txt due already: until their first host is free
+    revisit_in_s: float | None = None  # the first visited URL
 
 
 class RobotsDue(Struct, frozen=True, kw_only=True):
+    """An origin whose robots.txt is due, or whose URLs must be judged again."""
+
     slot: str
     origin: str
 
 
 class Batch(Struct, frozen=True, kw_only=True):
-    """One commit: all of it or nothing."""
+    """One commit; see `Store.complete`."""
 
     outcomes: Sequence[Outcome] = ()
     hosts: Sequence[HostUpdate] = ()
-    skipped: Mapping[str, int] = field(
-        default_factory=dict
-    )  # reason -> how many more were left out
+    skipped: Mapping[str, int] = field(default_factory=dict)  # URLs left out, by reason
     prefetch: Sequence[Prefetch] = ()
 
 
 class Completed(Struct, frozen=True, kw_only=True):
-    stale: frozenset[str]  # slots whose lease was lost: their outcomes and clocks were not stored
-    added: Mapping[str, int]  # slot -> URLs newly queued there (links, and URLs that came back)
-    prefetched: Mapping[str, Prefetched]  # slot -> what its Prefetch brought
-    refused: str | None = None  # of `robots_put`: the error because of which the copy is not stored
+    """The result of a commit."""
+
+    stale: frozenset[str]  # slots whose lease was lost: outcomes and clocks were not stored
+    added: Mapping[str, int]  # URLs queued (new ones, and those queued again), by slot
+    prefetched: Mapping[str, Prefetched]  # by slot
+    refused: str | None = None  # `robots_put` only: the error for which the copy is not stored

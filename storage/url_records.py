@@ -1,6 +1,6 @@
-"""URLs as they go into the store and come out of it, and what became of them.
+"""URLs and their outcomes as they cross the `Store` protocol.
 
-Times that are history (`fetched_at`, `blocked_at`) are Unix seconds; `..._in_s` counts from now.
+Times of events (`fetched_at`, `blocked_at`) are Unix seconds; `..._in_s` are seconds from now.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from policies.listing import Listing
 
 
 class UrlState(enum.IntEnum):
-    """The one state of a URL."""
+    """The state of a URL. It has exactly one."""
 
     QUEUED = 0
     VISITED = 1
@@ -24,13 +24,15 @@ class UrlState(enum.IntEnum):
 
 
 class BlockReason(enum.StrEnum):
+    """Why a URL is blocked."""
+
     ROBOTS = "robots"
     REDIRECT = "redirect"
     NOINDEX_LINE = "noindex-line"
 
 
 class Rel(enum.StrEnum):
-    """What a link is, besides a plain one. Rows are stored by their place in this order."""
+    """What distinguishes a link from a plain one. The database stores its place in this order."""
 
     NOFOLLOW = "nofollow"
     CANONICAL = "canonical"
@@ -44,7 +46,7 @@ class Rel(enum.StrEnum):
 
     @property
     def kind(self) -> str | None:
-        """What kind of file a requisite is; None of what is none, or of no known kind."""
+        """The kind of a requisite; None for other links, and for an unknown kind."""
         return str(self) if self in _KINDS else None
 
     @property
@@ -57,41 +59,39 @@ _KINDS = frozenset({Rel.IMAGE, Rel.STYLE, Rel.SCRIPT, Rel.FONT, Rel.MEDIA})
 
 
 class Looked(enum.IntFlag):
-    """What was looked for in a page, so that a report can say where nobody looked."""
+    """What was extracted from a page, so that reports can tell "none" from "not extracted"."""
 
-    LINKS = 1  # `outlinks` and `malformed` were kept
-    FRAGMENTS = 2  # all of `elements` were
-    REQUISITES = 4  # what the page needs to be shown was queued
-    POINTERS = 8  # `pointers` were kept, and `elements` as far as it has any
+    LINKS = 1  # `outlinks` and `malformed` are complete
+    FRAGMENTS = 2  # `elements` is complete
+    REQUISITES = 4  # the requisites of the page were queued
+    POINTERS = 8  # `pointers` is complete; `elements` has those of the page that were read
 
 
 class Link(Struct, frozen=True, kw_only=True):
-    """A URL to insert if it is new. `url` is canonical; scope has already passed it."""
+    """A URL to insert if it is new. `url` is canonical and within scope."""
 
     url: str
     slot: str  # the politeness slot: a host, or a registrable domain
     host: str
     depth: int
     priority: float = 0.0  # larger goes first
-    seed: bool = False  # given by the user, or what a seed redirects to: scope is relative to it
-    hops: int = 0  # redirects in a row that led to it
-    anchor: str | None = (
-        None  # text of the first link, white space collapsed, at most 200 characters
-    )
-    requisite: bool = False  # what a page needs to be shown: scope was widened for it
-    requisite_depth: int = 0  # of a requisite: the requisites in a row that led to it
-    # A sitemap or feed, and no page: see `SitemapRead`. One that is known as a page becomes one.
+    seed: bool = False  # given by the user, or the target of a seed: scope is relative to it
+    hops: int = 0  # consecutive redirects that led to it
+    # Text of the first link, white space collapsed, at most 200 characters.
+    anchor: str | None = None
+    requisite: bool = False  # needed to display a page: scope was widened for it
+    requisite_depth: int = 0  # of a requisite: consecutive requisites that led to it
+    # A sitemap or feed, not a page: see `SitemapRead`. A known page becomes one.
     sitemap: bool = False
-    # If it was last read as a sitemap, or found unchanged, before this (Unix seconds), it is to be
-    # read again.
+    # A sitemap that was last read, or found unchanged, before this (Unix seconds) is queued again.
     again_before: float | None = None
-    # What a sitemap says of it; it replaces what one said before. If that knows of a change after
-    # the last visit (and not of one to come), the next visit is due at once.
+    # Its entry in a sitemap, which replaces an earlier one. If the entry was modified after the
+    # last visit (and not in the future), the next visit is due immediately.
     listing: Listing | None = None
 
 
 class Outlink(NamedTuple):
-    """One link of a page, for the view `links`. (A tuple because a page has a hundred of them.)"""
+    """One link of a page, for the view `links`. A tuple, because a page has a hundred of them."""
 
     url: str  # canonical
     anchor: str | None
@@ -99,9 +99,9 @@ class Outlink(NamedTuple):
 
 
 class Malformed(NamedTuple):
-    """A link that leads nowhere because of how it is written."""
+    """A link that cannot be followed because of how it is written."""
 
-    href: str  # as written, cut
+    href: str  # as written, truncated
     reason: str  # a `policies.scope.Skip`
 
 
@@ -114,21 +114,21 @@ class Pointer(NamedTuple):
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """When a visited URL is to be visited again, and what that visit is compared with."""
+    """The recrawl plan of a visited URL: when to visit it again, and what to compare with."""
 
     due_in_s: float  # from now
-    interval_s: float  # it waits so long because of what was seen; from visit to visit
-    checked_at: float  # Unix seconds: the last answer, 304 included
-    changed_at: float  # Unix seconds: the last answer that said something new
+    interval_s: float  # from visit to visit, as the recrawl schedule chose
+    checked_at: float  # Unix seconds: the last answer, including 304
+    changed_at: float  # Unix seconds: the last answer with new content
     visits: int = 1  # answers so far
-    failures: int = 0  # tries in a row without an answer
+    failures: int = 0  # consecutive attempts without an answer
     etag: str | None = None
     last_modified: str | None = None
 
 
 class Before(Struct, frozen=True, kw_only=True):
-    """What is known of a visited URL, or a sitemap that was read, from the visits before.
-    `due_in_s` of the plan is 0."""
+    """What earlier visits found, for a visited URL or a sitemap that was read. `due_in_s` of the
+    plan is 0."""
 
     plan: Plan
     status: int
@@ -147,17 +147,17 @@ class Queued(Struct, frozen=True, kw_only=True):
     attempts: int
     refusals: int
     seed: bool
-    hops: int = 0  # redirects in a row that led to it
+    hops: int = 0  # consecutive redirects that led to it
     suspect: bool = False  # it was in flight when the process died
-    requisite: bool = False  # as its first Link said
-    requisite_depth: int = 0  # of a requisite: the requisites in a row that led to it
+    requisite: bool = False  # as in its first Link
+    requisite_depth: int = 0  # of a requisite: consecutive requisites that led to it
     sitemap: bool = False
-    before: Before | None = None  # it is visited, and to be visited again
-    listing: Listing | None = None  # what a sitemap says of it
+    before: Before | None = None  # set if this is a revisit
+    listing: Listing | None = None  # its entry in a sitemap
 
 
 class Visited(Struct, frozen=True, kw_only=True):
-    """A complete answer of any status but 429 and 5xx."""
+    """A complete answer with any status except 429 and 5xx."""
 
     id: int
     slot: str
@@ -166,46 +166,44 @@ class Visited(Struct, frozen=True, kw_only=True):
     content_type: str | None
     body_bytes: int
     elapsed_s: float
-    redirect_url: str | None = (
-        None  # canonical target of a redirect; its Link is among `links` if in scope
-    )
+    # The canonical target of a redirect; its Link is among `links` if it is within scope.
+    redirect_url: str | None = None
     title: str | None = None
     indexable: bool = True
     followable: bool = True
     archivable: bool = True
-    ungoverned: bool = (
-        False  # fetched while the origin counted as open for lack of an answer (law 4)
-    )
+    # Fetched while the origin counted as open for lack of an answer (law 4, docs/laws.md).
+    ungoverned: bool = False
     links: Sequence[Link] = ()
-    canonical_url: str | None = None  # what the page says its URL is
+    canonical_url: str | None = None  # as declared by the page
     body_hash: str | None = None  # of the body as decoded: 16 hexadecimal digits, lower case
-    usage: str | None = None  # signals of use, as `policies.usage.Usage` writes them
-    # All its links, each URL once, for the view `links`; none if nobody wants them.
+    usage: str | None = None  # usage declarations, as written by `policies.usage.Usage`
+    # All its links, each URL once, for the view `links`; empty unless `[storage] links` is set.
     outlinks: Sequence[Outlink] = ()
     malformed: Sequence[Malformed] = ()
     pointers: Sequence[Pointer] = ()
-    elements: Sequence[str] = ()  # ids, and names of anchors: what a fragment can point to
+    elements: Sequence[str] = ()  # ids and anchor names that a fragment can point to
     looked: Looked = Looked(0)
-    cut: str | None = None  # why parts of it were not read: reasons, separated by blanks
-    plan: Plan | None = None  # None: it is not to be visited again
-    again: bool = False  # it was visited before, and is so to this moment
+    cut: str | None = None  # why parts of it were not read: reasons, separated by spaces
+    plan: Plan | None = None  # None: do not visit it again
+    again: bool = False  # this was a revisit
 
 
 class Revisited(Struct, frozen=True, kw_only=True):
-    """A visited URL, or a sitemap that was read, stays as it was: nothing new was to be seen, or
-    nothing at all (then the plan says so); or it is not to be visited again (None)."""
+    """A visited URL, or a sitemap that was read, stays as it was: nothing had changed, or there was
+    no answer (`Plan.failures`). Without a plan, it is not visited again."""
 
     id: int
     slot: str
     plan: Plan | None
-    deferred: bool = False  # it was not asked for
+    deferred: bool = False  # no request was made
 
 
 class SitemapRead(Struct, frozen=True, kw_only=True):
-    """A sitemap or feed was answered (any status but 429 and 5xx), and read if there was one.
+    """A sitemap or feed was answered (with any status except 429 and 5xx) and read.
 
-    It leaves the queue for `sitemaps`, is in no view of pages and not queued by a link again; what
-    it listed was handed to `add` before."""
+    It moves from the queue to the view `sitemaps`, and links do not queue it again. Its entries
+    were passed to `add` before."""
 
     id: int
     slot: str
@@ -213,25 +211,29 @@ class SitemapRead(Struct, frozen=True, kw_only=True):
     fetched_at: float  # Unix seconds
     kind: str | None = None  # "urlset" | "index" | "rss" | "atom" | "text"; None: none of these
     body_bytes: int = 0  # uncompressed
-    urls: int = 0  # taken from it, new or not
-    error: str | None = None  # what was wrong with it, in words
-    links: Sequence[Link] = ()  # where it redirects to
-    plan: Plan | None = None  # None: it is read again only when it is named anew
-    again: bool = False  # it was read before, and has had a plan to this moment
+    urls: int = 0  # extracted from it, new or known
+    error: str | None = None  # in words
+    links: Sequence[Link] = ()  # the target, if it redirects
+    plan: Plan | None = None  # None: it is read again only if a link asks for that
+    again: bool = False  # it was read before, by its plan
 
 
 class Blocked(Struct, frozen=True, kw_only=True):
+    """A robots.txt forbids the URL, or the URL it redirects to."""
+
     id: int
     slot: str
     reason: BlockReason
     dialect: str
-    rule: str | None  # the deciding line without its comment
+    rule: str | None  # the line that decided, without its comment
     line: int | None  # counted from 1
     robots_url: str
     blocked_at: float  # Unix seconds
 
 
 class Failed(Struct, frozen=True, kw_only=True):
+    """The URL is given up."""
+
     id: int
     slot: str
     error: str  # "CODE: sentence"
@@ -240,23 +242,22 @@ class Failed(Struct, frozen=True, kw_only=True):
 
 
 class Retry(Struct, frozen=True, kw_only=True):
-    """Stays queued, not due before `due_in_s`.
+    """The URL stays queued, due in `due_in_s`.
 
-    It goes behind its host's URLs of the same priority that were not tried yet, and behind those
-    that were retried before it, whatever their depth."""
+    At the same priority it comes after URLs that were not tried yet, and after those retried
+    earlier, regardless of depth."""
 
     id: int
     slot: str
     due_in_s: float
     attempts: int  # spent so far
-    refusals: int  # 429 and 503 met so far
+    refusals: int  # 429 and 503 so far
     error: str
 
 
 class Dropped(Struct, frozen=True, kw_only=True):
-    """Leaves the frontier: scope, judged again at the turn, no longer wants it.
-
-    Counted in `skipped`. A later link to it queues it again."""
+    """The URL leaves the frontier, because scope excludes it by now. It is counted in `skipped`. A
+    later link queues it again."""
 
     id: int
     slot: str
@@ -264,9 +265,8 @@ class Dropped(Struct, frozen=True, kw_only=True):
 
 
 class Moved(Struct, frozen=True, kw_only=True):
-    """Stays queued but belongs to another slot now (`politeness.per` was changed).
-
-    Its whole origin moves with it, in every state: an origin belongs to one slot."""
+    """The URL stays queued, but belongs to another slot (`politeness.per` was changed). All URLs of
+    its origin move with it, because an origin belongs to one slot."""
 
     id: int
     slot: str
@@ -277,14 +277,14 @@ Outcome = Visited | Revisited | SitemapRead | Blocked | Failed | Retry | Dropped
 
 
 class Judged(Struct, frozen=True, kw_only=True):
-    """A stored page or blocked URL to be judged again by a newer robots copy."""
+    """A page or blocked URL to be judged again by a newer robots.txt."""
 
     id: int
     url: str
 
 
 class Unplanned(Struct, frozen=True, kw_only=True):
-    """A visited URL that has no plan."""
+    """A visited URL without a recrawl plan."""
 
     id: int
     url: str

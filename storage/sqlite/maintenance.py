@@ -104,133 +104,7 @@ def _bytes_of(file: Path) -> int:
 
 # ---------------------------------------------------------------- does it hold together
 
-# What must be zero, and what it means when it is not. Each reads a table from end to end.
-_COUNTS: Final = {
-    "SELECT count(*) FROM urls AS u LEFT JOIN pages AS p ON p.id = u.id"
-    " WHERE (u.state = 1) <> (p.id IS NOT NULL)": (
-        "{} URLs are visited without a page, or have a page without being visited"
-    ),
-    "SELECT count(*) FROM pages AS p LEFT JOIN urls AS u ON u.id = p.id WHERE u.id IS NULL": (
-        "{} pages belong to no URL"
-    ),
-    "SELECT count(*) FROM urls AS u LEFT JOIN blocks AS b ON b.origin = u.origin AND b.id = u.id"
-    " WHERE (u.state = 2) <> (b.id IS NOT NULL)": (
-        "{} URLs are blocked without a verdict, or have a verdict without being blocked"
-    ),
-    "SELECT count(*) FROM blocks AS b LEFT JOIN urls AS u ON u.id = b.id AND u.origin = b.origin"
-    " WHERE u.id IS NULL": "{} verdicts belong to no URL",
-    "SELECT count(*) FROM urls AS u LEFT JOIN failures AS f ON f.id = u.id"
-    " WHERE (u.state = 3) <> (f.id IS NOT NULL)": (
-        "{} URLs failed without an error, or have an error without having failed"
-    ),
-    "SELECT count(*) FROM failures AS f LEFT JOIN urls AS u ON u.id = f.id WHERE u.id IS NULL": (
-        "{} failures belong to no URL"
-    ),
-    "SELECT count(*) FROM urls AS u LEFT JOIN tries AS t ON t.id = u.id"
-    " WHERE (u.flags & 4 <> 0) <> (t.id IS NOT NULL)": (
-        "{} URLs are marked as tried without a count of tries, or the other way round"
-    ),
-    "SELECT count(*) FROM urls WHERE due_at IS NOT NULL AND state <> 0": (
-        "{} URLs wait for a retry without being queued"
-    ),
-    "SELECT count(*) FROM ungoverned AS g LEFT JOIN urls AS u ON u.id = g.id"
-    " WHERE u.state IS NOT 1": "{} pages to be judged again are not visited",
-    "SELECT count(*) FROM redirects AS r LEFT JOIN urls AS u ON u.id = r.id"
-    " WHERE u.state IS NULL OR u.state NOT IN (1, 2)": (
-        "{} redirects belong to URLs that were not visited"
-    ),
-    "SELECT count(*) FROM redirects AS r LEFT JOIN urls AS u ON u.id = r.target"
-    " WHERE u.id IS NULL": "{} redirects lead to no URL",
-    "SELECT count(*) FROM edges AS e LEFT JOIN pages AS p ON p.id = e.source"
-    " LEFT JOIN urls AS u ON u.id = e.target WHERE p.id IS NULL OR u.id IS NULL": (
-        "{} links belong to no page, or lead to no URL"
-    ),
-    "SELECT count(*) FROM hrefs AS h LEFT JOIN pages AS p ON p.id = h.source WHERE p.id IS NULL": (
-        "{} malformed links belong to no page"
-    ),
-    "SELECT count(*) FROM pointers AS f LEFT JOIN pages AS p ON p.id = f.source"
-    " LEFT JOIN urls AS u ON u.id = f.target WHERE p.id IS NULL OR u.id IS NULL": (
-        "{} links with a fragment belong to no page, or lead to no URL"
-    ),
-    "SELECT count(*) FROM elements AS e LEFT JOIN pages AS p ON p.id = e.page"
-    " WHERE p.id IS NULL": "{} names of elements belong to no page",
-    "SELECT count(*) FROM pages AS p LEFT JOIN urls AS u ON u.id = p.canonical"
-    " WHERE p.canonical IS NOT NULL AND u.id IS NULL": "{} pages call no URL canonical",
-    "SELECT count(*) FROM urls AS u LEFT JOIN origins AS o ON o.id = u.origin"
-    " WHERE o.id IS NULL": "{} URLs belong to no origin",
-    "SELECT count(*) FROM urls AS u LEFT JOIN urls AS r ON r.id = u.referrer"
-    " WHERE u.referrer IS NOT NULL AND r.id IS NULL": (
-        "{} URLs were found on pages that are not there"
-    ),
-    "SELECT count(*) FROM urls WHERE flags & 16 <> 0 AND state = 1": (
-        "{} sitemaps count as visited pages"
-    ),
-    "SELECT count(*) FROM readings AS g LEFT JOIN urls AS u ON u.id = g.id"
-    " WHERE u.id IS NULL": "{} sitemaps that were read belong to no URL",
-    "SELECT count(*) FROM hints AS h LEFT JOIN urls AS u ON u.id = h.id"
-    " WHERE u.id IS NULL": "{} listings belong to no URL",
-    "SELECT count(*) FROM plans AS n LEFT JOIN urls AS u ON u.id = n.id"
-    " LEFT JOIN origins AS o ON o.id = u.origin WHERE u.id IS NULL OR o.slot <> n.slot"
-    " OR NOT (u.state = 1 OR (u.state = 4 AND u.flags & 16 <> 0))": (
-        "{} pages to be visited again are not visited, or not of the host they are kept under"
-    ),
-    "SELECT count(*) FROM slots AS s WHERE s.revisit_at IS NOT"
-    " (SELECT min(n.due_at) FROM plans AS n WHERE n.slot = s.id)": (
-        "{} hosts do not know when their next page is due again"
-    ),
-    "SELECT count(*) FROM urls AS u LEFT JOIN hints AS h ON h.id = u.id"
-    " WHERE (u.flags & 32 <> 0) <> (h.id IS NOT NULL)": (
-        "{} URLs are marked as listed without a listing, or the other way round"
-    ),
-    "SELECT count(*) FROM seeds AS s LEFT JOIN urls AS u ON u.id = s.id WHERE u.id IS NULL": (
-        "{} seeds are no URLs"
-    ),
-    "SELECT count(*) FROM known AS k LEFT JOIN urls AS u ON u.id = abs(k.id)"
-    " LEFT JOIN readings AS g ON g.id = u.id"
-    " WHERE u.id IS NULL OR u.origin <> k.origin OR (k.id < 0 AND u.state <> 4)"
-    " OR (k.id > 0 AND u.state = 4 AND (g.id IS NULL OR u.flags & 16 = 0))": (
-        "{} fingerprints lead to the wrong URL"
-    ),
-    "SELECT count(*) FROM slots WHERE pending <> (queued > 0)": (
-        "{} hosts are marked as having queued URLs without having any, or the other way round"
-    ),
-    "SELECT count(*) FROM origins WHERE pending <> (queued > 0)"
-    " OR governs <> (queued + judged + ungoverned > 0)": (
-        "{} origins are marked as having work without having any, or the other way round"
-    ),
-    "SELECT abs((SELECT count(*) FROM urls) - (SELECT count(*) FROM known))": (
-        "{} URLs cannot be found by their fingerprint"
-    ),
-}  # fmt: skip
-
 _COUNTERS: Final = ("queued", "visited", "blocked", "failed", "body_bytes", "judged", "ungoverned")
-
-_RECOUNTED: Final = """
-WITH
-  u AS (
-    SELECT
-      u.origin, sum(u.state = 0) AS queued, sum(u.state = 1) AS visited,
-      sum(u.state = 2) AS blocked, sum(u.state = 3) AS failed,
-      coalesce(sum(p.body_bytes), 0) AS body_bytes
-    FROM urls AS u LEFT JOIN pages AS p ON p.id = u.id GROUP BY u.origin
-  ),
-  b AS (SELECT origin, sum(judged) AS judged FROM blocks GROUP BY origin),
-  g AS (SELECT origin, count(*) AS ungoverned FROM ungoverned GROUP BY origin)
-SELECT
-  o.name, o.queued, o.visited, o.blocked, o.failed, o.body_bytes, o.judged, o.ungoverned,
-  coalesce(u.queued, 0), coalesce(u.visited, 0), coalesce(u.blocked, 0), coalesce(u.failed, 0),
-  coalesce(u.body_bytes, 0), coalesce(b.judged, 0), coalesce(g.ungoverned, 0)
-FROM origins AS o
-LEFT JOIN u ON u.origin = o.id LEFT JOIN b ON b.origin = o.id LEFT JOIN g ON g.origin = o.id
-"""
-
-_SUMMED: Final = """
-SELECT
-  s.name, s.queued, s.visited, s.blocked, s.failed, s.body_bytes,
-  coalesce(sum(o.queued), 0), coalesce(sum(o.visited), 0), coalesce(sum(o.blocked), 0),
-  coalesce(sum(o.failed), 0), coalesce(sum(o.body_bytes), 0)
-FROM slots AS s LEFT JOIN origins AS o ON o.slot = s.id GROUP BY s.id
-"""
 
 
 def check(path: Path) -> list[str]:
@@ -250,12 +124,14 @@ def check(path: Path) -> list[str]:
                 f"table {table}: row {row} refers to a row of {parent} that is not there"
                 for table, row, parent, _ in _first(db, "PRAGMA foreign_key_check")
             ]
-            for sql, sentence in _COUNTS.items():
-                (count,) = db.execute(sql).fetchone()
+            queries = dict(statements("checks"))
+            recounted, summed = queries.pop("recounted"), queries.pop("summed")
+            for sql in queries.values():
+                count, sentence = db.execute(sql).fetchone()
                 if count:
-                    found.append(sentence.format(f"{count:,}"))
-            found += _differences(db, _RECOUNTED, _COUNTERS, "origin", "counted")
-            found += _differences(db, _SUMMED, _COUNTERS[:5], "host", "its origins say")
+                    found.append(f"{count:,} {sentence}")
+            found += _differences(db, recounted, _COUNTERS, "origin", "counted")
+            found += _differences(db, summed, _COUNTERS[:5], "host", "its origins say")
             return found
     except FAILURES as error:
         failure = translate(error, f"the database {path}")

@@ -1,184 +1,33 @@
-"""What reports ask of a database: each one query, ordered so that what belongs together comes
-together. They read whole tables, and run beside a crawl: what a query gives is put aside in a
-temporary file, so that no transaction is open while somebody reads it."""
+"""Reports. They read whole tables beside a crawl: rows go to a temporary file first, so that
+no transaction is open while a caller reads them."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from storage.columns import REPORTS
+from storage.sqlite.statements import statements
 
 _ROWS_AT_ONCE: Final = 500
-
-# The pages that link to a URL: all of them where links are kept, else the first.
-_BROKEN: Final = """
-WITH RECURSIVE
-  broken (id) AS (
-    SELECT id FROM failures
-    UNION ALL
-    SELECT id FROM pages WHERE kind IN (SELECT id FROM kinds WHERE status >= 400)
-  ),
-  reach (target, via, hops) AS (  -- by redirects
-    SELECT id, id, 0 FROM broken
-    UNION
-    SELECT r.target, d.id, r.hops + 1
-    FROM reach AS r JOIN redirects AS d ON d.target = r.via WHERE r.hops < 100
-  ),
-  linking (target, via, source, anchor, kind) AS (
-    SELECT
-      r.target, r.via, e.source, e.anchor,
-      CASE e.rel WHEN 1 THEN 'nofollow' WHEN 2 THEN 'canonical' WHEN 4 THEN 'requisite'
-        WHEN 5 THEN 'image' WHEN 6 THEN 'style' WHEN 7 THEN 'script' WHEN 8 THEN 'font'
-        WHEN 9 THEN 'media' ELSE 'link' END
-    FROM reach AS r JOIN edges AS e ON e.target = r.via WHERE e.rel IS NOT 3
-    UNION ALL
-    SELECT r.target, r.via, u.referrer, u.anchor, iif(u.flags & 8, 'requisite', 'link')
-    FROM reach AS r JOIN urls AS u ON u.id = r.via
-    WHERE u.referrer IS NOT NULL
-      AND NOT EXISTS (SELECT 1 FROM edges AS e WHERE e.source = u.referrer AND e.target = r.via)
-      AND NOT EXISTS (SELECT 1 FROM redirects AS d WHERE d.id = u.referrer AND d.target = r.via)
-  )
-SELECT
-  o.name || u.path, k.status, t.text, so.name || s.path,
-  iif(l.via = b.id, NULL, vo.name || v.path), l.anchor, l.kind
-FROM broken AS b
-JOIN urls AS u ON u.id = b.id
-JOIN origins AS o ON o.id = u.origin
-LEFT JOIN pages AS p ON p.id = b.id
-LEFT JOIN kinds AS k ON k.id = p.kind
-LEFT JOIN failures AS f ON f.id = b.id
-LEFT JOIN texts AS t ON t.id = f.error
-LEFT JOIN linking AS l ON l.target = b.id
-LEFT JOIN urls AS s ON s.id = l.source
-LEFT JOIN origins AS so ON so.id = s.origin
-LEFT JOIN urls AS v ON v.id = l.via
-LEFT JOIN origins AS vo ON vo.id = v.origin
-ORDER BY b.id, l.via <> b.id, l.via, l.source
-"""
-
-_FORBIDDEN: Final = """
-WITH linked (id, source, anchor) AS (
-  SELECT b.id, e.source, e.anchor FROM blocks AS b JOIN edges AS e ON e.target = b.id
-  UNION ALL
-  SELECT b.id, u.referrer, u.anchor FROM blocks AS b JOIN urls AS u ON u.id = b.id
-  WHERE CASE
-    WHEN u.referrer IS NULL THEN NOT EXISTS (SELECT 1 FROM edges AS e WHERE e.target = b.id)
-    ELSE NOT EXISTS (SELECT 1 FROM edges AS e WHERE e.target = b.id AND e.source = u.referrer)
-  END
-)
-SELECT
-  h.name, v.robots_url, v.line, v.rule, v.reason, o.name || u.path, b.withdrawn, l.anchor,
-  ro.name || r.path
-FROM blocks AS b
-JOIN urls AS u ON u.id = b.id
-JOIN origins AS o ON o.id = u.origin
-JOIN slots AS h ON h.id = o.slot
-JOIN verdicts AS v ON v.id = b.verdict
-LEFT JOIN linked AS l ON l.id = b.id
-LEFT JOIN urls AS r ON r.id = l.source
-LEFT JOIN origins AS ro ON ro.id = r.origin
-ORDER BY h.name, v.robots_url, v.line, v.rule, b.id, l.source
-"""
-
-_DUPLICATES: Final = """
-WITH
-answered (id) AS (SELECT id FROM kinds WHERE status BETWEEN 200 AND 299),
-several (hash) AS (
-  SELECT body_hash FROM pages
-  WHERE body_hash IS NOT NULL AND kind IN (SELECT id FROM answered)
-  GROUP BY body_hash HAVING count(*) > 1
-)
-SELECT
-  printf('%016x', p.body_hash), o.name || u.path, k.status, p.body_bytes, t.text, p.title,
-  co.name || c.path
-FROM pages AS p
-CROSS JOIN kinds AS k ON k.id = p.kind
-JOIN urls AS u ON u.id = p.id
-JOIN origins AS o ON o.id = u.origin
-LEFT JOIN texts AS t ON t.id = k.content_type
-LEFT JOIN urls AS c ON c.id = p.canonical
-LEFT JOIN origins AS co ON co.id = c.origin
-WHERE p.body_hash IN (SELECT hash FROM several) AND k.status BETWEEN 200 AND 299
-ORDER BY p.body_hash, p.id
-"""
-
-# A redirect takes the fragment of a link along, unless it brings one of its own (RFC 9110, 10.2.2).
-_DANGLING: Final = """
-WITH RECURSIVE reach (source, place, target, hops) AS (
-  SELECT source, place, target, 0 FROM pointers
-  UNION
-  SELECT r.source, r.place, d.target, r.hops + 1
-  FROM reach AS r JOIN redirects AS d ON d.id = r.target
-  WHERE r.hops < 100
-    AND NOT EXISTS (SELECT 1 FROM pointers AS own WHERE own.source = d.id AND own.target = d.target)
-)
-SELECT
-  o.name || u.path, f.fragment, so.name || s.path,
-  iif(r.hops = 0, NULL, vo.name || v.path)
-FROM reach AS r
-JOIN pointers AS f ON f.source = r.source AND f.place = r.place
-JOIN pages AS p ON p.id = r.target
-JOIN kinds AS k ON k.id = p.kind
-JOIN urls AS u ON u.id = r.target
-JOIN origins AS o ON o.id = u.origin
-JOIN urls AS s ON s.id = r.source
-JOIN origins AS so ON so.id = s.origin
-JOIN urls AS v ON v.id = f.target
-JOIN origins AS vo ON vo.id = v.origin
-WHERE k.directives & 16
-AND NOT EXISTS (SELECT 1 FROM redirects AS d WHERE d.id = r.target)
-AND NOT EXISTS (
-  SELECT 1 FROM elements AS e WHERE e.page = r.target AND e.name IN (f.fragment, f.decoded)
-)
-ORDER BY r.target, f.fragment, r.hops <> 0, r.source, f.place
-"""
-
-_MALFORMED: Final = """
-SELECT h.href, h.reason, so.name || s.path
-FROM hrefs AS h
-JOIN urls AS s ON s.id = h.source
-JOIN origins AS so ON so.id = s.origin
-ORDER BY h.href, h.reason, h.source, h.place
-"""
-
-_LOOKED: Final = """
-SELECT
-  count(*), total(k.directives >> 3 & 1), total(k.directives >> 6 & 1),
-  total(k.directives >> 4 & 1), total(k.directives >> 5 & 1)
-FROM pages AS p
-CROSS JOIN kinds AS k ON k.id = p.kind
-JOIN texts AS t ON t.id = k.content_type
-WHERE k.status BETWEEN 200 AND 299
-  AND (t.text LIKE 'text/html%' OR t.text LIKE 'application/xhtml+xml%')
-"""
-
-QUERIES: Final[Mapping[str, str]] = {
-    "broken": _BROKEN,
-    "forbidden": _FORBIDDEN,
-    "duplicates": _DUPLICATES,
-    "malformed": _MALFORMED,
-    "dangling": _DANGLING,
-    "looked": _LOOKED,
-}
 
 
 def rows(db: sqlite3.Connection, kind: str) -> Sequence[tuple[Any, ...]]:
     """All rows of a report."""
-    return db.execute(QUERIES[kind]).fetchall()
+    return db.execute(statements("reports")[kind]).fetchall()
 
 
 def spool(db: sqlite3.Connection, kind: str) -> None:
-    """Put a report aside, for `spooled`. The connection may write to its temporary file alone."""
-    db.execute("PRAGMA query_only = OFF")  # which holds for temporary files, too
+    """Write the rows of a report to a temporary file, for `spooled`."""
+    db.execute("PRAGMA query_only = OFF")  # it forbids temporary files too
     names = ", ".join(REPORTS[kind])
     db.execute(f"CREATE TEMP TABLE report ({names})")
-    db.execute(f"INSERT INTO temp.report ({names}) {QUERIES[kind]}")
+    db.execute(f"INSERT INTO temp.report ({names}) {statements('reports')[kind]}")
     db.execute("PRAGMA query_only = ON")
 
 
 def spooled(db: sqlite3.Connection, *, after: int) -> Sequence[tuple[Any, ...]]:
-    """The next rows of the report put aside, each behind its number; none at the end."""
+    """Return the next rows, each behind its number, which the next call takes as `after`."""
     sql = "SELECT rowid, * FROM temp.report WHERE rowid > ? ORDER BY rowid LIMIT ?"
     return db.execute(sql, (after, _ROWS_AT_ONCE)).fetchall()

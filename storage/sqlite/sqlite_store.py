@@ -1,4 +1,4 @@
-"""`Store` in SQLite: in a file (`SqliteStore`), or in memory (`MemoryStore`)."""
+"""`Store` in an SQLite file."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ from policies.robots_state import RobotsState
 from storage.safe_files import FILE_MODE
 from storage.sqlite import refused_values
 from storage.sqlite.connection_thread import finish
-from storage.sqlite.databases import Database, FileDatabase, MemoryDatabase
+from storage.sqlite.databases import Database, FileDatabase
 from storage.sqlite.in_flight import NOTHING_LEFT
 from storage.sqlite.refused_values import RefusedError
-from storage.sqlite.sqlite_reader import MemoryReader
 from storage.sqlite.transactions import Transactions, Work
 from storage.sqlite.writer import Committed, HostFailure, Writer
 from storage.store import (
@@ -33,7 +32,6 @@ from storage.store import (
     Outcome,
     Plan,
     Prefetched,
-    Reader,
     Stats,
     StoreError,
 )
@@ -49,7 +47,7 @@ _RobotsCopy = tuple[RobotsState | None, HostUpdate | None]
 _Verdict = tuple[str, int | Blocked]  # an argument of `rejudge`, and one of its items
 
 
-def _verb(
+def transaction(
     work: Callable[Concatenate[Writer, P], T], *, session: bool = False, refused: object = _BREAKS
 ) -> Callable[Concatenate[SqliteStore, P], Coroutine[Any, Any, T]]:
     """A method of `Store` that is one transaction.
@@ -163,21 +161,21 @@ class SqliteStore:
 
     # ------------------------------------------------------------ one transaction each
 
-    claim = _verb(Writer.claim, session=True)
-    outlook = _verb(Writer.outlook, session=True)
-    robots_get = _verb(Writer.robots_get, refused=None)
-    robots_due = _verb(Writer.robots_due, session=True)
-    revisits_due = _verb(Writer.revisits_due, session=True)
-    unplanned = _verb(Writer.unplanned, session=True)
-    rejudge_due = _verb(Writer.rejudge_due, session=True)
-    rejudge_all = _verb(Writer.rejudge_all, session=True)
-    rejudge_done = _verb(Writer.rejudge_done, session=True, refused=None)
-    ungoverned = _verb(Writer.ungoverned, refused=())
-    blocked_by_robots = _verb(Writer.blocked_by_robots, refused=())
-    set_control = _verb(Writer.set_control, refused=False)
-    recheck_delays = _verb(Writer.recheck_delays, session=True)
-    set_paused = _verb(Writer.set_paused)
-    paused = _verb(Writer.paused)
+    claim = transaction(Writer.claim, session=True)
+    outlook = transaction(Writer.outlook, session=True)
+    robots_get = transaction(Writer.robots_get, refused=None)
+    robots_due = transaction(Writer.robots_due, session=True)
+    revisits_due = transaction(Writer.revisits_due, session=True)
+    unplanned = transaction(Writer.unplanned, session=True)
+    rejudge_due = transaction(Writer.rejudge_due, session=True)
+    rejudge_all = transaction(Writer.rejudge_all, session=True)
+    rejudge_done = transaction(Writer.rejudge_done, session=True, refused=None)
+    ungoverned = transaction(Writer.ungoverned, refused=())
+    blocked_by_robots = transaction(Writer.blocked_by_robots, refused=())
+    set_control = transaction(Writer.set_control, refused=False)
+    recheck_delays = transaction(Writer.recheck_delays, session=True)
+    set_paused = transaction(Writer.set_paused)
+    paused = transaction(Writer.paused)
 
     async def stats(self) -> Stats:
         return await self._calls.stats()
@@ -382,28 +380,6 @@ class SqliteStore:
         if code in (None, FailureCode.QUARANTINED):
             queued += await calls.run_or(lambda writer: writer.release_robots(host), 0)
         return queued
-
-
-class MemoryStore(SqliteStore):
-    """`Store` in memory, for crawls without a database. No call waits, so none can be interrupted.
-
-    It keeps its content when it is closed and opened again, and ends with this object.
-    """
-
-    def __init__(
-        self,
-        *,
-        wall: Callable[[], float],
-        monotonic: Callable[[], float] | None = None,
-        queries_per_path_max: float = 1000,
-    ) -> None:
-        database = MemoryDatabase()
-        super().__init__(
-            database, wall=wall, monotonic=monotonic, queries_per_path_max=queries_per_path_max
-        )
-        self.reader: Reader = MemoryReader(database)
-
-    forget = _verb(Writer.forget, refused=None)
 
 
 def _shown(name: str) -> str:

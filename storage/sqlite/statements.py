@@ -30,9 +30,9 @@ _ROWS_MAX: Final = 64  # at a time: a statement of many rows takes longer to pre
 
 
 @cache
-def statements() -> dict[str, str]:
-    """Every statement of `sql/statements.sql` by its name."""
-    text = (SCRIPTS / "statements.sql").read_text(encoding="utf-8")
+def statements(file: str = "statements") -> dict[str, str]:
+    """The statements of `sql/FILE.sql` by name."""
+    text = (SCRIPTS / f"{file}.sql").read_text(encoding="utf-8")
     return {found[1]: found[2].strip().rstrip(";") for found in _NAMED.finditer(text)}
 
 
