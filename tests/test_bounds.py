@@ -415,7 +415,7 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "crawler/fetching/resolver.py:REMEMBERED_MAX",
         "crawler/politeness/holds.py:SUSPECTS_MAX",
         "crawler/politeness/origins.py:ORIGINS_PER_HOST_MAX", "crawler/sinks/warc.py:_DIGESTS_MAX",
-        "policies/robots/file.py:_POLICIES_MAX", "storage/sqlite/link_table.py:_CHARS_MAX",
+        "policies/robots/file.py:_RULE_SETS_MAX", "storage/sqlite/link_table.py:_CHARS_MAX",
         "storage/sqlite/name_ids.py:_KEPT_MAX", "policies/outage.py:UNKNOWN_MAX",
     ),
     BATCH: (
