@@ -26,8 +26,6 @@ except ImportError:
 MEMBERS_MAX: Final = 256
 # RFC 9659: as a content coding, zstd has a window of at most 8 MB.
 ZSTD_WINDOW_LOG_MAX: Final = 23
-_GZIP_MAGIC: Final = b"\x1f\x8b"
-_ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 
 
 class DecodingError(Exception):
@@ -61,23 +59,19 @@ class _Decompressor(Protocol):
 class _Members:
     """gzip, deflate, zstd: one or more members, then perhaps padding, which is ignored."""
 
-    __slots__ = ("_coding", "_count", "_done", "_errors", "_input", "_magic", "_new", "_stream")
+    coding = ""
+    magic = b""  # of each further member; b"": there is only one
+    errors: tuple[type[Exception], ...] = (zlib.error,)
 
-    def __init__(
-        self,
-        coding: str,
-        new: Callable[[bytes], _Decompressor],
-        magic: bytes,
-        errors: tuple[type[Exception], ...],
-    ) -> None:
-        self._coding = coding
-        self._new = new
-        self._magic = magic  # b"": one member only
-        self._errors = errors
+    def __init__(self) -> None:
         self._stream: _Decompressor | None = None
         self._input = b""
         self._count = 0
         self._done = False
+
+    def decompressor(self, data: bytes) -> _Decompressor:
+        """A decompressor for the member that begins with `data`."""
+        raise NotImplementedError
 
     def feed(self, data: bytes, bytes_max: int) -> bytes:
         pieces: list[bytes] = []
@@ -91,8 +85,8 @@ class _Members:
                 break
             try:
                 piece = stream.decompress(data, left)
-            except self._errors as exc:
-                raise DecodingError(f"the body is not valid {self._coding}") from exc
+            except self.errors as exc:
+                raise DecodingError(f"the body is not valid {self.coding}") from exc
             pieces.append(piece)
             left -= len(piece)
             if not stream.eof:
@@ -108,22 +102,48 @@ class _Members:
     def _next(self, data: bytes) -> _Decompressor | None:
         """Start the next member. Returns None if there is none, or too little to tell."""
         if self._count:
-            if not self._magic or not self._magic.startswith(data[: len(self._magic)]):
+            if not self.magic or not self.magic.startswith(data[: len(self.magic)]):
                 self._done = True
                 return None
-            if len(data) < len(self._magic):
+            if len(data) < len(self.magic):
                 return None
         elif not data:
             return None
         self._count += 1
         if self._count > MEMBERS_MAX:
-            raise DecodingError(f"the body has more than {MEMBERS_MAX} {self._coding} members")
-        self._stream = self._new(data)
+            raise DecodingError(f"the body has more than {MEMBERS_MAX} {self.coding} members")
+        self._stream = self.decompressor(data)
         return self._stream
 
     def finish(self) -> None:
         if self._stream is not None:
-            raise DecodingError(f"the {self._coding} body is incomplete")
+            raise DecodingError(f"the {self.coding} body is incomplete")
+
+
+class _Gzip(_Members):
+    coding = "gzip"
+    magic = b"\x1f\x8b"
+
+    def decompressor(self, data: bytes) -> _Decompressor:
+        return zlib.decompressobj(16 + zlib.MAX_WBITS)
+
+
+class _Deflate(_Members):
+    coding = "deflate"
+
+    def decompressor(self, data: bytes) -> _Decompressor:
+        # RFC 9110, 8.4.1.2 requires zlib; some send raw deflate. The only method of zlib is 8.
+        return zlib.decompressobj(zlib.MAX_WBITS if data[0] & 0x0F == 8 else -zlib.MAX_WBITS)
+
+
+class _Zstd(_Members):
+    coding = "zstd"
+    magic = b"\x28\xb5\x2f\xfd"
+    errors = () if zstd is None else (zstd.ZstdError,)
+
+    def decompressor(self, data: bytes) -> Any:
+        parameter = zstd.DecompressionParameter.window_log_max
+        return zstd.ZstdDecompressor(options={parameter: ZSTD_WINDOW_LOG_MAX})
 
 
 class _Brotli:
@@ -156,30 +176,12 @@ class _Brotli:
             raise DecodingError("the br body is incomplete")
 
 
-def _zlib_or_raw(data: bytes) -> _Decompressor:
-    # RFC 9110, 8.4.1.2 requires zlib; some send raw deflate. The only method of zlib is 8.
-    return zlib.decompressobj(zlib.MAX_WBITS if data[0] & 0x0F == 8 else -zlib.MAX_WBITS)
-
-
-def _gzip(_data: bytes) -> _Decompressor:
-    return zlib.decompressobj(16 + zlib.MAX_WBITS)
-
-
-def _zstd(_data: bytes) -> Any:
-    return zstd.ZstdDecompressor(
-        options={zstd.DecompressionParameter.window_log_max: ZSTD_WINDOW_LOG_MAX}
-    )
-
-
-_DECODERS: Final[dict[str, Callable[[], ContentDecoder]]] = {
-    "gzip": lambda: _Members("gzip", _gzip, _GZIP_MAGIC, (zlib.error,)),
-    "deflate": lambda: _Members("deflate", _zlib_or_raw, b"", (zlib.error,)),
-}
+_DECODERS: Final[dict[str, Callable[[], ContentDecoder]]] = {"gzip": _Gzip, "deflate": _Deflate}
 # Before 1.2 brotli cannot limit its output: br is then not offered in Accept-Encoding.
 if brotli is not None and hasattr(brotli.Decompressor, "can_accept_more_data"):
     _DECODERS["br"] = _Brotli
 if zstd is not None:
-    _DECODERS["zstd"] = lambda: _Members("zstd", _zstd, _ZSTD_MAGIC, (zstd.ZstdError,))
+    _DECODERS["zstd"] = _Zstd
 
 ACCEPT_ENCODING: Final = ", ".join(_DECODERS)
 

@@ -103,14 +103,14 @@ class AgentRules:
 
     def names_us(self, value: str) -> bool:
         """Whether an agent value is one for which the groups were chosen."""
-        row = self.dialect
+        dialect = self.dialect
         for chosen in (self.chosen, self.acap):
             if chosen is None or not chosen.groups:
                 continue
             if chosen.star:
-                if is_star(value, row):
+                if is_star(value, dialect):
                     return True
-            elif names_token(value, chosen.token, row):
+            elif names_token(value, chosen.token, dialect):
                 return True
         return False
 

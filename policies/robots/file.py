@@ -26,12 +26,12 @@ class RuleSet:
     `allowed(path_and_query) -> bool` is the fast path. Its first call compiles the rules.
     """
 
-    __slots__ = ("_names", "_usages", "allowed", "readings")
+    __slots__ = ("_names", "_usages", "allowed", "by_dialect")
 
     allowed: Callable[[str], bool]
 
     def __init__(self, readings: tuple[AgentRules, ...]) -> None:
-        self.readings = readings
+        self.by_dialect = readings
         self._usages: tuple[fields.ContentUsage, ...] | None = None
         self._names = tuple(reading.dialect.name for reading in readings)
         one = readings[0].allowed
@@ -42,17 +42,17 @@ class RuleSet:
 
         For a large file this takes long enough to be done in a thread.
         """
-        for reading in self.readings:
+        for reading in self.by_dialect:
             reading.read_whole()
         self.usages  # noqa: B018
 
     def verdict(self, url: str) -> Verdict:
         """Judge a URL, or a path and query, as given. Of several dialects, disallow beats allow."""
         path = path_of(url)
-        if len(self.readings) == 1:
-            return Verdict(self.readings[0], path, self._names)
+        if len(self.by_dialect) == 1:
+            return Verdict(self.by_dialect[0], path, self._names)
         first: Verdict | None = None
-        for reading in self.readings:
+        for reading in self.by_dialect:
             verdict = Verdict(reading, path, self._names)
             if not verdict.allowed:
                 return verdict
@@ -63,18 +63,18 @@ class RuleSet:
     @property
     def crawl_delay_s(self) -> float | None:
         """The largest Crawl-delay of all dialects; None: there is none."""
-        return _largest(reading.crawl_delay_s for reading in self.readings)
+        return _largest(reading.crawl_delay_s for reading in self.by_dialect)
 
     @property
     def request_rate_s(self) -> float | None:
         """Seconds per page, by the slowest Request-rate; None: there is none."""
-        return _largest(reading.request_rate_s for reading in self.readings)
+        return _largest(reading.request_rate_s for reading in self.by_dialect)
 
     @property
     def visit_windows(self) -> tuple[Window, ...]:
         """The hours (UTC) during which visits are welcome in all dialects. Empty: always."""
         windows: tuple[Window, ...] = ()
-        for reading in self.readings:
+        for reading in self.by_dialect:
             windows = common_windows(windows, reading.visit_windows)
         return windows
 
@@ -82,7 +82,7 @@ class RuleSet:
     def usages(self) -> tuple[fields.ContentUsage, ...]:
         """Content-Usage and Content-Signal of the chosen groups: reported, not enforced."""
         if self._usages is None:  # used for every page
-            found = (usage for reading in self.readings for usage in reading.usages)
+            found = (usage for reading in self.by_dialect for usage in reading.usages)
             self._usages = tuple(dict.fromkeys(found))
         return self._usages
 

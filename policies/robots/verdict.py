@@ -37,22 +37,22 @@ class Verdict:
     A verdict keeps the whole robots.txt in memory.
     """
 
-    __slots__ = ("_losers", "_rank", "allowed", "dialects", "path", "reading")
+    __slots__ = ("_losers", "_rank", "allowed", "dialects", "path", "rules")
 
-    def __init__(self, reading: AgentRules, path: str, dialects: tuple[str, ...] = ()) -> None:
-        self.reading = reading
+    def __init__(self, rules: AgentRules, path: str, dialects: tuple[str, ...] = ()) -> None:
+        self.rules = rules
         self.path = path  # path and query as given
-        self.dialects = dialects or (reading.dialect.name,)  # all that were applied
-        self._rank = rank = reading.rank(path)
+        self.dialects = dialects or (rules.dialect.name,)  # all that were applied
+        self._rank = rank = rules.rank(path)
         self._losers: tuple[Rule, ...] | None = None
-        self.allowed = not rank & BLOCKS or path == reading.exempt_path
+        self.allowed = not rank & BLOCKS or path == rules.exempt_path
 
     # ------------------------------------------------------------ what decided
 
     @property
     def dialect(self) -> str:
         """The deciding dialect: of several, the first that disallows."""
-        return self.reading.dialect.name
+        return self.rules.dialect.name
 
     @property
     def exempt(self) -> bool:
@@ -68,7 +68,7 @@ class Verdict:
     @property
     def deciding(self) -> Rule | None:
         """The rule that decided; None if none matches or none was needed."""
-        return None if self.exempt else self.reading.rule_of(self._rank)
+        return None if self.exempt else self.rules.rule_of(self._rank)
 
     @property
     def rule(self) -> str | None:
@@ -88,7 +88,7 @@ class Verdict:
     def span(self) -> tuple[int, int] | None:
         """The offsets of the deciding line in the body, in bytes, its line end included."""
         rule = self.deciding
-        return self.reading.source.spans[rule.line - 1] if rule else None
+        return self.rules.source.spans[rule.line - 1] if rule else None
 
     @property
     def length(self) -> int | None:
@@ -106,97 +106,97 @@ class Verdict:
     def losers(self) -> tuple[Rule, ...]:
         """The other rules that match, in order of precedence; for large files not all of them."""
         if self._losers is None:
-            found = self.reading.matching(self.path)
+            found = self.rules.matching(self.path)
             self._losers = tuple(found if self.deciding is None else found[1:])
         return self._losers
 
     @property
     def compared(self) -> str:
         """The path as compared."""
-        return self.reading.compared(self.path)
+        return self.rules.compared(self.path)
 
     # ------------------------------------------------------------ whose rules
 
     @property
     def group(self) -> str | None:
         """The agent value for which the group was chosen, as written; None: no group applies."""
-        chosen = self.reading.chosen
+        chosen = self.rules.chosen
         if not chosen.groups:
             return None
-        return _agent_of(chosen.groups[0], self.reading)
+        return _agent_of(chosen.groups[0], self.rules)
 
     @property
     def group_lines(self) -> tuple[int, ...]:
         """Line numbers of the chosen groups' User-agent lines."""
-        return _agent_lines(self.reading.chosen.groups)
+        return _agent_lines(self.rules.chosen.groups)
 
     @property
     def other_groups(self) -> tuple[tuple[int, tuple[str, ...]], ...]:
         """The groups that were not chosen: the line number and agent values of each."""
-        return tuple((r.start + 1, r.agents) for r in self.reading.chosen.others)
+        return tuple((r.start + 1, r.agents) for r in self.rules.chosen.others)
 
     # ------------------------------------------------------------ in words
 
     @property
     def relied_on(self) -> tuple[str, ...]:
         """The rules of the dialect that this verdict relies on, as sentences."""
-        row = self.reading.dialect
+        dialect = self.rules.dialect
         if self.exempt:
             return ("/robots.txt itself is always allowed",)
         if self.too_complex:
             return ("a URL that cannot be judged in reasonable time is not fetched",)
-        sentences = [_CHOICES[row.choice]]
+        sentences = [_CHOICES[dialect.choice]]
         if self._rank != NONE:
-            sentences.append(_PRECEDENCES[row.precedence])
+            sentences.append(_PRECEDENCES[dialect.precedence])
         return tuple(sentences)
 
     @property
     def ours(self) -> tuple[str, ...]:
         """Our own interpretations that this verdict relies on."""
-        row = self.reading.dialect
-        return tuple(row.ours[aspect] for aspect in self._aspects() if aspect in row.ours)
+        dialect = self.rules.dialect
+        return tuple(dialect.ours[aspect] for aspect in self._aspects() if aspect in dialect.ours)
 
     def _aspects(self) -> list[Aspect]:
         """The debatable aspects that may have made a difference."""
-        row = self.reading.dialect
+        dialect = self.rules.dialect
         found: list[Aspect] = []
         if self.exempt or self.too_complex:
             return found
-        if self.reading.chosen.groups and self.reading.chosen.others:
+        if self.rules.chosen.groups and self.rules.chosen.others:
             found.append(Aspect.CHOICE)
         rule = self.deciding
         rivals = [loser for loser in self.losers if rule and loser.allow != rule.allow]
         if rivals:
             found += [Aspect.PRECEDENCE, Aspect.LENGTH]
-        special = self.reading.special
-        if row.wildcard is not Wildcard.ANY and "*" in special:
+        special = self.rules.special
+        if dialect.wildcard is not Wildcard.ANY and "*" in special:
             found.append(Aspect.WILDCARD)
-        if row.dollar is Dollar.LITERAL and "$" in special:
+        if dialect.dollar is Dollar.LITERAL and "$" in special:
             found.append(Aspect.DOLLAR)
         if "%" in self.path or "%" in special:
             found.append(Aspect.ESCAPES)
         return found
 
     def __str__(self) -> str:
-        row = self.reading.dialect
+        dialect = self.rules.dialect
         sentences = [self._decision() + "."]
         if len(self.dialects) > 1:
             asked = " and ".join((", ".join(self.dialects[:-1]), self.dialects[-1]))
             sentences.append(f"Of {asked}, the strictest counts.")
         sentences += [f"Note: {text}." for text in self.ours]
-        if row.precedence is Precedence.ANY_DISALLOW and not self.allowed:
+        if dialect.precedence is Precedence.ANY_DISALLOW and not self.allowed:
             sentences.append("Note: Allow did not exist in 1994.")
         return " ".join(sentences)
 
     def _decision(self) -> str:
-        row = self.reading.dialect
+        dialect = self.rules.dialect
         answer = "Allowed" if self.allowed else "Disallowed"
         if self.exempt:
-            return f"{answer}: {row.name} always allows /robots.txt itself"
+            return f"{answer}: {dialect.name} always allows /robots.txt itself"
         if self.too_complex:
             return (
                 f"{answer}: the rules are too complex to find out in reasonable time which of them "
-                f"matches this path (dialect {row.name})"
+                f"matches this path (dialect {dialect.name})"
             )
         rule = self.deciding
         if rule is None:
@@ -205,26 +205,26 @@ class Verdict:
         text = f"{answer} by line {rule.line}, `{rule.quote}`, {group}"
         rivals = [loser for loser in self.losers if loser.allow != rule.allow]
         if rivals:
-            text += f": {_beats(rule, rivals[0], row)}"
-        return f"{text} (dialect {row.name})"
+            text += f": {_beats(rule, rivals[0], dialect)}"
+        return f"{text} (dialect {dialect.name})"
 
     def _silence(self) -> str:
-        row = self.reading.dialect
-        names = " or ".join(self.reading.agents)
-        chosen = self.reading.chosen
-        if not chosen.groups and not (self.reading.acap and self.reading.acap.groups):
+        dialect = self.rules.dialect
+        names = " or ".join(self.rules.agents)
+        chosen = self.rules.chosen
+        if not chosen.groups and not (self.rules.acap and self.rules.acap.groups):
             if not chosen.others:
-                return f"the file has no group that {row.name} can read"
-            return f"no group applies to {names}, and none to all crawlers (dialect {row.name})"
+                return f"the file has no group that {dialect.name} can read"
+            return f"no group applies to {names}, and none to all crawlers (dialect {dialect.name})"
         group = self._group_in_words(None)
-        if not self.reading.has_rules:
-            return f"the rules {group} forbid nothing (dialect {row.name})"
-        return f"no rule {group} matches (dialect {row.name})"
+        if not self.rules.has_rules:
+            return f"the rules {group} forbid nothing (dialect {dialect.name})"
+        return f"no rule {group} matches (dialect {dialect.name})"
 
     def _group_in_words(self, rule: Rule | None) -> str:
-        reading = self.reading
-        groups = reading.chosen.groups
-        acap = reading.acap.groups if reading.acap else ()
+        rules = self.rules
+        groups = rules.chosen.groups
+        acap = rules.acap.groups if rules.acap else ()
         if rule is not None:
             holding = [r for r in (*groups, *acap) if r.start < rule.line <= r.end]
             # An ACAP rule may stand in an ordinary group: then the group of ACAP is meant.
@@ -233,7 +233,7 @@ class Verdict:
         else:
             holding = list(groups or acap)
         group = holding[0]
-        name = _agent_of(group, reading)
+        name = _agent_of(group, rules)
         lines = _agent_lines([group])
         more = len(groups) - 1 if rule is None else 0
         merged = f" and {more} more, merged" if more > 0 else ""
@@ -241,18 +241,18 @@ class Verdict:
         return f"in the group for {whose} at line {lines[0]}{merged}"
 
 
-def _agent_of(group: Group, reading: AgentRules) -> str:
+def _agent_of(group: Group, rules: AgentRules) -> str:
     """The agent value for which a group was chosen."""
-    return next((value for value in group.agents if reading.names_us(value)), group.agents[0])
+    return next((value for value in group.agents if rules.names_us(value)), group.agents[0])
 
 
 def _agent_lines(groups: Sequence[Group]) -> tuple[int, ...]:
     return tuple(i + 1 for group in groups for i in group.agent_lines)
 
 
-def _beats(rule: Rule, rival: Rule, row: Dialect) -> str:
+def _beats(rule: Rule, rival: Rule, dialect: Dialect) -> str:
     other = f"line {rival.line}, `{rival.quote}`"
-    if row.precedence is Precedence.FIRST:
+    if dialect.precedence is Precedence.FIRST:
         return f"it matches before {other}, and the first match applies"
     if rule.octets == rival.octets:
         return f"it and {other}, are {rule.octets} octets long, and {rule.says} wins a tie"

@@ -111,7 +111,7 @@ def as_json(
             {"rule": rule.quote, "line": rule.line, "length": rule.octets}
             for rule in (verdict.losers if verdict else ())
         ],
-        "crawl_delay_s": verdict.reading.crawl_delay_s if verdict else None,
+        "crawl_delay_s": verdict.rules.crawl_delay_s if verdict else None,
         "relied_on": list(verdict.relied_on) if verdict else [],
         "ours": list(verdict.ours) if verdict else [],
         "dialects": {

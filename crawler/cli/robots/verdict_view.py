@@ -64,7 +64,7 @@ class VerdictView:
             self._labelled("compared as", verdict.compared)
             if verdict.losers:
                 self._labelled("also matches", _losers(verdict.losers))
-            if (delay_s := verdict.reading.crawl_delay_s) is not None:
+            if (delay_s := verdict.rules.crawl_delay_s) is not None:
                 self._labelled("Crawl-delay", format_duration(delay_s))
             source = robots.DIALECTS[result.dialect].source
             self._labelled("relies on", f"{'; '.join(verdict.relied_on)} ({source})")

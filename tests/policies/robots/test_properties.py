@@ -39,7 +39,7 @@ def test_the_indexed_matcher_equals_a_naive_one(
     rules: list[tuple[str, str]], path: str, name: str
 ) -> None:
     """`matching` tries every rule one by one; its first is the one that the index finds."""
-    reading = robots.parse(text_of(rules)).rule_set("x", name).readings[0]
+    reading = robots.parse(text_of(rules)).rule_set("x", name).by_dialect[0]
     naive = reading.matching(path)
     found = reading.rule_of(reading.rank(path))
     assert found == (naive[0] if naive else None)
@@ -110,7 +110,7 @@ def test_an_index_of_many_alike(count: int, shape: str) -> None:
     for i in range(count):
         text = "/" + shape.format(*["a" * (i % 90) + str(i)] * 3).lstrip("/")
         body.append(f"{'Allow' if i % 3 else 'Disallow'}: {text}")
-    reading = robots.parse("\n".join(body).encode()).rule_set("x", robots.RFC9309).readings[0]
+    reading = robots.parse("\n".join(body).encode()).rule_set("x", robots.RFC9309).by_dialect[0]
     for i in range(0, count, max(1, count // 25)):
         path = "/" + shape.format(*["a" * (i % 90) + str(i)] * 3).lstrip("/")
         plain = path.replace("*", "q").replace("$", "")

@@ -163,7 +163,7 @@ def test_what_cannot_be_judged_in_time_is_disallowed_and_says_so(name: str) -> N
     assert verdict.line is None
     assert not verdict.noindex
     assert verdict.ours == ()
-    assert verdict.reading.rank(path) == TOO_COMPLEX
+    assert verdict.rules.rank(path) == TOO_COMPLEX
     # Other paths are judged as ever, and robots.txt itself is exempt where it is.
     assert file.decide("/q", agent="x", dialect=name).allowed
     assert not file.decide("/q", agent="x", dialect=name).too_complex
@@ -249,7 +249,7 @@ def test_rules_that_dialects_spell_anew_are_matched_as_one_by_one(
         for _ in range(count)
     ]
     file = robots.parse(file_of(rules))
-    reading = file.decide("/", agent="x", dialect=name).reading
+    reading = file.decide("/", agent="x", dialect=name).rules
     for _ in range(30):
         path = _spelled(random)
         assert reading.rank(path) == min(reading._tried(path), default=NONE)
