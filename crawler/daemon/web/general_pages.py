@@ -36,35 +36,35 @@ class GeneralPages(PageHandlers):
         raise web.HTTPSeeOther(link("/host", {"host": host.host}))
 
     async def blocked(self, request: web.Request) -> web.Response:
-        asked = {
+        fields = {
             "host": request.query.get("host", "").strip(),
             "rule": request.query.get("rule", "").strip(),
             "after": request.query.get("after", ""),
         }
-        found = await self.operations.blocked(**asked, limit=BLOCKED_PER_PAGE)
+        found = await self.operations.blocked(**fields, limit=BLOCKED_PER_PAGE)
         values = {
-            "asked": asked,
+            "fields": fields,
             "rows": found.blocked,
-            "filtered": bool(asked["host"] or asked["rule"]),
-            "first": link("/blocked", asked | {"after": ""}),
-            "next": found.after and link("/blocked", asked | {"after": found.after}),
+            "filtered": bool(fields["host"] or fields["rule"]),
+            "first": link("/blocked", fields | {"after": ""}),
+            "next": found.after and link("/blocked", fields | {"after": found.after}),
             "limit": BLOCKED_PER_PAGE,
         }
         return await self.page(request, "blocked", values)
 
     async def url(self, request: web.Request) -> web.Response:
-        asked = without_userinfo(request.query.get("url", "").strip())
+        wanted = without_userinfo(request.query.get("url", "").strip())
         known: UrlAnswer | None = None
         error, status = None, 200
-        if asked:
+        if wanted:
             try:
-                known = await self.operations.url(asked)
+                known = await self.operations.url(wanted)
             except Problem as problem:
                 if problem.status >= 500:
                     raise
                 error, status = problem.detail, problem.status
         shown = [] if known is None else facts(known.row, self.renderer.clock.wall())
-        values = {"asked": asked, "known": known, "facts": shown, "problem": error}
+        values = {"wanted": wanted, "known": known, "facts": shown, "problem": error}
         return await self.page(request, "url", values, status=status)
 
     # ------------------------------------------------------------ seeds
@@ -78,21 +78,23 @@ class GeneralPages(PageHandlers):
 
     async def add_seeds(self, request: web.Request) -> web.Response:
         form = await form_of(request)
-        asked = {"urls": form.get("urls", ""), "priority": form.get("priority") or "0"}
-        urls = asked["urls"].split()
+        fields = {"urls": form.get("urls", ""), "priority": form.get("priority") or "0"}
+        urls = fields["urls"].split()
         if not urls:
             problem = "Enter at least one URL."
-            return await self._seeds_page(request, asked, problem=problem, status=422)
+            return await self._seeds_page(request, fields, problem=problem, status=422)
         try:
-            done = await self.operations.seeds(urls, number_in(asked, "priority"))
+            done = await self.operations.seeds(urls, number_in(fields, "priority"))
         except Problem as error:
-            return await self._seeds_page(request, asked, problem=error.detail, status=error.status)
+            return await self._seeds_page(
+                request, fields, problem=error.detail, status=error.status
+            )
         if not done.refused:
             query = urlencode({"added": done.added, "known": done.known})
             raise web.HTTPSeeOther(f"/seeds?{query}")
         return await self._seeds_page(
             request,
-            {**asked, "urls": "\n".join(each.url for each in done.refused)},
+            {**fields, "urls": "\n".join(each.url for each in done.refused)},
             refused=done.refused,
             result=_seeds_result(done.added, done.known),
             status=200 if done.added or done.known else 422,
@@ -101,24 +103,24 @@ class GeneralPages(PageHandlers):
     async def _seeds_page(
         self,
         request: web.Request,
-        asked: Mapping[str, str],
+        fields: Mapping[str, str],
         *,
         problem: str | None = None,
         refused: Sequence[object] = (),
         result: str = "",
         status: int = 200,
     ) -> web.Response:
-        values = {"asked": asked, "refused": refused, "result": result, "problem": problem}
+        values = {"fields": fields, "refused": refused, "result": result, "problem": problem}
         return await self.page(request, "seeds", values, status=status)
 
     # ------------------------------------------------------------ the config
 
     async def config(self, request: web.Request) -> web.Response:
-        asked = request.query.get("host", "").strip().lower()
-        values: dict[str, object] = {"asked": asked, "sections": ()}
+        wanted = request.query.get("host", "").strip().lower()
+        values: dict[str, object] = {"wanted": wanted, "sections": ()}
         status = 200
         try:
-            values["sections"] = sections((await self.operations.config(asked)).settings)
+            values["sections"] = sections((await self.operations.config(wanted)).settings)
         except Problem as problem:
             if problem.status >= 500:
                 raise

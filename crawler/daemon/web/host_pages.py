@@ -73,17 +73,17 @@ class HostPages(PageHandlers):
     """Handlers of the pages and forms about hosts."""
 
     async def hosts(self, request: web.Request) -> web.Response:
-        asked = {
+        fields = {
             "search": request.query.get("search", "").strip(),
             "state": request.query.get("state", "all"),
             "sort": request.query.get("sort", "host"),
             "after": request.query.get("after", ""),
         }
-        found = await self.operations.hosts(**asked, limit=HOSTS_PER_PAGE)
+        found = await self.operations.hosts(**fields, limit=HOSTS_PER_PAGE)
         robots = await self.operations.robots_states([row.host for row in found.hosts])
-        now_s, sort, first = self.renderer.clock.wall(), asked["sort"], asked | {"after": ""}
+        now_s, sort, first = self.renderer.clock.wall(), fields["sort"], fields | {"after": ""}
         values = {
-            "asked": asked,
+            "fields": fields,
             "states": STATES,
             "sorts": ({sort: sort} | SORTS if sort not in SORTS else SORTS).items(),
             "rows": [
@@ -103,11 +103,11 @@ class HostPages(PageHandlers):
                 if initial
             },
             "sorted_by": {name: _order(sort, name) for name, _, _, _ in _COLUMNS},
-            "filtered": bool(asked["search"] or asked["state"] != "all"),
+            "filtered": bool(fields["search"] or fields["state"] != "all"),
             "first": link("/hosts", first),
-            "next": found.after and link("/hosts", asked | {"after": found.after}),
+            "next": found.after and link("/hosts", fields | {"after": found.after}),
             "limit": HOSTS_PER_PAGE,
-            "here": link("/hosts", asked),
+            "here": link("/hosts", fields),
         }
         return await self.page(request, "hosts", values)
 

@@ -23,13 +23,13 @@ class TesterPage(PageHandlers):
     """Handlers of the tester."""
 
     async def form(self, request: web.Request) -> web.Response:
-        asked = {name: request.query.get(name, "") for name in _FIELDS}
-        asked |= {"robots": "", "url": without_userinfo(asked["url"])}
-        return await self.page(request, "tester", {"asked": asked, "results": ()})
+        fields = {name: request.query.get(name, "") for name in _FIELDS}
+        fields |= {"robots": "", "url": without_userinfo(fields["url"])}
+        return await self.page(request, "tester", {"fields": fields, "results": ()})
 
     async def test(self, request: web.Request) -> web.Response:
         form = await form_of(request)
-        values: dict[str, object] = {"asked": {name: form.get(name, "") for name in _FIELDS}}
+        values: dict[str, object] = {"fields": {name: form.get(name, "") for name in _FIELDS}}
         status = 200
         try:
             values |= await self._results(form)
