@@ -7,13 +7,12 @@ document yields its intact entries.
 from __future__ import annotations
 
 import codecs
-import re
 from collections.abc import Iterator
 from typing import Final
 
 from crawler.documents.decoders import incremental_decoder
 from crawler.documents.prescan import xml_encoding
-from crawler.documents.sitemap_xml import CHARS_MAX, NOTHING, Entry, XmlReader
+from crawler.documents.sitemap_xml import CHARS_MAX, NOTHING, WEB, Entry, XmlReader
 from crawler.documents.sniff import GZIP, ROOT, SNIFF_BYTES, URL, DocumentKind, gunzip
 from crawler.fetching.content_coding import ContentDecoder, DecodingError
 
@@ -26,7 +25,6 @@ _WIDE: Final = {
     b"<\0": "utf-16le",
     b"\0<": "utf-16be",
 }
-_WEB: Final = re.compile(r"https?://\S", re.IGNORECASE)
 
 
 class SitemapParser:
@@ -179,7 +177,7 @@ class TextReader:
         entries = []
         for line in lines:
             url = line.strip("\ufeff \t")
-            if not _WEB.match(url):
+            if not WEB.match(url):
                 continue
             if len(url) > CHARS_MAX:
                 self.overlong += 1

@@ -20,7 +20,7 @@ _TEXT_CHARS_MAX: Final = CHARS_MAX * 8  # of one element, before references are 
 ELEMENTS_MAX: Final = 1_000  # nesting depth inside one entry
 NOTHING: Final = Listing()
 
-_WEB: Final = re.compile(r"https?://\S", re.IGNORECASE)
+WEB: Final = re.compile(r"https?://\S", re.IGNORECASE)
 _ENTRIES: Final = {
     DocumentKind.URLSET: frozenset({"url", "sitemap"}),
     DocumentKind.INDEX: frozenset({"url", "sitemap"}),
@@ -332,10 +332,10 @@ class XmlReader:
             return
         if entry.inside and not cut:
             self._end_child(entry, entry.inside[0].rpartition(":")[2].lower(), entries)
-        loc = entry.loc or entry.href or (entry.guid if _WEB.match(entry.guid) else "")
+        loc = entry.loc or entry.href or (entry.guid if WEB.match(entry.guid) else "")
         if not loc and not cut and self.kind in (DocumentKind.URLSET, DocumentKind.INDEX):
             text = entry.own.decoded()  # some sites write the URL without a <loc> around it
-            loc = text if _WEB.match(text) else ""
+            loc = text if WEB.match(text) else ""
         if not loc:
             return
         listing = Listing(

@@ -18,23 +18,23 @@ def build_sinks(
 ) -> Sinks:
     """Build the configured sinks, unopened. A sink kind is imported only when it is configured."""
     return Sinks(
-        [SinkRoute(sink=_sink(one, config), wants=_wants(one)) for one in config.sinks],
+        [SinkRoute(sink=_sink(one, config), filter=_filter(one)) for one in config.sinks],
         called,
         clock=clock,
     )
 
 
-def page_callback(call: PageFunction, **wants: object) -> PageCallback:
+def page_callback(call: PageFunction, **options: object) -> PageCallback:
     """Create a callback with options as in a `[[sink]]`. Raises ConfigError."""
-    data = {"kind": "jsonl", "path": "of a function", **wants}
+    data = {"kind": "jsonl", "path": "of a function", **options}
     try:
         (sink,) = from_dict({"sink": [data]}, where="add_sink").sinks
     except ConfigError as error:
         raise ConfigError(*(text.replace(": sink.", ": ", 1) for text in error.problems)) from None
-    return PageCallback(call=call, wants=_wants(sink))
+    return PageCallback(call=call, filter=_filter(sink))
 
 
-def _wants(sink: SinkConfig) -> SinkFilter:
+def _filter(sink: SinkConfig) -> SinkFilter:
     return SinkFilter(
         include=sink.include,
         exclude=sink.exclude,

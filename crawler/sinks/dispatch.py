@@ -68,13 +68,13 @@ class SinkFilter:
     scripts: bool = False
     session_headers: bool = False
 
-    def url(self, url: str, *, requisite: bool = False) -> bool:
+    def accepts_url(self, url: str, *, requisite: bool = False) -> bool:
         include, exclude = globs(self.include), globs(self.exclude)
         if exclude is not None and exclude.match(url):
             return False
         return include is None or (requisite and self.requisites) or include.match(url)
 
-    def answer(
+    def accepts(
         self, url: str, status: int, content_type: str | None, *, requisite: bool = False
     ) -> bool:
         """Return whether a response is accepted, given its header."""
@@ -85,7 +85,7 @@ class SinkFilter:
             declared = media_type(content_type)
             if not types.match(declared or _NO_TYPE):
                 return False
-        return self.url(url, requisite=requisite)
+        return self.accepts_url(url, requisite=requisite)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +93,7 @@ class SinkRoute:
     """A sink with the pages that it accepts."""
 
     sink: Sink
-    wants: SinkFilter
+    filter: SinkFilter
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -104,7 +104,7 @@ class PageCallback:
     """
 
     call: PageFunction
-    wants: SinkFilter
+    filter: SinkFilter
     queue: deque[tuple[CrawledPage, int]] = field(default_factory=deque)  # with the ids of URLs
 
     async def run(self) -> dict[int, str]:
@@ -160,7 +160,7 @@ class Sinks(SinkWriter):
     @property
     def wants_links(self) -> bool:
         """Whether any sink or callback uses links, whose texts take time to read."""
-        return bool(self._callbacks) or any(route.wants.links for route in self._routes)
+        return bool(self._callbacks) or any(route.filter.links for route in self._routes)
 
     @property
     def due(self) -> bool:
@@ -178,9 +178,9 @@ class Sinks(SinkWriter):
         self, url: str, status: int, content_type: str | None, *, requisite: bool = False
     ) -> bool:
         """Return whether any sink or callback uses the body of this response."""
-        filters = [one.wants for one in self._routes] + [one.wants for one in self._callbacks]
+        filters = [one.filter for one in self._routes] + [one.filter for one in self._callbacks]
         return any(
-            one.body and one.answer(url, status, content_type, requisite=requisite)
+            one.body and one.accepts(url, status, content_type, requisite=requisite)
             for one in filters
         )
 
@@ -195,10 +195,10 @@ class Sinks(SinkWriter):
     ) -> Requisites | None:
         """Return the files that sinks need to show a page, or None if no sink needs any."""
         filters = [
-            route.wants
+            route.filter
             for route in self._routes
-            if route.wants.requisites
-            and route.wants.answer(url, status, content_type, requisite=requisite)
+            if route.filter.requisites
+            and route.filter.accepts(url, status, content_type, requisite=requisite)
         ]
         if not filters:
             return None
@@ -209,7 +209,7 @@ class Sinks(SinkWriter):
             roles={
                 to: role
                 for to, role in found.roles.items()
-                if any(one.url(to, requisite=True) for one in filters)
+                if any(one.accepts_url(to, requisite=True) for one in filters)
             }
         )
 
@@ -221,19 +221,19 @@ class Sinks(SinkWriter):
         url, status, content_type = page.url, page.status, page.content_type
         index, requisite = page.directives.index, page.requisite
         for route in self._routes:
-            wants = route.wants
-            if not wants.answer(url, status, content_type, requisite=requisite):
+            accepted = route.filter
+            if not accepted.accepts(url, status, content_type, requisite=requisite):
                 continue
-            if index or wants.noindex:
-                given = page if wants.session_headers else public
+            if index or accepted.noindex:
+                given = page if accepted.session_headers else public
                 self._queue.append((route.sink, given, id_))
                 self._queued_bytes += len(page.body) + _PAGE_BYTES
             elif page.again:
                 gone = Withdrawn(url=url, withdrawn_at=page.fetched_at, reason="noindex")
                 self._queue.append((route.sink, gone, id_))
         for one in self._callbacks:
-            if (index or one.wants.noindex) and one.wants.answer(url, status, content_type):
-                one.queue.append((page if one.wants.session_headers else public, id_))
+            if (index or one.filter.noindex) and one.filter.accepts(url, status, content_type):
+                one.queue.append((page if one.filter.session_headers else public, id_))
                 self._queued_bytes += len(page.body) + _PAGE_BYTES
 
     def withdraw_blocked(self, url: str, block: Blocked) -> None:
@@ -245,7 +245,7 @@ class Sinks(SinkWriter):
             rule=block.rule,
         )
         for route in self._routes:
-            if route.wants.url(url, requisite=True):
+            if route.filter.accepts_url(url, requisite=True):
                 self._queue.append((route.sink, page, block.id))
 
     async def flush(self) -> None:

@@ -46,15 +46,19 @@ _DROPPED: Final = frozenset(
 
 def is_markup(body: bytes) -> bool:
     """Return whether a browser may read this as HTML or XML, regardless of its name."""
-    return body[:200].replace(b"\0", b"").lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n\f")[:1] == b"<"
+    return _start(body).startswith(b"<")
 
 
 def is_xml(declared: str, body: bytes) -> bool:
     """Return whether a body is XML by its type or its start."""
     if declared.endswith(("/xml", "+xml")):
         return True
-    head = body[:200].replace(b"\0", b"").lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n\f").lower()
-    return head.startswith((b"<?xml", b"<svg"))
+    return _start(body).lower().startswith((b"<?xml", b"<svg"))
+
+
+def _start(body: bytes) -> bytes:
+    """Return the start of a document in ASCII, without byte order mark and white space."""
+    return body[:200].replace(b"\0", b"").lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n\f")
 
 
 def xml_text(body: bytes) -> tuple[str, str]:

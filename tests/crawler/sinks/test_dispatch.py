@@ -69,8 +69,8 @@ async def test_each_sink_gets_what_it_wants(
     called: list[str] = []
     got: list[str] = []
     sinks = Sinks(
-        [SinkRoute(sink=sink, wants=wants)],
-        [PageCallback(call=lambda page: called.append(page.url), wants=wants)],
+        [SinkRoute(sink=sink, filter=wants)],
+        [PageCallback(call=lambda page: called.append(page.url), filter=wants)],
     )
     async with sinks:
         for page in (
@@ -89,8 +89,8 @@ async def test_each_sink_gets_what_it_wants(
 
 
 def test_a_body_is_wanted_if_any_sink_wants_it() -> None:
-    none = SinkRoute(sink=Memory(), wants=SinkFilter(body=False))
-    png = SinkRoute(sink=Memory(), wants=SinkFilter(content_types=("image/*",)))
+    none = SinkRoute(sink=Memory(), filter=SinkFilter(body=False))
+    png = SinkRoute(sink=Memory(), filter=SinkFilter(content_types=("image/*",)))
     sinks = Sinks([none, png])
     assert sinks.wants_body("http://a.test/x", 200, "image/png")
     assert not sinks.wants_body("http://a.test/x", 200, "text/html")
@@ -98,7 +98,7 @@ def test_a_body_is_wanted_if_any_sink_wants_it() -> None:
 
 async def test_cancelled_while_it_writes_it_loses_nothing(make_page: MakePage) -> None:
     sink = Memory()
-    async with Sinks([SinkRoute(sink=sink, wants=SinkFilter())]) as sinks:
+    async with Sinks([SinkRoute(sink=sink, filter=SinkFilter())]) as sinks:
         sink.go.clear()
         sinks.put(make_page("http://a.test/1"))
         first = asyncio.create_task(sinks.flush())
@@ -114,7 +114,7 @@ async def test_cancelled_while_it_writes_it_loses_nothing(make_page: MakePage) -
 
 async def test_a_full_sink_fails_every_flush_after_it(make_page: MakePage) -> None:
     sink = Memory()
-    async with Sinks([SinkRoute(sink=sink, wants=SinkFilter())]) as sinks:
+    async with Sinks([SinkRoute(sink=sink, filter=SinkFilter())]) as sinks:
         sink.full = True
         sinks.put(make_page())
         with pytest.raises(SinkError):
@@ -139,7 +139,7 @@ async def test_functions_are_called_in_order_and_again_for_what_they_did_not_fin
         finished.append(page.url)
 
     sinks = Sinks()
-    sinks.add(PageCallback(call=slow, wants=SinkFilter()))
+    sinks.add(PageCallback(call=slow, filter=SinkFilter()))
     async with sinks:
         sinks.put(make_page("http://a.test/1"))
         sinks.put(make_page("http://a.test/2"))
@@ -154,7 +154,7 @@ async def test_functions_are_called_in_order_and_again_for_what_they_did_not_fin
 
 
 async def test_pages_wait_when_far_more_is_noted_than_written(make_page: MakePage) -> None:
-    sinks = Sinks([SinkRoute(sink=Memory(), wants=SinkFilter())])
+    sinks = Sinks([SinkRoute(sink=Memory(), filter=SinkFilter())])
     async with sinks:
         sinks.put(make_page(body=b"x" * 63_000_000))
         assert sinks.due
@@ -181,8 +181,8 @@ async def test_a_forbidden_page_is_told_to_sinks_that_want_its_url() -> None:
         blocked_at=1.0,
     )
     routes = [
-        SinkRoute(sink=sink, wants=SinkFilter()),
-        SinkRoute(sink=other, wants=SinkFilter(exclude=("*/x",))),
+        SinkRoute(sink=sink, filter=SinkFilter()),
+        SinkRoute(sink=other, filter=SinkFilter(exclude=("*/x",))),
     ]
     async with Sinks(routes) as sinks:
         sinks.withdraw_blocked("http://a.test/x", block)
@@ -196,8 +196,8 @@ async def test_a_page_that_asks_not_to_be_indexed_when_it_is_visited_again_is_wi
 ) -> None:
     sink, curious = Memory(), Memory()
     routes = [
-        SinkRoute(sink=sink, wants=SinkFilter()),
-        SinkRoute(sink=curious, wants=SinkFilter(noindex=True)),
+        SinkRoute(sink=sink, filter=SinkFilter()),
+        SinkRoute(sink=curious, filter=SinkFilter(noindex=True)),
     ]
     async with Sinks(routes) as sinks:
         sinks.put(make_page(index=False, again=True))
@@ -209,7 +209,7 @@ async def test_a_page_that_asks_not_to_be_indexed_when_it_is_visited_again_is_wi
 async def test_who_is_told_to_leave_finishes_nothing() -> None:
     sink = Memory()
     sink.finishes = True
-    sinks = Sinks([SinkRoute(sink=sink, wants=SinkFilter())])
+    sinks = Sinks([SinkRoute(sink=sink, filter=SinkFilter())])
     sinks.exit_requested = asyncio.Event()
     await sinks.open()
     closing = asyncio.create_task(sinks.close())
@@ -227,7 +227,7 @@ async def test_a_stop_bounds_what_closing_a_sink_completes(
     monkeypatch.setattr("crawler.sinks.sink_writer.FINISH_S_MAX", 0.1)
     sink = Memory()
     sink.finishes, sink.finishes_s = True, 30.0 if stopped else 0.3
-    sinks = Sinks([SinkRoute(sink=sink, wants=SinkFilter())], clock=RealClock())
+    sinks = Sinks([SinkRoute(sink=sink, filter=SinkFilter())], clock=RealClock())
     await sinks.open()
     if stopped:
         sinks.stop()
