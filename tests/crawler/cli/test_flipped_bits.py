@@ -9,6 +9,7 @@ import random
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -54,7 +55,7 @@ COMMANDS = [
 ]  # fmt: skip
 
 
-def link(url: str, **values: bool) -> Link:
+def link(url: str, **values: Any) -> Link:
     host = url.split("/")[2]
     return Link(url=url, slot=host, host=host, depth=0, **values)
 

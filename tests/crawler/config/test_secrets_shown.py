@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,7 +40,7 @@ PROXIES = (
 )
 
 
-def everything_shown(made: dict[str, object]) -> str:
+def everything_shown(made: Mapping[str, object]) -> str:
     """Everything that is shown of a config, or of its problems."""
     try:
         config = from_dict(made)
@@ -110,7 +112,7 @@ def test_urls_with_a_password_in_every_key() -> None:
                 assert MARK not in settings_or_problem({section: {name: value}}), (section, name)
 
 
-def settings_or_problem(made: dict[str, object]) -> str:
+def settings_or_problem(made: Mapping[str, object]) -> str:
     try:
         return str(effective_settings(from_dict(made), None))
     except ConfigError as error:

@@ -27,7 +27,7 @@ def test_a_full_queue_of_the_manager_does_not_block(tmp_path: Path) -> None:
         notify.alive()
         assert time.monotonic() - began_s < 0.5
         manager.settimeout(5)
-        said = set()
+        said: set[bytes] = set()
         while said != {b"READY=1", b"WATCHDOG=1"}:  # they come when there is room
             said |= {manager.recv(1_000)} - {b"x"}
 

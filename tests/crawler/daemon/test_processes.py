@@ -483,7 +483,7 @@ async def test_errors_at_start_are_reported(place: Place, web: LocalWeb) -> None
         ({"daemon": {"log_level": "loud"}}, "daemon.log_level"),
         ({"crawl": {"seeds": ["http://example.com/"]}}, "--user-agent"),
     ):
-        place.write(**sections)  # type: ignore[arg-type]
+        place.write(**sections)
         code, _, err = await place.courtly("run", "courtly.toml")
         assert (code, said in err) == (2, True), err
         assert "Traceback" not in err

@@ -7,7 +7,7 @@ from urllib.parse import unquote_to_bytes
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from multidict import CIMultiDict
+from multidict import CIMultiDict, CIMultiDictProxy
 
 from crawler.documents import page
 from crawler.documents.encoding import decode
@@ -111,8 +111,8 @@ BODY = """<!DOCTYPE html><head><base href="/b/?ж"><link rel=next href="?n=ж">
 def test_all_that_a_page_links_is_in_its_encoding(more: str) -> None:
     """Read from the tags, from a tree, and from a page too tangled for one."""
     body = BODY.format(more).encode("windows-1251", "xmlcharrefreplace")
-    headers = CIMultiDict(
-        {"Content-Type": "text/html; charset=windows-1251", "Link": "</l?ж>; rel=next"}
+    headers = CIMultiDictProxy(
+        CIMultiDict({"Content-Type": "text/html; charset=windows-1251", "Link": "</l?ж>; rel=next"})
     )
     found = {link.url for link in page.parse_page(URL, headers, body, tokens=["x"]).links}
     found.discard("https://a.test/b/x")
@@ -130,17 +130,19 @@ def test_all_that_a_page_links_is_in_its_encoding(more: str) -> None:
 
 
 def test_headers_and_page_may_write_the_same_href() -> None:
-    headers = CIMultiDict({"Content-Type": "text/html; charset=koi8-r", "Link": "<?ж>; rel=next"})
+    headers = CIMultiDictProxy(
+        CIMultiDict({"Content-Type": "text/html; charset=koi8-r", "Link": "<?ж>; rel=next"})
+    )
     found = page.parse_page(URL, headers, "<a href='?ж'>x</a>".encode("koi8-r"), tokens=["x"]).links
     assert [link.url for link in found] == ["https://a.test/d/p?%D0%B6", "https://a.test/d/p?%D6"]
 
 
 def test_utf16_and_what_is_replaced_send_utf8() -> None:
     body = '<a href="?ж">x</a>'.encode("utf-16-le")
-    utf16 = CIMultiDict({"Content-Type": "text/html; charset=utf-16"})
+    utf16 = CIMultiDictProxy(CIMultiDict({"Content-Type": "text/html; charset=utf-16"}))
     read = page.parse_page(URL, utf16, body, tokens=["x"])
     assert [link.url for link in read.links] == ["https://a.test/d/p?%D0%B6"]
-    replaced = CIMultiDict({"Content-Type": "text/html; charset=iso-2022-kr"})
+    replaced = CIMultiDictProxy(CIMultiDict({"Content-Type": "text/html; charset=iso-2022-kr"}))
     read = page.parse_page(URL, replaced, b"<a href=x>", tokens=["x"])
     assert (read.charset, read.links) == ("replacement", ())
 

@@ -7,7 +7,7 @@ import gzip
 import tracemalloc
 import zlib
 
-import brotli
+import brotli  # type: ignore[import-untyped]
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,7 +21,7 @@ from crawler.fetching.content_coding import (
 )
 
 try:
-    from compression import zstd
+    from compression import zstd  # type: ignore[import-not-found,unused-ignore]
 except ImportError:
     from backports import zstd
 

@@ -7,7 +7,7 @@ import gc
 import gzip
 import tracemalloc
 
-import brotli
+import brotli  # type: ignore[import-untyped]
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st

@@ -10,7 +10,7 @@ import ssl
 import subprocess
 import zlib
 
-import brotli
+import brotli  # type: ignore[import-untyped]
 import pytest
 
 from crawler.clock import RealClock
@@ -492,7 +492,7 @@ TEXT = b"".join(b"line %d of a text\n" % n for n in range(5000))
 
 def zstd_compress(data: bytes) -> bytes:
     try:
-        from compression import zstd
+        from compression import zstd  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
         from backports import zstd
     return zstd.compress(data)

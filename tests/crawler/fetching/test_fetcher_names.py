@@ -66,7 +66,7 @@ def open_fetcher(
     pin: bool = False,
     resolve: Mapping[str, str] | None = None,
     user_agent: str = "examplebot/1.0 (+https://example.com/bot)",
-    **sections: object,
+    **sections: Any,
 ) -> AiohttpFetcher:
     config = fetcher_config(
         crawl={"user_agent": user_agent},
@@ -163,7 +163,7 @@ HOSTS = st.lists(st.sampled_from(["a", "b", "ab", ".", "test", "1", "A"]), min_s
 @example({"a*b.test": 1, "*": 2}, "aXb.test.")
 async def test_config_and_resolver_read_patterns_alike(entries: dict[str, int], host: str) -> None:
     """What the contact check takes for loopback is what is connected to."""
-    table = {}
+    table: dict[str, str] = {}
     for pattern, last in entries.items():
         with contextlib.suppress(ConfigError):
             raw = {"network": {"resolve": {pattern: f"127.0.0.{last}"}}}
@@ -171,6 +171,7 @@ async def test_config_and_resolver_read_patterns_alike(entries: dict[str, int], 
     config = from_dict({"network": {"resolve": table}})
     url = canonical(f"http://{host}/")
     assume(url is not None)
+    assert url is not None
     name = host_of(url)
     async with JumpClock() as clock:
         names = GivenDns(lambda: FakeDns({}), clock, table=table)

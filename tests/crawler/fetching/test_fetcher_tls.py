@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -76,13 +77,13 @@ Open = Callable[..., AbstractAsyncContextManager[AiohttpFetcher]]
 
 
 @asynccontextmanager
-async def opened(**sections: object) -> AsyncIterator[AiohttpFetcher]:
+async def opened(**sections: Any) -> AsyncIterator[AiohttpFetcher]:
     """A fetcher under a config of these sections."""
     async with AiohttpFetcher(fetcher_config(**sections), RealClock()) as fetcher:
         yield fetcher
 
 
-async def outcome(url: str, **sections: object) -> str | bytes:
+async def outcome(url: str, **sections: Any) -> str | bytes:
     """The body, or the error."""
     async with opened(**sections) as fetcher:
         result = await fetcher.fetch(Request(url=url))

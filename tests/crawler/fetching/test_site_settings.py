@@ -9,6 +9,7 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -33,7 +34,7 @@ async def opened(base: Path | None = None, **sections: object) -> AsyncIterator[
         yield fetcher
 
 
-async def ask(fetcher: AiohttpFetcher, url: str, **more: object) -> Answer:
+async def ask(fetcher: AiohttpFetcher, url: str, **more: Any) -> Answer:
     result = await fetcher.fetch(Request(url=url, **more))
     assert isinstance(result, Answer), result
     return result

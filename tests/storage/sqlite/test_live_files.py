@@ -232,6 +232,7 @@ async def test_an_in_process_reader_in_a_directory_that_cannot_be_written_keeps_
     store = store_at(path)
     await store.open_session("test")
     await store.add([link(1)])
+    assert store._calls._runner is not None
     await store._calls._runner.run(
         lambda db: db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     )

@@ -102,7 +102,7 @@ def test_what_is_rewritten_is_not_held_in_memory(
 ) -> None:
     """The journal of a dropped table is as large as the table, and the copy of VACUUM as the
     file."""
-    held = []
+    held: list[int] = []
 
     def temp_store(db: sqlite3.Connection) -> int:
         return int(db.execute("PRAGMA temp_store").fetchone()[0])

@@ -83,7 +83,7 @@ async def scenario(store, session):
     leases = await store.claim(session, hosts=2, urls_per_host=2)
     await store.acquire(session, ["c.test"])
     for lease in leases:
-        access = RobotsState.fetched if False else RobotsState()
+        access = RobotsState()
         await store.robots_put(
             session, lease.slot, f"http://{lease.slot}", access,
             links=[link(f"http://{lease.slot}/sitemap.xml", sitemap=True)],
