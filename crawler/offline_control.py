@@ -1,6 +1,6 @@
-"""What is done by hand to a database that nobody holds; a crawl that holds it is asked instead.
+"""Commands on a database that no crawl has open. (A running crawl takes them through its API.)
 
-All of it raises StoreRefused (somebody holds it, or it is not ours) and StoreError.
+All functions raise StoreRefused (the database is in use, or not one of ours) and StoreError.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from storage.store import Store
 async def steer_host(
     path: Path, host: str, *, pause: bool | None = None, slow_s: float | None = None
 ) -> None:
-    """Pause (True), let go on (False, which undoes both) or slow a host. Raises UnknownHost, and
-    ValueError for a delay that is none."""
+    """Pause a host (True), resume it at its usual pace (False), or slow it. Raises UnknownHost, and
+    ValueError for an invalid delay."""
     if slow_s is not None:
         checked_delay_s(slow_s)
     async with _held(open_store(path, RealClock()), "host") as store:
@@ -33,8 +33,8 @@ async def steer_host(
 
 
 async def add_seeds(config: Config, urls: Sequence[str], priority: float = 0.0) -> int:
-    """Queue seeds, canonical URLs; give how many were new. Whether they may be contacted is judged
-    by the crawl that will."""
+    """Queue seeds (canonical URLs) and return how many were new. The crawl that visits them decides
+    whether they may be contacted."""
     limit = config.scope.max_queries_per_path
     clock = RealClock()
     mode = config.storage.mode
@@ -44,7 +44,7 @@ async def add_seeds(config: Config, urls: Sequence[str], priority: float = 0.0) 
 
 
 async def retry_failed(path: Path, host: str | None = None, code: str | None = None) -> int:
-    """Queue failed URLs again, of one host or of all, those of one code or all; give how many."""
+    """Queue failed URLs again, of one host and with one code if given; return how many."""
     async with _held(open_store(path, RealClock()), "retry failed") as store:
         return await store.retry_failed(host, code)
 

@@ -65,7 +65,7 @@ STATE_VIEWS: Final[Mapping[UrlState, str]] = {
 
 
 def check_view(view: str, host: str | None) -> None:
-    """Raises ValueError for a view there is not, and for a host where rows have none."""
+    """Raise ValueError for an unknown view, and for a host if the rows belong to none."""
     if view not in VIEWS:
         raise ValueError(f"there is no view {view!r}; there are {', '.join(VIEWS)}")
     if view == "skipped" and host is not None:
@@ -73,7 +73,7 @@ def check_view(view: str, host: str | None) -> None:
 
 
 def hostname_of(origin: str) -> str:
-    """The host name in an origin, without port and without an IPv6 address's brackets."""
+    """Return the host name in an origin, without the port and the brackets of an IPv6 address."""
     authority = origin[origin.index("//") + 2 :]
     if authority.startswith("["):
         return authority[1 : authority.index("]")]
@@ -81,10 +81,10 @@ def hostname_of(origin: str) -> str:
 
 
 def robots_state(access: RobotsState) -> str:
-    """The `state` of a row of `robots`: what is known, before any dialect judges it.
+    """Return the `state` of a row of `robots`, which depends on no dialect.
 
-    `rules` a copy; `stale` a copy whose refresh fails; `unreachable` no copy and the last try
-    failed; `absent` answered, but without a file; `unknown` not asked yet.
+    `rules`: there is a copy; `stale`: its refresh fails; `unreachable`: no copy, and the last
+    attempt failed; `absent`: answered, but without a file; `unknown`: not requested yet.
     """
     if access.body is not None:
         return "stale" if access.failures else "rules"
@@ -93,4 +93,4 @@ def robots_state(access: RobotsState) -> str:
     return "unknown" if access.status is None else "absent"
 
 
-CLOCKS_APART_S: Final = 0.001  # two times of a store that are this near to each other are one
+CLOCKS_APART_S: Final = 0.001  # closer times of a store are equal

@@ -17,9 +17,9 @@ _GUARDED: Final = _ALWAYS | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 def real_path(path: Path) -> Path:
-    """The file that `path` leads to through symbolic links; `path` as it is where there are none.
-    What lies beside a file (a lock, a socket) lies beside that one, so that it has one of them
-    whatever it is called."""
+    """Return the file that `path` leads to through symbolic links (`path` itself without links).
+    Files beside it (a lock, a socket) belong beside that one, so that there is only one of them
+    under any name."""
     real = os.path.realpath(path)
     return path if real == os.path.abspath(path) else Path(real)  # noqa: PTH100
 

@@ -1,4 +1,4 @@
-"""The store's own time: Unix seconds that never run backwards."""
+"""The clock of a store: Unix seconds that never run backwards."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from pathlib import Path
 
 from msgspec import Struct
 
-_SLACK_S = 1.0  # two clocks this close are one: slewing is no reason to correct anything
+_SLACK_S = 1.0  # clocks that are closer count as equal, so that slewing corrects nothing
 
 
 class Uptime(Struct, frozen=True):
-    """How long a machine has been up, its sleep included, and since which start of it."""
+    """How long a machine has been up, including sleep, since a certain boot."""
 
     boot: str
     uptime_s: float
 
     def since(self, boot: str | None, uptime_s: float | None) -> float | None:
-        """Seconds since it was up for `uptime_s`; None: not since the same start."""
+        """Return the seconds since it was up for `uptime_s`; None if that was another boot."""
         if boot != self.boot or uptime_s is None or uptime_s > self.uptime_s:
             return None
         return self.uptime_s - uptime_s
@@ -34,13 +34,13 @@ def _boot() -> str | None:
 
 
 def machine_uptime() -> Uptime | None:
-    """Of this machine; None where it does not say (it is not Linux)."""
+    """Return the uptime of this machine; None if it is unknown (not Linux)."""
     boot = _boot()
     return None if boot is None else Uptime(boot, time.clock_gettime(time.CLOCK_BOOTTIME))
 
 
 class Moment(Struct, frozen=True):
-    """The time of one transaction: the store's own, and the wall clock's."""
+    """The time of one transaction, by the store's clock and by the wall clock."""
 
     now_s: float
     wall_s: float
@@ -49,10 +49,10 @@ class Moment(Struct, frozen=True):
 
 
 class Timekeeper:
-    """Counts the rests of hosts, so that setting the wall clock neither lengthens nor cuts them.
+    """The clock for delays of hosts: setting the wall clock neither lengthens nor shortens them.
 
-    It starts from the wall clock, or from where the last session left off, and goes on by
-    `monotonic`. Without one it follows the wall clock, except where that is set back.
+    It starts from the wall clock, or where the last session ended, and then follows `monotonic`.
+    Without that it follows the wall clock, except backwards.
     """
 
     def __init__(
@@ -70,8 +70,8 @@ class Timekeeper:
     def resume(self, last_s: float, shift_s: float, passed_s: float | None = None) -> None:
         """Continue after a session whose last time was `last_s`, `shift_s` ahead of the wall clock.
 
-        passed_s: how long ago that was, by a clock that nobody sets. Without one the wall clock
-        says, which may have been set since: what it was set forward by shortens rests.
+        passed_s: how long ago that was, by a clock that cannot be set. Without it, the wall clock
+        decides; if that was set forward since, delays are shorter by that amount.
         """
         if passed_s is None:
             self._last_s = max(last_s, self._wall() + shift_s)
@@ -80,25 +80,24 @@ class Timekeeper:
         self._offset_s = self._last_s - self._source()
 
     def now_s(self) -> float:
-        """The store's time. Never less than it has been."""
+        """Return the store's time, which is never less than before."""
         now_s = self._source() + self._offset_s
-        if (
-            now_s < self._last_s
-        ):  # the source was set back: no time passed, and it goes on from here
+        if now_s < self._last_s:  # the source was set back: continue from here
             self._offset_s += self._last_s - now_s
             now_s = self._last_s
         self._last_s = now_s
         return now_s
 
     def shift_s(self) -> float:
-        """How far the store's time is ahead of the wall clock's; 0.0 unless that was set."""
+        """Return how far the store's time is ahead of the wall clock; 0.0 unless that was set."""
         shift_s = self.now_s() - self._wall()
         return shift_s if abs(shift_s) > _SLACK_S else 0.0
 
     def uptime(self) -> Uptime | None:
-        """What tells the next session how much time has passed; None: only the wall clock does."""
+        """Return the uptime, by which the next session measures the time between; None: unknown."""
         return None if self._uptime is None else self._uptime()
 
     def wall_s(self) -> float:
-        """The wall clock: for dates that came from the network, such as a robots copy's expiry."""
+        """Return the wall clock's time, for dates from the network, such as the expiry of
+        robots.txt."""
         return self._wall()

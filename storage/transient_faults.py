@@ -1,7 +1,7 @@
-"""Trouble of this machine that passes: what it is, since when, and waiting for it to change.
+"""Transient faults of this machine, such as a full disk, and how long to wait for them.
 
-A store or a sink that meets such trouble keeps what it was given and tries again until it
-succeeds; whoever runs the crawl reads here why a call takes so long.
+A store or sink that meets one keeps its data and repeats the call until it succeeds. The crawl
+watches `TransientFaults` to explain why a call takes long.
 """
 
 from __future__ import annotations
@@ -15,19 +15,18 @@ from typing import Final
 
 from msgspec import Struct
 
-# Between two attempts: doubled from the first to the last. The last bounds how long a crawl stays
-# held after the cause has gone.
+# Delays between attempts, doubled from the first to the last. The last one bounds how long a crawl
+# stays held after the fault is over.
 RETRY_S_MIN: Final = 0.1
 RETRY_S_MAX: Final = 2.0
-# How long exhausted memory is waited for: a process that holds too much itself never gets it back,
-# and is better started anew.
+# A process that uses too much memory itself never gets it back, and should be restarted.
 MEMORY_WAIT_S_MAX: Final = 60.0
-# How long any trouble is waited for as long as there is no crawl that could show why.
+# For any fault, until `Patience.set`: there is no crawl yet that could show it.
 START_WAIT_S_MAX: Final = 30.0
 
 
 class FaultKind(enum.StrEnum):
-    """Causes that pass without anybody touching the crawl."""
+    """Causes that may end without intervention in the crawl."""
 
     LOCKED = "locked"  # another program holds a lock on the database
     NO_SPACE = "no-space"  # the disk is full, or a quota or file size limit is reached
@@ -37,17 +36,16 @@ class FaultKind(enum.StrEnum):
 
 
 class TransientFault(Struct, frozen=True, kw_only=True):
-    """What is affected ("the database crawl.db"), and the whole sentence for the person who runs
-    the crawl."""
+    """A fault that lasts."""
 
     kind: FaultKind
-    what: str
-    sentence: str
+    what: str  # what is affected: "the database crawl.db"
+    sentence: str  # for the operator
     since: float  # Unix seconds
 
 
 class TransientFaults:
-    """The trouble of one store or one group of sinks now, if any."""
+    """The present fault of a store or a group of sinks, if any."""
 
     def __init__(self) -> None:
         self._now: TransientFault | None = None
@@ -57,39 +55,39 @@ class TransientFaults:
     def now(self) -> TransientFault | None:
         return self._now
 
-    def found(self, trouble: TransientFault) -> None:
-        """Set it, unless it is known: then it has lasted since it was found first."""
-        if self._now is None or self._now.kind is not trouble.kind:
-            self.set(trouble)
+    def found(self, fault: TransientFault) -> None:
+        """Set the fault, unless one of its kind is set: that one began earlier."""
+        if self._now is None or self._now.kind is not fault.kind:
+            self.set(fault)
 
-    def set(self, trouble: TransientFault | None) -> None:
-        if trouble != self._now:
-            self._now = trouble
+    def set(self, fault: TransientFault | None) -> None:
+        if fault != self._now:
+            self._now = fault
             self._changed.set()
             self._changed = asyncio.Event()
 
     async def other_than(self, known: TransientFault | None) -> TransientFault | None:
-        """Return the trouble, or None, as soon as it is not `known`."""
+        """Return the fault (None: there is none) as soon as it differs from `known`."""
         while self._now == known:
             await self._changed.wait()
         return self._now
 
 
 class Patience:
-    """How long trouble is waited for: `seconds` from its beginning, or from when this was set if
-    that is later. Times are monotonic."""
+    """How long a fault may last: `seconds` from its beginning, or from the last `set` if that is
+    later. Times are monotonic."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._since_s = -inf
-        self.shown = False  # does whoever set it show trouble meanwhile?
+        self.shown = False  # the caller of `set` shows faults meanwhile
 
     def set(self, seconds: float, now_s: float) -> None:
         self._seconds, self._since_s = seconds, now_s
         self.shown = True
 
     def until_s(self, kind: FaultKind, began_s: float) -> float:
-        """Until when trouble that began then is waited for."""
+        """Return until when to wait for a fault that began then."""
         until_s = max(began_s, self._since_s) + self._seconds
         if kind is FaultKind.MEMORY:
             until_s = min(until_s, began_s + MEMORY_WAIT_S_MAX)
@@ -97,7 +95,7 @@ class Patience:
 
 
 def retry_delays_s() -> Iterator[float]:
-    """How long to wait before each further attempt."""
+    """Yield the delay before each further attempt."""
     delay_s = RETRY_S_MIN
     while True:
         yield delay_s
@@ -124,7 +122,7 @@ _KINDS: Final = {
 
 
 def kind_of(error: BaseException) -> FaultKind | None:
-    """What kind of passing trouble a failed system call met; None if it will not pass."""
+    """Return the kind of fault that made a system call fail; None if it is not transient."""
     if isinstance(error, MemoryError):
         return FaultKind.MEMORY
     if isinstance(error, OSError) and error.errno is not None:
@@ -133,7 +131,7 @@ def kind_of(error: BaseException) -> FaultKind | None:
 
 
 def words_of(error: BaseException) -> str:
-    """The cause of a failed system call, to stand after a colon."""
+    """Describe the cause of a failed system call, for use after a colon."""
     kind = kind_of(error)
     if kind is FaultKind.MEMORY:
         detail = f" ({error})" if isinstance(error, MemoryError) and str(error) else ""

@@ -1,7 +1,7 @@
-"""Redirects follow what becomes of the URL they lead to: blocked with it, and freed with it.
+"""Redirects to a blocked URL are blocked with it, and freed with it, through any chain.
 
-Hundreds of thousands may lead to one URL, so they are treated some at a time; what is left waits in
-a table, for the transactions that follow or for the next session.
+Hundreds of thousands may lead to one URL, so they are processed some at a time; the rest waits in a
+table, for the transactions that follow or for the next session.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from storage.store import UrlState
 
 URLS_AT_ONCE: Final = 2_000  # in one transaction: some 50 ms
 _ROOTS_AT_ONCE: Final = 100
-_Root = tuple[int, int]  # a URL, and the last id treated of those that redirect to it
+_Root = tuple[int, int]  # a URL, and the last processed id of those that redirect to it
 
 
 class _Block(NamedTuple):
@@ -44,13 +44,13 @@ class Chains:
 
     @property
     def left(self) -> bool:
-        """Whether redirects wait to be treated: call `proceed` in a transaction of its own."""
+        """Whether redirects are waiting: call `proceed` in another transaction."""
         if self._left is None:
             self._left = bool(self._sql.read(list[_Root], "some_chains", 1))
         return self._left
 
     def arrived(self, targets: Mapping[int, int], changes: UrlChanges, wall_s: float) -> list[int]:
-        """Block new pages (keys of `targets`) that redirect to a blocked URL; give them."""
+        """Block new pages (keys of `targets`) that redirect to a blocked URL; return them."""
         blocks = self._blocks(dict.fromkeys(targets.values()))
         if not blocks:
             return []
@@ -64,12 +64,12 @@ class Chains:
         return blocked
 
     def settle(self, roots: Iterable[int], changes: UrlChanges, wall_s: float) -> None:
-        """Treat what redirects to URLs that were blocked or freed, through any chain. All changes
-        so far must be written."""
+        """Process what redirects to URLs that were blocked or freed, through any chain. All changes
+        must have been written."""
         self._follow([(root, 0) for root in self._led_to(roots)], changes, wall_s)
 
     def proceed(self, changes: UrlChanges, wall_s: float) -> None:
-        """Treat some of what was left."""
+        """Process some of the waiting redirects."""
         roots = self._sql.read(list[_Root], "some_chains", _ROOTS_AT_ONCE)
         self._sql.many("drop_chains", [(root,) for root, _ in roots])
         self._left = None
@@ -95,7 +95,7 @@ class Chains:
     def _treat(
         self, root: int, sources: Sequence[int], changes: UrlChanges, wall_s: float
     ) -> list[int]:
-        """By what the root is now; give the URLs that changed."""
+        """Apply the present state of the root to URLs; return those that changed."""
         block = self._blocks([root]).get(root)
         changed: list[int] = []
         for row in url_rows(self._sql, sources).values():
@@ -109,7 +109,7 @@ class Chains:
         return changed
 
     def _led_to(self, urls: Iterable[int]) -> list[int]:
-        """Those that anything redirects to."""
+        """Return the URLs that anything redirects to."""
         rows: list[Values] = [(key,) for key in dict.fromkeys(urls)]
         return self._sql.read_many(list[int], "led_to", rows)
 

@@ -16,39 +16,39 @@ import aiosqlite
 T = TypeVar("T")
 _Request = tuple["asyncio.Future[object] | None", Callable[[], object]]
 
-_MEMORY_WAIT_S: Final = 0.1  # until an answer that memory was lacking for is given again
-_END: Final = object()  # what the last function of a connection gives
+_MEMORY_WAIT_S: Final = 0.1  # before delivering a result again after a MemoryError
+_END: Final = object()  # the result of the last function
 
 
 class ConnectionThread(aiosqlite.Connection):
     """One connection and its thread.
 
-    A transaction runs in the thread as one function: it costs one round trip, and no cancellation
-    can reach into it. The thread is a daemon and outlives no one's patience: a connection that
-    nobody closed does not keep the interpreter from its end, nor does an event loop that closed
-    before its answer came make a noise. What was committed is in the file either way.
+    A transaction runs in the thread as one function, so it costs one round trip, and no
+    cancellation can interrupt it. The thread is a daemon: a connection that was not closed does
+    not prevent the interpreter from exiting, and an event loop that was closed before the answer
+    causes no error.
     """
 
     def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
-        """Start the thread; nothing is open yet. Raises MemoryError where no thread can be had."""
+        """Start the thread. Raises MemoryError if that fails; nothing is open yet."""
         super().__init__(connect, iter_chunk_size=64)
         self._thread = threading.Thread(
             target=_work, args=(self._tx,), name="courtly-store", daemon=True
         )
         try:
             self._thread.start()
-        except RuntimeError as error:  # its memory, or a limit on the number of threads
+        except RuntimeError as error:  # no memory for it, or too many threads
             raise MemoryError("no thread can be started") from error
 
     def __del__(self) -> None:
         try:
             super().__del__()  # type: ignore[no-untyped-call]
-        finally:  # where warnings are errors it gets no further than its warning
+        finally:  # the warning in it may be an error
             if self._running:
                 self.stop()
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """`work(connection)` in the thread, after all that was asked for before it."""
+        """Return `work(connection)`, run in the thread after all earlier calls."""
         result: T = await self._execute(work, self._conn)  # type: ignore[no-untyped-call]
         return result
 
@@ -57,7 +57,7 @@ class ConnectionThread(aiosqlite.Connection):
         return await finish(asyncio.ensure_future(self.run(work)))
 
     def stop(self) -> asyncio.Future[object] | None:
-        """Close the connection and end the thread, after all that was asked for before."""
+        """Close the connection and end the thread, after all earlier calls."""
         self._running = False
         db, self._connection = self._connection, None
 
@@ -67,19 +67,17 @@ class ConnectionThread(aiosqlite.Connection):
 
         try:
             future = asyncio.get_running_loop().create_future()
-        except RuntimeError:  # stopped from outside: nobody waits
+        except RuntimeError:  # outside of the event loop: nobody waits
             future = None
         self._tx.put_nowait((future, close))
-        self._tx.put_nowait((None, lambda: _END))  # apart from closing, which may fail
+        self._tx.put_nowait((None, lambda: _END))  # separate, because closing may fail
         return future
 
     @classmethod
     async def open(cls, connect: Callable[[], sqlite3.Connection]) -> ConnectionThread:
-        """Connect by `connect`, in the connection's thread. What it raises is raised here, and
-        MemoryError where no thread can be started: `connect` is not called then.
-
-        A cancellation is raised when connecting has ended. Whatever is raised, the connection is
-        closed again and its thread has ended.
+        """Call `connect` in a new thread. Raises what it raises, and MemoryError if no thread can
+        be started. A cancellation takes effect when connecting has ended. After any exception the
+        connection is closed and the thread has ended.
         """
         opened = cls(connect)
         connecting = asyncio.get_running_loop().create_future()
@@ -99,19 +97,19 @@ class ConnectionThread(aiosqlite.Connection):
 
 
 def _work(requests: SimpleQueue[_Request]) -> None:
-    """What the thread does."""
+    """The loop of the thread."""
     while True:
         future, function = requests.get()
         result: object = None
         raised: BaseException | None = None
         try:
             result = function()
-        except BaseException as error:  # noqa: BLE001 - it is raised where it was asked for
+        except BaseException as error:  # noqa: BLE001 - it is raised to the caller
             raised = error
         if future is not None:
             _tell(future, result, raised)
         ended = result is _END
-        del future, function, result, raised  # they would keep the connection while it waits
+        del future, function, result, raised  # do not keep the connection alive while waiting
         if ended:
             return
 
@@ -121,8 +119,8 @@ def _tell(future: asyncio.Future[object], result: object, raised: BaseException 
         try:
             future.get_loop().call_soon_threadsafe(_settle, future, result, raised)
         except RuntimeError:
-            return  # the event loop is closed: whoever asked is gone
-        except MemoryError:  # else whoever asked would wait for ever
+            return  # the event loop is closed, and the caller gone
+        except MemoryError:  # otherwise the caller would wait forever
             time.sleep(_MEMORY_WAIT_S)
         else:
             return
@@ -138,7 +136,7 @@ def _settle(future: asyncio.Future[object], result: object, raised: BaseExceptio
 
 
 async def finish(task: asyncio.Future[T]) -> T:
-    """Await what must not be left half done: a cancellation is raised only when it has ended."""
+    """Await a task that must not be interrupted; a cancellation is raised after it has ended."""
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
@@ -146,7 +144,7 @@ async def finish(task: asyncio.Future[T]) -> T:
             try:
                 await asyncio.wait([task])
             except asyncio.CancelledError:
-                continue  # one is under way already, and is raised below
+                continue  # another one is raised below
         if not task.cancelled():
-            task.exception()  # whoever was to be told is gone
+            task.exception()  # retrieved: the caller is gone
         raise

@@ -1,4 +1,4 @@
-"""Counters: what a transaction changes about its origins and hosts, gathered and written once."""
+"""Counters of origins and hosts: a transaction collects its changes and writes them once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Container
 from storage.sqlite.statements import Statements
 from storage.store import Stats
 
-# What is counted of an origin, in the order of the statements; a host counts the first five.
+# The counters of an origin, in the order of the statements. A host has the first five.
 QUEUED, VISITED, BLOCKED, FAILED, BODY_BYTES, JUDGED, UNGOVERNED = range(7)
 _OF_SLOTS = 5
 _NOTHING = [0] * _OF_SLOTS
@@ -20,7 +20,7 @@ class CounterChanges:
         self._origins: dict[int, list[int]] = {}
         self._slots: dict[int, list[int]] = {}
         self.added: dict[str, int] = {}  # host -> URLs newly queued
-        self._fresh: set[int] = set()  # hosts where something is newly queued and due
+        self._fresh: set[int] = set()  # hosts with new queued URLs
 
     def count(self, origin: int, slot: int | None, what: int, by: int) -> None:
         counts = self._origins.get(origin)
@@ -37,7 +37,7 @@ class CounterChanges:
         sums[what] += by
 
     def queued(self, origin: int, slot: int, slot_name: str, by: int = 1) -> None:
-        """URLs joined the queue as if they were new."""
+        """Count URLs that were queued as new ones."""
         self.count(origin, slot, QUEUED, by)
         self.arrived(slot, slot_name, by)
 
@@ -46,11 +46,11 @@ class CounterChanges:
         self._fresh.add(slot)
 
     def of_slot(self, slot: int) -> list[int]:
-        """What changes there, for whoever writes it together with something else."""
+        """Return the changes of a host, for a caller that writes them with other columns."""
         return self._slots.get(slot, _NOTHING)
 
     def write(self, sql: Statements, *, but: Container[int] = ()) -> None:
-        """Everything; the counters of hosts in `but` are written by the caller."""
+        """Write all changes, except those of the hosts in `but`, which the caller writes."""
         sql.many("count_origins", [(key, *counts) for key, counts in self._origins.items()])
         sql.many(
             "count_slots", [(key, *sums) for key, sums in self._slots.items() if key not in but]
@@ -62,7 +62,7 @@ class CounterChanges:
 
 
 class Totals:
-    """The sums over all hosts, kept beside the writer: asking for them reads nothing."""
+    """The sums over all hosts, in memory."""
 
     def __init__(self, sql: Statements) -> None:
         row = sql.row("totals")

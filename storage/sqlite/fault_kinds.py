@@ -1,4 +1,4 @@
-"""Which failures of a database pass by themselves: a lock, a full disk, memory, descriptors."""
+"""Which failures of SQLite are transient: locks, a full disk, memory, descriptors."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _KINDS: Final = {
     "SQLITE_PROTOCOL": FaultKind.LOCKED,  # a race for the locks of the write-ahead log
     "SQLITE_FULL": FaultKind.NO_SPACE,
     "SQLITE_NOMEM": FaultKind.MEMORY,
-    # SQLite does not say which system error is behind it: EDQUOT, EFBIG, EIO and a network mount
-    # that is away look alike, and each of them may pass.
+    # SQLite does not report the system error: EDQUOT, EFBIG, EIO and a network mount that is
+    # away look alike, and each of them may be transient.
     "SQLITE_IOERR": FaultKind.IO,
 }
 _LASTING: Final = ("SQLITE_IOERR_CORRUPTFS", "SQLITE_IOERR_DATA", "SQLITE_IOERR_AUTH")
 
 
 def kind_of(error: BaseException) -> FaultKind | None:
-    """What kind of passing trouble this is; None if the database cannot go on."""
+    """Return the kind of a transient fault; None for a lasting failure."""
     if isinstance(error, MemoryError):  # also what the sqlite3 module makes of SQLITE_NOMEM
         return FaultKind.MEMORY
     if isinstance(error, OSError):  # of the files beside the database
@@ -42,7 +42,7 @@ def kind_of(error: BaseException) -> FaultKind | None:
 
 
 def _descriptors_are_out() -> bool:
-    """SQLite does not say why a file could not be opened: whether another one can be tells."""
+    """Try to open another file, because SQLite does not report why one could not be opened."""
     try:
         os.close(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
     except OSError as error:

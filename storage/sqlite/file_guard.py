@@ -1,4 +1,4 @@
-"""Notice that the files of an open database were moved, deleted, replaced or cut."""
+"""Notices that files of an open database were moved, deleted, replaced or truncated."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from storage.store import StoreError
 from storage.transient_faults import kind_of
 
 _EVERY_S: Final = 1.0
-_ENDINGS: Final = ("", "-wal", "-shm")  # the latter two are there from the first transaction on
+_ENDINGS: Final = ("", "-wal", "-shm")  # the last two exist from the first transaction on
 _LOOKS: Final = 3
 _Place = tuple[int, int]  # device and inode
 
 
 class FileGuard:
-    """The database, its write-ahead log with its index, and its lock, as they were opened.
+    """Compares the database, its write-ahead log, the log's index and the lock file with what was
+    opened.
 
-    Only looks at names: opening one of the files here, and closing it, would release the locks that
-    SQLite holds on it (POSIX locks belong to a process, not to a descriptor).
+    It only looks at names and sizes: opening a file and closing it again would release the locks
+    that SQLite holds on it (POSIX locks belong to a process, not to a descriptor).
     """
 
     def __init__(self, database: Path, lock: FileLock, db: LockedConnection) -> None:
@@ -32,13 +33,13 @@ class FileGuard:
         self._places: dict[str, _Place] = {}
         self._next_s = float("-inf")
         self._sizes: dict[str, int] = {}  # after the last transaction
-        self._version = -1  # of what other programs have committed
+        self._version = -1  # PRAGMA data_version: changes when another program commits
 
     def check(self, now_s: float) -> None:
-        """Raise StoreError if a file is not the one that was opened; looks once a second. Raises
-        OSError for trouble that passes.
+        """Raise StoreError if a file is not the one that was opened; at most one look a second.
+        Raises OSError for a transient fault.
 
-        now_s: seconds from anywhere, never running backwards."""
+        now_s: seconds of a clock that never runs backwards."""
         if now_s < self._next_s and len(self._places) == len(_ENDINGS):
             return
         self._next_s = now_s + _EVERY_S
@@ -56,10 +57,10 @@ class FileGuard:
                 )
 
     def check_sizes(self) -> None:
-        """Raise StoreError if a file was cut since `note_sizes`: what is written behind the cut
-        would leave a hole, which the next checkpoint would copy into the database.
+        """Raise StoreError if a file was truncated since `note_sizes`: writing behind its end would
+        leave a hole, which the next checkpoint would copy into the database.
 
-        To be called before a transaction, in the thread of the connection. Raises sqlite3.Error."""
+        Call it before a transaction, in the connection's thread. Raises sqlite3.Error."""
         db = self._db
         if not self._sizes:
             self._version = _version_of(db)
@@ -73,18 +74,18 @@ class FileGuard:
                 )
 
     def note_sizes(self) -> None:
-        """To be called after a transaction."""
+        """Remember the sizes. Call it after a transaction."""
         for name in (self._wal, self._database):
             size = _size_of(name)
             if size is not None:
                 self._sizes[name] = size
 
     def _wal_is_whole(self, db: LockedConnection) -> bool:
-        """Whether it is as long as its index says: any program may empty both, also meanwhile."""
+        """Whether the log is as long as its index says. Any program may reset both at any time."""
         return any((_size_of(self._wal) or 0) >= db.wal_bytes() for _ in range(_LOOKS))
 
     def _is_whole(self, db: LockedConnection) -> bool:
-        """Whether the database may be smaller: after a VACUUM, which another program commits."""
+        """Whether the database may be smaller, because another program has committed a VACUUM."""
         return bool(_size_of(self._database)) and _version_of(db) != self._version
 
 
@@ -96,7 +97,7 @@ def _size_of(name: str) -> int | None:
     try:
         return os.stat(name).st_size  # noqa: PTH116 - for every commit
     except OSError:
-        return None  # what is wrong with it, `check` says
+        return None  # `check` reports the cause
 
 
 def _place_of(name: str) -> _Place | None:
@@ -106,6 +107,6 @@ def _place_of(name: str) -> _Place | None:
         return None
     except OSError as error:
         if kind_of(error) is not None:
-            raise  # the store tries again
+            raise  # the store repeats the call
         raise StoreError(f"{name} cannot be looked at any more: {error.strerror}") from error
     return found.st_dev, found.st_ino

@@ -1,4 +1,4 @@
-"""One process writes to a database: a lock on a file beside it, which dies with its holder."""
+"""The lock file beside a database: only one process writes, and its lock ends with the process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _held_here: Final[set[Path]] = set()  # lock files that this process holds
 
 
 def is_held_here(database: Path) -> bool:
-    """Whether this process writes to a database (the file itself, not a link to it)."""
+    """Whether this process has the lock of a database (of the file itself, not a link to it)."""
     return _lock_path(database.absolute()) in _held_here
 
 
@@ -28,7 +28,7 @@ def _lock_path(database: Path) -> Path:
 
 
 class FileLock:
-    """Held from `acquire` to `release`. The file tells who holds it; only the lock on it counts.
+    """The lock, held from `acquire` to `release`. The file contains the number of the process.
 
     `database` is the file itself, not a symbolic link to it (`storage.safe_files.real_path`).
     """
@@ -40,8 +40,8 @@ class FileLock:
         self._fd: int | None = None
 
     def acquire(self) -> None:
-        """Raises StoreRefused if another holds it, or if it cannot be locked; OSError for trouble
-        that passes (`storage.transient_faults`). It is not held then."""
+        """Raise StoreRefused if another process holds the lock, or the file cannot be locked;
+        OSError for a transient fault (`storage.transient_faults`)."""
         _check_single_name(self._database)
         while self._fd is None:
             try:
@@ -62,18 +62,18 @@ class FileLock:
                 continue
             self._fd = fd
         _held_here.add(self.path.absolute())
-        with contextlib.suppress(OSError):  # a full disk: the lock counts, the number only helps
+        with contextlib.suppress(OSError):  # a full disk: the number is informative only
             os.ftruncate(self._fd, 0)
             os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
 
     def _lock(self, fd: int) -> bool:
-        """Lock the file; False if the last holder has removed it between our opening and our
-        locking it. Raises as `acquire` does."""
+        """Lock the file; return False if its last holder removed it before that. Raises as
+        `acquire`."""
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             if kind_of(error) in (FaultKind.MEMORY, FaultKind.DESCRIPTORS):
-                raise  # anything else is as likely a file system that has no locks
+                raise  # other errors may come from a file system without locks
             raise StoreRefused(self._why_not(fd, error)) from error
         if not self._is_at_path(fd):
             return False
@@ -120,8 +120,8 @@ class FileLock:
 
 
 def _is_lock_file(fd: int) -> bool:
-    """Whether writing to the file and removing it destroys nothing: it has one name, and holds at
-    most the number of a process (zeros after a power cut)."""
+    """Whether the file may be overwritten and removed: it has one name, and contains at most the
+    number of a process (zeros after a power cut)."""
     if os.fstat(fd).st_nlink != 1:
         return False
     held = os.pread(fd, _HOLDER_BYTES_MAX + 1, 0).strip(b"\0\n")
@@ -129,7 +129,8 @@ def _is_lock_file(fd: int) -> bool:
 
 
 def _check_single_name(database: Path) -> None:
-    """By another name the same file would have another lock, and another write-ahead log."""
+    """Raise StoreRefused for hard links: by another name the file would have another lock file and
+    write-ahead log."""
     try:
         names = database.stat().st_nlink
     except FileNotFoundError:

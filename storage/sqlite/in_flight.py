@@ -1,5 +1,5 @@
-"""What is in flight, URLs and robots.txt, in a file beside the database that outlives the process:
-the next start reads what was in flight when it died."""
+"""The URLs and robots.txt in flight, in a file beside the database, for the next start to read if
+the process dies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from storage.safe_files import FILE_MODE, open_for_update
 _log = logging.getLogger("courtly.store")
 _MAGIC: Final = b"courtly1"
 _WORD: Final = struct.Struct("<q")
-_PLACES: Final = 4_096  # 32 KB; what is in flight beyond it is not noted
+_PLACES: Final = 4_096  # 32 KB; more requests in flight are not recorded
 _NAMES_AT: Final = (2 + _PLACES) * _WORD.size  # after magic, session, places
 _NAME_BYTES: Final = 544  # a host of 253 characters, and an origin of it
 _NAMES: Final = 512
@@ -41,7 +41,7 @@ class InFlight:
     """
 
     def __init__(self, database: Path | None, *, mode: int = FILE_MODE) -> None:
-        """database: None where nothing outlives the process; nothing is recorded then."""
+        """database: None if there is no file; nothing is recorded then."""
         self._path = None if database is None else database.with_name(database.name + ".inflight")
         self._mode = mode
         self._fd = -1
@@ -50,7 +50,7 @@ class InFlight:
         self._free_names: list[int] = []
 
     def left(self) -> LeftInFlight:
-        """What the last process left; nothing if it did not die."""
+        """Return what the last process left; nothing if it ended in an orderly way."""
         if self._path is None:
             return NOTHING_LEFT
         try:
@@ -84,7 +84,7 @@ class InFlight:
         )
 
     def begin(self, session: int) -> None:
-        """Forget what was left; from here on it is this session's."""
+        """Clear the file for this session."""
         self._places.clear()
         self._free = list(range(_PLACES))
         self._free_names = list(range(_NAMES))
@@ -96,7 +96,7 @@ class InFlight:
         self._write(0, _MAGIC + _WORD.pack(session) + bytes(_PLACES * _WORD.size))
 
     def add(self, what: int | tuple[str, str]) -> None:
-        """`what`: the id of a URL, or slot and origin of a robots.txt."""
+        """Record the id of a URL, or the slot and origin of a robots.txt."""
         free = self._free if isinstance(what, int) else self._free_names
         if self._fd < 0 or not free or what in self._places:
             return
@@ -116,7 +116,7 @@ class InFlight:
         self._write(_at(what, place), bytes(_WORD.size if is_url else _NAME_BYTES))
 
     def close(self) -> None:
-        """The process ends, but does not die: nothing is in flight."""
+        """Delete the file: the process ends in an orderly way."""
         fd, self._fd = self._fd, -1
         if fd >= 0 and self._path is not None:
             with contextlib.suppress(OSError):

@@ -1,9 +1,9 @@
-"""Locks on the files of an open database that last whatever else this process does with them.
+"""Locks on the files of an open database that the rest of this process cannot release by accident.
 
-SQLite's own are POSIX locks: they are the process's, and closing any descriptor of a file releases
-all of them, as a program does that embeds a crawl and copies its database. Linux has a second kind,
-which belongs to an open file. They are put on the descriptors that SQLite itself has open, because
-a further one would have to be closed one day.
+SQLite's own locks are POSIX locks. They belong to the process, and closing any descriptor of a file
+releases all of them; a program that embeds a crawl and copies its database does that. Linux has a
+second kind, which belongs to an open file. They are put on the descriptors that SQLite itself has
+open, because any other descriptor would have to be closed at some time.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from typing import Any, Final
 from storage.store import StoreRefused
 
 # https://www.sqlite.org/fileformat2.html#the_lock_byte_page, and unixShmLock in SQLite's os_unix.c.
-_SHARED: Final = (0x400001FF, 1)  # the last of the bytes that who has the database open locks
-_DEAD_MAN_SWITCH: Final = (128, 1)  # of the index of its write-ahead log, likewise
-# Next to them, for ourselves: the one process that may write, whatever name the file has for it.
+_SHARED: Final = (0x400001FF, 1)  # the last of the bytes that every open connection locks
+_DEAD_MAN_SWITCH: Final = (128, 1)  # the same, in the index of the write-ahead log
+# A byte next to them, for the one process that may write, by whatever name it opened the file.
 _WRITER: Final = (0x40000200, 1)
 _EVERYTHING: Final = (0, 0)
 _FLOCK: Final = struct.Struct("hhqqi4x")  # of a 64-bit system: type, whence, start, length, process
@@ -38,11 +38,11 @@ _DESCRIPTORS: Final = "/proc/self/fd"
 
 
 class LockedConnection(sqlite3.Connection):
-    """One whose files are locked by `claim` and `hold`, until it is closed."""
+    """A connection that locks its files by `claim` and `hold` until it is closed."""
 
     def __init__(self, path: Path, **settings: Any) -> None:
         self._path = path
-        self._locked: dict[int, os.stat_result] = {}  # by descriptor: which file it was
+        self._locked: dict[int, os.stat_result] = {}  # descriptor -> the file it was
         before = _descriptors(path)
         super().__init__(path, **settings)
         self._own = _descriptors(path) - before
@@ -50,20 +50,21 @@ class LockedConnection(sqlite3.Connection):
         self.is_damaged = False
 
     def close(self) -> None:
-        """Who closes a database as the last one copies its write-ahead log into it: our own locks
-        must not look like another who has it open, unless the files are damaged."""
+        """Release the locks first: the last connection to a database copies the write-ahead log
+        into it, and our locks would look like another connection. If the files are damaged, that
+        copy must not happen, so the locks stay."""
         locked, self._locked = self._locked, {}
         if self.is_damaged:
-            locked = {}  # they go with SQLite's descriptors
+            locked = {}  # they end with SQLite's descriptors
         for descriptor, file in locked.items():
-            with contextlib.suppress(OSError):  # it is closed: of another connection
+            with contextlib.suppress(OSError):  # closed meanwhile
                 if os.path.samestat(os.fstat(descriptor), file):
                     _lock(descriptor, fcntl.F_UNLCK, _EVERYTHING)
         super().close()
 
     def claim(self) -> None:
-        """Be the one that writes to the file, by any of its names (a bind mount has a lock file of
-        its own). Raises StoreRefused if another is."""
+        """Become the one writer of the file under all its names (a bind mount has a lock file of
+        its own). Raises StoreRefused if another process is."""
         for descriptor in self._own:
             if not self._keep(descriptor, fcntl.F_WRLCK, _WRITER):
                 raise StoreRefused(
@@ -71,15 +72,15 @@ class LockedConnection(sqlite3.Connection):
                 )
 
     def hold(self) -> None:
-        """Let no other program believe that it has the files for itself. To be called in WAL mode:
-        changing to that takes the locks that are then refused."""
+        """Prevent other programs from using the files exclusively. Call it in WAL mode, because
+        switching to it needs the locks that this refuses."""
         for file, place in ((self._path, _SHARED), (self._index, _DEAD_MAN_SWITCH)):
             for descriptor in _descriptors(file):
                 self._keep(descriptor, fcntl.F_RDLCK, place)
 
     def wal_bytes(self) -> int:
-        """How long the write-ahead log must be, by its index; 0 where the system does not
-        say."""
+        """Return the length of the write-ahead log according to its index; 0 if the system does
+        not show it."""
         for descriptor in _descriptors(self._index):
             for _ in range(_LOOKS):
                 data = os.pread(descriptor, 2 * _INDEX_HEAD.size, 0)
@@ -107,8 +108,8 @@ def _wal_bytes(index_head: bytes) -> int:
 
 
 def _descriptors(file: Path) -> set[int]:
-    """Those for writing that this process has open on a file. None where the system does not
-    say."""
+    """Return the descriptors for writing that this process has open on a file; none if the system
+    does not show them."""
     found: set[int] = set()
     if not _IS_KNOWN:
         return found
@@ -122,7 +123,7 @@ def _descriptors(file: Path) -> set[int]:
             descriptor = int(name)
             if os.path.samestat(os.fstat(descriptor), wanted) and _writes(descriptor):
                 found.add(descriptor)
-        except OSError:  # that of the listing itself, or one that another thread has just closed
+        except OSError:  # the listing itself, or closed by another thread
             continue
     return found
 
@@ -132,7 +133,7 @@ def _writes(descriptor: int) -> bool:
 
 
 def _lock(descriptor: int, kind: int, place: tuple[int, int]) -> bool:
-    """False if another holds it. A file system that has no such locks is as if it had none."""
+    """Return False if another process holds it; True on a file system without such locks."""
     start, length = place
     try:
         fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(kind, os.SEEK_SET, start, length, 0))

@@ -1,4 +1,4 @@
-"""Hosts: who holds them, their clocks, and the URLs a holder is given."""
+"""Leases of hosts, their clocks, and the URLs that are prefetched."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from storage.sqlite.statements import Statements, Values
 from storage.store import HostClock, HostUpdate, Lease, Prefetch, Prefetched, Queued
 
 COPIES_PER_LEASE = 64  # robots.txt copies given with a lease; each may have 500 KiB
-ORIGINS_AT_ONCE = 256  # of one host, looked at for a hand: some 3 ms
+ORIGINS_AT_ONCE = 256  # of one host, read for one `Prefetch`: some 3 ms
 PROMOTED_AT_ONCE = 2_000  # URLs of a host whose retry is due, in one transaction
 _EMPTY = Prefetched(urls=(), next_due_in_s=None)
 
@@ -29,26 +29,27 @@ _NUMBER_MAX = 1e11  # more seconds than any time has
 
 
 class Rooms(NamedTuple):
-    """Of a hand: how many queued URLs, and how many visited ones that are due again."""
+    """How many queued URLs are prefetched, and how many visited ones that are due again."""
 
     queued: int
     due: int
 
 
 def rooms(count: int, *, queued: int, due: int) -> Rooms:
-    """What is new goes first, but for a quarter: a site that grows without end is revisited too."""
+    """Share out `count`: queued URLs first, but a quarter for visited ones, so that a site that
+    grows without end is revisited too."""
     count = max(0, count)
     again = min(due, max(count // 4, count - queued))
     return Rooms(min(queued, count - again), again)
 
 
 class HeldHost(Struct):
-    """A host this session holds."""
+    """A host that this session leases."""
 
     id: int
     epoch: int
     ring: int  # contacts ever written to its ring
-    after: int = 0  # the origin from which on URLs are given next, if there are very many
+    after: int = 0  # the origin after which prefetching continues, if there are very many
 
 
 class _SlotRow(NamedTuple):
@@ -107,7 +108,7 @@ _PrefetchShape = list[tuple[int, int, str, list[_OfferShape], float | None]]
 
 
 class Leases:
-    """The hosts held, and everything written about them. For the store's thread only."""
+    """The leased hosts, and everything written about them. For the store's thread only."""
 
     def __init__(self, sql: Statements, names: NameIds, plans: RecrawlSchedule) -> None:
         self._sql = sql
@@ -118,7 +119,7 @@ class Leases:
         self._tick = 0
 
     def start(self, session: int) -> None:
-        """Void what sessions before this one held; their hosts stay not clean."""
+        """Void the leases of earlier sessions; their hosts stay not clean."""
         self._session = session
         self._held.clear()
         leased = self._sql.read(list[int], "leased")
@@ -126,13 +127,13 @@ class Leases:
         self.settle(leased)
 
     def resume(self, session: int) -> None:
-        """Hold again what this session holds."""
+        """Read the leases of this session again."""
         self._session = session
         held = self._sql.read(list[tuple[int, str, int, int]], "held", session)
         self._held = {name: HeldHost(key, epoch, ring) for key, name, epoch, ring in held}
 
     def tick(self, now_s: float) -> int:
-        """A number that grows with every call and never falls, not even from session to session."""
+        """Return a number that grows with every call, across sessions too."""
         self._tick = max(self._tick + 1, int(now_s * 1e6))
         return self._tick
 
@@ -143,7 +144,7 @@ class Leases:
         return held
 
     def settle(self, slots: Iterable[int]) -> None:
-        """Work out when free hosts can move."""
+        """Compute when these hosts become ready."""
         self._sql.many("settle_slots", [(key, False) for key in slots])
 
     # ------------------------------------------------------------ leases
@@ -163,7 +164,7 @@ class Leases:
         if not ids:
             return []
         keys: list[Values] = [(key,) for key in ids]
-        most = COPIES_PER_LEASE + 1  # origins to be counted: one more tells that there are more
+        most = COPIES_PER_LEASE + 1  # origins counted: one more shows that there are more
         rows = [
             _SlotRow(*row)
             for row in self._sql.read_many(_SlotShape, "leases", keys, now_s, now_s, now_s, most)
@@ -217,8 +218,7 @@ class Leases:
         now_s: float,
         tally: CounterChanges | None = None,
     ) -> None:
-        """Write the clocks, contacts and counters of held hosts, and give back those that are
-        released."""
+        """Write the clocks, contacts and counters of leased hosts, and release some of them."""
         clocks: dict[int, Values] = {}
         tally = tally or CounterChanges()
         contacts: list[Values] = []
@@ -256,18 +256,18 @@ class Leases:
     def prefetch(
         self, wants: Sequence[Prefetch], now_s: float, *, ended: Collection[int] = ()
     ) -> dict[str, Prefetched]:
-        """The best due URLs for hosts that are held; those of `ended` are in no one's hand now."""
+        """Return the best due URLs of leased hosts. The ids in `ended` no longer count as held."""
         slots = {held.id: want for want in wants if (held := self._held.get(want.slot))}
         if not slots:
             return {}
         keys: list[Values] = [(key,) for key in slots]
         self._sql.many("promote", keys, now_s, PROMOTED_AT_ONCE)
         in_hand = set(chain.from_iterable(want.held for want in wants)).difference(ended)
-        most = max(want.count for want in wants) + 1  # one more tells whether there are more
+        most = max(want.count for want in wants) + 1  # one more shows whether there are more
         taken = msgspec.json.encode(list(in_hand)).decode()
         offers: dict[int, list[_Offer]] = {}
         waits: dict[int, list[float]] = {}
-        # Of a host with very many origins, some at a time, each time others.
+        # Of a host with very many origins, some at a time, starting after those of the last time.
         start = {k: self._held[want.slot].after for k, want in slots.items() if want.queued}
         asking = dict(start)
         wrapped: set[int] = set()
@@ -332,14 +332,14 @@ class Leases:
 
 
 def _wait_s(asked_s: float) -> float:
-    """As it is stored: what is no number must not hurry anybody."""
+    """Bound a wait for storing; what is not a number must not shorten it."""
     if asked_s != asked_s:
         return WAIT_INSTEAD_S
     return min(max(0.0, asked_s), WAIT_S_MAX)
 
 
 def _bounded(value: float | None) -> float | None:
-    """As it is stored: infinity could not be read again."""
+    """Bound a number for storing: JSON could not return an infinity."""
     if value is None or value != value:
         return None
     return min(max(-_NUMBER_MAX, value), _NUMBER_MAX)

@@ -1,4 +1,4 @@
-"""What links say besides of URLs that are known: that they are sitemaps, what a sitemap lists."""
+"""What links add to known URLs: that they are sitemaps, and entries of sitemaps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from storage.timekeeper import Moment
 
 @dataclass(slots=True)
 class LinkNotes:
-    """Notes it, once the links are in."""
+    """Applies it after the links were inserted. For the store's thread only."""
 
     sql: Statements
     names: NameIds
@@ -25,13 +25,12 @@ class LinkNotes:
     plans: RecrawlSchedule
 
     def note(self, links: Sequence[Link], tally: CounterChanges, at: Moment) -> None:
-        """What links say besides, of URLs that are known by now."""
+        """Apply it to the URLs of these links."""
         self._sitemaps(links, tally)
         self._listings(links, at)
 
     def _sitemaps(self, links: Sequence[Link], tally: CounterChanges) -> None:
-        """What is named as a sitemap is one: a page that is known becomes one, one that was read
-        too long ago is read again."""
+        """Turn known pages into sitemaps, and queue sitemaps again that were read too long ago."""
         named = {link.url: link for link in links if link.sitemap or link.again_before is not None}
         if not named:
             return

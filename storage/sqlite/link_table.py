@@ -1,4 +1,4 @@
-"""Links: what is new among them is queued, what is known costs a look in a set."""
+"""Links: new URLs are queued; most known ones are found in memory."""
 
 from __future__ import annotations
 
@@ -16,45 +16,46 @@ from storage.sqlite.name_ids import NameIds, OriginRow
 from storage.sqlite.statements import Statements, Values
 from storage.store import SEEDS_AT_ONCE, Link, UrlState
 
-OUT: Final = 4  # the state of a URL in no view: left out, or known only as a redirect's target
+OUT: Final = 4  # the state of a URL in no view: left out, or known only as a target
 SEED: Final = 1  # flags of a row of urls
 FETCHED: Final = 2
 TRIED: Final = 4
 REQUISITE: Final = 8
 SITEMAP: Final = 16
-LISTED: Final = 32  # a sitemap says something of it
+LISTED: Final = 32  # it has an entry in a sitemap
 SUSPECT: Final = 64  # it was in flight when the process died
-_HOPS: Final = 8  # bits from this one on: redirects in a row that led to it
-_REQUISITE_DEPTH: Final = 16  # bits from this one on
+_HOPS: Final = 8  # from this bit: consecutive redirects that led to it
+_REQUISITE_DEPTH: Final = 16  # from this bit: consecutive requisites that led to it
 _QUEUED: Final = int(UrlState.QUEUED)
 _PRIORITY_MAX: Final = 1e300
 
 
 _KnownShape = list[tuple[int, int, int]]  # place, id, depth
-# A link that may change something, with the page it was found on. None: only a redirect's target.
-# Plain tuples: there is one for every link, and a named one takes ten times as long to make.
+# A link that may change something, with the id of its page. None instead of the link: a target that
+# is only recorded. Plain tuples, because there is one for each link.
 _Found = tuple[Link | None, int | None]
 _Place = tuple[str, Link | None, int | None, OriginRow, int]  # URL, link, page, origin, fingerprint
 
 
 def hops_of(flags: int) -> int:
-    """Redirects in a row that led to a URL with these flags."""
+    """Consecutive redirects that led to a URL with these flags."""
     return flags >> _HOPS & 0xFF
 
 
 def requisite_depth_of(flags: int) -> int:
-    """Requisites in a row that led to one with these flags."""
+    """Consecutive requisites that led to a URL with these flags."""
     return flags >> _REQUISITE_DEPTH
 
 
 class KnownUrls:
-    """URLs known to be in the database, each with a depth from which on links to it change nothing.
+    """URLs known to be in the database, each with the depth at and below which links change
+    nothing.
 
     Exact, and bounded by starting a new generation.
     """
 
     _GENERATION: Final = 10_000
-    _CHARS_MAX: Final = 200  # longer ones are looked up: what is kept stays within some 15 MB
+    _CHARS_MAX: Final = 200  # longer ones are looked up, which bounds the memory to some 15 MB
 
     def __init__(self) -> None:
         self.young: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Care of a database by hand: what is in it, whether it holds together, making it smaller."""
+"""Offline maintenance of a database: information, consistency check, vacuum."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _log = logging.getLogger("courtly.store")
 
 SESSIONS_SHOWN: Final = 5
 LOCK_WAIT_S_MAX: Final = 30.0  # for another program that writes or reads
-FINDINGS_MAX: Final = 20  # sentences of one kind; one is enough to know that something is wrong
+FINDINGS_MAX: Final = 20  # of one kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,18 +32,18 @@ class Session:
     id: int
     name: str
     began_at: float  # Unix seconds
-    ended_at: float | None  # None: it goes on, or ended without a farewell
+    ended_at: float | None  # None: it is running, or its process died
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Info:
-    """What a database is, read without counting its URLs."""
+    """Facts about a database that need no scan of its tables."""
 
     path: Path
     schema: int  # its version
     file_bytes: int  # with its WAL
-    free_bytes: int  # inside it: what `vacuum` would give back
-    urls: int  # ever met, also those left out since
+    free_bytes: int  # what `vacuum` would free
+    urls: int  # ever inserted, including those left out since
     visited: int
     blocked: int
     failed: int
@@ -60,7 +60,7 @@ class Info:
 
 
 def info(path: Path) -> Info:
-    """Works beside a crawl. Raises StoreRefused if the file is not ours, StoreError if it fails."""
+    """Read facts about a database, beside a crawl too. Raises StoreRefused and StoreError."""
     try:
         with closing(connect_reader(path, older=True)) as db, db:
             db.execute("BEGIN")
@@ -97,18 +97,18 @@ def info(path: Path) -> Info:
 
 
 def _bytes_of(file: Path) -> int:
-    """Of a database and its WAL."""
+    """Return the size of a database and its WAL."""
     parts = (file, file.with_name(file.name + "-wal"))
     return sum(part.stat().st_size for part in parts if part.exists())
 
 
-# ---------------------------------------------------------------- does it hold together
+# ---------------------------------------------------------------- consistency
 
 _COUNTERS: Final = ("queued", "visited", "blocked", "failed", "body_bytes", "judged", "ungoverned")
 
 
 def check(path: Path) -> list[str]:
-    """Everything that is wrong, as sentences; nothing if it holds together.
+    """Return all inconsistencies as sentences; none for a sound database.
 
     Reads the whole file; works beside a crawl, on one moment's state. Raises StoreRefused if the
     file is not ours, and StoreError if it cannot be read.
@@ -119,7 +119,7 @@ def check(path: Path) -> list[str]:
             found = [f"SQLite: {text}" for text in _integrity(db)]
             found += _damaged_texts(db)
             if found:
-                return found  # counting in a damaged file says nothing
+                return found  # counts of a damaged file mean nothing
             found += [
                 f"table {table}: row {row} refers to a row of {parent} that is not there"
                 for table, row, parent, _ in _first(db, "PRAGMA foreign_key_check")
@@ -146,7 +146,7 @@ def _integrity(db: sqlite3.Connection) -> Iterator[str]:
             yield str(text)
 
 
-# Tables with something of a URL in each row, and the column that has its id.
+# Tables whose rows belong to URLs, and the column with the id.
 _OF_URLS: Final = {
     "urls": "id", "pages": "id", "tries": "id", "failures": "id", "readings": "id", "hints": "id",
     "plans": "id", "edges": "source", "hrefs": "source", "pointers": "source", "elements": "page",
@@ -154,7 +154,7 @@ _OF_URLS: Final = {
 
 
 def _damaged_texts(db: sqlite3.Connection) -> list[str]:
-    """Rows with text that is not UTF-8: SQLite itself does not look."""
+    """Find strings that are not UTF-8, which SQLite does not check."""
     found: list[str] = []
     tables = db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
     for (table,) in tables:
@@ -225,11 +225,11 @@ def _differences(
     return found[:FINDINGS_MAX]
 
 
-# ---------------------------------------------------------------- making it smaller
+# ---------------------------------------------------------------- vacuum
 
 
 def vacuum(path: Path) -> tuple[int, int]:
-    """Write the file anew without what is free in it; give its size before and after.
+    """Rewrite the file without its free pages; return its size before and after.
 
     Takes as much room again while it runs, beside it and where temporary files go. Raises
     StoreRefused if a crawl holds the database, and StoreError if the disk is full, which changes
@@ -238,7 +238,7 @@ def vacuum(path: Path) -> tuple[int, int]:
     path = real_path(path)
     lock = FileLock(path)
     try:
-        check_file(path, must_exist=True)  # what is not ours gets no lock beside it
+        check_file(path, must_exist=True)  # no lock file beside a foreign file
         lock.acquire()
         return _vacuum_when_free(path)
     except FAILURES as error:
@@ -250,8 +250,8 @@ def vacuum(path: Path) -> tuple[int, int]:
 
 
 def _vacuum_when_free(path: Path) -> tuple[int, int]:
-    """Try until no other program is in the way. SQLite itself waits a second at a time, between
-    which a signal is obeyed."""
+    """Repeat until no other program uses the database. SQLite waits a second at a time, and signals
+    are handled in between."""
     until_s = time.monotonic() + LOCK_WAIT_S_MAX
     told = False
     while True:
@@ -273,14 +273,14 @@ def _vacuum_once(path: Path) -> tuple[int, int]:
     with closing(connect_writer(path)) as db:
         _truncate_wal(db, path)
         before = path.stat().st_size
-        db.execute("PRAGMA temp_store = FILE")  # else the copy would be made in memory
+        db.execute("PRAGMA temp_store = FILE")  # otherwise the copy is made in memory
         db.execute("VACUUM")
         _truncate_wal(db, path)
     return before, path.stat().st_size
 
 
 class _InUseError(StoreError):
-    """Another program reads or writes the database: what it reads cannot be taken away."""
+    """Another program is using the database."""
 
 
 def _truncate_wal(db: sqlite3.Connection, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Ids for what the database keeps once: hosts, origins, sentences, verdicts."""
+"""Ids of values that the database stores once: hosts, origins, strings, verdicts, page kinds."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ from storage.columns import hostname_of
 from storage.sqlite.statements import Statements
 from storage.store import Blocked, BlockReason, Visited
 
-_KEPT_MAX: Final = 20_000  # names remembered of each kind, before starting over: some 5 MB
+_KEPT_MAX: Final = 20_000  # of each kind of name in memory: some 5 MB
 
 
 class OriginRow(NamedTuple):
     id: int
-    slot: int | None  # None: known only as where a redirect led to
+    slot: int | None  # None: known only as the target of a redirect
     slot_name: str | None
 
 
 class VerdictKey(NamedTuple):
-    """What blocked URLs share."""
+    """The values that blocked URLs share."""
 
     reason: str
     dialect: str
     rule: str | None
     line: int | None
     robots_url: str
-    body: int | None  # id of the robots.txt body it was made by
+    body: int | None  # id of the robots.txt body that decided
 
     @classmethod
     def of(cls, block: Blocked, body: int | None) -> VerdictKey:
         return cls(str(block.reason), block.dialect, block.rule, block.line, block.robots_url, body)
 
     def for_redirect(self) -> VerdictKey:
-        """The same, for a URL that leads to one so judged."""
+        """The verdict on a URL that redirects to one with this verdict."""
         return self._replace(reason=str(BlockReason.REDIRECT))
 
 
 class PageKind(NamedTuple):
-    """What pages share."""
+    """The values that pages share."""
 
     status: int
     directives: int  # 1 indexable, 2 followable, 4 archivable; from 8 on a `Looked`
@@ -53,7 +53,8 @@ class PageKind(NamedTuple):
 
 
 class NameIds:
-    """Looks names up, makes those that are new, and remembers a bounded number of them."""
+    """Looks up names, inserts new ones, and caches a bounded number. For the store's thread
+    only."""
 
     def __init__(self, sql: Statements) -> None:
         self._sql = sql
@@ -63,16 +64,16 @@ class NameIds:
         self._kinds: dict[PageKind, int] = {}
         self._bodies: dict[int, int | None] = {}
         self._slot_id = self._origin_id = self._text_id = 0
-        self.new_slots = 0  # made since this was last read
+        self.new_slots = 0  # inserted since this was last reset
 
     def start(self, *, slot_id: int, origin_id: int, text_id: int) -> None:
-        """The largest ids there are."""
+        """Set the largest ids in use."""
         self._slot_id, self._origin_id, self._text_id = slot_id, origin_id, text_id
 
     # ------------------------------------------------------------ hosts and origins
 
     def slots(self, names: Iterable[str], now_s: float) -> dict[str, int]:
-        """Ids of hosts; those not known are made, and may be contacted from now on."""
+        """Return the ids of hosts; unknown ones are inserted, and may be contacted from now on."""
         wanted = [(name,) for name in dict.fromkeys(names)]
         found = dict(self._sql.read_many(list[tuple[str, int]], "slot_ids", wanted))
         new = [name for (name,) in wanted if name not in found]
@@ -84,7 +85,7 @@ class NameIds:
         return found
 
     def find_origins(self, names: Iterable[str]) -> dict[str, OriginRow]:
-        """The origins among these that are known."""
+        """Return those origins that are known."""
         cached, wanted = {}, []
         for name in names:
             origin = self._origins.get(name)
@@ -101,7 +102,8 @@ class NameIds:
         return cached | found
 
     def origins(self, slots: Mapping[str, str | None], now_s: float) -> dict[str, OriginRow]:
-        """Origins by name, given the host each is to belong to if it belongs to none yet."""
+        """Return origins by name. `slots`: the host that an origin joins if it belongs to none
+        yet."""
         found = self.find_origins(slots)
         homeless = {
             name: slot
@@ -132,7 +134,7 @@ class NameIds:
         self.forget_origins()
 
     def forget_origins(self) -> None:
-        """Look all of them up again. Rare, so an index by id would not pay."""
+        """Empty the cache of origins. Rare, so an index by id would not pay."""
         self._origins.clear()
 
     def _remember(self, origins: Mapping[str, OriginRow]) -> None:
@@ -140,10 +142,10 @@ class NameIds:
             self._origins.clear()
         self._origins.update(origins)
 
-    # ------------------------------------------------------------ sentences and verdicts
+    # ------------------------------------------------------------ strings and verdicts
 
     def texts(self, texts: Iterable[str]) -> dict[str, int]:
-        """Ids of content types and errors."""
+        """Return the ids of content types and errors."""
         found, wanted = {}, []
         for text in dict.fromkeys(texts):
             key = self._texts.get(text)
@@ -167,7 +169,7 @@ class NameIds:
         return found | read
 
     def kind(self, kind: PageKind) -> int:
-        """Id of what a page shares with others."""
+        """Return the id of a page kind."""
         key = self._kinds.get(kind)
         if key is not None:
             return key
@@ -188,7 +190,7 @@ class NameIds:
         return key
 
     def body_of(self, origin: int) -> int | None:
-        """Id of the robots.txt body now in force at an origin."""
+        """Return the id of the robots.txt body that applies at an origin."""
         if origin not in self._bodies:
             if len(self._bodies) >= _KEPT_MAX:
                 self._bodies.clear()
@@ -200,7 +202,7 @@ class NameIds:
         self._bodies.pop(origin, None)
 
     def verdict(self, verdict: VerdictKey) -> int:
-        """Id of a verdict."""
+        """Return the id of a verdict."""
         key = self._verdicts.get(verdict)
         if key is not None:
             return key

@@ -1,4 +1,4 @@
-"""Outcomes of one commit, applied to the URLs they are of."""
+"""Applies the outcomes of a commit to their URLs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Outcomes:
         skipped: Counter[str],
         at: Moment,
     ) -> dict[int, tuple[UrlRow, str]]:
-        """Move the URLs; give the origins to be moved to other hosts."""
+        """Change the URLs; return the origins to be moved to other hosts."""
         if not outcomes:
             return {}
         rows = url_rows(self.sql, (outcome.id for outcome in outcomes))

@@ -1,4 +1,4 @@
-"""Pages of the views, by keyset: a page costs the same wherever it begins.
+"""Pages of the views by keyset pagination: a page costs the same wherever it begins.
 
 Hosts by name, and blocked URLs, are read along an index. Other orders look at every row of `slots`
 (some tens of milliseconds at 100,000), because an index on a counter would cost every commit.
@@ -35,7 +35,7 @@ _ORIGINS = (
 
 
 class HostsQuery(Struct, frozen=True, kw_only=True):
-    """A page of hosts as SQL."""
+    """The query for a page of hosts."""
 
     sql: str
     values: dict[str, Value]
@@ -57,7 +57,7 @@ class HostsQuery(Struct, frozen=True, kw_only=True):
 def hosts(
     *, search: str, state: str, sort: str, limit: int, after: str, now_s: float
 ) -> HostsQuery:
-    """Raises ValueError for what the contract does not know. Names come from there, too."""
+    """Raise ValueError for invalid arguments. All names in the SQL are constants."""
     column, descends = sort_of(sort)
     check_limit(limit)
     values: dict[str, Value] = {"limit": limit + 1, "now": now_s}
@@ -82,7 +82,7 @@ def hosts(
 
 
 class BlockedQuery(Struct, frozen=True, kw_only=True):
-    """A page of blocked URLs as SQL: first their keys, along the index, then their rows."""
+    """The query for a page of blocked URLs: first their keys, by the index, then their rows."""
 
     sql: str
     values: dict[str, Value] = field(default_factory=dict)
@@ -100,7 +100,7 @@ class BlockedQuery(Struct, frozen=True, kw_only=True):
 
 
 def blocked(*, host: str | None, rule: str, limit: int, after: str) -> BlockedQuery:
-    """Raises ValueError."""
+    """Raise ValueError for invalid arguments."""
     check_limit(limit)
     values: dict[str, Value] = {"limit": limit + 1}
     conditions = ["1"]
@@ -129,13 +129,13 @@ ROBOTS_STATES = (
 
 
 def robots_states(db: sqlite3.Connection, hosts: Sequence[str]) -> dict[str, str]:
-    """All in one query: every further one would have to win the interpreter back from the crawl."""
+    """One query for all hosts, because each one competes with the crawl for the interpreter."""
     rows = db.execute(ROBOTS_STATES, {"hosts": json.dumps(list(hosts))})
     return {str(host): str(state) for host, state in rows if state is not None}
 
 
 def blocked_lines(db: sqlite3.Connection, origin: str, limit: int) -> dict[int, int]:
-    """How many URLs of an origin each line of its present robots.txt blocks."""
+    """As `Reader.blocked_lines`."""
     rows = db.execute(
         "SELECT v.line, count(*) FROM"
         " (SELECT b.verdict FROM blocks AS b JOIN origins AS o ON o.id = b.origin"

@@ -1,4 +1,4 @@
-"""Visited pages that are to be visited again: when, and what the visit is compared with."""
+"""Recrawl plans of visited URLs: when they are due, and what the visit is compared with."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def listing_of(row: ListingShape | None) -> Listing | None:
 
 
 def plan_row(key: int, slot: int, plan: Plan, now_s: float) -> Values:
-    """For `put_plans`."""
+    """Return a row for the statement `put_plans`."""
     return (
         key, slot, now_s + max(0.0, plan.due_in_s), plan.interval_s, round(plan.checked_at * 1e3),
         round(plan.changed_at * 1e3), plan.visits, plan.failures, plan.etag, plan.last_modified,
@@ -54,18 +54,19 @@ class RecrawlSchedule:
     sql: Statements
 
     def settle(self, slots: Iterable[int | None]) -> None:
-        """Work out anew when the first page of these hosts is due."""
+        """Compute when the first URL of these hosts is due."""
         keys: list[Values] = [(slot,) for slot in dict.fromkeys(slots) if slot is not None]
         self.sql.many("settle_revisits", keys)
 
     def moved(self, origins: Iterable[int], slots: Iterable[int]) -> None:
-        """These origins belong to other hosts now."""
+        """Move the plans of origins that belong to other hosts now."""
         for origin in origins:
             self.sql.run("move_plans", origin)
         self.settle(slots)
 
     def hasten(self, ids: Sequence[int], now_s: float, wall_s: float) -> None:
-        """What sitemaps say has changed since is due now; not what is yet to change."""
+        """Make URLs due whose sitemap entry was modified since their last visit, and not in the
+        future."""
         rows: list[Values] = [(key,) for key in ids]
         slots = self.sql.read_many(list[int], "changed_since", rows, wall_s, now_s)
         if slots:
@@ -75,7 +76,8 @@ class RecrawlSchedule:
     def again(
         self, wants: Mapping[int, Prefetch], taken: str, now_s: float
     ) -> dict[int, tuple[list[Queued], float | None]]:
-        """By host: pages that are due, one more than wanted, and when the next one is."""
+        """Return, by host, the URLs that are due (one more than wanted), and in how many seconds
+        the next one is."""
         keys: list[Values] = [(slot,) for slot, want in wants.items() if want.revisits]
         if not keys:
             return {}
@@ -113,7 +115,7 @@ class RecrawlSchedule:
         return found
 
     def due(self, now_s: float, limit: int) -> list[str]:
-        """Hosts that may be contacted now and have a page that is due."""
+        """Return hosts that may be contacted now and have a URL that is due."""
         return [str(name) for (name,) in self.sql.rows("revisits_due", now_s, limit)]
 
     def next_in_s(self, now_s: float) -> float | None:

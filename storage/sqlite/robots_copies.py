@@ -1,4 +1,4 @@
-"""robots.txt copies: what is known of each origin, and every body that a verdict refers to."""
+"""Robots states of origins, and every robots.txt body that a state or a verdict refers to."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FIELDS = (
 
 
 def read_copy(row: Sequence[Value]) -> tuple[str, RobotsState]:
-    """An origin's name and its copy, from a row: name, packed body, then FIELDS."""
+    """Return an origin and its robots state, from a row: name, packed body, then FIELDS."""
     origin, packed, *values = row
     fields = dict(zip(FIELDS, values, strict=True))
     fields["truncated"] = bool(fields["truncated"])
@@ -58,7 +58,7 @@ class RobotsCopies:
         self.sql.many("drop_bodies", bodies)
 
     def release(self, host: str | None, wall_s: float, now_s: float) -> list[int]:
-        """Release those in quarantine; give the host of each."""
+        """Release quarantined robots.txt; return the host of each."""
         hosts: list[int] = []
         for name, slot, slot_id in self.sql.rows(
             "failing_robots", host, str(FailureCode.QUARANTINED)
@@ -91,8 +91,8 @@ class RobotsCopies:
         ]
 
     def next_due(self, wall_s: float, now_s: float) -> tuple[float | None, float | None]:
-        """Seconds until the first origin may be asked again, and until the first of those that are
-        due by now; None: there is none."""
+        """Return the seconds until the first robots.txt may be requested, and until the first of
+        those that are due already; None: there is none."""
         best_s = rest_s = None
         for due_in, free_in in self.sql.rows("next_robots", wall_s, now_s):
             due_in_s, free_in_s = float(due_in or 0.0), float(free_in or 0.0)
@@ -105,7 +105,7 @@ class RobotsCopies:
         return best_s, rest_s
 
     def mark_late(self, origins: Iterable[int], now_s: float) -> None:
-        """Pages were committed that were asked for when these origins had no answer."""
+        """Mark origins of pages that were requested before the origins had an answer."""
         self.sql.many("mark_late", [(key,) for key in dict.fromkeys(origins)], now_s)
 
     def to_rejudge(self, limit: int) -> list[RobotsDue]:
@@ -130,5 +130,5 @@ class RobotsCopies:
 
 
 def robots_due_at(access: RobotsState) -> float | None:
-    """When the origin should be asked again, Unix seconds; None: it has not been asked yet."""
+    """Return when to request the robots.txt again (Unix seconds); None: not requested yet."""
     return access.expires_at if access.retry_at is None else access.retry_at

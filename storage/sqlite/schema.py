@@ -1,4 +1,4 @@
-"""What makes a file a database of ours: its marks, its migrations, and the refusal of others."""
+"""The schema, its versions, and the connections; files of other kinds and versions are refused."""
 
 from __future__ import annotations
 
@@ -26,19 +26,18 @@ FIRST_VERSION: Final = 12
 SCHEMA_VERSION: Final = 12
 _LIBRARY_MIN: Final = (3, 37, 0)  # STRICT tables
 _BUSY_TIMEOUT_S: Final = 5.0
-# Of the writer, whose thread serves others meanwhile: the store tries again.
+# Of the writer: short, because the store repeats the call, and answers others in between.
 _WRITER_BUSY_TIMEOUT_S: Final = 0.25
-# The most the writer keeps in memory, whatever the file's size. The system caches the file as well:
-# with 64 MiB a commit took no less CPU, at a million URLs neither.
+# The system caches the file as well; a larger cache saves no CPU time, even with a million URLs.
 _CACHE_KIB: Final = 16_384
 _READER_CACHE_KIB: Final = 4_096
 _WAL_BYTES_KEPT: Final = 64_000_000
-# 48 MB: a page that is written again and again goes to its place once. At ten million URLs that
-# takes a fifteenth less CPU than with 16 MB. Each time the disk is waited for, some 0.2 s.
+# 48 MB of log: a page that is written repeatedly is copied once. Each checkpoint waits for the
+# disk, some 0.2 s.
 _CHECKPOINT_PAGES: Final = 12_000
-# What SQLite says where it cannot make the index of a WAL.
+# Errors of SQLite where it cannot create the index of a WAL.
 _NO_INDEX: Final = ("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_IOERR")
-_STATEMENTS_KEPT: Final = 512  # some 70 names, those run for many rows in up to 20 sizes
+_STATEMENTS_KEPT: Final = 512  # some 140 names, some of them in up to 20 sizes
 
 _CAUSES: Final = {
     "SQLITE_FULL": "the disk is full",
@@ -54,20 +53,20 @@ _CAUSES: Final = {
 }
 
 
-# What reading a file that is damaged may raise: SQLite's errors, those of text that is no UTF-8
-# (also where SQLite's own message quotes it), and those of values that are not what was stored.
+# What reading a damaged file may raise: SQLite's errors, those of strings that are not UTF-8 (also
+# where an error message quotes one), and those of values that no store writes.
 FAILURES: Final = (sqlite3.Error, UnicodeDecodeError, zlib.error, msgspec.DecodeError)
 
 
 class DamagedError(sqlite3.DatabaseError):
-    """Rows that do not fit together, where SQLite itself found nothing wrong."""
+    """Rows contradict each other, although the file is sound for SQLite."""
 
     sqlite_errorname = "SQLITE_CORRUPT"
 
 
 def translate(error: Exception, name: str) -> StoreError:
-    """A failure of the medium (one of FAILURES) as one sentence with the cause. `name`: of the
-    database, as in "the database crawl.db"."""
+    """Describe a failure of the medium (one of FAILURES) in one sentence. `name`: of the database,
+    such as "the database crawl.db"."""
     code = getattr(error, "sqlite_errorname", None) or ""
     cause = next((text for start, text in _CAUSES.items() if code.startswith(start)), None)
     if not isinstance(error, sqlite3.Error) or "decode to UTF-8" in str(error):
@@ -77,7 +76,7 @@ def translate(error: Exception, name: str) -> StoreError:
 
 
 def check_file(path: Path, *, must_exist: bool = False) -> bool:
-    """Judge a file without changing it; return whether there is a database in it.
+    """Check a file without changing it; return whether it contains a database.
 
     It is read by SQLite alone: closing a descriptor of our own would release all locks that this
     process holds on the file, those of a crawl among them (POSIX locks are the process's), and the
@@ -91,8 +90,8 @@ def check_file(path: Path, *, must_exist: bool = False) -> bool:
 
 
 def check_place(path: Path, *, must_exist: bool = False) -> bool:
-    """Whether there is a file with something in it. Raises StoreRefused where none can be, and
-    OSError for trouble that passes (`storage.transient_faults`)."""
+    """Return whether there is a non-empty file. Raises StoreRefused if the path cannot be a
+    database, and OSError for a transient fault (`storage.transient_faults`)."""
     if sqlite3.sqlite_version_info < _LIBRARY_MIN:
         raise StoreRefused(
             f"SQLite {sqlite3.sqlite_version} is too old; courtly needs 3.37 or newer"
@@ -118,8 +117,8 @@ def check_place(path: Path, *, must_exist: bool = False) -> bool:
 
 
 def _check_beside(path: Path) -> None:
-    """Readers, too, write to the files that SQLite keeps beside a database; under all their names.
-    Raises StoreRefused, OSError."""
+    """Refuse hard links among the files beside the database: readers write to them too, and would
+    overwrite them under all their names. Raises StoreRefused, OSError."""
     file = real_path(path)
     for end in ("-wal", "-shm", "-journal"):
         beside = file.with_name(file.name + end)
@@ -133,15 +132,15 @@ def _check_beside(path: Path) -> None:
 
 
 def _connect_to_look(path: Path, *, blank_ok: bool = False) -> sqlite3.Connection:
-    """Open a file that is a database of ours for reading. Raises StoreRefused, sqlite3.Error."""
+    """Open a database of courtly for reading. Raises StoreRefused, sqlite3.Error."""
     file = real_path(path)
     uri = file.absolute().as_uri()
     try:
         return _connect_checked(path, f"{uri}?mode=ro", blank_ok=blank_ok)
     except sqlite3.OperationalError as error:
-        # With no writer about and a directory that cannot be written, SQLite cannot make its index
-        # of the WAL; but then there is no WAL either. Not beside our own writer: such a connection
-        # takes no part in the locks of the others, and would release them.
+        # Without a writer and in a directory that is not writable, SQLite cannot create the index
+        # of the WAL; but then there is no WAL either. Not beside our own writer: an immutable
+        # connection ignores the locks of the others, and closing it would release them.
         name = getattr(error, "sqlite_errorname", None) or ""
         wal = file.with_name(file.name + "-wal")
         if not name.startswith(_NO_INDEX) or is_held_here(file) or _has_bytes(wal):
@@ -166,7 +165,7 @@ def _has_bytes(path: Path) -> bool:
 
 
 def _check_marks(path: Path, db: sqlite3.Connection, *, blank_ok: bool = False) -> int:
-    """The version of the schema. Raises StoreRefused for what is no database of ours.
+    """Return the version of the schema. Raises StoreRefused for another kind of file, or version.
 
     blank_ok: one that has nothing in it will do. Another program makes that of an empty file by
     beginning to write before we do."""
@@ -201,7 +200,7 @@ def _is_blank(db: sqlite3.Connection) -> bool:
 
 
 def _is_cut(path: Path, db: sqlite3.Connection) -> bool:
-    """Whether a file has fewer pages than its header says."""
+    """Whether a file is shorter than its header says."""
     db.execute("PRAGMA writable_schema = ON")  # else SQLite reads no further than the header
     size = _pragma(db, "page_count") * _pragma(db, "page_size")
     return path.stat().st_size < size
@@ -216,9 +215,10 @@ def _check_age(path: Path, version: int) -> None:
 
 
 def connect_writer(path: Path, *, mode: int = FILE_MODE) -> LockedConnection:
-    """Open for writing, made or brought up to date if need be. The caller holds the lock.
+    """Open for writing; create the database, or bring it up to date, if needed. The caller holds
+    the lock.
 
-    mode: of the file, if it is made here; SQLite makes those beside it alike."""
+    mode: of a new file; SQLite gives the files beside it the same."""
     exists = check_place(path)
     if not exists and not path.exists():
         _make_empty(path, mode)
@@ -231,14 +231,12 @@ def connect_writer(path: Path, *, mode: int = FILE_MODE) -> LockedConnection:
     )
     try:
         db.claim()
-        db.execute(
-            "PRAGMA foreign_keys = OFF"
-        )  # ids are ours; checking them twice costs a lookup each
+        db.execute("PRAGMA foreign_keys = OFF")  # checking them would cost a lookup each
         db.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
         if exists:
             _check_marks(path, db, blank_ok=True)
         migrate(db)
-        # Not before: what a migration drops is noted for its undoing, a table's worth of it.
+        # Not before: the journal of a migration may be as large as a table.
         db.execute("PRAGMA temp_store = MEMORY")
         db.execute("PRAGMA journal_mode = WAL").fetchall()
         db.execute("PRAGMA synchronous = NORMAL")
@@ -251,7 +249,7 @@ def connect_writer(path: Path, *, mode: int = FILE_MODE) -> LockedConnection:
 
 
 def connect_memory() -> sqlite3.Connection:
-    """Make a database in memory."""
+    """Create a database in memory."""
     db = sqlite3.connect(
         ":memory:",
         isolation_level=None,
@@ -264,22 +262,22 @@ def connect_memory() -> sqlite3.Connection:
 
 
 def _make_empty(path: Path, mode: int) -> None:
-    """Nobody has it open, so closing the descriptor releases no lock of this process."""
+    """Create an empty file. Nobody has it open, so closing the descriptor releases no locks."""
     try:
         os.close(open_exclusive(path, mode))
     except FileExistsError:
         pass
     except OSError as error:
         if kind_of(error) is not None:
-            raise  # it passes: the store tries again
-        raise StoreRefused(f"{path} cannot be made: {error.strerror}") from error
+            raise  # the store repeats the call
+        raise StoreRefused(f"{path} cannot be created: {error.strerror}") from error
 
 
 def connect_reader(path: Path, *, older: bool = False) -> sqlite3.Connection:
     """Open for reading, beside a crawl that writes or after it.
 
     Raises StoreRefused; also for a schema before ours, unless `older` ones are understood.
-    Raises StoreError for trouble of this machine, sqlite3.Error for that of the file."""
+    Raises StoreError for faults of this machine, sqlite3.Error for those of the file."""
     try:
         check_place(path, must_exist=True)
         db = _connect_to_look(path)
@@ -298,7 +296,7 @@ def connect_reader(path: Path, *, older: bool = False) -> sqlite3.Connection:
 
 
 def _readable(text: bytes) -> str:
-    """Rows with a damaged character are shown as well; `care.check` names them."""
+    """Decode damaged strings too, so that their rows can be shown; `check` reports them."""
     return text.decode("utf-8", "replace")
 
 
@@ -307,7 +305,7 @@ def _pragma(db: sqlite3.Connection, name: str) -> int:
 
 
 def migrate(db: sqlite3.Connection) -> None:
-    """Make the schema, or bring it up to date, in one transaction.
+    """Create the schema, or bring it up to date, in one transaction.
 
     `sql/schema.sql` makes the newest version of a new database; `sql/0013.sql` will bring version
     12 to version 13, and so on."""
@@ -330,7 +328,7 @@ def migrate(db: sqlite3.Connection) -> None:
 
 
 def _statements_of(script: str) -> Iterator[str]:
-    """Split a script where statements end: `executescript` would commit before it runs."""
+    """Split a script into statements, because `executescript` would commit first."""
     statement = ""
     for line in script.splitlines(keepends=True):
         statement += line

@@ -1,9 +1,8 @@
-"""The named SQL, and running one statement for many rows at once.
+"""The named SQL statements, each of which can run for many rows in one execution.
 
-Every statement run and every row fetched from the store's thread gives up the interpreter's lock
-and has to win it back from the event loop, which a busy crawl makes a matter of milliseconds. So
-rows go in as long VALUES lists and come out as one JSON value: a commit of 20 pages is a dozen
-statements.
+Every statement and every fetched row releases the interpreter's lock, and getting it back from the
+event loop of a busy crawl takes milliseconds. So rows are passed in as long VALUES lists and
+returned as one JSON value: a commit of 20 pages is a dozen statements.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ T = TypeVar("T")
 Value = str | bytes | int | float | None
 Values = tuple[Value, ...]
 
-SCRIPTS: Final = Path(__file__).parents[1] / "sql"  # importlib.resources takes 3 ms to load
+SCRIPTS: Final = Path(__file__).parents[1] / "sql"  # importlib.resources is slow to import
 
 _NAMED: Final = re.compile(r"^-- name: (\w+)\n(.*?)(?=^-- |\Z)", re.MULTILINE | re.DOTALL)
 _ROW: Final = re.compile(r"VALUES (\([?, ]+\))")
-_ROWS_MAX: Final = 64  # at a time: a statement of many rows takes longer to prepare than to run
+_ROWS_MAX: Final = 64  # longer statements take more time to prepare than to run
 
 
 @cache
@@ -38,7 +37,7 @@ def statements(file: str = "statements") -> dict[str, str]:
 
 @cache
 def for_rows(name: str, rows: int) -> str:
-    """A statement with its row of VALUES written out so many times."""
+    """Return a statement with its row of VALUES repeated."""
     return _ROW.sub(lambda found: "VALUES " + ", ".join([found[1]] * rows), statements()[name], 1)
 
 
@@ -49,44 +48,44 @@ class Statements:
         self.db = db
 
     def run(self, name: str, *values: Value) -> int:
-        """Run once; give how many rows changed."""
+        """Execute a statement; return how many rows changed."""
         return self.db.execute(statements()[name], values).rowcount
 
     def row(self, name: str, *values: Value) -> Values | None:
-        """The first row of a query."""
+        """Return the first row of a query."""
         rows: list[Values] = self.db.execute(statements()[name], values).fetchall()
         return rows[0] if rows else None
 
     def secret(self) -> bytes:
-        """What the fingerprints of this database are keyed with."""
+        """Return the key of this database's fingerprints."""
         (secret,) = self.row("secret") or (None,)
         assert isinstance(secret, bytes)
         return secret
 
     def rows(self, name: str, *values: Value) -> Iterable[Values]:
-        """The rows of a query, one by one: worth its price only where few are looked at."""
+        """Return the rows of a query one by one, for queries of which few rows are read."""
         return self.db.execute(statements()[name], values)
 
     def read(self, shape: type[list[T]], name: str, *values: Value) -> list[T]:
-        """The one JSON value of a query."""
+        """Return the decoded JSON value of a query."""
         return self._decode(shape, statements()[name], values)
 
     def many(self, name: str, rows: Sequence[Values], *values: Value) -> None:
-        """Run for all rows at once; nothing happens for none."""
+        """Execute a statement for many rows (or none)."""
         for sql, flat in _chunks(name, rows, values):
             self.db.execute(sql, flat)
 
     def read_many(
         self, shape: type[list[T]], name: str, rows: Sequence[Values], *values: Value
     ) -> list[T]:
-        """What a query gives for all rows at once."""
+        """Return the decoded JSON values of a query for many rows, joined."""
         found: list[T] = []
         for sql, flat in _chunks(name, rows, values):
             found += self._decode(shape, sql, flat)
         return found
 
     def rows_many(self, name: str, rows: Sequence[Values], *values: Value) -> Iterable[Values]:
-        """The rows of a query for all rows at once."""
+        """Return the rows of a query for many rows."""
         for sql, flat in _chunks(name, rows, values):
             yield from self.db.execute(sql, flat)
 
@@ -101,7 +100,7 @@ def _decoder(shape: type[list[T]]) -> msgspec.json.Decoder[list[T]]:
 
 
 def _chunks(name: str, rows: Sequence[Values], values: Values) -> Iterable[tuple[str, list[Value]]]:
-    """Padded to one of a few sizes, so that a few prepared statements serve every size."""
+    """Split rows into chunks of a few sizes, padded, so that few statements need to be prepared."""
     for start in range(0, len(rows), _ROWS_MAX):
         part = rows[start : start + _ROWS_MAX]
         size = _size(len(part))
@@ -112,7 +111,7 @@ def _chunks(name: str, rows: Sequence[Values], values: Values) -> Iterable[tuple
 
 
 def _size(rows: int) -> int:
-    """The next of 1 to 8, 10, 12, 14, 16, 20, 24, …, 56, 64: a padding row costs half as much as
-    a real one, and of these there are few, where with powers of two they are one in four."""
+    """Round up to 1 to 8, 10, 12, 14, 16, 20, 24, …, 56 or 64. A padding row costs half as much as
+    a real one, so powers of two would waste more."""
     step = max(1, 1 << (rows - 1).bit_length() >> 3)
     return -(-rows // step) * step

@@ -1,4 +1,4 @@
-"""What becomes of URLs: every change of state, gathered and written in a few statements."""
+"""Changes of the state of URLs, collected and written in a few statements."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from storage.store import (
 
 
 class UrlRow(NamedTuple):
-    """Where a URL stands."""
+    """A URL, its state, and what its state depends on."""
 
     id: int
     origin: int
@@ -46,11 +46,11 @@ class UrlRow(NamedTuple):
     ungoverned: int
     judged: int
     withdrawn: int
-    planned: int  # a sitemap that was read, and is to be read again
+    planned: int  # a sitemap that was read, and has a plan
 
     @property
     def fetched(self) -> bool:
-        """Whether it had been visited before it came to the queue."""
+        """Whether it was visited before it was queued."""
         return bool(self.flags & FETCHED)
 
 
@@ -66,7 +66,7 @@ _RELS = {rel: place for place, rel in enumerate(Rel, start=1)}
 
 
 def _signed(digits: str) -> int:
-    """16 hexadecimal digits as SQLite keeps 64 bits."""
+    """Convert 16 hexadecimal digits to a signed integer."""
     return int.from_bytes(bytes.fromhex(digits), signed=True)
 
 
@@ -84,10 +84,10 @@ class UrlChanges:
         self._names = names
         self._tally = tally
         self._rows: dict[str, list[Values]] = {}
-        self.replanned: set[int | None] = set()  # hosts of which a plan was made or dropped
+        self.replanned: set[int | None] = set()  # hosts whose plans changed
         self._texts: list[str] = []
 
-    # Drops before inserts: a URL may leave a table and come back to it in one transaction.
+    # Deletes before inserts: a URL may leave a table and return to it in one transaction.
     _ORDER = (
         "drop_tries", "drop_pages", "drop_plans", "drop_edges", "drop_hrefs", "drop_pointers",
         "drop_elements", "drop_ungoverned", "drop_redirects", "drop_blocks", "drop_failures",
@@ -110,7 +110,7 @@ class UrlChanges:
         self._rows.setdefault(name, []).append(values)
 
     def _leave(self, row: UrlRow, *, keep_redirect: bool = False) -> None:
-        """Take a URL out of its state; the caller says what it becomes."""
+        """Remove a URL from its state; the caller sets the new one."""
         if row.state == OUT:
             if row.planned:
                 self._put("drop_plans", row.id)
@@ -147,12 +147,12 @@ class UrlChanges:
         self._tally.count(row.origin, row.slot, _COUNTED[state], 1)
 
     def govern(self, row: UrlRow) -> None:
-        """A page fetched for lack of a robots.txt has been judged by one now."""
+        """Remove the `ungoverned` mark of a page."""
         self._put("drop_ungoverned", row.origin, row.id)
         self._tally.count(row.origin, row.slot, UNGOVERNED, -1)
 
     def visited(self, row: UrlRow, page: Visited, ids: Mapping[str, int]) -> None:
-        """`ids`: of the URLs it redirects to, calls canonical and links."""
+        """`ids`: of the URLs that the page refers to."""
         self._leave(row)
         self._enter(row, UrlState.VISITED)
         self._tally.count(row.origin, row.slot, BODY_BYTES, page.body_bytes)
@@ -180,11 +180,11 @@ class UrlChanges:
             self._put("new_seeds", row.id)
 
     def cleared(self, row: UrlRow) -> None:
-        """A visited URL that was a suspect is none any more."""
+        """Remove the mark of a suspect from a visited URL."""
         self._put("move_urls", row.id, row.state, 0, None, row.flags & ~SUSPECT)
 
     def plan(self, row: UrlRow, plan: Plan | None, now_s: float) -> None:
-        """When it is to be visited again; None: never."""
+        """Store or remove a recrawl plan."""
         self.replanned.add(row.slot)
         if plan is None:
             self._put("drop_plans", row.id)
@@ -192,7 +192,7 @@ class UrlChanges:
             self._put("put_plans", *plan_row(row.id, row.slot or 0, plan, now_s))
 
     def read(self, row: UrlRow, read: SitemapRead, texts: Mapping[str, int], now_s: float) -> None:
-        """Out of the queue and in no view of pages; links to it change nothing."""
+        """Move a sitemap out of the queue."""
         self._leave(row)
         if read.plan is not None:
             self.plan(row, read.plan, now_s)
@@ -228,13 +228,13 @@ class UrlChanges:
         self._put("put_tries", row.id, retry.attempts, retry.refusals, texts[retry.error])
 
     def dropped(self, row: UrlRow, texts: Mapping[str, int], reason: str) -> None:
-        """Out of view; why is kept where the last error of a queued URL is."""
+        """Move a URL out of all views. The reason is stored like the last error of a queued URL."""
         self._leave(row._replace(flags=row.flags & ~TRIED))
         self._put("move_urls", row.id, OUT, 0, None, row.flags | TRIED)
         self._put("put_tries", row.id, 0, 0, texts[reason])
 
     def requeued(self, row: UrlRow) -> None:
-        """Back to the queue as if it were new."""
+        """Queue a URL again as if it were new."""
         fetched = row.state == UrlState.VISITED or (
             row.state == UrlState.BLOCKED and (row.withdrawn or not row.judged)
         )

@@ -1,5 +1,5 @@
-"""Rows of the views, some hundred at a time by key. Between two reads no transaction is open: a
-reader that pauses (a pager, a slow pipe) keeps no checkpoint from resetting the write-ahead log."""
+"""Rows of the views, a few hundred at a time by key. No transaction is open in between, so a reader
+that pauses (a pager, a slow pipe) does not prevent the write-ahead log from being reset."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from storage.store import Row
 
 ROWS_AT_ONCE: Final = 500
 _IDS_AT_ONCE: Final = 500
-# What the rows of a view are ordered by: unique, and along an index.
+# The sort keys of the views: unique, and indexed.
 _KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "hosts": ("host",),
     "robots": ("origin",),
