@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import ParamSpec
+from typing import TypeVarTuple
 
 from msgspec import Struct
 
@@ -12,7 +12,7 @@ from policies.holds import Hold
 from policies.retries import FailureCode
 from storage.store import Outcome
 
-_Args = ParamSpec("_Args")
+_Args = TypeVarTuple("_Args")
 
 
 class Contacted(Struct, frozen=True, kw_only=True):
@@ -81,12 +81,14 @@ class Observers(Observer):
 
     def __init__(self, observers: Sequence[Observer]) -> None:
         self._observers = tuple(observers)
+        self._contacted = [one.contacted for one in observers]  # called for every page
+        self._settled = [one.settled for one in observers]
 
     def contacted(self, seen: Contacted) -> None:
-        _call([one.contacted for one in self._observers], seen)
+        _call(self._contacted, seen)
 
     def settled(self, url: str, outcome: Outcome) -> None:
-        _call([one.settled for one in self._observers], url, outcome)
+        _call(self._settled, url, outcome)
 
     def gave_up(self, slot: str, origin: str, error: str, count: int) -> None:
         _call([one.gave_up for one in self._observers], slot, origin, error, count)
@@ -101,12 +103,10 @@ class Observers(Observer):
         _call([one.hold_ended for one in self._observers], hold, elapsed_s)
 
 
-def _call(
-    methods: Iterable[Callable[_Args, None]], *args: _Args.args, **kwargs: _Args.kwargs
-) -> None:
+def _call(methods: Iterable[Callable[[*_Args], None]], *args: *_Args) -> None:
     for method in methods:
         try:
-            method(*args, **kwargs)
+            method(*args)
         except Exception as error:  # noqa: BLE001
             contained(f"an observer's {method.__name__}", error)
 
