@@ -13,11 +13,11 @@ TYPE_CHECKING = False  # type checkers take it for true; `typing` is slow to imp
 if TYPE_CHECKING:
     from crawler.config import ConfigError
     from crawler.documents.crawled_page import CrawledPage, Timings
-    from crawler.embedding.crawl import Crawler
+    from crawler.embedding.crawler import Crawler
+    from crawler.embedding.entry import NextTurn
     from crawler.embedding.middleware import Politeness, guarded_connector
     from crawler.embedding.response import Response
     from crawler.embedding.session import PoliteSession
-    from crawler.embedding.verdicts import NextTurn
     from crawler.errors import (
         CourtlyError,
         FetchFailed,
@@ -56,10 +56,10 @@ _HOMES = {
     "ConfigError": "crawler.config",
     "CourtlyError": "crawler.errors",
     "CrawledPage": "crawler.documents.crawled_page",
-    "Crawler": "crawler.embedding.crawl",
+    "Crawler": "crawler.embedding.crawler",
     "FetchFailed": "crawler.errors",
     "InvalidURL": "crawler.errors",
-    "NextTurn": "crawler.embedding.verdicts",
+    "NextTurn": "crawler.embedding.entry",
     "PoliteSession": "crawler.embedding.session",
     "Politeness": "crawler.embedding.middleware",
     "Response": "crawler.embedding.response",

@@ -13,13 +13,14 @@ from msgspec import Struct
 
 from crawler.clock import Clock, RealClock
 from crawler.config import Config, ConfigError, check_identity
-from crawler.engine.engine import Engine
-from crawler.engine.roots import check_roots, queue_seeds
 from crawler.events import Progress, Summary
 from crawler.fetching.fetcher import Fetcher
 from crawler.fetching.reloadable import ReloadableFetcher
 from crawler.observer import Observer, all_of
-from crawler.politeness.reading import reads_otherwise, session_name
+from crawler.processing.context import crawl_context
+from crawler.scheduling.robots_identity import reads_otherwise, session_name
+from crawler.scheduling.scheduler import Scheduler
+from crawler.scheduling.seeding import check_roots, queue_seeds
 from crawler.steering.control import Control, ReloadSource
 from crawler.steering.summary import Snapshots, summarise
 from storage.safe_files import FILE_MODE
@@ -96,7 +97,7 @@ class Life(Struct, frozen=True, kw_only=True):
     """A crawl put together, with the database held and the network open: `run` it."""
 
     config: Config  # as it began; `control.config` is the one that counts now
-    engine: Engine
+    scheduler: Scheduler
     control: Control
     store: Store
     clock: Clock
@@ -107,7 +108,7 @@ class Life(Struct, frozen=True, kw_only=True):
         """Crawl to the end, or until `control.stop()`. Cancelled, it leaves at once; what is
         recorded is committed all the same. Raises StoreError, and what else went wrong."""
         try:
-            await self.engine.run()
+            await self.scheduler.run()
         except BaseExceptionGroup as problems:
             raise plainest(problems) from problems
 
@@ -163,22 +164,21 @@ async def living(
             )
         await _judge_anew(config, store, session)
         async with network as fetcher, opened_sinks(config, clock) as sinks:
-            engine = Engine(
+            context = crawl_context(
                 config,
                 store=store,
                 session=session,
                 clock=clock,
-                fetcher=fetcher,
-                forever=forever,
                 observer=all_of(observers),
                 sinks=sinks,
             )
+            scheduler = Scheduler(context, fetcher, runs_forever=forever)
             if not forever:
                 await store.set_paused(False)  # who starts a crawl by hand wants it to run
             elif await store.paused():
-                engine.steering.pause()
+                scheduler.steering.pause()
             control = Control(
-                engine,
+                scheduler,
                 config=config,
                 store=store,
                 clock=clock,
@@ -187,7 +187,7 @@ async def living(
             )
             yield Life(
                 config=config,
-                engine=engine,
+                scheduler=scheduler,
                 control=control,
                 store=store,
                 clock=clock,
@@ -227,18 +227,22 @@ async def crawl(
         living(config, seeds=seeds, observers=observers, source=source) as life,
         beside(life) if beside else contextlib.nullcontext(),
     ):
-        engine, clock = life.engine, life.clock
+        scheduler, clock = life.scheduler, life.clock
         if life.sinks is not None:
             life.sinks.exit_requested = leave
         began_s = clock.monotonic()
-        interrupted = await _run(engine, life.store, clock, observe=observe, stop=stop, leave=leave)
+        interrupted = await _run(
+            scheduler, life.store, clock, observe=observe, stop=stop, leave=leave
+        )
         elapsed_s = clock.monotonic() - began_s
     async with looking_into(config.storage.path) as reader:
-        return await summarise(reader, engine, clock, elapsed_s=elapsed_s, interrupted=interrupted)
+        return await summarise(
+            reader, scheduler, clock, elapsed_s=elapsed_s, interrupted=interrupted
+        )
 
 
 async def _run(
-    engine: Engine,
+    scheduler: Scheduler,
     store: Store,
     clock: Clock,
     *,
@@ -246,15 +250,15 @@ async def _run(
     stop: asyncio.Event | None,
     leave: asyncio.Event | None,
 ) -> bool:
-    """Run the engine to its end, or until told to stop or leave: True then."""
+    """Run the scheduler to its end, or until told to stop or leave: True then."""
     try:
         async with asyncio.TaskGroup() as group:
-            run = group.create_task(engine.run())
+            run = group.create_task(scheduler.run())
             beside: list[asyncio.Task[None]] = []
             if observe:
-                beside.append(group.create_task(Snapshots(engine, store, clock).report(observe)))
+                beside.append(group.create_task(Snapshots(scheduler, store, clock).report(observe)))
             if stop:
-                beside.append(group.create_task(_once(stop, engine.stop)))
+                beside.append(group.create_task(_once(stop, scheduler.stop)))
             if leave:
                 beside.append(group.create_task(_once(leave, run.cancel)))
             run.add_done_callback(lambda _: [task.cancel() for task in beside])

@@ -12,7 +12,7 @@ from pathlib import Path
 from crawler.app import open_store
 from crawler.clock import RealClock
 from crawler.config import Config
-from crawler.engine.roots import queue_seeds
+from crawler.scheduling.seeding import queue_seeds
 from crawler.steering.control import checked_delay_s
 from crawler.steering.live_state import UnknownHost
 from storage.store import Store

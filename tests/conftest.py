@@ -24,9 +24,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from crawler.config import Config, from_dict
-from crawler.engine.engine import Engine
 from crawler.fetching.request import Fetcher
 from crawler.observer import Observer
+from crawler.processing.context import crawl_context
+from crawler.scheduling.scheduler import Scheduler
 from crawler.steering.control import Control
 from crawler.testing import Answers, FakeFetcher, JumpClock, LoggedRequest, RequestLog
 from policies.url import host_of, slot_of
@@ -154,7 +155,7 @@ class Medium:
 class Crawled:
     """What one crawl came to. Times without a note are seconds since it began."""
 
-    engine: Engine
+    scheduler: Scheduler
     medium: Medium
     log: RequestLog
     start_s: float  # on the clock
@@ -164,7 +165,10 @@ class Crawled:
 
     @property
     def waiting(self) -> Mapping[str, tuple[float | None, str]]:
-        return self.engine.waiting
+        return {
+            host: (until, reason.sentence)
+            for host, (until, reason) in self.scheduler.waiting.items()
+        }
 
     def urls(self, view: str) -> list[str]:
         return sorted(str(row["url"]) for row in self.rows[view])
@@ -194,7 +198,7 @@ class World:
         self.clock = clock
         self.store = MemoryStore(wall=clock.wall, monotonic=clock.monotonic)
         self.medium = Medium(self.store, clock)  # the next crawl's
-        self.engine: Engine | None = None
+        self.scheduler: Scheduler | None = None
         self._control: Control | None = None
         self._deeds: list[asyncio.Task[Any]] = []
         self.session = 0
@@ -253,24 +257,19 @@ class World:
         fake = FakeFetcher(self.clock, answers, latency_s=latency_s)
         fetcher = fetcher or fake
         medium = self.medium
-        engine = self.engine = Engine(
-            config,
-            store=medium,
-            session=self.session,
-            clock=self.clock,
-            fetcher=fetcher,
-            forever=forever,
-            observer=observer,
+        context = crawl_context(
+            config, store=medium, session=self.session, clock=self.clock, observer=observer
         )
+        scheduler = self.scheduler = Scheduler(context, fetcher, runs_forever=forever)
         self._control = Control(
-            engine,
+            scheduler,
             config=config,
             store=medium,
             clock=self.clock,
             source=None if reread is None else ConfigFrom(reread),
         )
         start_s = self.clock.monotonic()
-        self._task = asyncio.create_task(engine.run())
+        self._task = asyncio.create_task(scheduler.run())
         over: list[float] = []
         timers = [self.clock.call_at(start_s + s, act) for s, act in (at or {}).items()]
         timers.append(self.clock.call_at(start_s + cap_s, lambda: over.append(cap_s)))
@@ -289,7 +288,7 @@ class World:
             self.medium = Medium(self.store, self.clock)
         assert not over, f"it had not ended after {cap_s:g} s"
         return Crawled(
-            engine=engine,
+            scheduler=scheduler,
             medium=medium,
             log=getattr(fetcher, "log", fake.log),
             start_s=start_s,

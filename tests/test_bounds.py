@@ -22,9 +22,9 @@ from crawler.documents import fragments, links, page
 from crawler.documents.links import PageLinks, anchor_text, collapsed
 from crawler.documents.sitemap import SitemapParser
 from crawler.fetching import cookies
+from crawler.processing.attempts import led_on
 from crawler.sinks import requisites
 from crawler.testing import JumpClock
-from crawler.visiting.outcomes import led_on
 from policies import indexing, robots, robots_state, usage
 from policies.robots.lint import lint
 from policies.robots_state import UNKNOWN, RobotsFetch, RobotsRules
@@ -258,14 +258,14 @@ SHOWN_HERE: Final[dict[str, Proof]] = {
     "crawler/sinks/rewriting.py:_DEPTH_MAX": some_requisites(nested(5)),
     "policies/usage.py:SIGNALS_MAX": signals_of_use,
     "policies/usage.py:_VALUE_CHARS_MAX": signals_of_use,
-    "crawler/politeness/hops.py:REDIRECTS_MAX": robots_redirects,
+    "crawler/downloading/robots_fetcher.py:REDIRECTS_MAX": robots_redirects,
     "policies/robots/syntax.py:BYTES_MAX": long_robots,
-    "crawler/politeness/news.py:ROBOTS_BYTES_MAX": long_robots,
-    "crawler/politeness/news.py:LIMITS": long_robots,
+    "crawler/downloading/robots_exchange.py:ROBOTS_BYTES_MAX": long_robots,
+    "crawler/downloading/robots_exchange.py:LIMITS": long_robots,
     "policies/robots_state.py:_ERROR_CHARS_MAX": long_robots_error,
     "policies/robots/syntax.py:LINE_BYTES_MAX": long_robots_line,
     "policies/robots/library_lines.py:LINE_BYTES_MAX": long_robots_line,
-    "crawler/visiting/outcomes.py:_TARGET_CHARS_MAX": long_target,
+    "crawler/processing/attempts.py:_TARGET_CHARS_MAX": long_target,
 }
 
 # ---------------------------------------------------------------- shown elsewhere
@@ -275,14 +275,14 @@ TOO_LARGE: Final = "`failed`, code too-large"
 REFUSED: Final = "an error that names the bound"
 # The trace, and the test that meets the bound and finds it.
 SHOWN_ELSEWHERE: Final[Mapping[str, tuple[str, str]]] = {
-    "crawler/visiting/kept.py:URL_CHARS_MAX": (
+    "crawler/processing/stored_links.py:URL_CHARS_MAX": (
         "a row of `malformed`",
         "tests/site/test_links_view.py::test_long_urls_and_dropped_parameters",
     ),
     **{
-        f"crawler/visiting/sitemaps.py:{name}": (
+        f"crawler/processing/sitemaps.py:{name}": (
             "`too-many-sitemaps` in `skipped`",
-            f"{CRAWLER}engine/test_sitemaps.py::{test}",
+            f"{CRAWLER}scheduling/test_sitemaps.py::{test}",
         )
         for name, test in {
             "NAMED_MAX": "test_sitemaps_beyond_their_number_are_counted",
@@ -290,7 +290,7 @@ SHOWN_ELSEWHERE: Final[Mapping[str, tuple[str, str]]] = {
             "NESTING_MAX": "test_indexes_are_followed_so_deep_and_no_deeper",
         }.items()
     },
-    "crawler/visiting/requisites.py:DEPTH_MAX": (
+    "crawler/processing/page_requisites.py:DEPTH_MAX": (
         "`too-many-requisites` in `skipped`, and in `cut` of the last",
         "tests/site/test_requisites.py::test_style_sheets_that_import_new_ones_without_end",
     ),
@@ -405,33 +405,38 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "crawler/daemon/http/sessions.py:PEERS_MAX",
         "crawler/daemon/http/sessions.py:SESSIONS_MAX",
         "crawler/daemon/monitoring/recent_contacts.py:HOSTS_MAX",
-        "crawler/embedding/desks.py:HOSTS_KEPT_MAX",
-        "crawler/embedding/desks.py:LOOKED_AT_MAX",
-        "crawler/embedding/desks.py:ROBOTS_BYTES_KEPT_MAX", "crawler/embedding/door.py:NEAR_MAX",
-        "crawler/engine/due.py:VAIN_MAX", "crawler/engine/holdings.py:FULL_KEPT_MAX",
-        "crawler/engine/revisits.py:VAIN_MAX", "crawler/fetching/client_session.py:ORIGINS_MAX",
+        "crawler/embedding/caller_lines.py:HOSTS_KEPT_MAX",
+        "crawler/embedding/caller_lines.py:LOOKED_AT_MAX",
+        "crawler/embedding/caller_lines.py:ROBOTS_BYTES_KEPT_MAX",
+        "crawler/embedding/polite_client.py:LOOPBACK_NAMES_MAX",
+        "crawler/scheduling/due_work.py:VAIN_MAX",
+        "crawler/scheduling/host_leases.py:FULL_KEPT_MAX",
+        "crawler/fetching/client_session.py:ORIGINS_MAX",
         "crawler/fetching/cookies.py:JARS_MAX", "crawler/fetching/direct.py:ENDPOINTS_MAX",
         "crawler/fetching/header_scope.py:DOMAINS_MAX",
         "crawler/fetching/resolver.py:REMEMBERED_MAX",
-        "crawler/politeness/holds.py:SUSPECTS_MAX",
-        "crawler/politeness/origins.py:ORIGINS_PER_HOST_MAX", "crawler/sinks/warc.py:_DIGESTS_MAX",
+        "crawler/frontier/system_holds.py:SUSPECTS_MAX",
+        "crawler/frontier/robots_cache.py:ORIGINS_PER_HOST_MAX",
+        "crawler/sinks/warc.py:_DIGESTS_MAX",
         "policies/robots/file.py:_RULE_SETS_MAX", "storage/sqlite/link_table.py:_CHARS_MAX",
         "storage/sqlite/name_ids.py:_KEPT_MAX", "policies/outage.py:UNKNOWN_MAX",
     ),
     BATCH: (
-        "crawler/engine/due.py:DUE_ORIGINS_MAX", "crawler/politeness/host.py:APPETITE_MAX",
-        "crawler/politeness/turns.py:PASS_BEHIND_MAX", "crawler/politeness/turns.py:PASS_MAX",
+        "crawler/scheduling/due_work.py:DUE_ORIGINS_MAX",
+        "crawler/frontier/host_queue.py:PREFETCH_MAX",
+        "crawler/frontier/permits.py:PASS_BEHIND_MAX", "crawler/frontier/permits.py:PASS_MAX",
         "crawler/sinks/rotating_file.py:_BUFFER_BYTES_MAX",
         "crawler/sinks/journal.py:_LINES_BYTES_MAX",
-        "crawler/visiting/network_first.py:AT_ONCE_MAX", "storage/sqlite/statements.py:_ROWS_MAX",
+        "crawler/processing/parse_queue.py:AT_ONCE_MAX", "storage/sqlite/statements.py:_ROWS_MAX",
         "storage/paging.py:ROWS_MAX", "crawler/daemon/api/operations.py:LIMIT_MAX",
     ),
     WAITS: (
-        "crawler/engine/engine.py:WAITING_PAGES_MAX", "crawler/engine/holdings.py:HOSTS_HELD_MAX",
-        "crawler/engine/holdings.py:ROBOTS_BYTES_MAX", "crawler/sinks/dispatch.py:BYTES_MAX",
-        "crawler/sinks/dispatch.py:PAGES_MAX", "crawler/visiting/ledger.py:LINKS_MAX",
-        "crawler/visiting/ledger.py:OUTCOMES_MAX",
-        "crawler/visiting/network_first.py:WAITING_BYTES_MAX",
+        "crawler/scheduling/scheduler.py:WAITING_PAGES_MAX",
+        "crawler/scheduling/host_leases.py:HOSTS_HELD_MAX",
+        "crawler/scheduling/host_leases.py:ROBOTS_BYTES_MAX", "crawler/sinks/dispatch.py:BYTES_MAX",
+        "crawler/sinks/dispatch.py:PAGES_MAX", "crawler/frontier/commit_buffer.py:LINKS_MAX",
+        "crawler/frontier/commit_buffer.py:OUTCOMES_MAX",
+        "crawler/frontier/permits.py:UNPARSED_BYTES_MAX",
         "crawler/cli/process.py:FILES_MAX", "crawler/cli/process.py:OTHER_FILES_MAX",
         "crawler/daemon/connections.py:CONNECTIONS_MAX",
     ),
@@ -454,7 +459,7 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "crawler/sinks/mirror_paths.py:_NAME_CHARS_MAX",
         "crawler/sinks/mirror_paths.py:_PATH_CHARS_MAX",
         "crawler/cli/atomic_file.py:_NAME_CHARS_MAX",
-        "crawler/visiting/plans.py:_VALIDATOR_CHARS_MAX",
+        "crawler/processing/recrawl_schedule.py:_VALIDATOR_CHARS_MAX",
         "policies/robots_state.py:_HEADER_CHARS_MAX",
         "policies/robots/index.py:_HITS_MAX", "policies/robots/index.py:_LENGTHS_MAX",
         "policies/robots/index.py:_SCAN_MAX", "policies/robots/index.py:_TUPLE_MAX",
@@ -476,7 +481,8 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "storage/sqlite/refused_values.py:_NUMBER_MAX",
         "storage/sqlite/crawl_sessions.py:_SESSION_MAX",
         "storage/sqlite/crawl_sessions.py:_TIME_S_MAX",
-        "crawler/engine/rejudge.py:JUDGING_MAX_S", "crawler/visiting/visit.py:JUDGING_MAX_S",
+        "crawler/scheduling/rejudging.py:JUDGING_MAX_S",
+        "crawler/processing/worker.py:JUDGING_MAX_S",
         "crawler/embedding/middleware.py:HOLD_MAX_S",
     ),
     NO_VALUE: (
@@ -508,8 +514,10 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "policies/scope.py:HOPS_MAX",
     ),
     RETRY: (
-        "crawler/politeness/holds.py:OURS_IN_A_ROW_MAX", "crawler/politeness/holds.py:OUTAGES_MAX",
-        "crawler/politeness/host.py:EXCUSES_MAX", "storage/sqlite/maintenance.py:LOCK_WAIT_S_MAX",
+        "crawler/frontier/system_holds.py:OURS_IN_A_ROW_MAX",
+        "crawler/frontier/system_holds.py:OUTAGES_MAX",
+        "crawler/frontier/host_queue.py:EXCUSES_MAX",
+        "storage/sqlite/maintenance.py:LOCK_WAIT_S_MAX",
         "storage/transient_faults.py:MEMORY_WAIT_S_MAX", "storage/transient_faults.py:RETRY_S_MAX",
         "storage/transient_faults.py:START_WAIT_S_MAX",
     ),

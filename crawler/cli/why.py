@@ -57,7 +57,7 @@ def why(what: str, database: DatabaseOptions, user_agent: str | None) -> None:
 
 async def _why(path: Path, asked: ExplainContext, what: str) -> None:
     from crawler.app import looking_into
-    from crawler.politeness.reading import reading
+    from crawler.scheduling.robots_identity import reading
 
     async with looking_into(path) as reader:
         if asked.default and (known := await reading(reader)):

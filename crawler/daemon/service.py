@@ -12,7 +12,7 @@ from aiohttp import hdrs, web
 
 from crawler.app import Life, open_reader
 from crawler.daemon.api.operations import Operations
-from crawler.daemon.api.robots_check import RobotsFetcher
+from crawler.daemon.api.robots_check import RobotsThroughCrawl
 from crawler.daemon.http.application import build
 from crawler.daemon.http.guards import HttpSettings
 from crawler.daemon.monitoring.exposition import CONTENT_TYPE
@@ -31,8 +31,8 @@ async def operations_of(life: Life, monitor: Monitor) -> AsyncIterator[Operation
             reader,
             clock=life.clock,
             stream=monitor.stream,
-            robots_fetcher=RobotsFetcher(
-                engine=life.engine, control=life.control, reader=reader, clock=life.clock
+            robots_fetcher=RobotsThroughCrawl(
+                scheduler=life.scheduler, reader=reader, clock=life.clock
             ),
         )
     finally:

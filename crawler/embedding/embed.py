@@ -12,7 +12,7 @@ from pathlib import Path
 from crawler.app import looking_into, open_memory_store, open_store
 from crawler.clock import Clock, RealClock
 from crawler.config import Config
-from crawler.embedding.door import Door
+from crawler.embedding.polite_client import PoliteClient
 from crawler.fetching.fetcher import AiohttpFetcher, Fetcher
 from storage.store import Reader, Store
 
@@ -63,20 +63,20 @@ async def network(
 
 
 @contextlib.asynccontextmanager
-async def door(
+async def polite_client(
     config: Config,
     *,
     db: str | Path | None,
     clock: Clock | None,
     fetcher: Fetcher | None,
     name: str,
-) -> AsyncIterator[Door]:
-    """A door that is open; `name` is what the database calls the session."""
+) -> AsyncIterator[PoliteClient]:
+    """An open client; `name` is what the database calls the session."""
     clock = clock or RealClock()
     async with (
         state(config, db=db, clock=clock, name=name) as kept,
         network(config, clock=clock, fetcher=fetcher) as wire,
-        Door(
+        PoliteClient(
             config,
             store=kept.store,
             session=kept.session,

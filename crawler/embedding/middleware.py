@@ -13,10 +13,10 @@ from aiohttp.http import SERVER_SOFTWARE
 
 from crawler.clock import Clock, RealClock, Timer
 from crawler.config import Config, ConfigError
-from crawler.embedding.door import Door
+from crawler.embedding.entry import NextTurn, canonical_url
 from crawler.embedding.lasting import Lasting
+from crawler.embedding.polite_client import PoliteClient
 from crawler.embedding.settings import Given, paces, settings
-from crawler.embedding.verdicts import NextTurn, canonical_url
 from crawler.errors import ResponseUnread
 from crawler.fetching.client_session import (
     CallerRequest,
@@ -27,7 +27,7 @@ from crawler.fetching.client_session import (
 )
 from crawler.fetching.fetcher import KEEPALIVE_S
 from crawler.fetching.guard import address_rules, socket_guard
-from crawler.politeness.host import Turn
+from crawler.frontier.host_queue import Permit
 from policies.pacing import Per
 from policies.url import host_of
 
@@ -83,18 +83,24 @@ class Politeness:
         self._db = db
         self._clock = clock
         self._fetcher: ClientFetcher | None = None
-        self._door: Lasting[Door] = Lasting(
+        self._client: Lasting[PoliteClient] = Lasting(
             "Politeness is not open: it lasts as long as its `async with`"
         )
         self._open: dict[str, set[CallerRequest]] = {}  # by slot
 
     async def __aenter__(self) -> Self:
-        from crawler.embedding.embed import door  # loads what the database needs
+        from crawler.embedding.embed import polite_client  # loads what the database needs
 
         clock = self._clock or RealClock()
         self._fetcher = ClientFetcher(clock, config=self._config, headers=_identity(self._config))
-        await self._door.open(
-            door(self._config, db=self._db, clock=clock, fetcher=self._fetcher, name="middleware")
+        await self._client.open(
+            polite_client(
+                self._config,
+                db=self._db,
+                clock=clock,
+                fetcher=self._fetcher,
+                name="middleware",
+            )
         )
         return self
 
@@ -104,18 +110,18 @@ class Politeness:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._door.close(kind, error, trace)
+        await self._client.close(kind, error, trace)
 
-    def _opened(self) -> tuple[Door, ClientFetcher]:
-        door = self._door.get()
+    def _opened(self) -> tuple[PoliteClient, ClientFetcher]:
+        client = self._client.get()
         assert self._fetcher is not None
-        return door, self._fetcher
+        return client, self._fetcher
 
     # ------------------------------------------------------------ a request
 
     async def __call__(self, request: ClientRequest, handler: ClientHandlerType) -> ClientResponse:
         """For aiohttp."""
-        door, fetcher = self._opened()
+        client, fetcher = self._opened()
         url = str(request.url)
         url = canonical_url("http" + url[2:] if url.startswith("ws") else url)
         check_request(self._config, request, url)
@@ -123,12 +129,12 @@ class Politeness:
             if request.headers.get(name, SERVER_SOFTWARE) == SERVER_SOFTWARE:
                 request.headers[name] = value
         fetcher.use(request.session, url, request.headers)
-        turn = await self._enter(door, url)
-        contact = CallerRequest(url, door.clock)
+        permit = await self._enter(client, url)
+        contact = CallerRequest(url, client.clock)
         fetcher.watch(contact)
-        slot = turn.host.slot
+        slot = permit.host.slot
         self._open.setdefault(slot, set()).add(contact)
-        job = door.watch(turn, contact.request)
+        job = client.watch(permit, contact.request)
         job.add_done_callback(lambda _: self._forget(slot, contact))
         try:
             response = await handler(request)
@@ -138,10 +144,10 @@ class Politeness:
         contact.answered(response)
         return response
 
-    async def _enter(self, door: Door, url: str) -> Turn:
-        """The turn; not for ever while a response of its host is held unread."""
-        slot = door.slot_of(host_of(url))
-        loop, clock = asyncio.get_running_loop(), door.clock
+    async def _enter(self, client: PoliteClient, url: str) -> Permit:
+        """The permit; not for ever while a response of its host is held unread."""
+        slot = client.slot_of(host_of(url))
+        loop, clock = asyncio.get_running_loop(), client.clock
         unread: list[CallerRequest] = []
         limit = asyncio.timeout(None)
         timer: Timer | None = None
@@ -161,7 +167,7 @@ class Politeness:
         timer = clock.call_at(clock.monotonic() + HOLD_MAX_S, look)
         try:
             async with limit:
-                return await door.enter(url)
+                return await client.enter(url)
         except TimeoutError:
             if not unread:
                 raise

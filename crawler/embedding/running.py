@@ -1,4 +1,4 @@
-"""A crawl whose pages somebody reads: the engine in a task, begun with the first page."""
+"""A crawl whose caller iterates over its pages: the scheduler in a task, begun with the first."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from crawler.clock import Clock, RealClock
 from crawler.config import Config, ConfigError
 from crawler.documents.crawled_page import CrawledPage
 from crawler.embedding.embed import State, network, state
-from crawler.engine.engine import Engine
-from crawler.engine.roots import check_roots
 from crawler.events import Summary
 from crawler.fetching.fetcher import Fetcher
+from crawler.processing.context import crawl_context
+from crawler.processing.page_queue import PageQueue
+from crawler.scheduling.scheduler import Scheduler
+from crawler.scheduling.seeding import check_roots
 from crawler.sinks.build import build_sinks
 from crawler.sinks.dispatch import PageCallback, Sinks
 from crawler.steering.summary import summarise
-from crawler.visiting.handover import Handover
 from storage.store import Link
 
 
 class Running:
-    """A crawl whose pages somebody reads. When it has ended and seeds are added, it begins anew."""
+    """A crawl whose caller iterates over its pages. Seeds added after its end begin it again."""
 
     def __init__(
         self, config: Config, kept: State, clock: Clock, fetcher: Fetcher, sinks: Sinks
@@ -39,16 +40,16 @@ class Running:
         self._begin()
 
     def _begin(self) -> None:
-        self._handover = Handover()
-        self._engine = Engine(
+        self._page_queue = PageQueue()
+        context = crawl_context(
             self._config,
             store=self._kept.store,
             session=self._kept.session,
             clock=self._clock,
-            fetcher=self._fetcher,
-            handover=self._handover,
             sinks=self.sinks,
+            page_queue=self._page_queue,
         )
+        self._scheduler = Scheduler(context, self._fetcher)
         self._task: asyncio.Task[None] | None = None
 
     async def next(self) -> CrawledPage | None:
@@ -58,19 +59,19 @@ class Running:
                 raise ConfigError(
                     "there is nothing to crawl: give a seed URL, or set crawl.seeds in the config"
                 )
-            handover = self._handover
-            self._task = asyncio.create_task(self._engine.run())
-            self._task.add_done_callback(lambda _: handover.close())
-        page = await self._handover.next()
+            page_queue = self._page_queue
+            self._task = asyncio.create_task(self._scheduler.run())
+            self._task.add_done_callback(lambda _: page_queue.close())
+        page = await self._page_queue.next()
         if page is None:
             await self._result(self._task)
         return page
 
     async def commit(self) -> None:
         """Commit the page in the reader's hands, if there is one."""
-        if self._task is None or not self._handover.settle():
+        if self._task is None or not self._page_queue.settle(self._scheduler.frontier.buffer):
             return
-        flush = asyncio.ensure_future(self._engine.ledger.flush())
+        flush = asyncio.ensure_future(self._scheduler.committer.flush())
         try:
             await asyncio.wait({flush, self._task}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -79,15 +80,15 @@ class Running:
     async def add(self, seeds: Sequence[Link]) -> int:
         if self._task is not None and self._task.done():
             self._begin()
-        return await self._engine.add(seeds)
+        return await self._scheduler.add(seeds)
 
     async def stop(self, *, at_once: bool) -> None:
         """Pages not read stay queued. `at_once`: what is in flight is broken off."""
         task, self._task = self._task, None
-        self._handover.close()
+        self._page_queue.close()
         if task is None:
             return
-        self._engine.stop()
+        self._scheduler.stop()
         if at_once:
             task.cancel()
         try:
@@ -110,7 +111,7 @@ class Running:
         elapsed_s = self._clock.monotonic() - self._began_s
         async with self._kept.reader() as reader:
             return await summarise(
-                reader, self._engine, self._clock, elapsed_s=elapsed_s, interrupted=False
+                reader, self._scheduler, self._clock, elapsed_s=elapsed_s, interrupted=False
             )
 
 

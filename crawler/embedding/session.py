@@ -9,11 +9,11 @@ from typing import Final, Self
 
 from crawler.clock import Clock
 from crawler.config import Config
-from crawler.embedding.door import Door
+from crawler.embedding.entry import NextTurn, canonical_url
 from crawler.embedding.lasting import Lasting
+from crawler.embedding.polite_client import PoliteClient
 from crawler.embedding.response import Response
 from crawler.embedding.settings import Given, settings
-from crawler.embedding.verdicts import NextTurn, canonical_url
 from crawler.errors import FetchFailed, TooManyRedirects
 from crawler.fetching.header_scope import HeaderScope, services_of
 from crawler.fetching.request import (
@@ -26,7 +26,7 @@ from crawler.fetching.request import (
     may_be_secret,
     service_of,
 )
-from crawler.politeness.contact import REFUSALS
+from crawler.frontier.frontier import REFUSALS
 from policies.retries import FailureCode, GiveUp, RetryRules, after_failure, after_refusal
 from policies.robots_state import RobotsState
 from policies.url import canonical, host_of, origin_of
@@ -80,7 +80,7 @@ class PoliteSession:
         self._db = db
         self._clock = clock
         self._fetcher = fetcher
-        self._door: Lasting[Door] = Lasting(
+        self._client: Lasting[PoliteClient] = Lasting(
             "the session is not open: it lasts as long as its `async with`"
         )
 
@@ -89,10 +89,10 @@ class PoliteSession:
         return self._config
 
     async def __aenter__(self) -> Self:
-        from crawler.embedding.embed import door  # loads what the database needs
+        from crawler.embedding.embed import polite_client  # loads what the database needs
 
-        await self._door.open(
-            door(
+        await self._client.open(
+            polite_client(
                 self._config,
                 db=self._db,
                 clock=self._clock,
@@ -108,7 +108,7 @@ class PoliteSession:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._door.close(kind, error, trace)
+        await self._client.close(kind, error, trace)
 
     # ------------------------------------------------------------ fetching
 
@@ -155,15 +155,15 @@ class PoliteSession:
 
         Raises RobotsDisallowed, RobotsUnreachable, FetchFailed, TooManyRedirects, InvalidURL.
         """
-        door = self._door.get()
+        client = self._client.get()
         url = canonical_url(url)
         method = method.upper()
         sent = dict(headers or {})
         seen: list[Response] = []
-        meant = _mean(door, url)
+        meant = _mean(client, url)
         bare = False
         while True:
-            answer = await _ask(door, url, method, body, sent, retry=retry, bare=bare)
+            answer = await _ask(client, url, method, body, sent, retry=retry, bare=bare)
             response = Response(
                 url=url,
                 status=answer.status,
@@ -191,27 +191,27 @@ class PoliteSession:
     async def may_fetch(self, url: str) -> bool:
         """Does robots.txt let us ask for this URL now? It is fetched if need be, at its host's
         turn. Raises FetchFailed when the host cannot be reached."""
-        door = self._door.get()
+        client = self._client.get()
         url = canonical_url(url)
-        _mean(door, url)
-        return await door.may_fetch(url)
+        _mean(client, url)
+        return await client.may_fetch(url)
 
     async def next_turn(self, url: str) -> NextTurn:
         """When the URL's host may be contacted next, and why not before. Makes no contact."""
-        return await self._door.get().next_turn(canonical_url(url))
+        return await self._client.get().next_turn(canonical_url(url))
 
     async def robots(self, url: str) -> RobotsState:
         """What is known of the robots.txt of the URL's origin: the copy, its dates, or why there is
         none. Fetched at its host's turn if need be. `policies.robots_policy` says what it means.
         Raises FetchFailed when the host cannot be reached."""
-        door = self._door.get()
+        client = self._client.get()
         url = canonical_url(url)
-        _mean(door, url)
-        return await door.robots(url)
+        _mean(client, url)
+        return await client.robots(url)
 
 
 async def _ask(
-    door: Door,
+    client: PoliteClient,
     url: str,
     method: str,
     body: bytes | None,
@@ -222,7 +222,7 @@ async def _ask(
 ) -> Answer:
     """One hop, asked for again as often as it deserves."""
     retry = retry and method in RETRIED
-    rules = door.config.site(host_of(url)).fetch
+    rules = client.config.site(host_of(url)).fetch
     request = Request(
         url=url,
         method=method,
@@ -233,7 +233,7 @@ async def _ask(
     )
     attempts = refusals = 0
     while True:
-        result = await door.contact(await door.enter(url), request)
+        result = await client.contact(await client.enter(url), request)
         if isinstance(result, Answer) and result.status < 500 and result.status not in REFUSALS:
             return result
         attempts_max = RetryRules(max_attempts=rules.max_attempts)
@@ -257,7 +257,7 @@ async def _ask(
             return result
         attempts, refusals = fate.attempts, fate.refusals
         if fate.in_s > 0:
-            await door.clock.sleep_until(door.clock.monotonic() + fate.in_s)
+            await client.clock.sleep_until(client.clock.monotonic() + fate.in_s)
 
 
 def _target(answer: Answer) -> str | None:
@@ -272,11 +272,11 @@ def _without(headers: Mapping[str, str], names: frozenset[str]) -> dict[str, str
     return {name: value for name, value in headers.items() if name.lower() not in names}
 
 
-def _mean(door: Door, url: str) -> frozenset[str]:
+def _mean(client: PoliteClient, url: str) -> frozenset[str]:
     """The schemes and ports that a caller means who asks for this URL. A robots.txt elsewhere, to
     which a redirect leads, is asked for without the config's headers for its host."""
-    door.contacts.meant = door.contacts.meant or HeaderScope()
-    door.contacts.meant.add(url)
+    client.downloader.meant = client.downloader.meant or HeaderScope()
+    client.downloader.meant.add(url)
     return services_of(url)
 
 

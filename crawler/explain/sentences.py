@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from crawler.config.units import format_bytes, format_duration
 from crawler.explain.formatting import at, counted, plain
-from crawler.explain.wait_reasons import latest_backoff_reason
+from crawler.frontier.reasons import latest_backoff
 from policies.robots import RobotsFile
 from policies.robots_policy import Closed, Open, RobotsPolicy
 from policies.scope import SKIP_KEYS, SKIP_WORDS
@@ -158,7 +158,7 @@ def wait_sentences(
         return
     backoff_until = _number(host["backoff_until"])
     if backoff_until > now_s:
-        why = latest_backoff_reason(host["contacts"])
+        why = latest_backoff(host["contacts"]).sentence
         yield f"{it}: {why}, until {at(backoff_until)}, {_in(backoff_until, now_s)}"
     if host.get("connect_failures"):
         yield f"{it} could not be connected to, {_times(host['connect_failures'])} in a row"

@@ -16,9 +16,16 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from crawler.clock import Clock
 from crawler.config import Config, ConfigError, check_identity, seeds_of
-from crawler.engine.roots import seed_link
-from crawler.politeness.ending import limit_reached
-from crawler.politeness.turns import HELD
+from crawler.frontier.reasons import (
+    CRAWL_HELD,
+    CRAWL_PAUSED,
+    IDLE,
+    PAGE_BUDGET,
+    READY,
+    Reason,
+    limit_reached,
+)
+from crawler.scheduling.seeding import seed_link
 from crawler.steering.live_state import (
     ActiveHold,
     Activity,
@@ -33,7 +40,7 @@ from crawler.steering.live_state import (
     host_state,
     resident_bytes,
 )
-from crawler.steering.waits import WaitKind, stored_wait
+from crawler.steering.waits import stored_wait
 from policies.holds import Hold
 from policies.scope import Scope
 from policies.url import SeedError, parse_seed, without_userinfo
@@ -41,10 +48,10 @@ from storage.store import Link, Row, Stats, Store
 from storage.transient_faults import TransientFault
 
 if TYPE_CHECKING:
-    from crawler.engine.engine import Engine
     from crawler.fetching.fetcher import AiohttpFetcher
     from crawler.fetching.reloadable import ReloadableFetcher
-    from crawler.politeness.host import Host
+    from crawler.frontier.host_queue import HostQueue
+    from crawler.scheduling.scheduler import Scheduler
 
 
 FETCHING_SHOWN = 50  # URLs in a status
@@ -71,7 +78,7 @@ class Control:
 
     def __init__(
         self,
-        engine: Engine,
+        scheduler: Scheduler,
         *,
         config: Config,
         store: Store,
@@ -79,7 +86,8 @@ class Control:
         source: ReloadSource | None = None,
         fetcher: ReloadableFetcher | None = None,
     ) -> None:
-        self._engine = engine
+        self._scheduler = scheduler
+        self._frontier = scheduler.frontier
         self._config = config
         self._fetcher = fetcher
         self._store = store
@@ -98,12 +106,12 @@ class Control:
     @property
     def scope(self) -> Scope:
         """The scope of the crawl; read only."""
-        return self._engine.scope
+        return self._scheduler.scope
 
     @property
     def held(self) -> tuple[Hold, ...]:
-        """The reasons that stop the whole crawl: trouble of its own machine or network."""
-        return self._engine.holds.current
+        """What stops the whole crawl: trouble of its own machine or network."""
+        return self._frontier.holds.current
 
     @property
     def store_trouble(self) -> TransientFault | None:
@@ -112,22 +120,24 @@ class Control:
 
     @property
     def state(self) -> CrawlState:
-        course, turns = self._engine.course, self._engine.turns
-        if course.stopping:
+        permits = self._frontier.permits
+        if self._frontier.stopping:
             return CrawlState.STOPPING
-        if turns.paused:
+        if permits.paused:
             return CrawlState.PAUSED
-        if turns.stopped:
+        if permits.stopped:
             return CrawlState.HELD
-        return CrawlState.IDLE if course.idle and not turns.in_flight else CrawlState.RUNNING
+        idle = self._scheduler.supply.idle and not permits.in_flight
+        return CrawlState.IDLE if idle else CrawlState.RUNNING
 
     def status(self) -> Activity:
         """What the crawl is doing. Looks at every host in memory (some thousands): call it about
         once a second."""
-        engine, now_s = self._engine, self._clock.monotonic()
-        states = Counter(host_state(host, engine.turns.why(host)[0]) for host in engine.turns)
-        pages_per_s, bytes_per_s = engine.rates.per_s(now_s)
-        under_way = itertools.islice(engine.contacts.urls.items(), FETCHING_SHOWN)
+        permits, now_s = self._frontier.permits, self._clock.monotonic()
+        states = Counter(host_state(host, permits.why(host)[0]) for host in permits)
+        pages_per_s, bytes_per_s = self._scheduler.committer.rates.per_s(now_s)
+        urls = self._scheduler.downloader.urls
+        under_way = itertools.islice(urls.items(), FETCHING_SHOWN)
         return Activity(
             state=self.state,
             held=tuple(
@@ -137,11 +147,11 @@ class Control:
             uptime_s=now_s - self._began_s,
             pages_per_s=pages_per_s,
             bytes_per_s=bytes_per_s,
-            in_flight=len(engine.contacts.urls),
-            hosts_held=len(engine.turns),
+            in_flight=len(urls),
+            hosts_held=len(permits),
             hosts_by_state=states,
             fetching=tuple(Fetching(url=url, since_s=now_s - at_s) for url, at_s in under_way),
-            uncommitted=engine.ledger.uncommitted,
+            uncommitted=self._frontier.buffer.uncommitted,
             memory_bytes=resident_bytes(),
         )
 
@@ -151,26 +161,24 @@ class Control:
 
     def host_now(self, host: str) -> HostNow | None:
         """A host in memory; None for others, of which the store's row says everything."""
-        engine = self._engine
-        if (held := engine.turns.get(host)) is None:
+        frontier = self._frontier
+        if (held := frontier.permits.get(host)) is None:
             return None
-        wait_s, why = engine.turns.why(held)
-        if why == HELD:
-            why = self._all_paused
+        wait_s, reason = frontier.permits.why(held)
         state = host_state(held, wait_s)
         if state in (HostState.CLOSED, HostState.ROBOTS, HostState.IDLE):
-            move = engine.ending.next_move(held, asked=engine.course.asked)
+            move = frontier.waiting.next_move(held)
             if move is not None:
-                at_s, why = move.at_s, move.why
+                at_s, reason = move.at_s, move.reason
                 wait_s = math.inf if at_s is None else max(0.0, at_s - self._clock.monotonic())
             elif state is HostState.IDLE:
-                why = limit_reached(held.full) if held.full else "it has nothing to do"
+                reason = limit_reached(held.full) if held.full else IDLE
         return HostNow(
             state=state,
             next_at=_wall(self._clock, wait_s, held),
-            reason=why,
+            reason=self._sentence(reason),
             in_flight=held.busy,
-            in_hand=len(held.hand),
+            in_hand=len(held.prefetched),
             delay_s=held.pace.rest.delay_s,
             delay_source=held.pace.rest.source,
         )
@@ -181,20 +189,23 @@ class Control:
         `row`: its row of the `hosts` view, for a host that is not in memory."""
         now = self.host_now(host)
         if now is not None:
-            return "" if now.reason == "ready" else now.reason
-        if (limit := self._engine.holdings.put_away_for(host)) is not None:
-            return limit_reached(limit)
+            return "" if now.reason == READY.sentence else now.reason
+        if (limit := self._scheduler.leases.put_away_for(host)) is not None:
+            return limit_reached(limit).sentence
         if row is None or not (row["queued"] or row["paused"]):
             return ""
-        wait = stored_wait(row, self._clock.wall(), spent=not self._engine.turns.pages_open)
-        if wait.kind is WaitKind.PAUSED:
-            return wait.reason
-        return self._all_paused or wait.reason
+        wait = stored_wait(row, self._clock.wall(), spent=not self._frontier.permits.pages_open)
+        if wait.until is None and wait.reason is not PAGE_BUDGET:
+            return wait.reason.sentence  # a pause
+        return self._all_paused or wait.reason.sentence
+
+    def _sentence(self, reason: Reason) -> str:
+        return self._all_paused if reason is CRAWL_HELD else reason.sentence
 
     @property
     def _all_paused(self) -> str:
-        if self._engine.turns.paused:
-            return "the whole crawl is paused by an operator"
+        if self._frontier.permits.paused:
+            return CRAWL_PAUSED.sentence
         return "; ".join(hold.sentence for hold in self.held)
 
     # ------------------------------------------------------------ the whole crawl
@@ -203,16 +214,16 @@ class Control:
         """Begin no request from now on, robots.txt included; requests in flight end. Durable: a
         daemon started on this database stays paused until it is resumed, or until `courtly crawl`
         runs there. Pausing a paused crawl does nothing."""
-        self._engine.steering.pause()
+        self._scheduler.steering.pause()
         await self._do(self._remember_pause)
 
     async def resume(self) -> None:
         """Begin requests again. Hosts that were paused individually stay paused."""
-        self._engine.steering.resume()
+        self._scheduler.steering.resume()
         await self._do(self._remember_pause)
 
     async def _remember_pause(self) -> None:
-        await self._store.set_paused(self._engine.turns.paused)
+        await self._store.set_paused(self._frontier.permits.paused)
 
     async def _do(self, work: Callable[[], Coroutine[None, None, _T]]) -> _T:
         """Run commands one at a time, in their order, and each to its end."""
@@ -221,12 +232,12 @@ class Control:
             async with self._steering:
                 return await work()
 
-        return await self._engine.tasks.whole(in_turn)
+        return await self._scheduler.whole(in_turn)
 
     def stop(self) -> None:
         """End after the requests in flight: their outcomes are committed, hosts are released, and
         the crawl's `run` returns."""
-        self._engine.stop()
+        self._scheduler.stop()
 
     # ------------------------------------------------------------ one host
 
@@ -234,7 +245,7 @@ class Control:
         """Begin no request to this host (`host` of the hosts view), robots.txt and redirects
         included. Takes effect immediately, and is durable when it returns. Raises UnknownHost,
         StoreError."""
-        self._engine.steering.hold_off(host)
+        self._scheduler.steering.hold_off(host)
         await self._steer(host, paused=True)
 
     async def slow_host(self, host: str, delay_s: float) -> None:
@@ -258,7 +269,11 @@ class Control:
         clear_slow: bool = False,
     ) -> None:
         steer = partial(
-            self._engine.steering.steer, host, paused=paused, slow_s=slow_s, clear_slow=clear_slow
+            self._scheduler.steering.steer,
+            host,
+            paused=paused,
+            slow_s=slow_s,
+            clear_slow=clear_slow,
         )
         if not await self._do(steer):
             raise UnknownHost(host)
@@ -281,14 +296,14 @@ class Control:
                 refused.append(RefusedSeed(url=without_userinfo(text), reason=str(error)))
                 continue
             links[url] = seed_link(self._config, url, priority=priority)
-        added = await self._do(partial(self._engine.add, list(links.values()))) if links else 0
+        added = await self._do(partial(self._scheduler.add, list(links.values()))) if links else 0
         known = len(urls) - len(refused) - added
         return SeedsAdded(added=added, known=known, refused=tuple(refused))
 
     async def retry_failed(self, host: str | None = None, code: str | None = None) -> int:
         """Queue failed URLs again, of one host or error code, or all; return their number. Their
         attempts count from zero."""
-        return await self._do(partial(self._engine.steering.retry_failed, host, code))
+        return await self._do(partial(self._scheduler.steering.retry_failed, host, code))
 
     async def reload(self, *, dry_run: bool = False) -> Reloaded:
         """Read the config again and apply it immediately, to waiting hosts as well; return what
@@ -329,7 +344,7 @@ class Control:
             problems += error.problems
         if problems:
             raise ConfigError(*problems)
-        found = [*describe_changes(old, new, [host.slot for host in self._engine.turns])]
+        found = [*describe_changes(old, new, [host.slot for host in self._frontier.permits])]
         if fresh:
             found.append(f"[crawl] seeds: {len(fresh):,} new")
         answer = Reloaded(
@@ -351,14 +366,14 @@ class Control:
 
         replacing = self._fetcher.replacing(new, prepared) if self._fetcher else nullcontext()
         async with replacing:
-            self._engine.steering.apply(new)
+            self._scheduler.steering.apply(new)
             self._config = new
         if not same_pacing(old, new):
-            await self._engine.steering.rouse()
+            await self._scheduler.steering.rouse()
         if not same_robots_rules(old, new):
-            await self._engine.steering.read_robots_anew()
+            await self._scheduler.steering.read_robots_anew()
         if seeds:
-            await self._engine.add([seed_link(new, url) for url in seeds])
+            await self._scheduler.add([seed_link(new, url) for url in seeds])
 
 
 def checked_delay_s(delay_s: float) -> float:
@@ -368,7 +383,7 @@ def checked_delay_s(delay_s: float) -> float:
     return delay_s
 
 
-def _wall(clock: Clock, wait_s: float, host: Host) -> float | None:
+def _wall(clock: Clock, wait_s: float, host: HostQueue) -> float | None:
     if host.paused or host.busy or math.isinf(wait_s):
         return None
     return clock.wall() + wait_s

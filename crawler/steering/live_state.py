@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from crawler.politeness.host import Host
+    from crawler.frontier.host_queue import HostQueue
 
 
 class CrawlState(enum.StrEnum):
@@ -121,15 +121,15 @@ class HostNow(Struct, frozen=True, kw_only=True):
     delay_source: str
 
 
-def host_state(host: Host, wait_s: float) -> HostState:
-    """`wait_s` as `Turns.why` gives it."""
+def host_state(host: HostQueue, wait_s: float) -> HostState:
+    """`wait_s` as `Permits.why` gives it."""
     if host.busy:
         return HostState.IN_FLIGHT
     if host.paused:
         return HostState.PAUSED
-    if host.waiters or host.parked:
+    if host.tickets or host.parked:
         return HostState.ROBOTS
-    if host.hand:
+    if host.prefetched:
         return HostState.WAITING if wait_s else HostState.READY
     return HostState.CLOSED if host.closed else HostState.IDLE
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from contextlib import aclosing
-from dataclasses import replace
 
 from crawler.clock import Clock
-from crawler.engine.engine import Engine
 from crawler.events import (
     LOOKED_AT_MAX,
     WAITING_SHOWN,
@@ -18,8 +16,8 @@ from crawler.events import (
     Summary,
     WaitingHost,
 )
-from crawler.explain.wait_reasons import latest_backoff_reason
-from crawler.politeness.pace import BACKING_OFF
+from crawler.frontier.reasons import READY, Reason, Wait, latest_backoff
+from crawler.scheduling.scheduler import Scheduler
 from crawler.steering.live_state import HostState, host_state
 from crawler.steering.waits import stored_wait
 from policies.scope import Skip
@@ -35,8 +33,8 @@ _HELD_UP = (HostState.WAITING, HostState.ROBOTS, HostState.PAUSED, HostState.CLO
 class Snapshots:
     """Takes snapshots of a running crawl."""
 
-    def __init__(self, engine: Engine, store: Store, clock: Clock) -> None:
-        self._engine = engine
+    def __init__(self, scheduler: Scheduler, store: Store, clock: Clock) -> None:
+        self._scheduler = scheduler
         self._store = store
         self._clock = clock
         self._began_s = clock.monotonic()
@@ -49,15 +47,15 @@ class Snapshots:
             observe(self.snapshot(await self._store.stats()))
 
     def snapshot(self, stats: Stats) -> Progress:
-        engine, now_s = self._engine, self._clock.monotonic()
+        frontier, now_s = self._scheduler.frontier, self._clock.monotonic()
         states: Counter[str] = Counter()
         slow: list[SlowHost] = []
-        for host in engine.turns:
-            wait_s, why = engine.turns.why(host)
+        for host in frontier.permits:
+            wait_s, reason = frontier.permits.why(host)
             state = host_state(host, wait_s)
             states[state] += 1
-            if state in _HELD_UP and (wait_s or why != "ready"):
-                slow.append(SlowHost(host=host.slot, wait_s=wait_s, reason=why))
+            if state in _HELD_UP and (wait_s or reason is not READY):
+                slow.append(SlowHost(host=host.slot, wait_s=wait_s, reason=reason.sentence))
         slow.sort(key=lambda one: -one.wait_s)
         return Progress(
             elapsed_s=now_s - self._began_s,
@@ -65,27 +63,25 @@ class Snapshots:
             blocked=stats.blocked,
             failed=stats.failed,
             queued=stats.queued,
-            pages_per_s=engine.rates.per_s(now_s)[0],
+            pages_per_s=self._scheduler.committer.rates.per_s(now_s)[0],
             bytes=stats.body_bytes,
-            in_flight=engine.turns.in_flight,
+            in_flight=frontier.permits.in_flight,
             hosts_by_state=states,
             slowest=tuple(slow[:SLOW_HOSTS_SHOWN]),
-            fetching=tuple(list(engine.contacts.urls)[:FETCHING_SHOWN]),
-            held=engine.holds.current,
+            fetching=tuple(list(self._scheduler.downloader.urls)[:FETCHING_SHOWN]),
+            held=frontier.holds.current,
         )
 
 
 async def summarise(
-    reader: Reader, engine: Engine, clock: Clock, *, elapsed_s: float, interrupted: bool
+    reader: Reader, scheduler: Scheduler, clock: Clock, *, elapsed_s: float, interrupted: bool
 ) -> Summary:
     """The summary of a crawl, read from the views."""
     stats = await reader.stats()
-    waiting = [
-        WaitingHost(host=host, until=until, reason=reason)
-        for host, (until, reason) in engine.waiting.items()
-    ]
-    spent = not engine.turns.pages_open
-    counts_all = spent or engine.bounds_pages  # the URLs held back, per host
+    holds = scheduler.frontier.holds.current
+    waiting = [(host, until, reason) for host, (until, reason) in scheduler.waiting.items()]
+    spent = not scheduler.frontier.permits.pages_open
+    counts_all = spent or scheduler.bounds_pages  # the URLs held back, per host
     held_back: Counter[str] = Counter()
     if stats.queued:
         async with aclosing(reader.iterate("hosts")) as rows:
@@ -94,16 +90,16 @@ async def summarise(
                 if not queued:
                     continue
                 pages, body_bytes = int(str(row["visited"])), int(str(row["body_bytes"]))
-                limit = engine.host_limit(host, pages=pages, body_bytes=body_bytes)
+                limit = scheduler.host_limit(host, pages=pages, body_bytes=body_bytes)
                 if limit is not None:
                     held_back[limit] += queued
                 elif spent:
                     held_back[Skip.MAX_PAGES] += queued
-                if host not in engine.waiting and len(waiting) < WAITING_SHOWN:
-                    until, _, reason = stored_wait(row, clock.wall(), spent=spent)
-                    if engine.holds.current:
-                        until, reason = None, engine.holds.current[0].sentence
-                    waiting.append(WaitingHost(host=host, until=until, reason=reason))
+                if host not in scheduler.waiting and len(waiting) < WAITING_SHOWN:
+                    until, reason = stored_wait(row, clock.wall(), spent=spent)
+                    if holds:
+                        until, reason = None, Reason(Wait.CLOSED, holds[0].sentence)
+                    waiting.append((host, until, reason))
                 if len(waiting) >= WAITING_SHOWN and not counts_all:
                     break  # there may be a hundred thousand
     return Summary(
@@ -114,24 +110,29 @@ async def summarise(
         hosts=stats.hosts,
         bytes=stats.body_bytes,
         elapsed_s=elapsed_s,
-        waiting=tuple([await _with_reason(reader, each) for each in waiting[:WAITING_SHOWN]]),
+        waiting=tuple([await _with_reason(reader, *each) for each in waiting[:WAITING_SHOWN]]),
         skipped={
             str(row["reason"]): int(str(row["count"])) async for row in reader.iterate("skipped")
         },
         held_back=held_back,
         interrupted=interrupted,
-        held=engine.holds.current,
+        held=holds,
         errors=await frequent_errors(reader) if stats.failed else (),
         rules=await frequent_rules(reader) if stats.blocked else (),
     )
 
 
-async def _with_reason(reader: Reader, each: WaitingHost) -> WaitingHost:
-    """Name the response that made a host back off."""
-    if each.reason != BACKING_OFF:
-        return each
-    row = await reader.host(each.host)
-    return replace(each, reason=latest_backoff_reason(row["contacts"])) if row else each
+async def _with_reason(
+    reader: Reader, host: str, until: float | None, reason: Reason
+) -> WaitingHost:
+    """A backoff whose cause is not known is explained by the host's latest contacts."""
+    if (
+        reason.wait is Wait.BACKOFF
+        and reason.status is None
+        and (row := await reader.host(host)) is not None
+    ):
+        reason = latest_backoff(row["contacts"])
+    return WaitingHost(host=host, until=until, reason=reason.sentence)
 
 
 # ---------------------------------------------------------------- the most frequent reasons

@@ -13,7 +13,8 @@ import pytest
 
 from crawler.clock import RealClock
 from crawler.config import from_dict
-from crawler.engine.engine import Engine
+from crawler.processing.context import crawl_context
+from crawler.scheduling.scheduler import Scheduler
 from crawler.testing import FakeFetcher, Reply, html, text
 from policies.url import host_of, path_of
 from storage.sqlite import SqliteStore
@@ -71,16 +72,17 @@ async def test_a_million_urls_are_blocked_without_holding_the_loop(tmp_path, rul
         }
     )
     fetcher = FakeFetcher(clock, answer, latency_s=0.005)
-    engine = Engine(config, store=store, session=session, clock=clock, fetcher=fetcher)
+    context = crawl_context(config, store=store, session=session, clock=clock)
+    scheduler = Scheduler(context, fetcher)
     lags: list[float] = []
     watcher = asyncio.create_task(watch(lags))
-    run = asyncio.create_task(engine.run())
+    run = asyncio.create_task(scheduler.run())
     start_s = time.perf_counter()
     while (stats := await store.stats()).blocked < BLOCKED:  # noqa: ASYNC110 - from without
         await asyncio.sleep(0.02)
     spent_s = time.perf_counter() - start_s
     watcher.cancel()
-    engine.stop()
+    scheduler.stop()
     await run
     await store.close()
     turns = [entry for entry in fetcher.log if entry.host == "big.test"]

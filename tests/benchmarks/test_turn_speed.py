@@ -11,23 +11,25 @@ import heapq
 import itertools
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from crawler.clock import RealClock
 from crawler.config import from_dict
-from crawler.engine.engine import Engine
+from crawler.config.model import CurrentConfig
 from crawler.fetching.request import Answer, Failure, Request
-from crawler.politeness.gate import GOVERNED
-from crawler.politeness.host import Host
-from crawler.politeness.turns import Turns
+from crawler.frontier.frontier import Frontier
+from crawler.frontier.host_queue import HostQueue
+from crawler.frontier.robots_cache import GOVERNED
+from crawler.processing.context import crawl_context
+from crawler.scheduling.scheduler import Scheduler
 from policies.pacing import PacingRules
 from policies.robots_state import RobotsState
 from policies.url import path_of
 from storage.sqlite import MemoryStore
-from storage.store import HostClock, Lease, Link, Prefetched, Queued
+from storage.store import HostClock, Lease, Link, Prefetched, Queued, Store
 
 if TYPE_CHECKING:
     from tests.benchmarks.conftest import Beside
@@ -93,37 +95,37 @@ def bare_heap() -> int:
 
 def resting_hosts() -> Callable[[], int]:
     clock = Stepped()
-    turns = Turns(clock, limit=64)
+    frontier = Frontier(CurrentConfig(from_dict({})), clock, cast("Store", None))
+    permits = frontier.permits
     rules = PacingRules(delay=PACE_S)  # and the default latency factor
     for n in range(HOSTS):
-        turns.hold(Host(lease(f"h{n}.test", 2), rules, now_s=clock.now_s + n * PACE_S / HOSTS))
+        permits.hold(
+            HostQueue(lease(f"h{n}.test", 2), rules, now_s=clock.now_s + n * PACE_S / HOSTS)
+        )
 
     def work() -> int:
         for _ in range(TURNS):
             clock.now_s += 1.001 * PACE_S / HOSTS
-            taking = turns.next()
-            try:
-                taking.send(None)
-            except StopIteration as done:
-                turn = done.value
-            else:
-                raise AssertionError("nobody was ready")
-            turn.host.pace.on_wire()
-            turns.end(
-                turn,
+            frontier.next_pass()
+            frontier.advance()
+            permit = permits.for_any_host().withdraw()
+            assert permit is not None, "nobody was ready"
+            permit.host.pace.on_wire()
+            permits.end(
+                permit,
                 started_s=clock.now_s,
                 ended_s=clock.now_s,
                 kind="page",
                 status=200,
             )
-            turn.host.contacts_new.clear()
+            permit.host.contacts_new.clear()
         return TURNS
 
     return work
 
 
 def test_turn(beside: Beside) -> None:
-    """4,000 hosts at their own pace: one turn given, spent and ended."""
+    """4,000 hosts at their own pace: one permit granted, used and ended."""
 
     async def run() -> float:
         return beside("turn", resting_hosts(), "heapq push and pop", bare_heap)
@@ -159,7 +161,7 @@ class NullFetcher:
         )
 
 
-async def engine_with(links: list[Link]) -> Engine:
+async def scheduler_with(links: list[Link]) -> Scheduler:
     clock = RealClock()
     config = from_dict(
         {
@@ -171,24 +173,25 @@ async def engine_with(links: list[Link]) -> Engine:
     store = MemoryStore(wall=clock.wall, monotonic=clock.monotonic)
     session = await store.open_session("bench")
     await store.add(links)
-    return Engine(config, store=store, session=session, clock=clock, fetcher=NullFetcher(clock))
+    context = crawl_context(config, store=store, session=session, clock=clock)
+    return Scheduler(context, NullFetcher(clock))
 
 
 def test_gate_check(beside: Beside) -> None:
     """A verdict for a URL: its origin, whether what is known of it is fresh, and the judgement."""
 
     async def run() -> float:
-        engine = await engine_with([])
-        host = Host(lease("h0.test", 1), PacingRules(), now_s=0.0)
+        scheduler = await scheduler_with([])
+        host = HostQueue(lease("h0.test", 1), PacingRules(), now_s=0.0)
         now_s = time.time()
         known = RobotsState(
             status=200, body=ROBOTS, copy_at=now_s, fetched_at=now_s, expires_at=now_s + 3600
         )
-        engine.gate.adopt(host, {"http://h0.test": known})
-        origin = engine.gate.origin("http://h0.test")
+        scheduler.frontier.robots.adopt(host, {"http://h0.test": known})
+        origin = scheduler.frontier.robots.get("http://h0.test")
         assert origin
         assert origin.policy
-        judge, check = origin.policy.allowed, engine.gate.check
+        judge, check = origin.policy.allowed, scheduler.frontier.robots.check
         urls = [f"http://h0.test/p/{n}" for n in range(TURNS)]
         paths = [path_of(url) for url in urls]
 
@@ -216,12 +219,12 @@ def test_visit(beside: Beside) -> None:
         async def run() -> int:
             slots = [f"h{n}.test" for n in range(200)]
             urls = [(slot, f"http://{slot}/p/{n}") for slot in slots for n in range(50)]
-            engine = await engine_with(
+            scheduler = await scheduler_with(
                 [Link(url=url, slot=slot, host=slot, depth=0) for slot, url in urls]
             )
-            await engine.run()
-            assert engine.pages == len(urls)
-            return engine.pages
+            await scheduler.run()
+            assert scheduler.committer.rates.pages == len(urls)
+            return scheduler.committer.rates.pages
 
         return asyncio.run(run())
 

@@ -21,8 +21,9 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from crawler.clock import RealClock
 from crawler.config import from_dict
-from crawler.engine.engine import Engine
 from crawler.fetching.request import Answer, Failure, Request
+from crawler.processing.context import crawl_context
+from crawler.scheduling.scheduler import Scheduler
 from storage.sqlite import SqliteStore
 from storage.store import Link
 
@@ -81,11 +82,12 @@ async def test_fifty_thousand_hosts_wait_for_nothing(tmp_path: Path) -> None:
         slots = [f"h{n}.test" for n in range(start, min(start + 5_000, HOSTS))]
         await store.add([Link(url=f"http://{s}/", slot=s, host=s, depth=0) for s in slots])
     fetcher = NoRobots(clock)
-    engine = Engine(config, store=store, session=session, clock=clock, fetcher=fetcher)
+    context = crawl_context(config, store=store, session=session, clock=clock)
+    scheduler = Scheduler(context, fetcher)
     gc.collect()
     before_mb = resident_mb()
     began_s = time.monotonic()
-    run = asyncio.create_task(engine.run())
+    run = asyncio.create_task(scheduler.run())
     while fetcher.asked < HOSTS:
         await asyncio.sleep(0.5)
         assert not run.done()
@@ -96,13 +98,13 @@ async def test_fifty_thousand_hosts_wait_for_nothing(tmp_path: Path) -> None:
     await asyncio.sleep(WATCHED_S)
     share = (time.process_time() - cpu_s) / (time.monotonic() - at_s)
     each_kb = (resident_mb() - before_mb) * 1000 / HOSTS
-    held = len(engine.turns)
+    held = len(scheduler.frontier.permits)
     sys.stdout.write(
         f"\n{HOSTS:,} hosts were asked for their robots.txt in {asked_s:.1f} s; then waiting takes "
         f"{100 * share:.2f} % of a core and {each_kb:.2f} KB of memory a host ({held:,} are held)\n"
     )
     assert not run.done()
-    engine.stop()
+    scheduler.stop()
     await run
     await store.close(session)
     assert fetcher.asked == HOSTS

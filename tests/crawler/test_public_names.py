@@ -29,7 +29,7 @@ def test_neither_database_nor_daemon_are_loaded_before_they_are_needed(name: str
 
 
 def test_a_crawl_loads_no_reader_of_sitemaps_before_there_is_one() -> None:
-    assert "crawler.documents.sitemap_xml" not in loaded("import crawler.engine.engine")
+    assert "crawler.documents.sitemap_xml" not in loaded("import crawler.scheduling.scheduler")
 
 
 def test_every_public_name_is_there() -> None:

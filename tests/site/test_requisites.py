@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from crawler.processing.page_requisites import DEPTH_MAX
 from crawler.sinks import requisites
 from crawler.testing import LocalWeb, ReceivedRequest, Reply, html
-from crawler.visiting.requisites import DEPTH_MAX
 from policies.scope import Skip
 
 if TYPE_CHECKING:

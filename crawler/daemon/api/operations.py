@@ -18,7 +18,7 @@ from crawler.clock import Clock
 from crawler.config import ConfigError
 from crawler.daemon import responses
 from crawler.daemon.api import settings_list
-from crawler.daemon.api.robots_check import RobotsCheck, RobotsFetcher
+from crawler.daemon.api.robots_check import RobotsCheck, RobotsThroughCrawl
 from crawler.daemon.monitoring.event_stream import EventStream
 from crawler.daemon.problem import Problem, invalid, unknown_host
 from crawler.daemon.responses import from_row, from_rows
@@ -66,7 +66,7 @@ class Operations:
         *,
         clock: Clock,
         stream: EventStream,
-        robots_fetcher: RobotsFetcher,
+        robots_fetcher: RobotsThroughCrawl,
     ) -> None:
         self._control = control
         self._reader = reader

@@ -10,10 +10,8 @@ from crawler.clock import Clock
 from crawler.config import ConfigError, check_identity
 from crawler.daemon.problem import Problem, invalid
 from crawler.daemon.responses import Checked, CheckedUrl
-from crawler.engine.engine import Engine
 from crawler.explain.robots_tester import KnownRobots, RobotsTester
-from crawler.politeness.host import Host
-from crawler.politeness.origin import Origin
+from crawler.scheduling.scheduler import Scheduler
 from crawler.steering.control import Control
 from crawler.threads import in_thread
 from policies import robots as robots_txt
@@ -40,12 +38,11 @@ ALL = "all"
 
 
 @dataclass(slots=True, kw_only=True)
-class RobotsFetcher:
+class RobotsThroughCrawl:
     """Fetches the robots.txt of any site through the crawl: when the host may be contacted, over
     the crawl's own connections, to permitted addresses, once; the copy is stored like any other."""
 
-    engine: Engine
-    control: Control
+    scheduler: Scheduler
     reader: Reader
     clock: Clock
     _pending: int = field(default=0, init=False)
@@ -56,44 +53,21 @@ class RobotsFetcher:
         known = await self.reader.robots_copy(origin)
         if known is not None and not is_due(known, self.clock.wall()):
             return known
-        if not self.engine.tasks.under_way:
+        if not self.scheduler.under_way:
             raise Problem(503, "the crawl is starting or stopping", retry_after_s=1.0)
         if self._pending >= FETCHES_AT_ONCE:
             raise Problem(503, "too many robots.txt files are being fetched", retry_after_s=5.0)
         self._pending += 1
         try:
-            return await self._fetch(origin)
+            return await self.scheduler.fetch_robots(origin)
         finally:
             self._pending -= 1
-
-    async def _fetch(self, origin: str) -> RobotsState | None:
-        found = await self.engine.tasks.whole(lambda: self._begin(origin))
-        if found is None:
-            return None
-        host, held = found
-        if held.task is not None:
-            await asyncio.wait([held.task])  # which continues if this request is cancelled
-        if host.beyond_reach(origin, self.clock.monotonic()) is not None:
-            return held.access if held.access.body is not None else None
-        return held.access
-
-    async def _begin(self, origin: str) -> tuple[Host, Origin] | None:
-        """Take the host into memory and start the fetch. Runs to its end if the request is
-        cancelled: a host leased but not in memory would stay idle until the end of the crawl."""
-        slot = self.control.config.slot_of(host_of(f"{origin}/"))
-        host = await self.engine.holdings.hold(slot)
-        if host is None:
-            return None
-        held = await self.engine.gate.load(origin, host)
-        if is_due(held.access, self.clock.wall()):
-            self.engine.gate.ask(held)
-        return host, held
 
 
 class RobotsCheck:
     """Judges URLs as the crawl would, by the config and identity of the crawl."""
 
-    def __init__(self, control: Control, clock: Clock, fetcher: RobotsFetcher) -> None:
+    def __init__(self, control: Control, clock: Clock, fetcher: RobotsThroughCrawl) -> None:
         self._control = control
         self._clock = clock
         self._fetcher = fetcher

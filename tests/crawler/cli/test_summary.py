@@ -9,7 +9,7 @@ import pytest
 
 from crawler.cli.crawl_summary import as_json, as_text, failure_hints
 from crawler.events import FrequentReason, Summary, WaitingHost
-from crawler.politeness.pace import BACKING_OFF
+from crawler.frontier.reasons import BACKOFF
 from crawler.steering.summary import frequent_errors, frequent_rules
 from crawler.steering.waits import stored_wait
 from policies.address import AddressRules
@@ -175,13 +175,13 @@ async def test_the_reason_of_a_host_that_is_not_in_memory(store: MemoryStore) ->
     (row,) = [row async for row in store.reader.iterate("hosts")]
 
     def reason(spent: bool = False, **more: object) -> str:
-        return stored_wait({**row, **more}, NOW_S, spent=spent).reason
+        return stored_wait({**row, **more}, NOW_S, spent=spent).reason.sentence
 
     assert reason() == "its turn (Crawl-delay)"
     assert reason(delay_source="") == "its turn"
     assert reason(spent=True) == "crawl.max_pages is reached"
     assert reason(spent=True, paused=1) == "paused by hand"
-    assert reason(backoff_until=NOW_S + 1, spent=True) == BACKING_OFF
+    assert reason(backoff_until=NOW_S + 1, spent=True) == BACKOFF.sentence
 
 
 async def test_errors_and_rules_are_counted_from_the_views(store: MemoryStore) -> None:

@@ -10,7 +10,7 @@ from crawler.cli.why import _explain_host, _explain_url
 from crawler.config import Config, from_dict
 from crawler.explain import sentences
 from crawler.explain.explanation import ExplainContext
-from crawler.explain.wait_reasons import RETRY_AFTER, latest_backoff_reason
+from crawler.frontier.reasons import latest_backoff
 from policies.robots_state import RobotsState
 from storage.sqlite import MemoryStore
 from storage.store import (
@@ -120,12 +120,12 @@ async def test_a_queued_url_names_what_it_is_waiting_for(store: MemoryStore) -> 
         ([200, 503, None], "backing off after a 503 response (service unavailable)"),
         ([429], "backing off after a 429 response (too many requests)"),
         ([200, 403], "backing off after repeated 403 responses"),
-        ([404], RETRY_AFTER),
-        ([], RETRY_AFTER),
+        ([404], "backing off as its Retry-After header asks"),
+        ([], "backing off as its Retry-After header asks"),
     ],
 )
 def test_the_latest_response_explains_the_backoff(statuses: list[int | None], words: str) -> None:
-    assert latest_backoff_reason([{"status": status} for status in statuses]) == words
+    assert latest_backoff([{"status": status} for status in statuses]).sentence == words
 
 
 async def test_a_refused_url_is_not_called_due(store: MemoryStore) -> None:

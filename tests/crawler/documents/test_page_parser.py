@@ -13,8 +13,8 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from crawler.documents import page, page_parser
 from crawler.documents.page_parser import LARGE_BYTES, PageParser
 from crawler.fetching.request import Headers
+from crawler.processing import page_outcomes
 from crawler.testing import html, not_found
-from crawler.visiting import answer_reader
 
 if TYPE_CHECKING:
     from tests.conftest import World
@@ -111,7 +111,7 @@ async def test_a_crawl_follows_what_a_large_page_links(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(page_parser, "LARGE_BYTES", 1_000)
-    monkeypatch.setattr(answer_reader, "LINKS_AT_ONCE", 7)
+    monkeypatch.setattr(page_outcomes, "LINKS_AT_ONCE", 7)
     spy = Spy(monkeypatch)
     paths = [f"/{n}" for n in range(40)]
     crawled = await world.crawl(

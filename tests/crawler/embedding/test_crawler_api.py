@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from crawler.config import ConfigError
-from crawler.embedding.crawl import Crawler
+from crawler.embedding.crawler import Crawler
 from crawler.errors import SessionClosed
 from crawler.testing import FakeFetcher, JumpClock, LocalWeb, Reply, html, redirect, text
 from storage.store import StoreError, StoreRefused
@@ -298,7 +298,7 @@ async def test_a_host_whose_page_is_being_read_does_not_make_room(
     clock: JumpClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Released with a page in the reader's hands, the page would be given again."""
-    monkeypatch.setattr("crawler.engine.holdings.HOSTS_HELD_MAX", 4)
+    monkeypatch.setattr("crawler.scheduling.host_leases.HOSTS_HELD_MAX", 4)
     hosts = [f"http://h{n}.test" for n in range(12)]
     fetcher = FakeFetcher(clock, {f"{host}/": html(host, "/1", "/2") for host in hosts})
     seeds = [f"{host}/" for host in hosts]

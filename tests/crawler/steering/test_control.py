@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from crawler.fetching.request import Request
-from crawler.politeness.ending import PAUSED
+from crawler.frontier.reasons import PAUSED
 from crawler.steering.control import SLOW_S_MAX
 from crawler.steering.live_state import CrawlState, HostState, UnknownHost
 from crawler.testing import Answers, Reply, html, not_found, redirect, text
@@ -327,7 +327,7 @@ async def test_held_hosts_say_what_they_do_and_why_they_wait(world: World) -> No
         robots={"dialect": "rfc9309"},
     )
     assert said["a.test"] == (HostState.WAITING, "a rest of 1 s (politeness.delay)")
-    assert said["b.test"] == (HostState.PAUSED, PAUSED)
+    assert said["b.test"] == (HostState.PAUSED, PAUSED.sentence)
     assert said["c.test"][0] is HostState.CLOSED
 
 
@@ -351,7 +351,7 @@ async def test_a_host_on_disk_is_explained_from_its_row(world: World) -> None:
         },
         crawl={"patience": "1m"},
     )
-    assert said == ["scope.max_pages_per_host is reached", PAUSED, ""]
+    assert said == ["scope.max_pages_per_host is reached", PAUSED.sentence, ""]
 
 
 async def test_the_status_counts_requests_in_flight(world: World) -> None:
@@ -370,7 +370,7 @@ async def test_the_status_counts_requests_in_flight(world: World) -> None:
     assert status.memory_bytes is None or status.memory_bytes > 10_000_000
     after = world.control.status()
     assert after.state is CrawlState.STOPPING
-    assert world.engine.pages == 16 == len(crawled.urls("visited"))
+    assert world.scheduler.pages == 16 == len(crawled.urls("visited"))
 
 
 # ---------------------------------------------------------------- seeds

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crawler.config import Config, ConfigError, from_dict
-from crawler.engine.engine import Engine
 from crawler.fetching.request import Request
+from crawler.processing.context import crawl_context
+from crawler.scheduling.scheduler import Scheduler
 from crawler.steering.control import Control
 from crawler.steering.live_state import CrawlState, Reloaded
 from crawler.testing import Answers, FakeFetcher, JumpClock, Reply, html, not_found, text
@@ -357,8 +358,8 @@ async def test_another_dialect_is_read_from_the_copy_at_hand_and_judges_again(
 
 async def test_urls_on_disk_are_judged_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Hosts that are not in memory are marked in the store, and judged in bounded batches."""
-    monkeypatch.setattr("crawler.engine.holdings.HOSTS_HELD_MAX", 3)
-    monkeypatch.setattr("crawler.engine.holdings.CLAIM_HOSTS", 3)
+    monkeypatch.setattr("crawler.scheduling.host_leases.HOSTS_HELD_MAX", 3)
+    monkeypatch.setattr("crawler.scheduling.host_leases.CLAIM_HOSTS", 3)
 
     def answers(request: Request) -> Reply:
         if request.url.endswith("robots.txt"):
@@ -547,9 +548,10 @@ async def test_a_reload_before_the_start_applies_from_the_start(world: World) ->
     session = await world.store.open_session("test")
     clock = world.clock
     fetcher = FakeFetcher(clock, pages("a.test", 3))
-    engine = Engine(file.read(), store=world.store, session=session, clock=clock, fetcher=fetcher)
+    context = crawl_context(file.read(), store=world.store, session=session, clock=clock)
+    scheduler = Scheduler(context, fetcher)
     control = Control(
-        engine, config=file.read(), store=world.store, clock=clock, source=ConfigFrom(file.read)
+        scheduler, config=file.read(), store=world.store, clock=clock, source=ConfigFrom(file.read)
     )
     await control.add_seeds([*pages("a.test", 3)])
     file.sections["politeness"] = {"delay": 5.0}
@@ -558,7 +560,7 @@ async def test_a_reload_before_the_start_applies_from_the_start(world: World) ->
     await control.pause_host("a.test")
     await control.resume_host("a.test")
     began_s = clock.monotonic()
-    await engine.run()
+    await scheduler.run()
     assert [one.start_s - began_s for one in fetcher.log.requests()] == pytest.approx(
         [0, 5.05, 10.1, 15.15], abs=0.01
     )

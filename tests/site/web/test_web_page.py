@@ -121,7 +121,7 @@ async def daemon(folder: Path, token: str = "") -> AsyncIterator[Daemon]:
             await runner.setup()
             site = web.TCPSite(runner, "127.0.0.1", 0)
             await site.start()
-            crawl = tasks.create_task(life.engine.run())
+            crawl = tasks.create_task(life.scheduler.run())
             try:
                 port = runner.addresses[0][1]
                 yield Daemon(f"http://127.0.0.1:{port}", local, db, seen)

@@ -1,0 +1,1 @@
+"""Requests under a permit: pages, sitemaps, and robots.txt with its redirects."""

@@ -1,0 +1,216 @@
+"""The only way to the network: one request per permit, for pages, sitemaps and robots.txt alike, so
+that every contact counts on its host's clock."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+
+from msgspec.structs import replace
+
+from crawler.clock import Clock
+from crawler.faults import contained
+from crawler.fetching.header_scope import HeaderScope
+from crawler.fetching.request import Answer, Failure, Fetcher, Request
+from crawler.frontier.frontier import ROBOTS, Frontier
+from crawler.frontier.host_queue import HostQueue, Permit
+from crawler.frontier.tickets import Ticket
+from crawler.observer import Contacted, Observer
+from policies.retries import FailureCode
+from policies.url import host_of, origin_of
+
+
+class Downloader:
+    """Sends requests under permits, and reports what they came to to the frontier."""
+
+    def __init__(
+        self,
+        frontier: Frontier,
+        fetcher: Fetcher,
+        clock: Clock,
+        *,
+        observer: Observer | None = None,
+    ) -> None:
+        self._frontier = frontier
+        self._fetcher = fetcher
+        self._clock = clock
+        self._observer = observer
+        self.meant: HeaderScope | None = None  # what the config's headers are for; None: everything
+        self.urls: dict[str, float] = {}  # being fetched now, and since when (monotonic)
+
+    # ------------------------------------------------------------ permits
+
+    async def permit(self, host: HostQueue, origin: str) -> Permit | Failure:
+        """A permit at this host for a request to the origin; its address is known where a clock
+        depends on it. A Failure: the name has no address. Raises FrontierClosedError."""
+        permits = self._frontier.permits
+        while True:
+            granted = permits.for_host(host)
+            permit = await self._wait(granted, host) if isinstance(granted, Ticket) else granted
+            try:
+                located = await self.locate(permit, origin)
+            except BaseException:
+                permits.give_back(permit)
+                raise
+            if located is True and not permits.is_void(permit):
+                return permit
+            permits.give_back(permit)
+            if isinstance(located, Failure):
+                return located
+
+    async def _wait(self, ticket: Ticket[Permit], host: HostQueue) -> Permit:
+        try:
+            return await ticket.wait()
+        except BaseException:
+            self._frontier.permits.withdraw(ticket, host)
+            raise
+
+    async def next_permit(self) -> Permit:
+        """A permit at any host that has prefetched URLs. Raises FrontierClosedError."""
+        ticket = self._frontier.permits.for_any_host()
+        try:
+            return await ticket.wait()
+        except BaseException:
+            self._frontier.permits.withdraw(ticket)
+            raise
+
+    async def locate(self, permit: Permit, origin: str) -> Failure | bool:
+        """With `per = "ip"`: find out which address's clock counts for the permit.
+
+        True: it is known. False: it has just been learned, and the permit must be given back for
+        another. A Failure: the name has no address, and the frontier has been told.
+        """
+        if not self._frontier.needs_address(permit):
+            return True
+        try:
+            address = await self._fetcher.address_of(host_of(origin + "/"))
+        except Exception as error:  # noqa: BLE001 - its URLs wait as if it had no address
+            address = self._fault(origin, error, self._clock.monotonic(), connected=False)
+        if isinstance(address, Failure):
+            judged = self._frontier.judge(permit, address)
+            assert isinstance(judged, Failure)
+            self._frontier.connection_failed(permit.host, origin, judged)
+            return judged
+        self._frontier.permits.set_address(permit.host, address)
+        return False
+
+    # ------------------------------------------------------------ requests
+
+    async def fetch(self, permit: Permit, request: Request, *, kind: str) -> Answer | Failure:
+        """Use the permit for one request; it is over when this returns or raises."""
+        began_s = self._begin(permit, request)
+        result: Answer | Failure | None = None
+        try:
+            result = await self._send(permit, request, kind, began_s)
+            return result
+        finally:
+            self._end(permit, request.url, kind, result, began_s)
+
+    @contextlib.asynccontextmanager
+    async def exchange(
+        self, permit: Permit, request: Request, *, kind: str
+    ) -> AsyncIterator[Answer | Failure]:
+        """As `fetch`, with the permit open until the block ends: what is learned in it (such as a
+        Crawl-delay) counts for the delay after this very request."""
+        began_s = self._begin(permit, request)
+        result: Answer | Failure | None = None
+        try:
+            result = await self._send(permit, request, kind, began_s)
+            yield result
+        finally:
+            self._end(permit, request.url, kind, result, began_s)
+
+    def _begin(self, permit: Permit, request: Request) -> float:
+        began_s = self.urls[request.url] = self._clock.monotonic()
+        permit.host.pace.on_wire()
+        return began_s
+
+    async def _send(
+        self, permit: Permit, request: Request, kind: str, began_s: float
+    ) -> Answer | Failure:
+        frontier = self._frontier
+        if self.meant is not None and not self.meant.covers(request.url):
+            request = replace(request, bare=True)
+        try:
+            result = frontier.judge(permit, await self._fetcher.fetch(request))
+            if isinstance(result, Failure) and not result.contacted and result.ours is not None:
+                permit.host.pace.not_sent()
+                frontier.permits.give_back(permit)  # the host need not rest
+                if kind == ROBOTS or not frontier.is_client:
+                    frontier.connection_failed(permit.host, origin_of(result.url), result)
+            else:
+                frontier.learn(permit, result, kind=kind)
+        except Exception as error:  # noqa: BLE001 - it costs this request, and no other
+            result = self._fault(request.url, error, began_s)
+            if permit.probe:
+                result = frontier.judge(permit, result)
+        return result
+
+    def _end(
+        self,
+        permit: Permit,
+        url: str,
+        kind: str,
+        result: Answer | Failure | None,
+        began_s: float,
+    ) -> None:
+        """`result` None: the request was cancelled."""
+        self.urls.pop(url, None)
+        if permit.over:
+            return
+        self._frontier.permits.end(
+            permit,
+            started_s=began_s if result is None else result.started_s,
+            ended_s=self._clock.monotonic() if result is None else result.ended_s,
+            kind=kind,
+            status=result.status if result is not None else None,
+        )
+        self._frontier.request_ended(permit)
+        if self._observer is not None:
+            self._observer.contacted(self._seen(permit, url, kind, result, began_s))
+
+    def _fault(
+        self, url: str, error: Exception, began_s: float, *, connected: bool = True
+    ) -> Failure:
+        """An internal error, as a request that failed for good."""
+        return Failure(
+            url=url,
+            code=FailureCode.INTERNAL,
+            sentence=contained(f"the request for {url}", error),
+            connected=connected,
+            permanent=connected,
+            started_s=began_s,
+            ended_s=self._clock.monotonic(),
+        )
+
+    def _seen(
+        self,
+        permit: Permit,
+        url: str,
+        kind: str,
+        result: Answer | Failure | None,
+        began_s: float,
+    ) -> Contacted:
+        """The contact that has just ended, for observers; `result` None: it was cancelled."""
+        now_s, wall_s = self._clock.monotonic(), self._clock.wall()
+        started_s = began_s if result is None else result.started_s
+        next_in_s, source = permit.host.pace.next_turn(now_s, wall_s)
+        failure = result if isinstance(result, Failure) else None
+        answer = result if isinstance(result, Answer) else None
+        return Contacted(
+            url=url,
+            slot=permit.host.slot,
+            kind=kind,
+            status=result.status if result else None,
+            error=failure.code if failure else None,
+            sentence=failure.sentence if failure else "",
+            started_at=started_s + wall_s - now_s,
+            elapsed_s=(result.ended_s if result else now_s) - started_s,
+            latency_s=answer.latency_s if answer else None,
+            body_bytes=(answer.poured_bytes or len(answer.body)) if answer else 0,
+            wire_bytes=answer.wire_bytes if answer else 0,
+            address=answer.address if answer else None,
+            late_s=max(0.0, started_s - permit.could_s),
+            next_in_s=next_in_s,
+            rest_source=source,
+        )

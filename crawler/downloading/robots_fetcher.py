@@ -1,0 +1,352 @@
+"""Fetches robots.txt: follows its redirects, each hop under a permit of its host, and commits the
+file before the first page that it governs is requested."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from msgspec.structs import replace
+
+from crawler.clock import Clock
+from crawler.downloading.downloader import Downloader
+from crawler.downloading.robots_exchange import (
+    LIMITS,
+    is_redirect,
+    news_of,
+    unreachable,
+    validators,
+)
+from crawler.downloading.robots_parser import RobotsParser
+from crawler.faults import contained
+from crawler.fetching.request import Answer, Failure, Request
+from crawler.frontier.frontier import ROBOTS, Frontier
+from crawler.frontier.host_queue import HostQueue, Permit
+from crawler.frontier.origin import Origin, changes
+from crawler.frontier.tickets import FrontierClosedError
+from policies import robots_state
+from policies.quarantine import is_suspect
+from policies.retries import FailureCode
+from policies.robots_state import RobotsFetch, RobotsState
+from policies.url import canonical, host_of, origin_of, path_of, robots_url
+from storage.store import Link, Store
+
+REDIRECTS_MAX = 5  # RFC 9309, 2.3.1.2; the sixth counts as an absent file
+
+
+class HostHolder(Protocol):
+    """Holds hosts for those who need one that is not held yet."""
+
+    async def hold(self, slot: str) -> HostQueue | None:
+        """The held host of a slot, leased if need be; None: another worker holds it."""
+        ...
+
+
+class SitemapFinder(Protocol):
+    async def of_origin(self, origin: Origin) -> Sequence[Link]:
+        """The sitemaps to read of an origin whose robots.txt is known."""
+        ...
+
+
+class Redirect(NamedTuple):
+    """An answer that leads elsewhere; `url` None: to no valid URL."""
+
+    status: int
+    url: str | None
+
+
+class RequestFaultError(Exception):
+    """A request for robots.txt met an internal error, which has been logged."""
+
+
+class RobotsFetcher:
+    """Carries out the frontier's commands FetchRobots (`refresh`) and ParseRobots (`parse`).
+
+    sitemaps: finds the links to sitemaps that are committed with a robots.txt; None: none are.
+    """
+
+    def __init__(
+        self,
+        frontier: Frontier,
+        downloader: Downloader,
+        parser: RobotsParser,
+        hosts: HostHolder,
+        store: Store,
+        session: int,
+        clock: Clock,
+        *,
+        sitemaps: SitemapFinder | None = None,
+    ) -> None:
+        self._frontier = frontier
+        self._downloader = downloader
+        self._parser = parser
+        self._hosts = hosts
+        self._store = store
+        self._session = session
+        self._clock = clock
+        self._sitemaps = sitemaps
+
+    # ------------------------------------------------------------ fetching
+
+    async def refresh(self, origin: Origin) -> list[Origin]:
+        """Fetch the robots.txt of an origin; returns the origins whose file is known now, others on
+        the way of a redirect included."""
+        previous = origin.access
+        settled = [origin]
+        learned: RobotsState | None = None
+        try:
+            if not origin.loaded:
+                await self._parser.load(origin.name, origin.host)
+                previous = origin.access
+                if not robots_state.is_due(previous, self._clock.wall()):
+                    return settled
+            learned = await self._learned(origin, settled)
+            if learned is not None:
+                await self._keep(origin, learned, rejudge=changes(previous, learned))
+        except FrontierClosedError:
+            return settled
+        finally:
+            self._frontier.in_flight.end(origin)
+            self._frontier.robots_settled(origin)
+        if learned is not None:
+            self._frontier.robots_learned(origin, previous)
+        return settled
+
+    async def parse(self, origin: Origin) -> None:
+        """Parse the large files of the origin's host, for which its URLs wait."""
+        try:
+            await self._parser.parse_host(origin.host)
+        finally:
+            self._frontier.robots_settled(origin)
+
+    async def _learned(self, origin: Origin, settled: list[Origin]) -> RobotsState | None:
+        """As `_follow`; an internal error counts as a file that could not be fetched."""
+        try:
+            return await self._follow(origin, settled)
+        except FrontierClosedError:
+            raise
+        except RequestFaultError as fault:
+            return self._learn_fault(origin, str(fault))
+        except Exception as error:  # noqa: BLE001
+            return self._learn_fault(
+                origin, contained(f"fetching the robots.txt of {origin.name}", error)
+            )
+
+    async def _follow(self, origin: Origin, settled: list[Origin]) -> RobotsState | None:
+        """Request robots.txt and follow its redirects, each hop under a permit of its host.
+
+        None: a host on the way could not be connected to. That neither opens nor closes the origin,
+        which is tried again later like any that cannot be connected to.
+        """
+        url = robots_url(origin.name)
+        last = Redirect(0, None)
+        redirects = 0
+        while redirects <= REDIRECTS_MAX:
+            own = origin_of(url) == origin.name
+            host = (
+                origin.host if own else await self._hosts.hold(self._frontier.slot_of(host_of(url)))
+            )
+            if host is None:
+                sentence = "its robots.txt leads to a host held by another worker"
+                return await self._learn(origin, unreachable(url, sentence))
+            hop_origin = origin_of(url)
+            if self._is_lost(origin, host, hop_origin):
+                return None
+            await self._parser.parse_host(host)
+            if host.gone and not own:
+                continue  # released meanwhile
+            origin.waits_at = host
+            permit = await self._downloader.permit(host, hop_origin)
+            origin.waits_at = None
+            hop: RobotsState | Failure | Redirect | None
+            if isinstance(permit, Permit):
+                hop = await self._under(permit, origin, url, settled)
+            else:
+                hop = permit
+            if hop is None:
+                if self._is_lost(origin, host, hop_origin):
+                    return None  # others found out while this one waited
+                await self._frontier.in_flight.landed()
+                continue
+            if isinstance(hop, RobotsState):
+                return hop
+            self._frontier.in_flight.end(origin)  # it may be long until the next hop
+            if isinstance(hop, Failure):
+                if self._frontier.excuses(hop):
+                    continue  # it says nothing about the robots.txt
+                if not own and (lost := host.out_of_reach.get(hop_origin)):
+                    self._frontier.connection_failed(origin.host, origin.name, hop, lost.failures)
+                return None
+            last = hop
+            redirects += 1
+            if last.url is None:
+                break
+            url = last.url
+        overflow = last.url is not None
+        return await self._learn(
+            origin,
+            RobotsFetch(
+                status=last.status, body=None, headers={}, url=url, redirect_overflow=overflow
+            ),
+        )
+
+    async def _under(
+        self, permit: Permit, origin: Origin, url: str, settled: list[Origin]
+    ) -> RobotsState | Failure | Redirect | None:
+        """One hop; None: it must not be made now, because its origin is out of reach, or another
+        suspect is in flight."""
+        try:
+            lost = permit.host.beyond_reach(origin_of(url), self._clock.monotonic())
+            if lost is not None or (
+                is_suspect(origin.access) and not self._frontier.in_flight.begin(origin)
+            ):
+                return None
+            if origin_of(url) != origin.name and (known := await self._known(origin, url)):
+                return known
+            return await self._hop(origin, permit, url, settled)
+        finally:
+            self._frontier.permits.give_back(permit)  # if no request was made
+
+    def _is_lost(self, origin: Origin, host: HostQueue, hop_origin: str) -> bool:
+        """Is the origin of this hop out of reach? Then so is the origin that leads there."""
+        lost = host.beyond_reach(hop_origin, self._clock.monotonic())
+        if lost is not None and hop_origin != origin.name:
+            self._frontier.connection_failed(origin.host, origin.name, lost.failure, lost.failures)
+        return lost is not None
+
+    async def _hop(
+        self, origin: Origin, permit: Permit, url: str, settled: list[Origin]
+    ) -> RobotsState | Failure | Redirect:
+        """One request: what is known now, where it leads, or the failure to connect."""
+        request = Request(
+            url=url, headers=validators(origin.access, url), limits=LIMITS, cut_ok=True
+        )
+        learned: RobotsState | None = None
+        with (
+            self._frontier.in_flight.noted(origin.host.slot, origin.name),
+            self._frontier.in_flight.noted(permit.host.slot, origin_of(url)),
+        ):
+            async with self._downloader.exchange(permit, request, kind=ROBOTS) as result:
+                if _says_something(result):
+                    learned = await self._learn(origin, news_of(result, url))
+            if learned is not None:
+                if origin_of(url) != origin.name:
+                    await self._fill(url, permit.host, result, settled)
+                return learned
+        if isinstance(result, Failure):
+            if result.code is FailureCode.INTERNAL:
+                raise RequestFaultError(result.sentence)
+            return result
+        location = result.headers.get("Location")
+        return Redirect(result.status, canonical(location, url) if location else None)
+
+    async def _known(self, origin: Origin, url: str) -> RobotsState | None:
+        """Another origin's robots.txt that is known and fresh needs no second request; what is
+        taken from it is no fresher than it is."""
+        other = self._frontier.robots.get(origin_of(url))
+        if path_of(url) != "/robots.txt" or other is None or other.busy:
+            return None
+        known = other.access
+        if robots_state.is_due(known, self._clock.wall()):
+            return None
+        if known.body is not None:
+            news = RobotsFetch(
+                status=200, body=known.body, headers={}, url=url, truncated=known.truncated
+            )
+        elif known.unreachable_since is not None:
+            news = unreachable(url, "the robots.txt it redirects to cannot be had")
+        else:
+            news = RobotsFetch(status=known.status, body=None, headers={}, url=url)
+        learned = await self._learn(origin, news)
+        if known.unreachable_since is not None:
+            return learned
+        return replace(
+            learned,
+            copy_at=known.copy_at if learned.body is not None else learned.copy_at,
+            expires_at=_earlier(learned.expires_at, known.expires_at),
+        )
+
+    async def _fill(
+        self, url: str, host: HostQueue, result: Answer | Failure, settled: list[Origin]
+    ) -> None:
+        """A redirect that ended at another origin's robots.txt fills that origin's copy as well."""
+        if (
+            path_of(url) != "/robots.txt"
+            or isinstance(result, Failure)
+            or not 200 <= result.status < 300
+        ):
+            return
+        robots = self._frontier.robots
+        name = origin_of(url)
+        other = robots.get(name) or robots.add(name, host)
+        if other.busy or not other.loaded:
+            return
+        previous = other.access
+        other.busy = True  # its pages wait until the copy is committed
+        try:
+            learned = await self._learn(other, news_of(result, url))
+            await self._keep(other, learned, rejudge=changes(previous, learned))
+        finally:
+            self._frontier.robots_settled(other)
+        settled.append(other)
+        self._frontier.robots_learned(other, previous)
+
+    # ------------------------------------------------------------ learning
+
+    async def _learn(self, origin: Origin, news: RobotsFetch) -> RobotsState:
+        """What is known after this news. The pace it asks for counts immediately; pages are judged
+        by it only once it is committed (the origin is busy until then)."""
+        now_s = self._clock.wall()
+        learned = robots_state.next_state(origin.access, news, now_s=now_s, rules=origin.rules)
+        origin.stand(learned, now_s=now_s)
+        await self._parser.parse(origin)
+        return learned if origin.fault is None else self._learn_fault(origin, origin.fault)
+
+    def _learn_fault(self, origin: Origin, fault: str) -> RobotsState:
+        """Its robots.txt is fetched again later. Until then the origin is closed, even where an
+        unreachable file would open it: the site did nothing to open it."""
+        now_s = self._clock.wall()
+        news = unreachable(robots_url(origin.name), fault)
+        learned = robots_state.next_state(origin.access, news, now_s=now_s, rules=origin.rules)
+        origin.stand(learned, now_s=now_s)
+        origin.close(fault, until_s=learned.retry_at)
+        return learned
+
+    async def _keep(self, origin: Origin, learned: RobotsState, *, rejudge: bool) -> None:
+        """Commit what is known, with the links to the sitemaps that it names."""
+        with self._frontier.in_flight.noted(origin.host.slot, origin.name):
+            links: Sequence[Link] = ()
+            if self._sitemaps is not None:
+                try:
+                    links = await self._sitemaps.of_origin(origin)
+                except Exception as error:  # noqa: BLE001 - its rules count all the same
+                    contained(f"reading the sitemaps that {origin.name} names", error)
+            host = origin.host
+            completed = await self._store.robots_put(
+                self._session,
+                host.slot,
+                origin.name,
+                learned,
+                also=host.update(self._clock.monotonic()),
+                rejudge=rejudge,
+                links=links,
+            )
+            if completed.refused is not None:
+                fault = f"{completed.refused}, when it was stored"
+                learned = self._learn_fault(origin, fault)
+                await self._store.robots_put(self._session, host.slot, origin.name, learned)
+        origin.access = learned
+        if completed.added:
+            self._frontier.links_added(completed)
+
+
+def _says_something(result: Answer | Failure) -> bool:
+    """Does the result of a request say anything about the robots.txt itself?"""
+    if isinstance(result, Answer):
+        return not is_redirect(result)
+    counts = result.connected and result.ours is None and not result.stale
+    return counts and result.code is not FailureCode.INTERNAL
+
+
+def _earlier(a: float | None, b: float | None) -> float | None:
+    return min((at for at in (a, b) if at is not None), default=None)

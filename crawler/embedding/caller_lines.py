@@ -1,0 +1,180 @@
+"""The hosts that callers use now, each with the line of those who wait for it. Hosts not used for
+long are forgotten, so that a program that runs forever stays small."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import math
+from asyncio import Future
+from collections import Counter, OrderedDict, deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from crawler.clock import Clock
+from crawler.errors import CourtlyError
+from crawler.frontier.frontier import Frontier
+from crawler.frontier.host_queue import HostQueue
+from crawler.processing.committer import Committer
+from crawler.scheduling.task_set import TaskSet
+from storage.store import Store
+
+# Hosts in memory, about 3 KB each. Beyond it those used longest ago are forgotten, once they have
+# rested: without a database nothing is known of them then, and robots.txt is fetched first.
+HOSTS_KEPT_MAX: Final = 4_096
+# Their robots.txt files, which may have 500 KiB each; a usual one has 2 KB.
+ROBOTS_BYTES_KEPT_MAX: Final = 64_000_000
+FORGET_DOWN_TO: Final = 7 / 8  # of the two above
+# Hosts looked at, at most, to find some to forget, and how soon again when all were in use.
+LOOKED_AT_MAX: Final = 1_024
+LOOK_EVERY_S: Final = 1.0
+
+
+@dataclass(slots=True, eq=False)
+class Place:
+    """One caller's place in the line of a host."""
+
+    url: str
+    called: Future[None]
+    problem: CourtlyError | None = None  # why it need not wait any longer
+
+    def call(self, problem: CourtlyError | None = None) -> None:
+        if not self.called.done():
+            self.problem = problem
+            self.called.set_result(None)
+
+
+@dataclass(slots=True, eq=False)
+class HostLine:
+    """A held host and the callers that wait for it, in order. Only the first asks for a permit: so
+    a robots.txt that falls due is fetched before the next page, and order is kept across it."""
+
+    host: HostQueue
+    places: deque[Place] = field(default_factory=deque)
+    users: int = 0  # callers that use it now: it must not be forgotten
+
+
+class CallerLines:
+    """Leases hosts for callers, and releases those that nobody uses."""
+
+    def __init__(
+        self,
+        frontier: Frontier,
+        committer: Committer,
+        tasks: TaskSet,
+        store: Store,
+        session: int,
+        clock: Clock,
+    ) -> None:
+        self._frontier = frontier
+        self._committer = committer
+        self._tasks = tasks
+        self._store = store
+        self._session = session
+        self._clock = clock
+        self._lines: OrderedDict[str, HostLine] = OrderedDict()  # the one used longest ago first
+        self._holding: dict[str, asyncio.Task[None]] = {}
+        self._wanted: Counter[str] = Counter()  # slots that somebody waits to have held
+        self._pruner: asyncio.Task[None] | None = None
+        self._look_s = -math.inf  # no hosts to forget are looked for before
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def __iter__(self) -> Iterator[HostLine]:
+        return iter(self._lines.values())
+
+    def get(self, slot: str) -> HostLine | None:
+        return self._lines.get(slot)
+
+    def use(self, slot: str) -> HostLine | None:
+        """The line of a held host, counted as used now."""
+        line = self._lines.get(slot)
+        if line is not None:
+            self._lines.move_to_end(slot)
+            line.users += 1
+        return line
+
+    async def hold(self, slot: str) -> HostQueue | None:
+        """The held host of a slot; None if another worker holds it. Leased in a task of its own,
+        which no caller's cancellation can interrupt."""
+        if (line := self._lines.get(slot)) is None:
+            task = self._holding.get(slot)
+            if task is None:
+                task = self._holding[slot] = self._tasks.spawn(self._lease(slot))
+                task.add_done_callback(lambda _: self._holding.pop(slot, None))
+            self._wanted[slot] += 1
+            try:
+                await asyncio.wait([task])
+            finally:
+                self._wanted[slot] -= 1
+                if not self._wanted[slot]:
+                    del self._wanted[slot]
+            line = self._lines.get(slot)
+        return None if line is None else line.host
+
+    async def _lease(self, slot: str) -> None:
+        if self._frontier.buffer.releasing(slot):
+            await self._committer.flush()
+        lease = (await self._store.acquire(self._session, [slot])).get(slot)
+        if lease is None:
+            return
+        self._lines[slot] = HostLine(self._frontier.host_leased(lease))
+        crowded = self._is_crowded(1.0) and self._clock.monotonic() >= self._look_s
+        if self._pruner is None and crowded:
+            self._pruner = self._tasks.spawn(self._prune())
+
+    def _is_crowded(self, share: float) -> bool:
+        return (
+            len(self._lines) > share * HOSTS_KEPT_MAX
+            or self._frontier.robots.body_bytes > share * ROBOTS_BYTES_KEPT_MAX
+        )
+
+    async def _prune(self) -> None:
+        """Forget hosts that have rested and that nobody waits for."""
+        try:
+            slots = self._drop_spare()
+            if not slots:
+                self._look_s = self._clock.monotonic() + LOOK_EVERY_S
+                return
+            await self._committer.flush()
+            for slot in slots:
+                if slot not in self._holding:
+                    await self._store.forget(slot)
+        finally:
+            self._pruner = None
+
+    def _drop_spare(self) -> list[str]:
+        """Release hosts, those used longest ago first, until there is room."""
+        slots: list[str] = []
+        for slot, line in list(itertools.islice(self._lines.items(), LOOKED_AT_MAX)):
+            if not self._is_crowded(FORGET_DOWN_TO):
+                break
+            self._lines.move_to_end(slot)  # looked at: the others come first the next time
+            if slot in self._wanted or self._in_use(line):
+                continue
+            slots.append(slot)
+            del self._lines[slot]
+            self._frontier.drop(line.host)
+            self._frontier.buffer.release(line.host)
+        return slots
+
+    def _in_use(self, line: HostLine) -> bool:
+        host = line.host
+        if line.users or host.busy or host.tickets or host.paused:
+            return True
+        now_s = self._clock.monotonic()
+        if self._frontier.permits.why(host)[0] > 0 or any(
+            lost.until_s > now_s for lost in host.out_of_reach.values()
+        ):
+            return True  # it rests
+        return any(origin.in_use for origin in self._frontier.robots.of(host))
+
+    def release_all(self) -> None:
+        """At the end. A host with an open request is not released: whoever holds it next waits its
+        full delay first, as after a crash."""
+        for line in self._lines.values():
+            if not line.host.busy:
+                self._frontier.permits.drop(line.host)
+                self._frontier.buffer.release(line.host)

@@ -1,0 +1,185 @@
+"""Crawler: a whole crawl as an asynchronous iterator of its pages."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from crawler.clock import Clock
+from crawler.config import Config, check_identity, seeds_of
+from crawler.documents.crawled_page import CrawledPage
+from crawler.embedding.lasting import Lasting
+from crawler.embedding.settings import Given, settings
+from crawler.fetching.fetcher import Fetcher
+from crawler.scheduling.seeding import check_roots, seed_link
+
+if TYPE_CHECKING:
+    from crawler.embedding.running import Running
+    from crawler.events import Summary
+    from crawler.sinks.dispatch import PageFunction
+
+
+class Crawler:
+    """Crawls from seeds, and gives every page it visits.
+
+    ```python
+    async with Crawler(
+        ["https://example.com/"], user_agent="examplebot/1.0 (+https://example.com/bot)"
+    ) as crawl:
+        async for page in crawl:
+            print(page.status, page.url, page.title)
+    ```
+
+    seeds: URLs, and files of URLs as "@seeds.txt"; those of the config count too. follow,
+    max_pages, max_depth: as in `[scope]` and `[crawl]`. db: a database that keeps the crawl: it
+    goes on where it ended, after a crash too. Without one it lasts as long as this object. The
+    other arguments are those of `PoliteSession`.
+
+    Asking for the next page commits the one before: a crash may repeat a page, never miss one.
+    sinks: functions that get every page besides, see `add_sink`; those of the config count too.
+
+    While a page is in your hands others are fetched, at most `crawl.concurrency`. The iteration
+    ends when no URL can move within `crawl.patience`. Leaving the block early, by `break` or by an
+    exception, ends the crawl clean: what is in flight is awaited, pages not read stay queued.
+
+    There is one reader: iterate in one task. Raises ConfigError (no seed; law 10), StoreRefused
+    (the database is in use by another process) and StoreError.
+    """
+
+    def __init__(
+        self,
+        seeds: Iterable[str] = (),
+        *,
+        user_agent: str | None = None,
+        config: Given = None,
+        db: str | Path | None = None,
+        follow: str | None = None,
+        max_pages: float | None = None,
+        max_depth: float | None = None,
+        delay: float | None = None,
+        allow: str | tuple[str, ...] | list[str] = (),
+        dialect: str | tuple[str, ...] | list[str] = (),
+        sinks: Iterable[PageFunction] = (),
+        clock: Clock | None = None,
+        fetcher: Fetcher | None = None,
+    ) -> None:
+        self._config = settings(
+            config,
+            user_agent=user_agent,
+            delay=delay,
+            allow=allow,
+            dialect=dialect,
+            follow=follow,
+            max_pages=max_pages,
+            max_depth=max_depth,
+        )
+        self._seedless = self._config.override({"crawl": {"seeds": []}})
+        self._seeds = [seeds] if isinstance(seeds, str) else list(seeds)
+        self._db = db
+        self._called: list[tuple[PageFunction, Mapping[str, Any]]] = [(call, {}) for call in sinks]
+        self._clock = clock
+        self._fetcher = fetcher
+        self._running: Lasting[Running] = Lasting(
+            "the crawl is not open: it lasts as long as its `async with`"
+        )
+
+    @property
+    def config(self) -> Config:
+        return self._config
+
+    # ------------------------------------------------------------ life
+
+    async def __aenter__(self) -> Self:
+        await self._running.open(self._begun(seeds_of(self._config, self._seeds)))
+        return self
+
+    @contextlib.asynccontextmanager
+    async def _begun(self, seeds: Sequence[str]) -> AsyncIterator[Running]:
+        from crawler.embedding.running import running  # loads what the database needs
+        from crawler.sinks.build import page_callback
+
+        async with running(
+            self._config,
+            db=self._db,
+            clock=self._clock,
+            fetcher=self._fetcher,
+            called=[page_callback(call, **wants) for call, wants in self._called],
+        ) as opened:
+            await self._add(opened, seeds)
+            yield opened
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._running.close(kind, error, trace)
+
+    # ------------------------------------------------------------ pages
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> CrawledPage:
+        running = self._running.get()
+        await running.commit()
+        page = await running.next()
+        if page is None:
+            raise StopAsyncIteration
+        return page
+
+    async def add(self, *urls: str) -> int:
+        """More seeds, also while pages are read; give how many were new. Scope is relative to all
+        of them. Raises ConfigError."""
+        return await self._add(self._running.get(), urls)
+
+    async def _add(self, running: Running, urls: Sequence[str]) -> int:
+        seeds = seeds_of(self._seedless, urls)
+        check_identity(self._config, seeds)
+        await check_roots(self._config, running.store)
+        return await running.add([seed_link(self._config, url) for url in seeds])
+
+    def add_sink(
+        self,
+        call: PageFunction,
+        *,
+        include: str | Iterable[str] = (),
+        exclude: str | Iterable[str] = (),
+        status: Iterable[int | str] = (),
+        content_types: str | Iterable[str] = (),
+        noindex: bool = False,
+        session_headers: bool = False,
+    ) -> None:
+        """Have `call(page)` called with every page it wants, before the page is committed; one
+        after the other, an `async` function awaited, any other one in a thread.
+
+        What it wants is given as in a `[[sink]]` of the config: pages that ask not to be indexed
+        come only with `noindex`, headers such as Set-Cookie only with `session_headers`. If it
+        raises an exception, that page fails with the code `internal`, and the crawl continues.
+        Raises ConfigError."""
+        from crawler.sinks.build import page_callback
+
+        wants = {
+            "include": [include] if isinstance(include, str) else list(include),
+            "exclude": [exclude] if isinstance(exclude, str) else list(exclude),
+            "status": list(status),
+            "content_types": (
+                [content_types] if isinstance(content_types, str) else list(content_types)
+            ),
+            "noindex": noindex,
+            "session_headers": session_headers,
+        }
+        one = page_callback(call, **wants)
+        running = self._running.now
+        if running is None:
+            self._called.append((call, wants))
+        else:
+            running.sinks.add(one)
+
+    async def summary(self) -> Summary:
+        """What the crawl has come to so far: counts, limits that left URLs out, hosts that wait."""
+        return await self._running.get().summary()

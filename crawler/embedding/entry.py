@@ -1,0 +1,137 @@
+"""What callers of the polite client are told before a request: yes, not yet, or why not."""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import Future
+from dataclasses import dataclass
+
+from crawler.clock import Clock
+from crawler.embedding.caller_lines import HostLine
+from crawler.errors import (
+    CourtlyError,
+    FetchFailed,
+    InvalidURL,
+    RobotsDisallowed,
+    RobotsUnreachable,
+)
+from crawler.faults import contained
+from crawler.fetching.request import Failure
+from crawler.frontier.frontier import Frontier
+from crawler.frontier.robots_cache import ASKING, Shut
+from policies.retries import FailureCode
+from policies.robots import Verdict
+from policies.robots_policy import Closed
+from policies.url import canonical, origin_of, unparsed_shown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextTurn:
+    """When a host may be contacted next.
+
+    in_s: seconds from now (0.0: now). reason: why not before. ahead: callers that wait in line.
+    """
+
+    in_s: float
+    reason: str
+    ahead: int
+
+
+class Entry:
+    """The frontier's verdicts as return values and exceptions, and the wait for new ones."""
+
+    def __init__(self, clock: Clock, frontier: Frontier) -> None:
+        self._clock = clock
+        self._frontier = frontier
+        self._waiting: dict[str, list[Future[None]]] = {}  # by origin
+
+    def passes(self, line: HostLine, url: str) -> bool:
+        """True: it may be requested now. False: perhaps after the next `change`. Raises
+        RobotsDisallowed, RobotsUnreachable and FetchFailed."""
+        if not self.is_reachable(line, url):
+            return False
+        robots = self._frontier.robots
+        try:
+            verdict = robots.check(line.host, url)
+        except Exception as error:
+            now_s = self._clock.monotonic()
+            raise FetchFailed(
+                url,
+                Failure(
+                    url=url,
+                    code=FailureCode.INTERNAL,
+                    sentence=contained(f"judging {url}", error),
+                    connected=True,
+                    permanent=True,
+                    started_s=now_s,
+                    ended_s=now_s,
+                ),
+            ) from error
+        if verdict is ASKING:
+            return False
+        if isinstance(verdict, Verdict):
+            raise RobotsDisallowed(url, verdict)
+        if isinstance(verdict, Shut):
+            origin = robots.get(origin_of(url))
+            standing = origin.standing if origin else None
+            until = standing.until_s if isinstance(standing, Closed) else None
+            raise RobotsUnreachable(url, verdict.reason, until)
+        return True
+
+    def is_reachable(self, line: HostLine, url: str) -> bool:
+        """False while its origin could not be connected to and is tried again later. Raises
+        FetchFailed while it is given up."""
+        now_s, name = self._clock.monotonic(), origin_of(url)
+        lost = line.host.beyond_reach(name, now_s) if line.host.out_of_reach else None
+        if lost is None:
+            return True
+        if lost.given_up:
+            raise FetchFailed(url, lost.failure, until=self._clock.wall() + lost.until_s - now_s)
+        return False
+
+    def turn_away(self, line: HostLine) -> None:
+        """Tell callers that wait in vain, rather than when their turn has come. The first in line
+        finds out by itself."""
+        for place in list(line.places)[1:]:
+            origin = self._frontier.robots.get(origin_of(place.url))
+            if origin is None or origin.busy:
+                continue
+            try:
+                self.passes(line, place.url)
+            except CourtlyError as problem:
+                place.call(problem)
+
+    async def change(self, line: HostLine, url: str) -> None:
+        """Wait until a robots fetch of its origin has ended, or it may be connected to again."""
+        name = origin_of(url)
+        changed: Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(name, []).append(changed)
+        timer = None
+        origin = self._frontier.robots.get(name)
+        if origin is None or not origin.busy:
+            lost = line.host.out_of_reach.get(name)
+            at_s = lost.until_s if lost else self._clock.monotonic()
+            timer = self._clock.call_at(at_s, lambda: self.wake(name))
+        try:
+            await changed
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    def wake(self, name: str) -> None:
+        """Those who wait for a change of this origin look again."""
+        for changed in self._waiting.pop(name, ()):
+            if not changed.done():
+                changed.set_result(None)
+
+    def wake_all(self) -> None:
+        for name in list(self._waiting):
+            self.wake(name)
+
+
+def canonical_url(text: str) -> str:
+    """Raises InvalidURL."""
+    url = canonical(text.strip())
+    if url is None:
+        raise InvalidURL(f"{unparsed_shown(text)} is not an absolute http or https URL")
+    return url

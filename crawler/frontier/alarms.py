@@ -1,0 +1,61 @@
+"""Moments at which something is to be done at a host: a heap, one entry per alarm."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from typing import NamedTuple
+
+_COMPACT_MIN = 64  # entries, before void ones are looked for
+
+
+class _Entry(NamedTuple):
+    at_s: float
+    number: int
+    slot: str
+    name: str
+    of_host: dict[str, int]  # the host's own alarms, by name: an entry not found there is void
+
+
+class Alarms:
+    """Alarms of hosts, by name. Setting one replaces the host's alarm of the same name.
+
+    Void entries do not keep their host in memory. They are dropped when they reach the head of the
+    heap, and all together whenever it has doubled.
+    """
+
+    def __init__(self) -> None:
+        self._heap: list[_Entry] = []
+        self._number = 0
+        self._compact_at = _COMPACT_MIN
+
+    def set(self, slot: str, of_host: dict[str, int], name: str, at_s: float | None) -> None:
+        """`of_host`: the host's `alarms`. None: no alarm of that name."""
+        if at_s is None:
+            of_host.pop(name, None)
+            return
+        self._number += 1
+        of_host[name] = self._number
+        heapq.heappush(self._heap, _Entry(at_s, self._number, slot, name, of_host))
+        if len(self._heap) > self._compact_at:
+            self._heap = [entry for entry in self._heap if not _is_void(entry)]
+            heapq.heapify(self._heap)
+            self._compact_at = max(2 * len(self._heap), _COMPACT_MIN)
+
+    def wake_at(self) -> float | None:
+        """When the first alarm goes off (monotonic seconds)."""
+        heap = self._heap
+        while heap and _is_void(heap[0]):
+            heapq.heappop(heap)
+        return heap[0].at_s if heap else None
+
+    def take_due(self, now_s: float) -> Iterator[tuple[str, str]]:
+        """Remove those that go off by `now_s`, as (slot, name)."""
+        while (at_s := self.wake_at()) is not None and at_s <= now_s:
+            entry = heapq.heappop(self._heap)
+            del entry.of_host[entry.name]
+            yield entry.slot, entry.name
+
+
+def _is_void(entry: _Entry) -> bool:
+    return entry.of_host.get(entry.name) != entry.number

@@ -1,0 +1,422 @@
+"""The frontier: told what happened, decides what may happen next."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from crawler.clock import Clock
+from crawler.config.model import CurrentConfig
+from crawler.fetching.request import Answer, Failure
+from crawler.frontier.alarms import Alarms
+from crawler.frontier.commands import ADD_WORKERS, LOOK_FOR_WORK, CommandQueue, FailOrigin, Rejudge
+from crawler.frontier.commit_buffer import CommitBuffer
+from crawler.frontier.host_queue import HostQueue, Permit
+from crawler.frontier.origin import Origin, changes
+from crawler.frontier.permits import Permits
+from crawler.frontier.robots_cache import RobotsCache
+from crawler.frontier.robots_in_flight import RobotsInFlight
+from crawler.frontier.system_holds import SystemHolds
+from crawler.frontier.waiting import Waiting
+from crawler.observer import Observer
+from policies.holds import HoldReason
+from policies.pacing import Per
+from policies.retries import FailureCode, GiveUp, RetryRules, after_no_connection, retry_after_s
+from policies.robots_policy import Closed
+from policies.robots_state import RobotsState
+from policies.url import origin_of
+from storage.store import Completed, Lease, Outcome, Prefetched, Retry, Revisited, Store, StoreError
+
+if TYPE_CHECKING:
+    from crawler.sinks.dispatch import Sinks
+
+PAGE: Final = "page"
+ROBOTS: Final = "robots"
+SITEMAP: Final = "sitemap"
+REFUSALS: Final = frozenset({429, 503})
+
+# When the next commit is over, surely. A host that rests for longer need not ask for URLs by itself
+# (of 2,000 hosts with a delay of 2 s a commit had 4 pages, and a page cost an eighth more CPU).
+COMMITTED_S: Final = 0.25
+FEW_HOSTS: Final = 16  # they make few commits in any case, and the end of a crawl is seen sooner
+
+DUE: Final = "its next URL falls due"  # names of alarms; the others are named by their origins
+REVISIT: Final = "its next page is due again"
+
+
+class Frontier:
+    """All live state of the held hosts: their queues, permits, robots.txt, and why each waits.
+
+    The crawl and the polite client drive it alike: they report events (a lease granted, a request
+    ended, a commit made, robots.txt learned, time passed), ask for permits, and carry out the
+    commands it puts in `commands`. Nothing here waits, and nothing outside changes a held host's
+    pace. Invariants:
+
+    - A request needs a permit, and a permit is granted only when its host may be contacted.
+    - A URL is requested only after `robots.check` passed it while its permit was held.
+    - Each held host is in `permits`; its origins in memory are in `robots`; both end together.
+    - Whatever must survive a crash is in `buffer` or in the store.
+
+    polite_client: URLs come from callers rather than from the store, and faults of this machine are
+    the caller's to handle: no URLs are prefetched, and there are no system holds.
+    """
+
+    def __init__(
+        self,
+        config: CurrentConfig,
+        clock: Clock,
+        store: Store,
+        *,
+        observer: Observer | None = None,
+        sinks: Sinks | None = None,
+        polite_client: bool = False,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._alarms = Alarms()
+        self.is_client = polite_client
+        self.commands = CommandQueue()
+        self.buffer = CommitBuffer(config, clock, self.commands, observer=observer, sinks=sinks)
+        self.permits = Permits(
+            clock, self.buffer, self.commands, limit=config.config.crawl.concurrency
+        )
+        self.in_flight = RobotsInFlight(store)
+        self.robots = RobotsCache(
+            config, clock, self.commands, self.in_flight, keep_trying=not polite_client
+        )
+        self.holds = SystemHolds(clock, self.permits, self.robots, self.commands, observer=observer)
+        self.waiting = Waiting(clock, self.permits, self.robots)
+        self.progress_s = clock.monotonic()  # when something was last committed
+        self.claimable = True  # there may be hosts in the store to be claimed now
+        self.stopping = False  # nothing new begins
+
+    # ------------------------------------------------------------ hosts
+
+    def slot_of(self, host: str) -> str:
+        """The slot whose queue a host's URLs are in."""
+        return self._config.slot_of(host)
+
+    def host_leased(self, lease: Lease) -> HostQueue:
+        """The host is ours: hold it."""
+        politeness = self._config.config.site(lease.slot).politeness
+        host = HostQueue(lease, politeness, now_s=self._clock.monotonic())
+        self.robots.adopt(host, dict(lease.robots))
+        for origin in self.robots.of(host):
+            if isinstance(origin.standing, Closed):
+                host.closed.add(origin.name)
+        self._plan_due(host, lease.prefetched)
+        self.permits.hold(host)
+        if not host.prefetched and lease.prefetched.next_due_in_s is not None:
+            self.want(host)
+        return host
+
+    def drop(self, host: HostQueue) -> None:
+        """The host is no longer held."""
+        host.drop_prefetched()
+        self.permits.drop(host)
+        self.robots.forget(host)
+
+    def want(self, host: HostQueue) -> None:
+        """Ask the store for more URLs of a host: soon if it would have to wait for them, else with
+        the next commit."""
+        revisits = self._config.config.revisits
+        if self.is_client or self.stopping or host.gone or (host.full and not revisits):
+            return
+        self.buffer.want(host, pressed=self._is_pressed(host))
+
+    def _is_pressed(self, host: HostQueue) -> bool:
+        """Has it nothing to do, and could it do something before the next commit is over?"""
+        if host.prefetched:
+            return False
+        if len(self.permits) <= FEW_HOSTS:
+            return True
+        now_s = self._clock.monotonic()
+        ready_s = host.pace.ready_s(now_s, self._clock.wall)
+        if ready_s is None:  # a contact is open, and a delay follows it
+            ready_s = now_s + host.pace.rest.delay_s
+        return ready_s < now_s + COMMITTED_S
+
+    def _plan_due(self, host: HostQueue, hand: Prefetched) -> None:
+        """Set alarms for its next URL that falls due (a retry) and its next page to revisit, in
+        case it has nothing else by then. A revisit does not keep a crawl running."""
+        now_s = self._clock.monotonic()
+        due_in_s, revisit_in_s = hand.next_due_in_s, hand.next_revisit_in_s
+        host.next_due_s = now_s + due_in_s if due_in_s else None
+        self._set_alarm(host, DUE, host.next_due_s)
+        self._set_alarm(host, REVISIT, None if revisit_in_s is None else now_s + revisit_in_s)
+
+    def _set_alarm(self, host: HostQueue, name: str, at_s: float | None) -> None:
+        self._alarms.set(host.slot, host.alarms, name, at_s)
+        if at_s is not None:
+            self.commands.wake_by(at_s)
+
+    def _on_alarm(self, host: HostQueue, name: str) -> None:
+        if name == DUE and not host.prefetched:
+            host.next_due_s = None
+            self.want(host)
+        elif name == REVISIT and not host.prefetched:
+            self.want(host)
+        elif name in host.out_of_reach:
+            self.reopen(host, name)
+
+    # ------------------------------------------------------------ commits
+
+    def committed(self, outcomes: list[Outcome], completed: Completed) -> None:
+        """These outcomes are in the store; URLs that were asked for have come."""
+        retried: set[HostQueue] = set()
+        progress = False
+        for outcome in outcomes:
+            host = self.permits.get(outcome.slot)
+            if host is not None:
+                host.held.discard(outcome.id)
+                if isinstance(outcome, Retry) and not host.prefetched:
+                    retried.add(host)
+            progress = _progresses(outcome, host) or progress
+        if self.is_client and completed.stale:
+            slot = next(iter(completed.stale))
+            raise StoreError(f"another session has taken over the host {slot}")
+        for slot in completed.stale:
+            if (host := self.permits.get(slot)) is not None:
+                self.drop(host)
+        for slot, hand in completed.prefetched.items():
+            if (host := self.permits.get(slot)) is not None:
+                host.wanting = False
+                host.prefetched.extend(hand.urls)
+                host.held.update(queued.id for queued in hand.urls)
+                self._plan_due(host, hand)
+                self.permits.consider(host)
+        for host in retried:
+            if not host.prefetched:  # what it wanted before did not include the retry
+                self.want(host)
+        if progress:
+            self.progress_s = self._clock.monotonic()
+        self.links_added(completed)
+        self.permits.advance()  # the buffer has room again
+        if not self.permits.in_flight:
+            self.look_for_work()
+
+    def links_added(self, completed: Completed) -> None:
+        """URLs were queued: of held hosts, which may have been idle, or of hosts to be claimed."""
+        for slot in completed.added:
+            host = self.permits.get(slot)
+            if host is None:
+                self.may_claim()
+            elif not host.prefetched and not host.wanting:
+                self.want(host)
+
+    def may_claim(self) -> None:
+        """There may be hosts in the store to be claimed."""
+        self.claimable = True
+        self.look_for_work()
+
+    def look_for_work(self) -> None:
+        self.commands.put_once(LOOK_FOR_WORK)
+
+    # ------------------------------------------------------------ requests
+
+    def needs_address(self, permit: Permit) -> bool:
+        """With `per = "ip"`: must the address be known first, whose clock counts too?"""
+        return permit.host.pace.rules.per is Per.IP and permit.address_clock is None
+
+    def excuses(self, failure: Failure) -> bool:
+        """Is the request repeated without counting as a try? So it is after a fault of this
+        machine, which holds the crawl until it has passed, and on a stale connection."""
+        return failure.stale or (failure.ours is not None and not self.is_client)
+
+    def judge(self, permit: Permit, result: Answer | Failure) -> Answer | Failure:
+        """The result of a request, with `ours` set where this machine is at fault."""
+        return result if self.is_client else self.holds.judge(permit, result)
+
+    def learn(self, permit: Permit, result: Answer | Failure, *, kind: str) -> None:
+        """Adapt the host's pace and reachability to the result of a request."""
+        host = permit.host
+        origin = origin_of(result.url)
+        if isinstance(result, Failure):
+            if result.connected and result.ours is None:
+                host.out_of_reach.pop(origin, None)
+            else:
+                self.connection_failed(host, origin, result)
+            return
+        host.out_of_reach.pop(origin, None)
+        if host.address_clock and result.address and result.address != host.address:
+            self.permits.set_address(host, result.address)  # the name has moved
+        delay_s: float | None = None
+        if (after := result.headers.get("Retry-After")) is not None:
+            delay_s = retry_after_s(after, now_s=self._clock.wall())
+        # A 5xx for robots.txt without Retry-After does not make the host back off; 429 always does.
+        refusal = result.status == 429 or (result.status in REFUSALS and kind != ROBOTS)
+        if delay_s is not None and not (refusal or result.status >= 500 or kind == ROBOTS):
+            delay_s = None  # on a redirect or a success it says nothing about our pace
+        now_s = self._clock.monotonic()
+        if host.pace.answered(result.status, refusal=refusal, rest_s=delay_s, now_s=now_s):
+            self.buffer.urgent(host)
+
+    def request_ended(self, permit: Permit) -> None:
+        """A contact is over, and its permit ended. If it shows that an origin can be reached after
+        all (while a request on another lane could not connect), its URLs may be requested again."""
+        host = permit.host
+        self.buffer.contacted(host)
+        if host.closed:
+            for origin in host.closed - host.out_of_reach.keys():
+                self.reopen(host, origin)
+
+    def connection_failed(
+        self, host: HostQueue, origin: str, failure: Failure, failures: int | None = None
+    ) -> None:
+        """An origin could not be connected to: its URLs wait for the next try, and fail in bulk at
+        last. `failures` in a row, if counted elsewhere."""
+        if self.is_client:
+            self._tell_callers(host, origin, failure, failures)
+            return
+        if failure.ours is not None:
+            if failure.ours is HoldReason.NETWORK:
+                self._excuse_suspects()
+            return
+        known = host.out_of_reach.get(origin)
+        lost = host.lost(origin, failure, now_s=self._clock.monotonic(), failures=failures)
+        if lost is known:
+            return
+        host.closed.add(origin)
+        self.holds.suspect(host, origin)
+        self.buffer.urgent(host)
+        fetch = self._config.config.site(host.slot).fetch
+        rules = RetryRules(
+            max_attempts=fetch.max_attempts, unreachable_for_s=fetch.unreachable_for_s
+        )
+        permanent = failure.permanent
+        if permanent and failure.code is FailureCode.DNS:
+            # A name that answered before may be back; a new one is looked up twice, because some
+            # resolvers deny all names while the network is down.
+            asked = self.robots.get(origin)
+            answered = asked is not None and asked.access.fetched_at is not None
+            permanent = known is not None and not answered
+        fate = after_no_connection(lost.failures - 1, rules, permanent=permanent)
+        since_s = lost.since_s if known is None else known.since_s
+        certain = failure.code is FailureCode.ADDRESS or self.holds.may_give_up(since_s)
+        self._set_alarm(host, origin, lost.until_s)
+        if isinstance(fate, GiveUp) and certain:
+            lost.given_up = True
+            self.commands.put(FailOrigin(host, origin, failure.error, fate.attempts))
+
+    def _tell_callers(
+        self, host: HostQueue, origin: str, failure: Failure, failures: int | None
+    ) -> None:
+        """Of the polite client: given up for now after `max_attempts`, and immediately when no
+        other try can help or the fault is this machine's (then the host is not charged)."""
+        lost = host.lost(origin, failure, now_s=self._clock.monotonic(), failures=failures)
+        rules = RetryRules(max_attempts=self._config.config.site(host.slot).fetch.max_attempts)
+        permanent = failure.permanent or failure.ours is not None
+        fate = after_no_connection(lost.failures - 1, rules, permanent=permanent)
+        if failure.ours is not None:
+            lost.failures -= 1
+        self.buffer.urgent(host)
+        if isinstance(fate, GiveUp):
+            lost.given_up = True
+            self.commands.put(FailOrigin(host, origin, failure.error, fate.attempts))
+
+    def _excuse_suspects(self) -> None:
+        """Origins that could not be connected to since a host last answered are tried again when
+        the network is back, and this try does not count."""
+        suspects, self.holds.suspects = self.holds.suspects, []
+        for slot, origin in suspects:
+            host = self.permits.get(slot)
+            lost = None if host is None else host.out_of_reach.get(origin)
+            if host is None or lost is None or lost.given_up:
+                continue
+            lost.failures -= 1
+            if lost.failures > 0:
+                lost.until_s = self._clock.monotonic()
+            else:
+                del host.out_of_reach[origin]
+            self._set_alarm(host, origin, None)
+            self.reopen(host, origin)
+
+    def reopen(self, host: HostQueue, origin: str) -> None:
+        """URLs of the origin may be requested again, unless its robots.txt closes it."""
+        known = self.robots.get(origin)
+        if not host.gone and (known is None or not isinstance(known.standing, Closed)):
+            host.closed.discard(origin)
+            self.want(host)
+
+    def page_waits(self) -> None:
+        """A worker is about to wait with the page that it fetched."""
+        self.commands.put_once(ADD_WORKERS)
+
+    # ------------------------------------------------------------ robots.txt
+
+    def robots_settled(self, origin: Origin) -> None:
+        """A robots.txt was fetched or parsed: URLs that waited for it may be requested, or wait for
+        the origin to reopen."""
+        self.robots.settled(origin)
+        host = origin.host
+        lost = host.beyond_reach(origin.name, self._clock.monotonic())
+        if lost is not None or isinstance(origin.standing, Closed):
+            host.closed.add(origin.name)
+            host.let_go(origin.name)
+        else:
+            host.closed.discard(origin.name)
+            host.prefetched.extendleft(reversed(host.parked.pop(origin.name, [])))
+        if not host.prefetched:
+            self.want(host)
+        self.permits.consider(host)
+        self.look_for_work()
+
+    def robots_learned(self, origin: Origin, previous: RobotsState) -> None:
+        """What is known of an origin's robots.txt is new, and committed."""
+        if changes(previous, origin.access):
+            self.commands.put(Rejudge(origin.name))
+
+    def page_came_late(self, name: str) -> None:
+        """A page was fetched because robots.txt gave no answer. Has one come meanwhile?"""
+        origin = self.robots.get(name)
+        if origin is not None and origin.answered and not origin.busy:
+            self.commands.put(Rejudge(name))
+
+    # ------------------------------------------------------------ time
+
+    def advance(self) -> None:
+        """Time has passed: do what is due."""
+        now_s = self._clock.monotonic()
+        for slot, name in self._alarms.take_due(now_s):
+            if (host := self.permits.get(slot)) is not None:
+                self._on_alarm(host, name)
+        self.buffer.advance(now_s)
+        self.robots.advance(now_s)
+        self.holds.advance(now_s)
+        at_s = self.permits.wake_at()
+        if at_s is not None and at_s <= now_s:
+            self.permits.advance()
+
+    def next_wake_s(self) -> float | None:
+        """When `advance` must be called (monotonic); None: not before something happens."""
+        parts = (self._alarms, self.buffer, self.robots, self.holds, self.permits)
+        return min((at_s for part in parts if (at_s := part.wake_at()) is not None), default=None)
+
+    def next_pass(self) -> None:
+        """The event loop has run once since the command NextPass."""
+        self.holds.next_pass()
+        self.permits.next_pass()
+
+    def close(self) -> None:
+        """Nothing new begins; what is under way continues."""
+        self.stopping = True
+        self.permits.close()
+        self.holds.close()
+        self.robots.close()
+
+
+def _progresses(outcome: Outcome, host: HostQueue | None) -> bool:
+    """Is a URL finished, or was it tried for the first time at a host that did not just fail?
+
+    Failing once more, with the same URL or the next one, is no progress: it must not keep a crawl
+    from ending.
+    """
+    if isinstance(outcome, Retry):
+        if host is None:
+            return outcome.attempts + outcome.refusals <= 1
+        host.failed_in_row += 1
+        return host.failed_in_row == 1 and outcome.attempts + outcome.refusals <= 1
+    if isinstance(outcome, Revisited) and outcome.plan and outcome.plan.failures:
+        return False
+    if host is not None:
+        host.failed_in_row = 0
+    return True

@@ -1,0 +1,262 @@
+"""One held host: its prefetched URLs, its pace, and those who wait for a permit. No I/O.
+
+All times are monotonic seconds unless a name says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+
+from crawler.frontier.pace import NEVER, Pace
+from policies.holds import HoldReason
+from policies.pacing import PacingRules
+from policies.retries import retry_delay_s
+from policies.scope import Skip
+from policies.url import host_of, origin_of
+from storage.store import Contact, HostUpdate, Lease, Queued
+
+if TYPE_CHECKING:
+    from crawler.fetching.request import Failure
+    from crawler.frontier.tickets import Ticket
+
+PREFETCH = 16  # URLs prefetched for a host: memory is the number of held hosts times this
+LOW_WATER = 4  # prefetched URLs left when more are asked for: a commit is over before they are used
+PREFETCH_MAX = 256  # while a host's URLs cost no request (all blocked): 10 ms of the loop's time
+
+EXCUSES_MAX = 3  # per URL, for a missing answer that an outage was blamed for
+
+
+class OutOfReach(Struct, eq=False):
+    """An origin that could not be connected to. Kept per origin: a host may have a dead port beside
+    a healthy one."""
+
+    failures: int  # in a row
+    until_s: float  # when it is tried again
+    failure: Failure
+    since_s: float  # when the last failure was known
+    given_up: bool = False  # its queued URLs have failed; it is tried again for new URLs only
+
+
+class HostQueue:
+    """One held host. Changed by the frontier, and by the worker that holds one of its permits.
+
+    `held` are the ids of URLs taken from the store whose outcome is not committed yet.
+    """
+
+    __slots__ = (
+        "address",
+        "address_clock",
+        "alarms",
+        "all_known",
+        "body_bytes",
+        "closed",
+        "contacts_new",
+        "epoch",
+        "excused",
+        "failed_in_row",
+        "full",
+        "gone",
+        "held",
+        "in_line",
+        "next_due_s",
+        "ours",
+        "out_of_reach",
+        "outages",
+        "pace",
+        "pages_in_flight",
+        "parked",
+        "paused",
+        "prefetch",
+        "prefetched",
+        "reached",
+        "seat",
+        "slot",
+        "steered",
+        "tickets",
+        "tried_before",
+        "unread",
+        "visited",
+        "wanted_s",
+        "wanting",
+    )
+
+    def __init__(self, lease: Lease, rules: PacingRules, *, now_s: float) -> None:
+        self.slot = lease.slot
+        self.epoch = lease.epoch
+        self.pace = Pace(lease, rules, now_s=now_s)
+        self.seat = 0  # the workbench's mark
+        self.in_line = False  # ready, and waiting for a worker
+        self.gone = False  # no longer held
+        self.steered = 0  # permits granted before an operator's or a config's change are void
+        self.full: Skip | None = None  # the limit on its pages or their bytes that it has reached
+        self.prefetch = PREFETCH  # URLs to ask for the next time
+        self.wanting = False  # more URLs have been asked for
+        self.wanted_s: float | None = None  # since when it has wanted a permit
+        self.prefetched: deque[Queued] = deque(lease.prefetched.urls)
+        self.excused: dict[int, int] = {}  # URLs -> how often an outage was blamed for them
+        self.held: set[int] = {queued.id for queued in lease.prefetched.urls}
+        self.parked: dict[str, list[Queued]] = {}  # by origin: waiting for its robots.txt
+        self.closed: set[str] = set()  # origins whose URLs cannot be requested now
+        self.next_due_s: float | None = None  # when its next URL falls due
+        self.alarms: dict[str, int] = {}  # those set, by name; see `alarms.Alarms`
+        self.tickets: deque[Ticket[Permit]] = deque()  # for this host alone: robots.txt, embedders
+        self.pages_in_flight = 0  # new ones: requested and not answered yet
+        self.unread = 0  # pages fetched whose outcome is not recorded yet
+        self.all_known = lease.robots_all  # every origin it has is in memory, or new
+        self.paused = lease.paused
+        self.out_of_reach: dict[str, OutOfReach] = {}  # by origin
+        # It ever answered. Its latency does not say so: that of failures counts as well.
+        self.reached = bool(lease.visited)
+        self.ours = 0  # failures in a row that this machine caused
+        self.outages = 0  # in a row, after whose end it did not answer either
+        self.failed_in_row = 0  # tries of URLs since one was finished
+        # Failed connections in a row, as stored: of some origin, which is not known.
+        self.tried_before = lease.clock.connect_failures
+        self.contacts_new: list[Contact] = []
+        self.visited = lease.visited
+        self.body_bytes = lease.body_bytes  # of the pages visited
+        self.address: str | None = None
+        self.address_clock: AddressClock | None = None
+
+    @property
+    def busy(self) -> int:
+        """Open permits."""
+        return self.pace.busy
+
+    @property
+    def wants_permit(self) -> bool:
+        return bool(self.tickets or self.prefetched) and not self.paused
+
+    @property
+    def costs_nothing(self) -> bool:
+        """Did its URLs cost no request when they were last judged, because all were blocked?"""
+        return self.prefetch > PREFETCH
+
+    def name_of(self, url: str) -> str:
+        """The host of one of its URLs: the slot's own string where they are equal, whose hash is
+        known already."""
+        name = host_of(url)
+        return self.slot if name == self.slot else name
+
+    # ------------------------------------------------------------ steering
+
+    def steer(
+        self, *, paused: bool | None = None, slow_s: float | None = None, clear_slow: bool = False
+    ) -> None:
+        """As `Store.set_control`. A changed delay counts from the end of the last contact."""
+        if paused is not None:
+            self.paused = paused
+        if slow_s is not None or clear_slow:
+            self.pace.slow_s = slow_s
+        self.steered += 1
+        self.pace.reckon()
+
+    def rule(self, rules: PacingRules) -> None:
+        """Apply other rules, also to the delay that is running."""
+        self.pace.rules = rules
+        self.steered += 1
+        self.pace.reckon()
+
+    # ------------------------------------------------------------ out of reach
+
+    def lost(
+        self, origin: str, failure: Failure, *, now_s: float, failures: int | None = None
+    ) -> OutOfReach:
+        """No connection to the origin could be made: it is tried again later.
+
+        `failures` in a row, this one included, if they are counted elsewhere (a redirect of
+        robots.txt). A request that was under way on another lane when that became known is no
+        further try: nothing changes, and what was known is returned.
+        """
+        known = self.out_of_reach.get(origin)
+        if failures is None:
+            if known and failure.started_s < known.since_s and not failure.permanent:
+                return known
+            failures = known.failures + 1 if known else self.tried_before + 1
+            self.tried_before = 0
+        lost = OutOfReach(failures, now_s + retry_delay_s(failures), failure, now_s)
+        self.out_of_reach[origin] = lost
+        return lost
+
+    def beyond_reach(self, origin: str, now_s: float) -> OutOfReach | None:
+        """Why the origin may not be connected to yet; None if it may."""
+        lost = self.out_of_reach.get(origin)
+        return lost if lost and lost.until_s > now_s else None
+
+    # ------------------------------------------------------------ for the store
+
+    def update(
+        self, now_s: float, *, release: bool = False, put_off_s: float = NEVER
+    ) -> HostUpdate:
+        """Its row for the next commit; takes the new contacts along. put_off_s: there is nothing to
+        do at this host before."""
+        contacts, self.contacts_new = self.contacts_new, []
+        failures = self.tried_before
+        if self.out_of_reach:
+            failures = max(lost.failures for lost in self.out_of_reach.values())
+        return HostUpdate(
+            slot=self.slot,
+            epoch=self.epoch,
+            clock=self.pace.clock(now_s, put_off_s=put_off_s, connect_failures=failures),
+            contacts=contacts,
+            release=release,
+        )
+
+    # ------------------------------------------------------------ its URLs
+
+    def drop_prefetched(self) -> None:
+        """Let go of all URLs in memory: they stay queued in the store."""
+        for dropped in (self.prefetched, *self.parked.values()):
+            self.held.difference_update(queued.id for queued in dropped)
+        self.prefetched.clear()
+        self.parked.clear()
+
+    def excuse(self, queued: Queued, failure: Failure) -> bool:
+        """Take a URL back whose request failed for a reason that is not charged to it or its host.
+
+        Where the host took the connection, its other URLs are requested first, and the URL is
+        excused at most EXCUSES_MAX times (then False): a page that the host never answers looks
+        like an outage and is none."""
+        if not failure.connected or failure.stale or failure.ours is not HoldReason.NETWORK:
+            self.prefetched.appendleft(queued)
+            return True
+        excused = self.excused.pop(queued.id, 0) + 1
+        if excused > EXCUSES_MAX:
+            return False
+        self.excused = {id_: times for id_, times in self.excused.items() if id_ in self.held}
+        self.excused[queued.id] = excused
+        self.prefetched.append(queued)
+        return True
+
+    def let_go(self, origin: str) -> None:
+        """Let go of the URLs of one origin, which cannot be requested now."""
+        gone = [queued for queued in self.prefetched if origin_of(queued.url) == origin]
+        gone += self.parked.pop(origin, [])
+        if gone:
+            self.held.difference_update(queued.id for queued in gone)
+            self.prefetched = deque(q for q in self.prefetched if q.id in self.held)
+
+
+class AddressClock(Struct, eq=False, weakref=True):
+    """The clock of one address, with `per = "ip"`: one contact at a time, a delay after each."""
+
+    ready_s: float
+    ended_s: float = NEVER  # its last contact
+    busy: bool = False
+    queue: dict[str, HostQueue] = field(default_factory=dict)  # hosts that wait until it is free
+
+
+class Permit(Struct, eq=False):
+    """Permission to send one request to one host now; `Permits.end` or `give_back` ends it."""
+
+    host: HostQueue
+    follows_s: float  # end of the contact it follows
+    allowed_s: float  # from when on the request may begin
+    address_clock: AddressClock | None = None  # of the address it is for, with `per = "ip"`
+    over: bool = False
+    could_s: float = NEVER  # when it could have begun: allowed, and wanted
+    steered: int = 0  # as the host had it when the permit was granted
+    probe: bool = False  # granted during a system hold, to find out whether it is over

@@ -1,0 +1,160 @@
+"""One origin in memory: what is known of its robots.txt, and what that means for its pages."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+from crawler.faults import contained
+from crawler.frontier.host_queue import HostQueue
+from crawler.frontier.robots_in_flight import RobotsInFlight
+from policies import robots, robots_policy, robots_state
+from policies.pacing import NO_ROBOTS_PACING, RobotsPacing
+from policies.robots import RuleSet
+from policies.robots_policy import RobotsPolicy
+from policies.robots_state import RobotsRules, RobotsState
+
+LARGE_BYTES = 8_192
+"""Larger files are parsed in a thread: a hostile one takes up to a second in all dialects."""
+
+
+class Origin:
+    """What is held of one origin. `access` is committed; `stands_on` may be newer, while that is
+    being committed."""
+
+    __slots__ = (
+        "access",
+        "busy",
+        "fault",
+        "host",
+        "in_flight",
+        "loaded",
+        "name",
+        "parsing",
+        "pinned",
+        "policy",
+        "rules",
+        "seat",
+        "standing",
+        "stands_on",
+        "tokens",
+        "unread",
+        "waits_at",
+        "wanted",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        host: HostQueue,
+        known: RobotsState,
+        rules: RobotsRules,
+        tokens: tuple[str, ...],
+        in_flight: RobotsInFlight,
+    ) -> None:
+        self.name = name
+        self.in_flight = in_flight
+        self.host = host
+        self.access = known
+        self.loaded = True  # `access` is what the store has, too
+        self.pinned = False  # must stay in memory
+        self.rules = rules
+        self.tokens = tokens
+        self.seat = 0  # the workbench's mark
+        self.standing: RobotsPolicy = robots_policy.Unknown()
+        self.stands_on = known
+        self.policy: RuleSet | None = None
+        self.unread: Callable[[], RuleSet] | None = None  # parses a large file; see `RobotsFetcher`
+        self.parsing = asyncio.Lock()  # held while a thread does: once is enough
+        self.fault: str | None = None  # why its file could not be parsed: an internal error
+        self.busy = False  # its robots.txt is being fetched, or parsed: its URLs wait
+        self.wanted = False  # it is fetched because it was due, though no URL waits for it
+        self.waits_at: HostQueue | None = None  # the host whose permit the fetch waits for
+
+    @property
+    def in_use(self) -> bool:
+        """Is its robots.txt being fetched, or parsed?"""
+        return self.busy or self.parsing.locked()
+
+    @property
+    def answered(self) -> bool:
+        """Do we judge its pages by an answer, rather than by the lack of one?"""
+        standing = self.standing
+        return isinstance(standing, robots_policy.Governed) or (
+            isinstance(standing, robots_policy.Open) and standing.answered
+        )
+
+    def stand(self, known: RobotsState, *, now_s: float) -> None:
+        """Judge its pages by `known` from now on (`now_s`: Unix seconds), and pace its host by what
+        it asks for. A large file must be parsed first, before the next contact with the host."""
+        self.stands_on = known
+        self.standing = standing = robots_policy.robots_policy(known, now_s=now_s, rules=self.rules)
+        self.policy = self.fault = None
+        self.put_off(None)
+        if not isinstance(standing, robots_policy.Governed):
+            self.obey(None)
+            return
+        large = len(standing.body) > LARGE_BYTES
+        parse = partial(_parse, standing.body, self.tokens, self.rules.dialect, whole=large)
+        if large:
+            self.put_off(parse)
+            return
+        try:
+            with self.in_flight.noted(self.host.slot, self.name):
+                self.obey(parse())
+        except Exception as error:  # noqa: BLE001 - what cannot be parsed opens nothing
+            self.close_unparsed(error)
+
+    def put_off(self, parse: Callable[[], RuleSet] | None) -> None:
+        """Keep the file to be parsed later, which its host then waits for. None: there is none."""
+        self.unread = parse
+        if parse is None:
+            self.host.pace.unread.discard(self.name)
+        else:
+            self.host.pace.unread.add(self.name)
+
+    def obey(self, policy: RuleSet | None) -> None:
+        """Judge by this parsed file. None: no file governs the origin."""
+        self.policy = policy
+        self.host.pace.set_ask(self.name, self._ask())
+
+    def close_unparsed(self, error: Exception) -> None:
+        """Its file could not be parsed: close the origin until it is fetched again."""
+        self.fault = contained(f"parsing the robots.txt of {self.name}", error)
+        self.close(self.fault, until_s=robots_state.next_due_at(self.stands_on))
+        self.host.pace.set_ask(self.name, NO_ROBOTS_PACING)
+
+    def close(self, fault: str, *, until_s: float | None) -> None:
+        """An internal error keeps its file from being used. until_s: Unix seconds."""
+        self.policy = None
+        self.put_off(None)
+        reason = f"its robots.txt could not be read ({fault})"
+        self.standing = robots_policy.Closed(reason=reason, until_s=until_s)
+
+    def _ask(self) -> RobotsPacing:
+        policy = self.policy
+        paced = policy if self.rules.crawl_delay else None
+        return RobotsPacing(
+            crawl_delay_s=paced.crawl_delay_s if paced else None,
+            request_rate_s=paced.request_rate_s if paced else None,
+            windows=policy.visit_windows if policy else (),
+            missing=self.stands_on.unreachable_since is not None,
+        )
+
+
+def _parse(
+    body: bytes, tokens: tuple[str, ...], dialect: tuple[str, ...], *, whole: bool
+) -> RuleSet:
+    policy = robots.parse(body).rule_set(tokens, [robots.DIALECTS[name] for name in dialect])
+    if whole:
+        policy.read_whole()
+    return policy
+
+
+def changes(previous: RobotsState, learned: RobotsState) -> bool:
+    """Must URLs judged before by this origin's robots.txt be judged again?"""
+    if learned.unreachable_since is not None:
+        return False
+    late = previous.unreachable_since is not None
+    return late or (previous.copy_at is not None and previous.body != learned.body)

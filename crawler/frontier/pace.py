@@ -1,0 +1,301 @@
+"""When one host may be contacted next, and why not before. No I/O.
+
+All times are monotonic seconds unless a name says otherwise.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from msgspec.structs import replace
+
+from crawler.frontier.reasons import RESTARTED, VISIT_WINDOW, Reason, Wait
+from policies.pacing import (
+    NO_ROBOTS_PACING,
+    PacingRules,
+    PolitenessDelay,
+    RobotsPacing,
+    lanes,
+    politeness_delay,
+    smoothed_latency_s,
+    window_wait_s,
+)
+from policies.retries import DENIALS_MAX, backoff_s
+from storage.columns import CLOCKS_APART_S
+from storage.store import HostClock, Lease
+
+FORGOTTEN: Final = ""  # stands for the origins that are no longer in memory
+NEVER: Final = -math.inf  # the end of a contact that has not been
+
+
+class Pace:
+    """Computes a host's delays from its rules, its robots.txt files and its past contacts, and
+    audits that they were kept.
+
+    Invariants: `busy` contacts are open, never more than `lanes()` allowed when each began; `ends`
+    holds, in ascending order, the ends of the contacts whose lanes are free again.
+    """
+
+    __slots__ = (
+        "ask",
+        "asks",
+        "backoff_level",
+        "backoff_status",
+        "backoff_until_s",
+        "breaches",
+        "busy",
+        "contacts",
+        "contacts_open",
+        "delay_at_restart",
+        "denials",
+        "ends",
+        "latency_s",
+        "not_before_reason",
+        "not_before_s",
+        "peak_concurrency",
+        "rest",
+        "rules",
+        "slow_s",
+        "smallest_rest_s",
+        "unread",
+    )
+
+    def __init__(self, lease: Lease, rules: PacingRules, *, now_s: float) -> None:
+        clock = lease.clock
+        self.rules = rules
+        self.busy = 0
+        # The end of its last contact, by whomever, counts for every lane.
+        self.ends: list[float] = []
+        if clock.rested_s is not None:
+            self.ends = [now_s - clock.rested_s] * rules.concurrency_per_host
+        self.asks: dict[str, RobotsPacing] = {}  # by origin
+        self.unread: set[str] = set()  # origins of which a file may ask more, once it is read
+        self.ask = NO_ROBOTS_PACING
+        self.latency_s = clock.latency_s
+        self.slow_s = lease.slow_s  # a delay set by hand
+        self.rest: PolitenessDelay = politeness_delay(
+            rules, NO_ROBOTS_PACING, latency_s=self.latency_s, slow_s=self.slow_s
+        )
+        self.backoff_level = clock.backoff_level
+        self.backoff_until_s = now_s + clock.backoff_in_s if clock.backoff_in_s else NEVER
+        self.backoff_status: int | None = None  # the answer that caused it
+        self.not_before_s = now_s + clock.next_in_s
+        self.not_before_reason = Reason(Wait.STORED, clock.delay_source or "its last contact")
+        # What its last contact has it rest is reckoned anew, by the rules of now. Anything longer
+        # (a rest after a crash) stands; so does what files that are not here may have asked for.
+        rested_s = clock.rested_s if lease.robots_all else None
+        if rested_s is not None and clock.next_in_s <= clock.delay_s - rested_s + CLOCKS_APART_S:
+            self.not_before_s = now_s
+        # Law 6: who died holding it may have been in contact a moment ago.
+        self.delay_at_restart = now_s if not lease.clean else None
+        self.denials = clock.denials
+        self.contacts = clock.contacts
+        self.smallest_rest_s = clock.smallest_rest_s
+        self.peak_concurrency = clock.peak_concurrency
+        self.contacts_open = 0
+        self.breaches = clock.breaches
+        self._rested_after_crash(clock.delay_s)
+
+    # ------------------------------------------------------------ what it is reckoned from
+
+    def _rested_after_crash(self, delay_s: float) -> None:
+        """Hosts not released cleanly wait their full delay from the restart (law 6)."""
+        if self.delay_at_restart is not None:
+            at_s = self.delay_at_restart + max(delay_s, self.rest.delay_s)
+            if at_s > self.not_before_s:
+                self.not_before_s = at_s
+                self.not_before_reason = RESTARTED
+
+    @property
+    def _restarted_s(self) -> float:
+        """The same by the rules of now, which may be others than those it was leased under."""
+        restart_s = self.delay_at_restart
+        return NEVER if restart_s is None else restart_s + self.rest.delay_s
+
+    @property
+    def windowed(self) -> bool:
+        """Whether it may be visited at some hours only."""
+        return self.rules.visit_window is not None or bool(self.ask.windows)
+
+    def reckon(self) -> None:
+        """Take a changed ask, latency or control into account."""
+        self.rest = politeness_delay(
+            self.rules, self.ask, latency_s=self.latency_s, slow_s=self.slow_s
+        )
+
+    def set_ask(self, origin: str, ask: RobotsPacing) -> None:
+        """What an origin's robots.txt asks of the pace of the whole host."""
+        self.asks[origin] = ask
+        strictest = NO_ROBOTS_PACING
+        for one in self.asks.values():
+            strictest = strictest.strictest(one)
+        if strictest != self.ask:
+            self.ask = strictest
+            self.reckon()
+            self._rested_after_crash(self.rest.delay_s)
+
+    def forget_asks(self, origins: Iterable[str]) -> None:
+        """They leave memory. What they ask of the pace counts on, but for a doubling."""
+        forgotten = self.asks.get(FORGOTTEN, NO_ROBOTS_PACING)
+        for origin in origins:
+            forgotten = forgotten.strictest(
+                replace(self.asks.pop(origin, NO_ROBOTS_PACING), missing=False)
+            )
+        self.asks[FORGOTTEN] = forgotten
+
+    # ------------------------------------------------------------ what it waits for
+
+    def lanes(self) -> int:
+        most = self.rules.concurrency_per_host
+        if most == 1:
+            return 1
+        return lanes(self.rules, self.ask, backing_off=self.backoff_level > 0)
+
+    def _lane(self) -> int:
+        """Index in `ends` of the contact the next one follows; negative: a lane never used."""
+        return len(self.ends) + self.busy - self.lanes()
+
+    def ready_s(self, now_s: float, wall: Callable[[], float]) -> float | None:
+        """When a contact may begin; None: all lanes are in use. Asked several times a contact:
+        0.5 µs, for which it makes no words."""
+        lanes = self.lanes()
+        if self.busy >= lanes:
+            return None
+        at_s = self.not_before_s
+        lane = len(self.ends) + self.busy - lanes
+        if lane >= 0 and (rested_s := self.ends[lane] + self.rest.delay_s) > at_s:
+            at_s = rested_s
+        if self.backoff_until_s > at_s:
+            at_s = self.backoff_until_s
+        if self.delay_at_restart is not None:
+            at_s = max(at_s, self._restarted_s)
+        if self.rules.visit_window or self.ask.windows:
+            start_s = max(at_s, now_s)
+            closed_s = window_wait_s(self.rules, self.ask, wall() + start_s - now_s)
+            if closed_s:
+                at_s = start_s + closed_s
+        return at_s
+
+    def wait(self, now_s: float, wall_s: float) -> tuple[float, Reason] | None:
+        """`ready_s`, and what it waits for."""
+        if self.busy >= self.lanes():
+            return None
+        at_s, reason = max(self._waits(), key=lambda wait: wait[0])  # the first of equals
+        start_s = max(at_s, now_s)
+        closed_s = window_wait_s(self.rules, self.ask, wall_s + start_s - now_s)
+        return (start_s + closed_s, VISIT_WINDOW) if closed_s else (at_s, reason)
+
+    def _waits(self) -> Iterator[tuple[float, Reason]]:
+        """Everything that keeps it from being contacted now, visit windows aside."""
+        yield self.not_before_s, self.not_before_reason
+        lane = self._lane()
+        if lane >= 0:
+            delay_s, source = self.rest.delay_s, self.rest.source
+            yield self.ends[lane] + delay_s, Reason(Wait.DELAY, source, delay_s)
+        yield self.backoff_until_s, Reason(Wait.BACKOFF, status=self.backoff_status)
+        if self.delay_at_restart is not None:
+            yield self._restarted_s, RESTARTED
+
+    def next_turn(self, now_s: float, wall_s: float) -> tuple[float, str]:
+        """After a contact: how long until the next one may begin, and where that comes from."""
+        rest = self.rest
+        at_s = self.ready_s(now_s, lambda: wall_s)
+        if at_s is None or at_s <= now_s + rest.delay_s:
+            return rest.delay_s, rest.source
+        waits = self.wait(now_s, wall_s)
+        return at_s - now_s, rest.source if waits is None else waits[1].sentence
+
+    # ------------------------------------------------------------ a contact
+
+    def begin(self) -> float:
+        """Open a contact; give the end of the contact it follows (NEVER: none)."""
+        lane = self._lane()
+        follows_s = NEVER
+        if lane >= 0:
+            follows_s = self.ends[lane]
+            del self.ends[: lane + 1]
+        self.busy += 1
+        return follows_s
+
+    def on_wire(self) -> None:
+        """A contact is being made now; `end` says when it is over."""
+        self.contacts_open += 1
+        self.peak_concurrency = max(self.peak_concurrency, self.contacts_open)
+
+    def not_sent(self) -> None:
+        """The contact announced by `on_wire` was not made after all; `undo` follows."""
+        self.contacts_open -= 1
+
+    def undo(self, follows_s: float) -> None:
+        """The permit was not used: no contact was made."""
+        self.busy -= 1
+        if follows_s != NEVER:
+            bisect.insort(self.ends, follows_s)
+
+    def end(self, follows_s: float, allowed_s: float, started_s: float, ended_s: float) -> None:
+        """Close a contact and audit it: law 1 in figures."""
+        self.busy -= 1
+        self.contacts_open -= 1
+        bisect.insort(self.ends, ended_s)
+        self.contacts += 1
+        if started_s < allowed_s:
+            self.breaches += 1
+        if follows_s != NEVER:
+            rested_s = started_s - follows_s
+            if self.smallest_rest_s is None or rested_s < self.smallest_rest_s:
+                self.smallest_rest_s = rested_s
+        self.latency_s = smoothed_latency_s(self.latency_s, ended_s - started_s)
+        if self.rules.latency_factor:  # else it has no say
+            self.reckon()
+
+    def answered(self, status: int, *, refusal: bool, rest_s: float | None, now_s: float) -> bool:
+        """Learn from an answer; True if the host now backs off (to be committed at once).
+
+        `refusal`: a 429 or 503 to a page. `rest_s`: its Retry-After, if it gave one.
+        """
+        if status in (401, 403):
+            self.denials += 1
+        else:
+            self.denials = 0
+        if rest_s is not None or refusal or self.denials >= DENIALS_MAX:
+            self.backoff_status = status
+        if rest_s is not None:
+            self.backoff_until_s = max(self.backoff_until_s, now_s + rest_s)
+            if refusal:
+                self.backoff_level += 1
+            return True
+        if refusal or self.denials >= DENIALS_MAX:
+            self.backoff_level += 1
+            self.denials = 0
+            self.backoff_until_s = max(self.backoff_until_s, now_s + backoff_s(self.backoff_level))
+            return True
+        if self.backoff_level and status < 500 and status not in (401, 403, 429):
+            self.backoff_level -= 1  # forgiven by a success, which halves the next rest
+        return False
+
+    # ------------------------------------------------------------ for the store
+
+    def clock(self, now_s: float, *, put_off_s: float, connect_failures: int) -> HostClock:
+        """As it is stored. The lease that follows knows of one lane only, so the last end counts
+        for all. `put_off_s`: until then there is nothing to do at this host."""
+        last_s = self.ends[-1] if self.ends else NEVER
+        next_s = max(self.not_before_s, self.backoff_until_s, last_s + self.rest.delay_s, put_off_s)
+        next_s = max(next_s, self._restarted_s)
+        return HostClock(
+            next_in_s=max(0.0, next_s - now_s),
+            rested_s=now_s - last_s if self.ends else None,
+            delay_s=self.rest.delay_s,
+            delay_source=self.rest.source,
+            latency_s=self.latency_s,
+            backoff_level=self.backoff_level,
+            backoff_in_s=max(0.0, self.backoff_until_s - now_s),
+            denials=self.denials,
+            connect_failures=connect_failures,
+            contacts=self.contacts,
+            smallest_rest_s=self.smallest_rest_s,
+            peak_concurrency=self.peak_concurrency,
+            breaches=self.breaches,
+        )

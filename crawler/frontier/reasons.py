@@ -1,0 +1,127 @@
+"""Why a host or a URL waits: data, and the one catalogue of sentences for people."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec import Struct
+
+from policies.scope import SKIP_KEYS
+
+
+class Wait(enum.Enum):
+    """What is waited for."""
+
+    READY = enum.auto()  # nothing: it may be contacted now
+    IN_FLIGHT = enum.auto()  # all its lanes are in use
+    PAUSED = enum.auto()  # this host is paused
+    CRAWL_PAUSED = enum.auto()
+    CRAWL_HELD = enum.auto()  # by a system hold, whose sentence stands beside it
+    DELAY = enum.auto()  # the politeness delay since its last request
+    STORED = enum.auto()  # what its last contact in an earlier run left behind
+    BACKOFF = enum.auto()
+    RESTARTED = enum.auto()
+    VISIT_WINDOW = enum.auto()
+    ADDRESS_DELAY = enum.auto()
+    RETRY = enum.auto()
+    RECONNECT = enum.auto()
+    CLOSED = enum.auto()
+    ROBOTS_NEEDED = enum.auto()
+    ROBOTS_FETCHED = enum.auto()
+    ROBOTS_ELSEWHERE = enum.auto()
+    ROBOTS_PAUSED = enum.auto()
+    LIMIT = enum.auto()
+    PAGE_BUDGET = enum.auto()
+    IDLE = enum.auto()
+
+
+class Reason(Struct, frozen=True):
+    """Why something waits. What the other fields hold depends on `wait`.
+
+    source: where a delay comes from, an error, or the name of a host or a limit.
+    delay_s: of DELAY. status: of BACKOFF, the answer that caused it; None: not known.
+    because: of ROBOTS_ELSEWHERE, why that host waits.
+    """
+
+    wait: Wait
+    source: str = ""
+    delay_s: float = 0.0
+    status: int | None = None
+    because: Reason | None = None
+
+    @property
+    def sentence(self) -> str:
+        """In words, without a capital or a full stop."""
+        if self.wait is Wait.BACKOFF:
+            return _backoff_sentence(self.status)
+        because = self.because.sentence if self.because is not None else ""
+        return _SENTENCES[self.wait].format(
+            source=self.source, delay=f"{self.delay_s:.3g}", because=because
+        )
+
+
+READY: Final = Reason(Wait.READY)
+IN_FLIGHT: Final = Reason(Wait.IN_FLIGHT)
+PAUSED: Final = Reason(Wait.PAUSED)
+CRAWL_PAUSED: Final = Reason(Wait.CRAWL_PAUSED)
+CRAWL_HELD: Final = Reason(Wait.CRAWL_HELD)
+BACKOFF: Final = Reason(Wait.BACKOFF)
+RESTARTED: Final = Reason(Wait.RESTARTED)
+VISIT_WINDOW: Final = Reason(Wait.VISIT_WINDOW)
+RETRY: Final = Reason(Wait.RETRY)
+ROBOTS_NEEDED: Final = Reason(Wait.ROBOTS_NEEDED)
+ROBOTS_FETCHED: Final = Reason(Wait.ROBOTS_FETCHED)
+PAGE_BUDGET: Final = Reason(Wait.PAGE_BUDGET)
+IDLE: Final = Reason(Wait.IDLE)
+
+_SENTENCES: Final[dict[Wait, str]] = {
+    Wait.READY: "ready",
+    Wait.IN_FLIGHT: "being asked now",
+    Wait.PAUSED: "paused by hand",
+    Wait.CRAWL_PAUSED: "the whole crawl is paused by hand",
+    Wait.CRAWL_HELD: "the whole crawl is held",
+    Wait.DELAY: "a rest of {delay} s ({source})",
+    Wait.STORED: "{source}",
+    Wait.RESTARTED: "a full rest, because the last crawl ended without a farewell",
+    Wait.VISIT_WINDOW: "its visit window",
+    Wait.ADDRESS_DELAY: "a rest of its address {source}",
+    Wait.RETRY: "another try after a failure",
+    Wait.RECONNECT: "another try to connect ({source})",
+    Wait.CLOSED: "{source}",
+    Wait.ROBOTS_NEEDED: "its robots.txt",
+    Wait.ROBOTS_FETCHED: "its robots.txt is being asked for",
+    Wait.ROBOTS_ELSEWHERE: "its robots.txt, which waits for {source}: {because}",
+    Wait.ROBOTS_PAUSED: "its robots.txt leads to {source}, which is paused by hand",
+    Wait.LIMIT: "{source} is reached",
+    Wait.PAGE_BUDGET: "crawl.max_pages is reached",
+    Wait.IDLE: "it has nothing to do",
+}
+
+
+def _backoff_sentence(status: int | None) -> str:
+    """Names the response that caused it; one of any other status had a Retry-After header."""
+    match status:
+        case 429:
+            return "backing off after a 429 response (too many requests)"
+        case 503:
+            return "backing off after a 503 response (service unavailable)"
+        case 401 | 403:
+            return f"backing off after repeated {status} responses"
+        case None:
+            return "backing off"
+    return "backing off as its Retry-After header asks"
+
+
+def latest_backoff(contacts: object) -> Reason:
+    """Why a host backs off, as its latest response says. contacts: those of `Reader.host`, oldest
+    first."""
+    ring = contacts if isinstance(contacts, list | tuple) else ()
+    statuses = [one["status"] for one in ring if isinstance(one, Mapping)]
+    return Reason(Wait.BACKOFF, status=next((s for s in reversed(statuses) if s is not None), 0))
+
+
+def limit_reached(limit: str) -> Reason:
+    """A host has had its pages or bytes. `limit`: a `policies.scope.Skip`."""
+    return Reason(Wait.LIMIT, SKIP_KEYS[limit])

@@ -1,0 +1,298 @@
+"""Faults of this machine or its network: while there is one, no request begins, and no host, origin
+or URL is charged with it."""
+
+from __future__ import annotations
+
+import math
+
+from msgspec.structs import replace
+
+from crawler.clock import Clock
+from crawler.fetching.request import Answer, Failure
+from crawler.frontier.commands import NEXT_PASS, CommandQueue
+from crawler.frontier.host_queue import HostQueue, Permit
+from crawler.frontier.permits import Permits
+from crawler.frontier.robots_cache import RobotsCache
+from crawler.observer import Observer
+from policies import outage
+from policies.holds import CONNECTING, Hold, HoldReason, probe_delay_s
+from policies.retries import FailureCode
+
+OURS_IN_A_ROW_MAX = 8  # of one host, while others answer: an address unreachable from here
+SUSPECTS_MAX = 4_096  # as many as hosts are held
+# Outages in a row whose end others saw, without an answer of this host in between: the host is gone
+# itself, and its next failure is no sign of another outage.
+OUTAGES_MAX = 2
+# After sockets ran out, fewer requests are in flight for this long, then twice as many.
+SQUEEZED_FOR_S = 30.0
+# Our own rules, or an error of our own, came before the network.
+_UNASKED = frozenset({FailureCode.ADDRESS, FailureCode.INTERNAL})
+_NETWORK_LOGIN = 511
+
+
+class SystemHolds:
+    """The reasons for which the whole crawl holds now.
+
+    `begin` and `end` are called by whoever finds the fault and sees it pass. While a hold is active
+    no permits are granted, neither for pages nor for robots.txt. Where all active holds concern
+    connections, one permit at a time is granted as a probe. `judge` is shown the result of every
+    request: it finds faults of connections, and ends them with the first host that answers.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        permits: Permits,
+        robots: RobotsCache,
+        commands: CommandQueue,
+        *,
+        observer: Observer | None = None,
+    ) -> None:
+        self._clock = clock
+        self._permits = permits
+        self._robots = robots
+        self._commands = commands
+        self._observer = observer
+        self._active: dict[HoldReason, Hold] = {}
+        self._probes = 0  # in a row that failed
+        self._probe_s: float | None = None  # when the next one is due
+        self._mute_probe: HostQueue | None = None  # to be probed after the next pass of the loop
+        self._evidence = outage.NONE
+        self._hosts_reached = 0
+        self._hosts_dead = 0  # that failed at their first try, before the evidence
+        self._answered_s = clock.monotonic()  # when a host last answered; at first, the start
+        self._asked = 0  # probes that were for a robots.txt
+        self._chosen = False  # was the host of the last probe a chosen one?
+        self._outage_until_s = -math.inf  # what began before the end of an outage is part of it
+        self._ease_s: float | None = None
+        self.suspects: list[tuple[str, str]] = []  # origins out of reach since a host answered
+
+    @property
+    def current(self) -> tuple[Hold, ...]:
+        """The active holds, the oldest first."""
+        return tuple(self._active.values())
+
+    @property
+    def connecting(self) -> bool:
+        """Do all active holds concern connections?"""
+        return bool(self._active) and self._active.keys() <= CONNECTING
+
+    def begin(self, reason: HoldReason, detail: str = "") -> None:
+        """Hold the crawl for this reason; a reason that is active stays as it is."""
+        if reason in self._active:
+            return
+        hold = Hold(reason=reason, since=self._clock.wall(), detail=detail)
+        if not self._active:
+            self._probes = 0
+        self._active[reason] = hold
+        self._permits.stop(reason)
+        self._plan_probe()
+        if self._observer is not None:
+            self._observer.hold_began(hold)
+
+    def end(self, reason: HoldReason) -> None:
+        """This reason no longer holds the crawl; it resumes when there is no other."""
+        hold = self._active.pop(reason, None)
+        if hold is None:
+            return
+        self._permits.go(reason)
+        self._plan_probe()
+        if self._ease_s is None and self._permits.squeezed:
+            self._ease_later()
+        if self._observer is not None:
+            self._observer.hold_ended(hold, max(0.0, self._clock.wall() - hold.since))
+
+    # ------------------------------------------------------------ faults of connections
+
+    def judge(self, permit: Permit, result: Answer | Failure) -> Answer | Failure:
+        """What a request came to, with `ours` where neither host nor URL is to be charged."""
+        host = permit.host
+        if isinstance(result, Answer):
+            if not result.gateway:
+                self._reached(host)
+                return result
+            failure = _unreached(result)
+            judged = self._judge(permit, failure)
+            return result if judged is failure else judged
+        if (result.received or result.status is not None) and not result.broken_off:
+            self._reached(host)
+            return result
+        return self._judge(permit, result)
+
+    def _judge(self, permit: Permit, result: Failure) -> Failure:
+        host = permit.host
+        unasked = result.code in _UNASKED or (result.connected and result.permanent)
+        if unasked and result.ours is None:
+            if permit.probe:
+                self._permits.probe()  # the network was not asked
+            return result
+        if result.ours is not None:
+            host.ours += 1
+            if host.ours <= OURS_IN_A_ROW_MAX or result.ours is not HoldReason.PORTS:
+                self._permits.squeeze(self._permits.in_flight * 3 // 4)
+                self.begin(result.ours, result.sentence)
+            else:
+                result = replace(result, ours=None)
+        elif result.started_s < self._outage_until_s:
+            result = replace(result, ours=HoldReason.NETWORK)
+        elif HoldReason.NETWORK in self._active:
+            self._gather(host, result)
+            result = replace(result, ours=HoldReason.NETWORK)
+        else:
+            self._gather(host, result)
+            silent_s = self._clock.monotonic() - self._answered_s
+            if outage.is_outage(
+                self._evidence,
+                hosts_reached=self._hosts_reached,
+                hosts_dead=self._hosts_dead,
+                silent_s=silent_s,
+            ):
+                hosts = self._evidence.hosts
+                self.begin(HoldReason.NETWORK, f"the last {hosts:,} hosts tried did not answer")
+                result = replace(result, ours=HoldReason.NETWORK)
+        if permit.probe:
+            if host.reached or not self._hosts_reached:
+                self._probes += 1  # one that never answered may well be dead: it says little
+            self._plan_probe()
+            permit.probe = False  # it is spent, also where it is given back for want of a contact
+        return result
+
+    def _gather(self, host: HostQueue, failure: Failure) -> None:
+        """One more failure that an outage may be the cause of."""
+        first = not (host.out_of_reach or host.tried_before or host.outages >= OUTAGES_MAX)
+        # There may be no route to the addresses of new hosts (IPv6), and a resolver that does not
+        # answer may wait for their nameservers. It shows an outage only where nobody has answered.
+        local = failure.local and not self._hosts_reached
+        if host.reached or local or first:
+            self._evidence = outage.after_failure(
+                self._evidence,
+                host.slot,
+                reached=host.reached,
+                local=local,
+                connected=failure.connected,
+            )
+
+    def _reached(self, host: HostQueue) -> None:
+        if not host.reached:
+            host.reached = True
+            self._hosts_reached += 1
+        host.ours = host.tried_before = host.outages = 0
+        self._answered_s = self._clock.monotonic()
+        if self._evidence is not outage.NONE:
+            if HoldReason.NETWORK in self._active:
+                self._doubt(host)
+            else:
+                self._hosts_dead += len(self._evidence.unknown)
+            self._evidence = outage.NONE
+        if self.suspects:
+            self.suspects.clear()
+        if self._active:
+            if HoldReason.NETWORK in self._active:
+                self._outage_until_s = self._answered_s
+            for reason in [reason for reason in self._active if reason in CONNECTING]:
+                self.end(reason)
+
+    def _doubt(self, answered: HostQueue) -> None:
+        """An outage is over. Who fails time and again while others come back counts from now on as
+        one that never answered, until it does."""
+        evidence = self._evidence
+        for slot in evidence.reached | evidence.mute | evidence.unknown:
+            host = self._permits.get(slot)
+            if host is None or host is answered:
+                continue
+            host.outages += 1
+            if host.outages >= OUTAGES_MAX and host.reached:
+                host.reached = False
+                self._hosts_reached = max(0, self._hosts_reached - 1)
+
+    def suspect(self, host: HostQueue, origin: str) -> None:
+        """An origin went out of reach: if that is an outage, it is tried again at its end."""
+        if len(self.suspects) < SUSPECTS_MAX:
+            self.suspects.append((host.slot, origin))
+
+    def may_give_up(self, since_s: float) -> bool:
+        """May an origin be given up that could not be connected to at `since_s` and now? Not while
+        several hosts fail and nobody has answered since: that may become an outage."""
+        return self._answered_s > since_s or self._evidence.hosts < outage.REACHED_MIN
+
+    # ------------------------------------------------------------ time
+
+    def _ease_later(self) -> None:
+        self._ease_s = self._clock.monotonic() + SQUEEZED_FOR_S
+        self._commands.wake_by(self._ease_s)
+
+    def _plan_probe(self) -> None:
+        self._probe_s = None
+        if self.connecting:
+            self._probe_s = self._clock.monotonic() + probe_delay_s(self._probes)
+            self._commands.wake_by(self._probe_s)
+
+    def wake_at(self) -> float | None:
+        """When `advance` must be called."""
+        return min((at for at in (self._probe_s, self._ease_s) if at is not None), default=None)
+
+    def advance(self, now_s: float) -> None:
+        """Time has passed."""
+        if self._ease_s is not None and self._ease_s <= now_s:
+            self._ease_s = None
+            if self._permits.ease():
+                self._ease_later()
+        if self._probe_s is not None and self._probe_s <= now_s:
+            self._probe_s = None
+            self._probe()
+
+    def next_pass(self) -> None:
+        """A robots fetch that was begun for a probe has asked for its permit by now."""
+        if self._mute_probe is not None:
+            host, self._mute_probe = self._mute_probe, None
+            self._permits.probe(host)
+
+    def close(self) -> None:
+        """No more probes. The holds stay, to be shown."""
+        self._probe_s = self._ease_s = self._mute_probe = None
+
+    def _probe(self) -> None:
+        """Every other probe is for a host that answered before and has not failed since: should all
+        others be gone, such hosts must not have to wait behind them. Hosts that took connections
+        may have failed because of the pages requested: one of them is asked for its robots.txt
+        instead, which it has answered before."""
+        self._chosen = not self._chosen
+        host = self._unheard() if self._chosen else None
+        if host is None and (mute := self._mute()) is not None:
+            self._mute_probe = mute
+            self._commands.put_once(NEXT_PASS)
+        else:
+            self._permits.probe(host)
+
+    def _mute(self) -> HostQueue | None:
+        """One of the hosts that took a connection, whose robots.txt is fetched now; another one at
+        each probe."""
+        slots = sorted(self._evidence.mute)
+        self._asked += 1
+        for n in range(len(slots)):
+            host = self._permits.get(slots[(self._asked + n) % len(slots)])
+            if host is not None and self._robots.refetch_answered(host):
+                return host
+        return None
+
+    def _unheard(self) -> HostQueue | None:
+        failing = self._evidence.reached | self._evidence.mute
+        hosts = (host for host in self._permits if host.reached and host.prefetched)
+        return next((host for host in hosts if host.slot not in failing), None)
+
+
+def _unreached(answer: Answer) -> Failure:
+    """An answer of what stands between us and its host, as the failure that it amounts to. A proxy
+    may speak of one host; a network that asks for a login does not."""
+    network = answer.status == _NETWORK_LOGIN
+    whose = "the network asks for a login" if network else "the proxy could not reach the server"
+    return Failure(
+        url=answer.url,
+        code=FailureCode.CONNECT if network else FailureCode.HTTP,
+        sentence=f"{whose} ({answer.status})",
+        connected=not network,
+        local=network,
+        permanent=False,
+        started_s=answer.started_s,
+        ended_s=answer.ended_s,
+    )

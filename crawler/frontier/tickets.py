@@ -1,0 +1,56 @@
+"""A place in a queue for a permit: the frontier serves it, one task waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class FrontierClosedError(Exception):
+    """No permit will come: the crawl is ending, or the host is no longer held."""
+
+
+class Ticket(Generic[T]):
+    """Served or turned away once, by the frontier. `wait` is for the task that asked.
+
+    The frontier never waits for a ticket, so it works without an event loop (in tests, for one).
+    """
+
+    __slots__ = ("_future", "_permit", "_refusal", "done")
+
+    def __init__(self) -> None:
+        self.done = False
+        self._permit: T | None = None
+        self._refusal: str | None = None
+        self._future: asyncio.Future[None] | None = None
+
+    def serve(self, permit: T) -> None:
+        self._permit = permit
+        self._finish()
+
+    def turn_away(self, reason: str) -> None:
+        self._refusal = reason
+        self._finish()
+
+    def _finish(self) -> None:
+        self.done = True
+        if self._future is not None and not self._future.done():
+            self._future.set_result(None)
+
+    def withdraw(self) -> T | None:
+        """Nobody waits any more: returns the permit that was served meanwhile, if any."""
+        self.done = True
+        permit, self._permit = self._permit, None
+        return permit
+
+    async def wait(self) -> T:
+        """The permit. Raises FrontierClosedError when turned away; after a cancellation call
+        `withdraw` and give back what it returns."""
+        if not self.done:
+            self._future = asyncio.get_running_loop().create_future()
+            await self._future
+        if self._permit is None:
+            raise FrontierClosedError(self._refusal or "the crawl is ending")
+        return self._permit

@@ -1,1 +1,0 @@
-"""Who may contact which host now, why the others wait, and what robots.txt lets through."""

@@ -1,0 +1,200 @@
+"""The checks before a request: scope, the limits of the host and of the run, robots.txt."""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+from msgspec import Struct
+
+from crawler.documents import page
+from crawler.fetching.request import Head
+from crawler.frontier.host_queue import HostQueue
+from crawler.frontier.robots_cache import ASKING, Pass, Shut
+from crawler.processing import page_requisites
+from crawler.processing.attempts import blocked_by, deferred
+from crawler.processing.context import CrawlContext
+from crawler.processing.recrawl_schedule import RecrawlSchedule
+from crawler.processing.sitemaps import Sitemaps
+from policies.robots import Verdict
+from policies.scope import Skip
+from policies.url import host_of, origin_of
+from storage.store import Dropped, Moved, Outcome, Queued, Revisited
+
+
+class Stop(enum.Enum):
+    """Why no further URL of a host is judged under this permit."""
+
+    ENOUGH = enum.auto()
+    FULL_SOON = enum.auto()  # pages in flight may fill the host; they ask for more when they end
+
+
+ENOUGH, FULL_SOON = Stop
+
+
+class PageBudget(Struct):
+    """Pages this run may still visit; a page is reserved before it is requested."""
+
+    limit: float
+    taken: int = 0
+
+    @property
+    def left(self) -> float:
+        return self.limit - self.taken
+
+    def take(self) -> bool:
+        if self.left < 1:
+            return False
+        self.taken += 1
+        return True
+
+    def give_back(self) -> None:
+        self.taken -= 1
+
+
+class Admission:
+    """Judges URLs by the config in force, and records what becomes of those not requested."""
+
+    def __init__(
+        self,
+        crawl: CrawlContext,
+        budget: PageBudget,
+        schedule: RecrawlSchedule,
+        sitemaps: Sitemaps,
+    ) -> None:
+        self._config = crawl.config
+        self._clock = crawl.clock
+        self._frontier = crawl.frontier
+        self._buffer = crawl.frontier.buffer
+        self._scope = crawl.scope
+        self._sinks = crawl.sinks
+        self._pages_are_read: Final = crawl.page_queue is not None
+        self._budget = budget
+        self._schedule = schedule
+        self._sitemaps = sitemaps
+
+    # ------------------------------------------------------------ before the request
+
+    def admit(self, host: HostQueue, queued: Queued) -> Pass | Stop | None:
+        """May it be requested now? None: no; what becomes of it is recorded, and the next URL is
+        to be judged."""
+        name = host.name_of(queued.url)
+        if (outcome := self._out_of_scope(host, name, queued)) is not None:
+            self._buffer.record(outcome, host, queued.url)
+            return None
+        if queued.before is None and (limit := self._limit_reached(host)) is not None:
+            host.full = limit
+            host.prefetched.appendleft(queued)
+            host.drop_prefetched()
+            return ENOUGH
+        if queued.before is None and self.may_be_full(host):
+            host.prefetched.appendleft(queued)
+            host.drop_prefetched()
+            return FULL_SOON
+        verdict = self._frontier.robots.check(host, queued.url)
+        if not isinstance(verdict, Pass):
+            self._refuse(host, queued, verdict)
+            return None
+        if queued.suspect and self._frontier.in_flight.suspect_in_flight:
+            self._buffer.record(deferred(queued, host.slot), host, queued.url)
+            return None
+        if not queued.sitemap:
+            if not self._budget.take():
+                host.prefetched.appendleft(queued)
+                return ENOUGH
+            if self._budget.left < 1:
+                self._frontier.permits.open_pages(open_=False)  # until one in flight fails
+        return verdict
+
+    def _refuse(self, host: HostQueue, queued: Queued, verdict: object) -> None:
+        """robots.txt does not let it be requested now, or at all."""
+        if verdict is ASKING:
+            host.parked.setdefault(origin_of(queued.url), []).append(queued)
+        elif isinstance(verdict, Shut):
+            host.closed.add(origin_of(queued.url))
+            host.held.discard(queued.id)
+        elif isinstance(verdict, Verdict) and queued.sitemap and queued.before is not None:
+            # What was read stays so; named again, it is blocked.
+            outcome = Revisited(id=queued.id, slot=host.slot, plan=None)
+            self._buffer.record(outcome, host, queued.url)
+        elif isinstance(verdict, Verdict):
+            now_s = self._clock.wall()
+            blocked = blocked_by(verdict, queued.id, host.slot, queued.url, now_s=now_s)
+            if queued.before is not None and self._sinks is not None:
+                self._sinks.withdraw_blocked(queued.url, blocked)
+            self._buffer.record(blocked, host, queued.url)
+
+    def _out_of_scope(self, host: HostQueue, name: str, queued: Queued) -> Outcome | None:
+        """Scope is judged again: the config may have changed since the URL was queued."""
+        slot = self._config.config.slot_of(name)
+        if slot != host.slot:
+            return Moved(id=queued.id, slot=host.slot, to_slot=slot)
+        if queued.sitemap:
+            if self._sitemaps.wanted(name) and (
+                queued.before is None or self._schedule.rules(queued.url).on
+            ):
+                return None  # it may be of any host; what it lists is judged
+            if queued.before is not None:
+                return Revisited(id=queued.id, slot=host.slot, plan=None)
+            return Dropped(id=queued.id, slot=host.slot, reason=Skip.SITEMAPS)
+        skip = self._scope.judge(
+            queued.url,
+            host=name,
+            depth=queued.depth,
+            seed=queued.seed,
+            requisite=queued.requisite and page_requisites.wanted(self._config, self._sinks),
+            lead=queued.seed and queued.hops > 0,
+        )
+        if queued.before is not None:
+            # It stays visited, but is not revisited any more.
+            wanted = skip is None and self._schedule.rules(queued.url).on
+            return None if wanted else Revisited(id=queued.id, slot=host.slot, plan=None)
+        if skip is not None:
+            return Dropped(id=queued.id, slot=host.slot, reason=skip)
+        return None
+
+    def _limit_reached(self, host: HostQueue) -> Skip | None:
+        """The limit on a host's pages, or on their bytes, that leaves its other URLs queued."""
+        rules = self._config.config.site(host.slot).scope
+        return rules.host_limit(host.visited, host.body_bytes)
+
+    def may_be_full(self, host: HostQueue) -> bool:
+        """Whether the pages in flight may bring a host to its page limit."""
+        in_flight = host.pages_in_flight
+        return (
+            in_flight > 0
+            and host.visited + in_flight
+            >= self._config.config.site(host.slot).scope.max_pages_per_host
+        )
+
+    # ------------------------------------------------------------ when the header has come
+
+    def wants_body(self, head: Head) -> bool:
+        """Does anyone read the body? Links are read from 2xx answers of types that hold them."""
+        content_type = head.headers.get("Content-Type")
+        return (
+            200 <= head.status < 300
+            and (self._pages_are_read or page.may_be_html(content_type) or self._a_sink_wants(head))
+            and self._scope.wants_type(content_type, host=host_of(head.url))
+        )
+
+    def wants_requisite_body(self, head: Head) -> bool:
+        """As `wants_body`, of what a page needs to be shown: whatever types scope wants. A style
+        sheet has requisites of its own."""
+        style = (head.headers.get("Content-Type") or "").lower().startswith("text/css")
+        return (
+            (style and 200 <= head.status < 300 and self._config.config.requisites)
+            or self._a_sink_wants(head, requisite=True)
+            or self.wants_body(head)
+        )
+
+    @property
+    def wants_links(self) -> bool:
+        """Does anyone look at the links of pages, besides the crawl?"""
+        return self._pages_are_read or (self._sinks is not None and self._sinks.wants_links)
+
+    def _a_sink_wants(self, head: Head, *, requisite: bool = False) -> bool:
+        content_type = head.headers.get("Content-Type")
+        return self._sinks is not None and self._sinks.wants_body(
+            head.url, head.status, content_type, requisite=requisite
+        )

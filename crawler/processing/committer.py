@@ -1,0 +1,112 @@
+"""Makes the commits: one transaction at a time; what comes meanwhile gathers for the next."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from crawler.clock import Clock
+from crawler.frontier.commit_buffer import CommitBatch
+from crawler.frontier.frontier import Frontier
+from crawler.observer import Observer
+from crawler.processing.attempts import unkept
+from crawler.processing.rates import Rates
+from storage.store import Outcome, Store, Visited
+
+if TYPE_CHECKING:
+    from crawler.sinks.dispatch import Sinks
+
+
+class Committer:
+    """Takes what the commit buffer holds, has sinks write its pages, gives it to the store, and
+    reports to the frontier what is durable."""
+
+    def __init__(
+        self,
+        frontier: Frontier,
+        store: Store,
+        session: int,
+        clock: Clock,
+        *,
+        observer: Observer | None = None,
+        sinks: Sinks | None = None,
+    ) -> None:
+        self._frontier = frontier
+        self._buffer = frontier.buffer
+        self._store = store
+        self._session = session
+        self._clock = clock
+        self._observer = observer
+        self._sinks = sinks
+        self.rates = Rates(clock.monotonic())
+        self._taken: CommitBatch | None = None  # and not yet given to the store
+        self._faults: dict[int, str] = {}  # by URL: why a sink could not take its page
+        self._wanted = asyncio.Event()
+        self._flushes: list[tuple[int, asyncio.Future[None]]] = []
+
+    def begin(self) -> None:
+        """Commit, as soon as the commit under way is over."""
+        self._wanted.set()
+
+    async def run(self) -> None:
+        """Commit for ever; ends by cancellation, or by StoreError."""
+        while True:
+            await self._wanted.wait()
+            self._wanted.clear()
+            await self.commit()
+
+    async def flush(self) -> None:
+        """Return when everything recorded before this call is committed."""
+        upto = self._buffer.recorded
+        if self._buffer.durable >= upto:
+            return
+        self._buffer.include_contacted()
+        self.begin()
+        durable = asyncio.get_running_loop().create_future()
+        self._flushes.append((upto, durable))
+        await durable
+
+    async def room(self) -> None:
+        """Backpressure: wait while far more is recorded than the store has taken."""
+        if self._buffer.full:
+            await self.flush()
+
+    async def commit(self) -> None:
+        """One commit of everything gathered, once sinks have written its pages. Cancelled while
+        they write, it is finished by the next."""
+        if self._taken is not None:
+            await self._complete(self._taken)
+        self._taken = self._buffer.take()
+        if self._taken is not None:
+            await self._complete(self._taken)
+
+    async def _complete(self, taken: CommitBatch) -> None:
+        if self._sinks is not None:
+            await self._sinks.flush()
+            self._faults |= self._sinks.take_faults()
+            if self._faults:
+                self._fail_those(taken.outcomes)
+        self._taken = None  # the store takes it whole, also when this is cancelled
+        began_s = self._clock.monotonic()
+        completed = await self._store.complete(self._session, taken.batch)
+        self._buffer.committed(taken.upto)
+        self.rates.add(self._clock.monotonic(), taken.outcomes)
+        self._frontier.committed(taken.outcomes, completed)
+        if self._observer is not None:
+            links = sum(len(one.links) for one in taken.outcomes if isinstance(one, Visited))
+            elapsed_s = self._clock.monotonic() - began_s
+            self._observer.committed(elapsed_s, len(taken.outcomes), links)
+        waiting, self._flushes = self._flushes, []
+        for upto, durable in waiting:
+            if upto > taken.upto:
+                self._flushes.append((upto, durable))
+            elif not durable.done():
+                durable.set_result(None)
+
+    def _fail_those(self, outcomes: list[Outcome]) -> None:
+        """Pages that a sink could not take have failed. Those visited before stay as they were."""
+        for place, outcome in enumerate(outcomes):
+            if not isinstance(outcome, Visited):
+                continue
+            if (fault := self._faults.pop(outcome.id, None)) is not None:
+                outcomes[place] = unkept(outcome, fault)

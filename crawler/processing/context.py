@@ -1,0 +1,60 @@
+"""What the parts of one crawl share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from crawler.clock import Clock
+from crawler.config import Config
+from crawler.config.model import CurrentConfig
+from crawler.frontier.frontier import Frontier
+from crawler.observer import Observer, all_of
+from crawler.processing.page_queue import PageQueue
+from policies.scope import Scope
+from storage.store import Store
+
+if TYPE_CHECKING:
+    from crawler.sinks.dispatch import Sinks
+
+
+class CrawlContext(Struct, frozen=True, kw_only=True):
+    """The ports of a crawl (config, clock, store), its frontier and scope, and who gets its pages:
+    sinks, and the queue of a caller that iterates over them."""
+
+    config: CurrentConfig
+    clock: Clock
+    store: Store
+    session: int
+    frontier: Frontier
+    scope: Scope
+    observer: Observer | None = None
+    sinks: Sinks | None = None
+    page_queue: PageQueue | None = None
+
+
+def crawl_context(
+    config: Config,
+    *,
+    store: Store,
+    session: int,
+    clock: Clock,
+    observer: Observer | None = None,
+    sinks: Sinks | None = None,
+    page_queue: PageQueue | None = None,
+) -> CrawlContext:
+    """The context of a new crawl. What `observer` raises is logged, and the crawl continues."""
+    observer = None if observer is None else all_of([observer])
+    effective = CurrentConfig(config)
+    return CrawlContext(
+        config=effective,
+        clock=clock,
+        store=store,
+        session=session,
+        frontier=Frontier(effective, clock, store, observer=observer, sinks=sinks),
+        scope=Scope(effective.scope_of, max_depth=config.crawl.max_depth),
+        observer=observer,
+        sinks=sinks,
+        page_queue=page_queue,
+    )

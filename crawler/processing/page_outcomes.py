@@ -1,0 +1,275 @@
+"""A complete answer, read into the outcome that is recorded: what it says of itself, and where it
+leads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final
+
+from msgspec import structs
+
+from crawler.documents.page import ParsedPage
+from crawler.documents.page_parser import PageParser
+from crawler.fetching.request import REDIRECT_STATUSES, Answer
+from crawler.frontier.host_queue import HostQueue
+from crawler.frontier.robots_cache import Pass
+from crawler.processing import page_requisites, stored_links
+from crawler.processing.context import CrawlContext
+from crawler.processing.recrawl_schedule import RecrawlSchedule
+from crawler.processing.seen_links import SeenLinks
+from crawler.processing.sitemaps import Sitemaps
+from policies.indexing import UNRESTRICTED, Directives, from_header
+from policies.scope import CUTS, HOPS_MAX, Skip
+from policies.url import canonical, host_of, origin_of
+from policies.usage import NONE, Usage
+from storage.store import Link, Looked, Queued, Visited
+
+# New links judged before others have their turn: 3 ms of them.
+LINKS_AT_ONCE: Final = 1_000
+
+
+def target_of(answer: Answer) -> str | None:
+    """Where it redirects to, if it does and that is a URL."""
+    location = answer.headers.get("Location")
+    if answer.status not in REDIRECT_STATUSES or not location:
+        return None
+    return canonical(location, answer.url)
+
+
+class PageOutcomes:
+    """Makes a `Visited` of each complete answer. Counts the links that scope leaves out."""
+
+    def __init__(
+        self,
+        crawl: CrawlContext,
+        seen: SeenLinks,
+        schedule: RecrawlSchedule,
+        sitemaps: Sitemaps,
+    ) -> None:
+        self._config = crawl.config
+        self._clock = crawl.clock
+        self._robots = crawl.frontier.robots
+        self._buffer = crawl.frontier.buffer
+        self._scope = crawl.scope
+        self._sinks = crawl.sinks
+        self._seen = seen
+        self._schedule = schedule
+        self._sitemaps = sitemaps
+        self._pages = PageParser()
+
+    async def read(
+        self, host: HostQueue, name: str, queued: Queued, answer: Answer, passed: Pass
+    ) -> tuple[Visited, ParsedPage | None, Usage]:
+        """A complete answer of the host of this name: what it says of itself, where it leads."""
+        tokens = self._config.config.token(name)
+        title: str | None = None
+        read: ParsedPage | None = None
+        found: list[Link] = []
+        needed: page_requisites.Needed | None = None
+        cut: list[str] = []
+        content_type = answer.headers.get("Content-Type")
+        if "X-Robots-Tag" in answer.headers:
+            directives = from_header(answer.headers.getall("X-Robots-Tag"), tokens)
+        else:
+            directives = UNRESTRICTED
+        if (redirect_url := self.redirect_url(answer)) is not None:
+            found = self._redirect(queued, redirect_url)
+        elif queued.seed and queued.hops:
+            found = await self._arrive(queued)
+        if 200 <= answer.status < 300:
+            if not self._scope.wants_type(content_type, host=name):
+                self._buffer.skip(Skip.CONTENT_TYPE)
+            read = await self._pages.parse(
+                queued.url,
+                answer.headers,
+                answer.body,
+                tokens=tokens,
+                markup_bytes_max=self._config.config.site(name).fetch.max_markup_bytes,
+                fragments=self._config.config.storage.fragments,
+            )
+            title = read.title
+            directives = read.directives  # of its header, too
+            if self._follows(queued, name):
+                found += await self._follow(queued, read, directives)
+            for reason, count in read.skipped.items():
+                self._buffer.skip(reason, count)
+            cut = [reason for reason in read.skipped if reason in CUTS]
+            if page_requisites.wanted(self._config, self._sinks):
+                needed = await page_requisites.needed(
+                    queued, name, answer, directives, self._config, self._sinks
+                )
+            if needed is not None:
+                too_deep = queued.requisite and queued.requisite_depth >= page_requisites.DEPTH_MAX
+                beyond = (len(needed.rels) if too_deep else 0) + (not needed.whole)
+                if not too_deep:
+                    found += self._requisites(queued, needed.rels)
+                if beyond:
+                    self._buffer.skip(Skip.MANY_REQUISITES, beyond)
+                    cut.append(Skip.MANY_REQUISITES)
+        elif redirect_url is None and answer.status in REDIRECT_STATUSES:
+            for reason, count in stored_links.bad_redirect(answer).skipped.items():
+                self._buffer.skip(reason, count)
+        usage = NONE
+        if read is not None:
+            usage = stored_links.usage_of(answer, read, self._robots.get(origin_of(queued.url)))
+        wanted = stored_links.wanted(self._config.config, name)
+        if needed is not None:
+            wanted |= Looked.REQUISITES
+        links = stored_links.NOTHING
+        if wanted:
+            links = stored_links.links_of(
+                answer,
+                read,
+                redirect_url,
+                {} if needed is None else needed.rels,
+                looked=wanted,
+                admit=self._scope.admit,
+                fits=self._fits,
+            )
+        outcome = Visited(
+            id=queued.id,
+            slot=host.slot,
+            status=answer.status,
+            fetched_at=round(self._clock.wall(), 3),  # as the store keeps it: sinks say the same
+            content_type=content_type,
+            body_bytes=len(answer.body) if answer.body_read else 0,
+            elapsed_s=answer.ended_s - answer.started_s,
+            redirect_url=redirect_url,
+            title=title or None,
+            indexable=directives.index,
+            followable=directives.follow,
+            archivable=directives.archive,
+            ungoverned=passed.ungoverned,
+            links=found,
+            plan=self._schedule.plan(queued, answer),
+            again=queued.before is not None,
+            canonical_url=stored_links.canonical_url(read),
+            body_hash=stored_links.body_hash(answer),
+            usage=None if usage is NONE else str(usage) or None,
+            cut=" ".join(sorted(cut)) or None if cut else None,
+            outlinks=links.outlinks,
+            malformed=links.malformed,
+            pointers=links.pointers,
+            elements=links.elements,
+            looked=links.looked,
+        )
+        return outcome, read, usage
+
+    def redirect_url(self, answer: Answer) -> str | None:
+        """Where it redirects to, as it is stored: without what the config drops of a query."""
+        target = target_of(answer)
+        return None if target is None else self._scope.admit(target, host=host_of(target))
+
+    def _fits(self, url: str) -> bool:
+        """Is it short enough to be visited?"""
+        return len(url) <= stored_links.URL_CHARS_MAX or (
+            len(url) <= self._config.config.site(host_of(url)).scope.max_url_bytes
+        )
+
+    def _requisites(self, queued: Queued, needed: Iterable[str]) -> list[Link]:
+        """What is needed besides, to show this page: of the same depth."""
+        found: list[Link] = []
+        depth = queued.requisite_depth + 1 if queued.requisite else 0
+        for url in needed:
+            # Remembered apart: what scope leaves out as a link may be needed all the same.
+            if self._seen.new(f"requisite {url}", queued.depth):
+                link = self._link(
+                    url, depth=queued.depth, queued=queued, requisite=True, requisite_depth=depth
+                )
+                if link is not None:
+                    found.append(link)
+        return found
+
+    def _redirect(self, queued: Queued, target: str) -> list[Link]:
+        """A redirect is a link of the same depth; that of a seed may lead to any host when the seed
+        is first visited. Later redirects stay within the scope: a site that redirects each revisit
+        to a new host would widen it without end."""
+        if queued.before is not None and queued.hops >= HOPS_MAX:
+            return []
+        link = self._link(
+            target,
+            depth=queued.depth,
+            queued=queued,
+            seed=queued.seed and queued.before is None,
+            hops=queued.hops + 1,
+            requisite=queued.requisite and page_requisites.wanted(self._config, self._sinks),
+            requisite_depth=queued.requisite_depth,
+        )
+        return [link] if link else []
+
+    async def _arrive(self, queued: Queued) -> list[Link]:
+        """Here the redirects of a seed end: scope widens to this host, and its sitemaps count. One
+        that a redirect led to before is read again: what it lists was out of scope."""
+        if not self._scope.add_root(queued.url):
+            return []
+        self._seen.clear()
+        origin = self._robots.get(origin_of(queued.url))
+        if origin is None:
+            return []
+        named = await self._sitemaps.of_origin(origin)
+        return [structs.replace(link, again_before=self._clock.wall()) for link in named]
+
+    def _follows(self, queued: Queued, host: str) -> bool:
+        """Links of what was fetched only to show another page lead nowhere."""
+        if not queued.requisite:
+            return True
+        skip = self._scope.judge(queued.url, host=host, depth=queued.depth, seed=queued.seed)
+        return skip is None
+
+    async def _follow(self, queued: Queued, read: ParsedPage, directives: Directives) -> list[Link]:
+        links = read.page_links
+        if not directives.follow:
+            if links:
+                self._buffer.skip(Skip.NOFOLLOW, len(links))
+            return []
+        followed = links.followed()
+        if len(followed) < len(links):
+            self._buffer.skip(Skip.NOFOLLOW, len(links) - len(followed))
+        depth = queued.depth + 1
+        fresh = self._seen.fresh(followed, depth)
+        anchors = links.anchors(fresh)
+        found: list[Link] = []
+        for place, url in enumerate(fresh, 1):
+            link = self._link(url, depth=depth, queued=queued, anchor=anchors[url])
+            if link is not None:
+                found.append(link)
+            if not place % LINKS_AT_ONCE:
+                await asyncio.sleep(0)
+        return found
+
+    def _link(
+        self,
+        url: str,
+        *,
+        depth: int,
+        queued: Queued,
+        anchor: str | None = None,
+        seed: bool = False,
+        hops: int = 0,
+        requisite: bool = False,
+        requisite_depth: int = 0,
+    ) -> Link | None:
+        host = host_of(url)
+        if not requisite and (admitted := self._scope.admit(url, host=host)) != url:
+            url = admitted
+            if not self._seen.new(url, depth):
+                return None
+        skip = self._scope.judge(
+            url, host=host, depth=depth, seed=seed, requisite=requisite, lead=seed and hops > 0
+        )
+        if skip is not None:
+            self._buffer.skip(skip)
+            return None
+        return Link(
+            url=url,
+            slot=self._config.config.slot_of(host),
+            host=host,
+            depth=depth,
+            priority=queued.priority if seed else 0.0,
+            seed=seed,
+            hops=hops,
+            anchor=anchor,
+            requisite=requisite,
+            requisite_depth=requisite_depth,
+        )

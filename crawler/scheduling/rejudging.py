@@ -1,0 +1,163 @@
+"""A late or changed robots.txt is obeyed immediately: what was fetched or blocked before is judged
+again, in chunks."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from crawler.downloading.robots_parser import RobotsParser
+from crawler.faults import contained
+from crawler.frontier.origin import Origin
+from crawler.processing.attempts import blocked_by
+from crawler.processing.committer import Committer
+from crawler.processing.context import CrawlContext
+from policies.robots import Verdict
+from policies.robots_policy import Governed
+from policies.url import path_of
+from storage.store import Blocked, Judged
+
+
+class Unjudged(enum.Enum):
+    """An internal error left no verdict: the URL stays what it is."""
+
+    UNJUDGED = enum.auto()
+
+
+UNJUDGED: Final = Unjudged.UNJUDGED
+CHUNK: Final = 500  # URLs judged before the rest of the program runs,
+JUDGING_MAX_S: Final = 0.01  # or as many as this allows
+
+
+class Rejudging:
+    """Judges the URLs of one origin again, and tells the store when it is through: a run that ends
+    before is finished by the next."""
+
+    def __init__(self, crawl: CrawlContext, committer: Committer, parser: RobotsParser) -> None:
+        self._frontier = crawl.frontier
+        self._store = crawl.store
+        self._session = crawl.session
+        self._clock = crawl.clock
+        self._sinks = crawl.sinks
+        self._committer = committer
+        self._parser = parser
+        self._running: dict[str, bool] = {}  # origin -> it is to be done once more
+
+    def runs(self, name: str) -> bool:
+        """Is this origin being judged again?"""
+        return name in self._running
+
+    def repeat(self, name: str) -> None:
+        """If this origin is being judged again, do it once more: its rules have changed."""
+        if name in self._running:
+            self._running[name] = True
+
+    async def all(self, name: str) -> None:
+        """Judge again what was fetched without an answer of robots.txt, and what was blocked.
+        Called while it runs for the same origin, it runs once more."""
+        if name in self._running:
+            self._running[name] = True
+            return
+        try:
+            self._running[name] = True
+            if (origin := self._frontier.robots.get(name)) is None:
+                return  # the mark stays
+            origin.pinned = True
+            while self._running[name]:
+                self._running[name] = False
+                await self._committer.flush()  # what is not committed yet counts too
+                if not (await self._pages(name) and await self._blocked(name)):
+                    return  # the mark stays
+                if not self._running[name]:
+                    await self._store.rejudge_done(self._session, name)
+        finally:
+            del self._running[name]
+            if (origin := self._frontier.robots.get(name)) is not None:
+                origin.pinned = False
+
+    async def _pages(self, name: str) -> bool:
+        """What the file disallows of the pages fetched while the origin counted as open for lack
+        of an answer is withdrawn. False: a stop left some to the next run."""
+        begun = False
+        while (origin := self._frontier.robots.get(name)) and _can_judge(origin):
+            chunk = await self._store.ungoverned(name, limit=CHUNK)
+            await self._parser.parse(origin)
+            if not chunk or not _can_judge(origin):
+                return True
+            if begun and self._frontier.stopping:
+                return False
+            begun = True
+            kept: list[int] = []
+            withdrawn: list[Blocked] = []
+            urls: list[str] = []  # of those
+            now_s = self._clock.wall()
+            for page in self._in_time(chunk):
+                verdict = _verdict(origin, page.url)
+                if not isinstance(verdict, Verdict):
+                    kept.append(page.id)
+                else:
+                    slot = origin.host.slot
+                    withdrawn.append(blocked_by(verdict, page.id, slot, page.url, now_s=now_s))
+                    urls.append(page.url)
+            await self._announce(urls, withdrawn)
+            self._frontier.links_added(
+                await self._store.rejudge(self._session, kept=kept, withdrawn=withdrawn, freed=())
+            )
+        return True
+
+    def _in_time(self, chunk: Sequence[Judged]) -> Iterator[Judged]:
+        """As many of `chunk` as may be judged in one go, at least one. The rest is looked up again:
+        the origin may have another file by then."""
+        until_s = self._clock.monotonic() + JUDGING_MAX_S
+        for one in chunk:
+            yield one
+            if self._clock.monotonic() >= until_s:
+                return
+
+    async def _announce(self, urls: Sequence[str], blocks: Sequence[Blocked]) -> None:
+        """Sinks are told before it is committed: after a crash twice, but never not at all."""
+        if self._sinks is None or not urls:
+            return
+        for url, block in zip(urls, blocks, strict=True):
+            self._sinks.withdraw_blocked(url, block)
+        await self._sinks.flush()
+
+    async def _blocked(self, name: str) -> bool:
+        """What the file now allows of the URLs it had blocked is queued again. False: a stop left
+        some to the next run."""
+        after = 0
+        while (origin := self._frontier.robots.get(name)) and _can_judge(origin):
+            chunk = await self._store.blocked_by_robots(name, after=after, limit=CHUNK)
+            await self._parser.parse(origin)
+            if not chunk or not _can_judge(origin):
+                return True
+            if after and self._frontier.stopping:
+                return False
+            freed: list[int] = []
+            for one in self._in_time(chunk):
+                after = one.id
+                if _verdict(origin, one.url) is None:
+                    freed.append(one.id)
+            if freed:
+                self._frontier.links_added(
+                    await self._store.rejudge(self._session, kept=(), withdrawn=(), freed=freed)
+                )
+        return True
+
+
+def _can_judge(origin: Origin) -> bool:
+    """Is there an answer to judge by, or need there be none?"""
+    return origin.answered or not origin.rules.obey
+
+
+def _verdict(origin: Origin, url: str) -> Verdict | Unjudged | None:
+    """Why the origin's robots.txt forbids the URL; None if it does not."""
+    if not origin.rules.obey or not isinstance(origin.standing, Governed) or origin.policy is None:
+        return None
+    try:
+        path = path_of(url)
+        return None if origin.policy.allowed(path) else origin.policy.verdict(path)
+    except Exception as error:  # noqa: BLE001 - the others are judged all the same
+        contained(f"judging {url} again", error)
+        return UNJUDGED

@@ -1,0 +1,392 @@
+"""The scheduler: one loop that carries out what the frontier decides."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Final, TypeVar, assert_never
+
+from crawler import threads
+from crawler.config import ConfigError
+from crawler.downloading.downloader import Downloader
+from crawler.downloading.robots_fetcher import RobotsFetcher
+from crawler.downloading.robots_parser import RobotsParser
+from crawler.fetching.fetcher import Fetcher
+from crawler.fetching.header_scope import HeaderScope
+from crawler.frontier.commands import (
+    AddWorkers,
+    Command,
+    Commit,
+    ConfigApplied,
+    FailOrigin,
+    FetchRobots,
+    LookForWork,
+    NextPass,
+    ParseRobots,
+    Rejudge,
+    RejudgeMarked,
+)
+from crawler.frontier.origin import Origin
+from crawler.frontier.reasons import Reason
+from crawler.frontier.tickets import FrontierClosedError
+from crawler.processing.admission import PageBudget
+from crawler.processing.committer import Committer
+from crawler.processing.context import CrawlContext
+from crawler.processing.recrawl_schedule import RecrawlSchedule
+from crawler.processing.seen_links import SeenLinks
+from crawler.processing.sitemaps import Sitemaps
+from crawler.processing.worker import Worker
+from crawler.scheduling.command_loop import commands_of
+from crawler.scheduling.disk_space import DiskSpace
+from crawler.scheduling.due_work import DuePages, DueRobots
+from crawler.scheduling.host_leases import HostLeases
+from crawler.scheduling.host_supply import HostSupply
+from crawler.scheduling.lost_memory import until_memory_is_lost
+from crawler.scheduling.marked_origins import MarkedOrigins
+from crawler.scheduling.rejudging import Rejudging
+from crawler.scheduling.steering import Steering
+from crawler.scheduling.storage_holds import StorageHolds
+from crawler.scheduling.task_set import TaskSet
+from policies.robots_state import RobotsState, is_due
+from policies.scope import Scope, Skip
+from policies.url import host_of
+from storage.store import Link
+
+_T = TypeVar("_T")
+
+WAITING_PAGES_MAX: Final = 2_048  # pages that wait to be parsed while others are fetched
+SPARE_WORKERS: Final = 64  # kept for the next pages that wait, so that they do not come and go
+LEAVE_S: Final = 2.0  # for the last commit when told to exit immediately
+STOP_PATIENCE_S: Final = 5.0  # for a full disk or the like, when told to stop meanwhile
+
+
+class Scheduler:
+    """One crawl over one store.
+
+    `run` returns when no URL can make progress within the patience, when the page budget is spent,
+    or when `stop` is called; if it runs forever, only for the last of these. All hosts are released
+    and everything is committed then.
+    """
+
+    def __init__(
+        self, crawl: CrawlContext, fetcher: Fetcher, *, runs_forever: bool = False
+    ) -> None:
+        self.crawl = crawl
+        self.frontier = frontier = crawl.frontier
+        config = crawl.config.config
+        self._tasks = TaskSet(frontier.commands)
+        self.committer = Committer(
+            frontier,
+            crawl.store,
+            crawl.session,
+            crawl.clock,
+            observer=crawl.observer,
+            sinks=crawl.sinks,
+        )
+        self.downloader = Downloader(frontier, fetcher, crawl.clock, observer=crawl.observer)
+        self._parser = RobotsParser(frontier, crawl.store)
+        self._rejudging = Rejudging(crawl, self.committer, self._parser)
+        self.leases = HostLeases(crawl, self.committer, self._rejudging, runs_forever=runs_forever)
+        sitemaps = Sitemaps(crawl)
+        self._robots = RobotsFetcher(
+            frontier,
+            self.downloader,
+            self._parser,
+            self.leases,
+            crawl.store,
+            crawl.session,
+            crawl.clock,
+            sitemaps=sitemaps,
+        )
+        self._fetches: dict[Origin, asyncio.Task[None]] = {}
+        schedule = RecrawlSchedule(crawl.config, crawl.clock)
+        self._budget = PageBudget(limit=config.crawl.max_pages)
+        self._seen = SeenLinks()
+        self._worker = Worker(
+            crawl, self.downloader, self.committer, self._budget, schedule, sitemaps, self._seen
+        )
+        self._workers: set[asyncio.Task[None]] = set()
+        self._due_robots = DueRobots(crawl, self.leases)
+        self._due_pages = DuePages(crawl, self.leases, schedule)
+        self._marked = MarkedOrigins(
+            crawl, self.committer, self.leases, self._rejudging, self._parser
+        )
+        self.supply = HostSupply(
+            crawl,
+            self.leases,
+            self._due_robots,
+            self._due_pages,
+            self._tasks,
+            self._worker,
+            runs_forever=runs_forever,
+        )
+        self.steering = Steering(
+            crawl, self.leases, self.supply, self._rejudging, self._budget, self._seen
+        )
+        sources = [crawl.store.faults]
+        if crawl.sinks is not None:
+            sources.append(crawl.sinks.troubles)
+        self._storage_holds = StorageHolds(frontier.holds, sources)
+        self._disk_space = DiskSpace(crawl.config, crawl.clock, frontier.holds)
+        self._running = False
+
+    # ------------------------------------------------------------ for those who watch
+
+    @property
+    def scope(self) -> Scope:
+        return self.crawl.scope
+
+    @property
+    def under_way(self) -> bool:
+        """Whether work may be begun: it runs, and has not been told to stop."""
+        return self._running and not self.frontier.stopping
+
+    @property
+    def bounds_pages(self) -> bool:
+        """May any host have more URLs than pages that may be visited?"""
+        config = self.crawl.config.config
+        return config.scope.bounds_hosts or bool(config.sites)
+
+    def host_limit(self, host: str, *, pages: int, body_bytes: int) -> Skip | None:
+        """The limit that a host has reached with this many pages and bytes, if any."""
+        return self.crawl.config.scope_of(host).host_limit(pages, body_bytes)
+
+    @property
+    def waiting(self) -> Mapping[str, tuple[float | None, Reason]]:
+        """At the end: hosts that still have URLs -> until (Unix seconds, or None), and why."""
+        return self.leases.waiting
+
+    # ------------------------------------------------------------ a run
+
+    async def run(self) -> None:
+        """Crawl to the end. Cancelled, it exits immediately; what is recorded is committed."""
+        threads.start()
+        try:
+            await self._run()
+        except asyncio.CancelledError:
+            if self.crawl.sinks is not None:
+                self.crawl.sinks.hurry()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LEAVE_S):
+                    await self.committer.commit()
+            raise
+
+    async def _run(self) -> None:
+        self._set_patience(math.inf)
+        async for urls in self.crawl.store.seeds():
+            for url in urls:
+                self._add_root(url)
+        self._running = True
+        try:
+            async with asyncio.TaskGroup() as group:
+                background = [
+                    group.create_task(work)
+                    for work in (
+                        self._drive(group),
+                        self.committer.run(),
+                        self._storage_holds.run(),
+                        until_memory_is_lost(),
+                        self._disk_space.run(),
+                    )
+                ]
+                try:
+                    await self._crawl(group)
+                finally:
+                    self.frontier.close()
+                for task in background:
+                    task.cancel()
+        finally:
+            self._running = False
+            await self._tasks.cancel()
+
+    async def _crawl(self, group: asyncio.TaskGroup) -> None:
+        self._add_workers(group)
+        if self._budget.left < 1:  # max_pages = 0
+            self.frontier.permits.open_pages(open_=False)
+        self.frontier.commands.put(RejudgeMarked())
+        self._plan_revisits()
+        await self.supply.run()
+        self.supply.note_waiting()
+        self.frontier.close()
+        await asyncio.gather(*self._workers)
+        while self.frontier.commands.has_tasks or len(self._tasks):
+            await asyncio.sleep(0)
+            await self._tasks.ended()
+        self.supply.note_waiting()
+        await self.leases.release_all()
+
+    def _add_root(self, url: str) -> None:
+        """Scope is relative to it, and the config's headers for its host are meant for its scheme
+        and port."""
+        self.crawl.scope.add_root(url)
+        self.downloader.meant = self.downloader.meant or HeaderScope()
+        self.downloader.meant.add(url)
+
+    def _plan_revisits(self) -> None:
+        """Plan revisits of the pages visited before the config asked for any."""
+        if self._due_pages.on and self.under_way:
+            self._tasks.spawn(self._due_pages.plan())
+
+    def stop(self) -> None:
+        """Finish what is in flight, commit, release; `run` returns."""
+        if self.crawl.sinks is not None and not self.frontier.stopping:
+            self.crawl.sinks.stop()
+        self.frontier.stopping = True
+        self._set_patience(STOP_PATIENCE_S)
+        self.supply.stir()
+
+    def _set_patience(self, seconds: float) -> None:
+        self.crawl.store.set_patience(seconds)
+        if self.crawl.sinks is not None:
+            self.crawl.sinks.set_patience(seconds)
+
+    # ------------------------------------------------------------ the loop
+
+    async def _drive(self, group: asyncio.TaskGroup) -> None:
+        commands = commands_of(self.frontier, self.crawl.clock, self._tasks)
+        async with contextlib.aclosing(commands):
+            async for command in commands:
+                self._carry_out(command, group)
+
+    def _carry_out(self, command: Command, group: asyncio.TaskGroup) -> None:
+        match command:
+            case Commit():
+                self.committer.begin()
+            case LookForWork():
+                self.supply.stir()
+            case AddWorkers():
+                self._add_workers(group)
+            case NextPass():
+                pass  # the command loop has done it
+            case FetchRobots(origin):
+                self._fetches[origin] = self._tasks.spawn(self._fetch_robots(origin))
+            case ParseRobots(origin):
+                self._fetches[origin] = self._tasks.spawn(self._parse_robots(origin))
+            case Rejudge(name):
+                self._tasks.spawn(self._rejudging.all(name))
+            case RejudgeMarked():
+                self._tasks.spawn(self._marked.judge())
+            case FailOrigin():
+                self._tasks.spawn(self._fail_origin(command))
+            case ConfigApplied():
+                self._add_workers(group)
+                self._plan_revisits()
+                self._disk_space.again()
+            case _:
+                assert_never(command)
+
+    def _add_workers(self, group: asyncio.TaskGroup) -> None:
+        """As many as permits may be open, beside those whose page waits to be parsed; those too
+        many end after their next page."""
+        if not self.under_way:
+            return
+        for _ in range(self._workers_wanted - len(self._workers)):
+            worker = group.create_task(self._work())
+            self._workers.add(worker)
+            worker.add_done_callback(self._workers.discard)
+
+    @property
+    def _workers_wanted(self) -> int:
+        """A caller that iterates over pages is promised at most `concurrency` of them in memory."""
+        beside_max = 0 if self.crawl.page_queue else WAITING_PAGES_MAX
+        beside = min(self._worker.unread, beside_max)
+        return self.crawl.config.config.crawl.concurrency + beside
+
+    async def _work(self) -> None:
+        while len(self._workers) <= self._workers_wanted + SPARE_WORKERS:
+            try:
+                permit = await self.downloader.next_permit()
+            except FrontierClosedError:
+                return
+            host = permit.host
+            await self._worker.use(permit)
+            if host.full and not (host.busy or host.unread) and not self.leases.keeps_full:
+                self.leases.put_away(host)
+            if not self.frontier.permits.in_flight:
+                self.frontier.look_for_work()
+
+    async def _fetch_robots(self, origin: Origin) -> None:
+        try:
+            self._due_robots.settled(await self._robots.refresh(origin))
+        finally:
+            self._fetches.pop(origin, None)
+
+    async def _parse_robots(self, origin: Origin) -> None:
+        try:
+            await self._robots.parse(origin)
+            self._due_robots.settled([origin])
+        finally:
+            self._fetches.pop(origin, None)
+
+    async def _fail_origin(self, lost: FailOrigin) -> None:
+        """Its queued URLs fail in bulk; new ones will have it tried again later."""
+        await self.committer.flush()
+        host = lost.host
+        host.let_go(lost.origin)
+        if host.gone:
+            return
+        count = await self.crawl.store.fail_host(
+            self.crawl.session,
+            host.update(self.crawl.clock.monotonic()),
+            error=lost.error,
+            attempts=lost.attempts,
+            last_at=self.crawl.clock.wall(),
+            origin=lost.origin,
+        )
+        if self.crawl.observer is not None:
+            self.crawl.observer.gave_up(host.slot, lost.origin, lost.error, count)
+        host.next_due_s = None
+        self.frontier.want(host)
+
+    # ------------------------------------------------------------ from outside
+
+    async def add(self, seeds: Sequence[Link]) -> int:
+        """Queue seeds, also while it runs; returns how many URLs were new."""
+        for link in seeds:  # before they are there to be claimed, and judged
+            self._add_root(link.url)
+        completed = await self.crawl.store.add(seeds)
+        self._seen.clear()  # what was out of scope may now be in it
+        self.frontier.links_added(completed)
+        self.frontier.progress_s = self.crawl.clock.monotonic()
+        self.supply.idle = False
+        return sum(completed.added.values())
+
+    async def fetch_robots(self, name: str) -> RobotsState | None:
+        """What is known of an origin's robots.txt, fetched first if it is due. None: its host is
+        held by another worker, or could not be connected to. To its end, also when the caller is
+        cancelled."""
+        return await self.whole(lambda: self._fetch_robots_of(name))
+
+    async def _fetch_robots_of(self, name: str) -> RobotsState | None:
+        host = await self.leases.hold(self.frontier.slot_of(host_of(f"{name}/")))
+        if host is None:
+            return None
+        origin = await self._parser.load(name, host)
+        if is_due(origin.access, self.crawl.clock.wall()):
+            self.frontier.robots.fetch(origin)
+        while origin.busy:
+            fetch = self._fetches.get(origin)
+            await (asyncio.sleep(0) if fetch is None else asyncio.wait([fetch]))
+        if host.beyond_reach(name, self.crawl.clock.monotonic()) is not None:
+            return origin.access if origin.access.body is not None else None
+        return origin.access
+
+    async def whole(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+        """Do it to its end, also when the caller is cancelled: what is in the store and what is
+        obeyed must not differ. ConfigError and LookupError are the caller's; any other exception
+        ends the crawl."""
+        if not self.under_way:
+            return await work()
+
+        async def refused() -> _T | ConfigError | LookupError:
+            try:
+                return await work()
+            except (ConfigError, LookupError) as refusal:
+                return refusal
+
+        result = await asyncio.shield(self._tasks.spawn(refused()))
+        if isinstance(result, ConfigError | LookupError):
+            raise result
+        return result

@@ -1,0 +1,132 @@
+"""Changes a crawl while it runs: pauses, delays, failures to retry, another config."""
+
+from __future__ import annotations
+
+from crawler.config import Config
+from crawler.frontier.commands import CONFIG_APPLIED, RejudgeMarked
+from crawler.frontier.permits import BY_OPERATOR
+from crawler.processing.admission import PageBudget
+from crawler.processing.context import CrawlContext
+from crawler.processing.seen_links import SeenLinks
+from crawler.scheduling.host_leases import HostLeases
+from crawler.scheduling.host_supply import HostSupply
+from crawler.scheduling.rejudging import Rejudging
+from crawler.scheduling.robots_identity import session_name
+from policies.retries import FailureCode
+
+
+class Steering:
+    """What `Control` asks of the parts of a crawl."""
+
+    def __init__(
+        self,
+        crawl: CrawlContext,
+        leases: HostLeases,
+        supply: HostSupply,
+        rejudging: Rejudging,
+        budget: PageBudget,
+        seen: SeenLinks,
+    ) -> None:
+        self._crawl = crawl
+        self._frontier = crawl.frontier
+        self._permits = crawl.frontier.permits
+        self._leases = leases
+        self._supply = supply
+        self._rejudging = rejudging
+        self._budget = budget
+        self._seen = seen
+
+    # ------------------------------------------------------------ by the operator
+
+    def pause(self) -> None:
+        """No request begins, for pages or robots.txt, until `resume`; those in flight end."""
+        self._permits.stop(BY_OPERATOR)
+        self._frontier.look_for_work()
+
+    def resume(self) -> None:
+        self._frontier.progress_s = self._crawl.clock.monotonic()  # the patience counts from here
+        self._permits.go(BY_OPERATOR)
+        self._frontier.may_claim()
+
+    def hold_off(self, slot: str) -> None:
+        """Pause a held host immediately; `steer` makes it durable."""
+        if (host := self._permits.get(slot)) is not None:
+            host.steer(paused=True)
+            self._permits.consider(host)
+
+    async def steer(
+        self,
+        slot: str,
+        *,
+        paused: bool | None = None,
+        slow_s: float | None = None,
+        clear_slow: bool = False,
+    ) -> bool:
+        """Pause, slow or resume one host: durable, and obeyed immediately where it is held. False
+        if no such host is known."""
+        async with self._leases.leasing:  # none is held by what an earlier lease said
+            known = await self._crawl.store.set_control(
+                slot, paused=paused, slow_s=slow_s, clear_slow=clear_slow
+            )
+            if (host := self._permits.get(slot)) is not None:
+                host.steer(paused=paused, slow_s=slow_s, clear_slow=clear_slow)
+                self._permits.consider(host)
+                self._frontier.buffer.touch(host)  # views show its delay, and its source
+        self._frontier.may_claim()
+        return known
+
+    async def retry_failed(self, host: str | None = None, code: str | None = None) -> int:
+        """Queue failed URLs again, of one host or of all, and try origins that were given up."""
+        count = await self._crawl.store.retry_failed(host, code)
+        for held in [one for one in self._permits if host in (None, one.slot)]:
+            for origin, lost in list(held.out_of_reach.items()):
+                if lost.given_up:
+                    del held.out_of_reach[origin]
+                    self._frontier.reopen(held, origin)
+            self._frontier.want(held)
+        if code in (None, FailureCode.QUARANTINED):
+            self._frontier.robots.release(host)
+        self._frontier.may_claim()
+        return count
+
+    # ------------------------------------------------------------ another config
+
+    def apply(self, config: Config) -> None:
+        """Obey another config from now on, all of it, also for hosts that rest: their next times
+        count from the end of their last contact. Requests in flight end as they began."""
+        frontier, permits = self._frontier, self._permits
+        before, self._crawl.config.config = self._crawl.config.config, config
+        self._crawl.scope.judge_by(
+            lambda host: config.site(host).scope, max_depth=config.crawl.max_depth
+        )
+        self._seen.clear()  # what was out of scope may now be in it
+        self._budget.limit = config.crawl.max_pages
+        for host in permits:
+            host.rule(config.site(host.slot).politeness)
+        for origin in frontier.robots.reread():
+            if not origin.busy:
+                frontier.robots_settled(origin)
+            self._rejudging.repeat(origin.name)
+        permits.reckon_addresses()
+        for host in permits:
+            permits.consider(host)
+            frontier.buffer.touch(host)  # views show its delay, and its source
+        self._leases.bring_back(before, config)
+        permits.open_pages(open_=self._budget.left >= 1)
+        permits.set_limit(config.crawl.concurrency)
+        frontier.commands.put_once(CONFIG_APPLIED)
+        self._supply.idle = False
+        frontier.may_claim()
+
+    async def rouse(self) -> None:
+        """Delays have changed: hosts in the store need not wait for the delay they were released
+        with."""
+        await self._crawl.store.recheck_delays(self._crawl.session)
+        self._frontier.may_claim()
+
+    async def read_robots_anew(self) -> None:
+        """What was judged by robots.txt is judged again, because the config reads it otherwise."""
+        name = session_name(self._crawl.config.config)
+        await self._crawl.store.name_session(self._crawl.session, name)
+        await self._crawl.store.rejudge_all(self._crawl.session)
+        self._frontier.commands.put(RejudgeMarked())

@@ -1,0 +1,466 @@
+"""Permits under a jumping clock: the delay of every host, at any load, through any cancellation."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from contextlib import suppress
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crawler.frontier.host_queue import HostQueue, Permit
+from crawler.frontier.permits import PASS_BEHIND_MAX, PASS_MAX
+from crawler.frontier.reasons import PAUSED, VISIT_WINDOW
+from crawler.frontier.tickets import FrontierClosedError
+from crawler.testing import JumpClock
+from policies.pacing import PacingRules, Per, RobotsPacing, parse_window
+from storage.store import HostClock, Lease, Prefetched, Queued
+from tests.crawler.frontier.rig import DrivenFrontier
+
+ids = itertools.count(1)
+
+
+def queued(host: str, count: int) -> list[Queued]:
+    return [
+        Queued(
+            id=next(ids),
+            url=f"http://{host}/{n}",
+            depth=0,
+            priority=0,
+            attempts=0,
+            refusals=0,
+            seed=False,
+        )
+        for n in range(count)
+    ]
+
+
+def make_host(
+    clock: JumpClock,
+    name: str = "a.test",
+    *,
+    pages: int = 3,
+    rules: PacingRules | None = None,
+    kept: HostClock | None = None,
+    clean: bool = True,
+    paused: bool = False,
+    slow_s: float | None = None,
+) -> HostQueue:
+    lease = Lease(
+        slot=name,
+        epoch=1,
+        clean=clean,
+        clock=kept or HostClock(),
+        paused=paused,
+        slow_s=slow_s,
+        visited=0,
+        body_bytes=0,
+        robots={},
+        prefetched=Prefetched(urls=queued(name, pages), next_due_in_s=None),
+    )
+    return HostQueue(lease, rules or PacingRules(), now_s=clock.monotonic())
+
+
+class Crawlers:
+    """Workers that spend driven on contacts of a given length, and the log of those contacts."""
+
+    def __init__(self, clock: JumpClock, driven: DrivenFrontier, latency_s: float = 0.05) -> None:
+        self.clock, self.driven, self.latency_s = clock, driven, latency_s
+        self.log: dict[str, list[tuple[float, float]]] = {}
+        self.lateness_s: list[float] = []
+
+    async def contact(self, permit: Permit, status: int | None = 200) -> None:
+        start = self.clock.monotonic()
+        permit.host.pace.on_wire()
+        self.lateness_s.append(start - max(permit.allowed_s, 1000.0))
+        await self.clock.sleep_until(start + self.latency_s)
+        end = self.clock.monotonic()
+        self.log.setdefault(permit.host.slot, []).append((start, end))
+        self.driven.permits.end(permit, started_s=start, ended_s=end, kind="page", status=status)
+
+    async def work(self) -> None:
+        while permit := await self.driven.next():
+            if permit.host.prefetched:
+                permit.host.prefetched.popleft()
+                await self.contact(permit)
+            else:  # another lane took the last one
+                self.driven.permits.give_back(permit)
+
+    async def until_empty(self, workers: int = 4, step_s: float = 1) -> None:
+        tasks = [asyncio.create_task(self.work()) for _ in range(workers)]
+        for _ in range(5_000):
+            if not any(host.prefetched or host.busy for host in self.driven.permits):
+                break
+            await self.clock.sleep_until(self.clock.monotonic() + step_s)
+        else:
+            stuck = [
+                (h.slot, len(h.prefetched), h.busy, self.driven.permits.why(h))
+                for h in self.driven.permits
+            ]
+            raise AssertionError(f"stuck: {stuck}")
+        self.driven.close()
+        await asyncio.gather(*tasks)
+
+    def gaps(self, host: str) -> list[float]:
+        log = sorted(self.log.get(host, []))
+        return [b[0] - a[1] for a, b in itertools.pairwise(log)]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    hosts=st.lists(
+        st.tuples(st.floats(0, 20), st.integers(1, 3), st.integers(0, 6)), min_size=1, max_size=8
+    ),
+    latency=st.floats(0.001, 3),
+    limit=st.integers(1, 6),
+)
+def test_law_1_is_never_broken_at_any_load(
+    hosts: list[tuple[float, int, int]], latency: float, limit: int
+) -> None:
+    """So many lanes, each resting its delay after the end of its contact; never more at once."""
+
+    async def run() -> None:
+        async with JumpClock() as clock:
+            driven = DrivenFrontier(clock, limit=limit)
+            crawlers = Crawlers(clock, driven, latency)
+            for n, (delay, lanes, pages) in enumerate(hosts):
+                rules = PacingRules(delay=delay, concurrency_per_host=lanes, latency_factor=0)
+                driven.permits.hold(make_host(clock, f"h{n}.test", pages=pages, rules=rules))
+            await crawlers.until_empty(workers=limit + 1)
+            for n, (delay, lanes, pages) in enumerate(hosts):
+                log = sorted(crawlers.log.get(f"h{n}.test", []))
+                assert len(log) == pages
+                for begin, _ in log:
+                    busy = [end for start, end in log if start < begin < end + delay - 1e-6]
+                    same = [1 for start, _ in log if start == begin]
+                    assert len(busy) + len(same) <= lanes
+                host = driven.permits.get(f"h{n}.test")
+                assert host is not None
+                assert host.pace.breaches == 0
+                assert host.pace.peak_concurrency <= min(lanes, limit)
+
+    asyncio.run(run())
+
+
+async def test_an_hour_of_politeness_in_milliseconds() -> None:
+    async with JumpClock() as clock:
+        driven = DrivenFrontier(clock, limit=10)
+        crawlers = Crawlers(clock, driven)
+        rules = PacingRules(delay=10)
+        for n in range(20):
+            driven.permits.hold(make_host(clock, f"h{n}.test", pages=360, rules=rules))
+        await crawlers.until_empty(workers=10)
+        assert clock.elapsed_s >= 3600
+        for n in range(20):
+            gaps = crawlers.gaps(f"h{n}.test")
+            assert len(gaps) == 359
+            assert min(gaps) >= 10 - 1e-6
+            assert max(gaps) < 10.6  # ten of twenty at once: a host waits for two contacts at most
+        assert max(crawlers.lateness_s) < 0.2
+
+
+async def test_the_head_of_the_heap_wakes_it_up_on_time() -> None:
+    async with JumpClock() as clock:
+        driven = DrivenFrontier(clock, limit=300)
+        crawlers = Crawlers(clock, driven)
+        for n in range(300):
+            rules = PacingRules(delay=1 + n / 100, latency_factor=0)
+            driven.permits.hold(make_host(clock, f"h{n}.test", pages=5, rules=rules))
+        await crawlers.until_empty(workers=300)
+        assert max(crawlers.lateness_s) < 1e-6
+
+
+async def test_a_crawl_delay_counts_for_the_rest_after_the_contact_that_brought_it() -> None:
+    async with JumpClock() as clock:
+        driven = DrivenFrontier(clock, limit=4)
+        crawlers = Crawlers(clock, driven)
+        host = make_host(clock, pages=2, rules=PacingRules(concurrency_per_host=3))
+        host.paused = True
+        driven.permits.hold(host)
+        host.paused = False
+        permit = await driven.acquire(host)
+        host.pace.set_ask("http://a.test", RobotsPacing(crawl_delay_s=5))
+        await crawlers.contact(permit)
+        await crawlers.until_empty()
+        assert min(crawlers.gaps("a.test")) >= 5 - 1e-6
+        assert host.pace.peak_concurrency == 1
+
+
+async def test_directed_turns_come_before_pages_and_in_order() -> None:
+    async with JumpClock() as clock:
+        driven = DrivenFrontier(clock, limit=4)
+        crawlers = Crawlers(clock, driven)
+        host = make_host(clock, pages=3)
+        driven.permits.hold(host)
+        order: list[str] = []
+
+        async def directed(name: str) -> None:
+            permit = await driven.acquire(host)
+            order.append(name)
+            await crawlers.contact(permit)
+
+        first = await driven.next()
+        assert first is not None
+        host.prefetched.popleft()
+        tasks = [asyncio.create_task(directed(name)) for name in "abc"]
+        await asyncio.sleep(0)
+        await crawlers.contact(first)
+        await asyncio.gather(*tasks)
+        assert order == ["a", "b", "c"]
+        assert len(host.prefetched) == 2
+
+
+async def test_a_turn_given_back_costs_no_rest() -> None:
+    async with JumpClock() as clock:
+        driven = DrivenFrontier(clock, limit=1)
+        host = make_host(clock, rules=PacingRules(delay=100))
+        driven.permits.hold(host)
+        for _ in range(3):
+            permit = await driven.next()
+            assert permit is not None
+            driven.permits.give_back(permit)
+        assert clock.elapsed_s == 0
+        assert driven.permits.in_flight == 0
+        assert host.pace.contacts == 0
+
+
+@pytest.mark.parametrize("directed", [False, True])
+async def test_cancelled_while_waiting_or_when_just_granted_leaves_no_trace(directed: bool) -> None:
+    async with JumpClock() as clock:
+        driven = DrivenFrontier(clock, limit=1)
+        crawlers = Crawlers(clock, driven)
+        host = make_host(clock, pages=2)
+        driven.permits.hold(host)
+        permit = await driven.next()
+        assert permit is not None
+        host.prefetched.popleft()
+
+        def ask() -> asyncio.Task[Permit | None]:
+            if directed:
+                return asyncio.create_task(driven.acquire(host))  # type: ignore[arg-type]
+            return asyncio.create_task(driven.next())
+
+        waiting = ask()
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with suppress(asyncio.CancelledError):
+            await waiting
+        granted = ask()
+        await asyncio.sleep(0)
+        driven.permits.give_back(permit)  # grants it to `granted`, which has not run yet
+        granted.cancel()
+        with suppress(asyncio.CancelledError):
+            await granted
+        assert driven.permits.in_flight == 0
+        assert host.busy == 0
+        await crawlers.until_empty()
+        assert len(crawlers.log["a.test"]) == 1
+
+
+async def test_law_6_a_host_not_released_cleanly_rests_first() -> None:
+    async with JumpClock() as clock:
+        driven = DrivenFrontier(clock, limit=2)
+        crawlers = Crawlers(clock, driven)
+        kept = HostClock(next_in_s=0.2, delay_s=7, delay_source="Crawl-delay in robots.txt")
+        driven.permits.hold(make_host(clock, "dirty.test", pages=1, kept=kept, clean=False))
+        driven.permits.hold(make_host(clock, "clean.test", pages=1, kept=kept))
+        await crawlers.until_empty()
+        assert crawlers.log["dirty.test"][0][0] - 1000 >= 7
+        assert 0.2 <= crawlers.log["clean.test"][0][0] - 1000 < 0.3
+
+
+async def test_a_paused_host_is_given_no_turn_and_goes_on_when_resumed() -> None:
+    async with JumpClock() as clock:
+        driven = DrivenFrontier(clock, limit=2)
+        crawlers = Crawlers(clock, driven)
+        host = make_host(clock, paused=True)
+        driven.permits.hold(host)
+        worker = asyncio.create_task(crawlers.work())
+        await clock.sleep_until(clock.monotonic() + 3600)
+        assert not crawlers.log
+        assert driven.permits.why(host) == (0.0, PAUSED)
+        host.paused = False
+        driven.permits.consider(host)
+        await clock.sleep_until(clock.monotonic() + 60)
+        assert len(crawlers.log["a.test"]) == 3
+        driven.close()
+        await worker
+
+
+async def test_addresses_have_clocks_of_their_own() -> None:
+    """`per = "ip"`: hosts behind one address take driven, each contact resting `ip_delay`."""
+    async with JumpClock() as clock:
+        driven = DrivenFrontier(clock, limit=8)
+        crawlers = Crawlers(clock, driven)
+        rules = PacingRules(
+            delay=0, latency_factor=0, per=Per.IP, ip_delay=2, concurrency_per_host=3
+        )
+        for n in range(4):
+            host = make_host(clock, f"h{n}.test", rules=rules)
+            driven.permits.hold(host)
+            driven.permits.set_address(host, "192.0.2.1")
+        other = make_host(clock, "other.test", rules=rules)
+        driven.permits.hold(other)
+        driven.permits.set_address(other, "192.0.2.2")
+        await crawlers.until_empty(workers=8)
+        shared = sorted(c for n in range(4) for c in crawlers.log[f"h{n}.test"])
+        gaps = [b[0] - a[1] for a, b in itertools.pairwise(shared)]
+        assert len(shared) == 12
+        assert min(gaps) >= 2 - 1e-6
+        assert 2 <= crawlers.log["other.test"][0][0] - 1000 < 2.1  # met for the first time
+
+
+async def test_an_address_has_one_clock_however_it_is_written() -> None:
+    async with JumpClock() as clock:
+        driven = DrivenFrontier(clock, limit=8)
+        crawlers = Crawlers(clock, driven)
+        rules = PacingRules(delay=0, latency_factor=0, per=Per.IP, ip_delay=2)
+        for n, address in enumerate(["192.0.2.1", "::ffff:192.0.2.1", "::ffff:c000:201"]):
+            host = make_host(clock, f"h{n}.test", rules=rules)
+            driven.permits.hold(host)
+            driven.permits.set_address(host, address)
+        await crawlers.until_empty(workers=8)
+        shared = sorted(contact for log in crawlers.log.values() for contact in log)
+        assert len(shared) == 9
+        assert min(b[0] - a[1] for a, b in itertools.pairwise(shared)) >= 2 - 1e-6
+
+
+async def test_a_visit_window_holds_pages_until_it_opens() -> None:
+    async with JumpClock() as clock:  # it starts at 22:13:20 UTC
+        driven = DrivenFrontier(clock, limit=2)
+        crawlers = Crawlers(clock, driven)
+        host = make_host(clock, rules=PacingRules(visit_window=parse_window("06:00-06:30")))
+        driven.permits.hold(host)
+        wait_s, why = driven.permits.why(host)
+        assert wait_s == pytest.approx(7 * 3600 + 46 * 60 + 40)
+        assert why is VISIT_WINDOW
+        await crawlers.until_empty(step_s=60)
+        assert all(
+            21_600 <= start % 86_400 - 1000 + 1_700_000_000 % 86_400 - 86_400 < 23_400
+            for start, _ in crawlers.log["a.test"]
+        )
+
+
+async def test_closing_answers_everyone_who_waits() -> None:
+    async with JumpClock() as clock:
+        driven = DrivenFrontier(clock, limit=1)
+        host = make_host(clock)
+        driven.permits.hold(host)
+        permit = await driven.next()
+        taker = asyncio.create_task(driven.next())
+        directed = asyncio.create_task(driven.acquire(host))
+        await asyncio.sleep(0)
+        driven.close()
+        assert await taker is None
+        with pytest.raises(FrontierClosedError):
+            await directed
+        assert permit is not None
+        driven.permits.give_back(permit)
+        assert await driven.next() is None
+
+
+async def test_a_slow_host_slows_itself() -> None:
+    """PolitenessDelay at least `latency_factor` times the host's recent response time."""
+    async with JumpClock() as clock:
+        driven = DrivenFrontier(clock, limit=1)
+        crawlers = Crawlers(clock, driven, latency_s=4)
+        driven.permits.hold(make_host(clock, pages=4, rules=PacingRules(delay=1, latency_factor=2)))
+        await crawlers.until_empty(workers=1)
+        assert min(crawlers.gaps("a.test")) >= 8 - 1e-6
+
+
+@pytest.mark.parametrize(
+    ("delay_s", "starts_in_s"), [(10.0, 7.0), (5.0, 2.0), (3.5, 0.5), (1.0, 0.0)]
+)
+async def test_law_1_the_contact_before_the_lease_counts_by_the_rules_of_now(
+    delay_s: float, starts_in_s: float
+) -> None:
+    """Its last contact ended 3 s ago under a delay of 5 s; the config says something else now."""
+    kept = HostClock(next_in_s=2.0, rested_s=3.0, delay_s=5.0)
+    async with JumpClock() as clock:
+        host = make_host(clock, kept=kept, rules=PacingRules(delay=delay_s))
+        driven = DrivenFrontier(clock, limit=4)
+        driven.permits.hold(host)
+        began_s = clock.monotonic()
+        permit = await driven.acquire(host)
+        assert clock.monotonic() - began_s == pytest.approx(starts_in_s)
+        driven.permits.give_back(permit)
+
+
+async def test_a_rest_that_is_longer_than_the_delay_stands_in_the_next_lease() -> None:
+    """A rest after a crash (law 6) is handed on when the host is given back in the middle of it."""
+    kept = HostClock(next_in_s=9.0, rested_s=3.0, delay_s=5.0)
+    async with JumpClock() as clock:
+        host = make_host(clock, kept=kept, rules=PacingRules(delay=1.0))
+        assert host.pace.wait(clock.monotonic(), clock.wall())[0] == clock.monotonic() + 9.0
+
+
+async def test_law_1_every_lane_rests_from_the_contact_before_the_lease() -> None:
+    kept = HostClock(next_in_s=2.0, rested_s=3.0, delay_s=5.0)
+    rules = PacingRules(delay=5.0, concurrency_per_host=3)
+    async with JumpClock() as clock:
+        host = make_host(clock, kept=kept, rules=rules)
+        driven = DrivenFrontier(clock, limit=4)
+        driven.permits.hold(host)
+        began_s = clock.monotonic()
+        for _ in range(3):
+            await driven.acquire(host)
+        assert clock.monotonic() - began_s == pytest.approx(2.0)
+        assert host.update(clock.monotonic()).clock.rested_s is None  # all are under way
+
+
+async def most_in_a_pass(driven: DrivenFrontier, hosts: int) -> int:
+    """The most driven given between two looks at the network, until `hosts` are in flight."""
+    most, before = 0, driven.permits.in_flight
+    for _ in range(4 * hosts):
+        await asyncio.sleep(0)
+        most, before = max(most, driven.permits.in_flight - before), driven.permits.in_flight
+        if driven.permits.in_flight == hosts:
+            return most
+    raise AssertionError(f"only {driven.permits.in_flight} were given")
+
+
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize(("delay", "most"), [(1.0, PASS_MAX), (0.0, 100)])
+async def test_hosts_that_come_at_once_are_contacted_a_few_in_a_pass(delay, most, directed):
+    """So that no answer waits for the contacts of all others; but where no host rests none is ever
+    late."""
+    async with JumpClock() as clock:
+        driven = DrivenFrontier(clock, limit=200)
+        rules = PacingRules(delay=delay, latency_factor=0)
+        hosts = [
+            make_host(clock, f"h{n}.test", pages=0 if directed else 1, rules=rules)
+            for n in range(100)
+        ]
+        for host in hosts:
+            driven.permits.hold(host)
+        asked = [driven.acquire(host) if directed else driven.next() for host in hosts]
+        tasks = [asyncio.create_task(ask) for ask in asked]
+        assert await most_in_a_pass(driven, 100) == most
+        given = [permit.host for task in tasks if (permit := await task)]
+        assert given == hosts
+
+
+@pytest.mark.parametrize(("late_s", "most"), [(0.0, PASS_MAX), (0.5, PASS_BEHIND_MAX)])
+async def test_more_go_at_once_when_hosts_are_late(late_s, most):
+    """There is more to do than time for it, and large passes take less."""
+    async with JumpClock() as clock:
+        driven = DrivenFrontier(clock, limit=200)
+        rules = PacingRules(delay=10, latency_factor=0)
+        hosts = [make_host(clock, f"h{n}.test", pages=2, rules=rules) for n in range(100)]
+        for host in hosts:
+            driven.permits.hold(host)
+        for _ in hosts:
+            permit = await driven.next()
+            assert permit
+            permit.host.prefetched.popleft()
+            permit.host.pace.on_wire()
+            now_s = clock.monotonic()
+            driven.permits.end(permit, started_s=now_s, ended_s=now_s, kind="page", status=200)
+        await clock.sleep_until(clock.monotonic() + 10 + late_s)
+        tasks = [asyncio.create_task(driven.next()) for _ in hosts]
+        assert await most_in_a_pass(driven, 100) == most
+        given = [permit.host.slot for permit in await asyncio.gather(*tasks) if permit]
+        assert len(set(given)) == 100

@@ -1,0 +1,156 @@
+"""What takes long waits until the network has been looked at; nobody is passed over."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from crawler.documents import page
+from crawler.documents.page_parser import PageParser
+from crawler.processing.parse_queue import AT_ONCE_MAX, ParseQueue
+from crawler.testing import Reply, html, not_found
+
+if TYPE_CHECKING:
+    import pytest
+
+    from crawler.fetching.request import Headers, Request
+    from storage.store import Outcome
+    from tests.conftest import World
+
+HOSTS = 30
+
+
+class Passes:
+    """Numbers the passes of the event loop."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self._turn()
+
+    def _turn(self) -> None:
+        self.number += 1
+        self._handle = asyncio.get_running_loop().call_soon(self._turn)
+
+    def stop(self) -> None:
+        self._handle.cancel()
+
+
+async def test_what_is_ready_to_run_runs_before() -> None:
+    first = ParseQueue()
+    done: list[str] = []
+
+    async def compute(name: str) -> None:
+        await first.turn()
+        done.append(name)
+
+    async with asyncio.TaskGroup() as group:
+        for name in ("a", "b"):
+            group.create_task(compute(name))
+        await asyncio.sleep(0)
+        asyncio.get_running_loop().call_soon(done.append, "contact")
+    assert done == ["contact", "a", "b"]
+
+
+async def test_all_go_in_order_and_few_in_one_pass() -> None:
+    first, passes = ParseQueue(), Passes()
+    went: list[tuple[int, int]] = []
+
+    async def compute(number: int) -> None:
+        await first.turn()
+        went.append((number, passes.number))
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(200):
+            group.create_task(compute(number))
+    passes.stop()
+    assert [number for number, _ in went] == list(range(200))
+    in_one = [sum(at == one for _, at in went) for one in {at for _, at in went}]
+    assert max(in_one) <= AT_ONCE_MAX
+
+
+async def test_one_that_is_cancelled_holds_nobody_up() -> None:
+    first = ParseQueue()
+    waiting = [asyncio.create_task(first.turn()) for _ in range(4)]
+    await asyncio.sleep(0)
+    waiting[0].cancel()
+    waiting[2].cancel()
+    await asyncio.wait(waiting)
+    assert [task.cancelled() for task in waiting] == [True, False, True, False]
+    await first.turn()
+
+
+async def test_law_7_what_is_being_read_counts_until_it_is(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Large pages are read one at a time: many hosts that send nothing else fill no memory."""
+    concurrency, size_bytes, fit = 10, 10_000, 5
+    monkeypatch.setattr("crawler.frontier.permits.UNPARSED_BYTES_MAX", fit * size_bytes)
+    one = asyncio.Lock()
+    in_memory: list[int] = []
+
+    async def slowly(
+        _: PageParser, url: str, headers: Headers, body: bytes, **how: Any
+    ) -> page.Page:
+        assert world.scheduler
+        in_memory.append(world.scheduler._worker.unread)
+        async with one:
+            await world.wait(0.1)
+        return page.parse_page(url, headers, body, **how)
+
+    monkeypatch.setattr(PageParser, "parse", slowly)
+    seeds = [f"http://h{n}.test/" for n in range(100)]
+
+    def answers(request: Request) -> Reply:
+        return not_found() if "robots" in request.url else html("x" * size_bytes)
+
+    crawled = await world.crawl(answers, *seeds, crawl={"concurrency": concurrency})
+    assert len(crawled.urls("visited")) == 100
+    assert max(in_memory) <= fit + concurrency  # those on the wire had begun before
+
+
+class Order:
+    """An Observer and a web that note when pages were read and when they were asked for."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, str]] = []
+
+    def __call__(self, request: Request) -> Reply:
+        url = request.url
+        self.events.append(("asked", url))
+        if url.endswith("/robots.txt"):
+            return html("no robots.txt")
+        return html("ParsedPage")
+
+    def contacted(self, seen: object) -> None: ...
+
+    def settled(self, url: str, outcome: Outcome) -> None:
+        self.events.append(("read", url))
+
+    def committed(self, elapsed_s: float, outcomes: int, links: int) -> None: ...
+
+
+async def test_the_next_requests_go_out_before_the_pages_of_the_last_are_read(world: World) -> None:
+    """All hosts answer at once: none waits for the pages of the others."""
+    order = Order()
+    seeds = [f"http://h{n}.test/{page}" for n in range(HOSTS) for page in (0, 1)]
+    crawled = await world.crawl(
+        order, *seeds, observer=order, politeness={"delay": 0, "latency_factor": 0}
+    )
+    assert len(crawled.urls("visited")) == len(seeds)
+    pages = [event for event in order.events if not event[1].endswith("robots.txt")]
+    first_waves = [kind for kind, _ in pages[: 2 * HOSTS]]
+    assert first_waves.count("asked") == 2 * HOSTS
+
+
+async def test_max_pages_per_host_counts_pages_that_wait_to_be_read(world: World) -> None:
+    order = Order()
+    seeds = [f"http://h{n}.test/{page}" for n in range(HOSTS) for page in range(4)]
+    crawled = await world.crawl(
+        order,
+        *seeds,
+        politeness={"delay": 0, "latency_factor": 0},
+        scope={"max_pages_per_host": 2},
+    )
+    assert len(crawled.urls("visited")) == 2 * HOSTS
+    asked = [url for kind, url in order.events if kind == "asked" and url[-1] != "t"]
+    assert len(asked) == 2 * HOSTS
