@@ -32,7 +32,7 @@ class Wait(enum.Enum):
     ROBOTS_FETCHED = enum.auto()
     ROBOTS_ELSEWHERE = enum.auto()
     ROBOTS_PAUSED = enum.auto()
-    LIMIT = enum.auto()
+    HOST_FULL = enum.auto()  # it has had its pages, or bytes
     PAGE_BUDGET = enum.auto()
     IDLE = enum.auto()
 
@@ -94,7 +94,7 @@ _SENTENCES: Final[dict[Wait, str]] = {
     Wait.ROBOTS_FETCHED: "its robots.txt is being asked for",
     Wait.ROBOTS_ELSEWHERE: "its robots.txt, which waits for {source}: {because}",
     Wait.ROBOTS_PAUSED: "its robots.txt leads to {source}, which is paused by hand",
-    Wait.LIMIT: "{source} is reached",
+    Wait.HOST_FULL: "{source} is reached",
     Wait.PAGE_BUDGET: "crawl.max_pages is reached",
     Wait.IDLE: "it has nothing to do",
 }
@@ -124,4 +124,4 @@ def latest_backoff(contacts: object) -> Reason:
 
 def limit_reached(limit: str) -> Reason:
     """A host has had its pages or bytes. `limit`: a `policies.scope.Skip`."""
-    return Reason(Wait.LIMIT, SKIP_KEYS[limit])
+    return Reason(Wait.HOST_FULL, SKIP_KEYS[limit])

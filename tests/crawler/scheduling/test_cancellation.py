@@ -13,7 +13,7 @@ import pytest
 
 from crawler.fetching.request import Request
 from crawler.frontier.commit_buffer import COMMIT_AFTER_S
-from crawler.testing import Exchange, Reply, html, not_found, redirect, text
+from crawler.testing import LoggedRequest, Reply, html, not_found, redirect, text
 from policies.retries import FailureCode
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Life:
     """One run and what there was to show for it when it ended."""
 
     end: str
-    log: list[Exchange]
+    log: list[LoggedRequest]
     ended_s: float
     visited_before: set[str]
     visited: set[str] = field(default_factory=set)
@@ -102,7 +102,7 @@ def check(lives: list[Life], finished: Crawled) -> None:
                 url = f"http://{entry.host}{entry.path}"
                 assert url in life.visited or url in FORBIDDEN, (life.end, url)
 
-    contacts: dict[str, list[Exchange]] = {}
+    contacts: dict[str, list[LoggedRequest]] = {}
     for life in lives:
         for entry in life.log:
             contacts.setdefault(entry.host, []).append(entry)

@@ -6,7 +6,7 @@ import gc
 from typing import TYPE_CHECKING
 
 import pytest
-from crawler.steering.status import State
+from crawler.steering.live_state import CrawlState
 
 from crawler.fetching.request import Request
 from crawler.frontier.host_queue import HostQueue
@@ -46,7 +46,7 @@ async def test_it_waits_for_seeds_and_takes_them_at_once(world: World) -> None:
         },
         crawl={"user_agent": BOT},
     )
-    assert states == [State.IDLE, State.RUNNING, State.IDLE]
+    assert states == [CrawlState.IDLE, CrawlState.RUNNING, CrawlState.IDLE]
     assert crawled.at("a.test", "/")[0] == pytest.approx(2 * DAY_S + 1.05, abs=0.01)
     assert crawled.at("b.test", "/")[0] == pytest.approx(4 * DAY_S + 1.05, abs=0.01)
     assert crawled.elapsed_s == pytest.approx(5 * DAY_S, abs=1)
@@ -134,7 +134,7 @@ async def test_max_pages_ends_the_pages_and_not_the_crawl(world: World) -> None:
         crawl={"max_pages": 2},
         at={1000.0: lambda: states.append(world.control.state), 2000.0: stop(world)},
     )
-    assert states == [State.IDLE]
+    assert states == [CrawlState.IDLE]
     assert len(crawled.urls("visited")) == 2
     assert len(crawled.urls("queued")) == 3
     assert crawled.elapsed_s == pytest.approx(2000, abs=1)

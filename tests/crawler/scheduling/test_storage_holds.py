@@ -39,6 +39,6 @@ async def test_answers_of_hosts_do_not_end_it(kind: FaultKind) -> None:
         await crawl.for_s(5)
         assert crawl.holds.current == ()
         assert len(crawl.started_s) > begun
-        crawl.turns.close()
+        crawl.driven.close()
         for task in tasks:
             task.cancel()

@@ -370,7 +370,7 @@ async def test_the_status_counts_requests_in_flight(world: World) -> None:
     assert status.memory_bytes is None or status.memory_bytes > 10_000_000
     after = world.control.status()
     assert after.state is CrawlState.STOPPING
-    assert world.scheduler.pages == 16 == len(crawled.urls("visited"))
+    assert world.scheduler.committer.rates.pages == 16 == len(crawled.urls("visited"))
 
 
 # ---------------------------------------------------------------- seeds
