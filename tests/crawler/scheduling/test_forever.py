@@ -6,10 +6,10 @@ import gc
 from typing import TYPE_CHECKING
 
 import pytest
-from crawler.steering.live_state import CrawlState
 
 from crawler.fetching.request import Request
 from crawler.frontier.host_queue import HostQueue
+from crawler.steering.live_state import CrawlState
 from crawler.testing import Answers, Reply, html, not_found, text
 from policies.retries import FailureCode
 
@@ -28,7 +28,7 @@ def stop(world: World) -> Callable[[], None]:
 
 async def test_it_waits_for_seeds_and_takes_them_at_once(world: World) -> None:
     """Issue 7: when the frontier is empty it stays up and waits for seeds."""
-    states: list[State] = []
+    states: list[CrawlState] = []
 
     def look() -> None:
         states.append(world.control.state)
@@ -125,7 +125,7 @@ async def test_what_was_given_up_is_tried_again_when_failures_are_revived(world:
 
 
 async def test_max_pages_ends_the_pages_and_not_the_crawl(world: World) -> None:
-    states: list[State] = []
+    states: list[CrawlState] = []
     answers: Answers = {f"http://a.test/{n}": html(str(n)) for n in range(5)}
     crawled = await world.crawl(
         answers,

@@ -111,7 +111,7 @@ async def test_the_server_may_say_that_nothing_changed(world: Any) -> None:
     crawled = await live(world, answers, "http://a.test/", days=3.5, revisit=FIXED)
     validators = ('"1"', "Tue, 05 Mar 2024 10:30:00 GMT")
     assert Counter(seen) == {(None, None): 2, validators: 6}
-    assert world.scheduler.committer.rates.pages == 8  # what said nothing new counts in the rate of pages as well
+    assert world.scheduler.committer.rates.pages == 8  # unchanged pages count as well
     rows = {row["url"]: row for row in crawled.rows["visited"]}
     row = rows["http://a.test/"]
     assert (row["status"], row["title"], row["visits"]) == (200, "A", 4)
