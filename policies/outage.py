@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 # Hosts that have answered before rarely fail together: a few of them are enough.
 REACHED_MIN: Final = 3
-# Hosts that never answered may all be dead, and many are tried during one politeness delay: so many
-# must fail in a row that it is unlikely given the share of dead hosts so far, with no answer at
+# Hosts that never answered may all be dead, and many are tried during one politeness delay. Enough
+# of them must fail in a row to be unlikely, given the share of dead hosts so far, with no answer at
 # all.
 UNKNOWN_MIN: Final = 20
 UNKNOWN_MAX: Final = 2_000

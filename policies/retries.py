@@ -37,9 +37,7 @@ class FailureCode(enum.StrEnum):
 PERMANENT: Final = frozenset({FailureCode.ADDRESS, FailureCode.TOO_LARGE})
 
 REFUSALS_MAX: Final = 5  # a URL fails as `refused` at its fifth
-DENIALS_MAX: Final = (
-    20  # 401 or 403 in a row, after which the host is backed off as after a refusal
-)
+DENIALS_MAX: Final = 20  # 401 or 403 in a row, after which the host is backed off
 BACKOFF_S_MAX: Final = 86_400.0  # the longest Retry-After and backoff: a day
 
 _RETRY_FIRST_S: Final = (2.0, 10.0, 30.0)
@@ -53,8 +51,10 @@ _DOUBLINGS_MAX: Final = 40  # beyond every maximum here, and far from overflow
 class RetryRules(Struct, frozen=True, kw_only=True):
     """Limits of `[fetch]`.
 
-    max_attempts: includes the first attempt. unreachable_for_s: how long to try an origin that
-    cannot be connected to; None: `max_attempts` times."""
+    max_attempts: includes the first attempt.
+    unreachable_for_s: how long to try an origin that cannot be connected to; None: `max_attempts`
+      times.
+    """
 
     max_attempts: int = 3
     unreachable_for_s: float | None = None

@@ -50,8 +50,7 @@ class Usage(Struct, frozen=True, kw_only=True):
 
     @property
     def tdm_reserved(self) -> bool | None:
-        """Whether the rights of text and data mining are reserved by any signal; None:
-        unspecified."""
+        """Whether any signal reserves the rights of text and data mining; None: unspecified."""
         said = [one.value for one in self.signals if one.name == "tdm-reservation"]
         return None if not said else any(value == "1" for value in said)
 

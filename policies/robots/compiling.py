@@ -1,4 +1,4 @@
-"""Compiles the rules of a group into indexes, all at once: a file may have tens of thousands.
+"""Compiles the rules of a group into indexes, together: a file may have tens of thousands.
 
 The indexes contain what `policies.robots.pattern` compiles each single rule to.
 """
