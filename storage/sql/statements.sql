@@ -377,7 +377,8 @@ WHERE robots_url = ? AND reason = ? AND dialect = ? AND coalesce(rule, '') = coa
   AND coalesce(line, 0) = coalesce(?, 0) AND coalesce(body, 0) = coalesce(?, 0);
 
 -- name: new_verdict
-INSERT INTO verdicts (robots_url, reason, dialect, rule, line, body) VALUES (?, ?, ?, ?, ?, ?);
+INSERT INTO verdicts (robots_url, reason, dialect, rule, line, body) VALUES (?, ?, ?, ?, ?, ?)
+RETURNING id;
 
 -- name: add_to_skips
 WITH v(reason, count) AS (VALUES (?, ?))
@@ -621,7 +622,7 @@ DELETE FROM slots WHERE id = ?;
 SELECT id FROM bodies WHERE hash = ?;
 
 -- name: new_body
-INSERT INTO bodies (hash, size, packed) VALUES (?, ?, ?);
+INSERT INTO bodies (hash, size, packed) VALUES (?, ?, ?) RETURNING id;
 
 -- Bodies that no copy and no verdict needs any longer.
 -- name: drop_bodies

@@ -176,7 +176,7 @@ class Leases:
         if urls is not None:
             wants = [Prefetch(slot=row.name, count=urls) for row in rows]
             hands = self.prefetch(wants, now_s)
-        copies = self._copies(keys)
+        copies = self._copies([(row.id,) for row in rows if row.origins])
         return [
             Lease(
                 slot=row.name,

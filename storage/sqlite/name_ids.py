@@ -210,10 +210,7 @@ class NameIds:
             verdict.robots_url, verdict.reason, verdict.dialect, verdict.rule, verdict.line,
             verdict.body,
         )  # fmt: skip
-        row = self._sql.row("verdict_id", *values)
-        if row is None:
-            self._sql.run("new_verdict", *values)
-            row = self._sql.row("verdict_id", *values)
+        row = self._sql.row("verdict_id", *values) or self._sql.row("new_verdict", *values)
         assert row is not None
         if len(self._verdicts) >= _KEPT_MAX:
             self._verdicts.clear()

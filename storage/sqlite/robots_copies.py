@@ -75,8 +75,7 @@ class RobotsCopies:
         digest = blake2b(body, digest_size=16).digest()
         row = self.sql.row("body_id", digest)
         if row is None:
-            self.sql.run("new_body", digest, len(body), zlib.compress(body, 6))
-            row = self.sql.row("body_id", digest)
+            row = self.sql.row("new_body", digest, len(body), zlib.compress(body, 6))
         assert row is not None
         return int(row[0] or 0)
 

@@ -72,6 +72,8 @@ class Statements:
 
     def many(self, name: str, rows: Sequence[Values], *values: Value) -> None:
         """Execute a statement for many rows (or none)."""
+        if not rows:
+            return
         for sql, flat in _chunks(name, rows, values):
             self.db.execute(sql, flat)
 
