@@ -1,4 +1,4 @@
-"""What a store runs on: a database in a file, or one in memory."""
+"""Databases of stores: in a file, or in memory."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from storage.records import WAIT_INSTEAD_S, WAIT_S_MAX
 from storage.sqlite.counters import CounterChanges
 from storage.sqlite.link_table import REQUISITE, SEED, SITEMAP, SUSPECT, hops_of, requisite_depth_of
 from storage.sqlite.name_ids import NameIds
-from storage.sqlite.recrawl_schedule import ListingShape, RecrawlSchedule, listing_of
+from storage.sqlite.recrawl_plans import ListingShape, RecrawlPlans, listing_of
 from storage.sqlite.robots_copies import read_copy
 from storage.sqlite.statements import Statements, Values
 from storage.store import HostClock, HostUpdate, Lease, Prefetch, Prefetched, Queued
@@ -110,7 +110,7 @@ _PrefetchShape = list[tuple[int, int, str, list[_OfferShape], float | None]]
 class Leases:
     """The leased hosts, and everything written about them. For the store's thread only."""
 
-    def __init__(self, sql: Statements, names: NameIds, plans: RecrawlSchedule) -> None:
+    def __init__(self, sql: Statements, names: NameIds, plans: RecrawlPlans) -> None:
         self._sql = sql
         self._names = names
         self._plans = plans

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from storage.sqlite.counters import CounterChanges
 from storage.sqlite.link_table import OUT, SITEMAP, LinkTable
 from storage.sqlite.name_ids import NameIds
-from storage.sqlite.recrawl_schedule import RecrawlSchedule
+from storage.sqlite.recrawl_plans import RecrawlPlans
 from storage.sqlite.statements import Statements, Values
 from storage.sqlite.url_changes import UrlChanges, url_rows
 from storage.store import Link, UrlState
@@ -22,7 +22,7 @@ class LinkNotes:
     sql: Statements
     names: NameIds
     links: LinkTable
-    plans: RecrawlSchedule
+    plans: RecrawlPlans
 
     def note(self, links: Sequence[Link], tally: CounterChanges, at: Moment) -> None:
         """Apply it to the URLs of these links."""

@@ -11,7 +11,7 @@ from storage.sqlite.counters import QUEUED, CounterChanges
 from storage.sqlite.leases import Leases
 from storage.sqlite.link_table import SITEMAP, SUSPECT, LinkTable
 from storage.sqlite.name_ids import NameIds
-from storage.sqlite.recrawl_schedule import RecrawlSchedule
+from storage.sqlite.recrawl_plans import RecrawlPlans
 from storage.sqlite.robots_copies import RobotsCopies
 from storage.sqlite.statements import Statements
 from storage.sqlite.url_changes import UrlChanges, UrlRow, url_rows
@@ -40,7 +40,7 @@ class Outcomes:
     leases: Leases
     copies: RobotsCopies
     chains: Chains
-    plans: RecrawlSchedule
+    plans: RecrawlPlans
 
     def apply(
         self,

@@ -1,4 +1,4 @@
-"""Values that the database refuses, and what is stored instead of an outcome that has one."""
+"""Values that the database refuses, and their replacements."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from storage.store import (
 
 _NUMBER_MAX: Final = 2**62
 _log = logging.getLogger("courtly.store")
-# What SQLite, or the module, says of a value; all other errors of theirs speak of the file.
+# Errors about a value; all other errors of the sqlite3 module are about the file.
 _OF_VALUES: Final = (
     sqlite3.IntegrityError,
     sqlite3.DataError,
@@ -40,7 +40,7 @@ _OF_VALUES: Final = (
 
 
 class RefusedError(Exception):
-    """A call was undone because of a value in it; the store is as it was before."""
+    """A transaction was undone because of a value in it; nothing has changed."""
 
     def __init__(self, cause: Exception) -> None:
         super().__init__(str(cause))
@@ -48,18 +48,18 @@ class RefusedError(Exception):
 
 
 def is_of_value(error: BaseException) -> bool:
-    """Does this error speak of a value, and neither of the database nor of passing trouble?"""
+    """Whether an error is about a value, not about the database or a transient fault."""
     if isinstance(error, sqlite3.Error):
         return isinstance(error, _OF_VALUES) or str(error) == "integer overflow"
     return isinstance(error, Exception) and not isinstance(error, (*FAILURES, StoreError))
 
 
 def log(what: str, error: RefusedError) -> str:
-    """Log what cannot be stored, with the traceback; give the type of the error."""
+    """Log what cannot be stored, with the traceback; return the name of the exception."""
     cause = error.cause
     name = type(cause).__name__
     _log.error("%s cannot be stored: %s", what, name, exc_info=cause)
-    cause.__traceback__ = error.__traceback__ = None  # its frames hold the whole commit
+    cause.__traceback__ = error.__traceback__ = None  # its frames refer to the whole commit
     return name
 
 
@@ -76,7 +76,7 @@ def without_plan(planned: tuple[int, Plan], error: RefusedError) -> None:
 
 
 def instead_of(outcome: Outcome, error: RefusedError, *, now_s: float) -> Outcome:
-    """The URL fails; one that was visited before stays as it was, and is not visited again."""
+    """Fail the URL; one that was visited before stays visited, without a plan."""
     sentence = error_instead(f"what became of URL {outcome.id}", error)
     again = isinstance(outcome, Visited | SitemapRead) and outcome.again
     if again or isinstance(outcome, Revisited):
@@ -87,7 +87,7 @@ def instead_of(outcome: Outcome, error: RefusedError, *, now_s: float) -> Outcom
 def verdict_instead(
     verdict: tuple[str, int | Blocked], error: RefusedError, *, now_s: float
 ) -> tuple[str, Blocked] | None:
-    """A page is withdrawn all the same, without the strings that cannot be stored."""
+    """Withdraw the page without the strings that cannot be stored."""
     kind, one = verdict
     id_ = one.id if isinstance(one, Blocked) else one
     log(f"the verdict on URL {id_}", error)
@@ -111,7 +111,7 @@ def error_instead(what: str, error: RefusedError) -> str:
 
 
 def _is_plain(value: object) -> bool:
-    """Can it be stored in any column of its kind?"""
+    """Whether a value can be stored in any column of its type."""
     match value:
         case str():
             return value.isascii() or value.encode("utf-8", "replace").decode() == value
@@ -123,8 +123,8 @@ def _is_plain(value: object) -> bool:
 
 
 def plain_update(update: HostUpdate) -> HostUpdate:
-    """What of a host can be stored: a clock's fields that cannot are as if new, but for the wait,
-    which no value shortens."""
+    """Replace fields of the clock that cannot be stored by their defaults, and the wait by
+    WAIT_INSTEAD_S."""
     given = structs.asdict(update.clock)
     fields = {name: value for name, value in given.items() if _is_plain(value)}
     if "next_in_s" not in fields:
@@ -134,7 +134,7 @@ def plain_update(update: HostUpdate) -> HostUpdate:
 
 
 def plain(batch: Batch) -> Batch:
-    """What of a commit, besides its outcomes, can be stored."""
+    """Remove what cannot be stored from a commit, except its outcomes."""
     return structs.replace(
         batch,
         hosts=[plain_update(update) for update in batch.hosts],
@@ -155,13 +155,13 @@ def plain(batch: Batch) -> Batch:
 
 
 def begun(batch: Batch) -> Batch:
-    """The hosts of a commit alone: none is given back yet, and none gets URLs."""
+    """The first part of a commit: its hosts and skip counts, without releases."""
     hosts = [structs.replace(update, release=False) for update in batch.hosts]
     return Batch(hosts=hosts, skipped=batch.skipped)
 
 
 def part(batch: Batch, outcomes: Sequence[Outcome]) -> Batch:
-    """Some outcomes of a commit that has begun."""
+    """A part of a commit: some of its outcomes."""
     slots = {outcome.slot for outcome in outcomes}
     hosts = [
         structs.replace(update, release=False, contacts=())
@@ -172,7 +172,7 @@ def part(batch: Batch, outcomes: Sequence[Outcome]) -> Batch:
 
 
 def ended(batch: Batch) -> Batch:
-    """The end of a commit of which all outcomes are stored."""
+    """The last part of a commit: releases and prefetching, after all outcomes were stored."""
     ids = {outcome.id for outcome in batch.outcomes}
     hosts: list[HostUpdate] = [structs.replace(update, contacts=()) for update in batch.hosts]
     wants = [

@@ -18,7 +18,7 @@ from storage.sqlite.counters import (
 )
 from storage.sqlite.link_table import FETCHED, OUT, SEED, SITEMAP, SUSPECT, TRIED, hops_of
 from storage.sqlite.name_ids import NameIds, PageKind, VerdictKey
-from storage.sqlite.recrawl_schedule import plan_row
+from storage.sqlite.recrawl_plans import plan_row
 from storage.sqlite.statements import Statements, Values
 from storage.store import (
     Blocked,

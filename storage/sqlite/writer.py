@@ -1,4 +1,4 @@
-"""What the store does inside its transactions."""
+"""The verbs of a store, as they run inside its transactions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from storage.sqlite.link_notes import LinkNotes
 from storage.sqlite.link_table import LinkTable, some_seeds
 from storage.sqlite.name_ids import NameIds
 from storage.sqlite.outcomes import Outcomes, pointed_to
-from storage.sqlite.recrawl_schedule import RecrawlSchedule
+from storage.sqlite.recrawl_plans import RecrawlPlans
 from storage.sqlite.robots_copies import RobotsCopies
 from storage.sqlite.statements import Statements
 from storage.sqlite.url_changes import UrlChanges, UrlRow, url_rows
@@ -68,7 +68,7 @@ class Writer:
         self.sql = Statements(db)
         self._names = NameIds(self.sql)
         self._links = LinkTable(self.sql, self._names, queries_per_path_max=queries_per_path_max)
-        self._plans = RecrawlSchedule(self.sql)
+        self._plans = RecrawlPlans(self.sql)
         self._leases = Leases(self.sql, self._names, self._plans)
         self._copies = RobotsCopies(self.sql, self._names)
         self._totals = Totals(self.sql)

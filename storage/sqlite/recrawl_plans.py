@@ -48,7 +48,7 @@ def plan_row(key: int, slot: int, plan: Plan, now_s: float) -> Values:
 
 
 @dataclass(slots=True)
-class RecrawlSchedule:
+class RecrawlPlans:
     """For the store's thread only."""
 
     sql: Statements
