@@ -18,7 +18,7 @@ from collections.abc import (
     Sequence,
 )
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -222,6 +222,11 @@ class World:
         """Begin something that takes time, at a moment of `at`; the crawl's end waits for it."""
         self._deeds.append(asyncio.create_task(deed))
 
+    def stop(self) -> None:
+        """Stop the running crawl, as a first SIGINT does."""
+        assert self.scheduler
+        self.scheduler.stop()
+
     def leave(self) -> None:
         """Cancel the crawl that runs, as a second SIGINT does."""
         assert self._task
@@ -247,7 +252,10 @@ class World:
     ) -> Crawled:
         """One crawl to its end, however it comes. `at`: what happens so many seconds after its
         beginning. One that is not over after `cap_s` fails the test."""
-        own = {"crawl": {"patience": "10m"}, "scope": {"sitemap_paths": []}}
+        own: dict[str, dict[str, object]] = {
+            "crawl": {"patience": "10m"},
+            "scope": {"sitemap_paths": []},
+        }
         config = from_dict(
             {**sections, **{name: {**own[name], **sections.get(name, {})} for name in own}}
         )
@@ -256,7 +264,7 @@ class World:
         await self.store.add(_links(seeds, by_domain=by_domain))
         fake = FakeFetcher(self.clock, answers, latency_s=latency_s)
         fetcher = fetcher or fake
-        medium = self.medium
+        medium: Any = self.medium  # forwards the methods of a store
         context = crawl_context(
             config, store=medium, session=self.session, clock=self.clock, observer=observer
         )
@@ -290,7 +298,7 @@ class World:
         return Crawled(
             scheduler=scheduler,
             medium=medium,
-            log=getattr(fetcher, "log", fake.log),
+            log=cast("RequestLog", getattr(fetcher, "log", fake.log)),
             start_s=start_s,
             elapsed_s=self.clock.monotonic() - start_s,
             wall_from_s=self.clock.wall() - self.clock.monotonic(),

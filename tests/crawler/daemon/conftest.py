@@ -24,6 +24,7 @@ from crawler.daemon.connections import Connections
 from crawler.daemon.http.guards import HttpSettings
 from crawler.daemon.monitoring.monitor import Monitor
 from crawler.daemon.service import application, operations_of
+from crawler.daemon.socket_path import socket_path
 from crawler.testing import LocalWeb, Reply, html, text
 
 ROBOTS = text("User-agent: *\nDisallow: /private/\nCrawl-delay: 0.05\n")
@@ -126,7 +127,7 @@ async def daemon_of(
             unix_socket.serving(own, database, warnings.append),
             aiohttp.ClientSession() as session,
             aiohttp.ClientSession(
-                connector=aiohttp.UnixConnector(str(unix_socket.socket_path(database)))
+                connector=aiohttp.UnixConnector(str(socket_path(database)))
             ) as through,
             asyncio.TaskGroup() as group,
         ):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.conftest import World
     from tests.crawler.conftest import Serve
 
-CONFIG = {
+CONFIG: dict[str, Any] = {
     "fetch": {"headers": {"X-All": "all"}},
     "site": {"raw.test": {"headers": {"X-Secret": "secret"}}},
 }

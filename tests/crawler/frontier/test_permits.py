@@ -239,7 +239,7 @@ async def test_cancelled_while_waiting_or_when_just_granted_leaves_no_trace(dire
 
         def ask() -> asyncio.Task[Permit | None]:
             if directed:
-                return asyncio.create_task(driven.acquire(host))  # type: ignore[arg-type]
+                return asyncio.create_task(driven.acquire(host))
             return asyncio.create_task(driven.next())
 
         waiting = ask()
@@ -394,7 +394,9 @@ async def test_a_rest_that_is_longer_than_the_delay_stands_in_the_next_lease() -
     kept = HostClock(next_in_s=9.0, rested_s=3.0, delay_s=5.0)
     async with JumpClock() as clock:
         host = make_host(clock, kept=kept, rules=PacingRules(delay=1.0))
-        assert host.pace.wait(clock.monotonic(), clock.wall())[0] == clock.monotonic() + 9.0
+        wait = host.pace.wait(clock.monotonic(), clock.wall())
+        assert wait is not None
+        assert wait[0] == clock.monotonic() + 9.0
 
 
 async def test_law_1_every_lane_rests_from_the_contact_before_the_lease() -> None:

@@ -90,7 +90,7 @@ async def test_law_7_what_is_being_read_counts_until_it_is(
 
     async def slowly(
         _: PageParser, url: str, headers: Headers, body: bytes, **how: Any
-    ) -> page.Page:
+    ) -> page.ParsedPage:
         assert world.scheduler
         in_memory.append(world.scheduler._worker.unread)
         async with one:

@@ -111,7 +111,7 @@ async def test_others_are_contacted_while_a_hundred_hosts_are_found_to_be_blocke
         "http://a.test/",
         *blocked,
         politeness={"delay": 0.2, "latency_factor": 0},
-        at={30.0: lambda: world.scheduler and world.scheduler.stop()},
+        at={30.0: world.stop},
     )
     assert len(crawled.urls("blocked")) == len(blocked)
     assert max(sizes) <= 2 * OUTCOMES_MAX

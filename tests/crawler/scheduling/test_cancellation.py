@@ -7,7 +7,7 @@ import random
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -120,7 +120,7 @@ async def test_law_5_whenever_it_is_cut_short_nothing_is_lost_and_little_repeate
     in one life or from one to the next."""
     dice = random.Random(seed)
     web = Web()
-    settings = {
+    settings: dict[str, Any] = {
         "politeness": {
             "delay": DELAY_S,
             "latency_factor": 0,

@@ -129,7 +129,7 @@ async def test_max_pages_ends_the_pages_and_not_the_crawl(world: World) -> None:
     answers: Answers = {f"http://a.test/{n}": html(str(n)) for n in range(5)}
     crawled = await world.crawl(
         answers,
-        *answers,
+        *(f"http://a.test/{n}" for n in range(5)),
         forever=True,
         crawl={"max_pages": 2},
         at={1000.0: lambda: states.append(world.control.state), 2000.0: stop(world)},

@@ -4,6 +4,7 @@ host that is gone is tried for days, without holding a plain crawl."""
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
@@ -81,7 +82,7 @@ class Network(FakeFetcher):
         )
 
 
-def site(pages: int):  # type: ignore[no-untyped-def]
+def site(pages: int) -> Callable[[Request], Reply]:
     def answers(request: Request) -> Reply:
         if request.url.endswith("/robots.txt"):
             return not_found()

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec import structs
@@ -278,7 +278,7 @@ async def test_many_hosts_ready_at_one_instant_with_several_lanes(world: World) 
         return not_found() if request.url.endswith("/robots.txt") else html("ParsedPage")
 
     seeds = [f"http://h{n}.test/{k}" for n in range(700) for k in range(2)]
-    settings = {
+    settings: dict[str, Any] = {
         "politeness": {"delay": 1, "concurrency_per_host": 2},
         "crawl": {"concurrency": 1400},
     }

@@ -280,7 +280,7 @@ async def test_a_living_crawl_obeys_a_late_robots_txt_where_a_host_has_had_its_p
         forever=True,
         at={
             3_600.0: lambda: said.append(world.control.wait_reason("a.test")),
-            5 * 86_400.0: lambda: world.scheduler and world.scheduler.stop(),
+            5 * 86_400.0: world.stop,
         },
         robots={"dialect": "slurp"},
         scope={"max_pages_per_host": 1},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from crawler.config import from_dict
 from crawler.scheduling.scheduler import SPARE_WORKERS
@@ -22,7 +22,7 @@ def answers(request: Request) -> Reply:
 
 async def test_workers_that_are_not_needed_any_more_end(world: World) -> None:
     """Pages that waited once, or another `concurrency`, do not keep them for the rest of a run."""
-    quick = {"politeness": {"delay": 0.01, "latency_factor": 0}}
+    quick: dict[str, Any] = {"politeness": {"delay": 0.01, "latency_factor": 0}}
     crawl = {"patience": "10m", "user_agent": "tester/1.0 (+https://a.test/bot)"}
     fewer = from_dict({"crawl": {"concurrency": 2, **crawl}, **quick})
     counts: list[int] = []

@@ -44,6 +44,9 @@ class Memory:
     def flush(self) -> None:
         self.calls.append("flush")
 
+    def undo(self) -> None:
+        self.calls.append("undo")
+
     def close(self, hurried: threading.Event) -> None:
         self.calls.append("close")
         if self.finishes and not hurried.wait(self.finishes_s):

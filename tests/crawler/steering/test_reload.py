@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
@@ -33,7 +33,7 @@ class File:
 
     def __init__(self, world: World, **sections: Mapping[str, object]) -> None:
         self.world = world
-        self.sections: dict[str, Mapping[str, object]] = {
+        self.sections: dict[str, Any] = {
             **sections,
             "crawl": {"patience": "10m", "user_agent": BOT, **sections.get("crawl", {})},
             "scope": {"sitemap_paths": [], **sections.get("scope", {})},
