@@ -1,4 +1,4 @@
-"""How long a host waits: every term of design section 4, "How long a host waits"."""
+"""How long a host waits: every term of the politeness delay."""
 
 from __future__ import annotations
 

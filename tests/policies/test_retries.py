@@ -1,4 +1,4 @@
-"""Attempts, refusals and lost connections (design section 4), and the headers that set a wait."""
+"""Attempts, refusals and lost connections, and the headers that set a wait."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_lost_connections_count_against_the_host_on_the_retry_clock() -> None:
 
 
 def test_retry_clock() -> None:
-    """Design section 5: 2 s, 10 s, 30 s, then 1 min doubling to 6 h."""
+    """2 s, 10 s, 30 s, then 1 min doubling to 6 h."""
     assert [retry_delay_s(n) for n in range(8)] == [2, 2, 10, 30, 60, 120, 240, 480]
     assert retry_delay_s(12) == 15_360
     assert retry_delay_s(13) == retry_delay_s(10**9) == 6 * 3600

@@ -1,4 +1,4 @@
-"""What is known of an origin's robots.txt over time (design section 5)."""
+"""What is known of an origin's robots.txt over time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scope (design section 7): each reason to leave a URL out, and the patterns."""
+"""Scope: each reason to leave a URL out, and the patterns."""
 
 from __future__ import annotations
 

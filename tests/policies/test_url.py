@@ -1,4 +1,4 @@
-"""The canonical form (design section 7), seeds, and the pieces of a URL."""
+"""The canonical form, seeds, and the pieces of a URL."""
 
 from __future__ import annotations
 

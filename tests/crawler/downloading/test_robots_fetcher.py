@@ -190,7 +190,7 @@ async def test_robots_txt_of_an_origin_is_fetched_once_however_many_ask(rig: Rig
 async def test_pages_wait_until_the_copy_is_committed(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Section 3.4: "the copy is committed before the first page it governs is asked for"; what it
+    """The copy is committed before the first page that it governs is requested; what it
     asks of the pace counts at once."""
     put = rig.store.robots_put
 
@@ -213,7 +213,7 @@ async def test_pages_wait_until_the_copy_is_committed(
 
 
 async def test_validators_are_sent_only_to_the_url_that_gave_them(rig: Rig) -> None:
-    """Section 5: "GET with validators on refresh (sent only to the URL that gave them)"."""
+    """GET with validators on refresh (sent only to the URL that gave them)."""
 
     def file(request: Request) -> Reply:
         if request.headers.get("If-None-Match") == '"v1"':
@@ -246,8 +246,8 @@ async def test_validators_are_sent_only_to_the_url_that_gave_them(rig: Rig) -> N
 async def test_each_hop_is_made_at_its_hosts_turn_and_the_rules_govern_the_first_origin(
     rig: Rig,
 ) -> None:
-    """Section 5: "at most 5 redirects, across hosts, each hop at its host's turn, the rules
-    governing the *first* origin"."""
+    """At most 5 redirects, across hosts, each hop at its host's turn, the rules
+    governing the *first* origin."""
     rig.answers["http://a.test/robots.txt"] = redirect("http://b.test/1")
     rig.answers["http://b.test/1"] = redirect("http://a.test/2")
     rig.answers["http://a.test/2"] = redirect("http://b.test/3")
@@ -262,7 +262,7 @@ async def test_each_hop_is_made_at_its_hosts_turn_and_the_rules_govern_the_first
 
 @pytest.mark.parametrize(("hops", "governed"), [(5, True), (6, False), (9, False)])
 async def test_a_sixth_redirect_counts_as_absent(rig: Rig, hops: int, governed: bool) -> None:
-    """Section 5, and RFC 9309, 2.3.1.2: five are followed."""
+    """Five redirects are followed (RFC 9309 section 2.3.1.2)."""
     for n in range(hops):
         path = f"hop{n}" if n else "robots.txt"
         rig.answers[f"http://a.test/{path}"] = redirect(f"/hop{n + 1}")
@@ -283,7 +283,7 @@ async def test_a_redirect_that_leads_nowhere_counts_as_absent(
 
 
 async def test_a_hop_that_ends_at_anothers_robots_txt_fills_that_copy_as_well(rig: Rig) -> None:
-    """Section 5: it "uses and fills that origin's copy": asked once, kept for both."""
+    """The copy of the other origin is used and stored: fetched once, kept for both."""
     rig.answers["http://a.test/robots.txt"] = redirect("http://b.test/robots.txt")
     rig.answers["http://b.test/robots.txt"] = FORBIDS
     assert isinstance(await rig.judge("http://a.test/p"), Verdict)
@@ -296,7 +296,7 @@ async def test_a_hop_that_ends_at_anothers_robots_txt_fills_that_copy_as_well(ri
 
 
 async def test_a_copy_that_is_known_is_taken_over_with_its_age(rig: Rig) -> None:
-    """Section 5: kept for 24 h from when it was fetched, by whichever way it came."""
+    """Kept for 24 h from when it was fetched, by whichever way it came."""
     rig.answers["http://a.test/robots.txt"] = redirect("http://b.test/robots.txt")
     rig.answers["http://b.test/robots.txt"] = FORBIDS
     await rig.judge("http://b.test/p")
@@ -312,7 +312,7 @@ async def test_a_copy_that_is_known_is_taken_over_with_its_age(rig: Rig) -> None
 
 
 async def test_no_turn_is_held_while_another_is_awaited(rig: Rig) -> None:
-    """Section 5. Two files that lead to each other's hosts do not wait for each other for ever."""
+    """Two files that lead to each other's hosts do not wait for each other for ever."""
     for one, other in (("a", "b"), ("b", "a")):
         rig.answers[f"http://{one}.test/robots.txt"] = redirect(f"http://{other}.test/shared")
         rig.answers[f"http://{other}.test/shared"] = FORBIDS
@@ -330,7 +330,7 @@ async def test_no_turn_is_held_while_another_is_awaited(rig: Rig) -> None:
 
 
 async def test_the_retry_clock_while_it_cannot_be_had(rig: Rig) -> None:
-    """Section 5: "2 s, 10 s, 30 s, then 1 min doubling to 6 h, the count persisted"; pages are
+    """2 s, 10 s, 30 s, then 1 min doubling to 6 h, and the count is stored; pages are
     fetched meanwhile for lack of an answer, and the change is told when one comes."""
     rig.answers["http://a.test/robots.txt"] = text("", status=500)
     assert await rig.judge("http://a.test/p") is UNGOVERNED
@@ -351,7 +351,7 @@ async def test_the_retry_clock_while_it_cannot_be_had(rig: Rig) -> None:
 
 
 async def test_never_before_retry_after(rig: Rig) -> None:
-    """Section 5: "never before Retry-After or the host's delay"."""
+    """Never before Retry-After or the host's delay."""
     rig.answers["http://a.test/robots.txt"] = Reply(status=503, headers={"Retry-After": "500"})
     assert await rig.judge("http://a.test/p") is UNGOVERNED
     await rig.wait(1200)
@@ -360,7 +360,7 @@ async def test_never_before_retry_after(rig: Rig) -> None:
 
 
 async def test_a_connection_that_cannot_be_made_opens_nothing(rig: Rig) -> None:
-    """Section 5: "DNS and connection failures open nothing, they are the host's failure"."""
+    """DNS and connection failures open nothing, they are the host's failure."""
     rig.answers["http://a.test/robots.txt"] = FailureCode.CONNECT
     judged = await rig.judge("http://a.test/p")
     assert isinstance(judged, Shut)

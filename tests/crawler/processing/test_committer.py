@@ -185,7 +185,7 @@ def visited(id_: int, links: int = 0, host: str = "a.test") -> Visited:
 
 
 async def test_it_commits_when_the_oldest_entry_is_100_ms_old(rig: Rig) -> None:
-    """Section 3.9; what comes later does not put it off."""
+    """Links that come later do not delay it."""
     assert COMMIT_AFTER_S == 0.1
     host = rig.host()
     for n in range(3):
@@ -202,7 +202,6 @@ async def test_it_commits_when_the_oldest_entry_is_100_ms_old(rig: Rig) -> None:
 
 
 async def test_it_commits_at_1000_links(rig: Rig) -> None:
-    """Section 3.9."""
     assert LINKS_PER_COMMIT == 1_000
     host = rig.host()
     rig.buffer.record(visited(1, links=600), host)
@@ -215,7 +214,7 @@ async def test_it_commits_at_1000_links(rig: Rig) -> None:
 
 
 async def test_it_commits_at_once_for_a_host_with_nothing_else_to_do(rig: Rig) -> None:
-    """Section 3.9: with what was recorded before, so that its retries can be handed out again."""
+    """With what was recorded before, so that its retries can be handed out again."""
     host = rig.host(pages=2)
     other = rig.host("b.test")
     rig.buffer.record(visited(9, host="b.test"), other)
@@ -465,7 +464,7 @@ async def test_cancelling_who_waits_for_a_commit_leaves_it_alone(rig: Rig) -> No
 
 
 async def test_a_store_that_cannot_go_on_ends_it_loudly(rig: Rig) -> None:
-    """ "Commit for ever; ends by cancellation, or loudly by StoreError"."""
+    """Commit for ever; ends by cancellation, or loudly by StoreError."""
     rig.store.error = StoreError("the disk is full")
     rig.buffer.record(visited(1), rig.host())
     with pytest.raises(StoreError, match="the disk is full"):

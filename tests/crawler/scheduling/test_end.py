@@ -32,7 +32,7 @@ def held_at_most(monkeypatch: pytest.MonkeyPatch, hosts: int) -> None:
 async def test_it_ends_at_max_pages_though_a_page_in_flight_finds_another_host(
     world: World,
 ) -> None:
-    """Section 8, finished: what is left when `max_pages` is reached stays queued and holds nothing,
+    """What is left when `max_pages` is reached stays queued and holds nothing,
     a host met at the last moment included."""
     answers = {
         "http://a.test/": replace(html("A", "http://new.test/"), delay_s=5),
@@ -52,7 +52,7 @@ async def test_it_ends_at_max_pages_though_a_page_in_flight_finds_another_host(
 
 
 async def test_it_ends_at_max_pages_without_waiting_for_the_next_turn(world: World) -> None:
-    """Section 3.5: a URL beyond `max_pages` stays queued and does not hold the crawl; nor is any
+    """A URL beyond `max_pages` stays queued and does not hold the crawl; nor is any
     robots.txt asked for on its behalf."""
 
     def answers(request: Request) -> Reply:
@@ -72,14 +72,14 @@ async def test_it_ends_at_max_pages_without_waiting_for_the_next_turn(world: Wor
 async def test_a_page_that_fails_gives_its_place_in_max_pages_back(
     world: World, failure: Reply | FailureCode
 ) -> None:
-    """Section 7: `max_pages` counts pages visited in this run, not requests made."""
+    """`max_pages` counts pages visited in this run, not requests made."""
     answers = {"http://a.test/1": failure, "http://a.test/2": html("2")}
     crawled = await world.crawl(answers, *sorted(answers), crawl={"max_pages": 1})
     assert crawled.urls("visited") == ["http://a.test/2"]
 
 
 async def test_a_page_in_flight_on_another_lane_does_not_fill_a_host(world: World) -> None:
-    """Section 7: `max_pages_per_host` counts pages visited. One that may yet fail is waited for,
+    """`max_pages_per_host` counts pages visited. One that may yet fail is waited for,
     and when it does, the host goes on."""
 
     def answers(request: Request) -> Reply:
@@ -123,7 +123,7 @@ async def test_a_host_ends_with_its_bytes_and_others_go_on(world: World) -> None
 async def test_full_hosts_make_room_and_are_not_claimed_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Section 3.5 and law 7: hosts that have had their `max_pages_per_host` keep URLs queued, but
+    """Law 7 (docs/laws.md): hosts that have had their `max_pages_per_host` keep URLs queued, but
     neither a place nor the crawl: it ends, and does not lease them over and over."""
     held_at_most(monkeypatch, 2)
     hosts = [f"http://h{n}.test" for n in range(5)]
@@ -190,7 +190,7 @@ async def test_robots_txt_due_without_urls_are_asked_within_the_room_there_is(
 
 
 async def test_a_host_on_disk_is_claimed_when_its_rest_is_over(world: World) -> None:
-    """Section 3.3: hosts that have work due are claimed, also while others keep the crawl busy."""
+    """Hosts that have work due are claimed, also while others keep the crawl busy."""
     asked: list[str] = []
 
     def answers(request: Request) -> Reply:
@@ -210,7 +210,7 @@ async def test_a_host_on_disk_is_claimed_when_its_rest_is_over(world: World) -> 
 
 
 async def test_a_host_leased_for_a_robots_hop_has_its_own_urls_visited_too(world: World) -> None:
-    """Section 8, finished: a host that was taken on for another's robots.txt moves on as any."""
+    """A host that was taken on for another's robots.txt moves on as any."""
     asked: list[str] = []
 
     def answers(request: Request) -> Reply:
@@ -237,7 +237,7 @@ async def test_a_host_leased_for_a_robots_hop_has_its_own_urls_visited_too(world
 async def test_a_due_robots_txt_is_waited_for_through_the_rest_before_its_redirect(
     world: World,
 ) -> None:
-    """Section 8: what is due at the end is asked once more, and law 4: obeyed at once, though its
+    """What is due at the end is asked once more, and law 4: obeyed at once, though its
     redirect takes a second turn of the host."""
     files = {"https://a.test/robots.txt": text("", status=503)}
 
@@ -281,7 +281,7 @@ async def test_a_due_robots_txt_is_waited_for_through_the_rest_after_a_crash(
 async def test_a_robots_hop_to_a_resting_host_holds_the_crawl_no_longer_than_its_patience(
     world: World,
 ) -> None:
-    """Section 8, finished: no URL can move within the patience, wherever its robots.txt waits."""
+    """No URL can move within the patience, wherever its robots.txt waits."""
 
     def answers(request: Request) -> Reply:
         match request.url:
@@ -299,7 +299,7 @@ async def test_a_robots_hop_to_a_resting_host_holds_the_crawl_no_longer_than_its
 
 
 async def test_a_robots_hop_to_a_paused_host_ends_at_the_patience(world: World) -> None:
-    """Section 8: pauses hold the crawl up to its patience; law 8: and it says which."""
+    """Pauses hold the crawl up to its patience; law 8: and it says which."""
 
     def answers(request: Request) -> Reply:
         if request.url == "http://a.test/robots.txt":
@@ -321,7 +321,7 @@ async def test_a_robots_hop_to_a_paused_host_ends_at_the_patience(world: World) 
 
 
 async def test_each_patience_begins_with_the_last_thing_that_moved(world: World) -> None:
-    """Section 7: a plain crawl ends when nothing can move *sooner than* its patience. A first try
+    """A plain crawl ends when nothing can move *sooner than* its patience. A first try
     is progress; one more that fails is none, and does not extend it."""
     asked: list[str] = []
 

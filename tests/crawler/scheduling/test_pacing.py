@@ -217,7 +217,7 @@ async def test_law_5_a_robots_copy_is_committed_before_the_first_page_it_governs
 
 
 async def test_only_pages_that_are_served_forgive_a_refusal(world: World) -> None:
-    """Section 4: "60 s doubling to 24 h, halved again by each success". Neither a 503 on robots.txt
+    """60 s doubling to 24 h, halved again by each success. Neither a 503 on robots.txt
     nor a 500 is a success."""
 
     def busy(request: Request) -> Reply:

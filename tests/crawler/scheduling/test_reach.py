@@ -40,7 +40,7 @@ class Nameless(FakeFetcher):
 async def test_a_name_that_leads_nowhere_fails_alone_in_its_domain(
     world: World, code: FailureCode
 ) -> None:
-    """Section 4, connection failures: "its queued URLs fail in bulk" are those of the origin out of
+    """The URLs that fail in bulk are those of the origin out of
     reach. With `per = "domain"` the names beside it go on; law 9: the refused is asked once."""
 
     def answers(request: Request) -> Reply | FailureCode:
@@ -66,7 +66,7 @@ async def test_a_name_that_leads_nowhere_fails_alone_in_its_domain(
 
 
 async def test_a_dead_port_is_tried_on_the_retry_clock_and_given_up(world: World) -> None:
-    """Section 4: after `max_attempts` in a row its URLs fail; the contacts its healthy neighbour
+    """After `max_attempts` in a row its URLs fail; the contacts its healthy neighbour
     has meanwhile neither delay that nor begin the count anew."""
 
     def answers(request: Request) -> Reply | FailureCode:
@@ -108,7 +108,7 @@ async def test_the_retry_clock_holds_where_robots_txt_is_not_obeyed(world: World
 async def test_what_one_blip_cuts_off_on_several_lanes_does_not_fail_the_host(
     world: World, latency_s: float
 ) -> None:
-    """Section 4: `max_attempts` failures *in a row*. Lanes that could not connect during a blip,
+    """`max_attempts` failures *in a row*. Lanes that could not connect during a blip,
     one after the other, at once, or while another's answer was still on its way, leave the host
     where it was: it goes on when the blip is over."""
 
@@ -133,7 +133,7 @@ async def test_what_one_blip_cuts_off_on_several_lanes_does_not_fail_the_host(
 
 
 async def test_lanes_that_fail_together_are_one_failure(world: World) -> None:
-    """Section 4: further tries come on the retry clock. What was under way on other lanes when the
+    """Further tries come on the retry clock. What was under way on other lanes when the
     first could not connect is none of them, however many they are and however long they take."""
 
     def answers(request: Request) -> Reply | FailureCode:
@@ -159,7 +159,7 @@ async def test_lanes_that_fail_together_are_one_failure(world: World) -> None:
 async def test_an_origin_that_waits_for_a_hop_elsewhere_does_not_hold_its_host(
     world: World,
 ) -> None:
-    """Section 5: no turn is held while another is awaited. What waits for a robots.txt on a resting
+    """No turn is held while another is awaited. What waits for a robots.txt on a resting
     host is that origin's URLs; the other origins of its host go on."""
 
     def answers(request: Request) -> Reply:
@@ -182,7 +182,7 @@ async def test_an_origin_that_waits_for_a_hop_elsewhere_does_not_hold_its_host(
 
 
 async def test_a_robots_txt_that_leads_to_a_dead_origin_opens_nothing(world: World) -> None:
-    """Section 5: "DNS and connection failures open nothing, they are the host's failure", met at a
+    """DNS and connection failures open nothing: they are the host's failure, also when met at a
     redirect hop as at the first."""
 
     def answers(request: Request) -> Reply | FailureCode:
@@ -200,7 +200,7 @@ async def test_a_robots_txt_that_leads_to_a_dead_origin_opens_nothing(world: Wor
 
 
 async def test_many_origins_behind_one_dead_hop_share_its_failures(world: World) -> None:
-    """Section 4, the robots retry clock: a host that only redirects lead to is tried no more often
+    """A host that only redirects lead to is tried no more often
     for all of them than for one."""
 
     def answers(request: Request) -> Reply | FailureCode:

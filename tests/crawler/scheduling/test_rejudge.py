@@ -224,7 +224,7 @@ async def test_a_host_whose_robots_txt_is_being_kept_does_not_make_room(world: W
 
 
 async def test_a_shared_copy_is_no_newer_than_it_is(world: World) -> None:
-    """Section 5: a robots.txt is kept for 24 h. One that a second origin takes over by a redirect,
+    """A robots.txt is kept for 24 h. One that a second origin takes over by a redirect,
     without a request of its own, runs out when the first one's does."""
 
     def answers(request: Request) -> Reply:
