@@ -13,8 +13,8 @@ TYPE_CHECKING = False  # type checkers take it for true; `typing` is slow to imp
 if TYPE_CHECKING:
     from crawler.config import ConfigError
     from crawler.documents.crawled_page import CrawledPage, Timings
+    from crawler.embedding.caller_verdicts import NextTurn
     from crawler.embedding.crawler import Crawler
-    from crawler.embedding.entry import NextTurn
     from crawler.embedding.middleware import Politeness, guarded_connector
     from crawler.embedding.response import Response
     from crawler.embedding.session import PoliteSession
@@ -59,7 +59,7 @@ _HOMES = {
     "Crawler": "crawler.embedding.crawler",
     "FetchFailed": "crawler.errors",
     "InvalidURL": "crawler.errors",
-    "NextTurn": "crawler.embedding.entry",
+    "NextTurn": "crawler.embedding.caller_verdicts",
     "PoliteSession": "crawler.embedding.session",
     "Politeness": "crawler.embedding.middleware",
     "Response": "crawler.embedding.response",

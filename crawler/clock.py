@@ -43,7 +43,21 @@ class RealClock:
         self._loop = asyncio.get_running_loop()
 
     def call_at(self, when_s: float, callback: Callable[[], None]) -> Timer:
-        return _Timer(self._loop, when_s, callback)
+        timer = _Timer()
+
+        def fire() -> None:
+            # Never early: uvloop rounds delays to milliseconds.
+            if time.monotonic() < when_s:
+                arm()
+            else:
+                timer.cancel()  # its handle would keep this function, which keeps it
+                callback()
+
+        def arm() -> None:
+            timer.handle = self._loop.call_later(max(0.0, when_s - time.monotonic()), fire)
+
+        arm()
+        return timer
 
     async def sleep_until(self, when_s: float) -> None:
         reached = asyncio.Event()
@@ -55,26 +69,9 @@ class RealClock:
 
 
 class _Timer:
-    """Never early: uvloop rounds delays to milliseconds; one that fires too soon is set again."""
+    __slots__ = ("handle",)
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, when_s: float, callback: Callable[[], None]
-    ) -> None:
-        self._loop = loop
-        self._when_s = when_s
-        self._callback = callback
-        self._set()
-
-    def _set(self) -> None:
-        left_s = max(0.0, self._when_s - time.monotonic())
-        self._handle = self._loop.call_later(left_s, self._fire)
-
-    def _fire(self) -> None:
-        if time.monotonic() < self._when_s:
-            self._set()
-        else:
-            self._handle.cancel()  # it would keep this timer, which keeps it
-            self._callback()
+    handle: asyncio.TimerHandle
 
     def cancel(self) -> None:
-        self._handle.cancel()
+        self.handle.cancel()

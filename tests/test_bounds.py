@@ -424,7 +424,8 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
     BATCH: (
         "crawler/scheduling/due_work.py:DUE_ORIGINS_MAX",
         "crawler/frontier/host_queue.py:PREFETCH_MAX",
-        "crawler/frontier/permits.py:PASS_BEHIND_MAX", "crawler/frontier/permits.py:PASS_MAX",
+        "crawler/frontier/grant_limits.py:PASS_BEHIND_MAX",
+        "crawler/frontier/grant_limits.py:PASS_MAX",
         "crawler/sinks/rotating_file.py:_BUFFER_BYTES_MAX",
         "crawler/sinks/journal.py:_LINES_BYTES_MAX",
         "crawler/processing/parse_queue.py:AT_ONCE_MAX", "storage/sqlite/statements.py:_ROWS_MAX",
@@ -459,7 +460,7 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "crawler/sinks/mirror_paths.py:_NAME_CHARS_MAX",
         "crawler/sinks/mirror_paths.py:_PATH_CHARS_MAX",
         "crawler/cli/atomic_file.py:_NAME_CHARS_MAX",
-        "crawler/processing/recrawl_schedule.py:_VALIDATOR_CHARS_MAX",
+        "crawler/processing/recrawl_planner.py:_VALIDATOR_CHARS_MAX",
         "policies/robots_state.py:_HEADER_CHARS_MAX",
         "policies/robots/index.py:_HITS_MAX", "policies/robots/index.py:_LENGTHS_MAX",
         "policies/robots/index.py:_SCAN_MAX", "policies/robots/index.py:_TUPLE_MAX",

@@ -165,7 +165,7 @@ class CallerLines:
         if line.users or host.busy or host.tickets or host.paused:
             return True
         now_s = self._clock.monotonic()
-        if self._frontier.permits.why(host)[0] > 0 or any(
+        if self._frontier.waiting.why(host)[0] > 0 or any(
             lost.until_s > now_s for lost in host.out_of_reach.values()
         ):
             return True  # it rests

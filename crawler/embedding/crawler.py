@@ -6,13 +6,13 @@ import contextlib
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from crawler.clock import Clock
 from crawler.config import Config, check_identity, seeds_of
 from crawler.documents.crawled_page import CrawledPage
 from crawler.embedding.lasting import Lasting
-from crawler.embedding.settings import Given, settings
+from crawler.embedding.settings import CrawlOptions, Given, settings
 from crawler.fetching.fetcher import Fetcher
 from crawler.scheduling.seeding import check_roots, seed_link
 
@@ -53,29 +53,14 @@ class Crawler:
         self,
         seeds: Iterable[str] = (),
         *,
-        user_agent: str | None = None,
         config: Given = None,
         db: str | Path | None = None,
-        follow: str | None = None,
-        max_pages: float | None = None,
-        max_depth: float | None = None,
-        delay: float | None = None,
-        allow: str | tuple[str, ...] | list[str] = (),
-        dialect: str | tuple[str, ...] | list[str] = (),
         sinks: Iterable[PageFunction] = (),
         clock: Clock | None = None,
         fetcher: Fetcher | None = None,
+        **options: Unpack[CrawlOptions],
     ) -> None:
-        self._config = settings(
-            config,
-            user_agent=user_agent,
-            delay=delay,
-            allow=allow,
-            dialect=dialect,
-            follow=follow,
-            max_pages=max_pages,
-            max_depth=max_depth,
-        )
+        self._config = settings(config, **options)
         self._seedless = self._config.override({"crawl": {"seeds": []}})
         self._seeds = [seeds] if isinstance(seeds, str) else list(seeds)
         self._db = db

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from crawler.app import looking_into, open_memory_store, open_store
@@ -18,34 +16,45 @@ from storage.store import Reader, Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class State:
-    """An open store and its session."""
+class OpenStore:
+    """An open store and its session. path: of its database; memory: the reader of one in memory."""
 
     store: Store
     session: int
-    reader: Callable[[], AbstractAsyncContextManager[Reader]]
+    path: Path | None = None
+    memory: Reader | None = None
+
+    @contextlib.asynccontextmanager
+    async def reader(self) -> AsyncIterator[Reader]:
+        """A reader of its database."""
+        if self.path is None:
+            assert self.memory is not None
+            yield self.memory
+            return
+        async with looking_into(self.path) as reader:
+            yield reader
 
 
 @contextlib.asynccontextmanager
-async def state(
+async def open_store_of(
     config: Config, *, db: str | Path | None, clock: Clock, name: str
-) -> AsyncIterator[State]:
+) -> AsyncIterator[OpenStore]:
     """The database `db` (a path, or `sqlite:PATH`), or a memory store. Raises StoreRefused."""
     queries_max = config.scope.max_queries_per_path
     store: Store
-    reader: Callable[[], AbstractAsyncContextManager[Reader]]
+    path: Path | None = None
+    memory: Reader | None = None
     if db is None:
-        memory = open_memory_store(clock, queries_per_path_max=queries_max)
-        store, reader = memory, lambda: contextlib.nullcontext(memory.reader)
+        in_memory = open_memory_store(clock, queries_per_path_max=queries_max)
+        store, memory = in_memory, in_memory.reader
     else:
         url = str(db) if str(db).lower().startswith("sqlite:") else f"sqlite:{db}"
         path = config.override({"storage": {"url": url}}, where="db").storage.path
         mode = config.storage.mode
         store = open_store(path, clock, queries_per_path_max=queries_max, file_mode=mode)
-        reader = partial(looking_into, path)
     session = await store.open_session(name)
     try:
-        yield State(store=store, session=session, reader=reader)
+        yield OpenStore(store=store, session=session, path=path, memory=memory)
     finally:
         await store.close(session)
 
@@ -74,7 +83,7 @@ async def polite_client(
     """An open client; `name` is what the database calls the session."""
     clock = clock or RealClock()
     async with (
-        state(config, db=db, clock=clock, name=name) as kept,
+        open_store_of(config, db=db, clock=clock, name=name) as kept,
         network(config, clock=clock, fetcher=fetcher) as wire,
         PoliteClient(
             config,

@@ -13,7 +13,7 @@ from aiohttp.http import SERVER_SOFTWARE
 
 from crawler.clock import Clock, RealClock, Timer
 from crawler.config import Config, ConfigError
-from crawler.embedding.entry import NextTurn, canonical_url
+from crawler.embedding.caller_verdicts import NextTurn, canonical_url
 from crawler.embedding.lasting import Lasting
 from crawler.embedding.polite_client import PoliteClient
 from crawler.embedding.settings import Given, paces, settings

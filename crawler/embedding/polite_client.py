@@ -18,7 +18,7 @@ from crawler.downloading.downloader import Downloader
 from crawler.downloading.robots_fetcher import RobotsFetcher
 from crawler.downloading.robots_parser import RobotsParser
 from crawler.embedding.caller_lines import CallerLines, HostLine, Place
-from crawler.embedding.entry import Entry, NextTurn
+from crawler.embedding.caller_verdicts import CallerVerdicts, NextTurn
 from crawler.errors import (
     CourtlyError,
     RobotsDisallowed,
@@ -89,7 +89,7 @@ class PoliteClient:
             session,
             clock,
         )
-        self._entry = Entry(clock, self.frontier)
+        self._verdicts = CallerVerdicts(clock, self.frontier)
         self._background: asyncio.Task[None] | None = None
         self._broken: BaseException | None = None  # what ended it
         self._closed = True
@@ -146,7 +146,7 @@ class PoliteClient:
                 self._tasks.spawn(self._parse_robots(origin))
             case FailOrigin(host):
                 if (line := self._lines.get(host.slot)) is not None:
-                    self._entry.turn_away(line)
+                    self._verdicts.turn_away(line)
             case (
                 LookForWork()
                 | NextPass()
@@ -169,15 +169,15 @@ class PoliteClient:
     def _settled(self, *origins: Origin) -> None:
         """Their robots.txt are known: callers that waited look again."""
         for origin in origins:
-            self._entry.wake(origin.name)
+            self._verdicts.wake(origin.name)
             line = self._lines.get(origin.host.slot)
             if line is not None and not self._closed:
-                self._entry.turn_away(line)
+                self._verdicts.turn_away(line)
 
     def _close(self) -> None:
         self._closed = True
         self.frontier.close()
-        self._entry.wake_all()
+        self._verdicts.wake_all()
         for line in self._lines:
             if line.places:
                 line.places[0].call()  # leaving, it calls the next
@@ -228,7 +228,7 @@ class PoliteClient:
     async def _at_the_head(self, line: HostLine, url: str) -> Permit:
         while True:
             if not self._passes(line, url):
-                await self._entry.change(line, url)
+                await self._verdicts.change(line, url)
                 continue
             try:
                 permit = await self.downloader.permit(line.host, origin_of(url))
@@ -249,7 +249,7 @@ class PoliteClient:
 
     def _passes(self, line: HostLine, url: str) -> bool:
         self._check_open()
-        return self._entry.passes(line, url)
+        return self._verdicts.passes(line, url)
 
     async def contact(self, permit: Permit, request: Request) -> Answer | Failure:
         """Use the permit for one request. Nothing is retried; the host's pace has adapted to it."""
@@ -269,7 +269,7 @@ class PoliteClient:
         line = await self._line(url)
         try:
             while not self._passes(line, url):
-                await self._entry.change(line, url)
+                await self._verdicts.change(line, url)
         except (RobotsDisallowed, RobotsUnreachable):
             return False
         else:
@@ -286,13 +286,13 @@ class PoliteClient:
         try:
             while True:
                 self._check_open()
-                if self._entry.is_reachable(line, url):
+                if self._verdicts.is_reachable(line, url):
                     origin = self.frontier.robots.get_or_add(name, line.host)
                     if not origin.busy and is_due(origin.access, self.clock.wall()):
                         self.frontier.robots.fetch(origin)
                     elif not origin.busy:
                         return origin.access
-                await self._entry.change(line, url)
+                await self._verdicts.change(line, url)
         finally:
             line.users -= 1
 
@@ -300,7 +300,7 @@ class PoliteClient:
         """When the URL's host may be contacted next. It makes no contact."""
         line = await self._line(url)
         line.users -= 1
-        in_s, reason = self.frontier.permits.why(line.host)
+        in_s, reason = self.frontier.waiting.why(line.host)
         return NextTurn(in_s=in_s, reason=reason.sentence, ahead=len(line.places))
 
     def slot_of(self, host: str) -> str:

@@ -11,7 +11,7 @@ from crawler.app import plainest
 from crawler.clock import Clock, RealClock
 from crawler.config import Config, ConfigError
 from crawler.documents.crawled_page import CrawledPage
-from crawler.embedding.embed import State, network, state
+from crawler.embedding.embed import OpenStore, network, open_store_of
 from crawler.events import Summary
 from crawler.fetching.fetcher import Fetcher
 from crawler.processing.context import crawl_context
@@ -28,7 +28,7 @@ class Running:
     """A crawl whose caller iterates over its pages. Seeds added after its end begin it again."""
 
     def __init__(
-        self, config: Config, kept: State, clock: Clock, fetcher: Fetcher, sinks: Sinks
+        self, config: Config, kept: OpenStore, clock: Clock, fetcher: Fetcher, sinks: Sinks
     ) -> None:
         self.sinks = sinks
         self.store = kept.store
@@ -129,7 +129,7 @@ async def running(
     clock = clock or RealClock()
     sinks = build_sinks(config, called, clock=clock)
     async with (
-        state(config, db=db, clock=clock, name="crawl") as kept,
+        open_store_of(config, db=db, clock=clock, name="crawl") as kept,
         network(config, clock=clock, fetcher=fetcher) as wire,
         sinks,
     ):

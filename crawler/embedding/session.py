@@ -9,7 +9,7 @@ from typing import Final, Self
 
 from crawler.clock import Clock
 from crawler.config import Config
-from crawler.embedding.entry import NextTurn, canonical_url
+from crawler.embedding.caller_verdicts import NextTurn, canonical_url
 from crawler.embedding.lasting import Lasting
 from crawler.embedding.polite_client import PoliteClient
 from crawler.embedding.response import Response

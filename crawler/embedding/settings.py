@@ -4,12 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TypedDict
 
 from crawler.config import Config, from_dict, load
 from policies.pacing import Per
 
 # A path to a TOML file, a dict in its shape, or a config made before.
 Given = str | Path | Mapping[str, object] | Config | None
+
+
+class CrawlOptions(TypedDict, total=False):
+    """Keyword arguments of `Crawler` that stand for keys of the config."""
+
+    user_agent: str | None
+    delay: float | None
+    allow: str | Sequence[str]
+    dialect: str | Sequence[str]
+    follow: str | None
+    max_pages: float | None
+    max_depth: float | None
 
 
 def settings(

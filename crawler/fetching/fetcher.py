@@ -250,7 +250,7 @@ class AiohttpFetcher:
     async def _receive(
         self, request: Request, response: RawResponse, endpoint: Endpoint, exchange: Exchange
     ) -> Answer | Failure:
-        """Read the rest of an answer. Raises what `Request.wants_body`, `Request.into` and a
+        """Read the rest of an answer. Raises what the request's BodyReader and its
         BodySink raise."""
         url, status = request.url, response.status
         if status == PROXY_LOGIN and request.proxy is not None:
@@ -266,8 +266,9 @@ class AiohttpFetcher:
         poured, cut = 0, False
         if status not in _BODILESS and request.method != "HEAD":
             head = Head(url=url, status=status, headers=headers)
-            if request.wants_body is None or request.wants_body(head):
-                sink = None if request.into is None else request.into(head)
+            reader = request.reader
+            if reader is None or reader.wants_body(head):
+                sink = None if reader is None else reader.sink(head)
                 try:
                     if sink is None:
                         body, cut = await read_body(response, request, exchange)

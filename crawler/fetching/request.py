@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, Protocol
@@ -147,16 +147,26 @@ class BodySink(Protocol):
         ...
 
 
+class BodyReader(Protocol):
+    """Decides about a body when its header has come."""
+
+    def wants_body(self, head: Head) -> bool:
+        """Is the body read at all?"""
+        ...
+
+    def sink(self, head: Head) -> BodySink | None:
+        """Where a wanted body goes; None: into the Answer. `limits.body_bytes_max` does not apply
+        to a sink."""
+        ...
+
+
 class Request(Struct, frozen=True, kw_only=True):
     """One request.
 
     url: canonical (`policies.url.canonical`); it is sent as it is.
     headers: sent in addition to the fetcher's own, which they replace where names are equal.
-    wants_body: called with the header; if it returns False, the body is not read. None: it always
-      is.
+    reader: decides whether the body is read, and where to. None: it is read into the Answer.
     cut_ok: a body longer than its limit is cut (robots.txt) instead of being a failure.
-    into: called when the body is wanted. If it returns a BodySink, the body goes there instead of
-      into the Answer, and `limits.body_bytes_max` does not apply.
     proxy: the URL of an HTTP proxy. Addresses are then not checked, since the proxy connects,
       except for one in the URL itself.
     bare: without the headers configured for this host alone, which are for another of its schemes
@@ -170,9 +180,8 @@ class Request(Struct, frozen=True, kw_only=True):
     headers: Mapping[str, str] = _NO_HEADERS
     data: bytes | None = None
     limits: FetchLimits = DEFAULT_LIMITS
-    wants_body: Callable[[Head], bool] | None = None
+    reader: BodyReader | None = None
     cut_ok: bool = False
-    into: Callable[[Head], BodySink | None] | None = None
     proxy: str | None = None
     bare: bool = False
 

@@ -13,6 +13,7 @@ from crawler.frontier.commit_buffer import CommitBuffer
 from crawler.frontier.host_queue import HostQueue, Permit
 from crawler.frontier.origin import Origin, changes
 from crawler.frontier.permits import Permits
+from crawler.frontier.progress import progresses
 from crawler.frontier.robots_cache import RobotsCache
 from crawler.frontier.robots_in_flight import RobotsInFlight
 from crawler.frontier.system_holds import SystemHolds
@@ -24,7 +25,7 @@ from policies.retries import FailureCode, GiveUp, RetryRules, after_no_connectio
 from policies.robots_policy import Closed
 from policies.robots_state import RobotsState
 from policies.url import origin_of
-from storage.store import Completed, Lease, Outcome, Prefetched, Retry, Revisited, Store, StoreError
+from storage.store import Completed, Lease, Outcome, Prefetched, Retry, Store, StoreError
 
 if TYPE_CHECKING:
     from crawler.sinks.dispatch import Sinks
@@ -34,8 +35,7 @@ ROBOTS: Final = "robots"
 SITEMAP: Final = "sitemap"
 REFUSALS: Final = frozenset({429, 503})
 
-# When the next commit is over, surely. A host that rests for longer need not ask for URLs by itself
-# (of 2,000 hosts with a delay of 2 s a commit had 4 pages, and a page cost an eighth more CPU).
+# The next commit is over by then: a host that rests for longer need not ask for URLs by itself.
 COMMITTED_S: Final = 0.25
 FEW_HOSTS: Final = 16  # they make few commits in any case, and the end of a crawl is seen sooner
 
@@ -170,7 +170,7 @@ class Frontier:
                 host.held.discard(outcome.id)
                 if isinstance(outcome, Retry) and not host.prefetched:
                     retried.add(host)
-            progress = _progresses(outcome, host) or progress
+            progress = progresses(outcome, host) or progress
         if self.is_client and completed.stale:
             slot = next(iter(completed.stale))
             raise StoreError(f"another session has taken over the host {slot}")
@@ -239,13 +239,13 @@ class Frontier:
         host.out_of_reach.pop(origin, None)
         if host.address_clock and result.address and result.address != host.address:
             self.permits.set_address(host, result.address)  # the name has moved
-        delay_s: float | None = None
-        if (after := result.headers.get("Retry-After")) is not None:
-            delay_s = retry_after_s(after, now_s=self._clock.wall())
         # A 5xx for robots.txt without Retry-After does not make the host back off; 429 always does.
         refusal = result.status == 429 or (result.status in REFUSALS and kind != ROBOTS)
-        if delay_s is not None and not (refusal or result.status >= 500 or kind == ROBOTS):
-            delay_s = None  # on a redirect or a success it says nothing about our pace
+        delay_s: float | None = None
+        after = result.headers.get("Retry-After")
+        # On a redirect or a success it says nothing about our pace.
+        if after is not None and (refusal or result.status >= 500 or kind == ROBOTS):
+            delay_s = retry_after_s(after, now_s=self._clock.wall())
         now_s = self._clock.monotonic()
         if host.pace.answered(result.status, refusal=refusal, rest_s=delay_s, now_s=now_s):
             self.buffer.urgent(host)
@@ -331,7 +331,7 @@ class Frontier:
             self.reopen(host, origin)
 
     def reopen(self, host: HostQueue, origin: str) -> None:
-        """URLs of the origin may be requested again, unless its robots.txt closes it."""
+        """Its URLs may be requested again, unless its robots.txt closes it."""
         known = self.robots.get(origin)
         if not host.gone and (known is None or not isinstance(known.standing, Closed)):
             host.closed.discard(origin)
@@ -402,21 +402,3 @@ class Frontier:
         self.permits.close()
         self.holds.close()
         self.robots.close()
-
-
-def _progresses(outcome: Outcome, host: HostQueue | None) -> bool:
-    """Is a URL finished, or was it tried for the first time at a host that did not just fail?
-
-    Failing once more, with the same URL or the next one, is no progress: it must not keep a crawl
-    from ending.
-    """
-    if isinstance(outcome, Retry):
-        if host is None:
-            return outcome.attempts + outcome.refusals <= 1
-        host.failed_in_row += 1
-        return host.failed_in_row == 1 and outcome.attempts + outcome.refusals <= 1
-    if isinstance(outcome, Revisited) and outcome.plan and outcome.plan.failures:
-        return False
-    if host is not None:
-        host.failed_in_row = 0
-    return True

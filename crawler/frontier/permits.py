@@ -13,41 +13,20 @@ from crawler.clock import Clock
 from crawler.frontier.addresses import Addresses
 from crawler.frontier.commands import NEXT_PASS, CommandQueue
 from crawler.frontier.commit_buffer import CommitBuffer
+from crawler.frontier.grant_limits import GrantLimits
 from crawler.frontier.host_queue import AddressClock, HostQueue, Permit
 from crawler.frontier.pace import NEVER
-from crawler.frontier.reasons import (
-    CRAWL_HELD,
-    CRAWL_PAUSED,
-    IN_FLIGHT,
-    PAUSED,
-    READY,
-    Reason,
-    Wait,
-)
+from crawler.frontier.ready_lines import ReadyLines
+from crawler.frontier.stops import Stop, Stops
 from crawler.frontier.tickets import FrontierClosedError, Ticket
+from crawler.frontier.wall_watch import WallWatch
 from crawler.frontier.workbench import Workbench
-from policies.holds import CONNECTING, HoldReason
 from storage.store import Contact
 
-# Permits granted in one pass of the event loop, between two looks at the network, to hosts that
-# have a delay. Granted all together, hosts that come together would be contacted together, then all
-# answers be read, and so on: each waits for all others at each step. A few at a time go through all
-# steps, and their delays end as far apart: of 2,000 hosts with a delay of 2 s the median request
-# began 1.4 ms late rather than 5.6 ms.
-PASS_MAX: Final = 8
-# The same while hosts are late by more than BEHIND_S: there is more to do than time for it, and
-# small passes take more of it (at 8 a page 7 % more CPU, at 64 none).
-PASS_BEHIND_MAX: Final = 64
-BEHIND_S: Final = 0.02
-WALL_LOOK_S: Final = 30.0  # how often the wall clock is read while hosts wait for a visit window
-WALL_STEP_S: Final = 1.0  # a larger jump against the monotonic clock: it was set, or we slept
 # What may wait to be parsed, so that a wave of hosts is contacted on time and parsed while they
 # rest. Where parsing takes the time, this much waits always, and should still be in the processor's
 # cache.
 UNPARSED_BYTES_MAX: Final = 4_000_000
-BY_OPERATOR: Final = "by the operator"  # the whole crawl is paused; beside the reasons of holds
-
-Stop = HoldReason | str
 
 
 class Permits:
@@ -65,30 +44,18 @@ class Permits:
         self._clock = clock
         self._buffer = buffer
         self._commands = commands
-        self._limit = limit
-        self._limit_now = limit  # smaller for a while after sockets ran out
+        self.limits = GrantLimits(limit)
         self._hosts: dict[str, HostQueue] = {}
         self._bench: Workbench[HostQueue] = Workbench()
-        # Ready hosts: those whose URLs cost a request when they were last judged, and those whose
-        # URLs cost none (all blocked). The lines take turns, however long each is.
-        self._line: deque[HostQueue] = deque()
-        self._judging_line: deque[HostQueue] = deque()
-        self._judging_next = False
+        self._ready = ReadyLines()
         self._workers: deque[Ticket[Permit]] = deque()
         self._addresses = Addresses()
-        self._windows = False  # some host waits by the wall clock,
-        self._wall_ahead_s = 0.0  # which was this far ahead when that was computed
-        self._wall_look_s = NEVER  # when it is read again
+        self._wall = WallWatch(clock)
         self._closed = False
-        self._stops: set[Stop] = set()  # what stops all hosts: BY_OPERATOR, or system holds
-        self._stopped = False  # no permits: there are such, and no probe is due
-        self._probes = 0  # permits that may be granted all the same: one or none
+        self.stops = Stops()
         self._resumed_s = NEVER
         self.pages_open = True  # False while the page budget is used up: robots.txt goes on
         self._unparsed_bytes = 0
-        self.in_flight = 0
-        self._given = 0  # in this pass of the event loop,
-        self._given_max = PASS_MAX  # and how many may be
         self.directed = 0  # tickets for one host that wait
 
     # ------------------------------------------------------------ hosts
@@ -121,7 +88,7 @@ class Permits:
         ticket: Ticket[Permit] = Ticket()
         if self._closed:
             ticket.turn_away("the crawl is ending")
-        elif (self._line or self._judging_line) and (permit := self._from_line()):
+        elif self._ready and (permit := self._from_line()):
             ticket.serve(permit)
         else:
             self._workers.append(ticket)
@@ -153,31 +120,14 @@ class Permits:
 
     # ------------------------------------------------------------ stopping all hosts
 
-    @property
-    def paused(self) -> bool:
-        """Has the operator paused the whole crawl?"""
-        return BY_OPERATOR in self._stops
-
-    @property
-    def stopped(self) -> bool:
-        """Is the whole crawl paused, or held?"""
-        return bool(self._stops)
-
-    @property
-    def frozen(self) -> bool:
-        """Stopped by something that no request can end: a pause, or a hold of disk or database."""
-        return not self._stops <= CONNECTING
-
     def stop(self, why: Stop) -> None:
         """No more permits, for pages or robots.txt, until `go` with the same reason."""
-        self._stops.add(why)
-        self._let_probe(self._probes if why == BY_OPERATOR else 0)
+        self.stops.add(why)
 
     def go(self, why: Stop) -> None:
         """This reason has passed; permits are granted again when there is no other."""
-        self._stops.discard(why)
-        self._let_probe(self._probes if why == BY_OPERATOR else 0)
-        if not self._stops:
+        self.stops.remove(why)
+        if not self.stops:
             self._resumed_s = self._clock.monotonic()
         self._pump()
 
@@ -185,7 +135,7 @@ class Permits:
         """Grant one permit although the crawl is held: to this host if a ticket or a page of it
         waits and it is ready, else to the next host that is. A probe given back unused is granted
         again."""
-        self._let_probe(1)
+        self.stops.allow_probes(1)
         if host is not None:
             self._put_first(host)
         self._pump()
@@ -197,24 +147,17 @@ class Permits:
             if self._may_give and (at_s := self._ready_since(host, now_s)) is not None:
                 self._serve_ticket(host, at_s, now_s)
             return
-        if host.in_line:
-            self._line.remove(host)
-        elif host.prefetched and self._ready_since(host, now_s) is not None:
+        if not host.in_line:
+            if not host.prefetched or self._ready_since(host, now_s) is None:
+                return
             self._bench.remove(host)
-            host.in_line = True
-        else:
-            return
-        self._line.appendleft(host)
-
-    def _let_probe(self, probes: int) -> None:
-        self._probes = probes if self._stops else 0
-        self._stopped = bool(self._stops) and (BY_OPERATOR in self._stops or not self._probes)
+        self._ready.put_first(host)
 
     def is_void(self, permit: Permit) -> bool:
         """Was its host or the whole crawl paused or held since it was granted, or did its rules
         change? Then it is given back, and no contact begins."""
-        stopped = self._stops and not (permit.probe and BY_OPERATOR not in self._stops)
-        return permit.host.paused or bool(stopped) or permit.steered != permit.host.steered
+        stopped = bool(self.stops) and not (permit.probe and not self.stops.paused)
+        return permit.host.paused or stopped or permit.steered != permit.host.steered
 
     def reckon_addresses(self) -> None:
         """The rules changed: recompute the delays of addresses."""
@@ -222,23 +165,14 @@ class Permits:
 
     def set_limit(self, limit: int) -> None:
         """Change how many permits may be open; those granted stay."""
-        self._limit = self._limit_now = limit
+        self.limits.set(limit)
         self._pump()
-
-    @property
-    def squeezed(self) -> bool:
-        """Are fewer permits granted than the limit allows?"""
-        return self._limit_now < self._limit
-
-    def squeeze(self, limit: int) -> None:
-        """Grant at most `limit` permits (at least one) until `ease`."""
-        self._limit_now = max(1, min(self._limit_now, limit))
 
     def ease(self) -> bool:
-        """Double the squeezed limit. True: it is still squeezed."""
-        self._limit_now = min(self._limit, 2 * self._limit_now)
+        """Double the number of permits after it was squeezed. True: it is still squeezed."""
+        self.limits.ease()
         self._pump()
-        return self.squeezed
+        return self.limits.squeezed
 
     def open_pages(self, *, open_: bool) -> None:
         """Stop or resume granting permits for pages (a budget); robots.txt goes on."""
@@ -279,12 +213,11 @@ class Permits:
         permit.over = True
         host = permit.host
         host.pace.end(permit.follows_s, permit.allowed_s, started_s, ended_s)
-        shift_s = self._clock.wall() - self._clock.monotonic()
-        host.contacts_new.append(
-            Contact(
-                start_at=started_s + shift_s, end_at=ended_s + shift_s, kind=kind, status=status
-            )
+        wall_s = self._clock.wall() - self._clock.monotonic()
+        contact = Contact(
+            start_at=started_s + wall_s, end_at=ended_s + wall_s, kind=kind, status=status
         )
+        host.contacts_new.append(contact)
         if permit.address_clock:
             self._addresses.ended(permit.address_clock, host, ended_s)
         self._over(permit)
@@ -296,11 +229,11 @@ class Permits:
         permit.over = True
         permit.host.pace.undo(permit.follows_s)
         if permit.probe:
-            self._let_probe(1)
+            self.stops.allow_probes(1)
         self._over(permit)
 
     def _over(self, permit: Permit) -> None:
-        self.in_flight -= 1
+        self.limits.open -= 1
         if clock := permit.address_clock:
             clock.busy = False
             self._free(clock)
@@ -359,10 +292,8 @@ class Permits:
         at_s = host.pace.ready_s(now_s, self._clock.wall)
         if at_s is None:
             return None
-        if at_s > now_s and not self._windows and host.pace.windowed:
-            self._windows = True
-            self._wall_ahead_s = self._clock.wall() - now_s
-            self._wall_look_s = now_s + WALL_LOOK_S
+        if at_s > now_s and not self._wall.on and host.pace.windowed:
+            self._wall.begin()
         if (clock := host.address_clock) is not None:
             if clock.busy:
                 clock.queue[host.slot] = host
@@ -371,39 +302,36 @@ class Permits:
         return at_s
 
     @property
-    def _may_give(self) -> bool:
-        return (
-            self.in_flight < self._limit_now and self._given < self._given_max and not self._stopped
-        )
+    def in_flight(self) -> int:
+        """Open permits."""
+        return self.limits.open
 
-    def _count(self, permit: Permit, now_s: float) -> None:
-        """One more of this pass. The first, which has waited longest, shows whether we are behind;
-        a host that has not been contacted yet does not."""
-        if self._given == 0:
-            self._commands.put_once(NEXT_PASS)
-            if permit.follows_s != NEVER and now_s - permit.could_s > BEHIND_S:
-                self._given_max = PASS_BEHIND_MAX
-        self._given += 1
+    @property
+    def _may_give(self) -> bool:
+        return self.limits.allow and not self.stops.closed
 
     def next_pass(self) -> None:
         """The event loop has looked at the network since the last permit was granted."""
-        self._given, self._given_max = 0, PASS_MAX
+        self.limits.next_pass()
         self._pump()
 
     def _grant(self, host: HostQueue, at_s: float, now_s: float) -> Permit:
-        self.in_flight += 1
+        self.limits.open += 1
         clock = host.address_clock
         if clock:
             clock.busy = True
         permit = Permit(host, host.pace.begin(), at_s, clock)
-        if self._stops:
+        if self.stops:
             permit.probe = True
-            self._let_probe(0)
+            self.stops.allow_probes(0)
         wanted_s = now_s if host.wanted_s is None else host.wanted_s
         permit.steered = host.steered
         permit.could_s = max(permit.allowed_s, wanted_s, self._resumed_s)
         if host.pace.rest.delay_s:  # else nothing is ever late
-            self._count(permit, now_s)
+            # A host that has not been contacted yet does not show that we are late.
+            late_s = 0.0 if permit.follows_s == NEVER else now_s - permit.could_s
+            if self.limits.count_in_pass(late_s):
+                self._commands.put_once(NEXT_PASS)
         return permit
 
     def _ready_since(self, host: HostQueue, now_s: float) -> float | None:
@@ -423,16 +351,13 @@ class Permits:
         now_s = self._clock.monotonic()
         if (
             not self.pages_open
-            or self._stopped
+            or self.stops.closed
             or self._unparsed_bytes > UNPARSED_BYTES_MAX
             or self._buffer.full
         ):
             return None
-        while (self._line or self._judging_line) and self._may_give:
-            self._judging_next = not self._judging_next
-            line = self._judging_line if self._judging_next else self._line
-            host = (line or self._line or self._judging_line).popleft()
-            host.in_line = False
+        while self._ready and self._may_give:
+            host = self._ready.pop()
             if host.prefetched and (at_s := self._ready_since(host, now_s)) is not None:
                 permit = self._grant(host, at_s, now_s)
                 self._reseat(host, now_s)
@@ -443,7 +368,7 @@ class Permits:
 
     def _pump(self) -> None:
         """Serve tickets, as far as hosts are ready and the limit allows."""
-        if self._closed or self._stopped:
+        if self._closed or self.stops.closed:
             return
         while self._workers and (permit := self._from_line()):
             self._serve(permit)
@@ -454,8 +379,7 @@ class Permits:
             if self._serve_ticket(host, at_s, now_s):
                 continue
             if host.prefetched and not host.in_line:
-                host.in_line = True
-                (self._judging_line if host.costs_nothing else self._line).append(host)
+                self._ready.append(host)
                 if self._workers and (permit := self._from_line()):
                     self._serve(permit)
         self._arm()
@@ -494,54 +418,31 @@ class Permits:
         """When `advance` must be called; None: the next change will say."""
         at_s = self._bench.next_at()
         if at_s is None or not self._may_give:
-            if at_s is None or not self._windows or self.paused:
+            if at_s is None or not self._wall.on or self.stops.paused:
                 return None  # the next permit to end, the next pass, or the end of the pause
-            return self._wall_look_s
-        return min(at_s, self._wall_look_s) if self._windows else at_s
+            return self._wall.look_s
+        return min(at_s, self._wall.look_s) if self._wall.on else at_s
 
     def advance(self) -> None:
         """Time has passed."""
-        if self._windows:
-            self._wall_look_s = self._clock.monotonic() + WALL_LOOK_S
+        if self._wall.on:
+            self._wall.looked()
             self._look_at_wall()
         self._pump()
 
     def next_at(self) -> float | None:
         """When the first of the hosts that wait and have something to do may be contacted."""
-        if self._windows and self._look_at_wall():
+        if self._wall.on and self._look_at_wall():
             self._pump()
         return self._bench.next_at()
 
     def _look_at_wall(self) -> bool:
         """Seat anew the hosts that wait for a visit window if the wall clock was set meanwhile, or
-        went on while the machine slept. All other waits count by a clock that is never set. False:
-        it was not."""
-        ahead_s = self._clock.wall() - self._clock.monotonic()
-        if abs(ahead_s - self._wall_ahead_s) <= WALL_STEP_S:
+        went on while the machine slept. False: it was not."""
+        if not self._wall.stepped():
             return False
-        self._wall_ahead_s = ahead_s
         windowed = [host for host in self._hosts.values() if host.pace.windowed]
-        self._windows = bool(windowed)
+        self._wall.on = bool(windowed)
         for host in windowed:
             self._seat(host)
         return True
-
-    # ------------------------------------------------------------ for those who watch
-
-    def why(self, host: HostQueue) -> tuple[float, Reason]:
-        """For how many seconds it still waits (0.0: it does not), and why."""
-        if host.paused:
-            return 0.0, PAUSED
-        if self.paused:
-            return 0.0, CRAWL_PAUSED
-        if self._stops:
-            return 0.0, CRAWL_HELD
-        now_s = self._clock.monotonic()
-        waits = host.pace.wait(now_s, self._clock.wall())
-        if waits is None:
-            return 0.0, IN_FLIGHT
-        at_s, reason = waits
-        if host.address_clock and host.address_clock.ready_s > at_s:
-            at_s = host.address_clock.ready_s
-            reason = Reason(Wait.ADDRESS_DELAY, host.address or "")
-        return (at_s - now_s, reason) if at_s > now_s else (0.0, READY)

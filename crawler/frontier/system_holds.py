@@ -97,7 +97,7 @@ class SystemHolds:
             return
         self._permits.go(reason)
         self._plan_probe()
-        if self._ease_s is None and self._permits.squeezed:
+        if self._ease_s is None and self._permits.limits.squeezed:
             self._ease_later()
         if self._observer is not None:
             self._observer.hold_ended(hold, max(0.0, self._clock.wall() - hold.since))
@@ -129,7 +129,7 @@ class SystemHolds:
         if result.ours is not None:
             host.ours += 1
             if host.ours <= OURS_IN_A_ROW_MAX or result.ours is not HoldReason.PORTS:
-                self._permits.squeeze(self._permits.in_flight * 3 // 4)
+                self._permits.limits.squeeze(self._permits.in_flight * 3 // 4)
                 self.begin(result.ours, result.sentence)
             else:
                 result = replace(result, ours=None)

@@ -11,7 +11,11 @@ from crawler.frontier.origin import Origin
 from crawler.frontier.pace import NEVER
 from crawler.frontier.permits import Permits
 from crawler.frontier.reasons import (
+    CRAWL_HELD,
+    CRAWL_PAUSED,
+    IN_FLIGHT,
     PAUSED,
+    READY,
     RETRY,
     ROBOTS_FETCHED,
     ROBOTS_NEEDED,
@@ -89,8 +93,25 @@ class Waiting:
         move = self.next_move(host, due_robots=False)
         return move.at_s if move else None
 
+    def why(self, host: HostQueue) -> tuple[float, Reason]:
+        """For how many seconds a permit of the host is not granted yet (0.0: it is not a matter of
+        time), and why."""
+        if host.paused:
+            return 0.0, PAUSED
+        if stops := self._permits.stops:
+            return 0.0, CRAWL_PAUSED if stops.paused else CRAWL_HELD
+        now_s = self._clock.monotonic()
+        waits = host.pace.wait(now_s, self._clock.wall())
+        if waits is None:
+            return 0.0, IN_FLIGHT
+        at_s, reason = waits
+        if host.address_clock and host.address_clock.ready_s > at_s:
+            at_s = host.address_clock.ready_s
+            reason = Reason(Wait.ADDRESS_DELAY, host.address or "")
+        return (at_s - now_s, reason) if at_s > now_s else (0.0, READY)
+
     def _own(self, host: HostQueue, now_s: float) -> tuple[float, Reason]:
-        wait_s, reason = self._permits.why(host)
+        wait_s, reason = self.why(host)
         return now_s + wait_s, reason
 
     def _reopens(self, host: HostQueue, origin: Origin, now_s: float) -> NextMove | None:

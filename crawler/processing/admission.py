@@ -8,13 +8,13 @@ from typing import Final
 from msgspec import Struct
 
 from crawler.documents import page
-from crawler.fetching.request import Head
+from crawler.fetching.request import BodySink, Head
 from crawler.frontier.host_queue import HostQueue
 from crawler.frontier.robots_cache import ASKING, Pass, Shut
 from crawler.processing import page_requisites
 from crawler.processing.attempts import blocked_by, deferred
 from crawler.processing.context import CrawlContext
-from crawler.processing.recrawl_schedule import RecrawlSchedule
+from crawler.processing.recrawl_planner import RecrawlPlanner
 from crawler.processing.sitemaps import Sitemaps
 from policies.robots import Verdict
 from policies.scope import Skip
@@ -59,7 +59,7 @@ class Admission:
         self,
         crawl: CrawlContext,
         budget: PageBudget,
-        schedule: RecrawlSchedule,
+        schedule: RecrawlPlanner,
         sitemaps: Sitemaps,
     ) -> None:
         self._config = crawl.config
@@ -167,34 +167,54 @@ class Admission:
             >= self._config.config.site(host.slot).scope.max_pages_per_host
         )
 
-    # ------------------------------------------------------------ when the header has come
-
-    def wants_body(self, head: Head) -> bool:
-        """Does anyone read the body? Links are read from 2xx answers of types that hold them."""
-        content_type = head.headers.get("Content-Type")
-        return (
-            200 <= head.status < 300
-            and (self._pages_are_read or page.may_be_html(content_type) or self._a_sink_wants(head))
-            and self._scope.wants_type(content_type, host=host_of(head.url))
-        )
-
-    def wants_requisite_body(self, head: Head) -> bool:
-        """As `wants_body`, of what a page needs to be shown: whatever types scope wants. A style
-        sheet has requisites of its own."""
-        style = (head.headers.get("Content-Type") or "").lower().startswith("text/css")
-        return (
-            (style and 200 <= head.status < 300 and self._config.config.requisites)
-            or self._a_sink_wants(head, requisite=True)
-            or self.wants_body(head)
-        )
-
     @property
     def wants_links(self) -> bool:
         """Does anyone look at the links of pages, besides the crawl?"""
         return self._pages_are_read or (self._sinks is not None and self._sinks.wants_links)
 
-    def _a_sink_wants(self, head: Head, *, requisite: bool = False) -> bool:
+
+class PageBody:
+    """A `BodyReader`: reads the bodies of pages, into the Answer, where anyone is interested.
+
+    requisite: of what a page needs to be shown, whatever types scope wants.
+    """
+
+    def __init__(self, crawl: CrawlContext, *, requisite: bool) -> None:
+        self._config = crawl.config
+        self._scope = crawl.scope
+        self._sinks = crawl.sinks
+        self._pages_are_read: Final = crawl.page_queue is not None
+        self._requisite = requisite
+
+    def wants_body(self, head: Head) -> bool:
+        """Links are read from 2xx answers of types that hold them."""
         content_type = head.headers.get("Content-Type")
+        if self._requisite and (
+            self._is_style_sheet(head, content_type)
+            or self._a_sink_wants(head, content_type, requisite=True)
+        ):
+            return True
+        return (
+            200 <= head.status < 300
+            and (
+                self._pages_are_read
+                or page.may_be_html(content_type)
+                or self._a_sink_wants(head, content_type)
+            )
+            and self._scope.wants_type(content_type, host=host_of(head.url))
+        )
+
+    def sink(self, _head: Head) -> BodySink | None:
+        return None
+
+    def _is_style_sheet(self, head: Head, content_type: str | None) -> bool:
+        """Which has requisites of its own, to be found."""
+        style = (content_type or "").lower().startswith("text/css")
+        return style and 200 <= head.status < 300 and self._config.config.requisites
+
+    def _a_sink_wants(
+        self, head: Head, content_type: str | None, *, requisite: bool = False
+    ) -> bool:
         return self._sinks is not None and self._sinks.wants_body(
             head.url, head.status, content_type, requisite=requisite
         )

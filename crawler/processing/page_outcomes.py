@@ -4,7 +4,6 @@ leads."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
 from typing import Final
 
 from msgspec import structs
@@ -16,7 +15,7 @@ from crawler.frontier.host_queue import HostQueue
 from crawler.frontier.robots_cache import Pass
 from crawler.processing import page_requisites, stored_links
 from crawler.processing.context import CrawlContext
-from crawler.processing.recrawl_schedule import RecrawlSchedule
+from crawler.processing.recrawl_planner import RecrawlPlanner
 from crawler.processing.seen_links import SeenLinks
 from crawler.processing.sitemaps import Sitemaps
 from policies.indexing import UNRESTRICTED, Directives, from_header
@@ -44,7 +43,7 @@ class PageOutcomes:
         self,
         crawl: CrawlContext,
         seen: SeenLinks,
-        schedule: RecrawlSchedule,
+        schedule: RecrawlPlanner,
         sitemaps: Sitemaps,
     ) -> None:
         self._config = crawl.config
@@ -100,33 +99,14 @@ class PageOutcomes:
                     queued, name, answer, directives, self._config, self._sinks
                 )
             if needed is not None:
-                too_deep = queued.requisite and queued.requisite_depth >= page_requisites.DEPTH_MAX
-                beyond = (len(needed.rels) if too_deep else 0) + (not needed.whole)
-                if not too_deep:
-                    found += self._requisites(queued, needed.rels)
-                if beyond:
-                    self._buffer.skip(Skip.MANY_REQUISITES, beyond)
-                    cut.append(Skip.MANY_REQUISITES)
+                found += self._requisites(queued, needed, cut)
         elif redirect_url is None and answer.status in REDIRECT_STATUSES:
             for reason, count in stored_links.bad_redirect(answer).skipped.items():
                 self._buffer.skip(reason, count)
         usage = NONE
         if read is not None:
             usage = stored_links.usage_of(answer, read, self._robots.get(origin_of(queued.url)))
-        wanted = stored_links.wanted(self._config.config, name)
-        if needed is not None:
-            wanted |= Looked.REQUISITES
-        links = stored_links.NOTHING
-        if wanted:
-            links = stored_links.links_of(
-                answer,
-                read,
-                redirect_url,
-                {} if needed is None else needed.rels,
-                looked=wanted,
-                admit=self._scope.admit,
-                fits=self._fits,
-            )
+        links = self._stored_links(name, answer, read, redirect_url, needed)
         outcome = Visited(
             id=queued.id,
             slot=host.slot,
@@ -156,6 +136,30 @@ class PageOutcomes:
         )
         return outcome, read, usage
 
+    def _stored_links(
+        self,
+        name: str,
+        answer: Answer,
+        read: ParsedPage | None,
+        redirect_url: str | None,
+        needed: page_requisites.Needed | None,
+    ) -> stored_links.Kept:
+        """What the config has stored of the page's links, besides those that are followed."""
+        wanted = stored_links.wanted(self._config.config, name)
+        if needed is not None:
+            wanted |= Looked.REQUISITES
+        if not wanted:
+            return stored_links.NOTHING
+        return stored_links.links_of(
+            answer,
+            read,
+            redirect_url,
+            {} if needed is None else needed.rels,
+            looked=wanted,
+            admit=self._scope.admit,
+            fits=self._fits,
+        )
+
     def redirect_url(self, answer: Answer) -> str | None:
         """Where it redirects to, as it is stored: without what the config drops of a query."""
         target = target_of(answer)
@@ -167,11 +171,21 @@ class PageOutcomes:
             len(url) <= self._config.config.site(host_of(url)).scope.max_url_bytes
         )
 
-    def _requisites(self, queued: Queued, needed: Iterable[str]) -> list[Link]:
-        """What is needed besides, to show this page: of the same depth."""
+    def _requisites(
+        self, queued: Queued, needed: page_requisites.Needed, cut: list[str]
+    ) -> list[Link]:
+        """Links to what the page needs to be shown, of the same depth. What is left out is counted,
+        and noted in `cut`."""
+        too_deep = queued.requisite and queued.requisite_depth >= page_requisites.DEPTH_MAX
+        beyond = (len(needed.rels) if too_deep else 0) + (not needed.whole)
+        if beyond:
+            self._buffer.skip(Skip.MANY_REQUISITES, beyond)
+            cut.append(Skip.MANY_REQUISITES)
+        if too_deep:
+            return []
         found: list[Link] = []
         depth = queued.requisite_depth + 1 if queued.requisite else 0
-        for url in needed:
+        for url in needed.rels:
             # Remembered apart: what scope leaves out as a link may be needed all the same.
             if self._seen.new(f"requisite {url}", queued.depth):
                 link = self._link(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec import structs
 
 from crawler.documents.sniff import SNIFF_BYTES, DocumentKind, sniff
 from crawler.faults import contained
-from crawler.fetching.request import Answer, Head, OversizeError
+from crawler.fetching.request import Answer, BodyReader, Head, OversizeError
 from policies.scope import Skip
 from storage.store import Link, Queued
 
@@ -50,7 +50,7 @@ class SitemapListing(Protocol):
 
 
 class SitemapReading:
-    """One sitemap as its body comes: a `BodySink` that hands on what it lists."""
+    """One sitemap as its body comes: a `BodyReader` and `BodySink` that hands on what it lists."""
 
     def __init__(self, lists: SitemapListing, queued: Queued) -> None:
         self._lists = lists
@@ -59,6 +59,12 @@ class SitemapReading:
         self._parser: SitemapParser | None = None
         self._faults = 0  # entries that could not be read, by a fault of our own
         self.urls = 0
+
+    def wants_body(self, head: Head) -> bool:
+        return 200 <= head.status < 300
+
+    def sink(self, head: Head) -> SitemapReading:
+        return self
 
     @property
     def timeout_s(self) -> float:
@@ -131,20 +137,20 @@ class SitemapReading:
 
 
 class SeedReading:
-    """The body of a seed, which may turn out to be a sitemap or a feed: a `BodySink` that keeps a
-    page's body, up to its bound, and reads a sitemap's."""
+    """The body of a seed, which may turn out to be a sitemap or a feed: a `BodyReader` and
+    `BodySink` that keeps a page's body, up to its bound, and reads a sitemap's."""
 
     def __init__(
         self,
         lists: SitemapListing,
         queued: Queued,
         *,
-        wants: Callable[[Head], bool],
+        reader: BodyReader,
         bytes_max: int,
     ) -> None:
         self._lists = lists
         self._queued = queued
-        self._wants = wants  # is there anyone to read it as a page?
+        self._reader = reader  # of a page
         self._bytes_max = bytes_max
         self._known = False
         self._is_page = True
@@ -155,14 +161,14 @@ class SeedReading:
 
     def wants_body(self, head: Head) -> bool:
         """Also of types that only a sitemap may have."""
-        self._is_page = self._wants(head)
+        self._is_page = self._reader.wants_body(head)
         kind = (head.headers.get("Content-Type") or "").partition(";")[0].strip().lower()
         self._text = kind in _PERHAPS
         return self._is_page or (
             200 <= head.status < 300 and (self._text or kind in _XML or kind.endswith("+xml"))
         )
 
-    def into(self, head: Head) -> SeedReading | None:
+    def sink(self, head: Head) -> SeedReading | None:
         return self if 200 <= head.status < 300 else None
 
     @property

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from crawler.fetching.request import REDIRECT_STATUSES, Answer, Head
+from crawler.fetching.request import REDIRECT_STATUSES, Answer, BodyReader
 from crawler.frontier.origin import LARGE_BYTES, Origin
 from crawler.processing.context import CrawlContext
 from crawler.processing.sitemap_body import SeedReading, SitemapReading
@@ -168,10 +168,8 @@ class Sitemaps:
     def reading(self, queued: Queued) -> SitemapReading:
         return SitemapReading(self, queued)
 
-    def sniffing(
-        self, queued: Queued, *, wants: Callable[[Head], bool], bytes_max: int
-    ) -> SeedReading:
-        return SeedReading(self, queued, wants=wants, bytes_max=bytes_max)
+    def sniffing(self, queued: Queued, *, reader: BodyReader, bytes_max: int) -> SeedReading:
+        return SeedReading(self, queued, reader=reader, bytes_max=bytes_max)
 
     def outcome(
         self,

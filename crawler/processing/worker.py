@@ -6,17 +6,17 @@ from crawler.config.sections import FetchConfig
 from crawler.documents.crawled_page import crawled_page
 from crawler.downloading.downloader import Downloader
 from crawler.faults import contained, is_memory
-from crawler.fetching.request import Answer, Failure, Request, limits_of
+from crawler.fetching.request import Answer, BodyReader, Failure, Request, limits_of
 from crawler.frontier.frontier import PAGE, REFUSALS, SITEMAP
 from crawler.frontier.host_queue import LOW_WATER, PREFETCH, PREFETCH_MAX, HostQueue, Permit
 from crawler.frontier.robots_cache import Pass
-from crawler.processing.admission import FULL_SOON, Admission, PageBudget
+from crawler.processing.admission import FULL_SOON, Admission, PageBody, PageBudget
 from crawler.processing.attempts import after_try, given_up, led_on
 from crawler.processing.committer import Committer
 from crawler.processing.context import CrawlContext
 from crawler.processing.page_outcomes import PageOutcomes, target_of
 from crawler.processing.parse_queue import ParseQueue
-from crawler.processing.recrawl_schedule import RecrawlSchedule
+from crawler.processing.recrawl_planner import RecrawlPlanner
 from crawler.processing.seen_links import SeenLinks
 from crawler.processing.sitemap_body import SeedReading
 from crawler.processing.sitemaps import Sitemaps
@@ -36,7 +36,7 @@ class Worker:
         downloader: Downloader,
         committer: Committer,
         budget: PageBudget,
-        schedule: RecrawlSchedule,
+        schedule: RecrawlPlanner,
         sitemaps: Sitemaps,
         seen: SeenLinks,
     ) -> None:
@@ -50,6 +50,8 @@ class Worker:
         self._sitemaps = sitemaps
         self._seen = seen
         self._admission = Admission(crawl, budget, schedule, sitemaps)
+        self._page_body = PageBody(crawl, requisite=False)
+        self._requisite_body = PageBody(crawl, requisite=True)
         self._outcomes = PageOutcomes(crawl, seen, schedule, sitemaps)
         self._parse_queue = ParseQueue()
         self.unread = 0  # pages fetched whose outcome is not recorded yet
@@ -157,18 +159,16 @@ class Worker:
         host = permit.host
         name = host.name_of(queued.url)
         fetch = self._crawl.config.config.site(name).fetch
-        admission = self._admission
-        wants_body = admission.wants_requisite_body if queued.requisite else admission.wants_body
+        reader: BodyReader = self._requisite_body if queued.requisite else self._page_body
         seed: SeedReading | None = None
         if queued.seed and queued.before is None and self._sitemaps.wanted(name):
-            seed = self._sitemaps.sniffing(queued, wants=wants_body, bytes_max=fetch.max_body_bytes)
-            wants_body = seed.wants_body
+            seed = self._sitemaps.sniffing(queued, reader=reader, bytes_max=fetch.max_body_bytes)
+            reader = seed
         request = Request(
             url=queued.url,
             headers=self._schedule.conditions(queued),
             limits=limits_of(fetch.timeout_s, fetch.max_body_bytes),
-            wants_body=wants_body,
-            into=seed.into if seed else None,
+            reader=reader,
         )
         new = queued.before is None
         self._about_to_request(host, queued, pages=new)
@@ -209,8 +209,7 @@ class Worker:
             url=queued.url,
             headers=self._schedule.conditions(queued),
             limits=limits_of(fetch.timeout_s, fetch.max_body_bytes),
-            wants_body=lambda head: 200 <= head.status < 300,
-            into=lambda _: reading,
+            reader=reading,
         )
         self._about_to_request(host, queued, pages=False)
         result = await self._downloader.fetch(permit, request, kind=SITEMAP)

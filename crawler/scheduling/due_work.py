@@ -8,7 +8,7 @@ from typing import Final
 from crawler.frontier.origin import Origin
 from crawler.frontier.pace import NEVER
 from crawler.processing.context import CrawlContext
-from crawler.processing.recrawl_schedule import RecrawlSchedule
+from crawler.processing.recrawl_planner import RecrawlPlanner
 from crawler.scheduling.host_leases import HostLeases
 from policies.robots_state import is_due
 
@@ -82,7 +82,7 @@ class DuePages:
     """Holds hosts with pages to revisit when nothing else is to be done there. The commits of a
     held host bring the pages."""
 
-    def __init__(self, crawl: CrawlContext, leases: HostLeases, schedule: RecrawlSchedule) -> None:
+    def __init__(self, crawl: CrawlContext, leases: HostLeases, schedule: RecrawlPlanner) -> None:
         self._crawl = crawl
         self._frontier = crawl.frontier
         self._leases = leases

@@ -86,7 +86,7 @@ class HostLeases:
             frontier.claimable
             and not frontier.stopping
             and self._permits.pages_open
-            and not self._permits.frozen
+            and not self._permits.stops.frozen
         ):
             room = min(CLAIM_HOSTS, self.room)
             if room <= 0:

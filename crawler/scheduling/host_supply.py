@@ -118,10 +118,10 @@ class HostSupply:
         is under way will stir us."""
         frontier, holds = self._frontier, self._frontier.holds
         await self._look_ahead()
-        if self._permits.paused:
+        if self._permits.stops.paused:
             self.idle = False  # until the operator resumes, nothing is to be done
             return None
-        if self._permits.stopped:
+        if self._permits.stops:
             self.idle = False
             if holds.connecting and not self._runs_forever:
                 wake_s = frontier.progress_s + self._patience_s
@@ -146,7 +146,7 @@ class HostSupply:
 
     async def _look_ahead(self) -> None:
         """Be awake when the next host in the store may be claimed, or a robots.txt there is due."""
-        if not self._permits.pages_open or self._permits.frozen:
+        if not self._permits.pages_open or self._permits.stops.frozen:
             return
         self._due_robots.release_idle()
         outlook = await self._crawl.store.outlook(self._crawl.session)

@@ -34,7 +34,7 @@ from crawler.frontier.tickets import FrontierClosedError
 from crawler.processing.admission import PageBudget
 from crawler.processing.committer import Committer
 from crawler.processing.context import CrawlContext
-from crawler.processing.recrawl_schedule import RecrawlSchedule
+from crawler.processing.recrawl_planner import RecrawlPlanner
 from crawler.processing.seen_links import SeenLinks
 from crawler.processing.sitemaps import Sitemaps
 from crawler.processing.worker import Worker
@@ -101,7 +101,7 @@ class Scheduler:
             sitemaps=sitemaps,
         )
         self._fetches: dict[Origin, asyncio.Task[None]] = {}
-        schedule = RecrawlSchedule(crawl.config, crawl.clock)
+        schedule = RecrawlPlanner(crawl.config, crawl.clock)
         self._budget = PageBudget(limit=config.crawl.max_pages)
         self._seen = SeenLinks()
         self._worker = Worker(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from crawler.config import Config
 from crawler.frontier.commands import CONFIG_APPLIED, RejudgeMarked
-from crawler.frontier.permits import BY_OPERATOR
+from crawler.frontier.stops import BY_OPERATOR
 from crawler.processing.admission import PageBudget
 from crawler.processing.context import CrawlContext
 from crawler.processing.seen_links import SeenLinks

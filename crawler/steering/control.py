@@ -123,9 +123,9 @@ class Control:
         permits = self._frontier.permits
         if self._frontier.stopping:
             return CrawlState.STOPPING
-        if permits.paused:
+        if permits.stops.paused:
             return CrawlState.PAUSED
-        if permits.stopped:
+        if permits.stops:
             return CrawlState.HELD
         idle = self._scheduler.supply.idle and not permits.in_flight
         return CrawlState.IDLE if idle else CrawlState.RUNNING
@@ -134,7 +134,7 @@ class Control:
         """What the crawl is doing. Looks at every host in memory (some thousands): call it about
         once a second."""
         permits, now_s = self._frontier.permits, self._clock.monotonic()
-        states = Counter(host_state(host, permits.why(host)[0]) for host in permits)
+        states = Counter(host_state(host, self._frontier.waiting.why(host)[0]) for host in permits)
         pages_per_s, bytes_per_s = self._scheduler.committer.rates.per_s(now_s)
         urls = self._scheduler.downloader.urls
         under_way = itertools.islice(urls.items(), FETCHING_SHOWN)
@@ -164,7 +164,7 @@ class Control:
         frontier = self._frontier
         if (held := frontier.permits.get(host)) is None:
             return None
-        wait_s, reason = frontier.permits.why(held)
+        wait_s, reason = frontier.waiting.why(held)
         state = host_state(held, wait_s)
         if state in (HostState.CLOSED, HostState.ROBOTS, HostState.IDLE):
             move = frontier.waiting.next_move(held)
@@ -204,7 +204,7 @@ class Control:
 
     @property
     def _all_paused(self) -> str:
-        if self._frontier.permits.paused:
+        if self._frontier.permits.stops.paused:
             return CRAWL_PAUSED.sentence
         return "; ".join(hold.sentence for hold in self.held)
 
@@ -223,7 +223,7 @@ class Control:
         await self._do(self._remember_pause)
 
     async def _remember_pause(self) -> None:
-        await self._store.set_paused(self._frontier.permits.paused)
+        await self._store.set_paused(self._frontier.permits.stops.paused)
 
     async def _do(self, work: Callable[[], Coroutine[None, None, _T]]) -> _T:
         """Run commands one at a time, in their order, and each to its end."""

@@ -122,7 +122,7 @@ class HostNow(Struct, frozen=True, kw_only=True):
 
 
 def host_state(host: HostQueue, wait_s: float) -> HostState:
-    """`wait_s` as `Permits.why` gives it."""
+    """`wait_s` as `Waiting.why` gives it."""
     if host.busy:
         return HostState.IN_FLIGHT
     if host.paused:

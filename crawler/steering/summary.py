@@ -51,7 +51,7 @@ class Snapshots:
         states: Counter[str] = Counter()
         slow: list[SlowHost] = []
         for host in frontier.permits:
-            wait_s, reason = frontier.permits.why(host)
+            wait_s, reason = frontier.waiting.why(host)
             state = host_state(host, wait_s)
             states[state] += 1
             if state in _HELD_UP and (wait_s or reason is not READY):

@@ -67,9 +67,9 @@ class FakeFetcher:
             return _failure(request, entry, reply)
         entry.status = reply.status
         answer = _answer(request, entry, reply)
-        if isinstance(answer, Answer) and answer.body_read and request.into is not None:
+        if isinstance(answer, Answer) and answer.body_read and request.reader is not None:
             head = Head(url=request.url, status=answer.status, headers=answer.headers)
-            sink = request.into(head)
+            sink = request.reader.sink(head)
             if sink is not None:
                 return await self._pour(request, entry, answer, sink)
         return answer
@@ -99,8 +99,10 @@ def _answer(request: Request, entry: LoggedRequest, reply: Reply) -> Answer | Fa
     headers = CIMultiDict(reply.headers)
     headers.setdefault("Content-Type", reply.content_type)
     head = Head(url=request.url, status=reply.status, headers=CIMultiDictProxy(headers))
-    wanted = request.wants_body is None or request.wants_body(head)
-    bytes_max = request.limits.body_bytes_max if request.into is None else len(body)
+    reader = request.reader
+    wanted = reader is None or reader.wants_body(head)
+    poured = wanted and reader is not None and reader.sink(head) is not None
+    bytes_max = len(body) if poured else request.limits.body_bytes_max
     cut = wanted and len(body) > bytes_max
     if cut and not request.cut_ok:
         return _failure(request, entry, FailureCode.TOO_LARGE)

@@ -17,6 +17,7 @@ from crawler.clock import Timer
 from crawler.fetching.exchange import BEAT_S, Bound, Exchange, Watchdog
 from crawler.fetching.request import FetchLimits, Request
 from tests.crawler.conftest import Serve
+from tests.crawler.fetching.readers import Reads
 
 RATE = 100.0
 WINDOW_S = 10.0
@@ -270,6 +271,6 @@ async def test_a_sink_that_takes_its_time_is_not_charged_to_the_site(
     server = await serve(head + b"x" * size, keep=True)
     sink = Slow(2.5)
     limits = FetchLimits(timeout_s=1.5, rate_window_s=0.5, connect_s=5.0)
-    request = Request(url=server.url(), limits=limits, into=lambda _: sink)
+    request = Request(url=server.url(), limits=limits, reader=Reads(into=lambda _: sink))
     answer = await fetcher.fetch(request)
     assert getattr(answer, "poured_bytes", answer) == size

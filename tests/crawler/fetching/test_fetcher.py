@@ -10,6 +10,7 @@ from crawler.clock import RealClock
 from crawler.fetching.fetcher import AiohttpFetcher, Answer, Failure, FetchLimits, Head, Request
 from policies.retries import FailureCode
 from tests.crawler.conftest import fetcher_config
+from tests.crawler.fetching.readers import Reads
 
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 5\r\n\r\nhello"
 
@@ -251,7 +252,7 @@ async def test_unwanted_body_is_not_downloaded(serve, fetcher):
         asked.append(head)
         return False
 
-    answer = answered(await fetcher.fetch(Request(url=server.url(), wants_body=wants)))
+    answer = answered(await fetcher.fetch(Request(url=server.url(), reader=Reads(wants=wants))))
     assert (answer.body, answer.body_read, answer.cut) == (b"", False, False)
     assert [(h.url, h.status, h.headers["Content-Type"]) for h in asked] == [
         (server.url(), 200, "video/mp4")
@@ -263,7 +264,7 @@ async def test_unwanted_body_that_is_there_already_keeps_the_connection(serve, f
     server = await serve(HELLO, keep=True)
     for _ in range(2):
         answer = answered(
-            await fetcher.fetch(Request(url=server.url(), wants_body=lambda _head: False))
+            await fetcher.fetch(Request(url=server.url(), reader=Reads(wants=lambda _head: False)))
         )
         assert not answer.body_read
     assert server.connections == 1
@@ -294,7 +295,7 @@ async def test_law_1_a_contact_ends_with_its_last_byte(serve, pushed_clock):
 
     server = await serve(script)
     async with AiohttpFetcher(fetcher_config(), clock) as fetcher:
-        request = Request(url=server.url(), wants_body=push)
+        request = Request(url=server.url(), reader=Reads(wants=push))
         at_once = answered(await fetcher.fetch(request))
         pushed.clear()
         in_pieces = answered(await fetcher.fetch(request))
@@ -339,7 +340,7 @@ async def test_error_in_wants_body_is_the_callers_and_leaves_no_connection(serve
 
     server = await serve(script)
     with pytest.raises(ValueError, match="a bug"):
-        await fetcher.fetch(Request(url=server.url(), wants_body=broken))
+        await fetcher.fetch(Request(url=server.url(), reader=Reads(wants=broken)))
     await server.gone.wait()
 
 

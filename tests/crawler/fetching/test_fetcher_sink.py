@@ -12,6 +12,7 @@ from crawler.fetching.body import PIECE_BYTES
 from crawler.fetching.fetcher import AiohttpFetcher, Answer, Failure
 from crawler.fetching.request import FetchLimits, Head, OversizeError, Request
 from policies.retries import FailureCode
+from tests.crawler.fetching.readers import Reads
 
 
 class Pieces:
@@ -48,7 +49,9 @@ async def test_a_body_longer_than_max_body_goes_to_the_sink_in_pieces(
         server = await serve(answer(sent, *more))
         sink = Pieces()
         limits = FetchLimits(body_bytes_max=1_000)
-        got = await fetcher.fetch(Request(url=server.url(), limits=limits, into=to(sink)))
+        got = await fetcher.fetch(
+            Request(url=server.url(), limits=limits, reader=Reads(into=to(sink)))
+        )
         assert isinstance(got, Answer)
         assert (got.body, got.body_read, got.cut) == (b"", True, False)
         assert (sum(sink.sizes), sink.ended) == (len(body), 1)
@@ -60,7 +63,7 @@ async def test_a_sink_that_wants_no_more_ends_the_answer(
 ) -> None:
     server = await serve(answer(bytes(5_000_000)))
     sink = Pieces(100_000)
-    got = await fetcher.fetch(Request(url=server.url(), into=to(sink)))
+    got = await fetcher.fetch(Request(url=server.url(), reader=Reads(into=to(sink))))
     assert isinstance(got, Answer)
     assert (got.cut, sink.ended) == (True, 1)
     assert sum(sink.sizes) < 1_000_000
@@ -69,7 +72,7 @@ async def test_a_sink_that_wants_no_more_ends_the_answer(
 
 async def test_without_a_sink_the_body_is_kept_as_ever(fetcher: AiohttpFetcher, serve: Any) -> None:
     server = await serve(answer(b"body"))
-    got = await fetcher.fetch(Request(url=server.url(), into=lambda _: None))
+    got = await fetcher.fetch(Request(url=server.url(), reader=Reads(into=lambda _: None)))
     assert isinstance(got, Answer)
     assert got.body == b"body"
 
@@ -84,7 +87,7 @@ async def test_a_body_cut_short_is_a_failure_and_no_end(
     ):
         server = await serve(sent)
         sink = Pieces()
-        got = await fetcher.fetch(Request(url=server.url(), into=to(sink)))
+        got = await fetcher.fetch(Request(url=server.url(), reader=Reads(into=to(sink))))
         assert isinstance(got, Failure)
         assert (got.code, sink.ended) == (FailureCode.BODY, 0)
 
@@ -95,7 +98,7 @@ async def test_a_sink_may_refuse_what_is_too_large(fetcher: AiohttpFetcher, serv
             raise OversizeError
 
     server = await serve(answer(b"x" * 99))
-    got = await fetcher.fetch(Request(url=server.url(), into=lambda _: Refusing()))
+    got = await fetcher.fetch(Request(url=server.url(), reader=Reads(into=lambda _: Refusing())))
     assert isinstance(got, Failure)
     assert got.code is FailureCode.TOO_LARGE
 
@@ -112,10 +115,12 @@ async def test_a_sink_may_be_given_more_time_than_a_page(
 
     limits = replace(FetchLimits(), timeout_s=0.3)
     server = await serve(slow)
-    got = await fetcher.fetch(Request(url=server.url(), limits=limits, into=lambda _: Pieces()))
+    got = await fetcher.fetch(
+        Request(url=server.url(), limits=limits, reader=Reads(into=lambda _: Pieces()))
+    )
     assert isinstance(got, Failure)
     assert got.code is FailureCode.TIMEOUT
     sink = Pieces(timeout_s=30.0)
-    got = await fetcher.fetch(Request(url=server.url(), limits=limits, into=to(sink)))
+    got = await fetcher.fetch(Request(url=server.url(), limits=limits, reader=Reads(into=to(sink))))
     assert isinstance(got, Answer)
     assert sum(sink.sizes) == 40

@@ -11,7 +11,7 @@ from crawler.config.model import CurrentConfig
 from crawler.frontier.commands import Command
 from crawler.frontier.frontier import Frontier
 from crawler.frontier.host_queue import HostQueue, Permit
-from crawler.frontier.permits import BY_OPERATOR
+from crawler.frontier.stops import BY_OPERATOR
 from crawler.frontier.tickets import FrontierClosedError, Ticket
 from crawler.scheduling.command_loop import commands_of
 from crawler.scheduling.task_set import TaskSet

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from crawler.frontier.grant_limits import PASS_BEHIND_MAX, PASS_MAX
 from crawler.frontier.host_queue import HostQueue, Permit
-from crawler.frontier.permits import PASS_BEHIND_MAX, PASS_MAX
 from crawler.frontier.reasons import PAUSED, VISIT_WINDOW
 from crawler.frontier.tickets import FrontierClosedError
 from crawler.testing import JumpClock
@@ -96,7 +96,7 @@ class Crawlers:
             await self.clock.sleep_until(self.clock.monotonic() + step_s)
         else:
             stuck = [
-                (h.slot, len(h.prefetched), h.busy, self.driven.permits.why(h))
+                (h.slot, len(h.prefetched), h.busy, self.driven.frontier.waiting.why(h))
                 for h in self.driven.permits
             ]
             raise AssertionError(f"stuck: {stuck}")
@@ -280,7 +280,7 @@ async def test_a_paused_host_is_given_no_turn_and_goes_on_when_resumed() -> None
         worker = asyncio.create_task(crawlers.work())
         await clock.sleep_until(clock.monotonic() + 3600)
         assert not crawlers.log
-        assert driven.permits.why(host) == (0.0, PAUSED)
+        assert driven.frontier.waiting.why(host) == (0.0, PAUSED)
         host.paused = False
         driven.permits.consider(host)
         await clock.sleep_until(clock.monotonic() + 60)
@@ -333,7 +333,7 @@ async def test_a_visit_window_holds_pages_until_it_opens() -> None:
         crawlers = Crawlers(clock, driven)
         host = make_host(clock, rules=PacingRules(visit_window=parse_window("06:00-06:30")))
         driven.permits.hold(host)
-        wait_s, why = driven.permits.why(host)
+        wait_s, why = driven.frontier.waiting.why(host)
         assert wait_s == pytest.approx(7 * 3600 + 46 * 60 + 40)
         assert why is VISIT_WINDOW
         await crawlers.until_empty(step_s=60)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from crawler.frontier.permits import WALL_STEP_S
 from crawler.frontier.reasons import READY
+from crawler.frontier.wall_watch import STEP_S as WALL_STEP_S
 from crawler.testing import JumpClock
 from policies.pacing import PacingRules, RobotsPacing, Window
 from tests.crawler.frontier.rig import DrivenFrontier
@@ -133,5 +133,5 @@ async def test_who_asks_for_the_next_contact_hears_of_a_step() -> None:
         clock.set_wall(60)
         driven.permits.next_at()
         await asyncio.sleep(0)
-        assert driven.permits.why(host) == (0.0, READY)
+        assert driven.frontier.waiting.why(host) == (0.0, READY)
         driven.close()

@@ -22,7 +22,7 @@ from crawler.downloading.robots_fetcher import RobotsFetcher
 from crawler.faults import contained
 from crawler.fetching.request import Request
 from crawler.observer import Contacted
-from crawler.processing.recrawl_schedule import RecrawlSchedule
+from crawler.processing.recrawl_planner import RecrawlPlanner
 from crawler.processing.worker import Worker
 from crawler.testing import Reply, html, not_found, redirect, text
 from storage.store import Outcome, StoreError
@@ -288,11 +288,11 @@ async def test_a_visit_again_that_meets_a_fault_leaves_the_page_as_it_was(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
 
-    def broken(_: RecrawlSchedule, queued: Any, *__: object) -> None:
+    def broken(_: RecrawlPlanner, queued: Any, *__: object) -> None:
         if queued.before is not None:
             raise AttributeError
 
-    monkeypatch.setattr(RecrawlSchedule, "unchanged", broken)
+    monkeypatch.setattr(RecrawlPlanner, "unchanged", broken)
     day_s = 86_400.0
     after = await world.crawl(
         {f"{SITE}/": html("Home")},

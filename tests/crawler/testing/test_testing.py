@@ -23,6 +23,7 @@ from crawler.testing import (
     text,
 )
 from policies.retries import FailureCode
+from tests.crawler.fetching.readers import Reads
 
 
 async def test_an_hour_of_waiting_takes_milliseconds() -> None:
@@ -266,6 +267,8 @@ async def test_the_fake_fetcher_observes_the_limits_of_the_request() -> None:
         cut = await ask(limits=limits, cut_ok=True)
         assert isinstance(cut, Answer)
         assert (cut.body, cut.cut) == (b"x" * 10, True)
-        unread = await ask(wants_body=lambda head: head.headers["Content-Type"] != "text/plain")
+        unread = await ask(
+            reader=Reads(wants=lambda head: head.headers["Content-Type"] != "text/plain")
+        )
         assert isinstance(unread, Answer)
         assert (unread.body, unread.body_read) == (b"", False)

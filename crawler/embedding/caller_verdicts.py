@@ -37,7 +37,7 @@ class NextTurn:
     ahead: int
 
 
-class Entry:
+class CallerVerdicts:
     """The frontier's verdicts as return values and exceptions, and the wait for new ones."""
 
     def __init__(self, clock: Clock, frontier: Frontier) -> None:

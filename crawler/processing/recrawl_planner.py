@@ -21,7 +21,7 @@ _NO_HEADERS: Mapping[str, str] = {}
 _VALIDATOR_CHARS_MAX = 1_024  # a longer ETag is not kept: it is a page's, and there are millions
 
 
-class RecrawlSchedule:
+class RecrawlPlanner:
     """Decides by the rules of a URL's host, as the config has them now."""
 
     def __init__(self, effective: CurrentConfig, clock: Clock) -> None:

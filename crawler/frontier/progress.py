@@ -1,0 +1,24 @@
+"""What counts as the progress of a crawl, which ends when there is none for its patience."""
+
+from __future__ import annotations
+
+from crawler.frontier.host_queue import HostQueue
+from storage.store import Outcome, Retry, Revisited
+
+
+def progresses(outcome: Outcome, host: HostQueue | None) -> bool:
+    """Is a URL finished, or was it tried for the first time at a host that did not just fail?
+
+    Failing once more, with the same URL or the next one, is no progress: it must not keep a crawl
+    from ending.
+    """
+    if isinstance(outcome, Retry):
+        if host is None:
+            return outcome.attempts + outcome.refusals <= 1
+        host.failed_in_row += 1
+        return host.failed_in_row == 1 and outcome.attempts + outcome.refusals <= 1
+    if isinstance(outcome, Revisited) and outcome.plan and outcome.plan.failures:
+        return False
+    if host is not None:
+        host.failed_in_row = 0
+    return True

@@ -1,0 +1,51 @@
+"""What stops all permits: the operator, or system holds."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from policies.holds import CONNECTING, HoldReason
+
+BY_OPERATOR: Final = "by the operator"  # the whole crawl is paused; beside the reasons of holds
+
+Stop = HoldReason | str
+
+
+class Stops:
+    """The reasons for which no permit is granted, and the probes granted all the same.
+
+    A probe is one permit granted during a hold, to find out whether it is over. None is granted
+    while the operator has paused the crawl.
+    """
+
+    def __init__(self) -> None:
+        self._reasons: set[Stop] = set()
+        self._probes = 0  # permits that may be granted all the same: one or none
+        self.closed = False
+        """No permits: there are reasons, and no probe is due."""
+
+    def __bool__(self) -> bool:
+        return bool(self._reasons)
+
+    @property
+    def paused(self) -> bool:
+        """Has the operator paused the whole crawl?"""
+        return BY_OPERATOR in self._reasons
+
+    @property
+    def frozen(self) -> bool:
+        """Stopped by something that no request can end: a pause, or a hold of disk or database."""
+        return not self._reasons <= CONNECTING
+
+    def add(self, reason: Stop) -> None:
+        self._reasons.add(reason)
+        self.allow_probes(self._probes if reason == BY_OPERATOR else 0)
+
+    def remove(self, reason: Stop) -> None:
+        self._reasons.discard(reason)
+        self.allow_probes(self._probes if reason == BY_OPERATOR else 0)
+
+    def allow_probes(self, probes: int) -> None:
+        """Grant this many permits (0 or 1) all the same."""
+        self._probes = probes if self._reasons else 0
+        self.closed = bool(self._reasons) and (self.paused or not self._probes)
