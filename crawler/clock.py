@@ -44,20 +44,20 @@ class RealClock:
 
     def call_at(self, when_s: float, callback: Callable[[], None]) -> Timer:
         timer = _Timer()
-
-        def fire() -> None:
-            # Never early: uvloop rounds delays to milliseconds.
-            if time.monotonic() < when_s:
-                arm()
-            else:
-                timer.cancel()  # its handle would keep this function, which keeps it
-                callback()
-
-        def arm() -> None:
-            timer.handle = self._loop.call_later(max(0.0, when_s - time.monotonic()), fire)
-
-        arm()
+        self._arm(timer, when_s, callback)
         return timer
+
+    def _arm(self, timer: _Timer, when_s: float, callback: Callable[[], None]) -> None:
+        in_s = max(0.0, when_s - time.monotonic())
+        timer.handle = self._loop.call_later(in_s, self._fire, timer, when_s, callback)
+
+    def _fire(self, timer: _Timer, when_s: float, callback: Callable[[], None]) -> None:
+        """Never early: uvloop rounds delays to milliseconds."""
+        if time.monotonic() < when_s:
+            self._arm(timer, when_s, callback)
+        else:
+            timer.handle.cancel()  # it would keep the timer, which keeps it
+            callback()
 
     async def sleep_until(self, when_s: float) -> None:
         reached = asyncio.Event()

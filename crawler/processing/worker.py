@@ -61,7 +61,15 @@ class Worker:
     async def use(self, permit: Permit) -> None:
         """Judge prefetched URLs of the host until one was worth a request, or none is left."""
         host, clock = permit.host, self._crawl.clock
-        if not await self._is_usable(permit):
+        try:
+            usable = await self._is_usable(permit)
+        except BaseException as error:
+            self._frontier.permits.give_back(permit)
+            if not isinstance(error, Exception) or not host.prefetched:
+                raise
+            self._contain(host, host.prefetched.popleft(), error)
+            return
+        if not usable:
             return
         host.prefetch = min(2 * host.prefetch, PREFETCH_MAX)
         judge_until_s = clock.monotonic() + JUDGING_MAX_S
@@ -93,19 +101,12 @@ class Worker:
         """Is the permit still good, and the address known that it counts for? Else it is given
         back."""
         host, permits = permit.host, self._frontier.permits
-        try:
-            if host.prefetched and self._frontier.needs_address(permit):
-                origin = origin_of(host.prefetched[0].url)
-                if await self._downloader.locate(permit, origin) is not True:
-                    permits.give_back(permit)
-                    self._refill(host)
-                    return False
-        except BaseException as error:
-            permits.give_back(permit)
-            if not isinstance(error, Exception) or not host.prefetched:
-                raise
-            self._contain(host, host.prefetched.popleft(), error)
-            return False
+        if host.prefetched and self._frontier.needs_address(permit):
+            origin = origin_of(host.prefetched[0].url)
+            if await self._downloader.locate(permit, origin) is not True:
+                permits.give_back(permit)
+                self._refill(host)
+                return False
         if permits.is_void(permit):
             permits.give_back(permit)
             return False
