@@ -49,9 +49,9 @@ def cycles() -> Iterator[Counter[str]]:
 def name_of(one: object) -> str:
     """The name of its class, or its own if it is a function."""
     # A class is no object of ours: `dataclass(slots=True)` leaves the one it replaces behind.
-    is_function = callable(one) and hasattr(one, "__qualname__") and not isinstance(one, type)
-    named = one if is_function else type(one)
-    return f"{named.__module__}.{named.__qualname__}"
+    if callable(one) and hasattr(one, "__qualname__") and not isinstance(one, type):
+        return f"{one.__module__}.{one.__qualname__}"
+    return f"{type(one).__module__}.{type(one).__qualname__}"
 
 
 def test_cycles_are_found() -> None:
