@@ -112,6 +112,18 @@ def test_configs_that_are_shown_are_configs(page: Path) -> None:
         from_dict(tomllib.loads(block))
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_names_are_in_the_files_that_are_given_for_them(page: Path) -> None:
+    """`Name` in `file.py`, and `Name` (`file.py`)."""
+    text = page.read_text(encoding="utf-8")
+    path = r"`((?:crawler|policies|storage|tests)/[\w/]+\.py)`"
+    for name, file in re.findall(rf"`(\w+)`(?:\s+in\s+|\s+\(){path}", text):
+        source = (ROOT / file).read_text(encoding="utf-8")
+        assert re.search(rf"^(?:class |(?:async )?def )?{name}\b", source, re.MULTILINE), (
+            f"{file}: {name}"
+        )
+
+
 def test_make_targets_that_are_named_exist() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = set(re.findall(r"^([a-z]+):", makefile, re.MULTILINE))
