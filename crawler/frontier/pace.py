@@ -83,7 +83,9 @@ class Pace:
         self.backoff_until_s = now_s + clock.backoff_in_s if clock.backoff_in_s else NEVER
         self.backoff_status: int | None = None  # the answer that caused it
         self.not_before_s = now_s + clock.next_in_s
-        self.not_before_reason = Reason(Wait.STORED, clock.delay_source or "its last contact")
+        self.not_before_reason = Reason(
+            Wait.STORED, clock.delay_source or "delay after its last contact"
+        )
         # What its last contact has it rest is reckoned anew, by the rules of now. Anything longer
         # (a rest after a crash) stands; so does what files that are not here may have asked for.
         rested_s = clock.rested_s if lease.robots_all else None

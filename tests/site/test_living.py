@@ -78,7 +78,7 @@ async def test_a_host_is_paused_slowed_and_resumed_while_others_go_on(courtly: C
             before = len(web.log.requests("h0.test"))
             await contacts(web, "h1.test", 10)
             assert len(web.log.requests("h0.test")) <= before + 1  # one was in flight
-            assert life.control.wait_reason("h0.test") == "paused by hand"
+            assert life.control.wait_reason("h0.test") == "paused by an operator"
             assert courtly.rows("hosts", "paused", "host = 'h0.test'") == [(1,)]
 
             await life.control.slow_host("h1.test", 0.5)
@@ -263,7 +263,7 @@ async def test_hosts_are_steered_in_a_database_that_nobody_holds(courtly: Courtl
         summary = await courtly.crawl(web, crawl={"patience": 0.5})
         assert web.log.requests("h0.test") == []
         assert [(one.host, one.reason) for one in summary.waiting] == [
-            ("h0.test", "paused by hand")
+            ("h0.test", "paused by an operator")
         ]
         assert min(gaps(web, "h1.test", 0.0)) >= 0.25
         await steer_host(courtly.db, "h0.test", pause=False)

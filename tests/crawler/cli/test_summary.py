@@ -29,7 +29,7 @@ SUMMARY = Summary(
     elapsed_s=75.2511,
     waiting=(
         WaitingHost(host="a.test", until=1_800_000_090.0, reason="Retry-After"),
-        WaitingHost(host="b.test", until=None, reason="paused by hand"),
+        WaitingHost(host="b.test", until=None, reason="paused by an operator"),
         WaitingHost(host="c.test", until=1_800_000_005.0, reason="a rest"),
     ),
     skipped={Skip.MAX_DEPTH: 1234, Skip.NOFOLLOW: 7, Skip.OUTSIDE: 0},
@@ -49,7 +49,7 @@ def test_the_text_names_every_limit_with_its_count_and_key() -> None:
         "      7  the page forbids following the link",
         "",
         "Hosts that still have URLs queued:",
-        "  b.test: paused by hand",
+        "  b.test: paused by an operator",
         "  a.test: Retry-After, until 2027-01-15 08:01:30Z (in 1 min 30 s)",
         "  c.test: a rest, for another 5 s",
     ]
@@ -74,7 +74,7 @@ def test_json_is_one_line() -> None:
     assert data["elapsed_s"] == 75.251
     assert data["waiting"] == [
         {"host": "a.test", "until": 1_800_000_090.0, "reason": "Retry-After"},
-        {"host": "b.test", "until": None, "reason": "paused by hand"},
+        {"host": "b.test", "until": None, "reason": "paused by an operator"},
         {"host": "c.test", "until": 1_800_000_005.0, "reason": "a rest"},
     ]
     assert data["skipped"][0] == {"reason": "max_depth", "key": "crawl.max_depth", "count": 1234}
@@ -180,7 +180,7 @@ async def test_the_reason_of_a_host_that_is_not_in_memory(store: MemoryStore) ->
     assert reason() == "its turn (Crawl-delay)"
     assert reason(delay_source="") == "its turn"
     assert reason(spent=True) == "crawl.max_pages is reached"
-    assert reason(spent=True, paused=1) == "paused by hand"
+    assert reason(spent=True, paused=1) == "paused by an operator"
     assert reason(backoff_until=NOW_S + 1, spent=True) == BACKOFF.sentence
 
 

@@ -323,7 +323,7 @@ async def test_kill_9_keeps_hosts_pauses_and_contacts(place: Place, web: LocalWe
         after = await daemon.get("/api/host?host=a.test")
         for key in ("paused", "slow_s", "visited", "queued", "recent_contacts"):
             assert after[key] == before[key], key
-        assert "paused by hand" in after["wait_reason"]
+        assert "paused by an operator" in after["wait_reason"]
         assert await daemon.end() == 0
 
 
@@ -338,7 +338,7 @@ async def test_the_commands_steer_a_daemon(place: Place, web: LocalWeb) -> None:
         assert (await daemon.get("/api/host?host=a.test"))["slow_s"] == 60
         code, out, _ = await place.courtly("why", "a.test")
         assert code == 0
-        assert "in the crawl that runs now" in out or "paused by hand" in out
+        assert "in the crawl that runs now" in out or "paused by an operator" in out
         assert (await place.courtly("host", "resume", "a.test"))[0] == 0
         host = await daemon.get("/api/host?host=a.test")
         assert (host["paused"], host["slow_s"]) == (False, None)

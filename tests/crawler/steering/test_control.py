@@ -326,7 +326,7 @@ async def test_held_hosts_say_what_they_do_and_why_they_wait(world: World) -> No
         },
         robots={"dialect": "rfc9309"},
     )
-    assert said["a.test"] == (HostState.WAITING, "a rest of 1 s (politeness.delay)")
+    assert said["a.test"] == (HostState.WAITING, "politeness delay of 1 s (politeness.delay)")
     assert said["b.test"] == (HostState.PAUSED, PAUSED.sentence)
     assert said["c.test"][0] is HostState.CLOSED
 

@@ -131,7 +131,7 @@ async def test_a_host_is_paused_slowed_and_resumed(daemon: Any) -> None:
     assert slowed.body == {"host": "a.test", "paused": True, "slow_s": 2.5}
     host = (await daemon.client.get("/api/host?host=a.test")).body
     assert (host["paused"], host["slow_s"]) == (True, 2.5)
-    assert "paused by hand" in host["wait_reason"]
+    assert "paused by an operator" in host["wait_reason"]
     resumed = await post("/api/hosts/resume", {"host": "a.test"})
     assert resumed.body == {"host": "a.test", "paused": False, "slow_s": None}
 

@@ -250,7 +250,7 @@ class FakeOperations(Operations):
 def answers() -> FakeOperations:
     fake = FakeOperations()
     fake.rows = {name: host_row(name) for name in ("a.test", "b.test")}
-    fake.rows["p.test"] = host_row("p.test", paused=True, wait_reason="paused by hand")
+    fake.rows["p.test"] = host_row("p.test", paused=True, wait_reason="paused by an operator")
     fake.files = {"http://a.test": "User-agent: *\nDisallow: /private/\n"}
     return fake
 
