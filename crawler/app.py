@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 
 
 def open_reader(path: Path) -> Reader:
-    """Look into a database; a crawl may be writing it. Raises StoreRefused."""
+    """Open a database for reading, even while a crawl is writing it. Raises StoreRefused."""
     return SqliteReader(path)
 
 
 @contextlib.asynccontextmanager
 async def looking_into(path: Path) -> AsyncIterator[Reader]:
-    """`open_reader`, closed at the end."""
+    """As `open_reader`, but closes the reader when the block ends."""
     reader = open_reader(path)
     try:
         yield reader
@@ -53,7 +53,7 @@ async def looking_into(path: Path) -> AsyncIterator[Reader]:
 def open_store(
     path: Path, clock: Clock, *, queries_per_path_max: float = 1000, file_mode: int = FILE_MODE
 ) -> Store:
-    """A database to write to; its `open_session` may raise StoreRefused."""
+    """Return the store at `path`, for writing. Its `open_session` may raise StoreRefused."""
     return SqliteStore(
         path,
         wall=clock.wall,
@@ -66,37 +66,46 @@ def open_store(
 
 
 def open_memory_store(clock: Clock, *, queries_per_path_max: float = 1000) -> MemoryStore:
-    """A store without a file, for crawls that keep nothing."""
+    """Return a store without a file, for crawls that keep nothing."""
     return MemoryStore(
         wall=clock.wall, monotonic=clock.monotonic, queries_per_path_max=queries_per_path_max
     )
 
 
 def database_info(path: Path) -> DatabaseInfo:
-    """What a database is and how large; beside a crawl, too. Raises StoreError."""
+    """Read facts about a database, such as its version and size, even during a crawl.
+
+    Raises StoreError.
+    """
     from storage.sqlite import maintenance
 
     return maintenance.info(path)
 
 
 def check_database(path: Path) -> list[str]:
-    """What is wrong with a database, in sentences; beside a crawl, too. Raises StoreError."""
+    """Check a database, even during a crawl, and describe each problem in a sentence.
+
+    Raises StoreError.
+    """
     from storage.sqlite import maintenance
 
     return maintenance.check(path)
 
 
 def vacuum_database(path: Path) -> tuple[int, int]:
-    """Make a database that nobody holds smaller; its bytes before and after. StoreError."""
+    """Shrink a database that no process holds, and return its size in bytes before and after.
+
+    Raises StoreError.
+    """
     from storage.sqlite import maintenance
 
     return maintenance.vacuum(path)
 
 
-class Life(Struct, frozen=True, kw_only=True):
-    """A crawl put together, with the database held and the network open: `run` it."""
+class OpenCrawl(Struct, frozen=True, kw_only=True):
+    """A crawl that is ready to `run`: its database is locked and its network is open."""
 
-    config: Config  # as it began; `control.config` is the one that counts now
+    config: Config  # at the start; `control.config` is the one in force
     scheduler: Scheduler
     control: Control
     store: Store
@@ -105,8 +114,11 @@ class Life(Struct, frozen=True, kw_only=True):
     sinks: Sinks | None = None
 
     async def run(self) -> None:
-        """Crawl to the end, or until `control.stop()`. Cancelled, it leaves at once; what is
-        recorded is committed all the same. Raises StoreError, and what else went wrong."""
+        """Crawl to the end, or until `control.stop()` is called.
+
+        Cancellation ends the crawl immediately, but recorded outcomes are still committed. Raises
+        StoreError, or the exception that ended the crawl.
+        """
         try:
             await self.scheduler.run()
         except BaseExceptionGroup as problems:
@@ -115,34 +127,37 @@ class Life(Struct, frozen=True, kw_only=True):
 
 @contextlib.asynccontextmanager
 async def opened_sinks(config: Config, clock: Clock) -> AsyncIterator[Sinks | None]:
-    """The config's sinks while they are open; None if there are none. Raises SinkError."""
+    """Open the configured sinks for the duration of the block; None without any.
+
+    Raises SinkError.
+    """
     if not config.sinks:
         yield None
         return
-    from crawler.sinks.build import build_sinks  # nobody else needs what writes them
+    from crawler.sinks.build import build_sinks  # imported here: other crawls need no writers
 
     async with build_sinks(config, clock=clock) as sinks:
         yield sinks
 
 
 @contextlib.asynccontextmanager
-async def living(
+async def open_crawl(
     config: Config,
     *,
     seeds: Sequence[str] = (),
-    forever: bool = False,
+    runs_forever: bool = False,
     observers: Sequence[Observer] = (),
     source: ReloadSource | None = None,
-) -> AsyncIterator[Life]:
-    """What `courtly crawl` and the daemon are made of: holds the database until it is left.
+) -> AsyncIterator[OpenCrawl]:
+    """Open a crawl. Its database stays locked until the block ends.
 
-    `seeds` are canonical URLs, queued at once. `forever`: `run` does not end when nothing can move;
-    it stays up, idle, until it is stopped, and needs no seed to begin. `observers` watch it.
-    `source` is for `control.reload`.
+    seeds: canonical URLs, queued immediately. runs_forever: `run` idles when no URL can make
+    progress, until it is stopped, and needs no seed to begin. observers: receive the crawl's
+    events. source: where `control.reload` reads the config.
 
-    Raises ConfigError (no seed, unless it lives for ever; no contact for a seed beyond loopback;
-    secrets that cannot be read), StoreRefused (the database is in use, not ours, newer) and
-    StoreError, before anything is contacted.
+    Raises ConfigError (no seed, unless it runs forever; no contact for a seed beyond loopback;
+    unreadable secrets), StoreRefused (the database is in use, newer, or not one of ours) and
+    StoreError, all before any request.
     """
     clock = RealClock()
     if seeds:
@@ -158,7 +173,7 @@ async def living(
     try:
         if seeds:
             await queue_seeds(config, store, seeds, now_s=clock.wall())
-        if not await check_roots(config, store) and not forever:
+        if not await check_roots(config, store) and not runs_forever:
             raise ConfigError(
                 "there is nothing to crawl: give a seed URL, or set crawl.seeds in the config"
             )
@@ -172,9 +187,9 @@ async def living(
                 observer=all_of(observers),
                 sinks=sinks,
             )
-            scheduler = Scheduler(context, fetcher, runs_forever=forever)
-            if not forever:
-                await store.set_paused(False)  # who starts a crawl by hand wants it to run
+            scheduler = Scheduler(context, fetcher, runs_forever=runs_forever)
+            if not runs_forever:
+                await store.set_paused(False)  # starting a crawl manually resumes it
             elif await store.paused():
                 scheduler.steering.pause()
             control = Control(
@@ -185,7 +200,7 @@ async def living(
                 source=source,
                 fetcher=fetcher,
             )
-            yield Life(
+            yield OpenCrawl(
                 config=config,
                 scheduler=scheduler,
                 control=control,
@@ -199,7 +214,7 @@ async def living(
 
 
 async def _judge_anew(config: Config, store: Store, session: int) -> None:
-    """Where the crawl before read robots.txt otherwise, what it blocked is to be judged again."""
+    """Mark blocked URLs to be judged again if the previous crawl read robots.txt differently."""
     async with looking_into(config.storage.path) as reader:
         if await reads_otherwise(reader, config):
             await store.rejudge_all(session)
@@ -211,28 +226,30 @@ async def crawl(
     seeds: Sequence[str],
     observe: Callable[[Progress], None] | None = None,
     stop: asyncio.Event | None = None,
-    leave: asyncio.Event | None = None,
+    exit_now: asyncio.Event | None = None,
     source: ReloadSource | None = None,
     observers: Sequence[Observer] = (),
-    beside: Callable[[Life], AbstractAsyncContextManager[None]] | None = None,
+    alongside: Callable[[OpenCrawl], AbstractAsyncContextManager[None]] | None = None,
 ) -> Summary:
-    """Crawl until nothing can move within `crawl.patience`; run again, it resumes.
+    """Crawl until no URL can make progress within `crawl.patience`; run it again to resume.
 
-    `seeds` are canonical URLs. Setting `stop` ends it after what is in flight; setting `leave` ends
-    it at once, losing nothing committed. `beside` is open for as long as it runs. Raises
-    ConfigError (no seed, no contact for a seed beyond loopback), StoreRefused and StoreError.
-    `source` as `living` has it.
+    seeds: canonical URLs. stop: once set, ends the crawl after the requests in flight. exit_now:
+    once set, ends it immediately; nothing committed is lost. alongside: a context that is open
+    while the crawl runs. source: as in `open_crawl`.
+
+    Raises ConfigError (no seed; no contact for a seed beyond loopback), StoreRefused and
+    StoreError.
     """
     async with (
-        living(config, seeds=seeds, observers=observers, source=source) as life,
-        beside(life) if beside else contextlib.nullcontext(),
+        open_crawl(config, seeds=seeds, observers=observers, source=source) as opened,
+        alongside(opened) if alongside else contextlib.nullcontext(),
     ):
-        scheduler, clock = life.scheduler, life.clock
-        if life.sinks is not None:
-            life.sinks.exit_requested = leave
+        scheduler, clock = opened.scheduler, opened.clock
+        if opened.sinks is not None:
+            opened.sinks.exit_requested = exit_now
         began_s = clock.monotonic()
         interrupted = await _run(
-            scheduler, life.store, clock, observe=observe, stop=stop, leave=leave
+            scheduler, opened.store, clock, observe=observe, stop=stop, exit_now=exit_now
         )
         elapsed_s = clock.monotonic() - began_s
     async with looking_into(config.storage.path) as reader:
@@ -248,23 +265,25 @@ async def _run(
     *,
     observe: Callable[[Progress], None] | None,
     stop: asyncio.Event | None,
-    leave: asyncio.Event | None,
+    exit_now: asyncio.Event | None,
 ) -> bool:
-    """Run the scheduler to its end, or until told to stop or leave: True then."""
+    """Run the scheduler to its end. Return whether it was asked to stop or exit."""
     try:
         async with asyncio.TaskGroup() as group:
             run = group.create_task(scheduler.run())
-            beside: list[asyncio.Task[None]] = []
+            helpers: list[asyncio.Task[None]] = []
             if observe:
-                beside.append(group.create_task(Snapshots(scheduler, store, clock).report(observe)))
+                helpers.append(
+                    group.create_task(Snapshots(scheduler, store, clock).report(observe))
+                )
             if stop:
-                beside.append(group.create_task(_once(stop, scheduler.stop)))
-            if leave:
-                beside.append(group.create_task(_once(leave, run.cancel)))
-            run.add_done_callback(lambda _: [task.cancel() for task in beside])
+                helpers.append(group.create_task(_once(stop, scheduler.stop)))
+            if exit_now:
+                helpers.append(group.create_task(_once(exit_now, run.cancel)))
+            run.add_done_callback(lambda _: [task.cancel() for task in helpers])
     except BaseExceptionGroup as problems:
         raise plainest(problems) from problems
-    return any(event is not None and event.is_set() for event in (stop, leave))
+    return any(event is not None and event.is_set() for event in (stop, exit_now))
 
 
 async def _once(event: asyncio.Event, call: Callable[[], object]) -> None:
@@ -273,7 +292,7 @@ async def _once(event: asyncio.Event, call: Callable[[], object]) -> None:
 
 
 def plainest(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Of all that went wrong at once, what the reader should be told."""
+    """Of the exceptions raised together, return the one to report: a StoreError if there is one."""
     leaves: list[BaseException] = []
     stack: list[BaseException] = [group]
     while stack:

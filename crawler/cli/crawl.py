@@ -178,13 +178,13 @@ class _Crawl:
         from crawler.daemon.crawl_socket import local_socket
         from crawler.daemon.monitoring.monitor import Monitor
 
-        stop, leave = asyncio.Event(), asyncio.Event()
+        stop, exit_now = asyncio.Event(), asyncio.Event()
         monitor = Monitor(RealClock())
-        signals = CrawlSignals(stop, leave, display, starting=asyncio.current_task())
+        signals = CrawlSignals(stop, exit_now, display, starting=asyncio.current_task())
 
-        def beside(life: app.Life) -> AbstractAsyncContextManager[None]:
+        def alongside(opened: app.OpenCrawl) -> AbstractAsyncContextManager[None]:
             signals.started()
-            return local_socket(life, monitor, lambda text: display.say(f"warning: {text}"))
+            return local_socket(opened, monitor, lambda text: display.say(f"warning: {text}"))
 
         with signals:
             return await app.crawl(
@@ -192,10 +192,10 @@ class _Crawl:
                 seeds=seeds,
                 observe=None if self.quiet else display.observe,
                 stop=stop,
-                leave=leave,
+                exit_now=exit_now,
                 source=self if self.database.config_file else None,
                 observers=monitor.observers,
-                beside=beside,
+                alongside=alongside,
             )
 
     def reload(self) -> Config:

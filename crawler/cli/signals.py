@@ -64,7 +64,7 @@ def _replaced(handler: _Handler, by: _Handler) -> Iterator[None]:
 
 
 class CrawlSignals:
-    """Signal handlers of a crawl: the first signal sets `stop`, a further SIGINT sets `leave`.
+    """Signal handlers of a crawl: the first signal sets `stop`, a further SIGINT sets `exit_now`.
 
     Until `started` is called, signals cancel the task `starting` instead, because no request is in
     flight. SIGHUP (a closed terminal) stops the crawl unless it is ignored, as under `nohup`. To be
@@ -74,7 +74,7 @@ class CrawlSignals:
     def __init__(
         self,
         stop: asyncio.Event,
-        leave: asyncio.Event,
+        exit_now: asyncio.Event,
         display: Display,
         *,
         starting: asyncio.Task[Any] | None = None,
@@ -83,7 +83,7 @@ class CrawlSignals:
 
         self._starting = starting
         self._stop = stop
-        self._leave = leave
+        self._exit_now = exit_now
         self._display = display
         self._loop = asyncio.get_running_loop()
         self._actions: dict[signal.Signals, Callable[[], None]] = {
@@ -112,7 +112,7 @@ class CrawlSignals:
     def _interrupt(self) -> None:
         if self._starting is None and self._stop.is_set():
             self._display.say("exiting immediately; committed pages are kept")
-            self._leave.set()
+            self._exit_now.set()
         else:
             self._terminate("; press Ctrl-C again to exit immediately")
 

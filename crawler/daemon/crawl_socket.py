@@ -15,12 +15,12 @@ from crawler.threads import in_thread
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from crawler.app import Life
+    from crawler.app import OpenCrawl
 
 
 @contextlib.asynccontextmanager
 async def local_socket(
-    life: Life, monitor: Monitor, warn: Callable[[str], None]
+    opened: OpenCrawl, monitor: Monitor, warn: Callable[[str], None]
 ) -> AsyncIterator[None]:
     """Serve other commands while this is open."""
 
@@ -31,11 +31,11 @@ async def local_socket(
         from crawler.daemon import service
         from crawler.daemon.http.guards import HttpSettings
 
-        async with service.operations_of(life, monitor) as operations:
+        async with service.operations_of(opened, monitor) as operations:
             yield service.application(operations, HttpSettings(local=True), monitor)
 
     async with (
-        serving_on_demand(application, life.config.storage.path, warn),
-        monitor.sampling(life.control),
+        serving_on_demand(application, opened.config.storage.path, warn),
+        monitor.sampling(opened.control),
     ):
         yield

@@ -10,7 +10,7 @@ import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any, Final
 
-from crawler.app import Life, living, plainest
+from crawler.app import OpenCrawl, open_crawl, plainest
 from crawler.clock import RealClock
 from crawler.config import Config, ConfigError, seeds_of
 from crawler.config.sections import DaemonConfig, LogLevel
@@ -92,15 +92,15 @@ class Daemon:
         monitor, liveness = Monitor(clock, self.log), LivenessReporter(clock)
         with self._signals():
             async with (
-                living(
+                open_crawl(
                     self.config,
                     seeds=seeds_of(self.config),
-                    forever=True,
+                    runs_forever=True,
                     observers=(*monitor.observers, liveness, OutcomeLog(self.log)),
                     source=source,
-                ) as life,
-                operations_of(life, monitor) as operations,
-                monitor.sampling(life.control),
+                ) as opened,
+                operations_of(opened, monitor) as operations,
+                monitor.sampling(opened.control),
                 self._served(operations, monitor) as address,
                 unix_socket.serving(
                     application(operations, HttpSettings(local=True), monitor),
@@ -111,7 +111,7 @@ class Daemon:
                 tasks: list[Coroutine[None, None, None]] = [self._reload_on_signal(operations)]
                 if self._notify.watchdog_s is not None:
                     every_s = self._notify.watchdog_s
-                    tasks.append(liveness.report(life.control, self._notify, every_s))
+                    tasks.append(liveness.report(opened.control, self._notify, every_s))
                 self._announce(
                     f"{address} shows the crawl; its database is {self.config.storage.path}"
                 )
@@ -124,19 +124,19 @@ class Daemon:
                 for warning in self.config.warnings:
                     self._warn(warning)
                 self._notify.ready()
-                await self._crawl(life, tasks)
+                await self._crawl(opened, tasks)
         self._event("stopped", clean=not self._cut_short)
         return not self._cut_short
 
-    async def _crawl(self, life: Life, others: list[Coroutine[None, None, None]]) -> None:
+    async def _crawl(self, opened: OpenCrawl, others: list[Coroutine[None, None, None]]) -> None:
         """Run the crawl to its end, and other tasks during it."""
         self._starting = None
-        if life.sinks is not None:
-            life.sinks.exit_requested = self._exit
+        if opened.sinks is not None:
+            opened.sinks.exit_requested = self._exit
         async with asyncio.TaskGroup() as group:
-            crawl = group.create_task(life.run())
+            crawl = group.create_task(opened.run())
             tasks = [group.create_task(each) for each in others]
-            tasks.append(group.create_task(self._stop_on_signal(life, crawl)))
+            tasks.append(group.create_task(self._stop_on_signal(opened, crawl)))
             await asyncio.wait([crawl])
             for task in tasks:
                 task.cancel()
@@ -165,14 +165,14 @@ class Daemon:
             self._starting.cancel()
         (self._exit if self._stop.is_set() else self._stop).set()
 
-    async def _stop_on_signal(self, life: Life, crawl: asyncio.Task[None]) -> None:
+    async def _stop_on_signal(self, opened: OpenCrawl, crawl: asyncio.Task[None]) -> None:
         """Stop after the requests in flight; immediately on a second signal, or after a timeout."""
         await self._stop.wait()
-        self._event("stopping", in_flight=life.control.status().in_flight)
+        self._event("stopping", in_flight=opened.control.status().in_flight)
         self._announce("stopping after the requests in flight; a second signal exits immediately")
         self._notify.stopping()
-        life.control.stop()
-        config = life.control.config
+        opened.control.stop()
+        config = opened.control.config
         longest_s = max(config.site(name).fetch.timeout_s for name in ("", *_named(config)))
         why = "second signal"
         try:

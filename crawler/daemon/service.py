@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 
 from aiohttp import hdrs, web
 
-from crawler.app import Life, open_reader
+from crawler.app import OpenCrawl, open_reader
 from crawler.daemon.api.operations import Operations
 from crawler.daemon.api.robots_check import RobotsThroughCrawl
 from crawler.daemon.http.application import build
@@ -22,17 +22,17 @@ from crawler.daemon.web.rendering import Renderer
 
 
 @contextlib.asynccontextmanager
-async def operations_of(life: Life, monitor: Monitor) -> AsyncIterator[Operations]:
+async def operations_of(opened: OpenCrawl, monitor: Monitor) -> AsyncIterator[Operations]:
     """The operations of a crawl, with a reader of their own."""
-    reader = open_reader(life.config.storage.path)
+    reader = open_reader(opened.config.storage.path)
     try:
         yield Operations(
-            life.control,
+            opened.control,
             reader,
-            clock=life.clock,
+            clock=opened.clock,
             stream=monitor.stream,
             robots_fetcher=RobotsThroughCrawl(
-                scheduler=life.scheduler, reader=reader, clock=life.clock
+                scheduler=opened.scheduler, reader=reader, clock=opened.clock
             ),
         )
     finally:

@@ -70,7 +70,7 @@ class ReloadSource(Protocol):
 
 
 class Control:
-    """Inspects and controls a running crawl. Build it with `crawler.app.living`.
+    """Inspects and controls a running crawl. Build it with `crawler.app.open_crawl`.
 
     source: where a reload reads the config; None: `reload` fails. fetcher: the crawl's own, which a
     reload reconfigures; None: it never changes.

@@ -42,13 +42,13 @@ class Courtly:
         *seeds: str,
         observe: Callable[[Progress], None] | None = None,
         stop: asyncio.Event | None = None,
-        leave: asyncio.Event | None = None,
+        exit_now: asyncio.Event | None = None,
         **sections: Mapping[str, object],
     ) -> Summary:
         """Crawl in this process. A seed is a host of the web, or a URL."""
         config = from_dict({**self.config(web, **sections), **self.sinks})
         urls = [seed if "://" in seed else web.url(seed) for seed in seeds]
-        return await crawl(config, seeds=urls, observe=observe, stop=stop, leave=leave)
+        return await crawl(config, seeds=urls, observe=observe, stop=stop, exit_now=exit_now)
 
     def config(
         self, web: LocalWeb, **sections: Mapping[str, object]

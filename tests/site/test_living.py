@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crawler.app import Life, living
+from crawler.app import OpenCrawl, open_crawl
 from crawler.config import ConfigError, from_dict
 from crawler.offline_control import steer_host
 from crawler.steering.live_state import CrawlState, UnknownHost
@@ -38,13 +38,13 @@ def site(pages: int = 400) -> Pages:
 
 
 @contextlib.asynccontextmanager
-async def running(life: Life) -> AsyncIterator[asyncio.Task[None]]:
+async def running(opened: OpenCrawl) -> AsyncIterator[asyncio.Task[None]]:
     """Run the crawl in a task and stop it at the end of the block."""
-    task = asyncio.create_task(life.run())
+    task = asyncio.create_task(opened.run())
     try:
         yield task
     finally:
-        life.control.stop()
+        opened.control.stop()
         async with asyncio.timeout(20):
             await task
 
@@ -70,24 +70,26 @@ async def test_a_host_is_paused_slowed_and_resumed_while_others_go_on(courtly: C
     async with LocalWeb({host: site() for host in HOSTS}) as web:
         config = from_dict(courtly.config(web, politeness={"delay": DELAY_S, "latency_factor": 0}))
         async with (
-            living(config, seeds=[web.url(host) for host in HOSTS], forever=True) as life,
-            running(life),
+            open_crawl(
+                config, seeds=[web.url(host) for host in HOSTS], runs_forever=True
+            ) as opened,
+            running(opened),
         ):
             await contacts(web, "h0.test", 4)
-            await life.control.pause_host("h0.test")
+            await opened.control.pause_host("h0.test")
             before = len(web.log.requests("h0.test"))
             await contacts(web, "h1.test", 10)
             assert len(web.log.requests("h0.test")) <= before + 1  # one was in flight
-            assert life.control.wait_reason("h0.test") == "paused by an operator"
+            assert opened.control.wait_reason("h0.test") == "paused by an operator"
             assert courtly.rows("hosts", "paused", "host = 'h0.test'") == [(1,)]
 
-            await life.control.slow_host("h1.test", 0.5)
+            await opened.control.slow_host("h1.test", 0.5)
             at_s = web.log.requests("h1.test")[-1].start_s
             await contacts(web, "h2.test", 12)
             assert min(gaps(web, "h1.test", at_s)) >= 0.5
 
-            await life.control.resume_host("h0.test")
-            await life.control.resume_host("h1.test")
+            await opened.control.resume_host("h0.test")
+            await opened.control.resume_host("h1.test")
             await contacts(web, "h0.test", 3)
             await contacts(web, "h1.test", 3)
         assert [row[0] for row in courtly.rows("hosts", "breaches")] == [0] * 4
@@ -97,18 +99,20 @@ async def test_the_whole_crawl_pauses_and_goes_on(courtly: Courtly) -> None:
     async with LocalWeb({host: site() for host in HOSTS}) as web:
         config = from_dict(courtly.config(web))
         async with (
-            living(config, seeds=[web.url(host) for host in HOSTS], forever=True) as life,
-            running(life),
+            open_crawl(
+                config, seeds=[web.url(host) for host in HOSTS], runs_forever=True
+            ) as opened,
+            running(opened),
         ):
             await contacts(web, "h0.test", 3)
-            await life.control.pause()
+            await opened.control.pause()
             await asyncio.sleep(0.3)  # what was in flight ends
             before = len(web.log.requests())
-            assert life.control.state is CrawlState.PAUSED
-            assert life.control.status().in_flight == 0
+            assert opened.control.state is CrawlState.PAUSED
+            assert opened.control.status().in_flight == 0
             await asyncio.sleep(0.5)
             assert len(web.log.requests()) == before
-            await life.control.resume()
+            await opened.control.resume()
             await contacts(web, "h3.test", 3)
 
 
@@ -121,18 +125,18 @@ async def test_a_config_is_reloaded_again_and_again_under_load(courtly: Courtly)
         sections = courtly.config(web, politeness={"delay": delays[0], "latency_factor": 0})
         config = from_dict(sections)
         async with (
-            living(
+            open_crawl(
                 config,
                 seeds=[web.url(host) for host in HOSTS],
-                forever=True,
+                runs_forever=True,
                 source=ConfigFrom(lambda: from_dict(sections)),
-            ) as life,
-            running(life),
+            ) as opened,
+            running(opened),
         ):
             await contacts(web, "h0.test", 3)
             for delay_s in (delays * 2)[1:]:
                 sections["politeness"]["delay"] = delay_s
-                said += (await life.control.reload()).changes
+                said += (await opened.control.reload()).changes
                 at_s = max(one.start_s for one in web.log.requests())
                 await asyncio.sleep(0.7)
                 for host in HOSTS:
@@ -140,8 +144,8 @@ async def test_a_config_is_reloaded_again_and_again_under_load(courtly: Courtly)
                     assert min(late, default=delay_s) >= delay_s - 0.001
             sections["politeness"]["delay"] = -4
             with pytest.raises(ConfigError, match="delay"):
-                await life.control.reload()
-            assert life.control.config.politeness.delay == delays[-1]
+                await opened.control.reload()
+            assert opened.control.config.politeness.delay == delays[-1]
             await contacts(web, "h0.test", 2)
         assert said[0] == "4 hosts: delay 0.05 s to 0.3 s"
         assert [row[0] for row in courtly.rows("hosts", "breaches")] == [0] * 4
@@ -151,17 +155,17 @@ async def test_another_user_agent_is_sent_from_then_on(courtly: Courtly) -> None
     async with LocalWeb({"h0.test": site()}) as web:
         sections = courtly.config(web, crawl={"user_agent": "onebot/1.0 (+https://a.test/)"})
         async with (
-            living(
+            open_crawl(
                 from_dict(sections),
                 seeds=[web.url("h0.test")],
-                forever=True,
+                runs_forever=True,
                 source=ConfigFrom(lambda: from_dict(sections)),
-            ) as life,
-            running(life),
+            ) as opened,
+            running(opened),
         ):
             await contacts(web, "h0.test", 3)
             sections["crawl"]["user_agent"] = "otherbot/2.0 (+https://a.test/)"
-            await life.control.reload()
+            await opened.control.reload()
             await contacts(web, "h0.test", 3)
         agents = [one.headers["user-agent"] for one in web.log.requests("h0.test")]
         assert agents[0].startswith("onebot")
@@ -172,17 +176,18 @@ async def test_another_user_agent_is_sent_from_then_on(courtly: Courtly) -> None
 
 CHILD = """
 import asyncio, json, sys
-from crawler.app import living
+from crawler.app import open_crawl
 from crawler.config import from_dict
 
 async def main():
     told = json.loads(sys.argv[1])
-    async with living(from_dict(told["config"]), seeds=told["seeds"], forever=True) as life:
-        task = asyncio.create_task(life.run())
-        await life.control.pause_host("h0.test")
-        await life.control.slow_host("h1.test", 0.6)
+    config = from_dict(told["config"])
+    async with open_crawl(config, seeds=told["seeds"], runs_forever=True) as opened:
+        task = asyncio.create_task(opened.run())
+        await opened.control.pause_host("h0.test")
+        await opened.control.slow_host("h1.test", 0.6)
         if told["pause"]:
-            await life.control.pause()
+            await opened.control.pause()
         print("steered", flush=True)
         await task
 
@@ -215,13 +220,13 @@ async def test_kill_9_keeps_pauses_and_paces(courtly: Courtly) -> None:
         before = len(web.log.requests("h0.test"))
         at_s = max((one.start_s for one in web.log.requests()), default=0.0)
         async with (
-            living(from_dict(courtly.config(web)), forever=True) as life,
-            running(life),
+            open_crawl(from_dict(courtly.config(web)), runs_forever=True) as opened,
+            running(opened),
         ):
             await contacts(web, "h1.test", 3)
             await contacts(web, "h2.test", 5)
             assert len(web.log.requests("h0.test")) == before
-            assert life.control.state is CrawlState.RUNNING
+            assert opened.control.state is CrawlState.RUNNING
         assert min(gaps(web, "h1.test", at_s + 0.001)) >= 0.6
         assert courtly.rows("hosts", "host, paused, slow_s", "paused OR slow_s") == [
             ("h0.test", 1, None),
@@ -234,15 +239,15 @@ async def test_a_paused_crawl_is_paused_after_kill_9_until_it_is_wanted(courtly:
         await killed(courtly, web, pause=True)
         before = len(web.log.requests())
         config = from_dict(courtly.config(web))
-        async with living(config, forever=True) as life, running(life):
+        async with open_crawl(config, runs_forever=True) as opened, running(opened):
             await asyncio.sleep(0.5)
-            assert life.control.state is CrawlState.PAUSED
+            assert opened.control.state is CrawlState.PAUSED
             assert len(web.log.requests()) == before
         # who starts a plain crawl by hand wants it to run; hosts paused one by one stay so
         summary = await courtly.crawl(web, crawl={"patience": 2})
         assert summary.visited == 15
-        async with living(config, forever=True) as life:
-            assert life.control.state is not CrawlState.PAUSED
+        async with open_crawl(config, runs_forever=True) as opened:
+            assert opened.control.state is not CrawlState.PAUSED
 
 
 # ---------------------------------------------------------------- without a crawl
@@ -251,7 +256,7 @@ async def test_a_paused_crawl_is_paused_after_kill_9_until_it_is_wanted(courtly:
 async def test_hosts_are_steered_in_a_database_that_nobody_holds(courtly: Courtly) -> None:
     async with LocalWeb({host: site(3) for host in HOSTS}) as web:
         config = from_dict(courtly.config(web))
-        async with living(config, seeds=[web.url(host) for host in HOSTS], forever=True):
+        async with open_crawl(config, seeds=[web.url(host) for host in HOSTS], runs_forever=True):
             with pytest.raises(StoreRefused):
                 await steer_host(courtly.db, "h0.test", pause=True)
         await steer_host(courtly.db, "h0.test", pause=True)
@@ -275,13 +280,13 @@ async def test_a_crawl_that_lives_on_needs_no_seed_to_begin(courtly: Courtly) ->
     async with LocalWeb({"h0.test": site(3)}) as web:
         config = from_dict(courtly.config(web))
         with pytest.raises(ConfigError, match="nothing to crawl"):
-            async with living(config):
+            async with open_crawl(config):
                 pass
-        async with living(config, forever=True) as life, running(life):
+        async with open_crawl(config, runs_forever=True) as opened, running(opened):
             await asyncio.sleep(0.2)
-            assert life.control.state is CrawlState.IDLE
-            added = await life.control.add_seeds([web.url("h0.test")])
+            assert opened.control.state is CrawlState.IDLE
+            added = await opened.control.add_seeds([web.url("h0.test")])
             assert (added.added, added.known) == (1, 0)
             async with asyncio.timeout(20):
-                while (await life.control.stats()).visited < 3:  # noqa: ASYNC110
+                while (await opened.control.stats()).visited < 3:  # noqa: ASYNC110
                     await asyncio.sleep(0.02)

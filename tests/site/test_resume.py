@@ -93,17 +93,17 @@ async def test_stop_finishes_what_is_in_flight(courtly: Courtly) -> None:
 
 
 async def test_leave_does_not_wait_for_what_is_in_flight(courtly: Courtly) -> None:
-    stop, leave = asyncio.Event(), asyncio.Event()
+    stop, exit_now = asyncio.Event(), asyncio.Event()
 
     async def stuck(_: ReceivedRequest) -> Reply:
         stop.set()
-        leave.set()
+        exit_now.set()
         await asyncio.Event().wait()
         raise AssertionError
 
     async with LocalWeb({"a.test": site() | {"/3": stuck}}) as web:
         began_s = time.monotonic()
-        summary = await courtly.crawl(web, "a.test", stop=stop, leave=leave)
+        summary = await courtly.crawl(web, "a.test", stop=stop, exit_now=exit_now)
         assert time.monotonic() - began_s < 5
         assert summary.interrupted
         assert web.url("a.test", "/3") in courtly.urls("queued")

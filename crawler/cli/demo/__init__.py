@@ -46,14 +46,14 @@ async def _demo() -> int:
         console.print(
             f"Serving {len(web.sites)} hosts on 127.0.0.1:{web.port}, and crawling them from {seed}"
         )
-        stop, leave = asyncio.Event(), asyncio.Event()
-        with display() as shown, CrawlSignals(stop, leave, shown):
+        stop, exit_now = asyncio.Event(), asyncio.Event()
+        with display() as shown, CrawlSignals(stop, exit_now, shown):
             summary = await crawl(
                 _config(web, seed, db),
                 seeds=[seed],
                 observe=shown.observe,
                 stop=stop,
-                leave=leave,
+                exit_now=exit_now,
             )
     async with looking_into(db) as reader:
         await results.show(console, reader, summary, db=db)

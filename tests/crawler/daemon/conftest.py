@@ -15,7 +15,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from crawler.app import Life, living
+from crawler.app import OpenCrawl, open_crawl
 from crawler.clock import RealClock
 from crawler.config import from_dict
 from crawler.daemon import unix_socket
@@ -76,7 +76,7 @@ class Client:
 class Daemon:
     """A running crawl and its clients. `local` uses the Unix socket."""
 
-    life: Life
+    opened: OpenCrawl
     operations: Operations
     client: Client
     local: Client
@@ -108,11 +108,11 @@ async def daemon_of(
     config = from_dict({**made, "storage": {"url": f"sqlite:{database}"}})
     monitor = Monitor(RealClock())
     async with (
-        living(
-            config, seeds=seeds, forever=True, observers=monitor.observers, **living_options
-        ) as life,
-        operations_of(life, monitor) as operations,
-        monitor.sampling(life.control),
+        open_crawl(
+            config, seeds=seeds, runs_forever=True, observers=monitor.observers, **living_options
+        ) as opened,
+        operations_of(opened, monitor) as operations,
+        monitor.sampling(opened.control),
     ):
         app = application(operations, settings or HttpSettings(), monitor)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
@@ -132,10 +132,10 @@ async def daemon_of(
             asyncio.TaskGroup() as group,
         ):
             assert warnings == []
-            run = group.create_task(life.run())
+            run = group.create_task(opened.run())
             try:
                 yield Daemon(
-                    life,
+                    opened,
                     operations,
                     Client(session, f"http://127.0.0.1:{port}"),
                     Client(through, "http://localhost"),
@@ -146,7 +146,7 @@ async def daemon_of(
                 )
             finally:
                 monitor.stream.close()
-                life.control.stop()
+                opened.control.stop()
                 await asyncio.wait([run], timeout=5)
                 run.cancel()
                 tcp.close()

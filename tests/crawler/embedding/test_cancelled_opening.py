@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from crawler import Crawler, Politeness, PoliteSession
-from crawler.app import living, open_store
+from crawler.app import open_crawl, open_store
 from crawler.clock import RealClock
 from crawler.config import Config, from_dict
 from crawler.offline_control import add_seeds, retry_failed
@@ -86,7 +86,7 @@ async def _retry(path: Path) -> Any:
 OPENED: dict[str, Callable[[Path], AbstractAsyncContextManager[object]]] = {
     "store": _store,
     "reader": SqliteReader,
-    "living": lambda path: living(config_of(path), seeds=["https://a.test/"]),
+    "living": lambda path: open_crawl(config_of(path), seeds=["https://a.test/"]),
     "session": lambda path: PoliteSession(
         user_agent=AGENT, db=path, fetcher=FakeFetcher(RealClock(), {})
     ),

@@ -16,7 +16,7 @@ from urllib.parse import quote
 import pytest
 from aiohttp import web
 
-from crawler.app import living
+from crawler.app import open_crawl
 from crawler.clock import RealClock
 from crawler.config import from_dict
 from crawler.daemon.http.guards import HttpSettings
@@ -111,9 +111,9 @@ async def daemon(folder: Path, token: str = "") -> AsyncIterator[Daemon]:
         seeds = [local.url("busy.test")]
         observers = (seen, *monitor.observers)
         async with (
-            living(config, seeds=seeds, forever=True, observers=observers) as life,
-            operations_of(life, monitor) as operations,
-            monitor.sampling(life.control),
+            open_crawl(config, seeds=seeds, runs_forever=True, observers=observers) as opened,
+            operations_of(opened, monitor) as operations,
+            monitor.sampling(opened.control),
             asyncio.TaskGroup() as tasks,
         ):
             app = application(operations, HttpSettings(token=token), monitor)
@@ -121,14 +121,14 @@ async def daemon(folder: Path, token: str = "") -> AsyncIterator[Daemon]:
             await runner.setup()
             site = web.TCPSite(runner, "127.0.0.1", 0)
             await site.start()
-            crawl = tasks.create_task(life.scheduler.run())
+            crawl = tasks.create_task(opened.scheduler.run())
             try:
                 port = runner.addresses[0][1]
                 yield Daemon(f"http://127.0.0.1:{port}", local, db, seen)
             finally:
                 monitor.stream.close()
                 await runner.cleanup()
-                life.control.stop()
+                opened.control.stop()
                 await crawl
 
 

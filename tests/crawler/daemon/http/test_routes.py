@@ -234,7 +234,7 @@ async def test_robots_check_of_an_unreachable_site(daemon: Any, town: LocalWeb) 
 async def test_robots_check_sends_no_request_after_the_end_of_the_crawl(
     daemon: Any, town: LocalWeb
 ) -> None:
-    daemon.life.control.stop()
+    daemon.opened.control.stop()
     body = {"url": town.url("new.test"), "urls": ["/"]}
     assert is_problem(await daemon.client.post("/api/robots/check", body), 503, None)
     assert "new.test" not in {exchange.host for exchange in town.log.requests()}
