@@ -1,5 +1,5 @@
-"""One request for a robots.txt: its limits and headers, and its result as `policies.access` reads
-it."""
+"""One request for a robots.txt: its limits and headers, and its result as `policies.robots_state`
+reads it."""
 
 from __future__ import annotations
 

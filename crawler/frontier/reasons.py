@@ -1,4 +1,5 @@
-"""Why a host or a URL waits: data, and the one catalogue of sentences for people."""
+"""Why a held host waits: data, and the catalogue of sentences for it. Sentences about a host or URL
+that is only in the database are in `crawler.explain.sentences`."""
 
 from __future__ import annotations
 

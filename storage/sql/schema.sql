@@ -153,7 +153,7 @@ CREATE INDEX urls_waiting ON urls (origin, due_at)
 
 CREATE TABLE known (  -- finds a URL without reading it
   origin INTEGER NOT NULL,
-  fingerprint INTEGER NOT NULL,         -- 64 bits, see storage/sqlite/fingerprint.py
+  fingerprint INTEGER NOT NULL,         -- 64 bits, see storage/sqlite/link_table.py
   id INTEGER NOT NULL,                  -- of the row in urls; negative while its state is 4
   depth INTEGER NOT NULL,               -- never less than in urls: what is deeper changes nothing
   PRIMARY KEY (origin, fingerprint)
@@ -233,7 +233,7 @@ CREATE TABLE blocks (
   PRIMARY KEY (origin, id)
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE copies (  -- of robots.txt: policies.access.Access, field by field
+CREATE TABLE copies (  -- of robots.txt: policies.robots_state.RobotsState, field by field
   origin INTEGER PRIMARY KEY,
   status INTEGER,
   body INTEGER REFERENCES bodies (id),
