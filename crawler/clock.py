@@ -1,5 +1,5 @@
-"""Time, injected: the crawl never asks the machine for it directly, so that an hour of politeness
-can be tested in milliseconds."""
+"""Injected time. The crawl never reads the machine's clocks directly, so that tests cover an hour
+of politeness in milliseconds."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ class Timer(Protocol):
 
 
 class Clock(Protocol):
-    """Two times: `monotonic` (seconds, for every rest and every wait) and `wall` (Unix seconds,
-    only for what is stored or compared with a date from the network)."""
+    """Two clocks: `monotonic` (seconds, for every delay and wait) and `wall` (Unix seconds, only
+    for stored times and for comparison with dates from the network)."""
 
     def monotonic(self) -> float: ...
 
     def wall(self) -> float: ...
 
     def call_at(self, when_s: float, callback: Callable[[], None]) -> Timer:
-        """Call once when `monotonic()` has reached `when_s`."""
+        """Call `callback` once, as soon as `monotonic()` has reached `when_s`."""
         ...
 
     async def sleep_until(self, when_s: float) -> None: ...
@@ -31,11 +31,11 @@ class Clock(Protocol):
 class RealClock:
     """The machine's clocks, and the running event loop's timers.
 
-    Not `loop.time()`: uvloop caches it for a whole round of the loop, in milliseconds, and the end
-    of a contact stamped with it lies before its real end, which would make the next one early.
+    `loop.time()` is not used: uvloop caches it, in milliseconds, for a whole iteration of the loop.
+    The recorded end of a contact would precede its real end, and the next contact would be early.
     """
 
-    # As they are, without a function of ours around each: 24 looks at them a page.
+    # Bound directly, without wrapper methods: they are called often for each page.
     monotonic = staticmethod(time.monotonic)
     wall = staticmethod(time.time)
 
@@ -56,7 +56,7 @@ class RealClock:
         if time.monotonic() < when_s:
             self._arm(timer, when_s, callback)
         else:
-            timer.handle.cancel()  # it would keep the timer, which keeps it
+            timer.handle.cancel()  # breaks the reference cycle with the timer
             callback()
 
     async def sleep_until(self, when_s: float) -> None:

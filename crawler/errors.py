@@ -1,16 +1,17 @@
-"""What the embedding API raises: one small tree. An answer of any status is no error.
+"""Exceptions of the embedding API. A response of any status is not an error.
 
 CourtlyError
-    InvalidURL          what was asked for is no absolute http(s) URL
-    RobotsDisallowed    robots.txt says no: `.verdict`
-    RobotsUnreachable   robots.txt cannot be had, and its dialect stays away: `.reason`, `.until`
-    FetchFailed         no answer, or not a whole one: `.failure`
+    InvalidURL          the URL is not an absolute http(s) URL
+    RobotsDisallowed    robots.txt forbids the URL: `.verdict`
+    RobotsUnreachable   robots.txt could not be fetched: `.reason`, `.until`
+    FetchFailed         no response, or an incomplete one: `.failure`
     TooManyRedirects    `.urls`
-    ResponseUnread      a request would wait for a response that nobody reads
-    SessionClosed       asked after, or while, the session was closed
+    ResponseUnread      a request would wait for an unread response
+    SessionClosed       the session was closed before or during the request
 
-Besides these: `ConfigError` for what is configured wrong (law 10 among it), `StoreError` and its
-kind `StoreRefused` for a database that cannot go on, or is in use by another process.
+The API also raises `ConfigError` for an invalid configuration (such as a missing contact in the
+user agent), `StoreError` for a database that fails, and its subclass `StoreRefused` for one that is
+in use by another process.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class CourtlyError(Exception):
-    """The root of what the embedding API raises. The message is one sentence."""
+    """Base class of the exceptions of the embedding API. The message is one sentence."""
 
 
 class InvalidURL(CourtlyError, ValueError):  # noqa: N818 - named for what happened, like the others
@@ -33,7 +34,7 @@ class InvalidURL(CourtlyError, ValueError):  # noqa: N818 - named for what happe
 
 
 class RobotsDisallowed(CourtlyError):  # noqa: N818
-    """robots.txt does not let us ask for `url`; `verdict` says by which line, and why."""
+    """robots.txt forbids `url`; `verdict` holds the line and the reason."""
 
     def __init__(self, url: str, verdict: Verdict) -> None:
         super().__init__(f"{url} may not be fetched: {verdict}")
@@ -42,10 +43,10 @@ class RobotsDisallowed(CourtlyError):  # noqa: N818
 
 
 class RobotsUnreachable(CourtlyError):  # noqa: N818
-    """The origin of `url` is closed: its robots.txt cannot be had.
+    """The origin of `url` is closed because its robots.txt could not be fetched.
 
-    reason: in words. until: Unix seconds; from then on a request asks for robots.txt again. None:
-    the next request asks again.
+    reason: a phrase. until: when robots.txt may be fetched again, in Unix seconds; None: with the
+    next request.
     """
 
     def __init__(self, url: str, reason: str, until: float | None) -> None:
@@ -57,13 +58,13 @@ class RobotsUnreachable(CourtlyError):  # noqa: N818
 
 
 class FetchFailed(CourtlyError):  # noqa: N818
-    """No answer, or not a whole one; `failure` has its code, its sentence and its times.
+    """No response, or an incomplete one; `failure` holds the code, the sentence and the times.
 
-    until: Unix seconds; before then its host is not asked again. None: at its next turn.
+    until: when the host may be contacted again, in Unix seconds; None: after its usual delay.
     """
 
     def __init__(self, url: str, failure: Failure, *, until: float | None = None) -> None:
-        # trying a refused address, or a name that is none, again would not help: no time is named
+        # retrying a refused address or an invalid name would not help, so no time is given
         told = ""
         if until is not None and not failure.permanent:
             told = f" (not tried again before {said(until)})"
@@ -74,7 +75,7 @@ class FetchFailed(CourtlyError):  # noqa: N818
 
 
 class TooManyRedirects(CourtlyError):  # noqa: N818
-    """More redirects than are followed; `urls` are those asked for, in order, and the one that was
+    """Too many redirects; `urls` holds the URLs requested, in order, and the first one that was
     not."""
 
     def __init__(self, urls: Sequence[str]) -> None:
@@ -83,7 +84,7 @@ class TooManyRedirects(CourtlyError):  # noqa: N818
 
 
 class ResponseUnread(CourtlyError):  # noqa: N818
-    """A request waited for the turn of a host whose response in hand is not read."""
+    """A request waited too long for a host whose previous response has not been read."""
 
 
 class SessionClosed(CourtlyError):  # noqa: N818

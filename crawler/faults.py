@@ -1,8 +1,8 @@
-"""Faults of our own while one URL is processed: contained, logged once, named in a reason.
+"""Internal errors while one URL is processed: contained, logged once and recorded as a reason.
 
-A fault is an exception that no code expected: a bug of ours or of a library, or memory that ran
-out. It costs the URL that met it. Errors of the store end a run, because nothing can be recorded
-without it.
+A fault is an unexpected exception: a bug in this package or in a library, or exhausted memory. It
+fails only the URL that was being processed. Errors of the store end the run, because nothing can be
+recorded without a store.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _OURS: Final = tuple(str(_ROOT / name) + "/" for name in ("crawler", "policies",
 def contained(doing: str, error: Exception) -> str:
     """Log the fault with its traceback, and return its type and place as a sentence.
 
-    Exceptions may quote what they failed on, secrets among it. So the sentence, which is stored and
-    shown, leaves their message out. Raises errors that end a run again: those of the store.
+    Exception messages may quote the data that caused them, including secrets, so the sentence,
+    which is stored and shown, omits them. Re-raises errors of the store, which end a run.
     """
     if isinstance(error, StoreError):
         raise error
     sentence = f"{type(error).__name__} {_place(error.__traceback__)}"
-    with contextlib.suppress(Exception):  # a log that fails must not end what it reports on
+    with contextlib.suppress(Exception):  # a failing log must not end the work it reports on
         _log.error("%s failed: %s", doing, sentence, exc_info=error)
     error.__traceback__ = None  # its frames hold the page
     if is_memory(error):
@@ -39,12 +39,12 @@ def contained(doing: str, error: Exception) -> str:
 
 
 def is_memory(error: BaseException) -> bool:
-    """Did memory run out? selectolax has an error of its own for a parser that gets none."""
+    """Whether memory ran out. selectolax raises its own error when it cannot allocate a parser."""
     return isinstance(error, MemoryError) or type(error).__name__ == "SelectolaxError"
 
 
 def _place(trace: TracebackType | None) -> str:
-    """The last line of ours that it passed through."""
+    """The last line of this package in the traceback."""
     place = "in an unknown place"
     while trace is not None:
         name = trace.tb_frame.f_code.co_filename

@@ -1,8 +1,7 @@
-"""Work beside the event loop, on a machine that may lack threads: it waits, and nothing fails.
+"""Run work in threads; where the machine can start no thread, the work waits instead of failing.
 
-Where a limit is met (RLIMIT_NPROC, a container's pids, memory), Python raises a RuntimeError from
-wherever a thread would be started. That is a lack of this machine: no page, host or task is to
-blame.
+At a limit (RLIMIT_NPROC, a container's process limit, memory), Python raises a RuntimeError
+wherever a thread is started. The cause is this machine, not a page, host or task.
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ _log = logging.getLogger("courtly.threads")
 
 
 def is_lack(error: BaseException) -> bool:
-    """Does this error say that no thread could be started?"""
+    """Whether this error means that no thread could be started."""
     return isinstance(error, RuntimeError) and "start new thread" in str(error)
 
 
 class Threads(ThreadPoolExecutor):
-    """A pool that makes do with the threads it has where no further one can be started."""
+    """A pool that continues with its existing threads when no more can be started."""
 
     def ready(self) -> None:
-        """See to it that there is one. Raises MemoryError where none can be started."""
+        """Ensure that there is at least one thread. Raises MemoryError if none can be started."""
         if self._threads:
             return
         try:
@@ -50,10 +49,10 @@ class Threads(ThreadPoolExecutor):
         except RuntimeError as error:
             if not (self._threads and is_lack(error)):
                 raise
-            # Those there are will get to it: it is in their line already.
+            # The existing threads will run it: it is already in their queue.
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """`work(*args, **kwargs)` in one of them, as `asyncio.to_thread` runs it."""
+        """`work(*args, **kwargs)` in a thread of the pool, like `asyncio.to_thread`."""
         said = False
         while True:
             try:
@@ -69,19 +68,19 @@ class Threads(ThreadPoolExecutor):
 
 
 def start() -> None:
-    """Start a first thread early, while there is room for it."""
+    """Start the first thread early, while one can still be started."""
     with contextlib.suppress(MemoryError):
         _shared().ready()
 
 
 async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """`work(*args, **kwargs)` in a thread; waits until there is one."""
+    """`work(*args, **kwargs)` in a thread; waits until one is available."""
     return await _shared().run(work, *args, **kwargs)
 
 
 def start_daemon(work: Callable[..., object], *args: object, name: str) -> threading.Thread | None:
-    """A thread that the process does not wait for at its end, be it stuck. None: it cannot be
-    started now."""
+    """Start a daemon thread, which does not delay the end of the process even if it hangs. Returns
+    None if no thread can be started now."""
     thread = threading.Thread(target=work, args=args, name=name, daemon=True)
     try:
         thread.start()

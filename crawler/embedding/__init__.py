@@ -1,1 +1,1 @@
-"""Politeness in programs of others: a polite session, a middleware, a crawl that gives pages."""
+"""Courtly as a library: a polite session, an aiohttp middleware, and a crawl that yields pages."""

@@ -1,5 +1,5 @@
-"""The hosts that callers use now, each with the line of those who wait for it. Hosts not used for
-long are forgotten, so that a program that runs forever stays small."""
+"""The hosts in use by callers, each with its line of waiting callers. Hosts that have not been used
+for a long time are released, to bound the memory of long-running programs."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from crawler.processing.committer import Committer
 from crawler.scheduling.task_set import TaskSet
 from storage.store import Store
 
-# Hosts in memory, about 3 KB each. Beyond it those used longest ago are forgotten, once they have
-# rested: without a database nothing is known of them then, and robots.txt is fetched first.
+# Hosts in memory, about 3 KB each. Beyond it, the least recently used are released once their delay
+# is over. Without a database their robots.txt is then fetched again first.
 HOSTS_KEPT_MAX: Final = 4_096
-# Their robots.txt files, which may have 500 KiB each; a usual one has 2 KB.
+# Their robots.txt files: up to 500 KiB each, usually 2 KB.
 ROBOTS_BYTES_KEPT_MAX: Final = 64_000_000
 FORGET_DOWN_TO: Final = 7 / 8  # of the two above
-# Hosts looked at, at most, to find some to forget, and how soon again when all were in use.
+# Hosts examined, at most, to find some to release, and the interval if all were in use.
 LOOKED_AT_MAX: Final = 1_024
 LOOK_EVERY_S: Final = 1.0
 
@@ -37,7 +37,7 @@ class Place:
 
     url: str
     called: Future[None]
-    problem: CourtlyError | None = None  # why it need not wait any longer
+    problem: CourtlyError | None = None  # why it stops waiting
 
     def call(self, problem: CourtlyError | None = None) -> None:
         if not self.called.done():
@@ -52,11 +52,11 @@ class HostLine:
 
     host: HostQueue
     places: deque[Place] = field(default_factory=deque)
-    users: int = 0  # callers that use it now: it must not be forgotten
+    users: int = 0  # callers using it now: it must not be released
 
 
 class CallerLines:
-    """Leases hosts for callers, and releases those that nobody uses."""
+    """Leases hosts for callers, and releases unused ones."""
 
     def __init__(
         self,
@@ -73,11 +73,11 @@ class CallerLines:
         self._store = store
         self._session = session
         self._clock = clock
-        self._lines: OrderedDict[str, HostLine] = OrderedDict()  # the one used longest ago first
+        self._lines: OrderedDict[str, HostLine] = OrderedDict()  # least recently used first
         self._holding: dict[str, asyncio.Task[None]] = {}
-        self._wanted: Counter[str] = Counter()  # slots that somebody waits to have held
+        self._wanted: Counter[str] = Counter()  # slots whose lease callers wait for
         self._pruner: asyncio.Task[None] | None = None
-        self._look_s = -math.inf  # no hosts to forget are looked for before
+        self._look_s = -math.inf  # the next search for hosts to release
 
     def __len__(self) -> int:
         return len(self._lines)
@@ -97,8 +97,8 @@ class CallerLines:
         return line
 
     async def hold(self, slot: str) -> HostQueue | None:
-        """The held host of a slot; None if another worker holds it. Leased in a task of its own,
-        which no caller's cancellation can interrupt."""
+        """The held host of a slot; None if another worker holds it. The lease is taken in a
+        separate task, which a caller's cancellation does not interrupt."""
         if (line := self._lines.get(slot)) is None:
             task = self._holding.get(slot)
             if task is None:
@@ -132,7 +132,7 @@ class CallerLines:
         )
 
     async def _prune(self) -> None:
-        """Forget hosts that have rested and that nobody waits for."""
+        """Release hosts whose delay is over and that no caller waits for."""
         try:
             slots = self._drop_spare()
             if not slots:
@@ -146,12 +146,12 @@ class CallerLines:
             self._pruner = None
 
     def _drop_spare(self) -> list[str]:
-        """Release hosts, those used longest ago first, until there is room."""
+        """Release hosts, the least recently used first, until there is room."""
         slots: list[str] = []
         for slot, line in list(itertools.islice(self._lines.items(), LOOKED_AT_MAX)):
             if not self._is_crowded(FORGET_DOWN_TO):
                 break
-            self._lines.move_to_end(slot)  # looked at: the others come first the next time
+            self._lines.move_to_end(slot)  # examined: the others come first next time
             if slot in self._wanted or self._in_use(line):
                 continue
             slots.append(slot)
@@ -168,12 +168,12 @@ class CallerLines:
         if self._frontier.waiting.why(host)[0] > 0 or any(
             lost.until_s > now_s for lost in host.out_of_reach.values()
         ):
-            return True  # it rests
+            return True  # its delay is running
         return any(origin.in_use for origin in self._frontier.robots.of(host))
 
     def release_all(self) -> None:
-        """At the end. A host with an open request is not released: whoever holds it next waits its
-        full delay first, as after a crash."""
+        """Release all hosts at the end. A host with an open request is not released: its next
+        holder first waits the full delay, as after a crash."""
         for line in self._lines.values():
             if not line.host.busy:
                 self._frontier.permits.drop(line.host)

@@ -1,4 +1,4 @@
-"""What callers of the polite client are told before a request: yes, not yet, or why not."""
+"""Decisions for callers of the polite client before a request: allowed, not yet, or refused."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from policies.url import canonical, origin_of, unparsed_shown
 class NextTurn:
     """When a host may be contacted next.
 
-    in_s: seconds from now (0.0: now). reason: why not before. ahead: callers that wait in line.
+    in_s: seconds from now (0.0: now). reason: what it waits for. ahead: callers already in line.
     """
 
     in_s: float
@@ -38,7 +38,7 @@ class NextTurn:
 
 
 class CallerVerdicts:
-    """The frontier's verdicts as return values and exceptions, and the wait for new ones."""
+    """Turns the frontier's verdicts into return values and exceptions, and waits for new ones."""
 
     def __init__(self, clock: Clock, frontier: Frontier) -> None:
         self._clock = clock
@@ -46,7 +46,7 @@ class CallerVerdicts:
         self._waiting: dict[str, list[Future[None]]] = {}  # by origin
 
     def passes(self, line: HostLine, url: str) -> bool:
-        """True: it may be requested now. False: perhaps after the next `change`. Raises
+        """Return whether the URL may be requested now; if not, ask again after `change`. Raises
         RobotsDisallowed, RobotsUnreachable and FetchFailed."""
         if not self.is_reachable(line, url):
             return False
@@ -79,8 +79,8 @@ class CallerVerdicts:
         return True
 
     def is_reachable(self, line: HostLine, url: str) -> bool:
-        """False while its origin could not be connected to and is tried again later. Raises
-        FetchFailed while it is given up."""
+        """Return False while its origin is unreachable and will be tried again. Raises FetchFailed
+        while the origin is given up."""
         now_s, name = self._clock.monotonic(), origin_of(url)
         lost = line.host.beyond_reach(name, now_s) if line.host.out_of_reach else None
         if lost is None:
@@ -90,8 +90,8 @@ class CallerVerdicts:
         return False
 
     def turn_away(self, line: HostLine) -> None:
-        """Tell callers that wait in vain, rather than when their turn has come. The first in line
-        finds out by itself."""
+        """Fail waiting callers whose URLs are refused now, instead of when they reach the head of
+        the line. The first in line checks for itself."""
         for place in list(line.places)[1:]:
             origin = self._frontier.robots.get(origin_of(place.url))
             if origin is None or origin.busy:
@@ -102,7 +102,8 @@ class CallerVerdicts:
                 place.call(problem)
 
     async def change(self, line: HostLine, url: str) -> None:
-        """Wait until a robots fetch of its origin has ended, or it may be connected to again."""
+        """Wait until a robots.txt fetch of the origin ends, or until the next attempt to
+        connect."""
         name = origin_of(url)
         changed: Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(name, []).append(changed)
@@ -119,7 +120,7 @@ class CallerVerdicts:
                 timer.cancel()
 
     def wake(self, name: str) -> None:
-        """Those who wait for a change of this origin look again."""
+        """Wake the callers that wait for a change of this origin."""
         for changed in self._waiting.pop(name, ()):
             if not changed.done():
                 changed.set_result(None)
@@ -130,7 +131,7 @@ class CallerVerdicts:
 
 
 def canonical_url(text: str) -> str:
-    """Raises InvalidURL."""
+    """Return the canonical form of a URL. Raises InvalidURL."""
     url = canonical(text.strip())
     if url is None:
         raise InvalidURL(f"{unparsed_shown(text)} is not an absolute http or https URL")

@@ -1,4 +1,4 @@
-"""Crawler: a whole crawl as an asynchronous iterator of its pages."""
+"""Crawler: a complete crawl as an asynchronous iterator of its pages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Crawler:
-    """Crawls from seeds, and gives every page it visits.
+    """Crawls from seeds and yields every page it visits.
 
     ```python
     async with Crawler(
@@ -33,19 +33,22 @@ class Crawler:
             print(page.status, page.url, page.title)
     ```
 
-    seeds: URLs, and files of URLs as "@seeds.txt"; those of the config count too. follow,
-    max_pages, max_depth: as in `[scope]` and `[crawl]`. db: a database that keeps the crawl: it
-    goes on where it ended, after a crash too. Without one it lasts as long as this object. The
-    other arguments are those of `PoliteSession`.
+    seeds: URLs, and files of URLs as "@seeds.txt", in addition to those of the config. follow,
+    max_pages, max_depth: as in `[scope]` and `[crawl]`. db: a database for the crawl, which later
+    runs resume, also after a crash. Without one, the state of the crawl is lost when this object is
+    closed. The other arguments are those of `PoliteSession`.
 
     Asking for the next page commits the one before: a crash may repeat a page, never miss one.
-    sinks: functions that get every page besides, see `add_sink`; those of the config count too.
+    sinks: functions that also receive every page, in addition to the sinks of the config; see
+    `add_sink`.
 
-    While a page is in your hands others are fetched, at most `crawl.concurrency`. The iteration
-    ends when no URL can move within `crawl.patience`. Leaving the block early, by `break` or by an
-    exception, ends the crawl clean: what is in flight is awaited, pages not read stay queued.
+    While you process a page, others are fetched, at most `crawl.concurrency` at a time. The
+    iteration ends when no URL can make progress within `crawl.patience`. Leaving the block early,
+    by `break` or an exception, ends the crawl cleanly: requests in flight are completed, and unread
+    pages stay queued.
 
-    There is one reader: iterate in one task. Raises ConfigError (no seed; law 10), StoreRefused
+    Iterate in one task only. Raises ConfigError (no seed; no contact in the user agent),
+    StoreRefused
     (the database is in use by another process) and StoreError.
     """
 
@@ -68,14 +71,14 @@ class Crawler:
         self._clock = clock
         self._fetcher = fetcher
         self._running: Lasting[Running] = Lasting(
-            "the crawl is not open: it lasts as long as its `async with`"
+            "the crawl is not open: use it inside its `async with` block"
         )
 
     @property
     def config(self) -> Config:
         return self._config
 
-    # ------------------------------------------------------------ life
+    # ------------------------------------------------------------ opening and closing
 
     async def __aenter__(self) -> Self:
         await self._running.open(self._begun(seeds_of(self._config, self._seeds)))
@@ -118,8 +121,8 @@ class Crawler:
         return page
 
     async def add(self, *urls: str) -> int:
-        """More seeds, also while pages are read; give how many were new. Scope is relative to all
-        of them. Raises ConfigError."""
+        """Add seeds, also during the iteration; return how many were new. Scope is relative to all
+        seeds. Raises ConfigError."""
         return await self._add(self._running.get(), urls)
 
     async def _add(self, running: Running, urls: Sequence[str]) -> int:
@@ -139,12 +142,13 @@ class Crawler:
         noindex: bool = False,
         session_headers: bool = False,
     ) -> None:
-        """Have `call(page)` called with every page it wants, before the page is committed; one
-        after the other, an `async` function awaited, any other one in a thread.
+        """Register `call(page)` for every page that matches, before the page is committed. Calls
+        are made one after another; an `async` function is awaited, any other runs in a thread.
 
-        What it wants is given as in a `[[sink]]` of the config: pages that ask not to be indexed
-        come only with `noindex`, headers such as Set-Cookie only with `session_headers`. If it
-        raises an exception, that page fails with the code `internal`, and the crawl continues.
+        The options select pages like those of a `[[sink]]` in the config: pages with a noindex
+        directive are passed only with `noindex`, headers such as Set-Cookie only with
+        `session_headers`. If `call` raises an exception, the page fails with the code `internal`
+        and the crawl continues.
         Raises ConfigError."""
         from crawler.sinks.build import page_callback
 
@@ -166,5 +170,5 @@ class Crawler:
             running.sinks.add(one)
 
     async def summary(self) -> Summary:
-        """What the crawl has come to so far: counts, limits that left URLs out, hosts that wait."""
+        """Summarise the crawl so far: counts, limits that excluded URLs, waiting hosts."""
         return await self._running.get().summary()

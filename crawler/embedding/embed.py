@@ -1,4 +1,4 @@
-"""Puts embedded objects together: store, fetcher and clock, the ones given or the real ones."""
+"""Assembles embedded objects from the given store, fetcher and clock, or the real ones."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class OpenStore:
 async def open_store_of(
     config: Config, *, db: str | Path | None, clock: Clock, name: str
 ) -> AsyncIterator[OpenStore]:
-    """The database `db` (a path, or `sqlite:PATH`), or a memory store. Raises StoreRefused."""
+    """Open the database `db` (a path or `sqlite:PATH`), or a memory store. Raises StoreRefused."""
     queries_max = config.scope.max_queries_per_path
     store: Store
     path: Path | None = None
@@ -63,7 +63,7 @@ async def open_store_of(
 async def network(
     config: Config, *, clock: Clock, fetcher: Fetcher | None
 ) -> AsyncIterator[Fetcher]:
-    """The fetcher given, or one of our own for as long as this lasts."""
+    """Yield the given fetcher, or one that is open until the block ends."""
     if fetcher is not None:
         yield fetcher
         return
@@ -80,7 +80,7 @@ async def polite_client(
     fetcher: Fetcher | None,
     name: str,
 ) -> AsyncIterator[PoliteClient]:
-    """An open client; `name` is what the database calls the session."""
+    """Open a client. `name`: of its session in the database."""
     clock = clock or RealClock()
     async with (
         open_store_of(config, db=db, clock=clock, name=name) as kept,

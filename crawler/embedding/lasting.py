@@ -1,4 +1,4 @@
-"""What an object has for as long as its `async with` lasts."""
+"""A resource of an object that is open during its `async with` block."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _T = TypeVar("_T")
 
 
 class Lasting(Generic[_T]):
-    """Nothing, before it is opened and after it is closed. `closed`: what is said then."""
+    """Holds the resource while open, else nothing. closed: the message of SessionClosed."""
 
     def __init__(self, closed: str) -> None:
         self._closed = closed
@@ -29,7 +29,7 @@ class Lasting(Generic[_T]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """As `__aexit__`; closing twice is no error."""
+        """Close it; takes the arguments of `__aexit__`. Closing twice is not an error."""
         context, self._context, self._thing = self._context, None, None
         if context is not None:
             await context.__aexit__(kind, error, trace)

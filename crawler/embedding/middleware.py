@@ -1,4 +1,4 @@
-"""Politeness for code that has an aiohttp ClientSession already: a client middleware."""
+"""A client middleware that adds politeness to an existing aiohttp ClientSession."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from crawler.frontier.host_queue import Permit
 from policies.pacing import Per
 from policies.url import host_of
 
-# For so long a request waits for a response of the same host that nobody reads. A server may pause
-# in the middle of a body for as long as this; who reads on, however slowly, is waited for.
+# How long a request waits for an unread response of the same host. A server may pause this long
+# within a body; a response that is being read, however slowly, does not count.
 HOLD_MAX_S: Final = 60.0
 
 
 class Politeness:
-    """An aiohttp client middleware: each request waits for its turn, under robots.txt's verdict.
+    """An aiohttp client middleware: each request obeys robots.txt and waits for its host's delay.
 
     ```python
     async with (
@@ -54,11 +54,11 @@ class Politeness:
     one that aiohttp sends again after a disconnect. The User-Agent and From headers are set unless
     the request or the session sets its own.
 
-    What it cannot keep: `ClientTimeout.total` includes the wait for the turn (bound `sock_read` and
-    `sock_connect` instead); bodies are as long, and addresses as private, as the session's own
-    connector lets them be (`connector()` makes one that is guarded); a contact lasts until its
-    response is read or released, so that who asks a host again with a response of it unread waits
-    for himself: after HOLD_MAX_S that raises ResponseUnread. `per = "ip"` needs PoliteSession.
+    Limitations: `ClientTimeout.total` includes the wait for permission (set `sock_read` and
+    `sock_connect` instead). Body sizes and private addresses are limited only by the session's
+    connector (`connector()` returns a guarded one). A contact lasts until its response is read or
+    released, so a request to a host with an unread response waits, and raises ResponseUnread after
+    HOLD_MAX_S. `per = "ip"` needs PoliteSession.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Politeness:
         self._clock = clock
         self._fetcher: ClientFetcher | None = None
         self._client: Lasting[PoliteClient] = Lasting(
-            "Politeness is not open: it lasts as long as its `async with`"
+            "Politeness is not open: use it inside its `async with` block"
         )
         self._open: dict[str, set[CallerRequest]] = {}  # by slot
 
@@ -120,7 +120,7 @@ class Politeness:
     # ------------------------------------------------------------ a request
 
     async def __call__(self, request: ClientRequest, handler: ClientHandlerType) -> ClientResponse:
-        """For aiohttp."""
+        """Send one request; called by aiohttp."""
         client, fetcher = self._opened()
         url = str(request.url)
         url = canonical_url("http" + url[2:] if url.startswith("ws") else url)
@@ -145,7 +145,7 @@ class Politeness:
         return response
 
     async def _enter(self, client: PoliteClient, url: str) -> Permit:
-        """The permit; not for ever while a response of its host is held unread."""
+        """Wait for the permit, but only HOLD_MAX_S while a response of its host is unread."""
         slot = client.slot_of(host_of(url))
         loop, clock = asyncio.get_running_loop(), client.clock
         unread: list[CallerRequest] = []
@@ -172,7 +172,7 @@ class Politeness:
             if not unread:
                 raise
             raise ResponseUnread(
-                f"{url} waits for its host, whose response {unread[0].url} nobody has read on for "
+                f"{url} waits for its host, whose response {unread[0].url} has not been read for "
                 f"{HOLD_MAX_S:g} s: read it, or leave its `async with`, before asking again"
             ) from None
         finally:
@@ -184,14 +184,15 @@ class Politeness:
             if not contacts:
                 del self._open[slot]
 
-    # ------------------------------------------------------------ beside it
+    # ------------------------------------------------------------ other methods
 
     async def next_turn(self, url: str) -> NextTurn:
-        """When the URL's host may be contacted next, why not before, and how many wait for it."""
+        """Return when the URL's host may be contacted next, why not now, and how many callers
+        wait."""
         return await self._opened()[0].next_turn(canonical_url(url))
 
     def connector(self, *, limit: int = 100) -> aiohttp.TCPConnector:
-        """A connector for the ClientSession, guarded by this config: see `guarded_connector`."""
+        """Return a guarded connector for the ClientSession; see `guarded_connector`."""
         return guarded_connector(self._config, limit=limit)
 
 
@@ -202,12 +203,11 @@ def guarded_connector(
     allow: str | tuple[str, ...] | list[str] = (),
     limit: int = 100,
 ) -> aiohttp.TCPConnector:
-    """A connector that connects to no private address, however it was come by: literals, names,
-    redirects, names that change (law 9); and without a contact in the user agent only to loopback,
-    where `allow` lets it (law 10).
+    """Return a connector that refuses private addresses, whether from a literal, a name, a redirect
+    or a changed name. Without a contact in the user agent it connects to loopback only, if allowed.
 
-    allow: private ranges that may be connected to. `[network] resolve` of the config counts too.
-    limit: connections at once. To be made inside the event loop.
+    allow: private address ranges that may be connected to. `[network] resolve` of the config
+    applies too. limit: maximum of simultaneous connections. Call it inside the event loop.
     """
     config = settings(config, user_agent=user_agent, allow=allow)
     addresses = address_rules(config)

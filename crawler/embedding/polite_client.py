@@ -1,7 +1,7 @@
-"""The polite client: what `PoliteSession` and the aiohttp middleware are made of.
+"""The polite client, on which `PoliteSession` and the aiohttp middleware are built.
 
-It drives the same frontier as a crawl. Instead of URLs from the store, callers bring theirs, and
-each waits in its host's line.
+It drives the same frontier as a crawl. Its URLs come from callers, who wait in line for their
+hosts, instead of from the store.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ LOOPBACK_NAMES_MAX: Final = 10_000  # names remembered as loopback's
 
 
 class PoliteClient:
-    """`enter` gives a permit for one URL, `contact` uses it; an async context manager.
+    """Grants a permit for one URL with `enter`, and uses it with `contact`. An async context
+    manager.
 
     Cancelling a caller leaves no trace. Raises CourtlyError, ConfigError (no contact in the user
     agent) and StoreError.
@@ -91,7 +92,7 @@ class PoliteClient:
         )
         self._verdicts = CallerVerdicts(clock, self.frontier)
         self._background: asyncio.Task[None] | None = None
-        self._broken: BaseException | None = None  # what ended it
+        self._broken: BaseException | None = None  # the error that ended it
         self._closed = True
         threads.start()
 
@@ -103,7 +104,7 @@ class PoliteClient:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Callers that wait are told; requests in flight are cancelled; clocks are committed."""
+        """Fail waiting callers, cancel requests in flight, and commit the hosts' clocks."""
         background, self._background = self._background, None
         self._close()
         assert background is not None
@@ -167,7 +168,7 @@ class PoliteClient:
         self._settled(origin)
 
     def _settled(self, *origins: Origin) -> None:
-        """Their robots.txt are known: callers that waited look again."""
+        """Wake the callers that wait for these origins' robots.txt."""
         for origin in origins:
             self._verdicts.wake(origin.name)
             line = self._lines.get(origin.host.slot)
@@ -186,15 +187,16 @@ class PoliteClient:
         if isinstance(self._broken, StoreError):
             raise StoreError(str(self._broken)) from self._broken
         if self._broken is not None:
-            raise SessionClosed("the session ended by an error of its own") from self._broken
+            raise SessionClosed("the session was ended by an internal error") from self._broken
         if self._closed:
-            raise SessionClosed("the session is closed: it lasts as long as its `async with`")
+            raise SessionClosed("the session is closed: use it inside its `async with` block")
 
     # ------------------------------------------------------------ requests
 
     async def enter(self, url: str) -> Permit:
-        """A permit for this canonical URL, in order of asking at its host, under a verdict made
-        when its turn came. Use it with `contact`, or give it back to `frontier.permits`.
+        """Wait for a permit for this canonical URL, in order of arrival at its host. The verdict is
+        that of the moment of the grant. Use the permit with `contact`, or give it back to
+        `frontier.permits`.
 
         Raises RobotsDisallowed and RobotsUnreachable as soon as that is known, FetchFailed when no
         connection can be made.
@@ -202,7 +204,7 @@ class PoliteClient:
         line = await self._line(url)
         try:
             if line.places:
-                self._passes(line, url)  # who is forbidden need not wait in line
+                self._passes(line, url)  # a forbidden URL need not wait in line
             return await self._in_line(line, url)
         finally:
             line.users -= 1
@@ -238,7 +240,7 @@ class PoliteClient:
             if isinstance(permit, Failure):
                 continue  # its origin is out of reach: it waits, or is given up
             try:
-                # What is known may have changed while the permit was waited for.
+                # The verdict may have changed during the wait for the permit.
                 passed = self._passes(line, url)
             except BaseException:
                 self.frontier.permits.give_back(permit)
@@ -252,11 +254,11 @@ class PoliteClient:
         return self._verdicts.passes(line, url)
 
     async def contact(self, permit: Permit, request: Request) -> Answer | Failure:
-        """Use the permit for one request. Nothing is retried; the host's pace has adapted to it."""
+        """Use the permit for one request, without retries; adapt the host's pace to the result."""
         return await self.downloader.fetch(permit, request, kind=PAGE)
 
     def watch(self, permit: Permit, request: Request) -> asyncio.Task[None]:
-        """As `contact`, in a task that goes on when the caller is cancelled."""
+        """As `contact`, in a task that continues when the caller is cancelled."""
 
         async def contact() -> None:
             await self.contact(permit, request)
@@ -264,8 +266,8 @@ class PoliteClient:
         return self._tasks.spawn(contact())
 
     async def may_fetch(self, url: str) -> bool:
-        """Would `enter` give a permit? Fetches robots.txt where that is due; waits for nothing
-        else. Raises FetchFailed when its host cannot be reached."""
+        """Return whether `enter` would grant a permit. Fetches robots.txt if it is due, and waits
+        for nothing else. Raises FetchFailed if the host cannot be reached."""
         line = await self._line(url)
         try:
             while not self._passes(line, url):
@@ -278,8 +280,8 @@ class PoliteClient:
             line.users -= 1
 
     async def robots(self, url: str) -> RobotsState:
-        """What is known of the robots.txt of the URL's origin, fetched under a permit of its host
-        where it is due, even without `robots.obey`. Raises FetchFailed when its host cannot be
+        """Return the state of the robots.txt of the URL's origin, fetched under a permit of its
+        host if it is due, even without `robots.obey`. Raises FetchFailed if the host cannot be
         reached."""
         line = await self._line(url)
         name = origin_of(url)
@@ -297,7 +299,7 @@ class PoliteClient:
             line.users -= 1
 
     async def next_turn(self, url: str) -> NextTurn:
-        """When the URL's host may be contacted next. It makes no contact."""
+        """Return when the URL's host may be contacted next, without contacting it."""
         line = await self._line(url)
         line.users -= 1
         in_s, reason = self.frontier.waiting.why(line.host)

@@ -1,4 +1,4 @@
-"""What a polite request answers: a plain value, its body read."""
+"""The response to a polite request: a plain value with its complete body."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ from crawler.fetching.request import Headers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
-    """A complete answer, of any status.
+    """A complete response, of any status.
 
-    url: canonical, that answered; after redirects the last one. redirects: the answers that led
-    here, first to last. body: decompressed. elapsed_s: of the contact alone, without the wait for
-    its turn.
+    url: canonical; after redirects, the last one. redirects: the responses that led here, in order.
+    body: decompressed. elapsed_s: duration of the contact, without the wait for permission.
     """
 
     url: str
     status: int
     headers: Headers
-    body: bytes = field(repr=False)  # megabytes, in somebody's log
+    body: bytes = field(repr=False)  # may be megabytes
     elapsed_s: float
     redirects: tuple[Response, ...] = ()
 

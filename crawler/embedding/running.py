@@ -1,4 +1,4 @@
-"""A crawl whose caller iterates over its pages: the scheduler in a task, begun with the first."""
+"""A crawl whose caller iterates over its pages: the scheduler runs in a task."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from storage.store import Link
 
 
 class Running:
-    """A crawl whose caller iterates over its pages. Seeds added after its end begin it again."""
+    """A crawl whose caller iterates over its pages. Seeds added after its end restart it."""
 
     def __init__(
         self, config: Config, kept: OpenStore, clock: Clock, fetcher: Fetcher, sinks: Sinks
@@ -68,7 +68,7 @@ class Running:
         return page
 
     async def commit(self) -> None:
-        """Commit the page in the reader's hands, if there is one."""
+        """Commit the page that the caller is processing, if any."""
         if self._task is None or not self._page_queue.settle(self._scheduler.frontier.buffer):
             return
         flush = asyncio.ensure_future(self._scheduler.committer.flush())
@@ -83,7 +83,7 @@ class Running:
         return await self._scheduler.add(seeds)
 
     async def stop(self, *, at_once: bool) -> None:
-        """Pages not read stay queued. `at_once`: what is in flight is broken off."""
+        """Stop the crawl; unread pages stay queued. at_once: abort the requests in flight."""
         task, self._task = self._task, None
         self._page_queue.close()
         if task is None:
@@ -94,7 +94,7 @@ class Running:
         try:
             await asyncio.shield(task)
         except asyncio.CancelledError:
-            task.cancel()  # we are told to leave, or the crawl was
+            task.cancel()  # the caller or the crawl was cancelled
             await asyncio.wait([task])
             if not at_once:
                 raise
@@ -124,8 +124,8 @@ async def running(
     fetcher: Fetcher | None,
     called: Sequence[PageCallback] = (),
 ) -> AsyncIterator[Running]:
-    """A crawl that begins when its first page is asked for, and is stopped at the end. `called`:
-    functions that get its pages, besides the config's sinks."""
+    """Open a crawl that starts with the request for its first page, and stop it when the block
+    ends. called: functions that receive its pages, in addition to the config's sinks."""
     clock = clock or RealClock()
     sinks = build_sinks(config, called, clock=clock)
     async with (
@@ -140,7 +140,7 @@ async def running(
             await crawl.stop(at_once=True)
             raise
         except BaseException:
-            with contextlib.suppress(Exception):  # the reader's error is the one to be told of
+            with contextlib.suppress(Exception):  # the caller's error is the one to report
                 await crawl.stop(at_once=False)
             raise
         await crawl.stop(at_once=False)

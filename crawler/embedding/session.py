@@ -31,17 +31,17 @@ from policies.retries import FailureCode, GiveUp, RetryRules, after_failure, aft
 from policies.robots_state import RobotsState
 from policies.url import canonical, host_of, origin_of
 
-REDIRECTS_MAX: Final = 10  # browsers follow 20; who needs more than ten is in a loop
-# Asking again must not do a thing twice (RFC 9110, 9.2.1); of the safe methods, those we know.
+REDIRECTS_MAX: Final = 10  # browsers follow 20; more than ten are a loop
+# Only safe methods are repeated (RFC 9110, section 9.2.1).
 RETRIED: Final = frozenset({"GET", "HEAD"})
-# RFC 9110, 15.4: these turn any other method into a GET, as every browser does for POST.
+# These turn any other method into a GET, as browsers do for POST (RFC 9110, section 15.4).
 BECOMES_GET: Final = frozenset({301, 302, 303})
 OF_A_BODY: Final = frozenset({"content-type", "content-encoding", "content-language"})
 
 
 class PoliteSession:
-    """Fetches politely: robots.txt is asked first, every host is given its rest, and concurrent
-    callers wait for a host in line.
+    """Fetches politely: obeys robots.txt, keeps a delay between requests to a host, and serves
+    concurrent callers of a host in order.
 
     ```python
     async with PoliteSession(user_agent="examplebot/1.0 (+https://example.com/bot)") as session:
@@ -49,16 +49,18 @@ class PoliteSession:
         print(response.status, response.text)
     ```
 
-    user_agent: who asks, with a contact (a URL or an e-mail address); required beyond loopback.
-    config: a path, a dict in the TOML's shape, or a Config; the other arguments win over it.
-    db: a database that keeps hosts' clocks and robots.txt copies, for the next session and after a
-    crash. Without one they last as long as the session.
-    delay: the least rest of a host, in seconds. allow: private ranges that may be connected to.
-    dialect: how robots.txt is read. clock, fetcher: other ones, for tests (`crawler.testing`).
+    user_agent: the crawler's name with a contact (a URL or an e-mail address); required beyond
+    loopback.
+    config: a path, a dict shaped like the TOML file, or a Config; the other arguments override it.
+    db: a database that keeps host clocks and robots.txt copies for later sessions and across
+    crashes. Without one they are lost when the session closes.
+    delay: minimum seconds between requests to a host. allow: private address ranges that may be
+    connected to.
+    dialect: how robots.txt is read. clock, fetcher: replacements for tests (`crawler.testing`).
 
-    A wait is as long as politeness asks; `asyncio.timeout` around a call bounds it, and neither
-    that nor any other cancellation leaves a trace. Raises ConfigError; opened, StoreRefused for a
-    database in use by another process. Its methods raise CourtlyError (see `crawler.errors`),
+    Requests wait as long as politeness requires. Bound the wait with `asyncio.timeout`; cancelling
+    a call is always safe. Raises ConfigError, and StoreRefused on opening if the database is in use
+    by another process. Its methods raise CourtlyError (see `crawler.errors`),
     ConfigError and StoreError.
     """
 
@@ -81,7 +83,7 @@ class PoliteSession:
         self._clock = clock
         self._fetcher = fetcher
         self._client: Lasting[PoliteClient] = Lasting(
-            "the session is not open: it lasts as long as its `async with`"
+            "the session is not open: use it inside its `async with` block"
         )
 
     @property
@@ -120,7 +122,7 @@ class PoliteSession:
         follow: bool = True,
         retry: bool = True,
     ) -> Response:
-        """The answer to a GET, of any status. See `fetch`."""
+        """Send a GET request and return the response, of any status. See `fetch`."""
         return await self.fetch(url, headers=headers, follow=follow, retry=retry)
 
     async def head(
@@ -131,7 +133,7 @@ class PoliteSession:
         follow: bool = True,
         retry: bool = True,
     ) -> Response:
-        """The answer to a HEAD, of any status. See `fetch`."""
+        """Send a HEAD request and return the response, of any status. See `fetch`."""
         return await self.fetch(url, method="HEAD", headers=headers, follow=follow, retry=retry)
 
     async def fetch(
@@ -144,14 +146,15 @@ class PoliteSession:
         follow: bool = True,
         retry: bool = True,
     ) -> Response:
-        """Ask when the turn comes, and give the answer, whatever its status.
+        """Send a request when its host may be contacted, and return the response, whatever its
+        status.
 
-        Every method needs the verdict of robots.txt. `follow`: redirects are followed, at most
-        REDIRECTS_MAX, each under its own verdict and at its own host's turn. Those of `headers`
-        whose names suggest a secret are not sent to another scheme, host or port.
-        `retry`: GET and HEAD are asked again, through the host's line, after what may pass:
-        failures and 5xx up to `fetch.max_attempts` times, 429 and 503 (for which the host rests)
-        five times; then the last answer is given.
+        robots.txt applies to every method. follow: follow at most REDIRECTS_MAX redirects, each
+        subject to robots.txt and to the delay of its host. Headers whose names suggest a secret are
+        not sent to another scheme, host or port.
+        retry: repeat GET and HEAD requests, in the host's line, after temporary failures: network
+        failures and 5xx up to `fetch.max_attempts` times, 429 and 503 (after which the host backs
+        off) five times. Then the last response is returned.
 
         Raises RobotsDisallowed, RobotsUnreachable, FetchFailed, TooManyRedirects, InvalidURL.
         """
@@ -186,24 +189,25 @@ class PoliteSession:
             url = target
             bare = service_of(url) not in meant
 
-    # ------------------------------------------------------------ asking first
+    # ------------------------------------------------------------ inspecting
 
     async def may_fetch(self, url: str) -> bool:
-        """Does robots.txt let us ask for this URL now? It is fetched if need be, at its host's
-        turn. Raises FetchFailed when the host cannot be reached."""
+        """Return whether robots.txt allows this URL now; fetches it politely if needed. Raises
+        FetchFailed if the host cannot be reached."""
         client = self._client.get()
         url = canonical_url(url)
         _mean(client, url)
         return await client.may_fetch(url)
 
     async def next_turn(self, url: str) -> NextTurn:
-        """When the URL's host may be contacted next, and why not before. Makes no contact."""
+        """Return when the URL's host may be contacted next, and why not now, without contacting
+        it."""
         return await self._client.get().next_turn(canonical_url(url))
 
     async def robots(self, url: str) -> RobotsState:
-        """What is known of the robots.txt of the URL's origin: the copy, its dates, or why there is
-        none. Fetched at its host's turn if need be. `policies.robots_policy` says what it means.
-        Raises FetchFailed when the host cannot be reached."""
+        """Return the state of the robots.txt of the URL's origin: the copy and its dates, or why
+        there is none; fetches it politely if needed. `policies.robots_policy` interprets it. Raises
+        FetchFailed if the host cannot be reached."""
         client = self._client.get()
         url = canonical_url(url)
         _mean(client, url)
@@ -220,7 +224,7 @@ async def _ask(
     retry: bool,
     bare: bool,
 ) -> Answer:
-    """One hop, asked for again as often as it deserves."""
+    """Request one hop, with its retries."""
     retry = retry and method in RETRIED
     rules = client.config.site(host_of(url)).fetch
     request = Request(
@@ -239,11 +243,11 @@ async def _ask(
         attempts_max = RetryRules(max_attempts=rules.max_attempts)
         if isinstance(result, Failure):
             if result.ours is not None:
-                raise FetchFailed(url, result)  # trouble of our own: the caller decides
+                raise FetchFailed(url, result)  # a fault of this machine: the caller decides
             if not result.connected:
                 if not retry:
                     raise FetchFailed(url, result)
-                continue  # the host's failure: its turn comes on the retry clock, or it is given up
+                continue  # a failure of the host: it is retried later, or given up
             fate = after_failure(
                 result.code, attempts, attempts_max, refusals=refusals, permanent=result.permanent
             )
@@ -261,7 +265,7 @@ async def _ask(
 
 
 def _target(answer: Answer) -> str | None:
-    """Where a redirect leads, if it leads anywhere that can be asked."""
+    """The target of a redirect, if it is a valid URL."""
     location = answer.headers.get("Location")
     if answer.status not in REDIRECT_STATUSES or not location:
         return None
@@ -273,8 +277,8 @@ def _without(headers: Mapping[str, str], names: frozenset[str]) -> dict[str, str
 
 
 def _mean(client: PoliteClient, url: str) -> frozenset[str]:
-    """The schemes and ports that a caller means who asks for this URL. A robots.txt elsewhere, to
-    which a redirect leads, is asked for without the config's headers for its host."""
+    """Apply the config's headers to the schemes and ports that this URL stands for. A robots.txt
+    redirected elsewhere is requested without them."""
     client.downloader.meant = client.downloader.meant or HeaderScope()
     client.downloader.meant.add(url)
     return services_of(url)

@@ -1,4 +1,4 @@
-"""The config of embedded objects: `config=` in whatever form it came, keyword arguments over it."""
+"""The config of embedded objects: the `config` argument, overridden by keyword arguments."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypedDict
 from crawler.config import Config, from_dict, load
 from policies.pacing import Per
 
-# A path to a TOML file, a dict in its shape, or a config made before.
+# A path to a TOML file, a dict of the same shape, or a Config.
 Given = str | Path | Mapping[str, object] | Config | None
 
 
@@ -36,7 +36,7 @@ def settings(
     max_pages: float | None = None,
     max_depth: float | None = None,
 ) -> Config:
-    """Raises ConfigError. What is None or empty leaves the config as it is."""
+    """Return the config. Arguments that are None or empty change nothing. Raises ConfigError."""
     if config is None:
         under = from_dict({})
     elif isinstance(config, Config):
@@ -61,7 +61,7 @@ def settings(
 
 
 def paces(config: Config) -> frozenset[Per]:
-    """Every `politeness.per` in it, sites' included."""
+    """Every value of `politeness.per`, including those of sites."""
     tables = [config.given.sites[pattern].get("politeness", {}) for pattern in config.sites]
     return frozenset([config.politeness.per, *(Per(str(t["per"])) for t in tables if "per" in t)])
 

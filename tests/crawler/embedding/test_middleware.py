@@ -122,7 +122,7 @@ async def test_who_waits_for_himself_is_told_so(monkeypatch: pytest.MonkeyPatch)
     big = Reply(body=b"x" * 3_000_000, content_type="text/plain")
     async with LocalWeb({"a.test": {"/big": big}}) as web, Both(web, delay=0.0) as session:
         async with session.get(web.url("a.test", "/big")) as unread:
-            with pytest.raises(ResponseUnread, match=r"/big nobody has read on"):
+            with pytest.raises(ResponseUnread, match=r"/big has not been read"):
                 await session.get(web.url("a.test", "/2"))
             assert len(await unread.read()) == 3_000_000
         async with session.get(web.url("a.test", "/3")) as response:
