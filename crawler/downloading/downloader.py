@@ -21,7 +21,7 @@ from policies.url import host_of, origin_of
 
 
 class Downloader:
-    """Sends requests under permits, and reports what they came to to the frontier."""
+    """Sends requests under permits, and reports their results to the frontier."""
 
     def __init__(
         self,

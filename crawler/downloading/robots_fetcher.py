@@ -147,7 +147,7 @@ class RobotsFetcher:
                 origin.host if own else await self._hosts.hold(self._frontier.slot_of(host_of(url)))
             )
             if host is None:
-                sentence = "its robots.txt leads to a host held by another worker"
+                sentence = "its robots.txt redirects to a host held by another worker"
                 return await self._learn(origin, unreachable(url, sentence))
             hop_origin = origin_of(url)
             if self._is_lost(origin, host, hop_origin):
@@ -254,7 +254,7 @@ class RobotsFetcher:
                 status=200, body=known.body, headers={}, url=url, truncated=known.truncated
             )
         elif known.unreachable_since is not None:
-            news = unreachable(url, "the robots.txt it redirects to cannot be had")
+            news = unreachable(url, "the robots.txt it redirects to could not be fetched")
         else:
             news = RobotsFetch(status=known.status, body=None, headers={}, url=url)
         learned = await self._learn(origin, news)
@@ -294,7 +294,7 @@ class RobotsFetcher:
     # ------------------------------------------------------------ learning
 
     async def _learn(self, origin: Origin, news: RobotsFetch) -> RobotsState:
-        """What is known after this news. The pace it asks for counts immediately; pages are judged
+        """Return the state after this result. Its pace applies immediately; pages are judged
         by it only once it is committed (the origin is busy until then)."""
         now_s = self._clock.wall()
         learned = robots_state.next_state(origin.access, news, now_s=now_s, rules=origin.rules)

@@ -11,16 +11,16 @@ from policies.pacing import address_delay_s
 
 
 class Addresses:
-    """Knows the clock of each address that a held host is contacted at, and no others."""
+    """Keeps the clock of each address at which a held host is contacted."""
 
     def __init__(self) -> None:
         self._clocks: WeakValueDictionary[str, AddressClock] = WeakValueDictionary()
 
     def move(self, host: HostQueue, address: str, now_s: float) -> None:
-        """This is where the host is contacted now.
+        """Record the address at which the host is now contacted.
 
-        An address met for the first time rests as if it had just been contacted: it may have been,
-        by the run before or by a host no longer held.
+        A new address waits as if it had just been contacted: it may have been, by the previous run
+        or by a host that is no longer held.
         """
         if host.address_clock:
             host.address_clock.queue.pop(host.slot, None)
@@ -38,7 +38,7 @@ class Addresses:
         clock.ready_s = ended_s + address_delay_s(host.pace.rules, host.pace.ask)
 
     def reckon(self, hosts: Iterable[HostQueue]) -> None:
-        """Rules are others now: the rests of addresses count anew from their last contact's end."""
+        """Recompute the delays of addresses after a change of the rules."""
         rests: dict[AddressClock, float] = {}
         for host in hosts:
             if (clock := host.address_clock) is not None:

@@ -1,4 +1,4 @@
-"""Moments at which something is to be done at a host: a heap, one entry per alarm."""
+"""Alarms of hosts, in a heap with one entry per alarm."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Alarms:
         self._compact_at = _COMPACT_MIN
 
     def set(self, slot: str, of_host: dict[str, int], name: str, at_s: float | None) -> None:
-        """`of_host`: the host's `alarms`. None: no alarm of that name."""
+        """Set or clear an alarm. of_host: the host's `alarms`. at_s: None clears it."""
         if at_s is None:
             of_host.pop(name, None)
             return

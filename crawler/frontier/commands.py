@@ -1,4 +1,4 @@
-"""What the frontier wants done that takes time: commands, carried out by the scheduler."""
+"""Commands of the frontier for work that takes time; the scheduler carries them out."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ParseRobots(Struct, frozen=True):
 
 
 class Rejudge(Struct, frozen=True):
-    """Judge the origin's fetched and blocked URLs again by what its robots.txt says now."""
+    """Judge the origin's fetched and blocked URLs again by its current robots.txt."""
 
     origin: str
 
@@ -62,7 +62,7 @@ class AddWorkers(Struct, frozen=True):
 
 
 class ConfigApplied(Struct, frozen=True):
-    """Another config counts: adjust what depends on it."""
+    """A new config is in force: adjust whatever depends on it."""
 
 
 Command: TypeAlias = (
@@ -86,7 +86,7 @@ CONFIG_APPLIED: Final = ConfigApplied()
 
 
 class CommandQueue:
-    """Commands in the order given, and until when the scheduler may sleep.
+    """Queues commands in order, and the time until which the scheduler may sleep.
 
     The frontier calls `put` and `wake_by`; the scheduler calls `take`, `sleep_until` and `wait`.
     """
@@ -111,7 +111,7 @@ class CommandQueue:
 
     @property
     def has_tasks(self) -> bool:
-        """Is a command to be carried out that begins a task?"""
+        """Whether a queued command begins a task."""
         return len(self._commands) > len(self._once)
 
     def take(self) -> list[Command]:
@@ -121,7 +121,7 @@ class CommandQueue:
         return commands
 
     def wake_by(self, at_s: float) -> None:
-        """Time brings something at `at_s` (monotonic): the scheduler must not sleep longer."""
+        """Wake the scheduler no later than `at_s` (monotonic seconds)."""
         if at_s < self._asleep_until_s:
             self._asleep_until_s = at_s
             self._stirred.set()
@@ -131,7 +131,7 @@ class CommandQueue:
         self._asleep_until_s = at_s
 
     def stir(self) -> None:
-        """Wake the scheduler: its time has come, or it is to end."""
+        """Wake the scheduler: its timer has fired, or it must end."""
         self._asleep_until_s = -math.inf
         self._stirred.set()
 

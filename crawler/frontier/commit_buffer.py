@@ -102,7 +102,7 @@ class CommitBuffer:
         self._touch()
 
     def skip(self, reason: str, count: int = 1) -> None:
-        """Count URLs left out."""
+        """Count excluded URLs."""
         self._skipped[reason] += count
         self._touch()
 
@@ -118,7 +118,7 @@ class CommitBuffer:
             self.commit_soon()
 
     def release(self, host: HostQueue, *, put_off_s: float = NEVER) -> None:
-        """Release the host with the next commit. put_off_s: there is nothing to do there before."""
+        """Release the host with the next commit. put_off_s: it has no work before then."""
         self._releases[host.slot] = (host, put_off_s)
         self.recorded += 1
         self.commit_soon()
@@ -169,7 +169,7 @@ class CommitBuffer:
 
     @property
     def full(self) -> bool:
-        """Is far more recorded than the store has taken?"""
+        """Whether recorded outcomes are far ahead of the store."""
         return (
             self._links > LINKS_MAX
             or len(self._outcomes) > OUTCOMES_MAX
@@ -177,7 +177,7 @@ class CommitBuffer:
         )
 
     def releasing(self, slot: str) -> bool:
-        """Is its release still to be committed?"""
+        """Whether its release is not committed yet."""
         return slot in self._releases or slot in self._leaving
 
     def include_contacted(self) -> None:
@@ -190,7 +190,7 @@ class CommitBuffer:
         self._leaving = ()
 
     def take(self) -> CommitBatch | None:
-        """Remove everything gathered, except clocks that may wait; None if that is nothing."""
+        """Remove everything gathered, except clocks that may wait; None if empty."""
         self._due_s, self._asked = None, False
         upto = self.recorded
         if upto == self.durable:

@@ -1,4 +1,4 @@
-"""The frontier: told what happened, decides what may happen next."""
+"""The frontier: receives events and decides what may happen next."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Frontier:
         return self._config.slot_of(host)
 
     def host_leased(self, lease: Lease) -> HostQueue:
-        """The host is ours: hold it."""
+        """Hold a host that has just been leased."""
         politeness = self._config.config.site(lease.slot).politeness
         host = HostQueue(lease, politeness, now_s=self._clock.monotonic())
         self.robots.adopt(host, dict(lease.robots))
@@ -124,7 +124,7 @@ class Frontier:
         self.buffer.want(host, pressed=self._is_pressed(host))
 
     def _is_pressed(self, host: HostQueue) -> bool:
-        """Has it nothing to do, and could it do something before the next commit is over?"""
+        """Whether it has no work now but could be contacted before the next commit ends."""
         if host.prefetched:
             return False
         if len(self.permits) <= FEW_HOSTS:
@@ -161,7 +161,7 @@ class Frontier:
     # ------------------------------------------------------------ commits
 
     def committed(self, outcomes: list[Outcome], completed: Completed) -> None:
-        """These outcomes are in the store; URLs that were asked for have come."""
+        """Apply a commit: outcomes are stored, and requested URLs have arrived."""
         retried: set[HostQueue] = set()
         progress = False
         for outcome in outcomes:
@@ -251,7 +251,7 @@ class Frontier:
             self.buffer.urgent(host)
 
     def request_ended(self, permit: Permit) -> None:
-        """A contact is over, and its permit ended. If it shows that an origin can be reached after
+        """End the permit after its contact. If it shows that an origin can be reached after
         all (while a request on another lane could not connect), its URLs may be requested again."""
         host = permit.host
         self.buffer.contacted(host)
@@ -262,8 +262,8 @@ class Frontier:
     def connection_failed(
         self, host: HostQueue, origin: str, failure: Failure, failures: int | None = None
     ) -> None:
-        """An origin could not be connected to: its URLs wait for the next try, and fail in bulk at
-        last. `failures` in a row, if counted elsewhere."""
+        """No connection to an origin could be made: its URLs wait for the next try, and finally
+        fail in bulk. failures: consecutive failures, if counted elsewhere."""
         if self.is_client:
             self._tell_callers(host, origin, failure, failures)
             return
@@ -361,12 +361,12 @@ class Frontier:
         self.look_for_work()
 
     def robots_learned(self, origin: Origin, previous: RobotsState) -> None:
-        """What is known of an origin's robots.txt is new, and committed."""
+        """Apply a new state of an origin's robots.txt after its commit."""
         if changes(previous, origin.access):
             self.commands.put(Rejudge(origin.name))
 
     def page_came_late(self, name: str) -> None:
-        """A page was fetched because robots.txt gave no answer. Has one come meanwhile?"""
+        """Handle a page fetched while robots.txt was unavailable: it may have arrived since."""
         origin = self.robots.get(name)
         if origin is not None and origin.answered and not origin.busy:
             self.commands.put(Rejudge(name))
@@ -397,7 +397,7 @@ class Frontier:
         self.permits.next_pass()
 
     def close(self) -> None:
-        """Nothing new begins; what is under way continues."""
+        """Begin nothing new; work under way continues."""
         self.stopping = True
         self.permits.close()
         self.holds.close()

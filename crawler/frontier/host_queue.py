@@ -1,4 +1,4 @@
-"""One held host: its prefetched URLs, its pace, and those who wait for a permit. No I/O.
+"""One held host: its prefetched URLs, its pace, and the tickets waiting for a permit. No I/O.
 
 All times are monotonic seconds unless a name says otherwise.
 """
@@ -168,8 +168,8 @@ class HostQueue:
         """No connection to the origin could be made: it is tried again later.
 
         `failures` in a row, this one included, if they are counted elsewhere (a redirect of
-        robots.txt). A request that was under way on another lane when that became known is no
-        further try: nothing changes, and what was known is returned.
+        robots.txt). A request that was already under way on another lane does not count as a
+        further try: the existing record is returned unchanged.
         """
         known = self.out_of_reach.get(origin)
         if failures is None:
@@ -208,7 +208,7 @@ class HostQueue:
     # ------------------------------------------------------------ its URLs
 
     def drop_prefetched(self) -> None:
-        """Let go of all URLs in memory: they stay queued in the store."""
+        """Drop all URLs in memory; they stay queued in the store."""
         for dropped in (self.prefetched, *self.parked.values()):
             self.held.difference_update(queued.id for queued in dropped)
         self.prefetched.clear()
@@ -219,7 +219,7 @@ class HostQueue:
 
         Where the host took the connection, its other URLs are requested first, and the URL is
         excused at most EXCUSES_MAX times (then False): a page that the host never answers looks
-        like an outage and is none."""
+        like an outage but is not one."""
         if not failure.connected or failure.stale or failure.ours is not HoldReason.NETWORK:
             self.prefetched.appendleft(queued)
             return True
@@ -232,7 +232,7 @@ class HostQueue:
         return True
 
     def let_go(self, origin: str) -> None:
-        """Let go of the URLs of one origin, which cannot be requested now."""
+        """Drop the URLs of one origin, which cannot be requested now."""
         gone = [queued for queued in self.prefetched if origin_of(queued.url) == origin]
         gone += self.parked.pop(origin, [])
         if gone:

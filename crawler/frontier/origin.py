@@ -1,4 +1,4 @@
-"""One origin in memory: what is known of its robots.txt, and what that means for its pages."""
+"""One origin in memory: the state of its robots.txt and the resulting policy for its pages."""
 
 from __future__ import annotations
 
@@ -74,12 +74,12 @@ class Origin:
 
     @property
     def in_use(self) -> bool:
-        """Is its robots.txt being fetched, or parsed?"""
+        """Whether its robots.txt is being fetched or parsed."""
         return self.busy or self.parsing.locked()
 
     @property
     def answered(self) -> bool:
-        """Do we judge its pages by an answer, rather than by the lack of one?"""
+        """Whether its pages are judged by an answer rather than by the lack of one."""
         standing = self.standing
         return isinstance(standing, robots_policy.Governed) or (
             isinstance(standing, robots_policy.Open) and standing.answered
@@ -126,7 +126,8 @@ class Origin:
         self.host.pace.set_ask(self.name, NO_ROBOTS_PACING)
 
     def close(self, fault: str, *, until_s: float | None) -> None:
-        """An internal error keeps its file from being used. until_s: Unix seconds."""
+        """Close the origin because an internal error prevents the use of its file. until_s: Unix
+        seconds."""
         self.policy = None
         self.put_off(None)
         reason = f"its robots.txt could not be read ({fault})"
@@ -153,7 +154,7 @@ def _parse(
 
 
 def changes(previous: RobotsState, learned: RobotsState) -> bool:
-    """Must URLs judged before by this origin's robots.txt be judged again?"""
+    """Whether URLs already judged by this origin's robots.txt must be judged again."""
     if learned.unreachable_since is not None:
         return False
     late = previous.unreachable_since is not None

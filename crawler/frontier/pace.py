@@ -75,7 +75,7 @@ class Pace:
         self.unread: set[str] = set()  # origins of which a file may ask more, once it is read
         self.ask = NO_ROBOTS_PACING
         self.latency_s = clock.latency_s
-        self.slow_s = lease.slow_s  # a delay set by hand
+        self.slow_s = lease.slow_s  # a delay set by an operator
         self.rest: PolitenessDelay = politeness_delay(
             rules, NO_ROBOTS_PACING, latency_s=self.latency_s, slow_s=self.slow_s
         )
@@ -86,12 +86,12 @@ class Pace:
         self.not_before_reason = Reason(
             Wait.STORED, clock.delay_source or "delay after its last contact"
         )
-        # What its last contact has it rest is reckoned anew, by the rules of now. Anything longer
-        # (a rest after a crash) stands; so does what files that are not here may have asked for.
+        # The delay after its last contact is recomputed by the current rules. A longer one (after a
+        # crash) stands, and so does one that files not in memory may have asked for.
         rested_s = clock.rested_s if lease.robots_all else None
         if rested_s is not None and clock.next_in_s <= clock.delay_s - rested_s + CLOCKS_APART_S:
             self.not_before_s = now_s
-        # Law 6: who died holding it may have been in contact a moment ago.
+        # A holder that died may have contacted it a moment ago: law 6 (docs/laws.md).
         self.delay_at_restart = now_s if not lease.clean else None
         self.denials = clock.denials
         self.contacts = clock.contacts
@@ -101,10 +101,11 @@ class Pace:
         self.breaches = clock.breaches
         self._rested_after_crash(clock.delay_s)
 
-    # ------------------------------------------------------------ what it is reckoned from
+    # ------------------------------------------------------------ inputs
 
     def _rested_after_crash(self, delay_s: float) -> None:
-        """Hosts not released cleanly wait their full delay from the restart (law 6)."""
+        """Hosts not released cleanly wait their full delay from the restart: law 6
+        (docs/laws.md)."""
         if self.delay_at_restart is not None:
             at_s = self.delay_at_restart + max(delay_s, self.rest.delay_s)
             if at_s > self.not_before_s:
@@ -113,23 +114,23 @@ class Pace:
 
     @property
     def _restarted_s(self) -> float:
-        """The same by the rules of now, which may be others than those it was leased under."""
+        """The same by the current rules, which may differ from those at the time of the lease."""
         restart_s = self.delay_at_restart
         return NEVER if restart_s is None else restart_s + self.rest.delay_s
 
     @property
     def windowed(self) -> bool:
-        """Whether it may be visited at some hours only."""
+        """Whether it has a visit window."""
         return self.rules.visit_window is not None or bool(self.ask.windows)
 
     def reckon(self) -> None:
-        """Take a changed ask, latency or control into account."""
+        """Recompute the delay after a change of robots.txt, latency or controls."""
         self.rest = politeness_delay(
             self.rules, self.ask, latency_s=self.latency_s, slow_s=self.slow_s
         )
 
     def set_ask(self, origin: str, ask: RobotsPacing) -> None:
-        """What an origin's robots.txt asks of the pace of the whole host."""
+        """Set the pace that an origin's robots.txt requests for the whole host."""
         self.asks[origin] = ask
         strictest = NO_ROBOTS_PACING
         for one in self.asks.values():
@@ -140,7 +141,8 @@ class Pace:
             self._rested_after_crash(self.rest.delay_s)
 
     def forget_asks(self, origins: Iterable[str]) -> None:
-        """They leave memory. What they ask of the pace counts on, but for a doubling."""
+        """Forget origins that leave memory. The pace they requested stays in force, except for a
+        doubling."""
         forgotten = self.asks.get(FORGOTTEN, NO_ROBOTS_PACING)
         for origin in origins:
             forgotten = forgotten.strictest(
@@ -148,7 +150,7 @@ class Pace:
             )
         self.asks[FORGOTTEN] = forgotten
 
-    # ------------------------------------------------------------ what it waits for
+    # ------------------------------------------------------------ waiting
 
     def lanes(self) -> int:
         most = self.rules.concurrency_per_host
@@ -161,8 +163,8 @@ class Pace:
         return len(self.ends) + self.busy - self.lanes()
 
     def ready_s(self, now_s: float, wall: Callable[[], float]) -> float | None:
-        """When a contact may begin; None: all lanes are in use. Asked several times a contact:
-        0.5 µs, for which it makes no words."""
+        """When a contact may begin; None: all lanes are in use. Called several times per contact,
+        so it builds no reasons."""
         lanes = self.lanes()
         if self.busy >= lanes:
             return None
@@ -182,7 +184,7 @@ class Pace:
         return at_s
 
     def wait(self, now_s: float, wall_s: float) -> tuple[float, Reason] | None:
-        """`ready_s`, and what it waits for."""
+        """As `ready_s`, with the reason for the wait."""
         if self.busy >= self.lanes():
             return None
         at_s, reason = max(self._waits(), key=lambda wait: wait[0])  # the first of equals
@@ -202,7 +204,7 @@ class Pace:
             yield self._restarted_s, RESTARTED
 
     def next_turn(self, now_s: float, wall_s: float) -> tuple[float, str]:
-        """After a contact: how long until the next one may begin, and where that comes from."""
+        """After a contact: seconds until the next one may begin, and the source of that delay."""
         rest = self.rest
         at_s = self.ready_s(now_s, lambda: wall_s)
         if at_s is None or at_s <= now_s + rest.delay_s:
@@ -213,7 +215,7 @@ class Pace:
     # ------------------------------------------------------------ a contact
 
     def begin(self) -> float:
-        """Open a contact; give the end of the contact it follows (NEVER: none)."""
+        """Open a contact; return the end of the contact it follows (NEVER: none)."""
         lane = self._lane()
         follows_s = NEVER
         if lane >= 0:
@@ -238,7 +240,7 @@ class Pace:
             bisect.insort(self.ends, follows_s)
 
     def end(self, follows_s: float, allowed_s: float, started_s: float, ended_s: float) -> None:
-        """Close a contact and audit it: law 1 in figures."""
+        """Close a contact and verify that its delay was kept: law 1 (docs/laws.md)."""
         self.busy -= 1
         self.contacts_open -= 1
         bisect.insort(self.ends, ended_s)
@@ -254,7 +256,7 @@ class Pace:
             self.reckon()
 
     def answered(self, status: int, *, refusal: bool, rest_s: float | None, now_s: float) -> bool:
-        """Learn from an answer; True if the host now backs off (to be committed at once).
+        """Learn from an answer; return whether the host now backs off, to be committed immediately.
 
         `refusal`: a 429 or 503 to a page. `rest_s`: its Retry-After, if it gave one.
         """
@@ -281,8 +283,8 @@ class Pace:
     # ------------------------------------------------------------ for the store
 
     def clock(self, now_s: float, *, put_off_s: float, connect_failures: int) -> HostClock:
-        """As it is stored. The lease that follows knows of one lane only, so the last end counts
-        for all. `put_off_s`: until then there is nothing to do at this host."""
+        """The clock in its stored form. The next lease has one lane only, so the last end counts
+        for all. put_off_s: the host has no work until then."""
         last_s = self.ends[-1] if self.ends else NEVER
         next_s = max(self.not_before_s, self.backoff_until_s, last_s + self.rest.delay_s, put_off_s)
         next_s = max(next_s, self._restarted_s)

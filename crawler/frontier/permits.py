@@ -1,4 +1,4 @@
-"""Grants permits: for any host with prefetched URLs to workers, for one host to those who ask.
+"""Grants permits: to workers for any host with prefetched URLs, to others for a given host.
 
 No polling: waiting hosts cost one entry of a heap each.
 """
@@ -35,7 +35,7 @@ class Permits:
     Invariant: each host is in one of three places: on the workbench (waiting until its time, or
     ready and waiting for `limit`), in line for a worker, or away (nothing to do, paused, all lanes
     in use). `consider` moves it after any change. A permit is granted only to a host whose `Pace`
-    allows a contact now, so no host is contacted early, whoever asks.
+    allows a contact now, so no host is contacted early.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Permits:
         self._closed = False
         self.stops = Stops()
         self._resumed_s = NEVER
-        self.pages_open = True  # False while the page budget is used up: robots.txt goes on
+        self.pages_open = True  # False while the page budget is spent; robots.txt is still fetched
         self._unparsed_bytes = 0
         self.directed = 0  # tickets for one host that wait
 
@@ -175,7 +175,7 @@ class Permits:
         return self.limits.squeezed
 
     def open_pages(self, *, open_: bool) -> None:
-        """Stop or resume granting permits for pages (a budget); robots.txt goes on."""
+        """Stop or resume granting permits for pages (a budget); those for robots.txt continue."""
         self.pages_open = open_
         if open_:
             self._pump()
@@ -209,7 +209,7 @@ class Permits:
     def end(
         self, permit: Permit, *, started_s: float, ended_s: float, kind: str, status: int | None
     ) -> None:
-        """The contact is over: the host rests, counted from `ended_s`."""
+        """End the contact: the host's delay counts from `ended_s`."""
         permit.over = True
         host = permit.host
         host.pace.end(permit.follows_s, permit.allowed_s, started_s, ended_s)
@@ -223,7 +223,7 @@ class Permits:
         self._over(permit)
 
     def give_back(self, permit: Permit) -> None:
-        """The permit was not used: no contact was made, so nothing needs to rest."""
+        """Return an unused permit: no contact was made, so no delay follows."""
         if permit.over:
             return
         permit.over = True
@@ -415,7 +415,7 @@ class Permits:
             self._commands.wake_by(at_s)
 
     def wake_at(self) -> float | None:
-        """When `advance` must be called; None: the next change will say."""
+        """When `advance` must be called; None: not before the next change."""
         at_s = self._bench.next_at()
         if at_s is None or not self._may_give:
             if at_s is None or not self._wall.on or self.stops.paused:
@@ -438,7 +438,7 @@ class Permits:
 
     def _look_at_wall(self) -> bool:
         """Seat anew the hosts that wait for a visit window if the wall clock was set meanwhile, or
-        went on while the machine slept. False: it was not."""
+        advanced while the machine slept. Return whether it was."""
         if not self._wall.stepped():
             return False
         windowed = [host for host in self._hosts.values() if host.pace.windowed]

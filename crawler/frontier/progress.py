@@ -9,8 +9,8 @@ from storage.store import Outcome, Retry, Revisited
 def progresses(outcome: Outcome, host: HostQueue | None) -> bool:
     """Is a URL finished, or was it tried for the first time at a host that did not just fail?
 
-    Failing once more, with the same URL or the next one, is no progress: it must not keep a crawl
-    from ending.
+    Another failure, of the same URL or the next one, is not progress: it must not keep a crawl from
+    ending.
     """
     if isinstance(outcome, Retry):
         if host is None:

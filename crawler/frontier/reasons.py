@@ -13,15 +13,15 @@ from policies.scope import SKIP_KEYS
 
 
 class Wait(enum.Enum):
-    """What is waited for."""
+    """The kind of a reason to wait."""
 
     READY = enum.auto()  # nothing: it may be contacted now
     IN_FLIGHT = enum.auto()  # all its lanes are in use
     PAUSED = enum.auto()  # this host is paused
     CRAWL_PAUSED = enum.auto()
-    CRAWL_HELD = enum.auto()  # by a system hold, whose sentence stands beside it
+    CRAWL_HELD = enum.auto()  # by a system hold, which has its own sentence
     DELAY = enum.auto()  # the politeness delay since its last request
-    STORED = enum.auto()  # what its last contact in an earlier run left behind
+    STORED = enum.auto()  # a delay stored by an earlier run
     BACKOFF = enum.auto()
     RESTARTED = enum.auto()
     VISIT_WINDOW = enum.auto()
@@ -33,13 +33,13 @@ class Wait(enum.Enum):
     ROBOTS_FETCHED = enum.auto()
     ROBOTS_ELSEWHERE = enum.auto()
     ROBOTS_PAUSED = enum.auto()
-    HOST_FULL = enum.auto()  # it has had its pages, or bytes
+    HOST_FULL = enum.auto()  # its limit of pages or bytes is reached
     PAGE_BUDGET = enum.auto()
     IDLE = enum.auto()
 
 
 class Reason(Struct, frozen=True):
-    """Why something waits. What the other fields hold depends on `wait`.
+    """Why something waits. The meaning of the other fields depends on `wait`.
 
     source: where a delay comes from, an error, or the name of a host or a limit.
     delay_s: of DELAY. status: of BACKOFF, the answer that caused it; None: not known.
@@ -116,7 +116,7 @@ def _backoff_sentence(status: int | None) -> str:
 
 
 def latest_backoff(contacts: object) -> Reason:
-    """Why a host backs off, as its latest response says. contacts: those of `Reader.host`, oldest
+    """Why a host backs off, by its latest response. contacts: those of `Reader.host`, oldest
     first."""
     ring = contacts if isinstance(contacts, list | tuple) else ()
     statuses = [one["status"] for one in ring if isinstance(one, Mapping)]
@@ -124,5 +124,6 @@ def latest_backoff(contacts: object) -> Reason:
 
 
 def limit_reached(limit: str) -> Reason:
-    """A host has had its pages or bytes. `limit`: a `policies.scope.Skip`."""
+    """The reason for a host that has reached its limit of pages or bytes. limit: a
+    `policies.scope.Skip`."""
     return Reason(Wait.HOST_FULL, SKIP_KEYS[limit])

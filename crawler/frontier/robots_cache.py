@@ -156,7 +156,7 @@ class RobotsCache:
         self.weigh(origin)
 
     def weigh(self, origin: Origin) -> None:
-        """Its robots.txt may be another one now."""
+        """Update the memory figures after a change of its robots.txt."""
         held = self._origins.get(origin.name) is origin
         body_bytes = len(origin.stands_on.body or b"") if held else 0
         self.body_bytes += body_bytes - self._weights.pop(origin.name, 0)
@@ -192,7 +192,8 @@ class RobotsCache:
     # ------------------------------------------------------------ judging
 
     def check(self, host: HostQueue, url: str) -> Asking | Shut | Pass | Verdict:
-        """May this URL be requested now? A Verdict means no, and why. Cheap."""
+        """Decide whether this URL may be requested now. A Verdict forbids it and says why.
+        Cheap."""
         name = origin_of(url)
         origin = self.get_or_add(name, host)
         if origin.busy and origin.rules.obey:
@@ -223,7 +224,7 @@ class RobotsCache:
     # ------------------------------------------------------------ fetching
 
     def fetch(self, origin: Origin) -> None:
-        """Have its robots.txt fetched, unless that is under way."""
+        """Request a fetch of its robots.txt, unless one is under way."""
         if not origin.busy and not self._closed:
             self._retries.remove(origin)
             origin.busy = True
@@ -240,7 +241,7 @@ class RobotsCache:
         return False
 
     def release(self, host: str | None) -> None:
-        """Have the quarantined robots.txt of one host, or of all, fetched again."""
+        """Request a new fetch of the quarantined robots.txt of one host, or of all."""
         now_s = self._clock.wall()
         for origin in list(self._origins.values()):
             if is_quarantined(origin.access) and host in (None, origin.host.slot):
@@ -254,7 +255,7 @@ class RobotsCache:
             self._commands.put(ParseRobots(origin))
 
     def settled(self, origin: Origin) -> None:
-        """What `busy` stood for is over."""
+        """The origin's fetch or parse has ended."""
         origin.busy = False
         origin.waits_at = None
         self.weigh(origin)

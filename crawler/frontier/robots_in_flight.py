@@ -13,7 +13,7 @@ from storage.store import Store
 class RobotsInFlight:
     """A robots.txt noted here when the process dies becomes a suspect (`policies.quarantine`).
     While a suspect is in flight no other suspect is, robots.txt or page: if the process dies again,
-    one of them is to blame at most."""
+    at most one of them can be to blame."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -54,5 +54,5 @@ class RobotsInFlight:
             self._landed.set()
 
     async def landed(self) -> None:
-        """Wait until the suspect in flight has landed."""
+        """Wait until the suspect in flight has ended."""
         await self._landed.wait()

@@ -1,5 +1,5 @@
-"""Faults of this machine or its network: while there is one, no request begins, and no host, origin
-or URL is charged with it."""
+"""Faults of this machine or its network: while one lasts, no request begins, and no host, origin or
+URL is charged with a failure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SUSPECTS_MAX = 4_096  # as many as hosts are held
 OUTAGES_MAX = 2
 # After sockets ran out, fewer requests are in flight for this long, then twice as many.
 SQUEEZED_FOR_S = 30.0
-# Our own rules, or an error of our own, came before the network.
+# Our own rules, or an internal error, prevented the request.
 _UNASKED = frozenset({FailureCode.ADDRESS, FailureCode.INTERNAL})
 _NETWORK_LOGIN = 511
 
@@ -35,8 +35,9 @@ class SystemHolds:
 
     `begin` and `end` are called by whoever finds the fault and sees it pass. While a hold is active
     no permits are granted, neither for pages nor for robots.txt. Where all active holds concern
-    connections, one permit at a time is granted as a probe. `judge` is shown the result of every
-    request: it finds faults of connections, and ends them with the first host that answers.
+    connections, one permit at a time is granted as a probe. `judge` examines the result of every
+    request: it detects faults of connections, and ends their holds with the first host that
+    answers.
     """
 
     def __init__(
@@ -105,7 +106,8 @@ class SystemHolds:
     # ------------------------------------------------------------ faults of connections
 
     def judge(self, permit: Permit, result: Answer | Failure) -> Answer | Failure:
-        """What a request came to, with `ours` where neither host nor URL is to be charged."""
+        """Return the result of a request, with `ours` set if neither host nor URL is to be
+        charged."""
         host = permit.host
         if isinstance(result, Answer):
             if not result.gateway:
@@ -193,8 +195,8 @@ class SystemHolds:
                 self.end(reason)
 
     def _doubt(self, answered: HostQueue) -> None:
-        """An outage is over. Who fails time and again while others come back counts from now on as
-        one that never answered, until it does."""
+        """An outage is over. A host that keeps failing while others recover is treated as one that
+        never answered, until it does."""
         evidence = self._evidence
         for slot in evidence.reached | evidence.mute | evidence.unknown:
             host = self._permits.get(slot)

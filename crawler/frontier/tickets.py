@@ -40,7 +40,7 @@ class Ticket(Generic[T]):
             self._future.set_result(None)
 
     def withdraw(self) -> T | None:
-        """Nobody waits any more: returns the permit that was served meanwhile, if any."""
+        """Give up waiting; return the permit that was served meanwhile, if any."""
         self.done = True
         permit, self._permit = self._permit, None
         return permit

@@ -1,5 +1,5 @@
-"""When a host can be worked on next, and what it waits for: one answer for the end of a crawl, for
-making room in memory, and for people who ask why."""
+"""When a host can be worked on next, and what it waits for. Used to detect the end of a crawl, to
+make room in memory, and to explain waits."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class NextMove(Struct, frozen=True):
 
 
 class Waiting:
-    """Looks at held hosts; changes nothing."""
+    """Read-only view of held hosts and their waits."""
 
     def __init__(self, clock: Clock, permits: Permits, robots: RobotsCache) -> None:
         self._clock = clock

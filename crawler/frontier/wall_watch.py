@@ -1,5 +1,5 @@
-"""Notices that the wall clock was set, which matters to hosts with a visit window only: all other
-waits count by a clock that is never set."""
+"""Detects that the wall clock was set. Only visit windows depend on it: all other waits use the
+monotonic clock."""
 
 from __future__ import annotations
 

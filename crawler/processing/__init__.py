@@ -1,1 +1,1 @@
-"""One URL, from the hand of its host to an outcome that the ledger commits."""
+"""One URL, from its host queue to the outcome that the commit buffer receives."""

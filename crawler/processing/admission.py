@@ -53,7 +53,7 @@ class PageBudget(Struct):
 
 
 class Admission:
-    """Judges URLs by the config in force, and records what becomes of those not requested."""
+    """Judges URLs by the config in force, and records the outcomes of those not requested."""
 
     def __init__(
         self,
@@ -76,8 +76,8 @@ class Admission:
     # ------------------------------------------------------------ before the request
 
     def admit(self, host: HostQueue, queued: Queued) -> Pass | Stop | None:
-        """May it be requested now? None: no; what becomes of it is recorded, and the next URL is
-        to be judged."""
+        """Decide whether it may be requested now. None: no; its outcome is recorded, and the next
+        URL is judged."""
         name = host.name_of(queued.url)
         if (outcome := self._out_of_scope(host, name, queued)) is not None:
             self._buffer.record(outcome, host, queued.url)
@@ -169,7 +169,7 @@ class Admission:
 
     @property
     def wants_links(self) -> bool:
-        """Does anyone look at the links of pages, besides the crawl?"""
+        """Whether anything besides the crawl uses the links of pages."""
         return self._pages_are_read or (self._sinks is not None and self._sinks.wants_links)
 
 

@@ -1,4 +1,4 @@
-"""What becomes of a URL that gave no answer: forbidden, asked for again, or given up. Pure."""
+"""Outcomes of URLs without an answer: forbidden, retried, or given up. Pure."""
 
 from __future__ import annotations
 

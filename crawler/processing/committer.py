@@ -49,7 +49,7 @@ class Committer:
         self._wanted.set()
 
     async def run(self) -> None:
-        """Commit for ever; ends by cancellation, or by StoreError."""
+        """Commit until cancelled. Raises StoreError."""
         while True:
             await self._wanted.wait()
             self._wanted.clear()

@@ -1,4 +1,4 @@
-"""What the parts of one crawl share."""
+"""The objects shared by the parts of one crawl."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""A complete answer, read into the outcome that is recorded: what it says of itself, and where it
-leads."""
+"""Turns a complete answer into the recorded outcome: its metadata, and its links."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a page needs to be shown: found in it, queued, and named by its kind."""
+"""Page requisites: the files a page needs for display, with their kinds."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a visit says of the next one: the plan that is kept with a page, and what a visit again asks
-for and finds."""
+"""The recrawl schedule of a page, computed at each visit, and the conditional requests of
+revisits."""
 
 from __future__ import annotations
 

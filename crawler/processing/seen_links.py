@@ -26,7 +26,7 @@ class SeenLinks:
 
     def __init__(self, kept: int = URLS_KEPT) -> None:
         self._half = max(1, kept // 2)
-        self._young: dict[int, int] = {}  # hash of a URL -> the least depth it was met at
+        self._young: dict[int, int] = {}  # hash of a URL -> the minimum depth at which it was found
         self._old: dict[int, int] = {}
 
     def clear(self) -> None:
@@ -46,7 +46,7 @@ class SeenLinks:
         return older > depth
 
     def fresh(self, urls: Sequence[str], depth: int) -> Iterable[str]:
-        """Those of them that are `new`; of a page's links at once, for 60 ns each."""
+        """Those of a page's links that are `new`, in one call."""
         known = self._young.get
         missing = [url for url in urls if known(hash(url), _NEVER) > depth]
         return [url for url in missing if self.new(url, depth)]

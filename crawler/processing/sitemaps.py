@@ -1,4 +1,4 @@
-"""Sitemaps and feeds in a crawl: which are read, and what becomes of what they list."""
+"""Sitemaps and feeds in a crawl: which are read, and how their entries are queued."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NESTING_MAX: Final = 4
 CHILDREN_MAX: Final = 50_000
 CHILDREN_WHILE_S: Final = 43_200.0
 HOSTS_COUNTED: Final = 10_000  # for that; beyond it the count begins anew
-# A sitemap is read again when it is named anew after so long; a robots.txt is asked for as often.
+# A sitemap is read again if it is named again after this time, the usual lifetime of a robots.txt.
 READ_AGAIN_S: Final = 86_400.0
 # Many sites redirect what they do not have to their home page, a login or an error page. Read as a
 # sitemap, such a page would be lost as a page.
@@ -179,7 +179,7 @@ class Sitemaps:
         reading: SitemapReading | None,
         plan: Plan | None = None,
     ) -> SitemapRead:
-        """What is recorded of one that was answered."""
+        """The outcome of a sitemap that was answered."""
         links: list[Link] = []
         error = None if reading is None else reading.problem
         if answer.status in REDIRECT_STATUSES:

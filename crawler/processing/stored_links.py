@@ -1,5 +1,5 @@
-"""What of a page is kept besides what the crawl goes by: every link, its canonical URL, a hash of
-its body, and what it says of the use of its content."""
+"""Optional records of a page: all its links, its canonical URL, a hash of its body, and its
+declarations on the use of its content."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from crawler.scheduling.task_set import TaskSet
 async def commands_of(
     frontier: Frontier, clock: Clock, tasks: TaskSet
 ) -> AsyncGenerator[Command, None]:
-    """The frontier's commands as they come, for ever. Raises the first failure of `tasks`."""
+    """Yield the frontier's commands as they arrive. Raises the first failure of `tasks`."""
     timer: Timer | None = None
     timer_s: float | None = None
     try:

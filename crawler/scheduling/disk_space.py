@@ -17,7 +17,7 @@ from crawler.threads import in_thread
 from policies.holds import HoldReason
 
 CHECK_EVERY_S: Final = 5.0
-# Of the minimum: so much must be free before a held crawl resumes, or it would at every page.
+# Times the minimum: free space at which a held crawl resumes, so that it does not flap.
 RESUME_FACTOR: Final = 1.05
 # Of what a look took: the files of a large mirror are counted less often.
 REST_FACTOR: Final = 20.0
@@ -26,8 +26,8 @@ _DATABASE_FILES: Final = ("", "-wal", "-shm", "-journal", ".lock")
 
 
 class DiskSpace:
-    """Looks at the files of the database and of the sinks, and at their file systems, while the
-    crawl runs. `again` has it look by the config that counts now."""
+    """Checks the files of the database and of the sinks, and their file systems, during the crawl.
+    `again` applies a changed config."""
 
     def __init__(self, effective: CurrentConfig, clock: Clock, holds: SystemHolds) -> None:
         self._effective = effective
@@ -45,7 +45,7 @@ class DiskSpace:
         self._look.set()
 
     async def run(self) -> None:
-        """Until cancelled. Nothing is looked at where the config has no limit."""
+        """Check until cancelled. Without a configured limit, nothing is checked."""
         try:
             while True:
                 began_s = self._clock.monotonic()
@@ -96,7 +96,7 @@ class DiskSpace:
             self._holds.end(HoldReason.DISK_QUOTA)
 
     def _used_bytes(self) -> int:
-        """What the files of the database and of the sinks take."""
+        """Size of the files of the database and of the sinks."""
         files = {f"{self._database}{ending}" for ending in _DATABASE_FILES}
         folders: list[str] = []
         for path in self._sinks:
@@ -127,13 +127,13 @@ def _folders(paths: Iterable[Path]) -> tuple[Path, ...]:
 
 
 def _free_bytes(folders: Iterable[Path]) -> dict[Path, int]:
-    """What may still be written in each; one that cannot be looked at is left out."""
+    """Free bytes in each folder; folders that cannot be read are omitted."""
     free: dict[Path, int] = {}
     for folder in folders:
         try:
             found = os.statvfs(folder)
         except OSError:
-            continue  # it is gone, say: who writes there will find out
+            continue  # removed, for example: the next write there will fail
         free[folder] = found.f_bavail * found.f_frsize
     return free
 
@@ -142,11 +142,11 @@ def _file_bytes(path: str) -> int:
     try:
         return os.lstat(path).st_blocks * _BLOCK_BYTES
     except OSError:
-        return 0  # there is none, or it has just gone
+        return 0  # missing, or just removed
 
 
 def _sizes(folder: str) -> Iterator[int]:
-    """What each file in a folder, and in the folders in it, takes."""
+    """Sizes of the files in a folder and its subfolders."""
     stack = [folder]
     while stack:
         try:
@@ -157,4 +157,4 @@ def _sizes(folder: str) -> Iterator[int]:
                     else:
                         yield _file_bytes(entry.path)
         except OSError:
-            continue  # it has just gone
+            continue  # just removed

@@ -57,7 +57,7 @@ class DueRobots:
                 self._leases.release(host)
 
     async def fetch(self) -> bool:
-        """Have each robots.txt fetched that is due. False: there are none that may be."""
+        """Request a fetch of each due robots.txt. False: none may be fetched."""
         room = min(DUE_ORIGINS_MAX, self._leases.room)
         if room <= 0:
             return self._leases.make_room()
@@ -87,7 +87,7 @@ class DuePages:
         self._frontier = crawl.frontier
         self._leases = leases
         self._schedule = schedule
-        self._vain: dict[str, float] = {}  # hosts asked, until when they are left alone
+        self._vain: dict[str, float] = {}  # hosts asked, and until when they are skipped
         self._look_s = NEVER  # not looked for before
         self.wake_s: float | None = None
         """When `look` should be called again (monotonic)."""
@@ -108,7 +108,7 @@ class DuePages:
         self.wake_s = max(now_s + in_s, self._look_s)
 
     async def take_up(self) -> bool:
-        """Hold hosts with pages that are due; False: there are none that may be requested."""
+        """Hold hosts with pages that are due. False: none may be requested."""
         if not self.on:
             return False
         room = min(REVISIT_HOSTS, self._leases.room)

@@ -149,13 +149,13 @@ class HostLeases:
             if not host.full:
                 self.release(host)
             elif not self.keeps_full:
-                self.put_away(host)  # who leases it again finds out the same
+                self.put_away(host)  # a new lease would lead to the same result
             else:  # hosts put away are nobody's to take up
                 self.release(host, put_off_s=now_s + FULL_AGAIN_S)
         return bool(spare)
 
     def _may_leave(self, host: HostQueue) -> bool:
-        """Is nothing under way at it?"""
+        """Whether no work is under way at the host."""
         if host.busy or host.unread or host.tickets or host.wanting or self.is_judged(host):
             return False
         # Else its page would be given twice.
@@ -184,12 +184,12 @@ class HostLeases:
 
     @property
     def keeps_full(self) -> bool:
-        """Is there more to come where a host has had its pages? They are revisited; and while a
-        crawl runs forever, a robots.txt may come late, or change."""
+        """Whether full hosts may have more work: pages are revisited, and in a crawl that runs
+        forever a robots.txt may arrive late or change."""
         return self._runs_forever or self._crawl.config.config.revisits
 
     def put_away(self, host: HostQueue) -> None:
-        """It has had its pages: keep the lease, so that nobody claims it, and nothing else."""
+        """Put away a full host: keep only its lease, so that no worker claims it."""
         if host.full is None or host.gone or host.tickets or self.is_judged(host):
             return
         self._frontier.drop(host)
@@ -210,7 +210,7 @@ class HostLeases:
         return None if away is None else away.limit
 
     def bring_back(self, before: Config, config: Config) -> None:
-        """The config changed: hosts that have had their pages, by another limit, may have more."""
+        """After a config change, bring back full hosts whose limits have changed."""
         revisits_begin = config.revisits and not before.revisits
 
         def changes(slot: str) -> bool:

@@ -26,7 +26,7 @@ IDLE_PATIENCE_S: Final = 600.0  # with an endless patience: what is called idle 
 
 
 class HostSupply:
-    """`run` returns when the crawl is over; if it runs forever, when it is told to stop."""
+    """`run` returns when the crawl is over; if it runs forever, when it is stopped."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class HostSupply:
         """Nothing can make progress soon; a crawl that runs forever waits."""
 
     def stir(self) -> None:
-        """Something happened that may bring hosts, or the end."""
+        """Wake up: there may be new hosts, or the crawl may be over."""
         self._stirred.set()
 
     async def run(self) -> None:
@@ -128,7 +128,7 @@ class HostSupply:
                 return math.inf if now_s >= wake_s else wake_s  # what is queued stays so
             if not holds.connecting:
                 frontier.progress_s = now_s  # the patience counts from its end
-            return now_s + HELD_LOOK_S  # its end may leave nothing to do
+            return now_s + HELD_LOOK_S  # there may be no work after it
         if not self._is_busy():
             next_s = await self._next_move_s()
             if next_s is None and not self._runs_forever:

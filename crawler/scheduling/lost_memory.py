@@ -1,4 +1,4 @@
-"""A crawl that lost something for lack of memory ends, rather than wait for it for ever."""
+"""Ends a crawl that lost a callback for lack of memory, instead of letting it hang."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 async def until_memory_is_lost() -> None:
     """Raise MemoryError once a callback of the event loop failed with one.
 
-    Nobody else notices: what the callback was to do, such as to wake a task, is lost, and the crawl
-    would stand still, alive. Whoever manages the service starts a process that ended anew."""
+    Nothing else detects this: the callback's work, such as waking a task, is lost, and the crawl
+    would hang. A process that ends is restarted by its service manager."""
     loop = asyncio.get_running_loop()
     lost: asyncio.Future[None] = loop.create_future()
     before = loop.get_exception_handler()

@@ -31,8 +31,8 @@ JUDGING_MAX_S: Final = 0.01  # or as many as this allows
 
 
 class Rejudging:
-    """Judges the URLs of one origin again, and tells the store when it is through: a run that ends
-    before is finished by the next."""
+    """Judges the URLs of one origin again and clears its mark in the store at the end, so that the
+    next run completes an interrupted one."""
 
     def __init__(self, crawl: CrawlContext, committer: Committer, parser: RobotsParser) -> None:
         self._frontier = crawl.frontier
@@ -116,7 +116,8 @@ class Rejudging:
                 return
 
     async def _announce(self, urls: Sequence[str], blocks: Sequence[Blocked]) -> None:
-        """Sinks are told before it is committed: after a crash twice, but never not at all."""
+        """Notify sinks before the commit: after a crash they may be notified twice, but never not
+        at all."""
         if self._sinks is None or not urls:
             return
         for url, block in zip(urls, blocks, strict=True):
@@ -147,7 +148,7 @@ class Rejudging:
 
 
 def _can_judge(origin: Origin) -> bool:
-    """Is there an answer to judge by, or need there be none?"""
+    """Whether there is an answer to judge by, or none is needed."""
     return origin.answered or not origin.rules.obey
 
 

@@ -1,5 +1,5 @@
-"""As whom a crawl reads robots.txt, and how: what the database remembers of it by its sessions'
-names."""
+"""The product token and dialects with which a crawl reads robots.txt, stored in its session's
+name."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def reading(reader: Reader) -> dict[str, list[str]] | None:
 
 
 async def reads_otherwise(reader: Reader, config: Config) -> bool:
-    """Did the latest crawl before the session that is open now read robots.txt otherwise?"""
+    """Whether the crawl before the open session read robots.txt differently."""
     found = _latest((await reader.sessions())[1:])
     return found is not None and found[0] != session_name(config)
 

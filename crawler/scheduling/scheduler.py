@@ -58,8 +58,8 @@ _T = TypeVar("_T")
 
 WAITING_PAGES_MAX: Final = 2_048  # pages that wait to be parsed while others are fetched
 SPARE_WORKERS: Final = 64  # kept for the next pages that wait, so that they do not come and go
-LEAVE_S: Final = 2.0  # for the last commit when told to exit immediately
-STOP_PATIENCE_S: Final = 5.0  # for a full disk or the like, when told to stop meanwhile
+LEAVE_S: Final = 2.0  # for the last commit on an immediate exit
+STOP_PATIENCE_S: Final = 5.0  # for a storage fault, such as a full disk, during a stop
 
 
 class Scheduler:
@@ -132,7 +132,7 @@ class Scheduler:
         self._disk_space = DiskSpace(crawl.config, crawl.clock, frontier.holds)
         self._running = False
 
-    # ------------------------------------------------------------ for those who watch
+    # ------------------------------------------------------------ state
 
     @property
     def scope(self) -> Scope:
@@ -140,7 +140,7 @@ class Scheduler:
 
     @property
     def under_way(self) -> bool:
-        """Whether work may be begun: it runs, and has not been told to stop."""
+        """Whether work may begin: the crawl runs and has not been stopped."""
         return self._running and not self.frontier.stopping
 
     @property
@@ -374,8 +374,8 @@ class Scheduler:
         return origin.access
 
     async def whole(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-        """Do it to its end, also when the caller is cancelled: what is in the store and what is
-        obeyed must not differ. ConfigError and LookupError are the caller's; any other exception
+        """Run `work` to completion even if the caller is cancelled, so that the store and the rules
+        in force agree. ConfigError and LookupError are raised to the caller; any other exception
         ends the crawl."""
         if not self.under_way:
             return await work()

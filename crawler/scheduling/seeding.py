@@ -1,4 +1,4 @@
-"""The seeds of a store: scope is relative to them, and law 10 holds for them."""
+"""The seeds of a store: scope is relative to them, and those beyond loopback need a contact."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from storage.store import SEEDS_AT_ONCE, Link, Store
 
 
 async def check_roots(config: Config, store: Store) -> bool:
-    """Law 10 for every seed there is; give whether there is one. Raises ConfigError."""
+    """Check that seeds beyond loopback have a contact; return whether there is any seed. Raises
+    ConfigError."""
     found = False
     async with aclosing(store.seeds()) as pieces:
         async for urls in pieces:
@@ -42,7 +43,7 @@ def seed_link(
 async def queue_seeds(
     config: Config, store: Store, urls: Sequence[str], *, now_s: float, priority: float = 0.0
 ) -> int:
-    """Queue canonical URLs as seeds; give how many were new. `now_s`: Unix seconds."""
+    """Queue canonical URLs as seeds; return how many were new. now_s: Unix seconds."""
     again_before = now_s - READ_AGAIN_S
     added = 0
     for start in range(0, len(urls), SEEDS_AT_ONCE):

@@ -16,7 +16,7 @@ from policies.retries import FailureCode
 
 
 class Steering:
-    """What `Control` asks of the parts of a crawl."""
+    """Carries out the commands of `Control` on the parts of a crawl."""
 
     def __init__(
         self,
@@ -92,8 +92,8 @@ class Steering:
     # ------------------------------------------------------------ another config
 
     def apply(self, config: Config) -> None:
-        """Obey another config from now on, all of it, also for hosts that rest: their next times
-        count from the end of their last contact. Requests in flight end as they began."""
+        """Put a new config into force, also for waiting hosts: their delays count from the end of
+        their last contact. Requests in flight end as they began."""
         frontier, permits = self._frontier, self._permits
         before, self._crawl.config.config = self._crawl.config.config, config
         self._crawl.scope.judge_by(

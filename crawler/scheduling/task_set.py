@@ -13,8 +13,8 @@ _T = TypeVar("_T")
 
 
 class TaskSet:
-    """Whoever carries out commands learns by the command LookForWork that a task has ended;
-    `failure` holds the first exception, which it must raise."""
+    """The command LookForWork announces the end of a task; `failure` holds the first exception,
+    which the command loop must raise."""
 
     def __init__(self, commands: CommandQueue) -> None:
         self._commands = commands
