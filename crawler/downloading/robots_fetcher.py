@@ -35,7 +35,7 @@ REDIRECTS_MAX = 5  # RFC 9309, 2.3.1.2; the sixth counts as an absent file
 
 
 class HostHolder(Protocol):
-    """Holds hosts for those who need one that is not held yet."""
+    """Holds hosts on demand."""
 
     async def hold(self, slot: str) -> HostQueue | None:
         """The held host of a slot, leased if need be; None: another worker holds it."""
@@ -341,7 +341,7 @@ class RobotsFetcher:
 
 
 def _says_something(result: Answer | Failure) -> bool:
-    """Does the result of a request say anything about the robots.txt itself?"""
+    """Whether the result of a request concerns the robots.txt itself."""
     if isinstance(result, Answer):
         return not is_redirect(result)
     counts = result.connected and result.ours is None and not result.stale

@@ -1,5 +1,5 @@
-"""Pages on their way to a caller that iterates over them: one at a time, and none is committed
-before the next is asked for."""
+"""Passes pages to the iterating caller, one at a time; each is committed when the next is
+requested."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class PageQueue:
         return self._read.page
 
     def close(self) -> None:
-        """No more pages are read: workers no longer wait."""
+        """End the queue: no more pages are read, and workers no longer wait."""
         self._closed = True
         for one in (*self._offered, *([self._read] if self._read else ())):
             if not one.taken.done():

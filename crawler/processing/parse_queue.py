@@ -18,7 +18,7 @@ AT_ONCE_MAX: Final = 16
 
 
 class ParseQueue:
-    """`await turn()` before parsing. Those who come are let through in order, each after a whole
+    """`await turn()` before parsing. Callers pass in order, each after a whole
     pass of the event loop, in which requests that may begin do; in one pass as many as PASS_S is
     probably enough for, because looking at the network costs about 5 µs, too."""
 

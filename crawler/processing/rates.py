@@ -1,4 +1,4 @@
-"""How much was visited, in total and per second over the last few seconds."""
+"""Pages and bytes visited, in total and per second over the last few seconds."""
 
 from __future__ import annotations
 

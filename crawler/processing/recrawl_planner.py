@@ -68,8 +68,8 @@ class RecrawlPlanner:
         return Revisited(id=queued.id, slot=slot, plan=plan)
 
     def _must_read(self, queued: Queued) -> bool:
-        """Is the page to be read, even if it has not changed? It was visited before the config had
-        something kept that it has kept now."""
+        """Whether the page must be read even if unchanged: it was visited before the config asked
+        for records that it now keeps."""
         before = queued.before
         if before is None or queued.sitemap or not 200 <= before.status < 300:
             return False
@@ -78,7 +78,7 @@ class RecrawlPlanner:
         )
 
     def plan(self, queued: Queued, answer: Answer) -> Plan | None:
-        """For a page that is new, or says something new; None: it is not to be visited again."""
+        """The plan for a new or changed page; None: it is not visited again."""
         seen = ContentChange.FIRST if queued.before is None else ContentChange.CHANGED
         return self._plan(queued, answer, answer.status, seen)
 
@@ -103,7 +103,7 @@ class RecrawlPlanner:
         return Revisited(id=queued.id, slot=slot, plan=plan)
 
     def late(self, page: Unplanned) -> Plan | None:
-        """For a page that was visited before anybody wanted to come back."""
+        """The plan for a page visited before revisits were configured."""
         rules = self.rules(page.url)
         if not rules.on:
             return None

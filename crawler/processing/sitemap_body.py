@@ -1,4 +1,4 @@
-"""The body of a sitemap as it comes, handed on in pieces; and that of a seed, which may be one."""
+"""Streams the body of a sitemap, or of a seed that may turn out to be one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PERHAPS: Final = ("text/plain", "application/octet-stream", "")  # where text m
 
 
 class SitemapListing(Protocol):
-    """What becomes of the entries of a sitemap."""
+    """Receives the entries of a sitemap."""
 
     def child(self, entry: Entry, queued: Queued) -> Link | None:
         """The link to a sitemap that an index lists; None: it is left out, and counted."""
@@ -41,7 +41,7 @@ class SitemapListing(Protocol):
         ...
 
     def skip(self, reason: str, count: int = 1) -> None:
-        """Count what is left out."""
+        """Count excluded entries."""
         ...
 
     async def add(self, links: Sequence[Link], referrer: int) -> None:
@@ -103,7 +103,7 @@ class SitemapReading:
         await self._end(self._parsed(), broken_off=False)
 
     async def break_off(self) -> None:
-        """The transfer has failed: what has come so far is read, and its whole URLs count."""
+        """The transfer has failed: read what has arrived, and count its complete URLs."""
         if self._parser is not None:
             await self._end(self._parser, broken_off=True)
 

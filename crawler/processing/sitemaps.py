@@ -50,7 +50,7 @@ class Sitemaps:
         self._while_ends_s = 0.0
 
     def skip(self, reason: str, count: int = 1) -> None:
-        """Count what is left out."""
+        """Count excluded entries."""
         self._frontier.buffer.skip(reason, count)
 
     async def add(self, links: Sequence[Link], referrer: int) -> None:
@@ -58,7 +58,7 @@ class Sitemaps:
         self._frontier.links_added(await self._store.add(links, referrer=referrer))
 
     def wanted(self, host: str) -> bool:
-        """Are sitemaps read there? What they list is one link away from a seed."""
+        """Whether sitemaps of this host are read. Their entries are one link away from a seed."""
         config = self._config.config
         return config.crawl.max_depth >= 1 and config.site(host).scope.sitemaps
 

@@ -40,7 +40,7 @@ def body_hash(answer: Answer) -> str | None:
 
 
 def usage_of(answer: Answer, read: ParsedPage | None, origin: Origin | None) -> Usage:
-    """What header, meta elements and the origin's robots.txt say."""
+    """Combine the declarations of the header, meta elements and the origin's robots.txt."""
     robots: list[tuple[str, str]] = []
     if origin is not None and origin.policy is not None and (lines := origin.policy.usages):
         path = path_of(answer.url)
@@ -57,7 +57,7 @@ def usage_of(answer: Answer, read: ParsedPage | None, origin: Origin | None) -> 
 
 
 class Kept(NamedTuple):
-    """What the config has kept of the links of a page."""
+    """The optional records of a page's links."""
 
     outlinks: Sequence[Outlink] = ()
     malformed: Sequence[Malformed] = ()

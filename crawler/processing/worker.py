@@ -98,8 +98,7 @@ class Worker:
         await self._committer.room()
 
     async def _is_usable(self, permit: Permit) -> bool:
-        """Is the permit still good, and the address known that it counts for? Else it is given
-        back."""
+        """Whether the permit is still valid and its address known; otherwise it is given back."""
         host, permits = permit.host, self._frontier.permits
         if host.prefetched and self._frontier.needs_address(permit):
             origin = origin_of(host.prefetched[0].url)
@@ -156,7 +155,7 @@ class Worker:
                 self._frontier.permits.open_pages(open_=self._budget.left >= 1)
 
     async def _visit(self, permit: Permit, queued: Queued, admitted: Pass) -> bool:
-        """Was a page visited?"""
+        """Fetch and parse a page. Return whether it was visited."""
         host = permit.host
         name = host.name_of(queued.url)
         fetch = self._crawl.config.config.site(name).fetch
@@ -231,7 +230,7 @@ class Worker:
         self._refill(host)
 
     def _not_requested(self, host: HostQueue, queued: Queued) -> None:
-        """There is no outcome: it stays queued."""
+        """Return a URL without an outcome: it stays queued."""
         host.held.discard(queued.id)
         self._crawl.store.not_in_flight(queued.id)
 
