@@ -8,19 +8,29 @@ import math
 import socket
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from aiohttp.streams import StreamReader
 
 from crawler.clock import Clock, Timer
 from crawler.fetching.request import FetchLimits
 
-if TYPE_CHECKING:
-    from crawler.fetching.connection_pool import PooledConnection
-
-
 BEAT_S: Final = 0.25  # lateness of less than this may be mistaken for the network's
 LATE_S_MIN: Final = 0.05  # a timer is never quite on time
+
+
+class ExchangeConnection(Protocol):
+    """What an exchange needs of its connection (`connection_pool.PooledConnection`)."""
+
+    exchange: Exchange | None
+    address: str | None
+
+    @property
+    def transport(self) -> asyncio.Transport | None: ...
+
+    def rest(self) -> None:
+        """The exchange is over."""
+        ...
 
 
 class Phase(enum.Enum):
@@ -79,7 +89,7 @@ class Exchange:
     due_s: float = 0.0
     contacted: bool = False  # whether a socket was made or an open connection used
     _socket: socket.socket | None = None
-    _connection: PooledConnection | None = None
+    _connection: ExchangeConnection | None = None
     _watchdog: Watchdog | None = None
     _late_at_start_s: float = 0.0  # `Watchdog.late_s` when this began
     _held_s: float = 0.0  # for how long reading was paused
@@ -112,7 +122,7 @@ class Exchange:
             self.contacted = True
             self.started_s = self._clock.monotonic()
 
-    def sending(self, connection: PooledConnection) -> None:
+    def sending(self, connection: ExchangeConnection) -> None:
         """The request is about to be sent on an open connection."""
         self.sent_s = now_s = self._clock.monotonic()
         if not self.contacted:
