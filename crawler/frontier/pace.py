@@ -104,8 +104,8 @@ class Pace:
     # ------------------------------------------------------------ inputs
 
     def _rested_after_crash(self, delay_s: float) -> None:
-        """Hosts not released cleanly wait their full delay from the restart: law 6
-        (docs/laws.md)."""
+        """A host not released cleanly waits its full delay from the restart (law 6,
+        docs/laws.md)."""
         if self.delay_at_restart is not None:
             at_s = self.delay_at_restart + max(delay_s, self.rest.delay_s)
             if at_s > self.not_before_s:

@@ -34,7 +34,7 @@ class Stops:
 
     @property
     def frozen(self) -> bool:
-        """Stopped by something that no request can end: a pause, or a hold of disk or database."""
+        """Whether a pause, or a hold of disk or database, stops permits: no request can end it."""
         return not self._reasons <= CONNECTING
 
     def add(self, reason: Stop) -> None:
@@ -46,6 +46,6 @@ class Stops:
         self.allow_probes(self._probes if reason == BY_OPERATOR else 0)
 
     def allow_probes(self, probes: int) -> None:
-        """Grant this many permits (0 or 1) all the same."""
+        """Grant this many probes (0 or 1)."""
         self._probes = probes if self._reasons else 0
         self.closed = bool(self._reasons) and (self.paused or not self._probes)

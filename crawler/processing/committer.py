@@ -104,7 +104,8 @@ class Committer:
                 durable.set_result(None)
 
     def _fail_those(self, outcomes: list[Outcome]) -> None:
-        """Pages that a sink could not take have failed. Those visited before stay as they were."""
+        """Mark pages that a sink could not take as failed; those visited before stay as they
+        were."""
         for place, outcome in enumerate(outcomes):
             if not isinstance(outcome, Visited):
                 continue

@@ -165,7 +165,7 @@ class PageOutcomes:
         return None if target is None else self._scope.admit(target, host=host_of(target))
 
     def _fits(self, url: str) -> bool:
-        """Is it short enough to be visited?"""
+        """Whether it is short enough to be visited."""
         return len(url) <= stored_links.URL_CHARS_MAX or (
             len(url) <= self._config.config.site(host_of(url)).scope.max_url_bytes
         )

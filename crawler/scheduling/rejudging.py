@@ -49,7 +49,7 @@ class Rejudging:
         return name in self._running
 
     def repeat(self, name: str) -> None:
-        """If this origin is being judged again, do it once more: its rules have changed."""
+        """Restart the judging of this origin if it is under way: its rules have changed."""
         if name in self._running:
             self._running[name] = True
 

@@ -125,7 +125,7 @@ class Steering:
         self._frontier.may_claim()
 
     async def read_robots_anew(self) -> None:
-        """What was judged by robots.txt is judged again, because the config reads it otherwise."""
+        """Judge URLs again because the new config reads robots.txt differently."""
         name = session_name(self._crawl.config.config)
         await self._crawl.store.name_session(self._crawl.session, name)
         await self._crawl.store.rejudge_all(self._crawl.session)
