@@ -41,7 +41,7 @@ class Threads(ThreadPoolExecutor):
         except RuntimeError as error:
             if not is_lack(error):
                 raise
-            raise MemoryError("no thread can be started") from error
+            raise MemoryError("cannot start a thread") from error
 
     def _adjust_thread_count(self) -> None:
         try:
@@ -60,7 +60,7 @@ class Threads(ThreadPoolExecutor):
                 break
             except MemoryError as error:
                 if not said:
-                    _log.warning("%s; trying again until one can", error)
+                    _log.warning("%s; retrying", error)
                 said = True
                 await asyncio.sleep(RETRY_S)
         call = partial(contextvars.copy_context().run, work, *args, **kwargs)
@@ -80,7 +80,7 @@ async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> 
 
 def start_daemon(work: Callable[..., object], *args: object, name: str) -> threading.Thread | None:
     """Start a daemon thread, which does not delay the end of the process even if it hangs. Returns
-    None if no thread can be started now."""
+    None if cannot start a thread now."""
     thread = threading.Thread(target=work, args=args, name=name, daemon=True)
     try:
         thread.start()

@@ -33,7 +33,9 @@ async def known_name(database: Path, host: str) -> str:
     async with looking_into(database) as reader:
         row = await known_host(reader, host)
     if row is None:
-        raise click.UsageError(f"{host} is unknown to {database}: no URL of it was ever queued")
+        raise click.UsageError(
+            f"{host} is unknown to {database}: no URL on this host was ever queued"
+        )
     return str(row["host"])
 
 

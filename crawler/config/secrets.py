@@ -133,7 +133,7 @@ def authorization(source: str) -> str:
     if found := _BEARER.match(text):
         return f"Bearer {found[1]}"
     if ":" not in text.lstrip(":") or not _is_one_line(text):
-        raise SecretError(f'{what} must hold "user:password" or "Bearer TOKEN" in one line')
+        raise SecretError(f'{what} must hold "user:password" or "Bearer TOKEN" on a single line')
     return "Basic " + base64.b64encode(text.encode("utf-8", "surrogateescape")).decode()
 
 

@@ -123,7 +123,7 @@ def check_identity(config: Config, urls: Sequence[str], *, resolves: bool = True
             agent = config.crawl.user_agent
             has = f'"{agent}" contains' if agent else "the user agent contains"
             raise ConfigError(
-                f"{url} is beyond this machine, and {has} no contact for site owners: set "
+                f"{url} is not on this machine, and {has} no contact for site owners: set "
                 "crawl.user_agent (or --user-agent) to a name with a URL or an e-mail address, "
                 'such as "examplebot/1.0 (+https://example.com/bot)"'
             )

@@ -147,7 +147,7 @@ class RobotsFetcher:
                 origin.host if own else await self._hosts.hold(self._frontier.slot_of(host_of(url)))
             )
             if host is None:
-                sentence = "its robots.txt redirects to a host held by another worker"
+                sentence = "its robots.txt redirects to a host in use by another worker"
                 return await self._learn(origin, unreachable(url, sentence))
             hop_origin = origin_of(url)
             if self._is_lost(origin, host, hop_origin):

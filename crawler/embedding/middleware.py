@@ -172,8 +172,9 @@ class Politeness:
             if not unread:
                 raise
             raise ResponseUnread(
-                f"{url} waits for its host, whose response {unread[0].url} has not been read for "
-                f"{HOLD_MAX_S:g} s: read it, or leave its `async with`, before asking again"
+                f"{url} is waiting for its host: the response from {unread[0].url} has not been "
+                f"read for {HOLD_MAX_S:g} s. Read it, or leave its `async with` block, before "
+                "sending another request."
             ) from None
         finally:
             timer.cancel()

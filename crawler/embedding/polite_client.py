@@ -187,7 +187,7 @@ class PoliteClient:
         if isinstance(self._broken, StoreError):
             raise StoreError(str(self._broken)) from self._broken
         if self._broken is not None:
-            raise SessionClosed("the session was ended by an internal error") from self._broken
+            raise SessionClosed("the session ended because of an internal error") from self._broken
         if self._closed:
             raise SessionClosed("the session is closed: use it inside its `async with` block")
 
@@ -321,5 +321,5 @@ class PoliteClient:
             held = await self._lines.hold(slot)
             self._check_open()
             if held is None:
-                raise CourtlyError(f"the host {slot} is held by another worker")
+                raise CourtlyError(f"the host {slot} is in use by another worker")
         return line

@@ -122,7 +122,7 @@ async def explain_host(
     """
     row = await known_host(reader, name)
     if row is None:
-        unknown = "unknown to this database: no URL of this host was ever queued"
+        unknown = "unknown to this database: no URL on this host was ever queued"
         return Explanation(name=name, row=None, sentences=(unknown,))
     slot = str(row["host"])
     files = row["robots"] if isinstance(row["robots"], list | tuple) else ()
@@ -216,7 +216,7 @@ def _host_limit(config: Config, host: Row, *, it: str, whose: str) -> list[str]:
     if limit is Skip.MAX_PAGES_PER_HOST:
         used, most = counted(visited, "page"), f"{rules.max_pages_per_host:,.0f}"
     else:
-        used = f"pages of {format_bytes(body_bytes)}"
+        used = f"{format_bytes(body_bytes)} of pages"
         most = format_bytes(int(rules.max_bytes_per_host))
     return [f"held back: {it} has delivered {used}, and {whose} allows {most} ({SKIP_KEYS[limit]})"]
 

@@ -50,3 +50,10 @@ def at(value: object) -> str:
 def counted(number: int, thing: str) -> str:
     """A count with its noun: `1 host`, `1,200 hosts`."""
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def connections_failed(number: int) -> str:
+    """How many connections to a host have failed since the last one that succeeded."""
+    if number == 1:
+        return "the last connection attempt failed"
+    return f"{number:,} consecutive connection attempts failed"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from crawler.config.units import format_bytes, format_duration
-from crawler.explain.formatting import at, counted, plain
+from crawler.explain.formatting import at, connections_failed, counted, plain
 from crawler.frontier.reasons import latest_backoff
 from policies.robots import RobotsFile
 from policies.robots_policy import Closed, Open, RobotsPolicy
@@ -161,14 +161,14 @@ def wait_sentences(
         why = latest_backoff(host["contacts"]).sentence
         yield f"{it}: {why}, until {at(backoff_until)}, {_in(backoff_until, now_s)}"
     if host.get("connect_failures"):
-        yield f"{it} could not be connected to, {_times(host['connect_failures'])} in a row"
+        yield f"{it}: {connections_failed(int(_number(host['connect_failures'])))}"
     if not times:
         return
     next_at = _number(host["next_at"])
     if next_at > max(now_s, backoff_until):
         yield f"{it} may be contacted again at {at(next_at)}, {_in(next_at, now_s)}"
     elif backoff_until <= now_s:
-        yield f"{it} may be contacted now, once a crawl runs and its turn comes"
+        yield f"{it} may be contacted now, as soon as a crawl is running and reaches it"
 
 
 def skip_sentence(skip: str, whose: str) -> str:

@@ -240,7 +240,7 @@ class ClientFetcher:
 def _beyond(host: str) -> NetworkError:
     return NetworkError(
         FailureCode.ADDRESS,
-        f"{host} is beyond this machine, and without a contact in crawl.user_agent only this "
+        f"{host} is not on this machine, and without a contact in crawl.user_agent only this "
         "machine may be connected to",
         permanent=True,
     )
@@ -277,9 +277,9 @@ async def _read(response: ClientResponse, bytes_max: int) -> tuple[bytes, bool]:
 
 def _network_error(error: BaseException, url: str, clock: Clock, phase: Phase) -> NetworkError:
     if isinstance(error, aiohttp.ConnectionTimeoutError):
-        return NetworkError(FailureCode.CONNECT, "no connection in time")
+        return NetworkError(FailureCode.CONNECT, "the connection timed out")
     if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ClientOSError):
-        return NetworkError(FailureCode.TIMEOUT, "the response was not complete in time")
+        return NetworkError(FailureCode.TIMEOUT, "the response was not complete before the timeout")
     task = asyncio.current_task()
     assert task is not None
     exchange = Exchange(clock, DEFAULT_LIMITS, task, False)

@@ -260,7 +260,9 @@ class AiohttpFetcher:
         if endpoint.settings.cookies and "Set-Cookie" in headers:
             self.cookies.learn(url, headers.getall("Set-Cookie"))
         if status == 101:
-            problem = NetworkError(FailureCode.PROTOCOL, "the server switched protocols unasked")
+            problem = NetworkError(
+                FailureCode.PROTOCOL, "the server switched protocols without being asked"
+            )
             return self._failed(url, problem, endpoint, exchange)
         body: bytes | None = b""
         poured, cut = 0, False

@@ -25,7 +25,7 @@ from policies.retries import FailureCode
 PROXY_LOGIN: Final = 407
 # No host is to blame, and only a proxy may ask for it (RFC 9110, 15.5.8).
 PROXY_LOGIN_ERROR: Final = NetworkError(
-    FailureCode.CONNECT, "the proxy asks for another login (407)", local=True
+    FailureCode.CONNECT, "the proxy requires valid credentials (407)", local=True
 )
 
 

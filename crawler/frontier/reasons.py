@@ -82,7 +82,7 @@ _SENTENCES: Final[dict[Wait, str]] = {
     Wait.IN_FLIGHT: "a request is in flight",
     Wait.PAUSED: "paused by an operator",
     Wait.CRAWL_PAUSED: "the whole crawl is paused by an operator",
-    Wait.CRAWL_HELD: "the whole crawl is held",
+    Wait.CRAWL_HELD: "the whole crawl is on hold",
     Wait.DELAY: "politeness delay of {delay} s ({source})",
     Wait.STORED: "{source}",
     Wait.RESTARTED: "full delay after a crawl that ended unexpectedly",
@@ -93,10 +93,10 @@ _SENTENCES: Final[dict[Wait, str]] = {
     Wait.CLOSED: "{source}",
     Wait.ROBOTS_NEEDED: "robots.txt is needed first",
     Wait.ROBOTS_FETCHED: "its robots.txt is being fetched",
-    Wait.ROBOTS_ELSEWHERE: "its robots.txt waits for {source}: {because}",
+    Wait.ROBOTS_ELSEWHERE: "its robots.txt is waiting for {source}: {because}",
     Wait.ROBOTS_PAUSED: "its robots.txt redirects to {source}, which is paused by an operator",
-    Wait.HOST_FULL: "{source} is reached",
-    Wait.PAGE_BUDGET: "crawl.max_pages is reached",
+    Wait.HOST_FULL: "{source} has been reached",
+    Wait.PAGE_BUDGET: "crawl.max_pages has been reached",
     Wait.IDLE: "no work to do",
 }
 
@@ -112,7 +112,7 @@ def _backoff_sentence(status: int | None) -> str:
             return f"backing off after repeated {status} responses"
         case None:
             return "backing off"
-    return "backing off as its Retry-After header asks"
+    return "backing off as its Retry-After header requests"
 
 
 def latest_backoff(contacts: object) -> Reason:

@@ -66,8 +66,8 @@ def led_on(queued: Queued, slot: str, target: str, *, now_s: float) -> Failed:
     """After one redirect too many."""
     shown = target if len(target) <= _TARGET_CHARS_MAX else f"{target[:_TARGET_CHARS_MAX]}…"
     error = (
-        f"{FailureCode.REDIRECTS}: {queued.hops} redirects in a row led here, and it redirects "
-        f"again, to {shown}"
+        f"{FailureCode.REDIRECTS}: {queued.hops} consecutive redirects led here, and this URL "
+        f"redirects again, to {shown}"
     )
     attempts = queued.attempts + queued.refusals + 1
     return Failed(id=queued.id, slot=slot, error=error, attempts=attempts, last_at=now_s)

@@ -185,9 +185,9 @@ class Sitemaps:
         if answer.status in REDIRECT_STATUSES:
             url = canonical(answer.headers.get("Location", ""), queued.url)
             target = None
-            error = "it redirects to where it is not read"
+            error = "it redirects to a URL that is not read as a sitemap"
             if url and not self._may_lead_to(url, queued):
-                error = "it redirects to what does not look like a sitemap"
+                error = "it redirects to something that does not look like a sitemap"
             elif url and answer.headers.get("Location"):
                 target = self.link(url, depth=queued.depth + 1, anywhere=True)
             if target is not None:

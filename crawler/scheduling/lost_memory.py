@@ -7,7 +7,7 @@ from typing import Any
 
 
 async def until_memory_is_lost() -> None:
-    """Raise MemoryError once a callback of the event loop failed with one.
+    """Raise MemoryError once an event-loop callback ran out of memory with one.
 
     Nothing else detects this: the callback's work, such as waking a task, is lost, and the crawl
     would hang. A process that ends is restarted by its service manager."""
@@ -17,7 +17,7 @@ async def until_memory_is_lost() -> None:
 
     def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         if isinstance(context.get("exception"), MemoryError) and not lost.done():
-            lost.set_exception(MemoryError("a callback of the event loop failed"))
+            lost.set_exception(MemoryError("an event-loop callback ran out of memory"))
         if before is None:
             loop.default_exception_handler(context)
         else:

@@ -20,7 +20,7 @@ _REASONS: Final[Mapping[FaultKind, HoldReason]] = {
 
 
 class StorageHolds:
-    """Begins and ends holds as the trouble of its sources does. Two sources that wait for the same
+    """Begins and ends holds as the problems of its sources do. Two sources that wait for the same
     reason are one hold."""
 
     def __init__(self, holds: SystemHolds, sources: Sequence[TransientFaults]) -> None:

@@ -98,8 +98,8 @@ class JsonLines(RotatingFileSink):
             end = start
         if whole < size and not _is_torn(file, whole):
             raise SinkError(
-                f"the last line of the sink {path} has no end and was not torn by a crash; the file"
-                " was not touched"
+                f"the last line of the sink {path} is incomplete, but not because of a crash; the"
+                " file was not changed"
             )
         return whole
 

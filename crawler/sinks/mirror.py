@@ -198,8 +198,8 @@ class Mirror:
             _log.warning("the mirror has only the beginning of %s, which is too long", url)
         if references.skipped:
             _log.warning(
-                "the mirror has %d references of %s unchanged: too many, too long, or too much to"
-                " write",
+                "%d references in %s were left unchanged in the mirror: they are too many or too"
+                " long, or the page would become too large",
                 references.skipped,
                 url,
             )

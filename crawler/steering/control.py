@@ -110,7 +110,7 @@ class Control:
 
     @property
     def held(self) -> tuple[Hold, ...]:
-        """What stops the whole crawl: trouble of its own machine or network."""
+        """What holds the whole crawl: problems of its own machine or network."""
         return self._frontier.holds.current
 
     @property

@@ -22,8 +22,8 @@ class CrawlState(enum.StrEnum):
     """What a crawl as a whole is doing."""
 
     RUNNING = "running"  # URLs make progress, or wait for their hosts
-    PAUSED = "paused"  # by an operator: no request begins
-    HELD = "held"  # by trouble of our own machine or network: no request begins but probes
+    PAUSED = "paused"  # by an operator: no requests are started
+    HELD = "held"  # by a problem of our own machine or network: only probes are sent
     IDLE = "idle"  # no URL can make progress: it waits for seeds, retries or a robots.txt
     STOPPING = "stopping"  # requests in flight end, none begins
 
@@ -41,15 +41,15 @@ class HostState(enum.StrEnum):
 
 
 class UnknownHost(LookupError):  # noqa: N818 - named for the condition, like the others
-    """No URL of this host was ever queued."""
+    """No URL on this host was ever queued."""
 
     def __init__(self, host: str) -> None:
-        super().__init__(f"unknown host {host}: no URL of it was ever queued")
+        super().__init__(f"unknown host {host}: no URL on this host was ever queued")
         self.host = host
 
 
 class ActiveHold(Struct, frozen=True, kw_only=True):
-    """Trouble of the crawler's own machine or network, during which no request begins. `since` is
+    """A problem of the crawler's own machine or network, during which no requests start. `since` is
     in Unix seconds, `sentence` for people."""
 
     reason: str

@@ -80,7 +80,7 @@ async def test_where_there_is_none_it_waits_and_is_done_once(
     limit.free = 1
     await asyncio.wait_for(asyncio.gather(*working), 20)
     assert sorted(calls) == [0, 1, 2]
-    assert "no thread can be started; trying again" in caplog.text
+    assert "cannot start a thread; retrying" in caplog.text
     pool.shutdown()
 
 

@@ -58,7 +58,9 @@ async def test_max_bytes_per_host_leaves_the_rest_queued(courtly: Courtly) -> No
     async with LocalWeb({"a.test": site}) as web:
         summary = await courtly.crawl(web, "a.test", scope={"max_bytes_per_host": 1})
         assert summary.held_back == {"max_bytes_per_host": summary.queued}
-        assert [each.reason for each in summary.waiting] == ["scope.max_bytes_per_host is reached"]
+        assert [each.reason for each in summary.waiting] == [
+            "scope.max_bytes_per_host has been reached"
+        ]
         assert (
             "the pages of its host have had their number of bytes (scope.max_bytes_per_host)"
             in ("\n".join(excluded(summary)))

@@ -23,7 +23,7 @@ def demo() -> None:
     """Serve a small web of many hosts on loopback, and crawl it.
 
     Requires no network and takes a few seconds. Shows which pages were visited, and which were
-    blocked by which rule. The database is a new one in the folder for temporary files, and is kept.
+    blocked by which rule. A new database is created in the temporary folder and is not deleted.
     """
     raise SystemExit(process.run(_demo()))
 

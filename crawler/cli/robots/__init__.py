@@ -58,7 +58,9 @@ def _dialect_option(help_text: str) -> Callable[[_Command], _Command]:
 @user_agent_option
 @allow_option
 @config_option
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per URL and line.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object per URL, each on its own line."
+)
 def check(
     urls: tuple[str, ...],
     config_file: Path | None,
@@ -102,9 +104,9 @@ def batch(agents: tuple[str, ...], dialects: tuple[str, ...]) -> None:
     {"allowed": false, "rule": "Disallow: /a", "line": 2}
 
     `robots` is the text of the file, or `robots_b64` its bytes in Base64; `url` is used as given;
-    `agent` and `dialect` may be lists, and the strictest verdict of several dialects counts. The
-    answer to an invalid line is {"error": "…"}, including one with unknown keys. Blank lines are
-    ignored.
+    `agent` and `dialect` may be lists, and the strictest verdict of several dialects counts.
+    An invalid line, including one with unknown keys, is answered with {"error": "…"}. Blank lines
+    are ignored.
     """
     from crawler.cli.robots.verdict_batch import answer_all
 
@@ -133,8 +135,8 @@ def lint(
     as_json: bool,
 ) -> None:
     """Find mistakes in a robots.txt: a file, standard input (-), or the robots.txt of a URL's site,
-    which is fetched politely. Errors are lines without their intended effect. Warnings are
-    interpreted differently by some dialects, or are probably mistakes. Notes are for information.
+    which is fetched politely. Errors: lines that do not have the intended effect. Warnings: lines
+    that dialects interpret differently, or probable mistakes. Notes: for information only.
     """
     from crawler.cli.robots.lint_report import lint as report
 

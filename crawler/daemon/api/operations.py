@@ -47,11 +47,11 @@ SEEDS_MAX = 10_000  # in one request
 SEED_BYTES_MAX = 65_536  # beyond any `scope.max_url_bytes`; an error message would repeat it
 HOST_SORTS = paging.HOST_SORTS
 HOST_STATES = tuple(state.value for state in paging.HostFilter)
-COMMAND_WAIT_S = 5.0  # for a database in trouble, before the request is answered
+COMMAND_WAIT_S = 5.0  # for an unavailable database, before the request is answered
 STATUS_KEPT_S = 0.25  # concurrent listeners share a status: it looks at every host in memory
 _LATER = (
     "the command is kept and runs when the database is available again, unless the crawl ends "
-    "before; do not repeat it"
+    "first; do not repeat it"
 )
 _T = TypeVar("_T")
 
@@ -123,7 +123,7 @@ class Operations:
             raise invalid("state", f"must be one of {', '.join(HOST_STATES)}")
         if sort.removeprefix("-") not in HOST_SORTS:
             sorts = ", ".join(HOST_SORTS)
-            raise invalid("sort", f'must be one of {sorts}, or one after a "-"')
+            raise invalid("sort", f'must be one of {sorts}, optionally prefixed with "-"')
         _check_limit(limit)
         if not search.isascii():  # stored names are ASCII; whole labels can be converted
             with suppress(ValueError):
@@ -290,7 +290,7 @@ class Operations:
 
     async def _in_time(self, command: Coroutine[Any, Any, _T]) -> _T:
         """The result of a command. Raises Problem where the database delays it: the command stays
-        pending then, and runs when the trouble is over."""
+        pending then, and runs when the database is available again."""
         doing = asyncio.ensure_future(command)
         try:
             while not (await asyncio.wait({doing}, timeout=COMMAND_WAIT_S))[0]:
@@ -306,7 +306,7 @@ class Operations:
         return responses.StateAnswer(state=self._control.state)
 
     async def host_pause(self, host: str) -> responses.Controlled:
-        """Begin no request to this host; durable."""
+        """Stop sending requests to this host; durable."""
         return await self._steer(host, "host_pause", self._control.pause_host)
 
     async def host_resume(self, host: str) -> responses.Controlled:

@@ -221,7 +221,9 @@ async def _login(request: web.Request) -> web.StreamResponse:
     if request.content_type != FORM_TYPE:
         raise Problem(415, f"the form must be {FORM_TYPE}", field="Content-Type")
     if request.content_length is None:
-        raise Problem(411, "the length of the form is required", field="Content-Length")
+        raise Problem(
+            411, "the form must be sent with a Content-Length header", field="Content-Length"
+        )
     if request.content_length > FORM_BYTES_MAX:
         raise Problem(413, f"the form is longer than {FORM_BYTES_MAX:,} bytes", field="body")
     async with _in_time():

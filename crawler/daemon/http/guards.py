@@ -171,7 +171,9 @@ class Guards:
             return  # wrong tokens from the same address do not lock the right one out
         peer = peer_of(request)
         if wait_s := self._guesses.wait_s(peer):
-            raise Problem(429, "too many wrong tokens", field="token", retry_after_s=wait_s)
+            raise Problem(
+                429, "too many failed login attempts", field="token", retry_after_s=wait_s
+            )
         self._guesses.spend(peer)
         _log.warning("wrong token from %s", peer)
         raise Problem(401, "wrong token", field="token")

@@ -28,8 +28,8 @@ class ProblemBody(Struct, frozen=True, kw_only=True):
 _EVENTS = (
     "Server-sent events: `status` immediately and every second (as /api/status); `contact` for "
     "contacts that ended, at most 50 a second; `change` for commands; `gave_up` for an origin "
-    "whose queued URLs failed because no connection could be made; `hold` when trouble of the "
-    "crawler's own machine or network stops the whole crawl, and when it is over."
+    "whose queued URLs failed because no connection could be made; `hold` when a problem of the "
+    "crawler's own machine or network puts the whole crawl on hold, and when it is resolved."
 )
 
 _LOGIN = {

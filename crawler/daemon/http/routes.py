@@ -64,7 +64,7 @@ ROUTES: tuple[Route, ...] = (
     Route(
         "POST",
         "/api/hosts/pause",
-        "Begin no request to this host; durable.",
+        "Stop sending requests to this host; durable.",
         responses.Controlled,
         Operations.host_pause,
         body=types.HostParams,
@@ -129,11 +129,11 @@ ROUTES: tuple[Route, ...] = (
     Route(
         "POST",
         "/api/pause",
-        "Begin no request until the crawl is resumed.",
+        "Pause the crawl: no requests are started until it is resumed.",
         responses.StateAnswer,
         Operations.pause,
     ),
-    Route("POST", "/api/resume", "Begin requests again.", responses.StateAnswer, Operations.resume),
+    Route("POST", "/api/resume", "Resume the crawl.", responses.StateAnswer, Operations.resume),
     Route(
         "POST",
         "/api/reload",

@@ -75,7 +75,7 @@ def _measured(status: Status) -> Iterator[Metric]:
     yield _by_state("courtly_state", "1 for the state of the whole crawl, 0 for the rest.", states)
     reasons = GaugeMetricFamily(
         "courtly_held",
-        "1 while trouble of the crawler's own machine or network stops the whole crawl.",
+        "1 while a problem of the crawler's own machine or network puts the crawl on hold.",
         labels=("reason",),
     )
     active = {hold.reason for hold in status.held}

@@ -144,7 +144,7 @@ class Metrics(Observer):
         )
         self._holds = CounterFamily(
             "courtly_holds",
-            "Times that trouble of the crawler's own machine or network stopped the whole crawl.",
+            "Times that a problem of the crawler's own machine or network put the crawl on hold.",
             "reason",
             initial=[(reason.value,) for reason in HoldReason],
         )

@@ -16,7 +16,7 @@ from crawler.daemon.web import filters
 from crawler.daemon.web.rendering import PageHandlers, form_of, link, number_in
 from crawler.daemon.web.robots_sheet import Mark, sheet
 from crawler.daemon.web.timeline import timeline
-from crawler.explain.formatting import counted
+from crawler.explain.formatting import connections_failed, counted
 
 HOSTS_PER_PAGE: Final = 50
 BLOCKED_OF_HOST: Final = 10
@@ -57,7 +57,7 @@ _COLUMNS: Final = (
     ("robots", "robots.txt", False, ""),
     ("delay_s", "Delay", False, "-delay_s"),
     ("next_at", "Next request", False, "next_at"),
-    ("wait_reason", "Why it waits", False, ""),
+    ("wait_reason", "Waiting for", False, ""),
 )
 _ROBOTS_STATES: Final = {
     "rules": ("good", "active", "The stored copy applies."),
@@ -266,7 +266,7 @@ def attention(row: HostRow, kind: str) -> str:
     if kind not in ("calm", "good") and (reason := waits_for(row)):
         return reason
     if row.connect_failures:
-        return f"{counted(row.connect_failures, 'connection')} failed in a row"
+        return connections_failed(row.connect_failures)
     if row.failed:
         return f"{counted(row.failed, 'URL')} failed"
     return "paused by an operator" if row.paused else ""
@@ -291,7 +291,7 @@ def _pace(host: HostRow, now_s: float) -> dict[str, object]:
     elif host.queued and next_at is not None and next_at > now_s:
         sentence = "Next request"
     else:
-        sentence, next_at = "The next request may begin now." if host.queued else "", None
+        sentence, next_at = "The next request can be sent now." if host.queued else "", None
     smallest_s = host.smallest_rest_s
     return {
         "delay_from": delay_from,

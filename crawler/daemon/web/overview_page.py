@@ -137,20 +137,27 @@ def headline(status: Status, outcomes: Mapping[str, int]) -> Headline:
     match status.state:
         case CrawlState.PAUSED:
             title = "Paused"
-            sentence = f"No new request begins until the crawl is resumed. {counts}, {left}."
+            sentence = f"No new requests are started until the crawl is resumed. {counts}, {left}."
         case CrawlState.HELD:
-            title = "On hold: trouble with this machine or its network"
-            sentence = f"The crawl resumes by itself when the trouble is over. {counts}, {left}."
+            title = "On hold: a problem with this machine or its network"
+            sentence = (
+                f"The crawl resumes automatically once the problem is resolved. {counts}, {left}."
+            )
         case CrawlState.STOPPING:
             title = "Stopping"
-            sentence = f"Requests in flight end, and their results are committed. {counts}, {left}."
+            sentence = (
+                "Requests in flight are being finished and their results committed. "
+                f"{counts}, {left}."
+            )
         case CrawlState.IDLE if not status.hosts:
             title = "Waiting for seeds"
             sentence = "No URL is known yet. Add a seed to start the crawl."
         case CrawlState.IDLE:
-            why = "Every queued URL waits for its host."
+            why = "Every queued URL is waiting for its host."
             if not status.queued:
-                why = "Nothing is queued: the crawl waits for seeds, and for visits to fall due."
+                why = (
+                    "Nothing is queued: the crawl is waiting for new seeds or for the next revisit."
+                )
             title, sentence = "Idle", f"{why} {counts}."
         case _:
             title, sentence = "Running", f"{counts}, {left}."
@@ -204,5 +211,5 @@ def _nothing_in_flight(status: Status) -> str:
         case CrawlState.HELD:
             return "None: the crawl is on hold."
         case CrawlState.IDLE:
-            return "None: no URL can make progress now."
-    return "None at this moment: every host waits for its politeness delay."
+            return "None: no URL can be fetched right now."
+    return "None at this moment: every host is waiting for its politeness delay."

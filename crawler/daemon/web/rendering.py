@@ -32,12 +32,12 @@ NAV: Final = (
     ("config", "/config", "Config"),
 )
 NOTICES: Final[Mapping[str, str]] = {
-    "paused": "The crawl is paused. No new request begins; requests in flight end.",
+    "paused": "The crawl is paused. No new requests are started; those in flight will finish.",
     "resumed": "The crawl is running again.",
-    "host-paused": "{host} is paused. No new request to it begins until it is resumed.",
+    "host-paused": "{host} is paused. No new requests are sent to it until it is resumed.",
     "host-resumed": "{host} is crawled at its own pace again.",
     "host-retried": "The failed URLs of {host} are queued again.",
-    "host-slowed": "{host} is slowed to the delay given.",
+    "host-slowed": "{host} now has the delay you set.",
 }
 STATIC: Final = "/static/"
 TYPES: Final = {

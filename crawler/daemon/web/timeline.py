@@ -267,7 +267,7 @@ def _summary(seen: Sequence[TimelineContact], breaches: int) -> str:
     elif early:
         sentence += (
             f" {early} began sooner than required at the time, because an operator or a new"
-            " config shortened the delay since."
+            " config has since shortened the delay."
         )
     elif known:
         sentence += f" None of the {len(known)} that could be compared began too early."

@@ -179,7 +179,7 @@ async def test_the_reason_of_a_host_that_is_not_in_memory(store: MemoryStore) ->
 
     assert reason() == "its turn (Crawl-delay)"
     assert reason(delay_source="") == "its turn"
-    assert reason(spent=True) == "crawl.max_pages is reached"
+    assert reason(spent=True) == "crawl.max_pages has been reached"
     assert reason(spent=True, paused=1) == "paused by an operator"
     assert reason(backoff_until=NOW_S + 1, spent=True) == BACKOFF.sentence
 

@@ -176,7 +176,7 @@ def test_a_config_that_could_not_start_gets_a_warning() -> None:
     Path("crawl.toml").write_text('crawl.seeds = ["https://example.com/"]\n')
     result = courtly("config", "check", "crawl.toml")
     assert result.exit_code == 0
-    assert "warning: https://example.com/ is beyond this machine" in result.stderr
+    assert "warning: https://example.com/ is not on this machine" in result.stderr
 
 
 def test_all_problems_of_a_config_are_listed() -> None:

@@ -104,13 +104,13 @@ async def test_a_queued_url_names_what_it_is_waiting_for(store: MemoryStore) -> 
     assert first.endswith(", in 1 min")
     assert second == "tried once without a usable answer; last error: http: status 500"
     assert "in 30 s" in next(sentences.wait_sentences(host, NOW_S))
-    assert "once a crawl runs" in next(sentences.wait_sentences(host, NOW_S + 31))
+    assert "as soon as a crawl is running" in next(sentences.wait_sentences(host, NOW_S + 31))
     assert (
         next(sentences.wait_sentences({**host, "paused": 1}, NOW_S))
         == "its host is paused by an operator"
     )
     (backed_off,) = sentences.wait_sentences({**host, "backoff_until": NOW_S + 90}, NOW_S)
-    assert backed_off.startswith("its host: backing off as its Retry-After header asks, until ")
+    assert backed_off.startswith("its host: backing off as its Retry-After header requests, until ")
     assert backed_off.endswith("in 1 min 30 s")
 
 
@@ -120,8 +120,8 @@ async def test_a_queued_url_names_what_it_is_waiting_for(store: MemoryStore) -> 
         ([200, 503, None], "backing off after a 503 response (service unavailable)"),
         ([429], "backing off after a 429 response (too many requests)"),
         ([200, 403], "backing off after repeated 403 responses"),
-        ([404], "backing off as its Retry-After header asks"),
-        ([], "backing off as its Retry-After header asks"),
+        ([404], "backing off as its Retry-After header requests"),
+        ([], "backing off as its Retry-After header requests"),
     ],
 )
 def test_the_latest_response_explains_the_backoff(statuses: list[int | None], words: str) -> None:

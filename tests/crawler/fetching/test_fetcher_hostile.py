@@ -262,7 +262,7 @@ async def test_protocol_switched_unasked(serve, fetcher):
         b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\nabc"
     )
     failure = await fail(fetcher, server.url())
-    assert failure.error == "protocol: the server switched protocols unasked"
+    assert failure.error == "protocol: the server switched protocols without being asked"
     await server.gone.wait()
 
 

@@ -23,7 +23,7 @@ async def test_a_proxy_that_asks_for_a_login_answers_for_no_host(serve, fetcher,
     url = f"{scheme}://a.test/robots.txt"
     failure = await fetcher.fetch(Request(url=url, proxy=proxy.url(host="127.0.0.1")))
     assert isinstance(failure, Failure)
-    assert failure.error == "connect: the proxy asks for another login (407)"
+    assert failure.error == "connect: the proxy requires valid credentials (407)"
     assert failure.local
     assert not (failure.connected)
     assert not (failure.received)

@@ -94,7 +94,7 @@ async def test_a_page_in_flight_on_another_lane_does_not_fill_a_host(world: Worl
         politeness={"concurrency_per_host": 2},
     )
     assert len(crawled.urls("visited")) == 5
-    assert crawled.waiting["a.test"] == (None, "scope.max_pages_per_host is reached")
+    assert crawled.waiting["a.test"] == (None, "scope.max_pages_per_host has been reached")
 
 
 async def test_a_host_ends_with_its_bytes_and_others_go_on(world: World) -> None:
@@ -111,7 +111,7 @@ async def test_a_host_ends_with_its_bytes_and_others_go_on(world: World) -> None
     rows = {str(row["host"]): row for row in crawled.rows["hosts"]}
     assert {host: row["visited"] for host, row in rows.items()} == {"a.test": 4, "b.test": 9}
     assert rows["a.test"]["body_bytes"] == 4 * size
-    assert crawled.waiting["a.test"] == (None, "scope.max_bytes_per_host is reached")
+    assert crawled.waiting["a.test"] == (None, "scope.max_bytes_per_host has been reached")
     again = await world.crawl(answers, *answers, scope={"max_bytes_per_host": 6 * size})
     rows = {str(row["host"]): row for row in again.rows["hosts"]}
     assert {host: row["visited"] for host, row in rows.items()} == {"a.test": 6, "b.test": 9}
@@ -136,7 +136,7 @@ async def test_full_hosts_make_room_and_are_not_claimed_again(
     assert crawled.elapsed_s < 10
     assert crawled.medium.calls["claim"] < 100
     reasons = {crawled.waiting[f"h{n}.test"] for n in range(5)}
-    assert reasons == {(None, "scope.max_pages_per_host is reached")}
+    assert reasons == {(None, "scope.max_pages_per_host has been reached")}
 
 
 async def test_closed_hosts_do_not_keep_the_places_of_others(

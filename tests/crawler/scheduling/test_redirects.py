@@ -41,7 +41,7 @@ async def test_a_chain_ends_after_max_redirects(world: World, most: int) -> None
     [failed] = crawled.rows["failed"]
     assert failed["url"] == f"http://a.test/{most}"
     assert failed["error"] == (
-        f"redirects: {most} redirects in a row led here, and it redirects again, "
+        f"redirects: {most} consecutive redirects led here, and this URL redirects again, "
         f"to http://a.test/{most + 1}"
     )
     assert len([one for one in crawled.entries() if one.path != "/robots.txt"]) == most + 1

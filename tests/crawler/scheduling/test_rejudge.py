@@ -287,4 +287,4 @@ async def test_a_living_crawl_obeys_a_late_robots_txt_where_a_host_has_had_its_p
     )
     assert crawled.urls("visited") == []
     assert "http://a.test/" in crawled.urls("blocked")
-    assert said == ["scope.max_pages_per_host is reached"]
+    assert said == ["scope.max_pages_per_host has been reached"]

@@ -268,7 +268,7 @@ async def test_a_host_that_has_had_its_pages_is_visited_again_all_the_same(world
     )
     assert [row["visits"] for row in crawled.rows["visited"]] == [3, 3, 3]
     assert len(crawled.rows["queued"]) == 3
-    assert crawled.waiting["a.test"][1] == "scope.max_pages_per_host is reached"
+    assert crawled.waiting["a.test"][1] == "scope.max_pages_per_host has been reached"
 
 
 async def test_more_such_hosts_than_fit_are_visited_again_too(

@@ -351,7 +351,7 @@ async def test_a_host_on_disk_is_explained_from_its_row(world: World) -> None:
         },
         crawl={"patience": "1m"},
     )
-    assert said == ["scope.max_pages_per_host is reached", PAUSED.sentence, ""]
+    assert said == ["scope.max_pages_per_host has been reached", PAUSED.sentence, ""]
 
 
 async def test_the_status_counts_requests_in_flight(world: World) -> None:

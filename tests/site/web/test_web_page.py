@@ -178,7 +178,7 @@ async def test_an_operator_pauses_and_resumes_the_crawl_and_a_host(
     assert await tab.text("h1") == "Running"
     await tab.click("button.stop")
     assert await tab.text("h1") == "Paused"
-    assert "No new request begins" in await tab.text(".said")
+    assert "No new requests are started" in await tab.text(".said")
     await tab.click("#steer button.go")
     assert await tab.text("h1") == "Running"
 

@@ -95,7 +95,9 @@ class FakeOperations(Operations):
 
     async def host(self, host: str) -> Any:
         if host not in self.rows:
-            raise Problem(404, f'no URL of a host "{host}" was ever queued here', field="host")
+            raise Problem(
+                404, f'unknown host "{host}": no URL on this host was ever queued', field="host"
+            )
         copies = [
             {
                 "origin": origin,

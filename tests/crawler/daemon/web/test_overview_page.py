@@ -18,12 +18,12 @@ ONE = replace(STATUS, visited=1, hosts=1, queued=2)
     ("given", "title", "words"),
     [
         ({"state": "running"}, "Running", "1 page visited on 1 host, 2 queued."),
-        ({"state": "idle"}, "Idle", "Every queued URL waits for its host"),
-        ({"state": "idle", "queued": 0}, "Idle", "the crawl waits for seeds"),
+        ({"state": "idle"}, "Idle", "Every queued URL is waiting for its host"),
+        ({"state": "idle", "queued": 0}, "Idle", "the crawl is waiting for new seeds"),
         ({"state": "idle", "hosts": 0}, "Waiting for seeds", "Add a seed"),
         ({"state": "paused", "visited": 1_200}, "Paused", "1,200 pages visited on 1 host"),
-        ({"state": "held"}, "On hold: trouble with this machine or its network", "by itself"),
-        ({"state": "stopping"}, "Stopping", "are committed"),
+        ({"state": "held"}, "On hold: a problem with this machine or its network", "automatically"),
+        ({"state": "stopping"}, "Stopping", "results committed"),
     ],
 )
 def test_it_describes_what_the_crawl_is_doing(given: Any, title: str, words: str) -> None:

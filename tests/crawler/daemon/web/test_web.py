@@ -180,7 +180,7 @@ async def test_an_unknown_host_is_reported(site: Site) -> None:
 async def test_a_host_is_paused_resumed_and_slowed_by_plain_forms(site: Site, answers: Any) -> None:
     status, html, _ = await site.post("/host/pause", host="a.test", back="/host?host=a.test")
     assert status == 200
-    assert "a.test is paused. No new request to it begins" in html
+    assert "a.test is paused. No new requests are sent to it" in html
     await site.post("/host/resume", host="a.test", back="/hosts?state=paused")
     await site.post("/host/slow", host="a.test", delay_s="10", back="/host?host=a.test")
     done = [each for each in answers.asked if each[0] not in ("hosts", "blocked")]
