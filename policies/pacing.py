@@ -111,7 +111,7 @@ class PacingRules(Struct, frozen=True, kw_only=True):
         float, Key("wait at least this many times the host's recent response time")
     ] = 1.0
     per: Annotated[
-        Per, Key('what a delay applies to; "ip" adds a clock per address', restart=True)
+        Per, Key('what a delay applies to; "ip" adds a separate delay per IP address', restart=True)
     ] = Per.HOST
     ip_delay: Annotated[
         float,

@@ -115,8 +115,8 @@ def _in_stages(state: RobotsState, dialect: Dialect, why: str, *, now_s: float) 
     first_end_s = since_s + dialect.closed_first_s
     if now_s < first_end_s:
         return Closed(
-            reason=f"{why}, and {dialect.name} stays away for the first "
-            f"{dialect.closed_first_s / 3600:.0f} hours",
+            reason=f"{why}, and {dialect.name} does not crawl the site for the "
+            f"first {dialect.closed_first_s / 3600:.0f} hours",
             until_s=first_end_s if state.retry_at is None else min(first_end_s, state.retry_at),
         )
     if now_s < since_s + dialect.copy_max_s:
@@ -125,9 +125,9 @@ def _in_stages(state: RobotsState, dialect: Dialect, why: str, *, now_s: float) 
         return _fallback(state, dialect, dialect.unreachable, Aspect.UNREACHABLE, why)
     why = f"{why} for {dialect.copy_max_s / DAY_S:.0f} days"
     if dialect.open_if_answering and state.status is not None:
-        reason = f"{why}, but the site answers: {dialect.name} takes it as open"
+        reason = f"{why}, but the site responds, so {dialect.name} allows everything"
         return Open(reason=reason, answered=False)
-    reason = f"{why}, and the site does not answer: {dialect.name} stays away"
+    reason = f"{why}, and the site does not respond, so {dialect.name} does not crawl it"
     return Closed(reason=reason, until_s=state.retry_at)
 
 
@@ -139,7 +139,7 @@ def _fallback(
     state: RobotsState, dialect: Dialect, fallback: Fallback, aspect: Aspect, why: str
 ) -> RobotsPolicy:
     note = f" ({dialect.ours[aspect]})" if aspect in dialect.ours else ""
-    reason = f"{why}: {dialect.name} takes that as {fallback.value}{note}"
+    reason = f"{why}: {dialect.name} treats that as {fallback.value}{note}"
     if fallback is Fallback.OPEN:
         return Open(reason=reason, answered=aspect is not Aspect.UNREACHABLE)
     return Closed(reason=reason, until_s=next_due_at(state))

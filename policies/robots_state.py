@@ -54,7 +54,7 @@ class RobotsRules(Struct, frozen=True, kw_only=True):
     ] = ()
     unreachable: Annotated[
         Unreachable | None,
-        Key("crawl while robots.txt cannot be fetched, or not; empty: as the dialect does"),
+        Key("whether to crawl while robots.txt cannot be fetched; empty: the dialect decides"),
     ] = None
     crawl_delay: Annotated[
         bool, Key("honour Crawl-delay; false only per site, for sites you own", own_sites_only=True)
@@ -258,7 +258,7 @@ def _failure_in_words(fetch: RobotsFetch) -> str:
     if fetch.broken_body:
         return f"the body of a {fetch.status} answer was broken"
     if fetch.status == 304:
-        return "answered 304 (not modified), but there was no copy"
+        return "answered 304 (not modified), but no copy is stored"
     return f"answered {fetch.status}"
 
 

@@ -60,11 +60,13 @@ class ScopeRules(Struct, frozen=True, kw_only=True):
         ),
     ] = math.inf
     max_url_bytes: Annotated[
-        int, Key("longer URLs are left out", "bytes", name="max_url_bytes", minimum=1)
+        int, Key("longer URLs are skipped", "bytes", name="max_url_bytes", minimum=1)
     ] = 2048
-    max_path_segments: Annotated[int, Key("deeper paths are left out", minimum=1)] = 20
+    max_path_segments: Annotated[int, Key("deeper paths are skipped", minimum=1)] = 20
     max_repeated_segment: Annotated[int, Key("maximum repeats of one path segment", minimum=1)] = 3
-    max_queries_per_path: Annotated[int, Key("different queries of one path", restart=True)] = 1000
+    max_queries_per_path: Annotated[int, Key("different query strings per path", restart=True)] = (
+        1000
+    )
     sitemaps: Annotated[
         bool, Key("read the sitemaps named in robots.txt, and seeds that are sitemaps or feeds")
     ] = True
@@ -166,25 +168,26 @@ SKIP_WORDS: Final[Mapping[str, str]] = MappingProxyType(
         Skip.NOT_INCLUDED: "matched by no include pattern",
         Skip.EXCLUDED: "matched by an exclude pattern",
         Skip.NOFOLLOW: "the page forbids following the link",
-        Skip.CONTENT_TYPE: "of a content type that is not wanted",
+        Skip.CONTENT_TYPE: "its content type is excluded",
         Skip.MAX_DEPTH: "too many links away from a seed",
         Skip.MAX_PAGES: "the crawl has visited its maximum number of pages",
-        Skip.MAX_PAGES_PER_HOST: "the maximum number of pages of its host was visited",
-        Skip.MAX_BYTES_PER_HOST: "the maximum number of bytes of its host was fetched",
+        Skip.MAX_PAGES_PER_HOST: "its host has reached the maximum number of pages",
+        Skip.MAX_BYTES_PER_HOST: "its host has reached the maximum number of bytes",
         Skip.MAX_URL_BYTES: "the URL is too long",
         Skip.MAX_PATH_SEGMENTS: "the path has too many segments",
         Skip.MAX_REPEATED_SEGMENT: "one path segment is repeated too often, as in a crawler trap",
         Skip.MAX_QUERIES_PER_PATH: "its path has too many different queries",
         Skip.ROBOTS_TXT: "a robots.txt file, which is not a page",
         Skip.SITEMAPS: "a sitemap, while sitemaps are disabled",
-        Skip.MANY_SITEMAPS: "beyond the number or nesting of sitemaps read for one host",
-        Skip.MAX_LINKS: "beyond the number of links read from one page",
-        Skip.MAX_MARKUP: "the end of a page with more markup than is read",
-        Skip.MANY_METAS: "beyond the number of meta elements read from one page",
-        Skip.MANY_TITLES: "the title of a page after too many titles of SVG images",
+        Skip.MANY_SITEMAPS: "the host has too many sitemaps, or they are nested too deeply",
+        Skip.MAX_LINKS: "more links than are read from one page",
+        Skip.MAX_MARKUP: "the end of a page with too much markup",
+        Skip.MANY_METAS: "more meta elements than are read from one page",
+        Skip.MANY_TITLES: "a page title that follows too many SVG titles",
         Skip.LONG_HEADER: "the end of a header or meta element that is too long",
-        Skip.MANY_FRAGMENTS: "fragments or ids of a page beyond their maximum number or length",
-        Skip.MANY_REQUISITES: "requisites beyond their maximum number or nesting, or the part read",
+        Skip.MANY_FRAGMENTS: "too many fragments or ids, or some that are too long",
+        Skip.MANY_REQUISITES: "page requisites that are too many, too deeply nested, or past the "
+        "part that was read",
         Skip.TANGLED: "the structure of a page, nested too deeply to be parsed into a tree",
     }
 )

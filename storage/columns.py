@@ -67,7 +67,7 @@ STATE_VIEWS: Final[Mapping[UrlState, str]] = {
 def check_view(view: str, host: str | None) -> None:
     """Raise ValueError for an unknown view, and for a host if the rows belong to none."""
     if view not in VIEWS:
-        raise ValueError(f"there is no view {view!r}; there are {', '.join(VIEWS)}")
+        raise ValueError(f"there is no view {view!r}; choose one of {', '.join(VIEWS)}")
     if view == "skipped" and host is not None:
         raise ValueError("the rows of skipped belong to no host")
 

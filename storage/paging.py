@@ -93,7 +93,7 @@ def place_of(after: str, sort: str) -> Sequence[str | float]:
         or not all(isinstance(part, str | float | int) for part in parts)
         or not all(map(_is_storable, parts))
     ):
-        raise ValueError("after: is not what a page before gave")
+        raise ValueError("after: not a valid cursor; use the value returned with the previous page")
     if parts[0] != sort:
         raise ValueError(f"after: belongs to a page sorted by {parts[0]}, not by {sort}")
     return parts[1:]
@@ -113,7 +113,7 @@ def host_place(after: str, sort: str) -> Place:
     value, name = place_of(after, sort)
     by_name = sort.removeprefix("-") == "host"
     if not isinstance(name, str) or isinstance(value, str) is not by_name:
-        raise ValueError("after: is not what a page before gave")
+        raise ValueError("after: not a valid cursor; use the value returned with the previous page")
     return value, name
 
 
@@ -122,7 +122,7 @@ def id_place(after: str) -> tuple[int, int]:
     first, second = place_of(after, "id")
     if isinstance(first, int) and isinstance(second, int):
         return first, second
-    raise ValueError("after: is not what a page before gave")
+    raise ValueError("after: not a valid cursor; use the value returned with the previous page")
 
 
 def ascii_lower(text: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 FILE_MODE: Final = 0o600  # of new files, unless the config says otherwise; the umask applies
-_FOREIGN: Final = "it belongs to another user, in a folder that everybody may write to"
+_FOREIGN: Final = "it belongs to another user, in a world-writable folder"
 _ALWAYS: Final = os.O_CLOEXEC | os.O_NOCTTY
 # Not blocking: a FIFO in the place of a file is refused, not waited for.
 _GUARDED: Final = _ALWAYS | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -137,6 +137,6 @@ def _check_regular(found: os.stat_result, folder: os.stat_result, path: Path) ->
         if found.st_nlink > 1:
             raise PermissionError(
                 errno.EPERM,
-                "it has a hard link, in a folder that everybody may write to",
+                "it has a hard link, in a world-writable folder",
                 str(path),
             )

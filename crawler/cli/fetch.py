@@ -24,8 +24,8 @@ WAIT_SHOWN_S = 1.0  # longer waits are reported with their reason
 
 @click.command(
     short_help="Fetch URLs politely.",
-    epilog="Exit codes: 0 every URL answered with a status below 400, 1 some did not, or are "
-    "disallowed, 2 bad usage or config.",
+    epilog="Exit codes: 0 every URL answered with a status below 400, 1 some did not or "
+    "were disallowed, 2 bad usage or config.",
 )
 @click.argument("urls", nargs=-1, required=True, metavar="URL...")
 @user_agent_option

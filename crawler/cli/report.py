@@ -45,8 +45,8 @@ def report(report: str, how: str, database: DatabaseOptions, output: Path | None
     broken      broken links, with the pages that contain them
     robots      URLs that robots.txt disallowed, by host and rule
     duplicates  pages with identical bodies, including soft 404s
-    politeness  each host's shortest delay and highest concurrency, compared
-                with the limits of --config if that is given
+    politeness  each host's shortest delay and highest concurrency, and,
+                if --config is given, compared with its limits
     """
     if output is None:
         require_stdout()

@@ -31,7 +31,7 @@ def retry(what: str, host: str | None, database: DatabaseOptions) -> None:
         fetched_by = f"run courtly crawl{database} to fetch"
     else:
         count = running_crawl.number(answer["retried"])
-        fetched_by = "the running crawl fetches"
+        fetched_by = "the running crawl will fetch"
     if not count:
         of_host = "" if host is None else f" of {host}"
         echo(f"no URL{of_host} {'has failed' if code is None else f'is {code}'}")

@@ -37,9 +37,9 @@ def why(what: str, database: DatabaseOptions, user_agent: str | None) -> None:
     robots.txt).
 
     For a blocked URL, the verdict is by the copy of robots.txt that blocked it, even if the file
-    has changed since; for other URLs, by the latest copy. It is for the user agent and dialect of
-    --config, or else of the latest crawl, or for --user-agent. Scope and limits are those of
-    --config, applied to the seeds in the database.
+    has changed since; for other URLs, by the latest copy. The verdict uses the user agent and
+    dialect of --config if it is given, and of the latest crawl otherwise; --user-agent replaces the
+    user agent. Scope and limits are those of --config, applied to the seeds in the database.
     """
     require_stdout()
     config = database.config()

@@ -24,7 +24,7 @@ _RESERVED_HEADERS: Final[Mapping[str, str]] = {
     "authorization": 'write fetch.credentials = { "https://example.org" = "env:NAME" }',
     "user-agent": 'write crawl.user_agent = "…"',
     "from": 'write crawl.from = "…"',
-    "host": "it follows from the URL",
+    "host": "it is derived from the URL",
     "content-length": "requests have no body",
     "expect": "requests have no body",
     "proxy-authorization": "put the name and password into fetch.proxy",

@@ -187,7 +187,8 @@ def _warnings(config: Config) -> Iterator[str]:
             host = host_of(f"{origin}/")
             if origin.startswith("http:") and not config.network.leads_to_loopback(host):
                 yield (
-                    f"{place}: sent to {origin} without encryption: anyone on the way can read them"
+                    f"{place}: sent to {origin} without encryption: anyone on the network path can "
+                    "read them"
                 )
     if config.revisit.min_interval_s > config.revisit.max_interval_s:
         keys = ("revisit.min_interval_s", "revisit.max_interval_s")

@@ -123,7 +123,8 @@ def describe_changes(old: Config, new: Config, hosts: Iterable[str] = ()) -> tup
         for words, count in steps.most_common(GROUPS_SHOWN):
             described.append(f"{count:,} {'host' if count == 1 else 'hosts'}: {name} {words}")
         if (more := len(steps) - GROUPS_SHOWN) > 0:
-            described.append(f"{name}: {more:,} more kinds of hosts")
+            changes = "change" if more == 1 else "changes"
+            described.append(f"{name}: {more:,} other {changes} on other hosts")
     return tuple(described)
 
 

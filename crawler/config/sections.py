@@ -49,7 +49,8 @@ class CrawlConfig(Struct, frozen=True, kw_only=True):
     user_agent: Annotated[
         str,
         Key(
-            'required beyond loopback, with a contact: "examplebot/1.0 (+https://example.com/bot)"',
+            "required except on loopback addresses, with a contact: "
+            '"examplebot/1.0 (+https://example.com/bot)"',
             parse=checks.user_agent,
         ),
     ] = ""
@@ -250,7 +251,7 @@ class DaemonConfig(_SectionWithSecrets, frozen=True, kw_only=True):
     token: Annotated[
         str,
         Key(
-            "required when listening beyond loopback",
+            "required except when listening on loopback addresses",
             parse=checks.secret,
             mask=secrets.hidden,
             restart=True,
@@ -261,7 +262,7 @@ class DaemonConfig(_SectionWithSecrets, frozen=True, kw_only=True):
         Key("additional names accepted in Host and Origin", parse=checks.authority, restart=True),
     ] = ()
     log: Annotated[
-        Path | None, Key("log file in JSON lines; empty: standard error", restart=True)
+        Path | None, Key("log file, in JSON Lines format; empty: standard error", restart=True)
     ] = None
     log_level: Annotated[LogLevel, Key("minimum level of events", restart=True)] = LogLevel.INFO
 
@@ -281,7 +282,7 @@ class SinkConfig(Struct, frozen=True, kw_only=True):
         tuple[str, ...], Key("glob patterns on whole URLs; empty: all", parse=url_pattern)
     ] = ()
     exclude: Annotated[
-        tuple[str, ...], Key("glob patterns on URLs to leave out", parse=url_pattern)
+        tuple[str, ...], Key("glob patterns on URLs to exclude", parse=url_pattern)
     ] = ()
     # Statuses, and classes of them by their first digit.
     status: Annotated[
@@ -298,7 +299,7 @@ class SinkConfig(Struct, frozen=True, kw_only=True):
     max_file_bytes: Annotated[
         float,
         Key(
-            'start a new file beyond this size; for a warc "1GB"',
+            'start a new file once this size is exceeded; for a warc "1GB"',
             "bytes",
             minimum=1,
             inf=True,
@@ -308,7 +309,7 @@ class SinkConfig(Struct, frozen=True, kw_only=True):
     max_age_s: Annotated[
         float,
         Key(
-            "start a new file beyond this age",
+            "start a new file once this age is exceeded",
             "seconds",
             above=0,
             inf=True,

@@ -63,7 +63,7 @@ def _read(path: Path) -> tuple[list[str], list[str]]:
                 except SeedError as error:
                     wrong.append(f"{path}:{number}: {error}")
     except UnicodeDecodeError:
-        wrong = [f"{path}: is not UTF-8 text, which a seed file must be"]
+        wrong = [f"{path}: not UTF-8: seed files must be UTF-8 text"]
     except FileNotFoundError:
         wrong = [f"{path}: there is no such seed file"]
     except (OSError, ValueError) as error:

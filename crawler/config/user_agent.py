@@ -44,7 +44,7 @@ def token_warnings(token: str) -> tuple[str, ...]:
         listed = " ".join(f'"{char}"' for char in odd)
         found.append(
             f'the product token "{token}" has characters other than letters, "_" and "-" '
-            f"({listed}): readers that follow RFC 9309 cut it there"
+            f"({listed}): parsers that follow RFC 9309 truncate it there"
         )
     if len(token) < TOKEN_LETTERS_MIN:
         found.append(

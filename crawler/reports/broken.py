@@ -90,7 +90,7 @@ class BrokenLinks(Report):
         sentences = ["No broken links."]
         if urls := self.section_counts[_BrokenUrl]:
             times = count(self.item_counts[_BrokenUrl], "time", "times")
-            sentences = [f"{count(urls, 'URL is', 'URLs are')} broken, linked {times}."]
+            sentences = [f"{count(urls, 'broken URL', 'broken URLs')}, linked to {times}."]
         if links := self.section_counts[_MalformedLink]:
             sentences.append(f"{count(links, 'link is', 'links are')} malformed.")
         if fragments := self.section_counts[_MissingFragment]:

@@ -43,7 +43,7 @@ class Wildcard(enum.Enum):
 
 
 class Dollar(enum.Enum):
-    CUT = "anchors the rule at the end of the path, and ends it"
+    CUT = "anchors the rule at the end of the path; anything after it is ignored"
     LAST = "anchors the rule at the end of the path, as the last character"
     LITERAL = "an ordinary character"
 
@@ -51,7 +51,9 @@ class Dollar(enum.Enum):
 class Escapes(enum.Enum):
     DECODE = "all but %2F are decoded, on both sides"
     RFC = "RFC 9309, section 2.2.2, on both sides"
-    GOOGLE = "in rules, other octets are escaped and hexadecimal digits raised; the URL as given"
+    GOOGLE = (
+        "in rules, other octets are escaped and hex digits uppercased; the URL is used as given"
+    )
     NONE = "as written"
 
 

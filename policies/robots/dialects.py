@@ -52,7 +52,7 @@ SLURP = Dialect(
         length=_COUNTING,
         agent_list="we assume that Crawl-delay ends an agent list and a blank line ends nothing",
         denied="the help page says that a file that cannot be retrieved means no restrictions; the "
-        "standard of 1996, which it also names, would close the site: we follow the page",
+        "1996 standard, which it also names, would close the site: we follow the page",
         kept="we keep a copy for 24 hours",
     ),
 )
@@ -116,7 +116,7 @@ GOOGLE2010 = Dialect(
 
 BING = Dialect(
     name="bing",
-    source="Bing's help and its post of 2012 on Crawl-delay",
+    source="Bing's help and its 2012 post about Crawl-delay",
     choice=GroupSelection.FIRST_EQUAL,
     crawl_delay=Delay.WHOLE_OR_STAR,
     crawl_delay_range=(1, 10),
@@ -124,7 +124,8 @@ BING = Dialect(
     ours=_ours(
         length=_COUNTING,
         escapes="Bing does not document how escapes are compared; we compare them as RFC 9309 does",
-        unreachable="we assume that Bing's crawler stays away while the file cannot be fetched",
+        unreachable="we assume that Bing's crawler does not crawl the site while the file cannot "
+        "be fetched",
         kept="we keep a copy for 24 hours",
     ),
 )
@@ -145,15 +146,15 @@ TEOMA = Dialect(
         "drop a trailing `*` and treat any other as an ordinary character",
         dollar="we assume that `$` was an ordinary character for Teoma",
         escapes="how Teoma compared escapes is unknown; we compare them as RFC 9309 does",
-        unreachable="what Teoma did without a file is unknown; we take it as open and keep trying",
-        denied="what Teoma did on 401 and 403 is unknown; we take them as open",
+        unreachable="what Teoma did without a file is unknown; we treat it as open and keep trying",
+        denied="what Teoma did on 401 and 403 is unknown; we treat them as open",
         kept="we keep a copy for 24 hours",
     ),
 )
 
 RES1996 = Dialect(
     name="res1996",
-    source="the Internet-Draft of 1996",
+    source="the 1996 Internet-Draft",
     choice=GroupSelection.FIRST_CONTAINING,
     agent=Agent.WHOLE,
     list_ends=None,
@@ -175,7 +176,7 @@ RES1996 = Dialect(
 
 RES1994 = Dialect(
     name="res1994",
-    source="the standard of 1994",
+    source="the 1994 standard",
     choice=GroupSelection.FIRST_CONTAINING,
     agent=Agent.WHOLE,
     list_ends=frozenset({LineKind.DISALLOW}),
@@ -189,11 +190,11 @@ RES1994 = Dialect(
     keeps_trying=False,
     unreachable=Fallback.OPEN,
     ours=_ours(
-        escapes="the document of 1994 does not mention escapes; we compare as written",
-        denied="the document of 1994 has no rule for 401 and 403; we take them as open",
-        missing="in the document of 1994 an empty file forbids nothing; we read a missing one "
-        "alike",
-        unreachable="the document of 1994 does not mention files that cannot be fetched; we take "
+        escapes="the 1994 document does not mention escapes; we compare as written",
+        denied="the 1994 document has no rule for 401 and 403; we treat them as open",
+        missing="in the 1994 document, an empty file forbids nothing; we treat a missing file "
+        "the same way",
+        unreachable="the 1994 document does not mention files that cannot be fetched; we treat "
         "them as open",
         kept="we keep a copy for 24 hours",
     ),
@@ -234,7 +235,7 @@ def dialects(names: str | Dialect | Iterable[str | Dialect]) -> tuple[Dialect, .
         row = each if isinstance(each, Dialect) else _named(each)
         rows[row.name] = row
     if not rows:
-        raise UnknownDialectError(f"a dialect is needed; there are {', '.join(DIALECTS)}")
+        raise UnknownDialectError(f"no dialect was given; choose one of {', '.join(DIALECTS)}")
     return tuple(rows.values())
 
 
@@ -244,8 +245,8 @@ def _named(name: str) -> Dialect:
         import difflib  # needed only for mistakes
 
         near = difflib.get_close_matches(name.lower(), DIALECTS, n=1)
-        meant = f"; did you mean {near[0]!r}?" if near else ";"
+        meant = f"did you mean {near[0]!r}? Otherwise, " if near else ""
         raise UnknownDialectError(
-            f"there is no dialect {name!r}{meant} there are {', '.join(DIALECTS)}"
+            f"there is no dialect {name!r}; {meant}choose one of {', '.join(DIALECTS)}"
         )
     return row

@@ -97,7 +97,10 @@ def _lines(file: RobotsFile) -> Iterator[Finding]:
             why = "this line contains bytes that are not UTF-8; Bing reads only ASCII and UTF-8"
             yield Finding(line.number, WARNING, "bytes", why)
         elif not line.value.isascii() and line.kind in _RULES:
-            why = "escape characters outside ASCII (%C3%A9): crawlers differ on unescaped ones"
+            why = (
+                "percent-encode non-ASCII characters (as in %C3%A9): crawlers treat unencoded ones "
+                "differently"
+            )
             yield Finding(line.number, NOTE, "non-ascii", why)
 
 
@@ -204,7 +207,7 @@ def _delays(file: RobotsFile) -> Iterator[Finding]:
                 yield Finding(i + 1, ERROR, "delay-value", why)
                 continue
             if value > DELAY_S_MAX:
-                why = f"too long a delay: it is read as {DELAY_S_MAX:.0f} seconds (ten years)"
+                why = f"the delay is too long and is read as {DELAY_S_MAX:.0f} seconds (ten years)"
                 yield Finding(i + 1, ERROR, "delay-extreme", why)
                 continue
             if text.strip("0123456789."):
@@ -235,7 +238,7 @@ def _rates(file: RobotsFile) -> Iterator[Finding]:
             why = f"Request-rate must be pages/seconds, as in 1/10, not `{text[:80]}`"
             yield Finding(i + 1, ERROR, "rate-value", why)
         elif rate.seconds_per_page >= DELAY_S_MAX:
-            why = "too low a rate: it is read as one page in ten years"
+            why = "the rate is too low and is read as one page in ten years"
             yield Finding(i + 1, ERROR, "rate-extreme", why)
 
 

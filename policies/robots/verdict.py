@@ -182,7 +182,7 @@ class Verdict:
         sentences = [self._decision() + "."]
         if len(self.dialects) > 1:
             asked = " and ".join((", ".join(self.dialects[:-1]), self.dialects[-1]))
-            sentences.append(f"Of {asked}, the strictest counts.")
+            sentences.append(f"The strictest verdict of {asked} applies.")
         sentences += [f"Note: {text}." for text in self.ours]
         if dialect.precedence is Precedence.ANY_DISALLOW and not self.allowed:
             sentences.append("Note: Allow did not exist in 1994.")
@@ -195,7 +195,7 @@ class Verdict:
             return f"{answer}: {dialect.name} always allows /robots.txt itself"
         if self.too_complex:
             return (
-                f"{answer}: the rules are too complex to find out in reasonable time which of them "
+                f"{answer}: the rules are too complex to determine in reasonable time which one "
                 f"matches this path (dialect {dialect.name})"
             )
         rule = self.deciding
@@ -255,7 +255,7 @@ def _beats(rule: Rule, rival: Rule, dialect: Dialect) -> str:
     if dialect.precedence is Precedence.FIRST:
         return f"it matches before {other}, and the first match applies"
     if rule.octets == rival.octets:
-        return f"it and {other}, are {rule.octets} octets long, and {rule.says} wins a tie"
+        return f"both it and {other}, are {rule.octets} octets long, and {rule.says} wins a tie"
     return (
         f"at {rule.octets} octets it is longer than {other}, at {rival.octets}, "
         "and the longest rule applies"

@@ -68,7 +68,7 @@ class CrawlSessions:
             self._written = (-inf, 0.0)
         (number,) = self._sql.row("new_session") or (None,)
         if not isinstance(number, int) or not 0 < number < _SESSION_MAX:
-            raise msgspec.ValidationError(f"no number of a session: {number!r}")
+            raise msgspec.ValidationError(f"invalid session number: {number!r}")
         return number
 
     def begin(self, session: int, name: str, at: Moment) -> None:

@@ -69,8 +69,8 @@ class FileGuard:
             if size is not None and size < self._sizes.get(name, 0) and not is_whole(db):
                 db.is_damaged = True
                 raise StoreError(
-                    f"{name} was cut or written over while the database was in use: what is written"
-                    " to it now could be lost"
+                    f"{name} was truncated or overwritten while the database was in use: anything"
+                    " written to it now could be lost"
                 )
 
     def note_sizes(self) -> None:
@@ -108,5 +108,5 @@ def _place_of(name: str) -> _Place | None:
     except OSError as error:
         if kind_of(error) is not None:
             raise  # the store repeats the call
-        raise StoreError(f"{name} cannot be looked at any more: {error.strerror}") from error
+        raise StoreError(f"{name} can no longer be accessed: {error.strerror}") from error
     return found.st_dev, found.st_ino

@@ -79,8 +79,8 @@ class FileLock:
             return False
         if not _is_lock_file(fd):
             raise StoreRefused(
-                f"{self._database} cannot be locked: {self.path} is a file of something else,"
-                " or has a second name (a hard link): move it away"
+                f"{self._database} cannot be locked: {self.path} belongs to another"
+                " program, or has a second name (a hard link): move it away"
             )
         return True
 

@@ -66,7 +66,7 @@ class InFlight:
             return NOTHING_LEFT
         if data and not data.startswith(_MAGIC):
             os.close(fd)
-            self._give_up(OSError(f"{self._path} is a file of something else"))
+            self._give_up(OSError(f"{self._path} belongs to another program"))
             return NOTHING_LEFT
         self._fd = fd
         numbers = data[: min(len(data), _NAMES_AT) & -8]

@@ -68,7 +68,7 @@ class LockedConnection(sqlite3.Connection):
         for descriptor in self._own:
             if not self._keep(descriptor, fcntl.F_WRLCK, _WRITER):
                 raise StoreRefused(
-                    f"{self._path} is in use by another process, which may know it by another name"
+                    f"{self._path} is in use by another process, possibly under another name"
                 )
 
     def hold(self) -> None:

@@ -77,7 +77,7 @@ def without_plan(planned: tuple[int, Plan], error: RefusedError) -> None:
 
 def instead_of(outcome: Outcome, error: RefusedError, *, now_s: float) -> Outcome:
     """Fail the URL; one that was visited before stays visited, without a plan."""
-    sentence = error_instead(f"what became of URL {outcome.id}", error)
+    sentence = error_instead(f"the outcome of URL {outcome.id}", error)
     again = isinstance(outcome, Visited | SitemapRead) and outcome.again
     if again or isinstance(outcome, Revisited):
         return Revisited(id=outcome.id, slot=outcome.slot, plan=None)

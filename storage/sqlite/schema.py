@@ -127,7 +127,7 @@ def _check_beside(path: Path) -> None:
             if stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
                 raise StoreRefused(
                     f"{path} cannot be used: {beside} has {found.st_nlink} names (hard links), and "
-                    "would be written over under all of them: move it away"
+                    "would be overwritten under every name: move it away"
                 )
 
 
@@ -176,7 +176,7 @@ def _check_marks(path: Path, db: sqlite3.Connection, *, blank_ok: bool = False) 
         if name == "SQLITE_NOTADB":
             raise StoreRefused(f"{path} is not an SQLite database") from error
         if name == "SQLITE_CORRUPT" and _is_cut(path, db):
-            raise StoreRefused(f"{path} is damaged: it is shorter than it says") from error
+            raise StoreRefused(f"{path} is damaged: it is shorter than its header says") from error
         raise
     if blank_ok and application_id == version == 0 and _is_blank(db):
         return 0

@@ -175,7 +175,7 @@ class Transactions:
         try:
             return await self.run(work)
         except RefusedError as error:
-            refused_values.log("what was asked of the database", error)
+            refused_values.log("the requested database change", error)
             return otherwise
 
     async def run_first(

@@ -145,7 +145,7 @@ def test_what_no_source_says_is_called_ours() -> None:
     """1994 has no status rules: the reason names them as our reading."""
     found = at(after((0, status(401)), by=rules("res1994")), 0, rules("res1994"))
     assert isinstance(found, Open)
-    assert "1994 has no rule" in found.reason
+    assert "the 1994 document has no rule" in found.reason
 
 
 @pytest.mark.parametrize("override", list(Unreachable))

@@ -152,7 +152,7 @@ async def test_what_a_link_checker_checks(courtly: Courtly) -> None:
         ]
         said = (await report(courtly, "broken")).stdout.splitlines()[-1]
         assert said == (
-            "4 URLs are broken, linked 4 times. 4 links are malformed. "
+            "4 broken URLs, linked to 4 times. 4 links are malformed. "
             "1 fragment does not exist on the target page."
         )
 
@@ -180,7 +180,7 @@ async def test_as_text_and_as_a_file(courtly: Courtly) -> None:
         await courtly.crawl(web, "a.test", politeness=POLITE, storage={"links": True})
         shown = (await report(courtly, "broken")).stdout
         assert f"{web.url('a.test', '/gone')}\n  status 404\n  page" in shown
-        assert "\n1 URL is broken, linked 4 times.\n" in shown
+        assert "\n1 broken URL, linked to 4 times.\n" in shown
         file = courtly.folder / "robots.html"
         result = await report(courtly, "robots", "--format", "html", "--output", str(file))
         assert result.exit_code == 0

@@ -349,5 +349,5 @@ async def test_truncated_parts_of_a_page_are_named(
     await store.complete(session, Batch(outcomes=[page], hosts=[update]))
     text = await said(store, "http://c.test/", capsys)
     text = " ".join(text.split())
-    assert "read only in part: beyond the number of links read from one page; the end of" in text
+    assert "read only in part: more links than are read from one page; the end of" in text
     assert "(fetch.max_markup)" in text

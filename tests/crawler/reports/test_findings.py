@@ -35,7 +35,7 @@ async def test_a_section_is_bounded() -> None:
     (section,) = [one async for one in made.sections()]
     assert (len(section.rows), section.more) == (ROWS_MAX, 1_000 - ROWS_MAX)
     assert section.data["links_total"] == 1_000
-    assert made.conclusion() == "1 URL is broken, linked 1,000 times."
+    assert made.conclusion() == "1 broken URL, linked to 1,000 times."
 
 
 def page(url: str, title: str | None, digits: str = "00") -> Row:

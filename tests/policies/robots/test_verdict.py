@@ -68,8 +68,8 @@ SENTENCES = [
         "examplebot",
         "/backup/yes_or_not.html",
         "slurp",
-        """Allowed by line 6, `Allow: /*.html$`, in the group for `examplebot` at line 2: it and
-        line 7, `Disallow: /backup/`, are 8 octets long, and Allow wins a tie (dialect slurp).
+        """Allowed by line 6, `Allow: /*.html$`, in the group for `examplebot` at line 2: both it
+        and line 7, `Disallow: /backup/`, are 8 octets long, and Allow wins a tie (dialect slurp).
         Note: we count a rule's length in octets as compared, including `$`.""",
     ),
     (

@@ -133,7 +133,7 @@ async def test_a_truncated_database_is_refused(tmp_path):
     path = tmp_path / "crawl.db"
     await made(path)
     os.truncate(path, path.stat().st_size // 2 + 100)
-    assert "shorter than it says" in await refusal(path)
+    assert "shorter than its header says" in await refusal(path)
 
 
 async def test_a_database_with_damaged_pages_is_an_error(tmp_path):
@@ -201,7 +201,7 @@ async def test_a_file_in_the_place_of_the_lock_is_not_destroyed(tmp_path, conten
     else:
         lock.write_bytes(content)
     if linked or content.startswith(b"precious"):
-        assert "file of something else" in await refusal(path)
+        assert "belongs to another program" in await refusal(path)
         assert lock.read_bytes() == victim.read_bytes() == content
         assert not path.exists()
     else:

@@ -479,7 +479,7 @@ async def test_a_file_that_was_cut_ends_the_session(
     await store.add([link(n) for n in range(100, 2_000)])
     victim = path.with_name(path.name + ending)
     os.truncate(victim, int(kept * victim.stat().st_size))
-    with pytest.raises(StoreError, match=rf"{victim.name} was cut"):
+    with pytest.raises(StoreError, match=rf"{victim.name} was truncated"):
         await store.add([link(1)])
     await store.close()
     if ending:

@@ -90,7 +90,7 @@ def test_options_are_defaults_for_lines() -> None:
         ('{"robots": "", "agent": "", "url": "/"}', '"agent" must name a crawler'),
         ('{"robots_b64": "%", "agent": "a", "url": "/"}', "base64"),
         ('{"robots": "", "url": "/", "dialect": "gogle"}', "did you mean 'google'?"),
-        ('{"robots": "", "url": "/", "dialect": []}', "a dialect is needed"),
+        ('{"robots": "", "url": "/", "dialect": []}', "no dialect was given"),
         ('{"robots": "\\ud800", "url": "/"}', "the line is not valid JSON"),
         ('{"robots": "", "url": "/", "agent": ' + "[" * 100_000 + "}", "the line "),
     ],

@@ -128,7 +128,7 @@ def test_the_url_is_used_as_given() -> None:
 def test_the_strictest_of_several_dialects_decides() -> None:
     (verdict,) = verdicts(URL, "--dialect", "slurp", "--dialect", "res1996")
     assert (verdict["allowed"], verdict["dialect"], verdict["line"]) == (False, "res1996", 8)
-    assert "Of slurp and res1996, the strictest counts." in verdict["reason"]
+    assert "The strictest verdict of slurp and res1996 applies." in verdict["reason"]
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_output_fits_80_columns() -> None:
         ((URL, "--robots", "none.txt"), "cannot read none.txt: No such file"),
         ((URL, "--robots", "."), "cannot read .: Is a directory"),
         ((URL, "--robots", "robots.txt", "--dialect", "gogle"), "did you mean 'google'?"),
-        ((URL, "--robots", "robots.txt", "--dialect", "x"), "there is no dialect 'x'; there are"),
+        ((URL, "--robots", "robots.txt", "--dialect", "x"), "there is no dialect 'x'; choose"),
         ((URL, "--robots", "robots.txt", "--agent", " "), "--agent: must be the name of a crawler"),
         (("private", "--robots", "robots.txt"), '"private" is neither a URL such as'),
         ((), "missing argument 'URL...'"),
@@ -258,19 +258,19 @@ async def test_robots_txt_is_fetched_once_per_origin() -> None:
 @pytest.mark.parametrize(
     ("status", "dialect", "words"),
     [
-        (404, "slurp", "Allowed: robots.txt answered 404: slurp takes that as open"),
-        (403, "res1996", "Disallowed: robots.txt answered 403: res1996 takes that as closed"),
+        (404, "slurp", "Allowed: robots.txt answered 404: slurp treats that as open"),
+        (403, "res1996", "Disallowed: robots.txt answered 403: res1996 treats that as closed"),
         (
             503,
             "slurp",
-            "Allowed: robots.txt could not be fetched (answered 503): slurp takes",
+            "Allowed: robots.txt could not be fetched (answered 503): slurp treats",
         ),
         (
             503,
             "rfc9309",
             "Disallowed: robots.txt could not be fetched (answered 503): rfc9309",
         ),
-        (503, "google", "google stays away for the first 12 hours"),
+        (503, "google", "google does not crawl the site for the first 12 hours"),
     ],
 )
 async def test_a_missing_file_is_explained(status: int, dialect: str, words: str) -> None:
