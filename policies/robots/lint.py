@@ -225,7 +225,7 @@ def _delays(file: RobotsFile) -> Iterator[Finding]:
                     )
                     yield Finding(i + 1, NOTE, "delay-range", why)
             if before is not None:
-                why = f"there is a Crawl-delay at line {before} as well: the largest applies"
+                why = f"line {before} also has a Crawl-delay: the largest applies"
                 yield Finding(i + 1, WARNING, "delay-repeated", why)
             before = before or i + 1
 

@@ -52,7 +52,7 @@ class FileGuard:
             elif place != known:
                 verb = "moved or deleted" if place is None else "replaced"
                 raise StoreError(
-                    f"{name} was {verb} while the database was in use: what is written to it now"
+                    f"{name} was {verb} while the database was in use: anything written to it now"
                     " could be lost"
                 )
 

@@ -121,7 +121,7 @@ def check(path: Path) -> list[str]:
             if found:
                 return found  # counts of a damaged file mean nothing
             found += [
-                f"table {table}: row {row} refers to a row of {parent} that is not there"
+                f"table {table}: row {row} refers to a row of {parent} that does not exist"
                 for table, row, parent, _ in _first(db, "PRAGMA foreign_key_check")
             ]
             queries = dict(statements("checks"))
