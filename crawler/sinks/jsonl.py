@@ -99,7 +99,7 @@ class JsonLines(RotatingFileSink):
         if whole < size and not _is_torn(file, whole):
             raise SinkError(
                 f"the last line of the sink {path} is incomplete, but not because of a crash; the"
-                " file was not changed"
+                " file was not touched"
             )
         return whole
 

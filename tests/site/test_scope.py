@@ -41,8 +41,9 @@ async def test_max_pages_per_host_leaves_the_rest_queued(
         ]
         assert summary.elapsed_s < 3
         assert summary.held_back == {"max_pages_per_host": 12}
-        assert "12  its host has had its number of pages (scope.max_pages_per_host)" in "\n".join(
-            excluded(summary)
+        assert (
+            "12  its host has reached the maximum number of pages (scope.max_pages_per_host)"
+            in "\n".join(excluded(summary))
         )
         spent = await courtly.crawl(web, crawl={"max_pages": 3})
         assert spent.held_back == {"max_pages": 9}
@@ -61,9 +62,8 @@ async def test_max_bytes_per_host_leaves_the_rest_queued(courtly: Courtly) -> No
         assert [each.reason for each in summary.waiting] == [
             "scope.max_bytes_per_host has been reached"
         ]
-        assert (
-            "the pages of its host have had their number of bytes (scope.max_bytes_per_host)"
-            in ("\n".join(excluded(summary)))
+        assert "its host has reached the maximum number of bytes (scope.max_bytes_per_host)" in (
+            "\n".join(excluded(summary))
         )
         await courtly.crawl(web)
         assert courtly.rows("hosts", "host, visited, queued") == [("a.test", 11, 0)]

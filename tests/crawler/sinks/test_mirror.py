@@ -106,7 +106,7 @@ def test_references_that_stay_are_logged(
     sink.put(make_page(body=b"".join(b"<a href=/%d.html>x</a>" % n for n in range(100))))
     sink.close(threading.Event())
     (record,) = caplog.records
-    assert "references of http://a.test/ unchanged" in record.getMessage()
+    assert "references in http://a.test/ were left unchanged" in record.getMessage()
 
 
 def test_files_that_are_cut_are_logged(
