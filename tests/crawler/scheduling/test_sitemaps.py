@@ -125,7 +125,7 @@ async def test_a_usual_place_that_redirects_to_a_page_leaves_it_a_page(
     ]  # fmt: skip
     ((url, error),) = [(row["url"], row["error"]) for row in crawled.rows["sitemaps"]]
     assert (url, error) == (
-        "http://a.test/sitemap.xml", "it redirects to what does not look like a sitemap",
+        "http://a.test/sitemap.xml", "it redirects to something that does not look like a sitemap",
     )  # fmt: skip
     assert len(crawled.log.requests("a.test")) == 5
 
