@@ -13,7 +13,7 @@ from policies.config_key import Key
 
 
 class Per(enum.StrEnum):
-    """What a delay applies to."""
+    """The scope of a delay."""
 
     HOST = "host"
     DOMAIN = "domain"

@@ -121,7 +121,7 @@ def copy_age_s(state: RobotsState, now_s: float) -> float:
 
 
 class _Class(enum.Enum):
-    """What a fetch amounts to."""
+    """The kind of answer a fetch produced."""
 
     FOUND = enum.auto()
     UNCHANGED = enum.auto()

@@ -260,7 +260,7 @@ _HIDDEN: Final = "…"
 _USERINFO: Final = re.compile(
     r"(\A\s*https?:[/\\]*)[^/\\?#]*@|(?<=[/\\]{2})[^/\\?#\s]*@", re.IGNORECASE
 )
-# What precedes the name and password in a string that is not a URL. Its "@" may be escaped.
+# The part before the name and password in a string that is not a URL. Its "@" may be escaped.
 _BEFORE_USERINFO: Final = re.compile(r"\s*+(?:[a-z][a-z0-9+.-]*+:)?+[/\\]++", re.IGNORECASE)
 _SLASH: Final = re.compile(r"[/\\]")
 _ATS: Final = ("@", "%40", "\uff20")

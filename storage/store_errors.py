@@ -1,4 +1,4 @@
-"""What a store raises, and bounds of its contract."""
+"""Errors a store raises, and bounds of its contract."""
 
 from __future__ import annotations
 

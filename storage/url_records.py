@@ -32,7 +32,7 @@ class BlockReason(enum.StrEnum):
 
 
 class Rel(enum.StrEnum):
-    """What distinguishes a link from a plain one. The database stores its place in this order."""
+    """Properties a link may have. The database stores its place in this order."""
 
     NOFOLLOW = "nofollow"
     CANONICAL = "canonical"
@@ -59,7 +59,7 @@ _KINDS = frozenset({Rel.IMAGE, Rel.STYLE, Rel.SCRIPT, Rel.FONT, Rel.MEDIA})
 
 
 class Looked(enum.IntFlag):
-    """What was extracted from a page, so that reports can tell "none" from "not extracted"."""
+    """The kinds of links extracted, so that reports can tell "none" from "not extracted"."""
 
     LINKS = 1  # `outlinks` and `malformed` are complete
     FRAGMENTS = 2  # `elements` is complete
@@ -127,8 +127,8 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 
 class Before(Struct, frozen=True, kw_only=True):
-    """What earlier visits found, for a visited URL or a sitemap that was read. `due_in_s` of the
-    plan is 0."""
+    """The results of earlier visits, for a visited URL or a sitemap that was read. `due_in_s` of
+    the plan is 0."""
 
     plan: Plan
     status: int

@@ -47,7 +47,7 @@ class ContentDecoder(Protocol):
 
 
 class _Decompressor(Protocol):
-    """What the decompressors of zlib and zstd have in common."""
+    """The common interface of the decompressors of zlib and zstd."""
 
     @property
     def eof(self) -> bool: ...

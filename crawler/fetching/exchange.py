@@ -20,7 +20,7 @@ LATE_S_MIN: Final = 0.05  # a timer is never quite on time
 
 
 class ExchangeConnection(Protocol):
-    """What an exchange needs of its connection (`connection_pool.PooledConnection`)."""
+    """The interface of a connection to an exchange (`connection_pool.PooledConnection`)."""
 
     exchange: Exchange | None
     address: str | None

@@ -189,7 +189,7 @@ class Request(Struct, frozen=True, kw_only=True):
         return f"Request(url={self.url!r}, method={self.method!r})"
 
     def __rich_repr__(self) -> list[tuple[str, object]]:
-        """What rich shows in tracebacks; by default it would show all fields of a Struct."""
+        """The fields rich shows in tracebacks; by default it would show all of a Struct."""
         return [("url", self.url), ("method", self.method)]
 
 

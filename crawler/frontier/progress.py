@@ -1,4 +1,4 @@
-"""What counts as the progress of a crawl, which ends when there is none for its patience."""
+"""The progress of a crawl, which ends when there is none for its patience."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ class RobotsCache:
         return origin
 
     def load(self, origin: Origin, known: RobotsState | None) -> None:
-        """What the store knows of an origin that was not `loaded`."""
+        """Take over the stored state of an origin that was not `loaded`."""
         if origin.loaded:
             return
         origin.loaded = True

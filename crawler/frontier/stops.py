@@ -1,4 +1,4 @@
-"""What stops all permits: the operator, or system holds."""
+"""Reasons to stop all permits: the operator, or system holds."""
 
 from __future__ import annotations
 

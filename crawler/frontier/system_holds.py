@@ -1,5 +1,5 @@
-"""Faults of this machine or its network: while one lasts, no request begins, and no host, origin or
-URL is charged with a failure."""
+"""Faults of this machine or its network: while one lasts, no requests are sent, and no failure
+counts against a host, origin or URL."""
 
 from __future__ import annotations
 

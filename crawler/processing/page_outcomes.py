@@ -143,7 +143,7 @@ class PageOutcomes:
         redirect_url: str | None,
         needed: page_requisites.Needed | None,
     ) -> stored_links.Kept:
-        """What the config has stored of the page's links, besides those that are followed."""
+        """Return the links of the page to store besides those to be followed, as configured."""
         wanted = stored_links.wanted(self._config.config, name)
         if needed is not None:
             wanted |= Looked.REQUISITES

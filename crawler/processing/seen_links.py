@@ -13,8 +13,8 @@ _NEVER: Final = 1 << 62  # deeper than any link
 
 
 class SeenLinks:
-    """What it calls known was given to the store by this process at that depth or less (or left
-    out by scope). What it has forgotten the store still knows.
+    """The links this process gave to the store, at that depth or less, or found out of scope.
+    The store still knows links that are forgotten here.
 
     It knows a URL by Python's hash of it, 64 bits under a secret of this process: half the memory
     of the text, and no text has to be fetched to be compared. Of ten million URLs one is taken for

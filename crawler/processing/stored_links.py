@@ -71,7 +71,7 @@ NOTHING: Final = Kept()
 
 
 def wanted(config: Config, host: str) -> Looked:
-    """What the config has kept of the pages of a host, besides what the crawl goes by."""
+    """Return the kinds of links the config stores for a host, besides those to be followed."""
     storage = config.storage
     looked = _UNLOOKED
     if not (storage.links or storage.fragments or config.requisites):

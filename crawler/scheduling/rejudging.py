@@ -77,8 +77,8 @@ class Rejudging:
                 origin.pinned = False
 
     async def _pages(self, name: str) -> bool:
-        """What the file disallows of the pages fetched while the origin counted as open for lack
-        of an answer is withdrawn. False: a stop left some to the next run."""
+        """Withdraw pages that the file disallows and that were fetched while the origin counted
+        as open for lack of an answer. False: a stop left some to the next run."""
         begun = False
         while (origin := self._frontier.robots.get(name)) and _can_judge(origin):
             chunk = await self._store.ungoverned(name, limit=CHUNK)
@@ -125,8 +125,8 @@ class Rejudging:
         await self._sinks.flush()
 
     async def _blocked(self, name: str) -> bool:
-        """What the file now allows of the URLs it had blocked is queued again. False: a stop left
-        some to the next run."""
+        """Queue blocked URLs again that the file now allows. False: a stop left some to the next
+        run."""
         after = 0
         while (origin := self._frontier.robots.get(name)) and _can_judge(origin):
             chunk = await self._store.blocked_by_robots(name, after=after, limit=CHUNK)

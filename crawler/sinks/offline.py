@@ -49,7 +49,7 @@ _GUARD: Final = (
 
 
 class OfflineReferences(References):
-    """What to write for the references of the file `path` of a mirror.
+    """Replacements for the references of the file `path` of a mirror.
 
     Links within the host lead to future files, other links only to existing `files`.
 

@@ -110,7 +110,7 @@ class Control:
 
     @property
     def held(self) -> tuple[Hold, ...]:
-        """What holds the whole crawl: problems of its own machine or network."""
+        """Holds on the whole crawl: problems of its own machine or network."""
         return self._frontier.holds.current
 
     @property
@@ -131,8 +131,8 @@ class Control:
         return CrawlState.IDLE if idle else CrawlState.RUNNING
 
     def status(self) -> Activity:
-        """What the crawl is doing. Looks at every host in memory (some thousands): call it about
-        once a second."""
+        """The activity of the crawl. Looks at every host in memory (some thousands): call it
+        about once a second."""
         permits, now_s = self._frontier.permits, self._clock.monotonic()
         states = Counter(host_state(host, self._frontier.waiting.why(host)[0]) for host in permits)
         pages_per_s, bytes_per_s = self._scheduler.committer.rates.per_s(now_s)
@@ -211,14 +211,14 @@ class Control:
     # ------------------------------------------------------------ the whole crawl
 
     async def pause(self) -> None:
-        """Begin no request from now on, robots.txt included; requests in flight end. Durable: a
+        """Stop sending requests, robots.txt included; requests in flight end. Durable: a
         daemon started on this database stays paused until it is resumed, or until `courtly crawl`
         runs there. Pausing a paused crawl does nothing."""
         self._scheduler.steering.pause()
         await self._do(self._remember_pause)
 
     async def resume(self) -> None:
-        """Begin requests again. Hosts that were paused individually stay paused."""
+        """Send requests again. Hosts that were paused individually stay paused."""
         self._scheduler.steering.resume()
         await self._do(self._remember_pause)
 
@@ -242,7 +242,7 @@ class Control:
     # ------------------------------------------------------------ one host
 
     async def pause_host(self, host: str) -> None:
-        """Begin no request to this host (`host` of the hosts view), robots.txt and redirects
+        """Stop sending requests to this host (`host` of the hosts view), robots.txt and redirects
         included. Takes effect immediately, and is durable when it returns. Raises UnknownHost,
         StoreError."""
         self._scheduler.steering.hold_off(host)

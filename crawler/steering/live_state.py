@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class CrawlState(enum.StrEnum):
-    """What a crawl as a whole is doing."""
+    """The state of a crawl as a whole."""
 
     RUNNING = "running"  # URLs make progress, or wait for their hosts
     PAUSED = "paused"  # by an operator: no requests are started
@@ -29,7 +29,7 @@ class CrawlState(enum.StrEnum):
 
 
 class HostState(enum.StrEnum):
-    """What a host in memory is doing."""
+    """The state of a host in memory."""
 
     IN_FLIGHT = "in flight"
     READY = "ready"  # it may be contacted, and waits for a slot of `crawl.concurrency`
@@ -92,7 +92,7 @@ class Reloaded(Struct, frozen=True, kw_only=True):
 
 
 class Activity(Struct, frozen=True, kw_only=True):
-    """What a crawl is doing at this moment. Rates are over the last few seconds."""
+    """The activity of a crawl at this moment. Rates are over the last few seconds."""
 
     state: CrawlState
     held: tuple[ActiveHold, ...]

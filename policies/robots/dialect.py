@@ -66,14 +66,14 @@ class Delay(enum.Enum):
 
 
 class Fallback(enum.StrEnum):
-    """What applies while there is no file."""
+    """The verdict while there is no file."""
 
     OPEN = "open"
     CLOSED = "closed"
 
 
 class Lifetime(enum.Enum):
-    """What determines how long an answer is kept."""
+    """The rule for how long an answer is kept."""
 
     FIXED = "fixed"
     CACHE_CONTROL = "Cache-Control"

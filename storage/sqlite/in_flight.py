@@ -22,7 +22,7 @@ _NAMES: Final = 512
 
 
 class LeftInFlight(NamedTuple):
-    """What was in flight when the process of a session died."""
+    """Requests that were in flight when the process of a session died."""
 
     session: int = 0
     urls: tuple[int, ...] = ()

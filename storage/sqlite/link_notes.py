@@ -1,4 +1,4 @@
-"""What links add to known URLs: that they are sitemaps, and entries of sitemaps."""
+"""Facts that links add to known URLs: that they are sitemaps, and entries of sitemaps."""
 
 from __future__ import annotations
 

@@ -215,7 +215,7 @@ class SqliteStore:
         self, batch: Batch, commit: Callable[[Batch], Work[Committed]]
     ) -> list[Committed]:
         """Commit a batch with a refused value: the outcome that has it is replaced, all else is
-        stored. What a crash in between leaves out is still queued."""
+        stored. Outcomes missing after a crash in between are still queued."""
         calls, begun = self._calls, refused_values.begun
         first, batch = await calls.run_first(
             (batch, refused_values.plain(batch)),

@@ -203,7 +203,7 @@ class Operations:
         )
 
     def _waits(self, host: Row) -> str:
-        """What a host waits for, if it is in memory."""
+        """The condition a host waits for, if it is in memory."""
         name = str(host["host"])
         held = self._control.host_now(name)
         return "" if held is None else self._control.wait_reason(name, host)

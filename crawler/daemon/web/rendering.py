@@ -119,7 +119,7 @@ def _when(context: Context, value: object, now_s: float | None = None) -> Markup
 
 @dataclass(frozen=True, slots=True)
 class PageContext:
-    """What pages are made from. `logout`: offer to end the session."""
+    """The objects pages are made from. `logout`: offer to end the session."""
 
     operations: Operations
     monitor: Monitor

@@ -24,7 +24,7 @@ _LINE_END = re.compile(r"\r\n|\n|\r")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """What a line does. `kind` is its CSS class: blocked or allowed."""
+    """The effect of a line. `kind` is its CSS class: blocked or allowed."""
 
     kind: str
     words: str

@@ -99,7 +99,7 @@ def _summary(by_url: Mapping[str, Sequence[CheckedUrl]], dialects: int) -> str:
 
 
 def _marks(verdicts: Sequence[CheckedUrl], dialects: int) -> dict[int, list[Mark]]:
-    """What each deciding line does, and in which dialects."""
+    """The effect of each deciding line, and its dialects."""
     deciding: dict[int, dict[bool, list[str]]] = {}
     for verdict in verdicts:
         if verdict.line is not None:
