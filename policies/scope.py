@@ -37,10 +37,12 @@ class ScopeRules(Struct, frozen=True, kw_only=True):
     ] = Follow.HOST
     include: Annotated[
         tuple[str, ...],
-        Key('glob patterns on whole URLs: ["*/docs/*"]; empty: all', parse=url_pattern),
+        Key(
+            'glob patterns matched against whole URLs: ["*/docs/*"]; empty: all', parse=url_pattern
+        ),
     ] = ()
     exclude: Annotated[
-        tuple[str, ...], Key("glob patterns on URLs to leave out", parse=url_pattern)
+        tuple[str, ...], Key("glob patterns for URLs to exclude", parse=url_pattern)
     ] = ()
     content_types: Annotated[
         tuple[str, ...],
@@ -273,10 +275,10 @@ class Scope:
     ) -> Skip | None:
         """None if a canonical URL is in scope, otherwise the reason why not.
 
-        host: that of the URL. depth: its links from a seed. seed: it was given by the user, so that
-        include patterns, which select links, do not apply. requisite: it is needed to display a
-        page, so that they do not apply either, and it may be on
-          any host.
+        host: that of the URL. depth: its links from a seed.
+        seed: it was given by the user, so that include patterns, which select links, do not apply.
+        requisite: it is needed to display a page, so that they do not apply either, and it may be
+          on any host.
         lead: a seed redirects to it, so that it may be on any host. The scope is extended only by
           the final target.
         """

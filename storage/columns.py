@@ -69,7 +69,7 @@ def check_view(view: str, host: str | None) -> None:
     if view not in VIEWS:
         raise ValueError(f"there is no view {view!r}; choose one of {', '.join(VIEWS)}")
     if view == "skipped" and host is not None:
-        raise ValueError("the rows of skipped belong to no host")
+        raise ValueError('the view "skipped" cannot be filtered by host')
 
 
 def hostname_of(origin: str) -> str:

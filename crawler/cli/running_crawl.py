@@ -34,7 +34,7 @@ async def known_name(database: Path, host: str) -> str:
         row = await known_host(reader, host)
     if row is None:
         raise click.UsageError(
-            f"{host} is unknown to {database}: no URL on this host was ever queued"
+            f"{host} is unknown to {database}: no URL on this host has ever been queued"
         )
     return str(row["host"])
 

@@ -121,7 +121,8 @@ class FetchConfig(_SectionWithSecrets, frozen=True, kw_only=True):
         ),
     ] = None
     connect_timeout_s: Annotated[
-        float, Key("for the DNS lookup, and then for TCP and TLS, seconds", "seconds", above=0)
+        float,
+        Key("limit for the DNS lookup, and again for TCP and TLS, seconds", "seconds", above=0),
     ] = 10.0
     first_byte_timeout_s: Annotated[  # `timeout` applies as well
         float,
@@ -279,7 +280,8 @@ class SinkConfig(Struct, frozen=True, kw_only=True):
     kind: Annotated[str, Key("what to write", choices=("jsonl", "warc", "mirror"))]
     path: Annotated[Path, Key("file to write, or the directory of a mirror")]
     include: Annotated[
-        tuple[str, ...], Key("glob patterns on whole URLs; empty: all", parse=url_pattern)
+        tuple[str, ...],
+        Key("glob patterns matched against whole URLs; empty: all", parse=url_pattern),
     ] = ()
     exclude: Annotated[
         tuple[str, ...], Key("glob patterns on URLs to exclude", parse=url_pattern)
@@ -339,7 +341,8 @@ class SinkConfig(Struct, frozen=True, kw_only=True):
         ),
     ] = False
     requisites: Annotated[
-        bool, Key("fetch what its pages need for display, on any host", kinds=("mirror",))
+        bool,
+        Key("also fetch what its pages need to be displayed, from any host", kinds=("mirror",)),
     ] = True
     scripts: Annotated[bool, Key("also fetch and keep scripts", kinds=("mirror",))] = False
 

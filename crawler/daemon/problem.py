@@ -55,4 +55,6 @@ def invalid(field: str, message: str, status: int = 422) -> Problem:
 
 
 def unknown_host(host: str) -> Problem:
-    return Problem(404, f'unknown host "{host}": no URL on this host was ever queued', field="host")
+    return Problem(
+        404, f'unknown host "{host}": no URL on this host has ever been queued', field="host"
+    )

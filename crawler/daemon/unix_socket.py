@@ -64,7 +64,7 @@ async def serving_on_demand(
                 async with load() as app, _served(app, bound):
                     await over.wait()
             except Exception:  # noqa: BLE001 - it must not end the crawl
-                _log.exception("the socket %s does not work", socket_path(database))
+                _log.exception("serving on the socket %s failed", socket_path(database))
                 bound.close()
 
         async with asyncio.TaskGroup() as group:

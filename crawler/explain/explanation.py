@@ -122,7 +122,7 @@ async def explain_host(
     """
     row = await known_host(reader, name)
     if row is None:
-        unknown = "unknown to this database: no URL on this host was ever queued"
+        unknown = "unknown to this database: no URL on this host has ever been queued"
         return Explanation(name=name, row=None, sentences=(unknown,))
     slot = str(row["host"])
     files = row["robots"] if isinstance(row["robots"], list | tuple) else ()

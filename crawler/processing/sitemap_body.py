@@ -86,7 +86,7 @@ class SitemapReading:
         if self._parser is None:
             return "its body was not read"
         if self._faults:
-            return f"an internal error at {self._faults} of its entries"
+            return f"{self._faults} of its entries could not be processed (internal error)"
         return self._parser.problem
 
     @property

@@ -28,7 +28,11 @@ JUDGING_MAX_S = 0.01  # of the loop's time, for URLs that are all blocked, until
 
 class Worker:
     """Uses each permit for one URL of its host, and records the outcome. Shared by all the tasks
-    that work at the same time."""
+    that work at the same time.
+
+    A task is cancelled only at the end of a run. The contact then ends, without an outcome, and the
+    page stays queued.
+    """
 
     def __init__(
         self,

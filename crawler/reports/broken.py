@@ -104,7 +104,11 @@ def _unchecked(pages: dict[str, int]) -> list[str]:
     sentences = []
     every = count(pages["pages"], "page", "pages")
     for name, words, key in (
-        ("links", "All links, and malformed ones, were not stored", "[storage] links"),
+        (
+            "links",
+            "Not all links were stored, and malformed links were not recorded",
+            "[storage] links",
+        ),
         ("pointers", "Fragments were not stored", "[storage] fragments"),
         ("requisites", "Images, styles and scripts were not fetched", "[scope] requisites"),
     ):

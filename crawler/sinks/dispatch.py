@@ -47,7 +47,7 @@ PageFunction = Callable[[CrawledPage], Awaitable[None] | None]
 class SinkFilter:
     """The pages that a sink accepts.
 
-    include, exclude: globs on whole URLs, as in `[scope]`.
+    include, exclude: globs matched against whole URLs, as in `[scope]`.
     statuses: such as 200, and classes such as 2 for 2xx. Empty for all.
     content_types: as `scope.content_types`.
     noindex: include pages that ask not to be indexed.

@@ -33,8 +33,8 @@ def sink_error(path: Path, error: OSError) -> SinkError:
     """Return the SinkError for a failed system call of the sink at `path`."""
     what = f"the sink {path}"
     return SinkError(
-        f"{what} cannot be written: {words_of(error)}; the pages it lacks were not committed, and"
-        " the next run fetches them again",
+        f"{what} cannot be written: {words_of(error)}; pages missing from it were not committed,"
+        " and the next run fetches them again",
         kind=kind_of(error),
         what=what,
     )

@@ -44,7 +44,7 @@ class UnknownHost(LookupError):  # noqa: N818 - named for the condition, like th
     """No URL on this host was ever queued."""
 
     def __init__(self, host: str) -> None:
-        super().__init__(f"unknown host {host}: no URL on this host was ever queued")
+        super().__init__(f"unknown host {host}: no URL on this host has ever been queued")
         self.host = host
 
 

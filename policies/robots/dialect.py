@@ -61,7 +61,7 @@ class Delay(enum.Enum):
     """How Crawl-delay is read."""
 
     IGNORED = "ignored"
-    SECONDS = "seconds, with decimals; the largest of the chosen groups"
+    SECONDS = "seconds, fractions allowed; the largest value in the matching groups"
     WHOLE_OR_STAR = "seconds, fractions rounded up; of the group, or else of `*`"
 
 

@@ -341,7 +341,7 @@ class SqliteStore:
             return await self._fail_host(session, plain, failure)
         except RefusedError as refusal:
             failure = HostFailure(
-                error=refused_values.error_instead("the error of failed URLs", refusal),
+                error=refused_values.error_instead("the error message for failed URLs", refusal),
                 attempts=1,
                 last_at=self._calls.time.wall_s(),
                 origin=origin,

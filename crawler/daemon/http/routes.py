@@ -48,7 +48,7 @@ ROUTES: tuple[Route, ...] = (
     Route(
         "GET",
         "/api/hosts",
-        "List hosts: by name, by state, sorted.",
+        "List hosts, optionally filtered by name or state, and sorted.",
         responses.Hosts,
         Operations.hosts,
         types.HostsParams,

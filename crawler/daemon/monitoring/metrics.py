@@ -100,7 +100,7 @@ class Metrics(Observer):
         failures = [code.value for code in FailureCode]
         self._fetches = CounterFamily(
             "courtly_fetches",
-            "Contacts that ended, by what was requested and by outcome: a class of statuses "
+            "Completed requests, by kind and outcome: a status class "
             '("2xx"), or the code of the failure ("timeout").',
             "kind",
             "outcome",
@@ -117,7 +117,10 @@ class Metrics(Observer):
             initial=[("file",), ("absent",), ("redirect",), ("unreachable",)],
         )
         self._bytes = CounterFamily(
-            "courtly_body_bytes", "Bytes of bodies, after decompression.", "kind", initial=kinds
+            "courtly_body_bytes",
+            "Size of response bodies after decompression, in bytes.",
+            "kind",
+            initial=kinds,
         )
         self._received = CounterFamily(
             "courtly_received_bytes", "Bytes as received, with headers.", "kind", initial=kinds
@@ -140,7 +143,7 @@ class Metrics(Observer):
         )
         self._links = CounterFamily("courtly_links_committed", "Links committed with their pages.")
         self.log_lines_lost = CounterFamily(
-            "courtly_log_lines_lost", "Lines of the log that could not be written."
+            "courtly_log_lines_lost", "Log lines that could not be written."
         )
         self._holds = CounterFamily(
             "courtly_holds",

@@ -96,7 +96,9 @@ class FakeOperations(Operations):
     async def host(self, host: str) -> Any:
         if host not in self.rows:
             raise Problem(
-                404, f'unknown host "{host}": no URL on this host was ever queued', field="host"
+                404,
+                f'unknown host "{host}": no URL on this host has ever been queued',
+                field="host",
             )
         copies = [
             {
