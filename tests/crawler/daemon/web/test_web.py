@@ -174,7 +174,7 @@ async def test_a_missing_page_is_an_html_page(site: Site) -> None:
 
 
 async def test_an_unknown_host_is_reported(site: Site) -> None:
-    assert "was ever queued" in await site.get("/host?host=nobody.test", status=404)
+    assert "has ever been queued" in await site.get("/host?host=nobody.test", status=404)
 
 
 async def test_a_host_is_paused_resumed_and_slowed_by_plain_forms(site: Site, answers: Any) -> None:
