@@ -190,19 +190,15 @@ class Permits:
     def close(self) -> None:
         """No more permits; those granted stay valid."""
         self._closed = True
-        while self._workers:
-            ticket = self._workers.popleft()
-            if not ticket.done:
-                ticket.turn_away("the crawl is ending")
+        while ticket := _next_waiting(self._workers):
+            ticket.turn_away("the crawl is ending")
         for host in self._hosts.values():
             self._turn_away(host, "the crawl is ending")
 
     def _turn_away(self, host: HostQueue, why: str) -> None:
-        while host.tickets:
-            ticket = host.tickets.popleft()
-            if not ticket.done:
-                self.directed -= 1
-                ticket.turn_away(why)
+        while ticket := _next_waiting(host.tickets):
+            self.directed -= 1
+            ticket.turn_away(why)
 
     # ------------------------------------------------------------ ending a permit
 
@@ -386,14 +382,12 @@ class Permits:
 
     def _serve_ticket(self, host: HostQueue, at_s: float, now_s: float) -> bool:
         """Grant the permit to the first ticket for this host, if there is any."""
-        while host.tickets:
-            ticket = host.tickets.popleft()
-            if not ticket.done:
-                self.directed -= 1
-                ticket.serve(self._grant(host, at_s, now_s))
-                self._reseat(host, now_s)
-                return True
-        return False
+        if (ticket := _next_waiting(host.tickets)) is None:
+            return False
+        self.directed -= 1
+        ticket.serve(self._grant(host, at_s, now_s))
+        self._reseat(host, now_s)
+        return True
 
     def _reseat(self, host: HostQueue, now_s: float) -> None:
         """After a grant: the next lane may be ready as well."""
@@ -401,12 +395,10 @@ class Permits:
             self._bench.put(host, at_s)
 
     def _serve(self, permit: Permit) -> None:
-        while self._workers:
-            ticket = self._workers.popleft()
-            if not ticket.done:
-                ticket.serve(permit)
-                return
-        self.give_back(permit)
+        if ticket := _next_waiting(self._workers):
+            ticket.serve(permit)
+        else:
+            self.give_back(permit)
 
     # ------------------------------------------------------------ time
 
@@ -446,3 +438,12 @@ class Permits:
         for host in windowed:
             self._seat(host)
         return True
+
+
+def _next_waiting(tickets: deque[Ticket[Permit]]) -> Ticket[Permit] | None:
+    """Remove and return the first ticket that still waits; those before it were withdrawn."""
+    while tickets:
+        ticket = tickets.popleft()
+        if not ticket.done:
+            return ticket
+    return None
