@@ -1,4 +1,4 @@
-"""The composition root: the one file that names the SQLite store, aiohttp and the real clock."""
+"""The composition root of a crawl: puts the store, the network and the real clock together."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from crawler.clock import Clock, RealClock
 from crawler.config import Config, ConfigError, check_identity
+from crawler.contact_deadline import ContactDeadline
+from crawler.databases import looking_into, open_store
 from crawler.events import Progress, Summary
 from crawler.fetching.fetcher import Fetcher
 from crawler.fetching.reloadable import ReloadableFetcher
@@ -23,83 +24,10 @@ from crawler.scheduling.scheduler import Scheduler
 from crawler.scheduling.seeding import check_roots, queue_seeds
 from crawler.steering.control import Control, ReloadSource
 from crawler.steering.summary import Snapshots, summarise
-from storage.safe_files import FILE_MODE
-from storage.sqlite import MemoryStore, SqliteReader, SqliteStore
-from storage.store import Reader, Store, StoreError
-from storage.timekeeper import machine_uptime
+from storage.store import Reader, Store, StoreError, WorkerStatus
 
 if TYPE_CHECKING:
     from crawler.sinks.dispatch import Sinks
-    from storage.sqlite import maintenance
-
-    DatabaseInfo = maintenance.Info
-
-
-def open_reader(path: Path) -> Reader:
-    """Open a database for reading, even while a crawl is writing it. Raises StoreRefused."""
-    return SqliteReader(path)
-
-
-@contextlib.asynccontextmanager
-async def looking_into(path: Path) -> AsyncIterator[Reader]:
-    """As `open_reader`, but closes the reader when the block ends."""
-    reader = open_reader(path)
-    try:
-        yield reader
-    finally:
-        await reader.close()
-
-
-def open_store(
-    path: Path, clock: Clock, *, queries_per_path_max: float = 1000, file_mode: int = FILE_MODE
-) -> Store:
-    """Return the store at `path`, for writing. Its `open_session` may raise StoreRefused."""
-    return SqliteStore(
-        path,
-        wall=clock.wall,
-        monotonic=clock.monotonic,
-        sleep_until=clock.sleep_until,
-        uptime=machine_uptime if isinstance(clock, RealClock) else None,
-        queries_per_path_max=queries_per_path_max,
-        file_mode=file_mode,
-    )
-
-
-def open_memory_store(clock: Clock, *, queries_per_path_max: float = 1000) -> MemoryStore:
-    """Return a store without a file, for crawls that keep nothing."""
-    return MemoryStore(
-        wall=clock.wall, monotonic=clock.monotonic, queries_per_path_max=queries_per_path_max
-    )
-
-
-def database_info(path: Path) -> DatabaseInfo:
-    """Read facts about a database, such as its version and size, even during a crawl.
-
-    Raises StoreError.
-    """
-    from storage.sqlite import maintenance
-
-    return maintenance.info(path)
-
-
-def check_database(path: Path) -> list[str]:
-    """Check a database, even during a crawl, and describe each problem in a sentence.
-
-    Raises StoreError.
-    """
-    from storage.sqlite import maintenance
-
-    return maintenance.check(path)
-
-
-def vacuum_database(path: Path) -> tuple[int, int]:
-    """Shrink a database that no process holds, and return its size in bytes before and after.
-
-    Raises StoreError.
-    """
-    from storage.sqlite import maintenance
-
-    return maintenance.vacuum(path)
 
 
 class OpenCrawl(Struct, frozen=True, kw_only=True):
@@ -162,12 +90,14 @@ async def open_crawl(
     clock = RealClock()
     if seeds:
         check_identity(config, seeds)
-    network = ReloadableFetcher(config, clock)
+    deadline = ContactDeadline(clock)
+    network = ReloadableFetcher(config, clock, deadline=deadline)
     store = open_store(
-        config.storage.path,
+        config.storage.location,
         clock,
         queries_per_path_max=config.scope.max_queries_per_path,
         file_mode=config.storage.mode,
+        lease_s=config.storage.lease_s,
     )
     session = await store.open_session(session_name(config))
     try:
@@ -186,12 +116,13 @@ async def open_crawl(
                 clock=clock,
                 observer=all_of(observers),
                 sinks=sinks,
+                deadline=deadline,
             )
             scheduler = Scheduler(context, fetcher, runs_forever=runs_forever)
-            if not runs_forever:
+            if not (runs_forever or await _joins(store, session)):
                 await store.set_paused(False)  # starting a crawl manually resumes it
             elif await store.paused():
-                scheduler.steering.pause()
+                scheduler.steering.follow_pause(paused=True)
             control = Control(
                 scheduler,
                 config=config,
@@ -213,9 +144,17 @@ async def open_crawl(
         await store.close(session)
 
 
+async def _joins(store: Store, session: int) -> bool:
+    """Whether other workers crawl already."""
+    if not store.shared:
+        return False
+    pulse = await store.pulse(session, WorkerStatus())
+    return pulse is not None and pulse.others_active > 0
+
+
 async def _judge_anew(config: Config, store: Store, session: int) -> None:
     """Mark blocked URLs to be judged again if the previous crawl read robots.txt differently."""
-    async with looking_into(config.storage.path) as reader:
+    async with looking_into(config.storage.location) as reader:
         if await reads_otherwise(reader, config):
             await store.rejudge_all(session)
 
@@ -230,12 +169,14 @@ async def crawl(
     source: ReloadSource | None = None,
     observers: Sequence[Observer] = (),
     alongside: Callable[[OpenCrawl], AbstractAsyncContextManager[None]] | None = None,
+    others_ended: asyncio.Event | None = None,
 ) -> Summary:
     """Crawl until no URL can make progress within `crawl.patience`; run it again to resume.
 
     seeds: canonical URLs. stop: once set, ends the crawl after the requests in flight. exit_now:
     once set, ends it immediately; nothing committed is lost. alongside: a context that is open
-    while the crawl runs. source: as in `open_crawl`.
+    while the crawl runs. source: as in `open_crawl`. others_ended: the summary is made when this
+    is set, unless `exit_now` is: it counts what other workers did.
 
     Raises ConfigError (no seed; no contact for a seed beyond loopback), StoreRefused and
     StoreError.
@@ -248,11 +189,20 @@ async def crawl(
         if opened.sinks is not None:
             opened.sinks.exit_requested = exit_now
         began_s = clock.monotonic()
-        interrupted = await _run(
-            scheduler, opened.store, clock, observe=observe, stop=stop, exit_now=exit_now
-        )
-        elapsed_s = clock.monotonic() - began_s
-    async with looking_into(config.storage.path) as reader:
+        async with contextlib.AsyncExitStack() as stack:
+            snapshots: Snapshots | None = None
+            if observe is not None:
+                reader: Reader | None = None
+                if opened.store.shared:
+                    reader = await stack.enter_async_context(looking_into(config.storage.location))
+                snapshots = Snapshots(scheduler, opened.store, clock, reader=reader)
+            interrupted = await _run(
+                scheduler, snapshots, observe=observe, stop=stop, exit_now=exit_now
+            )
+    if others_ended is not None:
+        await _first_of(others_ended, exit_now)
+    elapsed_s = clock.monotonic() - began_s
+    async with looking_into(config.storage.location) as reader:
         return await summarise(
             reader, scheduler, clock, elapsed_s=elapsed_s, interrupted=interrupted
         )
@@ -260,8 +210,7 @@ async def crawl(
 
 async def _run(
     scheduler: Scheduler,
-    store: Store,
-    clock: Clock,
+    snapshots: Snapshots | None,
     *,
     observe: Callable[[Progress], None] | None,
     stop: asyncio.Event | None,
@@ -272,10 +221,8 @@ async def _run(
         async with asyncio.TaskGroup() as group:
             run = group.create_task(scheduler.run())
             helpers: list[asyncio.Task[None]] = []
-            if observe:
-                helpers.append(
-                    group.create_task(Snapshots(scheduler, store, clock).report(observe))
-                )
+            if snapshots and observe:
+                helpers.append(group.create_task(snapshots.report(observe)))
             if stop:
                 helpers.append(group.create_task(_once(stop, scheduler.stop)))
             if exit_now:
@@ -284,6 +231,15 @@ async def _run(
     except BaseExceptionGroup as problems:
         raise plainest(problems) from problems
     return any(event is not None and event.is_set() for event in (stop, exit_now))
+
+
+async def _first_of(*events: asyncio.Event | None) -> None:
+    waits = [asyncio.create_task(event.wait()) for event in events if event is not None]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
 
 
 async def _once(event: asyncio.Event, call: Callable[[], object]) -> None:

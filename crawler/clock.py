@@ -6,26 +6,43 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Protocol
+from functools import partial
+from typing import Final, Protocol
 
 
 class Timer(Protocol):
     def cancel(self) -> None: ...
 
 
+# The clocks that also count while the machine sleeps: of Linux, and of other systems. Linux's own
+# CLOCK_MONOTONIC does not, nor does Python's `time.monotonic` on macOS.
+_SLEEPLESS: Final = ("CLOCK_BOOTTIME", "CLOCK_MONOTONIC")
+
+
 class Clock(Protocol):
-    """Two clocks: `monotonic` (seconds, for every delay and wait) and `wall` (Unix seconds, only
-    for stored times and for comparison with dates from the network)."""
+    """Three clocks: `monotonic` (seconds, for every delay and wait), `wall` (Unix seconds, only
+    for stored times and for comparison with dates from the network), and `boottime`."""
 
     def monotonic(self) -> float: ...
 
     def wall(self) -> float: ...
+
+    def boottime(self) -> float:
+        """Seconds from any moment, as `monotonic`, but counted while the machine sleeps as well."""
+        ...
 
     def call_at(self, when_s: float, callback: Callable[[], None]) -> Timer:
         """Call `callback` once, as soon as `monotonic()` has reached `when_s`."""
         ...
 
     async def sleep_until(self, when_s: float) -> None: ...
+
+
+def _boottime() -> Callable[[], float]:
+    for name in _SLEEPLESS:
+        if hasattr(time, name):
+            return partial(time.clock_gettime, getattr(time, name))
+    return time.monotonic
 
 
 class RealClock:
@@ -38,6 +55,7 @@ class RealClock:
     # Bound directly, without wrapper methods: they are called often for each page.
     monotonic = staticmethod(time.monotonic)
     wall = staticmethod(time.time)
+    boottime = staticmethod(_boottime())
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()

@@ -26,13 +26,14 @@ class Progress(Struct, frozen=True, kw_only=True):
     blocked: int
     failed: int
     queued: int
-    pages_per_s: float  # over the last few seconds
+    pages_per_s: float  # over the last few seconds, of all workers
     bytes: int  # of bodies
-    in_flight: int  # requests in flight
+    in_flight: int  # requests in flight, of all workers
     hosts_by_state: Mapping[str, int]  # "ready", "waiting", "in flight", "robots", "paused", …
     slowest: tuple[SlowHost, ...]  # the longest waits first
     fetching: tuple[str, ...]  # some of the URLs in flight
     held: tuple[Hold, ...] = ()  # what stops the whole crawl
+    workers: int = 1  # that share the crawl; hosts and URLs are of this one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

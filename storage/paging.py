@@ -62,13 +62,13 @@ def value_of(row: Row, column: str) -> str | float:
 
 # The filters as conditions on the view `hosts`; :now is Unix seconds.
 FILTER_SQL: Final[Mapping[HostFilter, str]] = {
-    HostFilter.ALL: "1",
+    HostFilter.ALL: "TRUE",
     HostFilter.QUEUED: "queued > 0",
-    HostFilter.WAITING: "queued > 0 AND NOT paused"
-    " AND max(next_at, coalesce(backoff_until, 0)) > :now",
-    HostFilter.PAUSED: "paused",
+    HostFilter.WAITING: "queued > 0 AND paused = 0"
+    " AND (next_at > :now OR coalesce(backoff_until, 0.0) > :now)",
+    HostFilter.PAUSED: "paused = 1",
     HostFilter.SLOWED: "slow_s IS NOT NULL",
-    HostFilter.BACKING_OFF: "coalesce(backoff_until, 0) > :now",
+    HostFilter.BACKING_OFF: "coalesce(backoff_until, 0.0) > :now",
     HostFilter.FAILING: "(connect_failures > 0 OR failed > 0)",
     HostFilter.DONE: "queued = 0",
 }
@@ -123,6 +123,14 @@ def id_place(after: str) -> tuple[int, int]:
     if isinstance(first, int) and isinstance(second, int):
         return first, second
     raise ValueError("after: not a valid cursor; use the value returned with the previous page")
+
+
+def findable(text: str) -> str:
+    """Return a string to search for: one that occurs nowhere in place of one that no database can
+    hold."""
+    if "\0" in text or (not text.isascii() and re.search("[\ud800-\udfff]", text)):
+        return "\uffff"
+    return text
 
 
 def ascii_lower(text: str) -> str:

@@ -54,6 +54,23 @@ class Reader(Protocol):
         """Return the names of the latest 20 sessions, newest first."""
         ...
 
+    async def workers(self) -> Sequence[Row]:
+        """Return the live workers of a shared store, in the order of their `id`; () for others.
+
+        Each has `id` (its session), `name`, `host` (of its machine), `pid`, `began_at` (Unix
+        seconds), `seen_s` (seconds since it was last renewed), and `idle`, `hosts`, `in_flight`,
+        `pages`, `pages_per_s` and `uncommitted` of its last WorkerStatus.
+        """
+        ...
+
+    async def table_sizes(self) -> Sequence[Row]:
+        """Return the largest tables of a database on a server, the largest first; () for others.
+
+        Each has `table` (its name), `bytes` (with its indexes), and, as the server estimates them,
+        `rows` and `dead_rows`, whose space is reused once the table is vacuumed.
+        """
+        ...
+
     def iterate(
         self, view: str, *, host: str | None = None, limit: int | None = None
     ) -> AsyncGenerator[Row, None]:

@@ -1,4 +1,5 @@
-"""Hosts and commits as they cross the `Store` protocol: clocks, leases, prefetched URLs, batches.
+"""Hosts, commits and workers as they cross the `Store` protocol: clocks, leases, prefetched URLs,
+batches, pulses.
 
 Times of a host's clock are durations in seconds from now (`..._in_s`), or since (`rested_s`); see
 `storage.store`.
@@ -138,3 +139,49 @@ class Completed(Struct, frozen=True, kw_only=True):
     added: Mapping[str, int]  # URLs queued (new ones, and those queued again), by slot
     prefetched: Mapping[str, Prefetched]  # by slot
     refused: str | None = None  # `robots_put` only: the error for which the copy is not stored
+
+
+class WorkerStatus(Struct, frozen=True, kw_only=True):
+    """What a worker reports of itself with each pulse; `Reader.workers` shows it."""
+
+    idle: bool = False  # nothing that it holds or could claim can make progress within the patience
+    hungry: bool = False  # it could use more hosts than there are to be claimed
+    hosts: int = 0  # held
+    in_flight: int = 0  # requests
+    pages: int = 0  # visited in this session
+    pages_per_s: float = 0.0  # over the last seconds
+    uncommitted: int = 0  # outcomes
+
+
+class StoreTelemetry(Struct, frozen=True, kw_only=True):
+    """What a store has counted since it was made; zeros where the engine has no such thing."""
+
+    renewals: int = 0  # pulses that were answered
+    renewals_s: float = 0.0  # the round trips of all of them together
+    renewals_failed: int = 0  # because the database could not be reached
+    leases_lost: int = 0  # hosts held when others reaped this worker's session
+    sessions_reaped: int = 0  # of other workers, by this one
+    conflicts: int = 0  # transactions repeated because of others: deadlocks and the like
+    commits_settled: int = 0  # without an answer, until the server was asked what became of them
+    reconnections: int = 0
+
+
+class Order(Struct, frozen=True, kw_only=True):
+    """A command of an operator, for all workers of a crawl."""
+
+    verb: str
+    body: Mapping[str, object] = field(default_factory=dict)  # JSON values
+
+
+class Pulse(Struct, frozen=True, kw_only=True):
+    """The answer to a worker's renewal of its session; see `Store.pulse`."""
+
+    lease_s: float  # its hosts may be contacted until this long after the call was *made*
+    lost: bool = False  # other workers had taken its hosts: none of its leases is valid any more
+    # Other workers that were not idle a moment ago, or are not heard of. While there are any, there
+    # may be more hosts to be claimed soon.
+    others_active: int = 0
+    others_hungry: int = 0  # other live workers whose last status was hungry
+    paused: bool = False  # the value of the last `set_paused`
+    # Of others, since the previous pulse or the beginning of the session, oldest first.
+    orders: Sequence[Order] = ()

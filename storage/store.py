@@ -26,10 +26,14 @@ from storage.records import (
     HostClock,
     HostUpdate,
     Lease,
+    Order,
     Outlook,
     Prefetch,
     Prefetched,
+    Pulse,
     RobotsDue,
+    StoreTelemetry,
+    WorkerStatus,
 )
 from storage.store_errors import SEEDS_AT_ONCE, SUSPECT_REST_S, StoreError, StoreRefused
 from storage.transient_faults import TransientFaults
@@ -61,15 +65,16 @@ from storage.url_records import (
 __all__ = [
     "SEEDS_AT_ONCE", "SUSPECT_REST_S", "Batch", "Before", "BlockReason", "Blocked", "Completed",
     "Contact", "Dropped", "Failed", "HostClock", "HostUpdate", "Judged", "Lease", "Link",
-    "Looked", "Malformed", "Moved", "Outcome", "Outlink", "Outlook", "Plan", "Pointer",
-    "Prefetch", "Prefetched", "Queued", "Reader", "Rel", "Retry", "Revisited", "RobotsDue",
-    "Row", "RowPage", "SitemapRead", "Stats", "Store", "StoreError", "StoreRefused",
-    "Unplanned", "UrlState", "Visited",
+    "Looked", "Malformed", "Moved", "Order", "Outcome", "Outlink", "Outlook", "Plan", "Pointer",
+    "Prefetch", "Prefetched", "Pulse", "Queued", "Reader", "Rel", "Retry", "Revisited",
+    "RobotsDue", "Row", "RowPage", "SitemapRead", "Stats", "Store", "StoreError",
+    "StoreRefused", "StoreTelemetry", "Unplanned", "UrlState", "Visited", "WorkerStatus",
 ]  # fmt: skip
 
 
 class Store(Protocol):
-    """The durable state of one crawl. One session writes at a time; its calls may be concurrent.
+    """The durable state of one crawl. One session writes at a time; in a store that is `shared`,
+    any number of them do, one per worker. The calls of a session may be concurrent.
 
     **Atomicity.** Every method is one transaction, except where it says otherwise. A cancelled
     call has happened entirely or not at all.
@@ -115,8 +120,10 @@ class Store(Protocol):
         """Open the store for writing and begin a session; return its number, above all before.
 
         Leases of earlier sessions become void: their hosts can be claimed immediately, as not
-        `clean`. Opening does not read the frontier, so it takes well under a second at any size.
-        Raises StoreRefused if another process has the store open.
+        `clean`. In a shared store, this happens to the leases of a session only when it has ended,
+        or was not renewed in time (see `pulse`). Opening does not read the frontier, so it takes
+        well under a second at any size. Raises StoreRefused if another process has the store open
+        that cannot share it.
         """
         ...
 
@@ -150,6 +157,33 @@ class Store(Protocol):
 
     def robots_not_in_flight(self, slot: str, origin: str) -> None:
         """Record that this robots.txt is stored, or not fetched after all."""
+        ...
+
+    # ------------------------------------------------------------ workers of a shared store
+
+    @property
+    def shared(self) -> bool:
+        """Whether several sessions may write at a time. If not, `pulse` is never needed."""
+        ...
+
+    async def pulse(self, session: int, status: WorkerStatus) -> Pulse | None:
+        """Renew the session, and report what this worker does; to be called about once a second,
+        one call at a time.
+
+        The worker may contact its hosts until `Pulse.lease_s` after it *made* the latest call that
+        was answered, by a clock that also counts while the machine sleeps; before the first
+        answer, none. A session that others have not seen renewed for that long, and some seconds
+        more, by their own clocks, loses its leases. If it is still alive, the next answer is
+        `lost`: it can claim hosts again, but holds none.
+
+        None: the database cannot be reached at present. That is answered within a third of the
+        lease, without waiting for calls that are being repeated (see `faults`). Raises StoreError
+        if the failure will not pass.
+        """
+        ...
+
+    async def publish(self, session: int, order: Order) -> None:
+        """Send an order to all other live workers, who receive it with their next pulses."""
         ...
 
     # ------------------------------------------------------------ links and outcomes
@@ -381,4 +415,8 @@ class Store(Protocol):
 
     async def stats(self) -> Stats:
         """Return the counts. Answers without waiting, even while other calls are repeated."""
+        ...
+
+    def telemetry(self) -> StoreTelemetry:
+        """Return what was counted of renewals and of faults, for monitoring."""
         ...

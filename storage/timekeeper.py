@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -46,6 +47,29 @@ class Moment(Struct, frozen=True):
     wall_s: float
     shift_s: float
     uptime: Uptime | None = None
+    late_s: float = 0.0  # how far `now_s` may be behind
+
+    @property
+    def latest_s(self) -> float:
+        """The store's time, if it is not behind: a delay that counts from here is never too
+        short."""
+        return self.now_s + self.late_s
+
+
+class StoreTime(Protocol):
+    """The clock of a store."""
+
+    def resume(self, last_s: float, shift_s: float, passed_s: float | None = None) -> None: ...
+
+    def now_s(self) -> float: ...
+
+    def late_s(self) -> float: ...
+
+    def shift_s(self) -> float: ...
+
+    def uptime(self) -> Uptime | None: ...
+
+    def wall_s(self) -> float: ...
 
 
 class Timekeeper:
@@ -87,6 +111,10 @@ class Timekeeper:
             now_s = self._last_s
         self._last_s = now_s
         return now_s
+
+    def late_s(self) -> float:
+        """Return how far `now_s` may be behind: it is read from this machine's clock."""
+        return 0.0
 
     def shift_s(self) -> float:
         """Return how far the store's time is ahead of the wall clock; 0.0 unless that was set."""

@@ -29,6 +29,7 @@ class FaultKind(enum.StrEnum):
     """Causes that may end without intervention in the crawl."""
 
     LOCKED = "locked"  # another program holds a lock on the database
+    UNREACHABLE = "unreachable"  # the server of the database, or the connection to it
     NO_SPACE = "no-space"  # the disk is full, or a quota or file size limit is reached
     IO = "io"  # the medium or its file system failed
     MEMORY = "memory"

@@ -24,6 +24,8 @@ def check(file: Path) -> None:
     """Check a config file. Print all problems with their lines, or a summary of the config."""
     from crawler.config import ConfigError, check_identity, load, problems_of, seeds_of
     from crawler.fetching.site_settings import SiteSettingsTable
+    from storage.location import ServerLocation
+    from storage.secret_sources import SecretError
 
     if problems := problems_of(file):
         raise ConfigError(*problems)
@@ -35,6 +37,12 @@ def check(file: Path) -> None:
             also_check()
         except ConfigError as error:
             warnings += error.problems
+    location = read.storage.location
+    if isinstance(location, ServerLocation):
+        try:
+            location.read_password()
+        except SecretError as error:
+            warnings.append(f"{read.given.place('storage.password')}: storage.password: {error}")
     for warning in warnings:
         say(f"warning: {warning}", err=True)
     echo(f"{file}: ok")
@@ -54,7 +62,7 @@ def _lines(read: Config, seeds: int) -> list[tuple[str, str]]:
         ("politeness", f"a delay of {format_duration(pacing.delay)} per {pacing.per}"),
         ("robots", f"dialect {', '.join(robots.dialect)}"),
         ("fetch", limits),
-        ("database", str(read.storage.path)),
+        ("database", read.storage.location.shown),
     ]
     if read.revisit.on:
         lines.append(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,11 +21,14 @@ from crawler.cli.options import (
     with_options,
 )
 from crawler.cli.text import echo, say
+from crawler.cli.worker_options import check_shared, numbered, supervise, worker_options
 from crawler.explain.formatting import json_printable
 
 if TYPE_CHECKING:
     from crawler.cli.progress import Display
+    from crawler.cli.signals import CrawlSignals
     from crawler.config import Config
+    from crawler.daemon.supervised import SupervisorChannel, WorkerNumber
     from crawler.events import Summary
 
 # The section of the config that each option overrides; the keys have the names of the options.
@@ -87,10 +91,17 @@ def _count(_context: click.Context, option: click.Parameter, text: str | None) -
     "[default: the config's, else slurp]",
 )
 @allow_option
+@worker_options
 @click.option("--json", "as_json", is_flag=True, help="End with one JSON object on stdout.")
 @click.option("--quiet", is_flag=True, help="Show no progress and no warnings.")
 def crawl(
-    seeds: tuple[str, ...], database: DatabaseOptions, as_json: bool, quiet: bool, **options: Any
+    seeds: tuple[str, ...],
+    database: DatabaseOptions,
+    workers: int,
+    worker: WorkerNumber | None,
+    as_json: bool,
+    quiet: bool,
+    **options: Any,
 ) -> None:
     """Crawl politely from SEEDs into a database. A SEED is an absolute URL, or @FILE with one URL
     per line.
@@ -100,15 +111,25 @@ def crawl(
     exits; a second Ctrl-C exits immediately.
     """
     with process.loading():
-        config = _config(database, options)
-    crawler = _Crawl(config=config, database=database, options=options, quiet=quiet)
-    summary = crawler.run(seeds)
-    crawler.print_summary(summary, as_json=as_json)
+        config = _config(database, options, worker)
+    if workers > 1:
+        check_shared(config, workers)
+    if workers > 1 and worker is None:
+        raise SystemExit(supervise(workers, runs_forever=False))
+    leads = worker is None or worker.leads
+    crawler = _Crawl(
+        config=config, database=database, options=options, worker=worker, quiet=quiet or not leads
+    )
+    summary = crawler.run(seeds if leads else ())
+    if leads:
+        crawler.print_summary(summary, as_json=as_json)
     if summary.interrupted:
         raise SystemExit(INTERRUPTED)
 
 
-def _config(database: DatabaseOptions, options: Mapping[str, Any]) -> Config:
+def _config(
+    database: DatabaseOptions, options: Mapping[str, Any], worker: WorkerNumber | None
+) -> Config:
     """The config, with the options of the command line taking precedence. Raises ConfigError."""
     config = with_options(
         database.config(), user_agent=options["user_agent"], allow=options["allow"]
@@ -117,7 +138,7 @@ def _config(database: DatabaseOptions, options: Mapping[str, Any]) -> Config:
         if options[key] not in (None, ()):
             where = f"--{key.replace('_', '-')}"
             config = config.override({section: {key: options[key]}}, where=where)
-    return config
+    return numbered(config, worker)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -127,20 +148,23 @@ class _Crawl:
     config: Config
     database: DatabaseOptions
     options: Mapping[str, Any]
+    worker: WorkerNumber | None
     quiet: bool
 
     def run(self, seeds: Sequence[str]) -> Summary:
         """Raises what `crawler.app.crawl` raises, and ConfigError for invalid seeds."""
         from crawler.config import check_identity, seeds_of
         from crawler.output import nonblocking_output
+        from storage.location import FileLocation
 
-        urls = seeds_of(self.config, seeds)
+        leads = self.worker is None or self.worker.leads
+        urls = seeds_of(self.config, seeds) if leads else []  # which have been queued
         check_identity(self.config, urls)
-        path = self.config.storage.path
-        if not urls and not path.exists():
+        location = self.config.storage.location
+        if not urls and isinstance(location, FileLocation) and not location.path.exists():
             raise click.UsageError(
                 "there is nothing to crawl: give a seed such as https://example.com/, "
-                f"or a database to resume from ({path} does not exist)"
+                f"or a database to resume from ({location} does not exist)"
             )
         with nonblocking_output("stderr"):
             self.config = process.fit_open_files(self.config, quiet=self.quiet)
@@ -177,16 +201,21 @@ class _Crawl:
         from crawler.clock import RealClock
         from crawler.daemon.crawl_socket import local_socket
         from crawler.daemon.monitoring.monitor import Monitor
+        from crawler.daemon.supervised import SupervisorChannel
 
         stop, exit_now = asyncio.Event(), asyncio.Event()
         monitor = Monitor(RealClock())
         signals = CrawlSignals(stop, exit_now, display, starting=asyncio.current_task())
+        channel = None if self.worker is None else SupervisorChannel()
+        leads = self.worker is None or self.worker.leads
 
         def alongside(opened: app.OpenCrawl) -> AbstractAsyncContextManager[None]:
             signals.started()
+            if channel is not None:
+                channel.ready()
             return local_socket(opened, monitor, lambda text: display.say(f"warning: {text}"))
 
-        with signals:
+        with signals, self._obeying(channel, signals):
             return await app.crawl(
                 self.config,
                 seeds=seeds,
@@ -196,7 +225,17 @@ class _Crawl:
                 source=self if self.database.config_file else None,
                 observers=monitor.observers,
                 alongside=alongside,
+                others_ended=channel.others_ended if channel and leads else None,
             )
+
+    def _obeying(
+        self, channel: SupervisorChannel | None, signals: CrawlSignals
+    ) -> AbstractContextManager[None]:
+        from crawler.daemon.supervised import EXIT, STOP
+
+        if channel is None:
+            return contextlib.nullcontext()
+        return channel.obeying({STOP: signals.stop, EXIT: signals.exit_now})
 
     def reload(self) -> Config:
         """Read the config file again. Raises ConfigError."""
@@ -204,7 +243,8 @@ class _Crawl:
 
         assert self.database.config_file is not None
         check_rereadable([self.database.config_file])
-        return process.fit_open_files(_config(self.database, self.options), quiet=True)
+        config = _config(self.database, self.options, self.worker)
+        return process.fit_open_files(config, quiet=True)
 
     def print_summary(self, summary: Summary, *, as_json: bool) -> None:
         from crawler.cli import crawl_summary

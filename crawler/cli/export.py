@@ -57,16 +57,16 @@ def export(
             "Parquet requires pyarrow, which is not installed: "
             "run pip install 'courtly[parquet]', or choose csv or jsonl."
         )
-    path = database.path()
+    location = database.location()
 
     async def write_view() -> None:
-        from crawler.app import looking_into
         from crawler.cli.view_table import empty_view
+        from crawler.databases import looking_into
         from crawler.reports import exports
 
         # The generator is closed before the reader if writing fails.
         async with (
-            looking_into(path) as reader,
+            looking_into(location) as reader,
             aclosing(reader.iterate(view, host=host)) as rows,
         ):
             if output is None:

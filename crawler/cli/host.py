@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from crawler.cli import process, running_crawl
 from crawler.cli.options import DatabaseOptions, database_options, host_name
 from crawler.cli.text import say
+
+if TYPE_CHECKING:
+    from storage.location import Location
 
 
 @click.group(short_help="Pause, slow or resume one host.")
@@ -72,17 +75,17 @@ def _seconds(text: str) -> float:
 def _steer(database: DatabaseOptions, name: str, what: str, delay_s: float | None = None) -> str:
     """Pause, resume or slow a host through the running crawl, or else in the database. Return the
     host's name in the database. Raises UsageError for an unknown host, StoreRefused, StoreError."""
-    path = database.path()
+    location = database.location()
     body: dict[str, object] = {"host": name}
     if delay_s is not None:
         body["delay_s"] = delay_s
-    answer = running_crawl.ask(path, "POST", f"/api/hosts/{what}", body=body)
+    answer = running_crawl.ask(location, "POST", f"/api/hosts/{what}", body=body)
     if answer is None:
-        return process.run(_steer_offline(path, name, what, delay_s))
+        return process.run(_steer_offline(location, name, what, delay_s))
     return str(answer["host"])
 
 
-async def _steer_offline(database: Path, name: str, what: str, delay_s: float | None) -> str:
+async def _steer_offline(database: Location, name: str, what: str, delay_s: float | None) -> str:
     from crawler.offline_control import steer_host
 
     known = await running_crawl.known_name(database, name)

@@ -68,6 +68,7 @@ def as_panel(progress: Progress, *, width: int, spinner: str = "") -> Renderable
             (f"{progress.visited:,} pages", "bold green"),
             (rate(progress.pages_per_s), ""),
             (format_bytes(progress.bytes), ""),
+            *([(f"{progress.workers:,} workers", "")] if progress.workers > 1 else ()),
         ),
         _joined(
             (f"{progress.queued:,} queued", "cyan"),

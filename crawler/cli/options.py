@@ -13,6 +13,7 @@ import click
 
 if TYPE_CHECKING:
     from crawler.config import Config
+    from storage.location import Location
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
@@ -44,8 +45,8 @@ output_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 _db_option = click.option(
     "--db",
-    metavar="PATH",
-    help="The database, a path or a sqlite: URL.  [default: the config's, else crawl.db]",
+    metavar="DB",
+    help="The database, a path or a postgresql:// URL.  [default: the config's, else crawl.db]",
 )
 
 
@@ -61,15 +62,16 @@ class DatabaseOptions:
         config = configured(self.config_file)
         if self.db is None:
             return config
-        url = self.db if self.db.lower().startswith("sqlite:") else f"sqlite:{self.db}"
-        return config.override({"storage": {"url": url}}, where="--db")
+        from storage.location import url_of
 
-    def path(self) -> Path:
-        """The path of the database. Raises UsageError if it does not exist."""
+        return config.override({"storage": {"url": url_of(self.db)}}, where="--db")
+
+    def location(self) -> Location:
+        """The location of the database. Raises UsageError if it is a file that does not exist."""
         return existing_database(self.config())
 
     def __str__(self) -> str:
-        """` --db PATH --config FILE` as given, for suggested commands."""
+        """` --db DB --config FILE` as given, for suggested commands."""
         given = {"--db": self.db, "--config": self.config_file}
         return "".join(f" {o} {shlex.quote(str(v))}" for o, v in given.items() if v is not None)
 
@@ -128,15 +130,18 @@ def with_options(config: Config, *, user_agent: str | None, allow: Sequence[str]
     return config
 
 
-def existing_database(config: Config) -> Path:
-    """The path of a config's database. Raises UsageError if it does not exist: commands that read a
-    database do not create one."""
-    path = config.storage.path
-    if not path.is_file():
+def existing_database(config: Config) -> Location:
+    """The location of a config's database. Raises UsageError if it is a file that does not exist:
+    commands that read a database do not create one."""
+    from storage.location import FileLocation
+
+    location = config.storage.location
+    if isinstance(location, FileLocation) and not location.path.is_file():
         raise click.UsageError(
-            f"there is no database {path}: name one with --db, or create it with `courtly crawl`."
+            f"there is no database {location}: name one with --db, or create it with `courtly "
+            "crawl`."
         )
-    return path
+    return location
 
 
 def host_name(text: str) -> str:

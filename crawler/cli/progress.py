@@ -73,6 +73,8 @@ def as_line(progress: Progress) -> str:
         f"blocked {progress.blocked}, failed {progress.failed}, queued {progress.queued}, "
         f"in flight {progress.in_flight}, {format_bytes(progress.bytes)}"
     )
+    if progress.workers > 1:
+        line += f"; {progress.workers} workers"
     for hold in progress.held:
         line += f"; HELD: {plain(hold.sentence)}"
     if states := ", ".join(f"{n} {state}" for state, n in progress.hosts_by_state.items() if n):

@@ -51,17 +51,17 @@ def report(report: str, how: str, database: DatabaseOptions, output: Path | None
     if output is None:
         require_stdout()
     config = database.config()
-    path = existing_database(config)
+    location = existing_database(config)
 
     async def write_report() -> bool:
-        from crawler.app import looking_into
+        from crawler.databases import looking_into
         from crawler.reports.broken import BrokenLinks
         from crawler.reports.findings import Disallowed, Duplicates
         from crawler.reports.formats import write
         from crawler.reports.politeness_audit import PolitenessAudit
         from crawler.reports.report_sections import Report
 
-        async with looking_into(path) as reader:
+        async with looking_into(location) as reader:
             made: Report
             match report:
                 case "broken":

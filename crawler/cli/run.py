@@ -14,9 +14,11 @@ import click
 from crawler.cli import process
 from crawler.cli.exit_codes import INTERRUPTED
 from crawler.cli.text import echo, say
+from crawler.cli.worker_options import check_shared, numbered, supervise, worker_options
 
 if TYPE_CHECKING:
     from crawler.config import Config
+    from crawler.daemon.supervised import WorkerNumber
 
 
 @click.command(
@@ -26,7 +28,8 @@ if TYPE_CHECKING:
     "2 bad usage or config, 130 exited immediately.",
 )
 @click.argument("config_file", metavar="CONFIG", type=click.Path(path_type=Path))
-def run(config_file: Path) -> None:
+@worker_options
+def run(config_file: Path, workers: int, worker: WorkerNumber | None) -> None:
     """Crawl as configured in CONFIG, and keep running when the queue is empty. Add new seeds
     through the HTTP API, the web page or `courtly seeds add`.
 
@@ -37,11 +40,17 @@ def run(config_file: Path) -> None:
     from crawler.config import check_identity, load, seeds_of
     from crawler.output import nonblocking_output
 
-    config = load(config_file)
+    config = numbered(load(config_file), worker)
+    if workers > 1:
+        check_shared(config, workers)
+    if workers > 1 and worker is None:
+        log = config.daemon.log is None
+        raise SystemExit(supervise(workers, runs_forever=True, log=log))
     check_identity(config, seeds_of(config))
     with nonblocking_output("stderr"):
         config = process.fit_open_files(config)
-        if config.daemon.log is not None:  # otherwise the log, on standard error, contains them
+        leads = worker is None or worker.leads
+        if leads and config.daemon.log is not None:  # otherwise the log contains them
             for warning in config.warnings:
                 say(f"warning: {warning}", err=True)
 
@@ -56,7 +65,8 @@ def run(config_file: Path) -> None:
             nonblocking_output(),
             asyncio.Runner(loop_factory=process.loop_factory()) as runner,
         ):
-            clean = runner.run(daemon.run(config, source=_ConfigFile(config_file), announce=echo))
+            source = _ConfigFile(config_file, worker)
+            clean = runner.run(daemon.run(config, source=source, announce=echo, worker=worker))
     except daemon.ListenError as error:
         raise click.exceptions.ClickException(str(error)) from None
     finally:
@@ -70,13 +80,14 @@ class _ConfigFile:
     """The config file of the daemon, as the source of reloads."""
 
     path: Path
+    worker: WorkerNumber | None
 
     def reload(self) -> Config:
         from crawler.config import load
         from crawler.config.reload import check_rereadable
 
         check_rereadable([self.path])
-        return process.fit_open_files(load(self.path), quiet=True)
+        return process.fit_open_files(numbered(load(self.path), self.worker), quiet=True)
 
 
 def _set_signal_handlers() -> None:

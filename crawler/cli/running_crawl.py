@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+if TYPE_CHECKING:
+    from storage.location import Location
+
 
 def ask(
-    database: Path, method: str, route: str, *, body: Mapping[str, object] | None = None
+    database: Location, method: str, route: str, *, body: Mapping[str, object] | None = None
 ) -> Mapping[str, object] | None:
-    """The answer of the running crawl; None if no crawl runs or it has no socket. Raises UsageError
-    if it rejects the request, and ClickException if it fails."""
+    """The answer of the running crawl; None if no crawl runs or it has no socket, as with
+    PostgreSQL. Raises UsageError if it rejects the request, and ClickException if it fails."""
     from crawler.daemon import control_client
     from crawler.daemon.problem import Problem
+    from storage.location import FileLocation
+
+    if not isinstance(database, FileLocation):
+        return None
 
     try:
-        return control_client.ask(database, method, route, body=body)
+        return control_client.ask(database.path, method, route, body=body)
     except control_client.NobodyAnswersError:
         return None
     except Problem as problem:
@@ -25,9 +32,9 @@ def ask(
         raise kind(problem.detail) from None
 
 
-async def known_name(database: Path, host: str) -> str:
+async def known_name(database: Location, host: str) -> str:
     """The host's name in the database. Raises UsageError for an unknown host, and StoreError."""
-    from crawler.app import looking_into
+    from crawler.databases import looking_into
     from crawler.explain.explanation import known_host
 
     async with looking_into(database) as reader:

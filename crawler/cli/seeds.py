@@ -65,7 +65,7 @@ def _add(config: Config, urls: Sequence[str], priority: float) -> tuple[int, int
     added, known, refused = 0, 0, list[str]()
     while batch := list(islice(left, BATCH_SEEDS)):
         body: dict[str, object] = {"urls": batch, "priority": priority}
-        answer = running_crawl.ask(config.storage.path, "POST", "/api/seeds", body=body)
+        answer = running_crawl.ask(config.storage.location, "POST", "/api/seeds", body=body)
         if answer is None:
             from crawler.offline_control import add_seeds
 

@@ -52,15 +52,15 @@ def show(
     require_stdout()
     if host is not None and view == "skipped":
         raise click.UsageError("skipped URLs are counted for the whole crawl: omit --host.")
-    path = database.path()
+    location = database.location()
 
     async def write_view() -> None:
-        from crawler.app import looking_into
         from crawler.cli.view_table import write
+        from crawler.databases import looking_into
 
         # The generator is closed before the reader if writing fails.
         async with (
-            looking_into(path) as reader,
+            looking_into(location) as reader,
             aclosing(reader.iterate(view, host=host, limit=limit)) as rows,
         ):
             await write(view, rows, how)

@@ -83,7 +83,7 @@ class CrawlSignals:
 
         self._starting = starting
         self._stop = stop
-        self._exit_now = exit_now
+        self._exit = exit_now
         self._display = display
         self._loop = asyncio.get_running_loop()
         self._actions: dict[signal.Signals, Callable[[], None]] = {
@@ -109,12 +109,20 @@ class CrawlSignals:
         """From now on, signals stop the crawl cleanly."""
         self._starting = None
 
+    def stop(self) -> None:
+        """As the first SIGINT."""
+        self._terminate("; press Ctrl-C again to exit immediately")
+
+    def exit_now(self) -> None:
+        """As the second SIGINT."""
+        self._display.say("exiting immediately; committed pages are kept")
+        self._exit.set()
+
     def _interrupt(self) -> None:
         if self._starting is None and self._stop.is_set():
-            self._display.say("exiting immediately; committed pages are kept")
-            self._exit_now.set()
+            self.exit_now()
         else:
-            self._terminate("; press Ctrl-C again to exit immediately")
+            self.stop()
 
     def _terminate(self, hint: str = "") -> None:
         if self._starting is not None:

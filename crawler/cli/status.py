@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,8 +14,12 @@ from crawler.cli.standard_streams import require_stdout
 from crawler.cli.text import echo_json, say
 from crawler.explain.formatting import at, counted, plain
 
+if TYPE_CHECKING:
+    from storage.location import Location
+
 FETCHING_SHOWN = 5
 STOPPED = "stopped"  # the state if no crawl is running
+SILENT_S = 5.0  # a worker reports about once a second
 
 
 @click.command(short_help="Show what the crawl of a database is doing.")
@@ -24,10 +29,10 @@ STOPPED = "stopped"  # the state if no crawl is running
 )
 def status(database: DatabaseOptions, as_json: bool) -> None:
     """Show what the crawl of a database is doing. If none is running, show the state in which the
-    last one left the database."""
+    last one left the database. With PostgreSQL, show what each worker last reported."""
     require_stdout()
-    path = database.path()
-    found = running_crawl.ask(path, "GET", "/api/status") or process.run(_stopped(path))
+    location = database.location()
+    found = running_crawl.ask(location, "GET", "/api/status") or process.run(_stored(location))
     if as_json:
         echo_json(found)
         return
@@ -35,13 +40,21 @@ def status(database: DatabaseOptions, as_json: bool) -> None:
         say(line)
 
 
-async def _stopped(database: Path) -> Mapping[str, object]:
-    from crawler.app import looking_into
+async def _stored(database: Location) -> Mapping[str, object]:
+    """The status according to the database; `workers` are the live ones of a shared one."""
+    from crawler.databases import looking_into
+    from storage.location import FileLocation
 
     async with looking_into(database) as reader:
         stats = await reader.stats()
+        workers = await reader.workers()
+    state = STOPPED
+    if workers:
+        state = "idle" if all(one["idle"] for one in workers) else "running"
+    began_at = [_number(one["began_at"]) for one in workers]
+    heard_of = [one for one in workers if _number(one["seen_s"]) < SILENT_S]
     return {
-        "state": STOPPED,
+        "state": state,
         "held": [],
         "visited": stats.visited,
         "blocked": stats.blocked,
@@ -49,24 +62,29 @@ async def _stopped(database: Path) -> Mapping[str, object]:
         "queued": stats.queued,
         "hosts": stats.hosts,
         "bytes": stats.body_bytes,
-        "in_flight": 0,
-        "pages_per_s": 0.0,
+        "in_flight": sum(_number(one["in_flight"]) for one in heard_of),
+        "pages_per_s": sum(_number(one["pages_per_s"]) for one in heard_of),
         "bytes_per_s": 0.0,
-        "uptime_s": 0.0,
+        "uptime_s": max(0.0, time.time() - min(began_at)) if began_at else 0.0,
+        **({} if isinstance(database, FileLocation) else {"workers": workers}),
     }
 
 
 def _lines(found: Mapping[str, object]) -> Iterator[str]:
     from crawler.config.units import format_bytes, format_duration
 
+    workers = found.get("workers")
     if found["state"] == STOPPED:
-        yield "no crawl is running on this database, or it has no socket"
+        socket = ", or it has no socket" if workers is None else ""
+        yield f"no crawl is running on this database{socket}"
     else:
         yield (
             f"{found['state']} for {format_duration(_number(found['uptime_s']))}, "
             f"{_number(found['pages_per_s']):,.1f} pages/s, "
             f"{counted(int(_number(found['in_flight'])), 'request')} in flight"
         )
+    for one in workers if isinstance(workers, list) else ():
+        yield _worker(one)
     held = found.get("held")
     for hold in held if isinstance(held, list) else ():
         yield f"held since {at(hold['since'])}: {plain(str(hold['sentence']))}"
@@ -82,6 +100,19 @@ def _lines(found: Mapping[str, object]) -> Iterator[str]:
     fetching = found.get("fetching")
     for one in fetching[:FETCHING_SHOWN] if isinstance(fetching, list) else ():
         yield f"  fetching {plain(str(one['url']))} for {format_duration(_number(one['since_s']))}"
+
+
+def _worker(row: Mapping[str, object]) -> str:
+    """What a worker last reported, in a line."""
+    from crawler.config.units import format_duration
+
+    seen_s = _number(row["seen_s"])
+    silent = "" if seen_s < SILENT_S else f", not heard of for {format_duration(seen_s)}"
+    return (
+        f"  worker {row['id']} ({plain(str(row['name']))}), process {row['pid']} on "
+        f"{plain(str(row['host']))}: {counted(int(_number(row['hosts'])), 'host')}, "
+        f"{_number(row['pages_per_s']):,.1f} pages/s{', idle' if row['idle'] else ''}{silent}"
+    )
 
 
 def _number(value: object) -> float:

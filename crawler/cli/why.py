@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -24,6 +23,7 @@ from crawler.cli.text import echo, say
 if TYPE_CHECKING:
     from crawler.config import Config
     from crawler.explain.explanation import ExplainContext, Explanation
+    from storage.location import Location
     from storage.store import Reader, Row
 
 
@@ -43,7 +43,7 @@ def why(what: str, database: DatabaseOptions, user_agent: str | None) -> None:
     """
     require_stdout()
     config = database.config()
-    path = existing_database(config)
+    location = existing_database(config)
     from crawler.explain.explanation import ExplainContext
 
     asked = ExplainContext(
@@ -52,33 +52,33 @@ def why(what: str, database: DatabaseOptions, user_agent: str | None) -> None:
         default=database.config_file is None,
         named=user_agent is not None,
     )
-    process.run(_why(path, asked, what.strip()))
+    process.run(_why(location, asked, what.strip()))
 
 
-async def _why(path: Path, asked: ExplainContext, what: str) -> None:
-    from crawler.app import looking_into
+async def _why(location: Location, asked: ExplainContext, what: str) -> None:
+    from crawler.databases import looking_into
     from crawler.scheduling.robots_identity import reading
 
-    async with looking_into(path) as reader:
+    async with looking_into(location) as reader:
         if asked.default and (known := await reading(reader)):
             if asked.named:
                 del known["token"]
             config = asked.config.override({"robots": known}, where="the database")
             asked = replace(asked, config=config)
         if "/" in what:
-            await _explain_url(reader, asked, what, path)
+            await _explain_url(reader, asked, what, location)
         else:
-            await _explain_host(reader, asked.config, what, path)
+            await _explain_host(reader, asked.config, what, location)
 
 
 async def _explain_url(
-    reader: Reader, asked: ExplainContext, text: str, path: Path | None = None
+    reader: Reader, asked: ExplainContext, text: str, location: Location | None = None
 ) -> None:
     from crawler.explain.explanation import explain_url
     from policies.url import SeedError
 
     def waits(host: Row) -> str:
-        return _activity(path, str(host["host"]))
+        return _activity(location, str(host["host"]))
 
     try:
         explained = await explain_url(reader, asked, text, now_s=time.time(), waits=waits)
@@ -88,26 +88,27 @@ async def _explain_url(
 
 
 async def _explain_host(
-    reader: Reader, config: Config, text: str, path: Path | None = None
+    reader: Reader, config: Config, text: str, location: Location | None = None
 ) -> None:
     from crawler.explain.explanation import explain_host, known_host
 
     name = host_name(text)
     row = await known_host(reader, name)
-    waits = "" if row is None else _activity(path, str(row["host"]))
+    waits = "" if row is None else _activity(location, str(row["host"]))
     _print(await explain_host(reader, config, name, now_s=time.time(), waits=waits))
 
 
-def _activity(path: Path | None, host: str) -> str:
-    """The activity of a host in the running crawl; "" without a crawl, or if it is not crawling
-    that host."""
+def _activity(location: Location | None, host: str) -> str:
+    """The activity of a host in the running crawl; "" without a crawl or its socket, or if it is
+    not crawling that host."""
     from crawler.daemon import control_client
     from crawler.daemon.problem import Problem
+    from storage.location import FileLocation
 
-    if path is None:
+    if not isinstance(location, FileLocation):
         return ""
     try:
-        answer = control_client.ask(path, "GET", "/api/host", query={"host": host})
+        answer = control_client.ask(location.path, "GET", "/api/host", query={"host": host})
     except (control_client.NobodyAnswersError, Problem):
         return ""
     now = answer.get("now")

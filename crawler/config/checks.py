@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from crawler.config.host_patterns import is_address, read_pattern
 from policies.config_key import one_line
 from policies.url import parse_seed
+from storage.location import parse_location
 
 _URL = re.compile(r"https?://[^\s/()<>\"';,]+", re.IGNORECASE)
 _EMAIL = re.compile(r"[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+")
@@ -154,14 +155,10 @@ def secret(value: str) -> str:
 
 
 def storage_url(value: str) -> str:
-    """Return `sqlite:PATH`. The path is not percent-decoded; `sqlite:///a` is `/a`."""
-    scheme, colon, path = one_line(value).partition(":")
-    if not colon or scheme.lower() != "sqlite":
+    """Return the URL of a database; see `storage.location.parse_location`."""
+    if ":" not in one_line(value):
         raise ValueError(f'must be "sqlite:" and a path, as in "sqlite:crawl.db", not "{value}"')
-    if path.startswith("//") and not path.startswith("///"):
-        raise ValueError(f'"{value}" names a host: a database is a local file, "sqlite:crawl.db"')
-    if not path.removeprefix("//") or path == ":memory:" or path.endswith("/"):
-        raise ValueError(f'must name a file, as in "sqlite:crawl.db", not "{value}"')
+    parse_location(value)
     return value
 
 

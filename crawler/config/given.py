@@ -49,6 +49,7 @@ class Given(Struct, frozen=True, kw_only=True):
     sinks: tuple[Mapping[str, object], ...] | None = None
     # "section.field", "site.PATTERN.field" or "sink.INDEX" -> FILE:LINE
     places: Mapping[str, str] = field(default_factory=dict)
+    worker: int = 1  # `{worker}` in the paths of sinks
 
     def over(self, under: Given) -> Given:
         """Return these values over those of `under`; site tables are merged key by key."""
@@ -63,6 +64,7 @@ class Given(Struct, frozen=True, kw_only=True):
             },
             sinks=under.sinks if self.sinks is None else self.sinks,
             places={**under.places, **self.places},
+            worker=under.worker,
         )
 
     def place(self, key: str) -> str:

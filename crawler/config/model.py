@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +14,7 @@ from msgspec.structs import replace
 from crawler.config.checks import contact_in
 from crawler.config.given import ConfigError, ConfigSource, Given
 from crawler.config.host_patterns import by_specificity, matches
-from crawler.config.keys import SECTION_TYPES, SITE_SECTIONS
+from crawler.config.keys import SECTION_TYPES, SECTIONS, SITE_SECTIONS
 from crawler.config.loading import read_values
 from crawler.config.sections import (
     CrawlConfig,
@@ -31,8 +32,10 @@ from policies.recrawl import RecrawlMode, RecrawlRules
 from policies.robots_state import RobotsRules
 from policies.scope import ScopeRules
 from policies.url import host_of, slot_of
+from storage.location import FileLocation, parse_location
 
 _SITES_KEPT = 65_536  # hosts whose rules are cached; bounds memory, not the crawl
+WORKER = "{worker}"  # in the path of a sink: the number of the worker that writes it
 WARC_FILE_BYTES = 1_000_000_000  # recommended by ISO 28500, annex C
 
 
@@ -74,11 +77,10 @@ class Config:
         made: dict[str, Any] = {
             name: section(**given.values.get(name, {})) for name, section in SECTION_TYPES.items()
         }
-        path = made["storage"].url.partition(":")[2].removeprefix("//")
-        made["storage"] = replace(made["storage"], path=given.database_base / path)
+        made["storage"] = _located(made["storage"], given.database_base)
         config = cls(
             **made,
-            sinks=tuple(_sink(sink) for sink in given.sinks or ()),
+            sinks=tuple(_sink(sink, given.worker) for sink in given.sinks or ()),
             sites=tuple(by_specificity(given.sites)),
             revisits=any(mode != RecrawlMode.OFF for _, mode in given.all_of("revisit", "mode")),
             requisites=any(value for _, value in given.all_of("scope", "requisites")),
@@ -101,6 +103,33 @@ class Config:
         """
         read = read_values(data, ConfigSource(where=where, base=base or Path()))
         return Config.of(read.over(self.given))
+
+    def of_worker(self, number: int, workers: int) -> Config:
+        """Return the config of one of several worker processes, numbered from 1: with its own paths
+        of sinks, and its share of `crawl.max_pages`. Raises ConfigError."""
+        if workers > 1:
+            self._check_sinks()
+        config = Config.of(replace(self.given, worker=number))
+        if workers == 1 or self.crawl.max_pages == math.inf:
+            return config
+        share, more = divmod(int(self.crawl.max_pages), workers)
+        pages = share + (number <= more)
+        return config.override({"crawl": {"max_pages": pages}}, where="--workers")
+
+    def _check_sinks(self) -> None:
+        """Raise ConfigError if several processes would write to one sink."""
+        problems = []
+        for index, sink in enumerate(self.given.sinks or ()):
+            place = self.given.place(f"sink.{index}")
+            if sink["kind"] == "mirror":
+                problems.append(f"{place}: sink: a mirror needs a crawl with one worker")
+            elif WORKER not in str(sink["path"]):
+                problems.append(
+                    f"{place}: sink.path: each worker needs a file of its own: put {WORKER} into "
+                    "the path, which stands for its number"
+                )
+        if problems:
+            raise ConfigError(*problems)
 
     def site(self, host: str) -> Site:
         """Return the rules of a host (lower case, no port). For each key, the most specific pattern
@@ -169,7 +198,16 @@ class Config:
         return is_loopback(host)
 
 
-def _sink(values: Mapping[str, Any]) -> SinkConfig:
+def _located(storage: StorageConfig, base: Path) -> StorageConfig:
+    """Return the section with its location. base: the directory where a relative path starts."""
+    location = parse_location(storage.url)
+    if isinstance(location, FileLocation):
+        return replace(storage, location=FileLocation(base / location.path))
+    return replace(storage, location=replace(location, password=storage.password))
+
+
+def _sink(values: Mapping[str, Any], worker: int) -> SinkConfig:
+    values = {**values, "path": Path(str(values["path"]).replace(WORKER, str(worker)))}
     if values["kind"] == "warc":
         values = {"max_file_bytes": WARC_FILE_BYTES, **values}
     if values["kind"] == "mirror":
@@ -197,9 +235,25 @@ def _warnings(config: Config) -> Iterator[str]:
             f"{place}: revisit.min_interval: is longer than max_interval, which therefore has no "
             "effect"
         )
+    yield from _storage_warnings(config)
     for place, tokens in given.all_of("robots", "token"):
         for token in tokens:
             yield from (f"{place}: {text}" for text in token_warnings(token))
+
+
+def _storage_warnings(config: Config) -> Iterator[str]:
+    """What has no effect with the database of the config."""
+    given = config.given.values.get("storage", {})
+    if isinstance(config.storage.location, FileLocation):
+        idle, why = ("password", "lease_s"), "has no effect with SQLite"
+    elif config.sinks:
+        return
+    else:
+        idle = ("min_free_bytes", "max_size_bytes")
+        why = "has no effect with PostgreSQL and without sinks: limit the disk of the server there"
+    for name, key in SECTIONS["storage"].items():
+        if key.field in idle and key.field in given:
+            yield f"{config.given.place(f'storage.{key.field}')}: storage.{name}: {why}"
 
 
 class CurrentConfig:

@@ -6,7 +6,6 @@ The config names the origin that credentials are for and where they are stored, 
 from __future__ import annotations
 
 import base64
-import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,10 +13,9 @@ from typing import Final
 
 from policies.config_key import one_line
 from policies.url import SeedError, origin_of, parse_seed, path_of
+from storage.secret_sources import SecretError, is_source, read_source, rooted_source
 
-SECRET_BYTES_MAX: Final = 16_384
 HIDDEN: Final = "…"
-_NAME = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*\Z")
 _BEARER = re.compile(r"Bearer +([A-Za-z0-9._~+/-]+=*)\Z", re.IGNORECASE)  # RFC 6750 section 2.1
 _LONG = 6  # shorter strings ("file:") may be part of our own words: hidden only in quotes
 # A password may contain "@", "/" or spaces that should have been escaped: everything up to the last
@@ -25,10 +23,6 @@ _LONG = 6  # shorter strings ("file:") may be part of our own words: hidden only
 _IN_SENTENCE = re.compile(r"(?<=//).*(?:@|%40|\uff20)", re.IGNORECASE | re.DOTALL)
 _IN_PROXY = re.compile(r"(https?://)?.*(?:@|%40|\uff20)", re.IGNORECASE | re.DOTALL)
 _AUTHORIZATION = re.compile(r"\b(bearer|basic|digest|negotiate)(?:\s|%20|\+)+\S+", re.IGNORECASE)
-
-
-class SecretError(Exception):
-    """A source without usable credentials. The message never contains what the source held."""
 
 
 # ---------------------------------------------------------------- output without secrets
@@ -88,7 +82,7 @@ def credential(name: str, source: str) -> tuple[str, str]:
     origin = origin_in(name)
     if origin is None:
         raise ValueError('credentials are for an origin, such as "https://example.org"')
-    if not _NAME.match(source) and not (source.startswith("file:") and _is_one_line(source[5:])):
+    if not is_source(source):
         raise ValueError(f'for {origin}: must be "env:NAME" or "file:PATH", not the secret itself')
     return origin, source
 
@@ -111,25 +105,13 @@ def _is_one_line(text: str) -> bool:
 
 def rooted_sources(table: Mapping[str, str], base: Path) -> Mapping[str, str]:
     """Return a table of credentials whose files have absolute paths."""
-    return {
-        origin: f"file:{base / source[5:].strip()}" if source.startswith("file:") else source
-        for origin, source in table.items()
-    }
+    return {origin: rooted_source(source, base) for origin, source in table.items()}
 
 
 def authorization(source: str) -> str:
     """Return the Authorization header for a source: `Bearer TOKEN` as it is (RFC 6750), and
     `user:password` as Basic (RFC 7617). Raises SecretError."""
-    kind, _, name = source.partition(":")
-    if kind == "env":
-        text = os.environ.get(name)
-        if text is None:
-            raise SecretError(f"the environment variable {name} is not set")
-        what = f"the environment variable {name}"
-    else:
-        text = _file(Path(name))
-        what = name
-    text = text.strip("\r\n")
+    text, what = read_source(source)
     if found := _BEARER.match(text):
         return f"Bearer {found[1]}"
     if ":" not in text.lstrip(":") or not _is_one_line(text):
@@ -137,14 +119,16 @@ def authorization(source: str) -> str:
     return "Basic " + base64.b64encode(text.encode("utf-8", "surrogateescape")).decode()
 
 
-def _file(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            raw = file.read(SECRET_BYTES_MAX + 1)
-        if len(raw) > SECRET_BYTES_MAX:
-            raise SecretError(f"{path} is larger than {SECRET_BYTES_MAX:,} bytes")
-        return raw.decode()
-    except UnicodeDecodeError:
-        raise SecretError(f"{path} is not UTF-8") from None
-    except OSError as error:
-        raise SecretError(f"{path} cannot be read: {error.strerror}") from None
+# ---------------------------------------------------------------- the password of the database
+
+
+def password_source(text: str) -> str:
+    """Return the source of a password. Raises ValueError without it: it may be the password."""
+    if not is_source(text):
+        raise ValueError('must be "env:NAME" or "file:PATH", not the password itself')
+    return text
+
+
+def shown_source(source: str) -> str:
+    """Return a source as it is: it holds only the place where the secret is."""
+    return source

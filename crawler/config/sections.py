@@ -20,6 +20,8 @@ from crawler.config.host_patterns import static_address
 from policies.address import is_loopback
 from policies.config_key import Key, keys_of, media_type, url_pattern
 from policies.scope import HOPS_MAX
+from storage.location import LEASE_S, FileLocation, Location
+from storage.secret_sources import rooted_source
 
 
 class LogLevel(enum.StrEnum):
@@ -191,12 +193,39 @@ class NetworkConfig(Struct, frozen=True, kw_only=True):
 
 
 class StorageConfig(Struct, frozen=True, kw_only=True):
-    """The `[storage]` section; `path` is the file that `url` names."""
+    """The `[storage]` section; `location` is what `url` names, with the place of its password."""
 
     url: Annotated[
-        str, Key('the database: "sqlite:" and a path', parse=checks.storage_url, restart=True)
+        str,
+        Key(
+            'the database: "sqlite:" and a path, or "postgresql://…"; see docs/postgresql.md',
+            parse=checks.storage_url,
+            restart=True,
+        ),
     ] = "sqlite:crawl.db"
-    path: Path = Path("crawl.db")
+    location: Location = FileLocation(Path("crawl.db"))
+    password: Annotated[
+        str,
+        Key(
+            'where the password is, with PostgreSQL: "env:NAME" or "file:PATH"; empty: PGPASSWORD '
+            "or ~/.pgpass",
+            parse=secrets.password_source,
+            rooted=rooted_source,
+            mask=secrets.shown_source,
+            restart=True,
+        ),
+    ] = ""
+    lease_s: Annotated[
+        float,
+        Key(
+            "with PostgreSQL: how long a worker may contact its hosts after the server last "
+            "confirmed that they are its own, seconds",
+            "seconds",
+            minimum=5,
+            maximum=300,
+            restart=True,
+        ),
+    ] = LEASE_S
     file_mode: Annotated[
         str,
         Key(
@@ -209,14 +238,15 @@ class StorageConfig(Struct, frozen=True, kw_only=True):
         int,
         Key(
             'hold the crawl while less disk space than this, such as "1GB", is free where the '
-            "database or a sink is; 0: no minimum",
+            "database (SQLite) or a sink is; 0: no minimum",
             "bytes",
         ),
     ] = 0
     max_size_bytes: Annotated[
         float,
         Key(
-            'hold the crawl while the files of the database and all sinks exceed this size: "50GB"',
+            "hold the crawl while the files of the database (SQLite) and all sinks exceed this "
+            'size: "50GB"',
             "bytes",
             minimum=1,
         ),
@@ -278,7 +308,9 @@ class SinkConfig(Struct, frozen=True, kw_only=True):
     """One `[[sink]]`; a kind has the keys whose `kinds` name it or are empty."""
 
     kind: Annotated[str, Key("what to write", choices=("jsonl", "warc", "mirror"))]
-    path: Annotated[Path, Key("file to write, or the directory of a mirror")]
+    path: Annotated[
+        Path, Key("file to write ({worker}: the worker's number), or the directory of a mirror")
+    ]
     include: Annotated[
         tuple[str, ...],
         Key("glob patterns matched against whole URLs; empty: all", parse=url_pattern),

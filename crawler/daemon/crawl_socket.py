@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from crawler.daemon.monitoring.monitor import Monitor
 from crawler.daemon.unix_socket import serving_on_demand
 from crawler.threads import in_thread
+from storage.location import FileLocation
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 async def local_socket(
     opened: OpenCrawl, monitor: Monitor, warn: Callable[[str], None]
 ) -> AsyncIterator[None]:
-    """Serve other commands while this is open."""
+    """Serve other commands while this is open, if the crawl has its database in a file: otherwise
+    they go to the server."""
 
     @contextlib.asynccontextmanager
     async def application() -> AsyncIterator[web.Application]:
@@ -34,8 +36,11 @@ async def local_socket(
         async with service.operations_of(opened, monitor) as operations:
             yield service.application(operations, HttpSettings(local=True), monitor)
 
+    location = opened.config.storage.location
     async with (
-        serving_on_demand(application, opened.config.storage.path, warn),
+        serving_on_demand(application, location.path, warn)
+        if isinstance(location, FileLocation)
+        else contextlib.nullcontext(),
         monitor.sampling(opened.control),
     ):
         yield

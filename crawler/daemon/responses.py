@@ -3,6 +3,7 @@ made from them. Fields may be added, and none is renamed or removed."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Literal, TypeVar
 
 import msgspec
@@ -13,13 +14,43 @@ from storage.store import Row
 
 Json = Annotated[object, Meta(extra_json_schema={"description": "Any JSON value."})]
 T = TypeVar("T")
+SILENT_S = 5.0  # a worker renews its session once a second
 _FLAGS = frozenset({"paused", "withdrawn", "truncated", "indexable", "followable", "archivable"})
+
+
+class Worker(Struct, frozen=True, kw_only=True):
+    """A live worker of a crawl that several share, as it last reported. `id` is the number of its
+    session, `host` the name of its machine; `seen_s` seconds have passed since its last renewal.
+    `here`: it is the process that answers. `pages` were visited in its session, `hosts` are held.
+    `idle`: nothing it holds can make progress."""
+
+    id: int
+    name: str
+    host: str
+    pid: int
+    began_at: float
+    seen_s: float
+    here: bool
+    idle: bool
+    hosts: int
+    in_flight: int
+    pages: int
+    pages_per_s: float
+    uncommitted: int
+
+    @property
+    def silent(self) -> bool:
+        """Whether it may be dead: it does not renew its session."""
+        return self.seen_s >= SILENT_S
 
 
 class Status(Activity, frozen=True, kw_only=True):
     """GET /api/status. Counts are the row counts of the database's views; `fetching` has some of
     the requests in flight; `hosts_by_state` counts the hosts in memory; `held` says what stops the
-    whole crawl."""
+    whole crawl.
+
+    `workers` share the crawl, if its database is on a server. `state`, the rates, the requests in
+    flight, the hosts in memory and the memory are then those of the worker that answers."""
 
     visited: int
     blocked: int
@@ -28,6 +59,27 @@ class Status(Activity, frozen=True, kw_only=True):
     hosts: int
     bytes: int
     version: str
+    workers: tuple[Worker, ...] = ()
+
+    def of_all_workers(self) -> AllWorkers:
+        """What this worker does now, and what the others last reported."""
+        others = others_in(self.workers)
+        return AllWorkers(
+            pages_per_s=self.pages_per_s + sum(one.pages_per_s for one in others),
+            in_flight=self.in_flight + sum(one.in_flight for one in others),
+        )
+
+
+def others_in(workers: Sequence[Worker]) -> list[Worker]:
+    """The workers in other processes, without those that may be dead."""
+    return [worker for worker in workers if not (worker.here or worker.silent)]
+
+
+class AllWorkers(Struct, frozen=True, kw_only=True):
+    """The activity of all workers that share a crawl."""
+
+    pages_per_s: float
+    in_flight: int
 
 
 class HostRow(Struct, frozen=True, kw_only=True):

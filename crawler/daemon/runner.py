@@ -24,10 +24,12 @@ from crawler.daemon.monitoring.monitor import Monitor
 from crawler.daemon.notify import Notify
 from crawler.daemon.problem import Problem
 from crawler.daemon.service import application, operations_of
+from crawler.daemon.supervised import EXIT, RELOAD, STOP, SupervisorChannel, WorkerNumber
 from crawler.faults import contained
 from crawler.fetching.guard import listening
 from crawler.steering.control import ReloadSource
 from crawler.version import __version__
+from storage.location import FileLocation
 
 DRAIN_MORE_S: Final = 5.0  # after the longest fetch, for its commit and the release of hosts
 LIBRARIES: Final = ("aiohttp", "asyncio", "courtly")  # whose logs go into the log of the daemon
@@ -43,14 +45,18 @@ async def run(
     source: ReloadSource,
     announce: Callable[[str], None],
     environment_notify: Notify | None = None,
+    worker: WorkerNumber | None = None,
 ) -> bool:
     """Run until SIGTERM or SIGINT. Returns True for a clean end, False if a second signal cut it
     short.
 
-    `announce` receives messages for the user who started it. Raises ConfigError, StoreRefused,
+    `announce` receives messages for the user who started it. worker: one of several processes, of
+    which the first serves the page and the API for all. Raises ConfigError, StoreRefused,
     ListenError and OSError (the log) before the first request, and StoreError.
     """
-    daemon = Daemon(config, announce=announce, notify=environment_notify or Notify())
+    leads = worker is None or worker.leads
+    notify = environment_notify or (Notify() if leads else Notify({}))
+    daemon = Daemon(config, announce=announce, notify=notify, worker=worker)
     try:
         with _library_logs(daemon.log.handler()):
             return await daemon.run(source)
@@ -67,9 +73,19 @@ async def run(
 class Daemon:
     """One run of the daemon."""
 
-    def __init__(self, config: Config, *, announce: Callable[[str], None], notify: Notify) -> None:
+    def __init__(
+        self,
+        config: Config,
+        *,
+        announce: Callable[[str], None],
+        notify: Notify,
+        worker: WorkerNumber | None = None,
+    ) -> None:
         self.config = config
-        self.log = EventLog(_log_file(config), config.daemon.log_level)
+        number = None if worker is None else worker.number
+        self.log = EventLog(_log_file(config), config.daemon.log_level, worker=number)
+        self._worker = worker
+        self._leads = worker is None or worker.leads
         self._announce = announce
         self._notify = notify
         self._cut_short = False
@@ -90,40 +106,40 @@ class Daemon:
     async def _run(self, source: ReloadSource) -> bool:
         clock = RealClock()
         monitor, liveness = Monitor(clock, self.log), LivenessReporter(clock)
-        with self._signals():
+        channel = None if self._worker is None else SupervisorChannel()
+        with self._signals(), self._obeying(channel):
             async with (
                 open_crawl(
                     self.config,
-                    seeds=seeds_of(self.config),
+                    seeds=seeds_of(self.config) if self._leads else (),
                     runs_forever=True,
                     observers=(*monitor.observers, liveness, OutcomeLog(self.log)),
                     source=source,
                 ) as opened,
                 operations_of(opened, monitor) as operations,
-                monitor.sampling(opened.control),
+                monitor.sampling(opened.control, operations.shared),
                 self._served(operations, monitor) as address,
-                unix_socket.serving(
-                    application(operations, HttpSettings(local=True), monitor),
-                    self.config.storage.path,
-                    self._warn,
-                ),
+                self._local_socket(operations, monitor),
             ):
                 tasks: list[Coroutine[None, None, None]] = [self._reload_on_signal(operations)]
                 if self._notify.watchdog_s is not None:
                     every_s = self._notify.watchdog_s
                     tasks.append(liveness.report(opened.control, self._notify, every_s))
-                self._announce(
-                    f"{address} shows the crawl; its database is {self.config.storage.path}"
-                )
+                if self._leads:
+                    self._announce(
+                        f"{address} shows the crawl; its database is {self.config.storage.location}"
+                    )
                 self._event(
                     "started",
                     address=address,
-                    database=str(self.config.storage.path),
+                    database=self.config.storage.location.shown,
                     version=__version__,
                 )
-                for warning in self.config.warnings:
+                for warning in self.config.warnings if self._leads else ():
                     self._warn(warning)
                 self._notify.ready()
+                if channel is not None:
+                    channel.ready()
                 await self._crawl(opened, tasks)
         self._event("stopped", clean=not self._cut_short)
         return not self._cut_short
@@ -160,6 +176,19 @@ class Daemon:
             for number in actions:
                 loop.remove_signal_handler(number)
 
+    def _obeying(
+        self, channel: SupervisorChannel | None
+    ) -> contextlib.AbstractContextManager[None]:
+        if channel is None:
+            return contextlib.nullcontext()
+        return channel.obeying(
+            {STOP: self._stop_once, EXIT: self._exit.set, RELOAD: self._reload.set}
+        )
+
+    def _stop_once(self) -> None:
+        if not self._stop.is_set():
+            self._stop_requested()
+
     def _stop_requested(self) -> None:
         if self._starting is not None and not self._stop.is_set():
             self._starting.cancel()
@@ -169,7 +198,10 @@ class Daemon:
         """Stop after the requests in flight; immediately on a second signal, or after a timeout."""
         await self._stop.wait()
         self._event("stopping", in_flight=opened.control.status().in_flight)
-        self._announce("stopping after the requests in flight; a second signal exits immediately")
+        if self._leads:
+            self._announce(
+                "stopping after the requests in flight; a second signal exits immediately"
+            )
         self._notify.stopping()
         opened.control.stop()
         config = opened.control.config
@@ -188,6 +220,9 @@ class Daemon:
         while True:
             await self._reload.wait()
             self._reload.clear()
+            if not self._leads:  # the first worker has all others read their files again
+                self.log.file.reopen()
+                continue
             self._notify.reloading()
             await self._reload_once(operations)
             self._notify.ready()
@@ -210,7 +245,12 @@ class Daemon:
 
     @contextlib.asynccontextmanager
     async def _served(self, operations: Operations, monitor: Monitor) -> AsyncIterator[str]:
-        """Serve the page and the API on the configured address; yields its URL."""
+        """Serve the page and the API on the configured address; yields its URL. Only the first of
+        several workers does, for all."""
+        if not self._leads:
+            yield ""
+            operations.stream.close()
+            return
         section = self.config.daemon
         app = application(operations, settings_of(section), monitor)
         host, port = section.listens_on
@@ -233,6 +273,16 @@ class Daemon:
             finally:
                 server.close()
                 operations.stream.close()
+
+    def _local_socket(
+        self, operations: Operations, monitor: Monitor
+    ) -> contextlib.AbstractAsyncContextManager[None]:
+        """The socket for other commands, beside a database that is a file."""
+        location = self.config.storage.location
+        if not isinstance(location, FileLocation):
+            return contextlib.nullcontext()
+        app = application(operations, HttpSettings(local=True), monitor)
+        return unix_socket.serving(app, location.path, self._warn)
 
     # ------------------------------------------------------------ the log
 

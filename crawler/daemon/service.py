@@ -10,21 +10,27 @@ from collections.abc import AsyncIterator
 
 from aiohttp import hdrs, web
 
-from crawler.app import OpenCrawl, open_reader
+from crawler.app import OpenCrawl
 from crawler.daemon.api.operations import Operations
 from crawler.daemon.api.robots_check import RobotsThroughCrawl
 from crawler.daemon.http.application import build
 from crawler.daemon.http.guards import HttpSettings
 from crawler.daemon.monitoring.exposition import CONTENT_TYPE
 from crawler.daemon.monitoring.monitor import Monitor
+from crawler.daemon.monitoring.shared_store import SharedStore
 from crawler.daemon.web import add_pages
 from crawler.daemon.web.rendering import Renderer
+from crawler.databases import open_reader
 
 
 @contextlib.asynccontextmanager
 async def operations_of(opened: OpenCrawl, monitor: Monitor) -> AsyncIterator[Operations]:
     """The operations of a crawl, with a reader of their own."""
-    reader = open_reader(opened.config.storage.path)
+    reader = open_reader(opened.config.storage.location)
+    shared = None
+    if opened.store.shared:
+        session = opened.scheduler.crawl.session
+        shared = SharedStore(opened.store, reader, session, opened.clock)
     try:
         yield Operations(
             opened.control,
@@ -34,8 +40,11 @@ async def operations_of(opened: OpenCrawl, monitor: Monitor) -> AsyncIterator[Op
             robots_fetcher=RobotsThroughCrawl(
                 scheduler=opened.scheduler, reader=reader, clock=opened.clock
             ),
+            shared=shared,
         )
     finally:
+        if shared is not None:
+            await shared.close()
         await reader.close()
 
 
@@ -47,7 +56,8 @@ def application(
     app = build(operations, settings, renderer, clock=monitor.clock)
 
     async def metrics(_request: web.Request) -> web.StreamResponse:
-        body = monitor.exposition(await operations.status())
+        measures = None if operations.shared is None else await operations.shared.measures()
+        body = monitor.exposition(await operations.status(), measures)
         return web.Response(body=body, headers={hdrs.CONTENT_TYPE: CONTENT_TYPE})
 
     app.router.add_get("/metrics", metrics)

@@ -3,6 +3,7 @@ that every contact counts on its host's clock."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
@@ -16,6 +17,7 @@ from crawler.frontier.frontier import ROBOTS, Frontier
 from crawler.frontier.host_queue import HostQueue, Permit
 from crawler.frontier.tickets import Ticket
 from crawler.observer import Contacted, Observer
+from policies.holds import SENTENCES, HoldReason
 from policies.retries import FailureCode
 from policies.url import host_of, origin_of
 
@@ -37,6 +39,12 @@ class Downloader:
         self._observer = observer
         self.meant: HeaderScope | None = None  # what the config's headers are for; None: everything
         self.urls: dict[str, float] = {}  # being fetched now, and since when (monotonic)
+        self._limits: set[asyncio.Timeout] = set()  # of the requests that have a deadline
+
+    def mean(self, url: str) -> None:
+        """The config's headers for the host of this seed are meant for its scheme and port."""
+        self.meant = self.meant or HeaderScope()
+        self.meant.add(url)
 
     # ------------------------------------------------------------ permits
 
@@ -131,8 +139,13 @@ class Downloader:
         frontier = self._frontier
         if self.meant is not None and not self.meant.covers(request.url):
             request = replace(request, bare=True)
+        if not frontier.expiry.may_contact():
+            permit.host.pace.not_sent()
+            frontier.permits.give_back(permit)
+            return self._expired(request.url, began_s, contacted=False)
+        fetch = self._fetch_in_time if frontier.deadline.exists else self._fetcher.fetch
         try:
-            result = frontier.judge(permit, await self._fetcher.fetch(request))
+            result = frontier.judge(permit, await fetch(request))
             if isinstance(result, Failure) and not result.contacted and result.ours is not None:
                 permit.host.pace.not_sent()
                 frontier.permits.give_back(permit)  # the host need not rest
@@ -145,6 +158,41 @@ class Downloader:
             if permit.probe:
                 result = frontier.judge(permit, result)
         return result
+
+    async def _fetch_in_time(self, request: Request) -> Answer | Failure:
+        """Fetch until `break_off` is called."""
+        began_s = self._clock.monotonic()
+        limit = asyncio.timeout(None)
+        self._limits.add(limit)
+        try:
+            async with limit:
+                return await self._fetcher.fetch(request)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            return self._expired(request.url, began_s, contacted=True)
+        finally:
+            self._limits.discard(limit)
+
+    def break_off(self) -> None:
+        """End all requests in flight: their hosts may be another worker's by now."""
+        now_s = asyncio.get_running_loop().time()
+        for limit in self._limits:
+            if not limit.expired():
+                limit.reschedule(now_s)
+
+    def _expired(self, url: str, began_s: float, *, contacted: bool) -> Failure:
+        return Failure(
+            url=url,
+            code=FailureCode.TIMEOUT if contacted else FailureCode.CONNECT,
+            sentence=SENTENCES[HoldReason.LEASES_EXPIRED],
+            connected=contacted,
+            permanent=False,
+            started_s=began_s,
+            ended_s=self._clock.monotonic(),
+            ours=HoldReason.LEASES_EXPIRED,
+            contacted=contacted,
+        )
 
     def _end(
         self,

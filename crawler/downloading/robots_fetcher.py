@@ -31,6 +31,8 @@ from policies.robots_state import RobotsFetch, RobotsState
 from policies.url import canonical, host_of, origin_of, path_of, robots_url
 from storage.store import Link, Store
 
+ELSEWHERE_AGAIN_S = 1.0  # until a host that another worker holds is asked for again,
+ELSEWHERE_S_MAX = 60.0  # and for how long; then the file counts as unreachable
 REDIRECTS_MAX = 5  # RFC 9309, 2.3.1.2; the sixth counts as an absent file
 
 
@@ -139,6 +141,7 @@ class RobotsFetcher:
         which is tried again later like any that cannot be connected to.
         """
         url = robots_url(origin.name)
+        give_up_s = self._clock.monotonic() + ELSEWHERE_S_MAX
         last = Redirect(0, None)
         redirects = 0
         while redirects <= REDIRECTS_MAX:
@@ -147,8 +150,10 @@ class RobotsFetcher:
                 origin.host if own else await self._hosts.hold(self._frontier.slot_of(host_of(url)))
             )
             if host is None:
-                sentence = "its robots.txt redirects to a host in use by another worker"
-                return await self._learn(origin, unreachable(url, sentence))
+                known = await self._known_elsewhere(origin, url, give_up_s)
+                if known is not None:
+                    return known
+                continue
             hop_origin = origin_of(url)
             if self._is_lost(origin, host, hop_origin):
                 return None
@@ -249,6 +254,9 @@ class RobotsFetcher:
         known = other.access
         if robots_state.is_due(known, self._clock.wall()):
             return None
+        return await self._learn_from(origin, known, url)
+
+    async def _learn_from(self, origin: Origin, known: RobotsState, url: str) -> RobotsState:
         if known.body is not None:
             news = RobotsFetch(
                 status=200, body=known.body, headers={}, url=url, truncated=known.truncated
@@ -265,6 +273,27 @@ class RobotsFetcher:
             copy_at=known.copy_at if learned.body is not None else learned.copy_at,
             expires_at=_earlier(learned.expires_at, known.expires_at),
         )
+
+    async def _known_elsewhere(
+        self, origin: Origin, url: str, give_up_s: float
+    ) -> RobotsState | None:
+        """Another worker holds the host that this hop leads to: what it stored of that origin's
+        robots.txt, if that is fresh. None, after a while: ask for the host again. Raises
+        FrontierClosedError."""
+        if path_of(url) == "/robots.txt":
+            stored = await self._store.robots_get(origin_of(url))
+            if stored is not None and not robots_state.is_due(stored, self._clock.wall()):
+                return await self._learn_from(origin, stored, url)
+        now_s = self._clock.monotonic()
+        if now_s >= give_up_s or not self._frontier.deadline.exists:
+            sentence = "its robots.txt redirects to a host in use by another worker"
+            return await self._learn(origin, unreachable(url, sentence))
+        origin.waits_elsewhere = self._frontier.slot_of(host_of(url))
+        await self._clock.sleep_until(now_s + ELSEWHERE_AGAIN_S)
+        origin.waits_elsewhere = ""
+        if self._frontier.stopping or origin.host.gone:
+            raise FrontierClosedError("the crawl is ending")
+        return None
 
     async def _fill(
         self, url: str, host: HostQueue, result: Answer | Failure, settled: list[Origin]
@@ -322,6 +351,8 @@ class RobotsFetcher:
                 except Exception as error:  # noqa: BLE001 - its rules count all the same
                     contained(f"reading the sitemaps that {origin.name} names", error)
             host = origin.host
+            if host.lease_lost:
+                raise FrontierClosedError("another worker may hold the host")
             completed = await self._store.robots_put(
                 self._session,
                 host.slot,

@@ -29,6 +29,7 @@ FORGET_DOWN_TO: Final = 7 / 8  # of the two above
 # Hosts examined, at most, to find some to release, and the interval if all were in use.
 LOOKED_AT_MAX: Final = 1_024
 LOOK_EVERY_S: Final = 1.0
+UNUSED_S: Final = 5.0  # after that, a host that other workers may want is released
 
 
 @dataclass(slots=True, eq=False)
@@ -53,6 +54,7 @@ class HostLine:
     host: HostQueue
     places: deque[Place] = field(default_factory=deque)
     users: int = 0  # callers using it now: it must not be released
+    used_s: float = 0.0  # when it was last used
 
 
 class CallerLines:
@@ -86,20 +88,25 @@ class CallerLines:
         return iter(self._lines.values())
 
     def get(self, slot: str) -> HostLine | None:
-        return self._lines.get(slot)
+        line = self._lines.get(slot)
+        if line is not None and line.host.gone:  # its lease was lost
+            del self._lines[slot]
+            return None
+        return line
 
     def use(self, slot: str) -> HostLine | None:
         """The line of a held host, counted as used now."""
-        line = self._lines.get(slot)
+        line = self.get(slot)
         if line is not None:
             self._lines.move_to_end(slot)
             line.users += 1
+            line.used_s = self._clock.monotonic()
         return line
 
     async def hold(self, slot: str) -> HostQueue | None:
         """The held host of a slot; None if another worker holds it. The lease is taken in a
         separate task, which a caller's cancellation does not interrupt."""
-        if (line := self._lines.get(slot)) is None:
+        if (line := self.get(slot)) is None:
             task = self._holding.get(slot)
             if task is None:
                 task = self._holding[slot] = self._tasks.spawn(self._lease(slot))
@@ -111,14 +118,18 @@ class CallerLines:
                 self._wanted[slot] -= 1
                 if not self._wanted[slot]:
                     del self._wanted[slot]
-            line = self._lines.get(slot)
+            line = self.get(slot)
         return None if line is None else line.host
 
     async def _lease(self, slot: str) -> None:
         if self._frontier.buffer.releasing(slot):
             await self._committer.flush()
+        losses = self._frontier.losses
         lease = (await self._store.acquire(self._session, [slot])).get(slot)
         if lease is None:
+            return
+        if losses != self._frontier.losses:
+            self._frontier.give_back([lease])
             return
         self._lines[slot] = HostLine(self._frontier.host_leased(lease))
         crowded = self._is_crowded(1.0) and self._clock.monotonic() >= self._look_s
@@ -160,6 +171,17 @@ class CallerLines:
             self._frontier.buffer.release(line.host)
         return slots
 
+    def release_unused(self) -> None:
+        """Where others share the store: release hosts that no caller has used lately."""
+        before_s = self._clock.monotonic() - UNUSED_S
+        for slot, line in list(itertools.islice(self._lines.items(), LOOKED_AT_MAX)):
+            if line.host.gone:
+                del self._lines[slot]
+            elif line.used_s <= before_s and slot not in self._wanted and not self._in_use(line):
+                del self._lines[slot]
+                self._frontier.drop(line.host)
+                self._frontier.buffer.release(line.host)
+
     def _in_use(self, line: HostLine) -> bool:
         host = line.host
         if line.users or host.busy or host.tickets or host.paused:
@@ -175,6 +197,6 @@ class CallerLines:
         """Release all hosts at the end. A host with an open request is not released: its next
         holder first waits the full delay, as after a crash."""
         for line in self._lines.values():
-            if not line.host.busy:
+            if not (line.host.busy or line.host.gone):
                 self._frontier.permits.drop(line.host)
                 self._frontier.buffer.release(line.host)

@@ -34,6 +34,10 @@ from policies.url import host_of
 # How long a request waits for an unread response of the same host. A server may pause this long
 # within a body; a response that is being read, however slowly, does not count.
 HOLD_MAX_S: Final = 60.0
+# Of a database that other workers share: for so long the session may connect to a host before its
+# request is sent, which only a request of our own can be kept from at the last moment.
+CONNECT_S: Final = 5.0
+LOOK_EVERY_S: Final = 0.25
 
 
 class Politeness:
@@ -130,6 +134,10 @@ class Politeness:
                 request.headers[name] = value
         fetcher.use(request.session, url, request.headers)
         permit = await self._enter(client, url)
+        while not client.frontier.expiry.may_contact(for_s=CONNECT_S):
+            client.frontier.permits.give_back(permit)
+            await client.clock.sleep_until(client.clock.monotonic() + LOOK_EVERY_S)
+            permit = await self._enter(client, url)
         contact = CallerRequest(url, client.clock)
         fetcher.watch(contact)
         slot = permit.host.slot

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Final, Self, assert_never
+from collections.abc import Awaitable, Callable
+from typing import Final, Self, TypeVar, assert_never
 
 from crawler import threads
 from crawler.clock import Clock
 from crawler.config import Config, check_identity
 from crawler.config.model import CurrentConfig
+from crawler.contact_deadline import ContactDeadline
 from crawler.downloading.downloader import Downloader
 from crawler.downloading.robots_fetcher import RobotsFetcher
 from crawler.downloading.robots_parser import RobotsParser
@@ -28,6 +30,7 @@ from crawler.errors import (
 from crawler.fetching.fetcher import Answer, Failure, Fetcher, Request
 from crawler.frontier.commands import (
     AddWorkers,
+    BreakOff,
     Command,
     Commit,
     ConfigApplied,
@@ -42,14 +45,20 @@ from crawler.frontier.commands import (
 from crawler.frontier.frontier import PAGE, Frontier
 from crawler.frontier.host_queue import Permit
 from crawler.frontier.origin import Origin
+from crawler.frontier.reasons import HELD_ELSEWHERE
 from crawler.frontier.tickets import FrontierClosedError
+from crawler.orders import InvalidOrderError, SteerHost, decode
 from crawler.processing.committer import Committer
 from crawler.scheduling.command_loop import commands_of
+from crawler.scheduling.renewal import Renewal
 from crawler.scheduling.task_set import TaskSet
 from policies.robots_state import RobotsState, is_due
 from policies.url import host_of, origin_of
-from storage.store import Store, StoreError
+from storage.store import Store, StoreError, WorkerStatus
 
+_T = TypeVar("_T")
+
+ELSEWHERE_AGAIN_S: Final = 1.0  # until a host that another worker holds is asked for again
 LOOPBACK_NAMES_MAX: Final = 10_000  # names remembered as loopback's
 
 
@@ -69,12 +78,17 @@ class PoliteClient:
         session: int,
         clock: Clock,
         fetcher: Fetcher,
+        deadline: ContactDeadline | None = None,
     ) -> None:
         self.config = config
         self.clock = clock
         self._identified = config.has_contact
         self._loopback_names: set[str] = set()  # without a contact: hosts known to be local
-        self.frontier = Frontier(CurrentConfig(config), clock, store, polite_client=True)
+        self.frontier = Frontier(
+            CurrentConfig(config), clock, store, polite_client=True, deadline=deadline
+        )
+        self._shared = store.shared
+        self._renewal = Renewal(self.frontier, store, session, clock)
         self._tasks = TaskSet(self.frontier.commands)
         self._committer = Committer(self.frontier, store, session, clock)
         self.downloader = Downloader(self.frontier, fetcher, clock)
@@ -100,6 +114,8 @@ class PoliteClient:
 
     async def __aenter__(self) -> Self:
         self._closed = False
+        if self._shared:
+            await self._renew()
         self._background = asyncio.get_running_loop().create_task(self._run())
         return self
 
@@ -128,6 +144,8 @@ class PoliteClient:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._committer.run())
+                if self._shared:
+                    group.create_task(self._keep_renewed())
                 commands = commands_of(self.frontier, self.clock, self._tasks)
                 async with contextlib.aclosing(commands):
                     async for command in commands:
@@ -137,10 +155,35 @@ class PoliteClient:
         finally:
             self._close()
 
+    async def _keep_renewed(self) -> None:
+        while True:
+            await self._renewal.rest()
+            await self._renew()
+            self._lines.release_unused()
+
+    async def _renew(self) -> None:
+        """It counts as idle: a crawl need not wait for its end. Of the orders, those about hosts
+        concern it; whether the crawl is paused does not."""
+        status = WorkerStatus(
+            idle=True, hosts=len(self._lines), in_flight=len(self.downloader.urls)
+        )
+        pulse = await self._renewal.renew(status)
+        for order in () if pulse is None else pulse.orders:
+            with contextlib.suppress(InvalidOrderError):
+                steer = decode(order)
+                line = self._lines.get(steer.slot) if isinstance(steer, SteerHost) else None
+                if line is not None and isinstance(steer, SteerHost):
+                    line.host.steer(
+                        paused=steer.paused, slow_s=steer.slow_s, clear_slow=steer.clear_slow
+                    )
+                    self.frontier.permits.consider(line.host)
+
     def _carry_out(self, command: Command) -> None:
         match command:
             case Commit():
                 self._committer.begin()
+            case BreakOff():
+                self.downloader.break_off()
             case FetchRobots(origin):
                 self._tasks.spawn(self._fetch_robots(origin))
             case ParseRobots(origin):
@@ -201,13 +244,26 @@ class PoliteClient:
         Raises RobotsDisallowed and RobotsUnreachable as soon as that is known, FetchFailed when no
         connection can be made.
         """
-        line = await self._line(url)
-        try:
+
+        async def wait(line: HostLine) -> Permit:
             if line.places:
                 self._passes(line, url)  # a forbidden URL need not wait in line
             return await self._in_line(line, url)
-        finally:
-            line.users -= 1
+
+        return await self._at(url, wait)
+
+    async def _at(self, url: str, work: Callable[[HostLine], Awaitable[_T]]) -> _T:
+        """Use the line of the URL's host; another one if the lease is lost meanwhile."""
+        while True:
+            line = await self._line(url)
+            try:
+                return await work(line)
+            except FrontierClosedError:
+                self._check_open()
+                if not line.host.lease_lost:
+                    raise
+            finally:
+                line.users -= 1
 
     async def _in_line(self, line: HostLine, url: str) -> Permit:
         place = Place(url, asyncio.get_running_loop().create_future())
@@ -232,11 +288,7 @@ class PoliteClient:
             if not self._passes(line, url):
                 await self._verdicts.change(line, url)
                 continue
-            try:
-                permit = await self.downloader.permit(line.host, origin_of(url))
-            except FrontierClosedError:
-                self._check_open()
-                raise
+            permit = await self.downloader.permit(line.host, origin_of(url))
             if isinstance(permit, Failure):
                 continue  # its origin is out of reach: it waits, or is given up
             try:
@@ -250,8 +302,14 @@ class PoliteClient:
             self.frontier.permits.give_back(permit)
 
     def _passes(self, line: HostLine, url: str) -> bool:
-        self._check_open()
+        self._check_held(line)
         return self._verdicts.passes(line, url)
+
+    def _check_held(self, line: HostLine) -> None:
+        """Raise FrontierClosedError if the lease was lost."""
+        self._check_open()
+        if line.host.gone:
+            raise FrontierClosedError("the host is no longer held")
 
     async def contact(self, permit: Permit, request: Request) -> Answer | Failure:
         """Use the permit for one request, without retries; adapt the host's pace to the result."""
@@ -268,26 +326,26 @@ class PoliteClient:
     async def may_fetch(self, url: str) -> bool:
         """Return whether `enter` would grant a permit. Fetches robots.txt if it is due, and waits
         for nothing else. Raises FetchFailed if the host cannot be reached."""
-        line = await self._line(url)
-        try:
-            while not self._passes(line, url):
-                await self._verdicts.change(line, url)
-        except (RobotsDisallowed, RobotsUnreachable):
-            return False
-        else:
+
+        async def judge(line: HostLine) -> bool:
+            try:
+                while not self._passes(line, url):
+                    await self._verdicts.change(line, url)
+            except (RobotsDisallowed, RobotsUnreachable):
+                return False
             return True
-        finally:
-            line.users -= 1
+
+        return await self._at(url, judge)
 
     async def robots(self, url: str) -> RobotsState:
         """Return the state of the robots.txt of the URL's origin, fetched under a permit of its
         host if it is due, even without `robots.obey`. Raises FetchFailed if the host cannot be
         reached."""
-        line = await self._line(url)
         name = origin_of(url)
-        try:
+
+        async def look(line: HostLine) -> RobotsState:
             while True:
-                self._check_open()
+                self._check_held(line)
                 if self._verdicts.is_reachable(line, url):
                     origin = self.frontier.robots.get_or_add(name, line.host)
                     if not origin.busy and is_due(origin.access, self.clock.wall()):
@@ -295,11 +353,14 @@ class PoliteClient:
                     elif not origin.busy:
                         return origin.access
                 await self._verdicts.change(line, url)
-        finally:
-            line.users -= 1
+
+        return await self._at(url, look)
 
     async def next_turn(self, url: str) -> NextTurn:
         """Return when the URL's host may be contacted next, without contacting it."""
+        slot = self.slot_of(host_of(url))
+        if self._shared and self._lines.get(slot) is None and await self._lines.hold(slot) is None:
+            return NextTurn(in_s=ELSEWHERE_AGAIN_S, reason=HELD_ELSEWHERE.sentence, ahead=0)
         line = await self._line(url)
         line.users -= 1
         in_s, reason = self.frontier.waiting.why(line.host)
@@ -320,6 +381,8 @@ class PoliteClient:
         while (line := self._lines.use(slot)) is None:
             held = await self._lines.hold(slot)
             self._check_open()
-            if held is None:
+            if held is None and not self._shared:
                 raise CourtlyError(f"the host {slot} is in use by another worker")
+            if held is None:
+                await self.clock.sleep_until(self.clock.monotonic() + ELSEWHERE_AGAIN_S)
         return line

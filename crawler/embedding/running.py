@@ -10,6 +10,7 @@ from pathlib import Path
 from crawler.app import plainest
 from crawler.clock import Clock, RealClock
 from crawler.config import Config, ConfigError
+from crawler.contact_deadline import ContactDeadline
 from crawler.documents.crawled_page import CrawledPage
 from crawler.embedding.embed import OpenStore, network, open_store_of
 from crawler.events import Summary
@@ -28,7 +29,14 @@ class Running:
     """A crawl whose caller iterates over its pages. Seeds added after its end restart it."""
 
     def __init__(
-        self, config: Config, kept: OpenStore, clock: Clock, fetcher: Fetcher, sinks: Sinks
+        self,
+        config: Config,
+        kept: OpenStore,
+        clock: Clock,
+        fetcher: Fetcher,
+        sinks: Sinks,
+        *,
+        deadline: ContactDeadline,
     ) -> None:
         self.sinks = sinks
         self.store = kept.store
@@ -36,6 +44,7 @@ class Running:
         self._kept = kept
         self._clock = clock
         self._fetcher = fetcher
+        self._deadline = deadline
         self._began_s = clock.monotonic()
         self._begin()
 
@@ -48,6 +57,7 @@ class Running:
             clock=self._clock,
             sinks=self.sinks,
             page_queue=self._page_queue,
+            deadline=self._deadline,
         )
         self._scheduler = Scheduler(context, self._fetcher)
         self._task: asyncio.Task[None] | None = None
@@ -127,13 +137,14 @@ async def running(
     """Open a crawl that starts with the request for its first page, and stop it when the block
     ends. called: functions that receive its pages, in addition to the config's sinks."""
     clock = clock or RealClock()
+    deadline = ContactDeadline(clock)
     sinks = build_sinks(config, called, clock=clock)
     async with (
         open_store_of(config, db=db, clock=clock, name="crawl") as kept,
-        network(config, clock=clock, fetcher=fetcher) as wire,
+        network(config, clock=clock, fetcher=fetcher, deadline=deadline) as wire,
         sinks,
     ):
-        crawl = Running(config, kept, clock, wire, sinks)
+        crawl = Running(config, kept, clock, wire, sinks, deadline=deadline)
         try:
             yield crawl
         except asyncio.CancelledError:

@@ -15,7 +15,7 @@ from crawler.embedding.polite_client import PoliteClient
 from crawler.embedding.response import Response
 from crawler.embedding.settings import Given, settings
 from crawler.errors import FetchFailed, TooManyRedirects
-from crawler.fetching.header_scope import HeaderScope, services_of
+from crawler.fetching.header_scope import services_of
 from crawler.fetching.request import (
     REDIRECT_STATUSES,
     Answer,
@@ -27,6 +27,7 @@ from crawler.fetching.request import (
     service_of,
 )
 from crawler.frontier.frontier import REFUSALS
+from policies.holds import HoldReason
 from policies.retries import FailureCode, GiveUp, RetryRules, after_failure, after_refusal
 from policies.robots_state import RobotsState
 from policies.url import canonical, host_of, origin_of
@@ -242,6 +243,8 @@ async def _ask(
             return result
         attempts_max = RetryRules(max_attempts=rules.max_attempts)
         if isinstance(result, Failure):
+            if result.ours is HoldReason.LEASES_EXPIRED and (retry or not result.contacted):
+                continue  # with the next permit
             if result.ours is not None:
                 raise FetchFailed(url, result)  # a fault of this machine: the caller decides
             if not result.connected:
@@ -279,8 +282,7 @@ def _without(headers: Mapping[str, str], names: frozenset[str]) -> dict[str, str
 def _mean(client: PoliteClient, url: str) -> frozenset[str]:
     """Apply the config's headers to the schemes and ports that this URL stands for. A robots.txt
     redirected elsewhere is requested without them."""
-    client.downloader.meant = client.downloader.meant or HeaderScope()
-    client.downloader.meant.add(url)
+    client.downloader.mean(url)
     return services_of(url)
 
 

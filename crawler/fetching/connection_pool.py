@@ -15,7 +15,7 @@ from aiohttp import ClientConnectionResetError, TCPConnector
 from aiohttp.abc import AbstractResolver
 from aiohttp.client_proto import ResponseHandler
 
-from crawler.fetching.exchange import Exchange, current_exchange
+from crawler.fetching.exchange import Exchange, LeaseExpiredError, current_exchange
 from crawler.fetching.guard import AddrInfo, socket_guard
 from crawler.fetching.request import NetworkError
 from policies.address import AddressRules
@@ -91,6 +91,9 @@ class PooledConnection(ResponseHandler):
             return
         self.exchange = exchange
         self.idle = False
+        if exchange.expires():
+            self._lose(LeaseExpiredError())
+            return
         exchange.sending(self)
         if not exchange.keep or len(self._connections.open) > self._connections.kept_max:
             self.force_close()
@@ -229,6 +232,8 @@ def _make_socket(guard: Callable[[AddrInfo], socket.socket], info: AddrInfo) -> 
     exchange = current_exchange()
     if exchange is None:
         return guard(info)
+    if exchange.expires():
+        raise LeaseExpiredError
     # A proxy is configured explicitly: its own address is not checked.
     made = socket.socket(*info[:3]) if exchange.proxied else guard(info)
     exchange.contacting(made)

@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 from aiohttp.streams import StreamReader
 
 from crawler.clock import Clock, Timer
+from crawler.contact_deadline import ContactDeadline
 from crawler.fetching.request import FetchLimits
 
 BEAT_S: Final = 0.25  # lateness of less than this may be mistaken for the network's
@@ -31,6 +32,10 @@ class ExchangeConnection(Protocol):
     def rest(self) -> None:
         """The exchange is over."""
         ...
+
+
+class LeaseExpiredError(OSError):
+    """The time in which this worker may contact its hosts has passed."""
 
 
 class Phase(enum.Enum):
@@ -77,6 +82,8 @@ class Exchange:
     payload: StreamReader | None = None
     broken: bool = False  # the connection was lost in the middle of the body
     reset: bool = False  # the connection was lost, and not just closed
+    deadline: ContactDeadline | None = None  # until when hosts may be contacted at all
+    expired: bool = False  # that has passed, and the request was not sent
     keep: bool = True  # whether its connection may serve another request
     reused: bool = False  # whether its connection has served one before
     ascii: bool = True  # whether the header received so far is
@@ -132,6 +139,13 @@ class Exchange:
         self.payload = self.ended_s = None  # those of the answer that opened a tunnel
         self._connection = connection
         self.address = connection.address
+
+    def expires(self) -> bool:
+        """Whether its host may not be contacted any more: names may have been looked up, and
+        connections made, since this was checked for its permit."""
+        if self.deadline is not None and self.deadline.passed:
+            self.expired = True
+        return self.expired
 
     def waiting(self) -> bool:
         """Whether the answer's header is not complete yet."""

@@ -17,6 +17,7 @@ from yarl import URL
 
 from crawler.clock import Clock
 from crawler.config import Config
+from crawler.contact_deadline import ContactDeadline
 from crawler.fetching.body import SinkFaultError, pour_body, read_body
 from crawler.fetching.connection_pool import FIELD_BYTES_MAX, FIELDS_MAX, Connector, OpenConnections
 from crawler.fetching.content_coding import ACCEPT_ENCODING
@@ -25,6 +26,7 @@ from crawler.fetching.direct import NO_TIMEOUT, DirectClient, Endpoint, RawRespo
 from crawler.fetching.exchange import Exchange, Watchdog, enter_exchange, leave_exchange
 from crawler.fetching.guard import AddressRefusedError, address_rules
 from crawler.fetching.network_errors import (
+    EXPIRED_ERROR,
     NETWORK_EXCEPTIONS,
     PROXY_LOGIN,
     PROXY_LOGIN_ERROR,
@@ -85,6 +87,7 @@ class AiohttpFetcher:
 
     cookies: the jars to use, taken over from the fetcher that this one replaces.
     resolver: resolves names instead of `[network] resolve` and the system's DNS.
+    deadline: until when requests are sent; one that is not sent is a Failure with `ours`.
 
     Raises ConfigError if a secret or certificate named in the config cannot be read.
     """
@@ -96,6 +99,7 @@ class AiohttpFetcher:
         *,
         cookies: Cookies | None = None,
         resolver: Resolver | None = None,
+        deadline: ContactDeadline | None = None,
         keepalive_s: float = KEEPALIVE_S,
     ) -> None:
         self._headers = {
@@ -107,6 +111,7 @@ class AiohttpFetcher:
             self._headers["From"] = config.crawl.from_
         self._addresses = address_rules(config)
         self._clock = clock
+        self._deadline = deadline
         self._keepalive_s = keepalive_s
         self._settings = SiteSettingsTable(config)
         self.cookies = Cookies(clock) if cookies is None else cookies
@@ -197,6 +202,7 @@ class AiohttpFetcher:
         cancelling = task.cancelling()
         exchange = Exchange(self._clock, limits, task, request.proxy is not None)
         exchange.keep = endpoint.keeps_connections
+        exchange.deadline = self._deadline
         token = enter_exchange(exchange)
         self._watchdog.begin(exchange)
         try:
@@ -322,7 +328,9 @@ class AiohttpFetcher:
     def _network_failure(
         self, url: str, exc: Exception, endpoint: Endpoint, exchange: Exchange
     ) -> Failure:
-        error = classify_error(exc, exchange, tls=url.startswith("https:"))
+        error = EXPIRED_ERROR
+        if not exchange.expired:
+            error = classify_error(exc, exchange, tls=url.startswith("https:"))
         drop_tracebacks(exc)  # they hold the body, in a reference cycle
         if error.code is FailureCode.CONNECT:
             self.resolver.forget(endpoint.host)

@@ -20,12 +20,20 @@ from crawler.fetching.guard import AddressRefusedError
 from crawler.fetching.local_errors import blame
 from crawler.fetching.request import NetworkError, OversizeError
 from crawler.fetching.resolver import NameLookupError
+from policies.holds import SENTENCES, HoldReason
 from policies.retries import FailureCode
 
 PROXY_LOGIN: Final = 407
 # No host is to blame, and only a proxy may ask for it (RFC 9110, 15.5.8).
 PROXY_LOGIN_ERROR: Final = NetworkError(
     FailureCode.CONNECT, "the proxy requires valid credentials (407)", local=True
+)
+
+
+EXPIRED_ERROR: Final = NetworkError(
+    FailureCode.CONNECT,
+    SENTENCES[HoldReason.LEASES_EXPIRED],
+    ours=HoldReason.LEASES_EXPIRED,
 )
 
 

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from crawler.clock import Clock
 from crawler.config import Config
+from crawler.contact_deadline import ContactDeadline
 from crawler.fetching.cookies import Cookies
 from crawler.fetching.fetcher import AiohttpFetcher
 from crawler.fetching.request import Answer, Failure, Request
@@ -21,14 +22,17 @@ class ReloadableFetcher:
     end. Raises ConfigError if a secret or certificate named in the config cannot be read.
     """
 
-    def __init__(self, config: Config, clock: Clock) -> None:
+    def __init__(
+        self, config: Config, clock: Clock, *, deadline: ContactDeadline | None = None
+    ) -> None:
         self._config = config
         self._clock = clock
+        self._deadline = deadline
         self._current = self.create(config, None)
         self._replaced: list[AiohttpFetcher] = []
 
     def create(self, config: Config, cookies: Cookies | None) -> AiohttpFetcher:
-        return AiohttpFetcher(config, self._clock, cookies=cookies)
+        return AiohttpFetcher(config, self._clock, cookies=cookies, deadline=self._deadline)
 
     async def __aenter__(self) -> Self:
         await self._current.__aenter__()

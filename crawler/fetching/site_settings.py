@@ -17,10 +17,11 @@ from msgspec import structs
 from multidict import CIMultiDict
 
 from crawler.config import Config, ConfigError, FetchConfig
-from crawler.config.secrets import SecretError, authorization
+from crawler.config.secrets import authorization
 from crawler.fetching.cookies import Cookies
 from crawler.fetching.request import FetchLimits, Request
 from policies.url import origin_of
+from storage.secret_sources import SecretError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -65,6 +65,10 @@ class ConfigApplied(Struct, frozen=True):
     """A new config is in force: adjust whatever depends on it."""
 
 
+class BreakOff(Struct, frozen=True):
+    """The leases have expired: break off the requests in flight."""
+
+
 Command: TypeAlias = (
     FetchRobots
     | ParseRobots
@@ -76,6 +80,7 @@ Command: TypeAlias = (
     | NextPass
     | AddWorkers
     | ConfigApplied
+    | BreakOff
 )
 
 COMMIT: Final = Commit()
@@ -83,6 +88,7 @@ LOOK_FOR_WORK: Final = LookForWork()
 NEXT_PASS: Final = NextPass()
 ADD_WORKERS: Final = AddWorkers()
 CONFIG_APPLIED: Final = ConfigApplied()
+BREAK_OFF: Final = BreakOff()
 
 
 class CommandQueue:

@@ -74,8 +74,10 @@ class CommitBuffer:
     def record(
         self, outcome: Outcome, host: HostQueue, url: str = "", page: CrawledPage | None = None
     ) -> None:
-        """url: of the outcome, for observers. page: what sinks must have on disk before the outcome
-        is committed."""
+        """Nothing is recorded of a host whose lease was lost. url: of the outcome, for observers.
+        page: what sinks must have on disk before the outcome is committed."""
+        if host.lease_lost:
+            return
         if page is not None and self._sinks is not None:
             self._sinks.put(page, outcome.id)
             if self._sinks.due:
@@ -92,12 +94,16 @@ class CommitBuffer:
 
     def touch(self, host: HostQueue) -> None:
         """The host's clock changed without an outcome."""
+        if host.lease_lost:
+            return
         self._dirty[host.slot] = host
         self._touch()
 
     def contacted(self, host: HostQueue) -> None:
         """A contact ended. While its page is being parsed, the host's clock may wait for one commit
         and is then written together with the page."""
+        if host.lease_lost:
+            return
         self._contacted[host.slot] = host
         self._touch()
 
@@ -131,6 +137,8 @@ class CommitBuffer:
 
     def urgent(self, host: HostQueue) -> None:
         """Commit the host's clock soon: a Retry-After or a backoff must survive a crash."""
+        if host.lease_lost:
+            return
         self._dirty[host.slot] = host
         self.recorded += 1
         self.commit_soon()

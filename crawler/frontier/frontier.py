@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Final
 
 from crawler.clock import Clock
 from crawler.config.model import CurrentConfig
+from crawler.contact_deadline import ContactDeadline
 from crawler.fetching.request import Answer, Failure
 from crawler.frontier.alarms import Alarms
-from crawler.frontier.commands import ADD_WORKERS, LOOK_FOR_WORK, CommandQueue, FailOrigin, Rejudge
-from crawler.frontier.commit_buffer import CommitBuffer
+from crawler.frontier.commands import (
+    ADD_WORKERS,
+    BREAK_OFF,
+    LOOK_FOR_WORK,
+    CommandQueue,
+    FailOrigin,
+    Rejudge,
+)
+from crawler.frontier.commit_buffer import CommitBatch, CommitBuffer
 from crawler.frontier.host_queue import HostQueue, Permit
+from crawler.frontier.lease_expiry import LeaseExpiry
 from crawler.frontier.origin import Origin, changes
+from crawler.frontier.pace import NEVER
 from crawler.frontier.permits import Permits
 from crawler.frontier.progress import progresses
 from crawler.frontier.robots_cache import RobotsCache
@@ -25,7 +37,7 @@ from policies.retries import FailureCode, GiveUp, RetryRules, after_no_connectio
 from policies.robots_policy import Closed
 from policies.robots_state import RobotsState
 from policies.url import origin_of
-from storage.store import Completed, Lease, Outcome, Prefetched, Retry, Store, StoreError
+from storage.store import Completed, HostUpdate, Lease, Prefetched, Retry, Store, StoreError
 
 if TYPE_CHECKING:
     from crawler.sinks.dispatch import Sinks
@@ -57,7 +69,8 @@ class Frontier:
     - Whatever must survive a crash is in `buffer` or in the store.
 
     polite_client: URLs come from callers rather than from the store, and faults of this machine are
-    the caller's to handle: no URLs are prefetched, and there are no system holds.
+    the caller's to handle: no URLs are prefetched, and there are no system holds, except where
+    leases have expired.
     """
 
     def __init__(
@@ -68,6 +81,7 @@ class Frontier:
         *,
         observer: Observer | None = None,
         sinks: Sinks | None = None,
+        deadline: ContactDeadline | None = None,
         polite_client: bool = False,
     ) -> None:
         self._config = config
@@ -84,10 +98,18 @@ class Frontier:
             config, clock, self.commands, self.in_flight, keep_trying=not polite_client
         )
         self.holds = SystemHolds(clock, self.permits, self.robots, self.commands, observer=observer)
+        self.deadline = deadline or ContactDeadline(clock)
+        self.expiry = LeaseExpiry(clock, self.deadline, self.holds, self.commands)
         self.waiting = Waiting(clock, self.permits, self.robots)
         self.progress_s = clock.monotonic()  # when something was last committed
         self.claimable = True  # there may be hosts in the store to be claimed now
         self.stopping = False  # nothing new begins
+        self.losses = 0  # how often all leases were lost
+        # Orders that other workers gave before this have been carried out (monotonic).
+        self.informed_s = math.inf
+        if store.shared:
+            self.deadline.begin()
+            self.informed_s = NEVER
 
     # ------------------------------------------------------------ hosts
 
@@ -114,6 +136,31 @@ class Frontier:
         host.drop_prefetched()
         self.permits.drop(host)
         self.robots.forget(host)
+
+    def lose(self, host: HostQueue) -> None:
+        """Its lease was lost: another worker may hold it. What is in flight there is not recorded;
+        its URLs are still queued."""
+        host.lease_lost = True
+        self.drop(host)
+
+    def renewed(self, until_s: float, *, lost: bool = False) -> None:
+        """The session was renewed: hosts may be contacted until then (`Clock.boottime`). lost: it
+        had expired, and all leases with it."""
+        if lost:
+            self.losses += 1
+            for host in list(self.permits):
+                self.lose(host)
+            self.commands.put(BREAK_OFF)
+            self.may_claim()
+        self.expiry.renewed(until_s)
+
+    def give_back(self, leases: Iterable[Lease]) -> None:
+        """These were leased while `renewed` reported a loss: they may be another worker's by now,
+        or may have been leased after that."""
+        now_s = self._clock.monotonic()
+        for lease in leases:
+            politeness = self._config.config.site(lease.slot).politeness
+            self.buffer.give_back(HostQueue(lease, politeness, now_s=now_s).update(now_s))
 
     def want(self, host: HostQueue) -> None:
         """Ask the store for more URLs of a host: soon if it would have to wait for them, else with
@@ -160,23 +207,19 @@ class Frontier:
 
     # ------------------------------------------------------------ commits
 
-    def committed(self, outcomes: list[Outcome], completed: Completed) -> None:
+    def committed(self, taken: CommitBatch, completed: Completed) -> None:
         """Apply a commit: outcomes are stored, and requested URLs have arrived."""
         retried: set[HostQueue] = set()
         progress = False
-        for outcome in outcomes:
+        for outcome in taken.outcomes:
             host = self.permits.get(outcome.slot)
             if host is not None:
                 host.held.discard(outcome.id)
                 if isinstance(outcome, Retry) and not host.prefetched:
                     retried.add(host)
             progress = progresses(outcome, host) or progress
-        if self.is_client and completed.stale:
-            slot = next(iter(completed.stale))
-            raise StoreError(f"another session has taken over the host {slot}")
-        for slot in completed.stale:
-            if (host := self.permits.get(slot)) is not None:
-                self.drop(host)
+        if completed.stale:
+            self._lose_stale(taken.batch.hosts, completed.stale)
         for slot, hand in completed.prefetched.items():
             if (host := self.permits.get(slot)) is not None:
                 host.wanting = False
@@ -193,6 +236,15 @@ class Frontier:
         self.permits.advance()  # the buffer has room again
         if not self.permits.in_flight:
             self.look_for_work()
+
+    def _lose_stale(self, updates: Iterable[HostUpdate], stale: Collection[str]) -> None:
+        """These updates were refused. A host may have been leased again since they were taken."""
+        if self.is_client and not self.deadline.exists:
+            raise StoreError(f"another session has taken over the host {next(iter(stale))}")
+        for update in updates:
+            host = self.permits.get(update.slot) if update.slot in stale else None
+            if host is not None and host.epoch == update.epoch:
+                self.lose(host)
 
     def links_added(self, completed: Completed) -> None:
         """URLs were queued: of held hosts, which may have been idle, or of hosts to be claimed."""
@@ -220,7 +272,9 @@ class Frontier:
     def excuses(self, failure: Failure) -> bool:
         """Is the request repeated without counting as a try? So it is after a fault of this
         machine, which holds the crawl until it has passed, and on a stale connection."""
-        return failure.stale or (failure.ours is not None and not self.is_client)
+        ours = failure.ours
+        expired = ours is HoldReason.LEASES_EXPIRED
+        return failure.stale or expired or (ours is not None and not self.is_client)
 
     def judge(self, permit: Permit, result: Answer | Failure) -> Answer | Failure:
         """The result of a request, with `ours` set where this machine is at fault."""
@@ -264,6 +318,8 @@ class Frontier:
     ) -> None:
         """No connection to an origin could be made: its URLs wait for the next try, and finally
         fail in bulk. failures: consecutive failures, if counted elsewhere."""
+        if failure.ours is HoldReason.LEASES_EXPIRED:
+            return
         if self.is_client:
             self._tell_callers(host, origin, failure, failures)
             return
@@ -382,13 +438,14 @@ class Frontier:
         self.buffer.advance(now_s)
         self.robots.advance(now_s)
         self.holds.advance(now_s)
+        self.expiry.advance(now_s)
         at_s = self.permits.wake_at()
         if at_s is not None and at_s <= now_s:
             self.permits.advance()
 
     def next_wake_s(self) -> float | None:
         """When `advance` must be called (monotonic); None: not before something happens."""
-        parts = (self._alarms, self.buffer, self.robots, self.holds, self.permits)
+        parts = (self._alarms, self.buffer, self.robots, self.holds, self.expiry, self.permits)
         return min((at_s for part in parts if (at_s := part.wake_at()) is not None), default=None)
 
     def next_pass(self) -> None:

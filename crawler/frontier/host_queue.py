@@ -61,6 +61,8 @@ class HostQueue:
         "gone",
         "held",
         "in_line",
+        "lease_lost",
+        "leased_s",
         "next_due_s",
         "ours",
         "out_of_reach",
@@ -90,6 +92,8 @@ class HostQueue:
         self.seat = 0  # the workbench's mark
         self.in_line = False  # ready, and waiting for a worker
         self.gone = False  # no longer held
+        self.lease_lost = False  # another worker may hold it: nothing more is recorded of it
+        self.leased_s = now_s
         self.steered = 0  # permits granted before an operator's or a config's change are void
         self.full: Skip | None = None  # the limit on its pages or their bytes that it has reached
         self.prefetch = PREFETCH  # URLs to ask for the next time

@@ -41,6 +41,7 @@ class Origin:
         "tokens",
         "unread",
         "waits_at",
+        "waits_elsewhere",
         "wanted",
     )
 
@@ -71,6 +72,7 @@ class Origin:
         self.busy = False  # its robots.txt is being fetched, or parsed: its URLs wait
         self.wanted = False  # it is fetched because it was due, though no URL waits for it
         self.waits_at: HostQueue | None = None  # the host whose permit the fetch waits for
+        self.waits_elsewhere = ""  # the host of another worker that it waits for
 
     @property
     def in_use(self) -> bool:

@@ -33,8 +33,10 @@ class Wait(enum.Enum):
     ROBOTS_FETCHED = enum.auto()
     ROBOTS_ELSEWHERE = enum.auto()
     ROBOTS_PAUSED = enum.auto()
+    ROBOTS_HELD = enum.auto()
     HOST_FULL = enum.auto()  # its limit of pages or bytes is reached
     PAGE_BUDGET = enum.auto()
+    HELD_ELSEWHERE = enum.auto()
     IDLE = enum.auto()
 
 
@@ -74,6 +76,7 @@ VISIT_WINDOW: Final = Reason(Wait.VISIT_WINDOW)
 RETRY: Final = Reason(Wait.RETRY)
 ROBOTS_NEEDED: Final = Reason(Wait.ROBOTS_NEEDED)
 ROBOTS_FETCHED: Final = Reason(Wait.ROBOTS_FETCHED)
+HELD_ELSEWHERE: Final = Reason(Wait.HELD_ELSEWHERE)
 PAGE_BUDGET: Final = Reason(Wait.PAGE_BUDGET)
 IDLE: Final = Reason(Wait.IDLE)
 
@@ -95,8 +98,10 @@ _SENTENCES: Final[dict[Wait, str]] = {
     Wait.ROBOTS_FETCHED: "its robots.txt is being fetched",
     Wait.ROBOTS_ELSEWHERE: "its robots.txt is waiting for {source}: {because}",
     Wait.ROBOTS_PAUSED: "its robots.txt redirects to {source}, which is paused by an operator",
+    Wait.ROBOTS_HELD: "its robots.txt redirects to {source}, which another worker holds",
     Wait.HOST_FULL: "{source} has been reached",
     Wait.PAGE_BUDGET: "crawl.max_pages has been reached",
+    Wait.HELD_ELSEWHERE: "another worker holds this host",
     Wait.IDLE: "no work to do",
 }
 

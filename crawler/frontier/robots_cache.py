@@ -258,6 +258,7 @@ class RobotsCache:
         """The origin's fetch or parse has ended."""
         origin.busy = False
         origin.waits_at = None
+        origin.waits_elsewhere = ""
         self.weigh(origin)
         self._schedule(origin)
 

@@ -46,6 +46,7 @@ class Stops:
         self.allow_probes(self._probes if reason == BY_OPERATOR else 0)
 
     def allow_probes(self, probes: int) -> None:
-        """Grant this many probes (0 or 1)."""
-        self._probes = probes if self._reasons else 0
+        """Grant this many probes (0 or 1); none beside a hold that no request can end."""
+        holds = self._reasons - {BY_OPERATOR}
+        self._probes = probes if holds and holds <= CONNECTING else 0
         self.closed = bool(self._reasons) and (self.paused or not self._probes)

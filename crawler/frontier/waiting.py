@@ -134,6 +134,8 @@ class Waiting:
     def _fetched(self, origin: Origin, now_s: float) -> NextMove:
         """Its robots.txt is being fetched: it waits for the host whose permit that needs."""
         at = origin.waits_at
+        if at is None and origin.waits_elsewhere:
+            return NextMove(now_s, Reason(Wait.ROBOTS_HELD, origin.waits_elsewhere))
         if at is None:
             return NextMove(now_s, ROBOTS_FETCHED)
         if at.paused:

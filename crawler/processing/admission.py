@@ -32,6 +32,15 @@ class Stop(enum.Enum):
 ENOUGH, FULL_SOON = Stop
 
 
+class Later(enum.Enum):
+    """The URL is judged again when it is prefetched again."""
+
+    LATER = enum.auto()
+
+
+LATER: Final = Later.LATER
+
+
 class PageBudget(Struct):
     """Pages this run may still visit; a page is reserved before it is requested."""
 
@@ -80,6 +89,9 @@ class Admission:
         URL is judged."""
         name = host.name_of(queued.url)
         if (outcome := self._out_of_scope(host, name, queued)) is not None:
+            if outcome is LATER:
+                host.held.discard(queued.id)
+                return None
             self._buffer.record(outcome, host, queued.url)
             return None
         if queued.before is None and (limit := self._limit_reached(host)) is not None:
@@ -124,7 +136,7 @@ class Admission:
                 self._sinks.withdraw_blocked(queued.url, blocked)
             self._buffer.record(blocked, host, queued.url)
 
-    def _out_of_scope(self, host: HostQueue, name: str, queued: Queued) -> Outcome | None:
+    def _out_of_scope(self, host: HostQueue, name: str, queued: Queued) -> Outcome | Later | None:
         """Scope is judged again: the config may have changed since the URL was queued."""
         slot = self._config.config.slot_of(name)
         if slot != host.slot:
@@ -149,6 +161,8 @@ class Admission:
             # It stays visited, but is not revisited any more.
             wanted = skip is None and self._schedule.rules(queued.url).on
             return None if wanted else Revisited(id=queued.id, slot=host.slot, plan=None)
+        if skip is Skip.OUTSIDE and host.leased_s >= self._frontier.informed_s:
+            return LATER  # another worker may have widened the scope a moment ago
         if skip is not None:
             return Dropped(id=queued.id, slot=host.slot, reason=skip)
         return None

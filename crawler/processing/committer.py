@@ -91,7 +91,7 @@ class Committer:
         completed = await self._store.complete(self._session, taken.batch)
         self._buffer.committed(taken.upto)
         self.rates.add(self._clock.monotonic(), taken.outcomes)
-        self._frontier.committed(taken.outcomes, completed)
+        self._frontier.committed(taken, completed)
         if self._observer is not None:
             links = sum(len(one.links) for one in taken.outcomes if isinstance(one, Visited))
             elapsed_s = self._clock.monotonic() - began_s

@@ -9,6 +9,7 @@ from msgspec import Struct
 from crawler.clock import Clock
 from crawler.config import Config
 from crawler.config.model import CurrentConfig
+from crawler.contact_deadline import ContactDeadline
 from crawler.frontier.frontier import Frontier
 from crawler.observer import Observer, all_of
 from crawler.processing.page_queue import PageQueue
@@ -43,6 +44,7 @@ def crawl_context(
     observer: Observer | None = None,
     sinks: Sinks | None = None,
     page_queue: PageQueue | None = None,
+    deadline: ContactDeadline | None = None,
 ) -> CrawlContext:
     """The context of a new crawl. What `observer` raises is logged, and the crawl continues."""
     observer = None if observer is None else all_of([observer])
@@ -52,7 +54,9 @@ def crawl_context(
         clock=clock,
         store=store,
         session=session,
-        frontier=Frontier(effective, clock, store, observer=observer, sinks=sinks),
+        frontier=Frontier(
+            effective, clock, store, observer=observer, sinks=sinks, deadline=deadline
+        ),
         scope=Scope(effective.scope_of, max_depth=config.crawl.max_depth),
         observer=observer,
         sinks=sinks,

@@ -12,6 +12,7 @@ from crawler.documents.page_parser import PageParser
 from crawler.fetching.request import REDIRECT_STATUSES, Answer
 from crawler.frontier.host_queue import HostQueue
 from crawler.frontier.robots_cache import Pass
+from crawler.orders import encode, seeds_added
 from crawler.processing import page_requisites, stored_links
 from crawler.processing.context import CrawlContext
 from crawler.processing.recrawl_planner import RecrawlPlanner
@@ -45,6 +46,7 @@ class PageOutcomes:
         schedule: RecrawlPlanner,
         sitemaps: Sitemaps,
     ) -> None:
+        self._crawl = crawl
         self._config = crawl.config
         self._clock = crawl.clock
         self._robots = crawl.frontier.robots
@@ -217,6 +219,9 @@ class PageOutcomes:
         if not self._scope.add_root(queued.url):
             return []
         self._seen.clear()
+        if self._crawl.store.shared:  # known to the others before they can claim its URLs
+            order = encode(seeds_added([queued.url]))
+            await self._crawl.store.publish(self._crawl.session, order)
         origin = self._robots.get(origin_of(queued.url))
         if origin is None:
             return []

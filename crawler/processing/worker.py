@@ -80,6 +80,8 @@ class Worker:
         try:
             while host.prefetched:
                 queued = host.prefetched.popleft()
+                if queued.seed and self._crawl.store.shared:
+                    self._meet_seed(queued)
                 try:
                     admitted = self._admission.admit(host, queued)
                     if admitted is FULL_SOON:
@@ -115,6 +117,13 @@ class Worker:
             return False
         return True
 
+    def _meet_seed(self, queued: Queued) -> None:
+        """It may have been given to another worker a moment ago."""
+        if not queued.hops:
+            self._downloader.mean(queued.url)
+            if self._crawl.scope.add_root(queued.url):
+                self._seen.clear()
+
     def _contain(self, host: HostQueue, queued: Queued, error: Exception) -> None:
         """An internal error costs the URL: it fails, or if it was visited before, stays as it was.
         Raises errors that end the run."""
@@ -145,6 +154,8 @@ class Worker:
             if queued.suspect:
                 await self._committer.flush()
         finally:
+            if permit.host.lease_lost:  # its outcome is another worker's
+                self._crawl.store.not_in_flight(queued.id)
             if queued.suspect:
                 self._frontier.in_flight.end(queued)
 

@@ -15,6 +15,7 @@ from crawler.config.units import format_bytes
 from crawler.frontier.system_holds import SystemHolds
 from crawler.threads import in_thread
 from policies.holds import HoldReason
+from storage.location import FileLocation
 
 CHECK_EVERY_S: Final = 5.0
 # Times the minimum: free space at which a held crawl resumes, so that it does not flap.
@@ -26,15 +27,16 @@ _DATABASE_FILES: Final = ("", "-wal", "-shm", "-journal", ".lock")
 
 
 class DiskSpace:
-    """Checks the files of the database and of the sinks, and their file systems, during the crawl.
-    `again` applies a changed config."""
+    """Checks the files of the database and of the sinks, and their file systems, during the crawl;
+    only those of the sinks with PostgreSQL. `again` applies a changed config."""
 
     def __init__(self, effective: CurrentConfig, clock: Clock, holds: SystemHolds) -> None:
         self._effective = effective
         config = effective.config
-        self._database = config.storage.path
+        location = config.storage.location
+        self._files = [location.path] if isinstance(location, FileLocation) else []
         self._sinks = [sink.path for sink in config.sinks]
-        self._folders = _folders([self._database, *self._sinks])
+        self._folders = _folders([*self._files, *self._sinks])
         self._clock = clock
         self._holds = holds
         self._look = asyncio.Event()
@@ -97,7 +99,7 @@ class DiskSpace:
 
     def _used_bytes(self) -> int:
         """Size of the files of the database and of the sinks."""
-        files = {f"{self._database}{ending}" for ending in _DATABASE_FILES}
+        files = {f"{file}{ending}" for file in self._files for ending in _DATABASE_FILES}
         folders: list[str] = []
         for path in self._sinks:
             if path.is_dir():

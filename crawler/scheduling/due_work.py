@@ -18,6 +18,9 @@ ROBOTS_VAIN_S: Final = 6 * 3600.0  # one that could not be reached: the longest 
 REVISIT_HOSTS: Final = 64  # taken up in one look
 REVISIT_EVERY_S: Final = 5.0  # how often, at most, they are looked for
 REVISIT_VAIN_S: Final = 600.0  # a host that was asked and is due still: closed, or out of reach
+# The same where workers share the crawl: they release hosts that have nothing to do, so a host that
+# was asked may be due again.
+REVISIT_VAIN_SHARED_S: Final = 15.0
 PLANNED_AT_ONCE: Final = 10_000  # rows looked at for pages without a plan: some 10 ms of the store
 
 
@@ -116,6 +119,8 @@ class DuePages:
             return self._leases.make_room()
         now_s = self._crawl.clock.monotonic()
         self._vain = _still_vain(self._vain, now_s)
+        shared = self._crawl.store.shared
+        vain_until_s = now_s + (REVISIT_VAIN_SHARED_S if shared else REVISIT_VAIN_S)
         found = False
         due = await self._crawl.store.revisits_due(
             self._crawl.session, limit=room + len(self._vain)
@@ -123,7 +128,7 @@ class DuePages:
         for slot in due:
             if slot in self._vain or self._frontier.stopping:
                 continue
-            self._vain[slot] = now_s + REVISIT_VAIN_S
+            self._vain[slot] = vain_until_s
             if (host := await self._leases.hold(slot)) is not None:
                 self._frontier.want(host)
                 found = True

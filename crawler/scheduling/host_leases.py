@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from msgspec import structs
@@ -13,6 +14,7 @@ from crawler.frontier.pace import NEVER
 from crawler.frontier.reasons import Reason, limit_reached
 from crawler.processing.committer import Committer
 from crawler.processing.context import CrawlContext
+from crawler.scheduling.other_workers import OtherWorkers
 from crawler.scheduling.rejudging import Rejudging
 from policies.scope import ScopeRules, Skip
 from storage.store import HostUpdate
@@ -26,6 +28,12 @@ FULL_AGAIN_S = 3_600.0  # when those beyond it are looked at again
 ROBOTS_BYTES_MAX = 16_777_216
 TURN_S = 5.0  # when a host with a large robots.txt that was released for others may be back
 RELEASE_WAIT_S = 10.0  # when there is no room: hosts that wait longer make room for others
+# Of a worker that shares its crawl:
+CLAIM_FIRST = 8  # hosts claimed by one that holds none; then as many as it holds, if there are
+ELSEWHERE_AGAIN_S = 1.0  # until a host that another worker holds is asked for again,
+ELSEWHERE_MAX = 10_000  # of as many hosts
+POLLED = 32  # hosts asked for URLs that others found, in one look
+SHARED_OUT_S = 10.0  # for this long after sharing hosts out, no more are claimed
 
 
 class _PutAway(NamedTuple):
@@ -38,7 +46,13 @@ class HostLeases:
     not end by itself."""
 
     def __init__(
-        self, crawl: CrawlContext, committer: Committer, rejudging: Rejudging, *, runs_forever: bool
+        self,
+        crawl: CrawlContext,
+        committer: Committer,
+        rejudging: Rejudging,
+        others: OtherWorkers,
+        *,
+        runs_forever: bool,
     ) -> None:
         self._crawl = crawl
         self._frontier = crawl.frontier
@@ -46,7 +60,12 @@ class HostLeases:
         self._buffer = crawl.frontier.buffer
         self._committer = committer
         self._rejudging = rejudging
+        self._others = others
         self._runs_forever = runs_forever
+        self._elsewhere: dict[str, float] = {}  # held by other workers: when to ask for them again
+        self._hosts_max = HOSTS_HELD_MAX  # after sharing hosts out, until
+        self._shared_out_s = NEVER
+        self._polled = 0
         self.leasing = asyncio.Lock()  # what the store leases is held before more is asked for
         self._full: dict[str, _PutAway] = {}  # leased to the end of the run, but no longer held
         # Hosts that still have URLs at the end -> until (Unix seconds, or None), and why.
@@ -57,10 +76,21 @@ class HostLeases:
         """How many more hosts may be held."""
         return HOSTS_HELD_MAX - len(self._permits)
 
+    @property
+    def _portion(self) -> int:
+        """How many hosts to claim next: of a shared crawl, not all that there are."""
+        if not self._others.shared:
+            return min(CLAIM_HOSTS, self.room)
+        held = len(self._permits)
+        if self._crawl.clock.monotonic() < self._shared_out_s + SHARED_OUT_S:
+            return self._hosts_max - held
+        return min(CLAIM_HOSTS, self.room, max(CLAIM_FIRST, held))
+
     # ------------------------------------------------------------ leasing
 
     async def hold(self, slot: str) -> HostQueue | None:
-        """The held host of a slot, leased if need be; None while another worker holds it."""
+        """The held host of a slot, leased if need be; None while another worker holds it, which is
+        looked up every ELSEWHERE_AGAIN_S at most."""
         if (host := self._permits.get(slot)) is not None:
             return host
         if (away := self._full.pop(slot, None)) is not None:
@@ -71,8 +101,19 @@ class HostLeases:
         async with self.leasing:
             if (host := self._permits.get(slot)) is not None:  # another task was faster
                 return host
+            now_s = self._crawl.clock.monotonic()
+            if self._elsewhere and self._elsewhere.get(slot, NEVER) > now_s:
+                return None
+            losses = self._frontier.losses
             lease = (await self._crawl.store.acquire(self._crawl.session, [slot])).get(slot)
             if lease is None:
+                if len(self._elsewhere) >= ELSEWHERE_MAX:
+                    self._elsewhere.clear()
+                self._elsewhere[slot] = now_s + ELSEWHERE_AGAIN_S
+                return None
+            self._elsewhere.pop(slot, None)
+            if losses != self._frontier.losses:
+                self._frontier.give_back([lease])
                 return None
             host = self._frontier.host_leased(lease)
         self._frontier.want(host)  # it was leased without URLs, but may have some
@@ -88,22 +129,34 @@ class HostLeases:
             and self._permits.pages_open
             and not self._permits.stops.frozen
         ):
-            room = min(CLAIM_HOSTS, self.room)
+            room = self._portion
             if room <= 0:
-                if not self.make_room():
+                if self.room > 0 or not self.make_room():
                     return
                 await self._committer.flush()
                 continue
             frontier.claimable = False
             async with self.leasing:
+                losses = frontier.losses
                 leases = await self._crawl.store.claim(
                     self._crawl.session, hosts=room, urls_per_host=PREFETCH
                 )
+                if losses != frontier.losses:
+                    frontier.give_back(leases)
+                    leases = ()
                 for lease in leases:
                     if self._permits.get(lease.slot) is None:
                         frontier.host_leased(lease)
                         self.release_large()
             frontier.claimable = frontier.claimable or len(leases) == room
+            if self._others.shared:
+                return  # others claim as well; the next portion follows
+
+    def lost(self) -> None:
+        """All leases were lost, also those of hosts that were put away."""
+        for slot in self._full:
+            self.waiting.pop(slot, None)
+        self._full.clear()
 
     # ------------------------------------------------------------ releasing
 
@@ -153,6 +206,40 @@ class HostLeases:
             else:  # hosts put away are nobody's to take up
                 self.release(host, put_off_s=now_s + FULL_AGAIN_S)
         return bool(spare)
+
+    def share(self) -> None:
+        """Of a worker that shares its crawl: release hosts with nothing to do, whose new URLs
+        others may find; ask for URLs of hosts that wait for something else; and share hosts out
+        to hungry workers."""
+        idle: list[HostQueue] = []
+        waiting: list[HostQueue] = []
+        for host in self._permits:
+            if not (host.prefetched or host.full or host.held) and self._may_leave(host):
+                has_work = self._frontier.waiting.has_work(host)
+                (waiting if has_work else idle).append(host)
+        for host in idle:
+            self.release(host)
+        self._poll(waiting)
+        now_s = self._crawl.clock.monotonic()
+        held, hungry = len(self._permits), self._others.hungry
+        if hungry and held > 1 and now_s >= self._shared_out_s + SHARED_OUT_S:
+            self._share_out(held - max(1, held // (1 + hungry)))
+
+    def _poll(self, waiting: Sequence[HostQueue]) -> None:
+        """Some of these at a time: others may have found URLs of them."""
+        for host in waiting[self._polled : self._polled + POLLED]:
+            self._frontier.want(host)
+        self._polled = self._polled + POLLED if self._polled + POLLED < len(waiting) else 0
+
+    def _share_out(self, count: int) -> None:
+        """Release so many hosts, if they have no work under way, those last leased first."""
+        spare = [host for host in reversed(list(self._permits)) if self._may_leave(host)]
+        spare = [host for host in spare if not (host.full or host.closed)][:count]
+        for host in spare:
+            self.release(host)
+        if spare:
+            self._shared_out_s = self._crawl.clock.monotonic()
+            self._hosts_max = len(self._permits)
 
     def _may_leave(self, host: HostQueue) -> bool:
         """Whether no work is under way at the host."""

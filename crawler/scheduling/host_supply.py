@@ -13,6 +13,7 @@ from crawler.processing.context import CrawlContext
 from crawler.processing.worker import Worker
 from crawler.scheduling.due_work import DuePages, DueRobots
 from crawler.scheduling.host_leases import HostLeases
+from crawler.scheduling.other_workers import OtherWorkers
 from crawler.scheduling.task_set import TaskSet
 
 LOOK_EVERY_S: Final = 0.25  # how often, at most, all held hosts are looked over
@@ -22,6 +23,8 @@ DUE_EVERY_S: Final = 5.0  # how often, at most, due robots.txt are taken up in a
 DUE_RARELY_S: Final = 60.0  # where all that were due cannot be reached
 HELD_LOOK_S: Final = 10.0  # during a system hold
 IDLE_LOOK_S: Final = 60.0  # a crawl that runs forever looks at least this often for work
+SHARED_LOOK_S: Final = 1.0  # of a shared crawl: for work that other workers have found
+HUNGRY_BELOW: Final = 2  # held hosts: a worker with fewer can use those of others
 IDLE_PATIENCE_S: Final = 600.0  # with an endless patience: what is called idle all the same
 
 
@@ -36,6 +39,7 @@ class HostSupply:
         due_pages: DuePages,
         tasks: TaskSet,
         worker: Worker,
+        others: OtherWorkers,
         *,
         runs_forever: bool,
     ) -> None:
@@ -48,7 +52,10 @@ class HostSupply:
         self._due_pages = due_pages
         self._tasks = tasks
         self._worker = worker
+        self._others = others
         self._runs_forever = runs_forever
+        self._shared_look_s = NEVER  # when the store was last looked at for what others found
+        self._idle_s = math.inf  # since when it has been idle
         self._stirred = asyncio.Event()
         self._claim_s: float | None = None  # when a host in the store may be claimed
         self._robots_s: float | None = None  # when a robots.txt there falls due
@@ -80,6 +87,9 @@ class HostSupply:
                 if wake_s == math.inf:
                     return
                 look_s = self._clock.monotonic() - now_s
+            if self._others.shared:
+                shared_s = max(self._shared_look_s + SHARED_LOOK_S, looked_s + rest_s)
+                wake_s = shared_s if wake_s is None else min(wake_s, shared_s)
             await self._sleep(wake_s)
 
     async def _sleep(self, wake_s: float | None) -> None:
@@ -117,7 +127,12 @@ class HostSupply:
         """Look over all hosts. When to look again; infinity: never, the crawl is over; None: what
         is under way will stir us."""
         frontier, holds = self._frontier, self._frontier.holds
-        await self._look_ahead()
+        if not self._others.shared:
+            await self._look_ahead()
+        elif now_s >= self._shared_look_s + SHARED_LOOK_S:
+            self._shared_look_s = now_s
+            await self._look_ahead()
+            self._leases.share()
         if self._permits.stops.paused:
             self.idle = False  # until the operator resumes, nothing is to be done
             return None
@@ -131,7 +146,7 @@ class HostSupply:
             return now_s + HELD_LOOK_S  # there may be no work after it
         if not self._is_busy():
             next_s = await self._next_move_s()
-            if next_s is None and not self._runs_forever:
+            if next_s is None and not self._runs_forever and await self._may_end(now_s):
                 return math.inf
             self.idle = next_s is None
             # Seeds, what falls due, and people stir it sooner.
@@ -139,6 +154,28 @@ class HostSupply:
         if frontier.claimable and self._permits.pages_open:
             return now_s + LOOK_EVERY_S  # there was no room
         return None
+
+    async def _may_end(self, now_s: float) -> bool:
+        """No URL of this worker can make progress. May others find more that it can help with?
+        It ends when all were idle after it was, and it has looked once more."""
+        others = self._others
+        if not others.shared or not self._permits.pages_open:
+            return True
+        if not self.idle:
+            self._idle_s = now_s
+        if others.active or others.asked_s <= self._idle_s:
+            return False
+        return await self._next_move_s() is None
+
+    @property
+    def hungry(self) -> bool:
+        """Could it use hosts that others hold?"""
+        frontier = self._frontier
+        return (
+            len(self._permits) < HUNGRY_BELOW
+            and self._permits.pages_open
+            and not (frontier.claimable or frontier.stopping or self._permits.stops)
+        )
 
     @property
     def _patience_s(self) -> float:

@@ -14,9 +14,9 @@ from crawler.downloading.downloader import Downloader
 from crawler.downloading.robots_fetcher import RobotsFetcher
 from crawler.downloading.robots_parser import RobotsParser
 from crawler.fetching.fetcher import Fetcher
-from crawler.fetching.header_scope import HeaderScope
 from crawler.frontier.commands import (
     AddWorkers,
+    BreakOff,
     Command,
     Commit,
     ConfigApplied,
@@ -45,7 +45,9 @@ from crawler.scheduling.host_leases import HostLeases
 from crawler.scheduling.host_supply import HostSupply
 from crawler.scheduling.lost_memory import until_memory_is_lost
 from crawler.scheduling.marked_origins import MarkedOrigins
+from crawler.scheduling.other_workers import OtherWorkers
 from crawler.scheduling.rejudging import Rejudging
+from crawler.scheduling.shared_crawl import SharedCrawl
 from crawler.scheduling.steering import Steering
 from crawler.scheduling.storage_holds import StorageHolds
 from crawler.scheduling.task_set import TaskSet
@@ -88,7 +90,10 @@ class Scheduler:
         self.downloader = Downloader(frontier, fetcher, crawl.clock, observer=crawl.observer)
         self._parser = RobotsParser(frontier, crawl.store)
         self._rejudging = Rejudging(crawl, self.committer, self._parser)
-        self.leases = HostLeases(crawl, self.committer, self._rejudging, runs_forever=runs_forever)
+        others = OtherWorkers(shared=crawl.store.shared)
+        self.leases = HostLeases(
+            crawl, self.committer, self._rejudging, others, runs_forever=runs_forever
+        )
         sitemaps = Sitemaps(crawl)
         self._robots = RobotsFetcher(
             frontier,
@@ -120,10 +125,21 @@ class Scheduler:
             self._due_pages,
             self._tasks,
             self._worker,
+            others,
             runs_forever=runs_forever,
         )
         self.steering = Steering(
-            crawl, self.leases, self.supply, self._rejudging, self._budget, self._seen
+            crawl, self.leases, self.supply, self._rejudging, self._budget, self._seen, self
+        )
+        self._shared_crawl = SharedCrawl(
+            crawl,
+            self.leases,
+            self.supply,
+            self.committer,
+            self.downloader,
+            self.steering,
+            self._tasks,
+            others,
         )
         sources = [crawl.store.faults]
         if crawl.sinks is not None:
@@ -175,9 +191,10 @@ class Scheduler:
 
     async def _run(self) -> None:
         self._set_patience(math.inf)
+        await self._shared_crawl.join()
         async for urls in self.crawl.store.seeds():
             for url in urls:
-                self._add_root(url)
+                self.add_root(url)
         self._running = True
         try:
             async with asyncio.TaskGroup() as group:
@@ -189,6 +206,7 @@ class Scheduler:
                         self._storage_holds.run(),
                         until_memory_is_lost(),
                         self._disk_space.run(),
+                        self._shared_crawl.run(),
                     )
                 ]
                 try:
@@ -217,12 +235,10 @@ class Scheduler:
         self.supply.note_waiting()
         await self.leases.release_all()
 
-    def _add_root(self, url: str) -> None:
-        """Scope is relative to it, and the config's headers for its host are meant for its scheme
-        and port."""
+    def add_root(self, url: str) -> None:
+        """Scope is relative to it, and the config's headers may be."""
         self.crawl.scope.add_root(url)
-        self.downloader.meant = self.downloader.meant or HeaderScope()
-        self.downloader.meant.add(url)
+        self.downloader.mean(url)
 
     def _plan_revisits(self) -> None:
         """Plan revisits of the pages visited before the config asked for any."""
@@ -254,6 +270,8 @@ class Scheduler:
         match command:
             case Commit():
                 self.committer.begin()
+            case BreakOff():
+                self.downloader.break_off()
             case LookForWork():
                 self.supply.stir()
             case AddWorkers():
@@ -345,24 +363,22 @@ class Scheduler:
     async def add(self, seeds: Sequence[Link]) -> int:
         """Queue seeds, also while it runs; returns how many URLs were new."""
         for link in seeds:  # before they are there to be claimed, and judged
-            self._add_root(link.url)
+            self.add_root(link.url)
         completed = await self.crawl.store.add(seeds)
-        self._seen.clear()  # what was out of scope may now be in it
         self.frontier.links_added(completed)
-        self.frontier.progress_s = self.crawl.clock.monotonic()
-        self.supply.idle = False
+        self.steering.seeds_added()
         return sum(completed.added.values())
 
     async def fetch_robots(self, name: str) -> RobotsState | None:
-        """What is known of an origin's robots.txt, fetched first if it is due. None: its host is
-        held by another worker, or could not be connected to. To its end, also when the caller is
-        cancelled."""
+        """What is known of an origin's robots.txt, fetched first if it is due, unless another
+        worker holds its host. None: it could not be connected to, or nothing is known. To its end,
+        also when the caller is cancelled."""
         return await self.whole(lambda: self._fetch_robots_of(name))
 
     async def _fetch_robots_of(self, name: str) -> RobotsState | None:
         host = await self.leases.hold(self.frontier.slot_of(host_of(f"{name}/")))
         if host is None:
-            return None
+            return await self.crawl.store.robots_get(name)
         origin = await self._parser.load(name, host)
         if is_due(origin.access, self.crawl.clock.wall()):
             self.frontier.robots.fetch(origin)

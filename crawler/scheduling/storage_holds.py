@@ -12,6 +12,7 @@ from storage.transient_faults import FaultKind, TransientFault, TransientFaults
 
 _REASONS: Final[Mapping[FaultKind, HoldReason]] = {
     FaultKind.LOCKED: HoldReason.DATABASE_LOCKED,
+    FaultKind.UNREACHABLE: HoldReason.DATABASE_UNREACHABLE,
     FaultKind.NO_SPACE: HoldReason.DISK_FULL,
     FaultKind.IO: HoldReason.DISK_ERROR,
     FaultKind.MEMORY: HoldReason.MEMORY,
@@ -47,5 +48,6 @@ class StorageHolds:
             self._holds.end(reason)
         self._active = reasons
         for trouble in troubles:
-            detail = trouble.sentence if trouble.kind is FaultKind.IO else trouble.what
+            explained = trouble.kind in (FaultKind.IO, FaultKind.UNREACHABLE)
+            detail = trouble.sentence if explained else trouble.what
             self._holds.begin(_REASONS[trouble.kind], detail)

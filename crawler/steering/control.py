@@ -25,6 +25,15 @@ from crawler.frontier.reasons import (
     Reason,
     limit_reached,
 )
+from crawler.orders import (
+    SLOW_S_MAX,
+    Command,
+    Reload,
+    RetryFailed,
+    SteerHost,
+    encode,
+    seeds_added,
+)
 from crawler.scheduling.seeding import seed_link
 from crawler.steering.live_state import (
     ActiveHold,
@@ -55,7 +64,6 @@ if TYPE_CHECKING:
 
 
 FETCHING_SHOWN = 50  # URLs in a status
-SLOW_S_MAX = 30 * 86_400.0  # the longest delay an operator may set; a longer one is a pause
 
 
 _T = TypeVar("_T")
@@ -95,6 +103,8 @@ class Control:
         self._source = source
         self._began_s = clock.monotonic()
         self._steering = asyncio.Lock()  # commands run one at a time, in their order
+        if source is not None:
+            scheduler.steering.reloader = self
 
     # ------------------------------------------------------------ status
 
@@ -215,15 +225,12 @@ class Control:
         daemon started on this database stays paused until it is resumed, or until `courtly crawl`
         runs there. Pausing a paused crawl does nothing."""
         self._scheduler.steering.pause()
-        await self._do(self._remember_pause)
+        await self._do(self._scheduler.steering.remember_pause)
 
     async def resume(self) -> None:
         """Send requests again. Hosts that were paused individually stay paused."""
         self._scheduler.steering.resume()
-        await self._do(self._remember_pause)
-
-    async def _remember_pause(self) -> None:
-        await self._store.set_paused(self._frontier.permits.stops.paused)
+        await self._do(self._scheduler.steering.remember_pause)
 
     async def _do(self, work: Callable[[], Coroutine[None, None, _T]]) -> _T:
         """Run commands one at a time, in their order, and each to its end."""
@@ -268,15 +275,22 @@ class Control:
         slow_s: float | None = None,
         clear_slow: bool = False,
     ) -> None:
-        steer = partial(
-            self._scheduler.steering.steer,
-            host,
-            paused=paused,
-            slow_s=slow_s,
-            clear_slow=clear_slow,
-        )
+        async def steer() -> bool:
+            known = await self._scheduler.steering.steer(
+                host, paused=paused, slow_s=slow_s, clear_slow=clear_slow
+            )
+            if known:
+                order = SteerHost(slot=host, paused=paused, slow_s=slow_s, clear_slow=clear_slow)
+                await self._publish(order)
+            return known
+
         if not await self._do(steer):
             raise UnknownHost(host)
+
+    async def _publish(self, order: Command) -> None:
+        """Pass a command on to the other workers that share the crawl."""
+        if self._store.shared:
+            await self._store.publish(self._scheduler.crawl.session, encode(order))
 
     # ------------------------------------------------------------ seeds, config
 
@@ -296,20 +310,42 @@ class Control:
                 refused.append(RefusedSeed(url=without_userinfo(text), reason=str(error)))
                 continue
             links[url] = seed_link(self._config, url, priority=priority)
-        added = await self._do(partial(self._scheduler.add, list(links.values()))) if links else 0
+        added = await self._do(partial(self._add, list(links.values()))) if links else 0
         known = len(urls) - len(refused) - added
         return SeedsAdded(added=added, known=known, refused=tuple(refused))
+
+    async def _add(self, links: Sequence[Link]) -> int:
+        added = await self._scheduler.add(links)
+        await self._publish(seeds_added([link.url for link in links]))
+        return added
 
     async def retry_failed(self, host: str | None = None, code: str | None = None) -> int:
         """Queue failed URLs again, of one host or error code, or all; return their number. Their
         attempts count from zero."""
-        return await self._do(partial(self._scheduler.steering.retry_failed, host, code))
+
+        async def retry() -> int:
+            count = await self._scheduler.steering.retry_failed(host, code)
+            await self._publish(RetryFailed(host=host, code=code))
+            return count
+
+        return await self._do(retry)
 
     async def reload(self, *, dry_run: bool = False) -> Reloaded:
         """Read the config again and apply it immediately, to waiting hosts as well; return what
         changes. `dry_run`: change nothing. Raises ConfigError with all problems, and changes
-        nothing then."""
-        return await self._do(partial(self._reload, dry_run=dry_run))
+        nothing then. Other workers that share the crawl read their own files again."""
+
+        async def reload() -> Reloaded:
+            answer = await self._reload(dry_run=dry_run)
+            if not dry_run:
+                await self._publish(Reload())
+            return answer
+
+        return await self._do(reload)
+
+    async def reload_here(self) -> None:
+        """As `reload`, in this worker alone."""
+        await self._do(partial(self._reload, dry_run=False))
 
     async def _reload(self, *, dry_run: bool) -> Reloaded:
         if self._source is None:
@@ -373,7 +409,7 @@ class Control:
         if not same_robots_rules(old, new):
             await self._scheduler.steering.read_robots_anew()
         if seeds:
-            await self._scheduler.add([seed_link(new, url) for url in seeds])
+            await self._add([seed_link(new, url) for url in seeds])
 
 
 def checked_delay_s(delay_s: float) -> float:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Callable
-from contextlib import aclosing
+from collections.abc import Callable, Sequence
+from contextlib import aclosing, suppress
 
 from crawler.clock import Clock
 from crawler.events import (
@@ -21,9 +22,10 @@ from crawler.scheduling.scheduler import Scheduler
 from crawler.steering.live_state import HostState, host_state
 from crawler.steering.waits import stored_wait
 from policies.scope import Skip
-from storage.store import Reader, Row, Stats, Store
+from storage.store import Reader, Row, Stats, Store, StoreError
 
 OBSERVE_EVERY_S = 0.25
+WORKERS_EVERY_S = 1.0
 SLOW_HOSTS_SHOWN = 5
 FETCHING_SHOWN = 8
 REASONS_SHOWN = 5
@@ -31,15 +33,36 @@ _HELD_UP = (HostState.WAITING, HostState.ROBOTS, HostState.PAUSED, HostState.CLO
 
 
 class Snapshots:
-    """Takes snapshots of a running crawl."""
+    """Takes snapshots of a running crawl. reader: of its database, if other workers share it."""
 
-    def __init__(self, scheduler: Scheduler, store: Store, clock: Clock) -> None:
+    def __init__(
+        self, scheduler: Scheduler, store: Store, clock: Clock, *, reader: Reader | None = None
+    ) -> None:
         self._scheduler = scheduler
         self._store = store
         self._clock = clock
+        self._reader = reader
+        self._others: Sequence[Row] = ()
         self._began_s = clock.monotonic()
 
     async def report(self, observe: Callable[[Progress], None]) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._report(observe))
+            if self._reader is not None:
+                group.create_task(self._watch_others(self._reader))
+
+    async def _watch_others(self, reader: Reader) -> None:
+        own = self._scheduler.crawl.session
+        while True:
+            with suppress(StoreError):  # the crawl says what is wrong with the database
+                self._others = [row for row in await reader.workers() if row["id"] != own]
+            await self._clock.sleep_until(self._clock.monotonic() + WORKERS_EVERY_S)
+
+    def _of_others(self, column: str) -> float:
+        values = [row[column] for row in self._others]
+        return sum(value for value in values if isinstance(value, int | float))
+
+    async def _report(self, observe: Callable[[Progress], None]) -> None:
         next_s = self._began_s
         while True:
             next_s = max(next_s + OBSERVE_EVERY_S, self._clock.monotonic())
@@ -63,13 +86,16 @@ class Snapshots:
             blocked=stats.blocked,
             failed=stats.failed,
             queued=stats.queued,
-            pages_per_s=self._scheduler.committer.rates.per_s(now_s)[0],
+            pages_per_s=(
+                self._scheduler.committer.rates.per_s(now_s)[0] + self._of_others("pages_per_s")
+            ),
             bytes=stats.body_bytes,
-            in_flight=frontier.permits.in_flight,
+            in_flight=frontier.permits.in_flight + int(self._of_others("in_flight")),
             hosts_by_state=states,
             slowest=tuple(slow[:SLOW_HOSTS_SHOWN]),
             fetching=tuple(list(self._scheduler.downloader.urls)[:FETCHING_SHOWN]),
             held=frontier.holds.current,
+            workers=1 + len(self._others),
         )
 
 

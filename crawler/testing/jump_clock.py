@@ -33,6 +33,7 @@ class JumpClock:
     def __init__(self, *, wall_s: float = WALL_S, grace_s: float = 0.0) -> None:
         self._now_s = START_S
         self._wall_from_s = wall_s - START_S
+        self._slept_s = 0.0
         self._grace_s = grace_s
         self._timers: list[tuple[float, int, _JumpTimer]] = []
         self._order = (
@@ -48,6 +49,14 @@ class JumpClock:
 
     def wall(self) -> float:
         return self._wall_from_s + self._now_s
+
+    def boottime(self) -> float:
+        return self._now_s + self._slept_s
+
+    def sleep(self, for_s: float) -> None:
+        """Let the machine have slept: `wall` and `boottime` have advanced, `monotonic` has not."""
+        self._slept_s += for_s
+        self._wall_from_s += for_s
 
     def set_wall(self, by_s: float) -> None:
         """Move the wall clock forward, or back if negative; `monotonic` is unaffected."""

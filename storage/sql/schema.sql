@@ -140,7 +140,7 @@ CREATE TABLE urls (
   priority REAL NOT NULL,
   turn INTEGER NOT NULL,                -- 0 until it is retried, then grows with every retry
   due_at REAL,                          -- while it waits for its retry
-  flags INTEGER NOT NULL,               -- bits: see storage/sqlite/link_table.py
+  flags INTEGER NOT NULL,               -- bits: see storage/engine/link_table.py
   referrer INTEGER,                     -- id of the first page that linked to it
   anchor TEXT
 ) STRICT;
@@ -153,7 +153,7 @@ CREATE INDEX urls_waiting ON urls (origin, due_at)
 
 CREATE TABLE known (  -- finds a URL without reading it
   origin INTEGER NOT NULL,
-  fingerprint INTEGER NOT NULL,         -- 64 bits, see storage/sqlite/link_table.py
+  fingerprint INTEGER NOT NULL,         -- 64 bits, see storage/engine/link_table.py
   id INTEGER NOT NULL,                  -- of the row in urls; negative while its state is 4
   depth INTEGER NOT NULL,               -- never less than in urls: what is deeper changes nothing
   PRIMARY KEY (origin, fingerprint)

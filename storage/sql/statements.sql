@@ -280,8 +280,12 @@ SELECT s.revisit_at, max(s.next_at, coalesce(s.backoff_until, s.next_at)) FROM s
 WHERE s.revisit_at IS NOT NULL AND s.lease IS NULL AND s.paused = 0
 ORDER BY s.revisit_at;
 
+-- Pages without a plan among some ids, and the last of these ids, unless there are none above it.
 -- name: unplanned
-SELECT json_group_array(json_array(id, url, status, fetched_at, json(listing))) FROM (
+SELECT json_array(json_array(
+  json_group_array(json_array(id, url, status, fetched_at, json(listing))),
+  iif(?1 + ?2 < (SELECT max(id) FROM urls), ?1 + ?2, NULL)
+)) FROM (
   SELECT
     p.id, o.name || u.path AS url, k.status, p.fetched_ms / 1e3 AS fetched_at,
     iif(u.flags & 32, (
@@ -456,6 +460,11 @@ INSERT OR REPLACE INTO contacts SELECT v.* FROM v WHERE v.slot IS NOT NULL;
 -- name: move_origin
 WITH v(id, slot) AS (VALUES (?, ?))
 UPDATE origins SET slot = v.slot FROM v WHERE origins.id = v.id;
+
+-- Of origins that belonged to no host yet.
+-- name: home_origins
+WITH v(id, slot) AS (VALUES (?, ?))
+UPDATE origins SET slot = v.slot FROM v WHERE origins.id = v.id AND origins.slot IS NULL;
 
 -- name: origin_counts
 SELECT queued, visited, blocked, failed, body_bytes FROM origins WHERE id = ?;
@@ -832,6 +841,20 @@ SELECT
   r.origin, r.host, r.state, r.status, r.fetched_at, r.expires_at, r.retry_at, r.body_bytes,
   r.failures, r.error, r.truncated
 FROM origins AS o JOIN robots AS r ON r.id = o.id WHERE o.slot = ? ORDER BY r.origin;
+
+-- Of a host with several origins, one that is not governed by rules.
+-- name: robots_states
+WITH v(host) AS (VALUES (?))
+SELECT json_group_array(json_array(v.host, (
+  SELECT r.state FROM robots AS r WHERE r.host = v.host ORDER BY r.state = 'rules', r.id LIMIT 1
+)))
+FROM v WHERE v.host IS NOT NULL;
+
+-- name: ids_of_host
+SELECT json_group_array(id) FROM known WHERE id > 0 AND origin IN (
+  SELECT id FROM origins WHERE hostname = ?1
+  UNION SELECT o.id FROM origins AS o JOIN slots AS s ON s.id = o.slot WHERE s.name = ?1
+);
 
 -- name: body_of_block
 SELECT b.packed FROM urls AS u JOIN blocks AS k ON k.origin = u.origin AND k.id = u.id

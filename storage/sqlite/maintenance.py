@@ -7,11 +7,18 @@ import sqlite3
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
+from storage.database_info import (
+    FINDINGS_MAX,
+    SESSIONS_SHOWN,
+    DatabaseInfo,
+    Session,
+    wrong_hosts,
+    wrong_origins,
+)
 from storage.safe_files import real_path
 from storage.sqlite import fault_kinds
 from storage.sqlite.file_lock import FileLock
@@ -22,44 +29,10 @@ from storage.transient_faults import RETRY_S_MIN, FaultKind, words_of
 
 _log = logging.getLogger("courtly.store")
 
-SESSIONS_SHOWN: Final = 5
 LOCK_WAIT_S_MAX: Final = 30.0  # for another program that writes or reads
-FINDINGS_MAX: Final = 20  # of one kind
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
-    id: int
-    name: str
-    began_at: float  # Unix seconds
-    ended_at: float | None  # None: it is running, or its process died
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Info:
-    """Facts about a database that need no scan of its tables."""
-
-    path: Path
-    schema: int  # its version
-    file_bytes: int  # with its WAL
-    free_bytes: int  # what `vacuum` would free
-    urls: int  # ever inserted, including those left out since
-    visited: int
-    blocked: int
-    failed: int
-    queued: int
-    hosts: int
-    origins: int
-    robots_copies: int
-    sessions: Sequence[Session]  # the newest first
-    last_at: float | None  # the store's time when something was last written
-
-    @property
-    def bytes_per_url(self) -> float | None:
-        return self.file_bytes / self.urls if self.urls else None
-
-
-def info(path: Path) -> Info:
+def info(path: Path) -> DatabaseInfo:
     """Read facts about a database, beside a crawl too. Raises StoreRefused and StoreError."""
     try:
         with closing(connect_reader(path, older=True)) as db, db:
@@ -75,10 +48,10 @@ def info(path: Path) -> Info:
             sessions = db.execute(statements()["last_sessions"], (SESSIONS_SHOWN,)).fetchall()
     except FAILURES as error:
         raise translate(error, f"the database {path}") from error
-    return Info(
-        path=path,
+    return DatabaseInfo(
+        database=str(path),
         schema=schema,
-        file_bytes=_bytes_of(real_path(path)),
+        bytes=_bytes_of(real_path(path)),
         free_bytes=free_pages * page_bytes,
         urls=urls,
         visited=visited,
@@ -104,8 +77,6 @@ def _bytes_of(file: Path) -> int:
 
 # ---------------------------------------------------------------- consistency
 
-_COUNTERS: Final = ("queued", "visited", "blocked", "failed", "body_bytes", "judged", "ungoverned")
-
 
 def check(path: Path) -> list[str]:
     """Return all inconsistencies as sentences; none for a sound database.
@@ -130,8 +101,8 @@ def check(path: Path) -> list[str]:
                 count, sentence = db.execute(sql).fetchone()
                 if count:
                     found.append(f"{count:,} {sentence}")
-            found += _differences(db, recounted, _COUNTERS, "origin", "counted")
-            found += _differences(db, summed, _COUNTERS[:5], "host", "its origins say")
+            found += wrong_origins(db.execute(recounted))
+            found += wrong_hosts(db.execute(summed))
             return found
     except FAILURES as error:
         failure = translate(error, f"the database {path}")
@@ -209,20 +180,6 @@ def _url_of(db: sqlite3.Connection, key: object) -> str:
 
 def _first(db: sqlite3.Connection, sql: str) -> list[tuple[object, ...]]:
     return db.execute(sql).fetchmany(FINDINGS_MAX)
-
-
-def _differences(
-    db: sqlite3.Connection, sql: str, names: Sequence[str], what: str, how: str
-) -> list[str]:
-    found: list[str] = []
-    size = len(names)
-    for name, *figures in db.execute(sql):
-        for column, kept, counted in zip(names, figures[:size], figures[size:], strict=True):
-            if kept != counted:
-                found.append(f"{what} {name}: {column} is {kept:,}, but {how} {counted:,}")
-        if len(found) >= FINDINGS_MAX:
-            break
-    return found[:FINDINGS_MAX]
 
 
 # ---------------------------------------------------------------- vacuum

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from storage.engine.sql_reader import SqlReader
+from storage.engine.sql_store import transaction
+from storage.engine.writer import Writer
 from storage.reader import Reader
 from storage.sqlite.databases import MemoryDatabase
-from storage.sqlite.sqlite_reader import MemoryReader
-from storage.sqlite.sqlite_store import SqliteStore, transaction
-from storage.sqlite.writer import Writer
+from storage.sqlite.sqlite_store import SqliteStore
 
 
 class MemoryStore(SqliteStore):
@@ -28,6 +29,6 @@ class MemoryStore(SqliteStore):
         super().__init__(
             database, wall=wall, monotonic=monotonic, queries_per_path_max=queries_per_path_max
         )
-        self.reader: Reader = MemoryReader(database)
+        self.reader: Reader = SqlReader(database)
 
     forget = transaction(Writer.forget, refused=None)

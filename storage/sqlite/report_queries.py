@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from storage.columns import REPORTS
+from storage.sqlite.sqlite_connection import SqliteConnection
 from storage.sqlite.statements import statements
 
 _ROWS_AT_ONCE: Final = 500
@@ -27,7 +28,7 @@ def spool(db: sqlite3.Connection, kind: str) -> None:
     db.execute("PRAGMA query_only = ON")
 
 
-def spooled(db: sqlite3.Connection, *, after: int) -> Sequence[tuple[Any, ...]]:
+def spooled(connection: SqliteConnection, *, after: int) -> Sequence[tuple[Any, ...]]:
     """Return the next rows, each behind its number, which the next call takes as `after`."""
     sql = "SELECT rowid, * FROM temp.report WHERE rowid > ? ORDER BY rowid LIMIT ?"
-    return db.execute(sql, (after, _ROWS_AT_ONCE)).fetchall()
+    return connection.sql.db.execute(sql, (after, _ROWS_AT_ONCE)).fetchall()

@@ -21,6 +21,7 @@ from storage.store import StoreError, StoreRefused
 from storage.transient_faults import kind_of, words_of
 
 APPLICATION_ID: Final = int.from_bytes(b"Crtl")
+COPY_ID: Final = int.from_bytes(b"Crtc")  # while `courtly db copy` is incomplete
 # Versions of the schema, in PRAGMA user_version. Those before the first were never released.
 FIRST_VERSION: Final = 12
 SCHEMA_VERSION: Final = 12
@@ -58,12 +59,6 @@ _CAUSES: Final = {
 FAILURES: Final = (sqlite3.Error, UnicodeDecodeError, zlib.error, msgspec.DecodeError)
 
 
-class DamagedError(sqlite3.DatabaseError):
-    """Rows contradict each other, although the file is sound for SQLite."""
-
-    sqlite_errorname = "SQLITE_CORRUPT"
-
-
 def translate(error: Exception, name: str) -> StoreError:
     """Describe a failure of the medium (one of FAILURES) in one sentence. `name`: of the database,
     such as "the database crawl.db"."""
@@ -75,8 +70,10 @@ def translate(error: Exception, name: str) -> StoreError:
     return StoreError(f"{name} cannot be used: {cause or 'SQLite failed'}{detail}")
 
 
-def check_file(path: Path, *, must_exist: bool = False) -> bool:
+def check_file(path: Path, *, must_exist: bool = False, copies: bool = False) -> bool:
     """Check a file without changing it; return whether it contains a database.
+
+    copies: an incomplete copy will do.
 
     It is read by SQLite alone: closing a descriptor of our own would release all locks that this
     process holds on the file, those of a crawl among them (POSIX locks are the process's), and the
@@ -85,7 +82,7 @@ def check_file(path: Path, *, must_exist: bool = False) -> bool:
     """
     if not check_place(path, must_exist=must_exist):
         return False
-    _connect_to_look(path, blank_ok=not must_exist).close()
+    _connect_to_look(path, blank_ok=not must_exist, copies=copies).close()
     return True
 
 
@@ -131,12 +128,12 @@ def _check_beside(path: Path) -> None:
                 )
 
 
-def _connect_to_look(path: Path, *, blank_ok: bool = False) -> sqlite3.Connection:
+def _connect_to_look(path: Path, **accepted: bool) -> sqlite3.Connection:
     """Open a database of courtly for reading. Raises StoreRefused, sqlite3.Error."""
     file = real_path(path)
     uri = file.absolute().as_uri()
     try:
-        return _connect_checked(path, f"{uri}?mode=ro", blank_ok=blank_ok)
+        return _connect_checked(path, f"{uri}?mode=ro", **accepted)
     except sqlite3.OperationalError as error:
         # Without a writer and in a directory that is not writable, SQLite cannot create the index
         # of the WAL; but then there is no WAL either. Not beside our own writer: an immutable
@@ -145,15 +142,15 @@ def _connect_to_look(path: Path, *, blank_ok: bool = False) -> sqlite3.Connectio
         wal = file.with_name(file.name + "-wal")
         if not name.startswith(_NO_INDEX) or is_held_here(file) or _has_bytes(wal):
             raise
-        return _connect_checked(path, f"{uri}?mode=ro&immutable=1", blank_ok=blank_ok)
+        return _connect_checked(path, f"{uri}?mode=ro&immutable=1", **accepted)
 
 
-def _connect_checked(path: Path, uri: str, *, blank_ok: bool) -> sqlite3.Connection:
+def _connect_checked(path: Path, uri: str, **accepted: bool) -> sqlite3.Connection:
     db = sqlite3.connect(
         uri, uri=True, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
     )
     try:
-        _check_marks(path, db, blank_ok=blank_ok)
+        _check_marks(path, db, **accepted)
     except BaseException:
         db.close()
         raise
@@ -164,11 +161,13 @@ def _has_bytes(path: Path) -> bool:
     return path.exists() and path.stat().st_size > 0
 
 
-def _check_marks(path: Path, db: sqlite3.Connection, *, blank_ok: bool = False) -> int:
+def _check_marks(
+    path: Path, db: sqlite3.Connection, *, blank_ok: bool = False, copies: bool = False
+) -> int:
     """Return the version of the schema. Raises StoreRefused for another kind of file, or version.
 
     blank_ok: one that has nothing in it will do. Another program makes that of an empty file by
-    beginning to write before we do."""
+    beginning to write before we do. copies: an incomplete copy will do."""
     try:
         application_id, version = _pragma(db, "application_id"), _pragma(db, "user_version")
     except sqlite3.DatabaseError as error:
@@ -180,7 +179,11 @@ def _check_marks(path: Path, db: sqlite3.Connection, *, blank_ok: bool = False) 
         raise
     if blank_ok and application_id == version == 0 and _is_blank(db):
         return 0
-    if application_id != APPLICATION_ID:
+    if application_id == COPY_ID and not (copies and version == SCHEMA_VERSION):
+        raise StoreRefused(
+            f"{path} is an incomplete copy: run the same `courtly db copy` again to complete it"
+        )
+    if application_id not in (APPLICATION_ID, COPY_ID):
         raise StoreRefused(f"{path} is an SQLite database, but not one of courtly's")
     if version > SCHEMA_VERSION:
         raise StoreRefused(
@@ -214,11 +217,11 @@ def _check_age(path: Path, version: int) -> None:
         )
 
 
-def connect_writer(path: Path, *, mode: int = FILE_MODE) -> LockedConnection:
+def connect_writer(path: Path, *, mode: int = FILE_MODE, copies: bool = False) -> LockedConnection:
     """Open for writing; create the database, or bring it up to date, if needed. The caller holds
     the lock.
 
-    mode: of a new file; SQLite gives the files beside it the same."""
+    mode: of a new file; SQLite gives the files beside it the same. copies: see `check_file`."""
     exists = check_place(path)
     if not exists and not path.exists():
         _make_empty(path, mode)
@@ -234,7 +237,7 @@ def connect_writer(path: Path, *, mode: int = FILE_MODE) -> LockedConnection:
         db.execute("PRAGMA foreign_keys = OFF")  # checking them would cost a lookup each
         db.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
         if exists:
-            _check_marks(path, db, blank_ok=True)
+            _check_marks(path, db, blank_ok=True, copies=copies)
         migrate(db)
         # Not before: the journal of a migration may be as large as a table.
         db.execute("PRAGMA temp_store = MEMORY")

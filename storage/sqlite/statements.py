@@ -7,9 +7,10 @@ returned as one JSON value: a commit of 20 pages is a dozen statements.
 
 from __future__ import annotations
 
+import json
 import re
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -17,9 +18,9 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from storage.engine.statements import Parameter, Value, Values
+
 T = TypeVar("T")
-Value = str | bytes | int | float | None
-Values = tuple[Value, ...]
 
 SCRIPTS: Final = Path(__file__).parents[1] / "sql"  # importlib.resources is slow to import
 
@@ -41,11 +42,44 @@ def for_rows(name: str, rows: int) -> str:
     return _ROW.sub(lambda found: "VALUES " + ", ".join([found[1]] * rows), statements()[name], 1)
 
 
-class Statements:
-    """A connection that runs statements by name. For the store's thread only."""
+class SqliteIds:
+    """Ids without gaps: an SQLite database has one writer."""
+
+    def __init__(self, sql: SqliteStatements) -> None:
+        self._sql = sql
+        self._url = self._slot = self._origin = self._text = 0
+
+    def start(self) -> None:
+        newest = self._sql.row("newest_ids") or ()
+        self._url, self._slot, self._origin, self._text = (int(key or 0) for key in newest)
+
+    def slot(self, name: str) -> int:
+        self._slot += 1
+        return self._slot
+
+    def origin(self, name: str, slot: int | None) -> int:
+        self._origin += 1
+        return self._origin
+
+    def url(self, origin: int) -> int:
+        self._url += 1
+        return self._url
+
+    def text(self) -> int:
+        self._text += 1
+        return self._text
+
+
+class SqliteStatements:
+    """`Statements` of a connection."""
+
+    shared = False
+    generation = 0
+    alone = True
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self.db = db
+        self.ids = SqliteIds(self)
 
     def run(self, name: str, *values: Value) -> int:
         """Execute a statement; return how many rows changed."""
@@ -90,6 +124,19 @@ class Statements:
         """Return the rows of a query for many rows."""
         for sql, flat in _chunks(name, rows, values):
             yield from self.db.execute(sql, flat)
+
+    def select(self, sql: str, values: Mapping[str, Parameter]) -> Sequence[Values]:
+        bound: dict[str, Value] = {}
+        for name, value in values.items():
+            if value is None or isinstance(value, str | bytes | int | float):
+                bound[name] = value
+            else:
+                bound[name] = json.dumps(list(value))
+                sql = sql.replace(f"IN :{name}", f"IN (SELECT value FROM json_each(:{name}))")  # noqa: S608
+        return self.db.execute(sql, bound).fetchall()
+
+    def exact(self, column: str) -> str:
+        return f"CAST({column} AS BLOB)"
 
     def _decode(self, shape: type[list[T]], sql: str, values: Sequence[Value]) -> list[T]:
         (text,) = self.db.execute(sql, values).fetchone()

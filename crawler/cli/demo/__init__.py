@@ -31,12 +31,14 @@ def demo() -> None:
 async def _demo() -> int:
     import asyncio
 
-    from crawler.app import crawl, looking_into
+    from crawler.app import crawl
     from crawler.cli.demo import results, sites
     from crawler.cli.progress import display
     from crawler.cli.safe_console import safe_console
     from crawler.cli.signals import CrawlSignals
+    from crawler.databases import looking_into
     from crawler.testing import LocalWeb
+    from storage.location import FileLocation
 
     console = safe_console()
     db = Path(tempfile.mkdtemp(prefix="courtly-demo-")) / "crawl.db"
@@ -55,7 +57,7 @@ async def _demo() -> int:
                 stop=stop,
                 exit_now=exit_now,
             )
-    async with looking_into(db) as reader:
+    async with looking_into(FileLocation(db)) as reader:
         await results.show(console, reader, summary, db=db)
     return INTERRUPTED if summary.interrupted else 0
 

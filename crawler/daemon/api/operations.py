@@ -20,6 +20,7 @@ from crawler.daemon import responses
 from crawler.daemon.api import settings_list
 from crawler.daemon.api.robots_check import RobotsCheck, RobotsThroughCrawl
 from crawler.daemon.monitoring.event_stream import EventStream
+from crawler.daemon.monitoring.shared_store import SharedStore
 from crawler.daemon.problem import Problem, invalid, unknown_host
 from crawler.daemon.responses import from_row, from_rows
 from crawler.explain.explanation import (
@@ -29,7 +30,8 @@ from crawler.explain.explanation import (
     host_named,
     known_host,
 )
-from crawler.steering.control import SLOW_S_MAX, Control
+from crawler.orders import SLOW_S_MAX
+from crawler.steering.control import Control
 from crawler.steering.live_state import CrawlState, Reloaded, SeedsAdded, UnknownHost
 from crawler.threads import in_thread
 from crawler.version import __version__
@@ -57,7 +59,7 @@ _T = TypeVar("_T")
 
 
 class Operations:
-    """The operations of one running crawl."""
+    """The operations of one running crawl. shared: its database, if other workers use it too."""
 
     def __init__(
         self,
@@ -67,8 +69,10 @@ class Operations:
         clock: Clock,
         stream: EventStream,
         robots_fetcher: RobotsThroughCrawl,
+        shared: SharedStore | None = None,
     ) -> None:
         self._control = control
+        self.shared = shared
         self._reader = reader
         self._clock = clock
         self._robots_check = RobotsCheck(control, clock, robots_fetcher)
@@ -99,6 +103,7 @@ class Operations:
                     hosts=stats.hosts,
                     bytes=stats.body_bytes,
                     version=__version__,
+                    workers=() if self.shared is None else await self.shared.workers(),
                 )
                 self._status_at_s = now_s
             return kept

@@ -22,10 +22,12 @@ from crawler.daemon.http.routes import ROUTES, Route
 from crawler.daemon.http.sse import events
 from crawler.daemon.problem import Problem
 from crawler.daemon.responses import Health
+from storage.store import StoreError
 
 BODY_BYTES_MAX = 4_000_000  # 10,000 seeds, or a robots.txt of 500 KiB in JSON
 BODY_S = 30.0
 FORM_BYTES_MAX = 10_000  # of the login form, which needs no token
+UNAVAILABLE_S = 5.0  # before a request is repeated that the database could not answer
 JSON_TYPE: Final = "application/json"
 FORM_TYPE: Final = "application/x-www-form-urlencoded"
 
@@ -154,6 +156,9 @@ async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
         if allow := error.headers.get(hdrs.ALLOW):
             response.headers[hdrs.ALLOW] = allow
         return response
+    except StoreError as error:  # which the crawl meets and reports, too
+        unavailable = Problem(503, str(error), retry_after_s=UNAVAILABLE_S)
+        return _problem_response(request, unavailable)
     except ConnectionError:  # the client is gone
         raise
     except Exception:  # noqa: BLE001 - one request that fails must not end the crawl

@@ -114,10 +114,14 @@ _TRACEBACKS: Final = structlog.processors.ExceptionRenderer(
 
 
 class EventLog:
-    """Writes events, each as a line of JSON with its time, level and name."""
+    """Writes events, each as a line of JSON with its time, level and name.
 
-    def __init__(self, file: LogFile, level: LogLevel) -> None:
+    worker: the number of this process, if it is one of several with the same log.
+    """
+
+    def __init__(self, file: LogFile, level: LogLevel, *, worker: int | None = None) -> None:
         self.file = file
+        self._always: Mapping[str, object] = {} if worker is None else {"worker": worker}
         self._logger = structlog.wrap_logger(
             _LineWriter(file),
             processors=[
@@ -133,7 +137,7 @@ class EventLog:
 
     def event(self, level: LogLevel, name: str, **values: object) -> None:
         if LEVELS[level] >= LEVELS[self.level]:
-            self._logger.log(LEVELS[level], name, **values)
+            self._logger.log(LEVELS[level], name, **values, **self._always)
 
     def handler(self) -> logging.Handler:
         """A handler for what libraries log with `logging`."""

@@ -18,6 +18,8 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from crawler.daemon.monitoring.metrics import FRONTIER_STATES, Metrics
+from crawler.daemon.monitoring.shared_families import store_families, worker_families
+from crawler.daemon.monitoring.shared_store import StoreMeasures
 from crawler.daemon.responses import Status
 from crawler.steering.live_state import CrawlState, HostState
 from crawler.version import __version__
@@ -26,10 +28,13 @@ from policies.holds import HoldReason
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 
 
-def render(metrics: Metrics, status: Status) -> bytes:
-    """The text format, version 0.0.4."""
+def render(metrics: Metrics, status: Status, measures: StoreMeasures | None = None) -> bytes:
+    """The text format, version 0.0.4. measures: of a database that several workers share."""
     registry = CollectorRegistry()
-    registry.register(_Snapshot((*_counted(metrics), *_measured(status))))
+    families = [*_counted(metrics), *_measured(status)]
+    if measures is not None:
+        families += [*store_families(measures), *worker_families(status.workers)]
+    registry.register(_Snapshot(families))
     return generate_latest(registry)
 
 

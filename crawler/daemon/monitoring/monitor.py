@@ -13,11 +13,13 @@ from crawler.daemon.monitoring.event_stream import EventStream
 from crawler.daemon.monitoring.metrics import Metrics
 from crawler.daemon.monitoring.recent_contacts import RecentContacts
 from crawler.daemon.monitoring.series import FINE_STEP_S, Sample, Series
+from crawler.daemon.responses import others_in
 from crawler.observer import Observer
 from crawler.steering.control import Control
 
 if TYPE_CHECKING:
     from crawler.daemon.monitoring.event_log import EventLog
+    from crawler.daemon.monitoring.shared_store import SharedStore, StoreMeasures
     from crawler.daemon.responses import Status
 
 
@@ -41,41 +43,46 @@ class Monitor:
         return (self.stream, self.metrics, self.recent)
 
     @contextlib.asynccontextmanager
-    async def sampling(self, control: Control) -> AsyncIterator[None]:
-        """Sample the plots while this is open; close the event stream at the end."""
+    async def sampling(
+        self, control: Control, shared: SharedStore | None = None
+    ) -> AsyncIterator[None]:
+        """Sample the plots while this is open; close the event stream at the end. shared: add what
+        the other workers of its database do."""
         async with asyncio.TaskGroup() as group:
-            task = group.create_task(self._sample_forever(control))
+            task = group.create_task(self._sample_forever(control, shared))
             try:
                 yield
             finally:
                 self.stream.close()
                 task.cancel()
 
-    async def _sample_forever(self, control: Control) -> None:
+    async def _sample_forever(self, control: Control, shared: SharedStore | None) -> None:
         next_s = self.clock.monotonic()
         while True:
-            await self._sample(control)
+            await self._sample(control, shared)
             # After a delay of more than a step (a suspended machine), samples are skipped.
             next_s = max(next_s + FINE_STEP_S, self.clock.monotonic())
             await self.clock.sleep_until(next_s)
 
-    async def _sample(self, control: Control) -> None:
+    async def _sample(self, control: Control, shared: SharedStore | None) -> None:
         at_s, now, stats = self.clock.wall(), control.status(), await control.stats()
+        workers = () if shared is None else await shared.workers()
+        others = others_in(workers)
         self.series.add(
             at_s,
             Sample(
-                pages_per_s=now.pages_per_s,
+                pages_per_s=now.pages_per_s + sum(one.pages_per_s for one in others),
                 bytes_per_s=now.bytes_per_s,
                 queued=stats.queued,
                 memory_bytes=math.nan if now.memory_bytes is None else now.memory_bytes,
-                in_flight=now.in_flight,
+                in_flight=now.in_flight + sum(one.in_flight for one in others),
             ),
         )
 
-    def exposition(self, status: Status) -> bytes:
+    def exposition(self, status: Status, measures: StoreMeasures | None = None) -> bytes:
         """The body of GET /metrics."""
         from crawler.daemon.monitoring.exposition import render  # imports prometheus_client
 
         if self._log is not None:
             self.metrics.log_lines_lost.of[()] = self._log.file.lost
-        return render(self.metrics, status)
+        return render(self.metrics, status, measures)

@@ -16,7 +16,7 @@ from markupsafe import Markup, escape
 
 from crawler.config.keys import SECTIONS
 from crawler.config.units import format_bytes, format_duration
-from crawler.daemon.responses import Setting
+from crawler.daemon.responses import Setting, Worker
 from crawler.explain import formatting
 
 NOTHING: Final = Markup('<span class="none">–</span>')
@@ -177,6 +177,13 @@ def text_or_dash(value: object) -> str | Markup:
     return NOTHING if value is None or value == "" else plain(value)
 
 
+def worker_pill(worker: Worker) -> tuple[str, str]:
+    """The kind and the word of a worker's state."""
+    if worker.silent:
+        return "bad", "silent"
+    return ("calm", "idle") if worker.idle else ("good", "active")
+
+
 FILTERS: Final[Mapping[str, Callable[..., object]]] = {
     "address": address,
     "clock": date_time,
@@ -190,6 +197,7 @@ FILTERS: Final[Mapping[str, Callable[..., object]]] = {
     "short": short,
     "size": size,
     "words": text_or_dash,
+    "worker_pill": worker_pill,
 }
 
 

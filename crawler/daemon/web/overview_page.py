@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,12 +13,13 @@ from aiohttp import web
 
 from crawler.daemon.monitoring.monitor import Monitor
 from crawler.daemon.monitoring.series import Track
-from crawler.daemon.responses import Status
+from crawler.daemon.responses import Status, others_in
 from crawler.daemon.web import charts, filters
 from crawler.daemon.web.host_pages import attention, host_pill
 from crawler.daemon.web.rendering import PageContext, PageHandlers
 from crawler.explain.formatting import counted
 from crawler.steering.live_state import CrawlState
+from storage.store import StoreError
 
 SPANS: Final = (("10m", "10 min", 600.0), ("1h", "1 h", 3_600.0), ("24h", "24 h", 86_400.0))
 FETCHING_SHOWN: Final = 8
@@ -86,11 +88,14 @@ class OverviewPage(PageHandlers):
         outcomes = _outcomes(self.monitor.metrics.by_outcome())
         held = {name.replace(" ", "_"): count for name, count in status.hosts_by_state.items()}
         urls = {name: getattr(status, name) for name in URL_LABELS}
+        # Of what one worker does, the others report a part only.
+        here = ", this worker" if len(status.workers) > 1 else ""
         values = {
             "headline": headline(status, outcomes),
+            "here": here,
             "spans": [(name, label) for name, label, _ in SPANS],
             "span": span,
-            "plots": plots(self.monitor, now_s=now_s, span_s=spans[span]),
+            "plots": plots(self.monitor, here, now_s=now_s, span_s=spans[span]),
             "attention": await self._needing_attention(now_s),
             "fetching": status.fetching[:FETCHING_SHOWN],
             "nothing_now": _nothing_in_flight(status),
@@ -112,7 +117,8 @@ class OverviewPage(PageHandlers):
         async with self._lock:
             clock = self.renderer.clock
             if clock.monotonic() - self._attention_at_s >= ATTENTION_KEPT_S:
-                self._attention = await self._look_up(now_s)
+                with suppress(StoreError):  # this page shows the hold that comes with it
+                    self._attention = await self._look_up(now_s)
                 self._attention_at_s = clock.monotonic()
             return self._attention
 
@@ -149,6 +155,9 @@ def headline(status: Status, outcomes: Mapping[str, int]) -> Headline:
                 "Requests in flight are being finished and their results committed. "
                 f"{counts}, {left}."
             )
+        case CrawlState.IDLE if any(not one.idle for one in others_in(status.workers)):
+            title = "Running on other workers"
+            sentence = f"This worker has nothing to do at present. {counts}, {left}."
         case CrawlState.IDLE if not status.hosts:
             title = "Waiting for seeds"
             sentence = "No URL is known yet. Add a seed to start the crawl."
@@ -171,8 +180,8 @@ def headline(status: Status, outcomes: Mapping[str, int]) -> Headline:
     return Headline(title=title, sentence=sentence)
 
 
-def plots(monitor: Monitor, *, now_s: float, span_s: float) -> list[charts.Plot]:
-    """The four plots."""
+def plots(monitor: Monitor, here: str, *, now_s: float, span_s: float) -> list[charts.Plot]:
+    """The four plots. here: added to the labels of those that show one worker of several."""
 
     def drawn(
         track: Track, name: str, label: str, text: charts.Formatter, top_min: float
@@ -190,10 +199,14 @@ def plots(monitor: Monitor, *, now_s: float, span_s: float) -> list[charts.Plot]
     return [
         drawn(Track.PAGES_PER_S, "pages", "Pages per second", lambda v: f"{filters.rate(v)}/s", 1),
         drawn(
-            Track.BYTES_PER_S, "bytes", "Bytes per second", lambda v: f"{filters.size(v)}/s", 1e3
+            Track.BYTES_PER_S,
+            "bytes",
+            f"Bytes per second{here}",
+            lambda v: f"{filters.size(v)}/s",
+            1e3,
         ),
         drawn(Track.QUEUED, "queued", "URLs queued", lambda v: str(filters.short(v)), 10),
-        drawn(Track.MEMORY_BYTES, "memory", "Memory", lambda v: str(filters.size(v)), 1e6),
+        drawn(Track.MEMORY_BYTES, "memory", f"Memory{here}", lambda v: str(filters.size(v)), 1e6),
     ]
 
 

@@ -151,8 +151,10 @@ class PageHandlers:
         if notice is not None:
             host = filters.plain(request.query.get("host", "the host"))[:300]
             notice = notice.format(host=host)
+        now = await self.operations.status()
         frame = {
-            "status": await self.operations.status(),
+            "status": now,
+            "all_workers": now.of_all_workers(),
             "now_s": self.renderer.clock.wall(),
             "page": place,
             "nav": NAV,

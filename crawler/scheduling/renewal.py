@@ -1,0 +1,38 @@
+"""Renews the session of a worker whose store is shared, about once a second."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from crawler.clock import Clock
+from crawler.frontier.frontier import Frontier
+from storage.store import Pulse, Store, WorkerStatus
+
+RENEW_EVERY_S: Final = 1.0
+
+
+class Renewal:
+    """Of a crawl or a polite client: renews its session, and with it the deadline until which its
+    frontier may contact hosts."""
+
+    def __init__(self, frontier: Frontier, store: Store, session: int, clock: Clock) -> None:
+        self._frontier = frontier
+        self._store = store
+        self._session = session
+        self._clock = clock
+        self.asked_s = clock.monotonic()  # when the latest pulse was asked for
+
+    async def renew(self, status: WorkerStatus) -> Pulse | None:
+        """One pulse; None: the database cannot be reached now. Raises StoreError."""
+        self.asked_s = self._clock.monotonic()
+        asked_boottime_s = self._clock.boottime()  # the lease counts from before the call
+        pulse = await self._store.pulse(self._session, status)
+        if pulse is not None:
+            self._frontier.renewed(asked_boottime_s + pulse.lease_s, lost=pulse.lost)
+        return pulse
+
+    async def rest(self) -> None:
+        """Wait until the next pulse is due."""
+        await self._clock.sleep_until(
+            max(self.asked_s + RENEW_EVERY_S, self._clock.monotonic() + RENEW_EVERY_S / 4)
+        )

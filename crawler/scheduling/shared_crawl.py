@@ -1,0 +1,127 @@
+"""One of several workers that share a crawl: renews its session, and learns of the others."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Sequence
+from typing import Final
+
+from crawler.downloading.downloader import Downloader
+from crawler.frontier.commands import RejudgeMarked
+from crawler.orders import Command, InvalidOrderError, decode
+from crawler.processing.committer import Committer
+from crawler.processing.context import CrawlContext
+from crawler.scheduling.host_leases import HostLeases
+from crawler.scheduling.host_supply import HostSupply
+from crawler.scheduling.other_workers import OtherWorkers
+from crawler.scheduling.renewal import Renewal
+from crawler.scheduling.steering import Steering
+from crawler.scheduling.task_set import TaskSet
+from storage.store import Order, Pulse, WorkerStatus
+
+MARKED_EVERY_S: Final = 60.0  # how often marked origins are looked for that another worker held
+
+_log = logging.getLogger("courtly.workers")
+
+
+class SharedCrawl:
+    """Does nothing in a store that is not shared."""
+
+    def __init__(
+        self,
+        crawl: CrawlContext,
+        leases: HostLeases,
+        supply: HostSupply,
+        committer: Committer,
+        downloader: Downloader,
+        steering: Steering,
+        tasks: TaskSet,
+        others: OtherWorkers,
+    ) -> None:
+        self._crawl = crawl
+        self._frontier = crawl.frontier
+        self._leases = leases
+        self._supply = supply
+        self._committer = committer
+        self._downloader = downloader
+        self._steering = steering
+        self._tasks = tasks
+        self._others = others
+        self._renewal = Renewal(crawl.frontier, crawl.store, crawl.session, crawl.clock)
+        self._orders: deque[Command] = deque()
+        self._obeying = False
+        self._marked_s = crawl.clock.monotonic() + MARKED_EVERY_S
+
+    async def join(self) -> None:
+        """Renew the session before the first host is claimed."""
+        if self._others.shared:
+            await self._renew()
+
+    async def run(self) -> None:
+        """Renew the session until cancelled. Raises StoreError."""
+        if not self._others.shared:
+            return
+        while True:
+            await self._renewal.rest()
+            await self._renew()
+            if self._crawl.clock.monotonic() >= self._marked_s and not self._frontier.stopping:
+                self._marked_s = self._crawl.clock.monotonic() + MARKED_EVERY_S
+                self._frontier.commands.put(RejudgeMarked())
+
+    def _status(self) -> WorkerStatus:
+        supply, in_flight = self._supply, self._frontier.permits.in_flight
+        pages_per_s, _ = self._committer.rates.per_s(self._crawl.clock.monotonic())
+        return WorkerStatus(
+            idle=supply.idle and not in_flight,
+            hungry=supply.hungry,
+            hosts=len(self._frontier.permits),
+            in_flight=len(self._downloader.urls),
+            pages=self._committer.rates.pages,
+            pages_per_s=pages_per_s,
+            uncommitted=self._frontier.buffer.uncommitted,
+        )
+
+    async def _renew(self) -> None:
+        pauses = self._steering.pauses_settled
+        pulse = await self._renewal.renew(self._status())
+        if pulse is None:
+            return
+        if pulse.lost:
+            _log.warning("other workers have taken over the hosts of this one: it begins anew")
+            self._leases.lost()
+        self._learn(pulse)
+        if pauses is not None and pauses == self._steering.pauses_settled:
+            self._steering.follow_pause(paused=pulse.paused)
+        self._take(pulse.orders)
+
+    def _learn(self, pulse: Pulse) -> None:
+        others = self._others
+        changed = (others.active, others.hungry) != (pulse.others_active, pulse.others_hungry)
+        others.active, others.hungry = pulse.others_active, pulse.others_hungry
+        others.asked_s = self._renewal.asked_s
+        if changed:
+            self._supply.stir()
+
+    # ------------------------------------------------------------ orders
+
+    def _take(self, orders: Sequence[Order]) -> None:
+        for order in orders:
+            try:
+                self._orders.append(decode(order))
+            except InvalidOrderError as error:
+                _log.warning("%s", error)
+        if self._orders and not self._obeying and not self._frontier.stopping:
+            self._obeying = True
+            self._tasks.spawn(self._obey())
+        if not self._orders and not self._obeying:
+            self._frontier.informed_s = self._renewal.asked_s
+
+    async def _obey(self) -> None:
+        try:
+            informed_s = self._renewal.asked_s
+            while self._orders:
+                await self._steering.obey(self._orders.popleft())
+            self._frontier.informed_s = informed_s
+        finally:
+            self._obeying = False

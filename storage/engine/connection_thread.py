@@ -1,0 +1,154 @@
+"""A database connection with a thread of its own, which runs whole functions."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Final, Generic, Protocol, TypeVar
+
+import aiosqlite
+
+T = TypeVar("T")
+C = TypeVar("C", bound="Closeable")
+_Request = tuple["asyncio.Future[object] | None", Callable[[], object]]
+
+_MEMORY_WAIT_S: Final = 0.1  # before delivering a result again after a MemoryError
+_END: Final = object()  # the result of the last function
+
+
+class Closeable(Protocol):
+    def close(self) -> None: ...
+
+
+class ConnectionThread(aiosqlite.Connection, Generic[C]):
+    """One connection, of whatever kind, and its thread.
+
+    A transaction runs in the thread as one function, so it costs one round trip, and no
+    cancellation can interrupt it. The thread is a daemon: a connection that was not closed does
+    not prevent the interpreter from exiting, and an event loop that was closed before the answer
+    causes no error.
+    """
+
+    def __init__(self, connect: Callable[[], C]) -> None:
+        """Start the thread. Raises MemoryError if that fails; nothing is open yet."""
+        super().__init__(connect, iter_chunk_size=64)  # type: ignore[arg-type]
+        self._thread = threading.Thread(
+            target=_work, args=(self._tx,), name="courtly-store", daemon=True
+        )
+        try:
+            self._thread.start()
+        except RuntimeError as error:  # no memory for it, or too many threads
+            raise MemoryError("no thread can be started") from error
+
+    def __del__(self) -> None:
+        try:
+            super().__del__()  # type: ignore[no-untyped-call]
+        finally:  # the warning in it may be an error
+            if self._running:
+                self.stop()
+
+    async def run(self, work: Callable[[C], T]) -> T:
+        """Return `work(connection)`, run in the thread after all earlier calls."""
+        result: T = await self._execute(work, self._conn)  # type: ignore[no-untyped-call]
+        return result
+
+    async def run_whole(self, work: Callable[[C], T]) -> T:
+        """As `run`, but a cancellation takes effect only after the function has returned."""
+        return await finish(asyncio.ensure_future(self.run(work)))
+
+    def stop(self) -> asyncio.Future[object] | None:
+        """Close the connection and end the thread, after all earlier calls."""
+        self._running = False
+        db, self._connection = self._connection, None
+
+        def close() -> None:
+            if db is not None:
+                db.close()
+
+        try:
+            future = asyncio.get_running_loop().create_future()
+        except RuntimeError:  # outside of the event loop: nobody waits
+            future = None
+        self._tx.put_nowait((future, close))
+        self._tx.put_nowait((None, lambda: _END))  # separate, because closing may fail
+        return future
+
+    @classmethod
+    async def open(cls, connect: Callable[[], C]) -> ConnectionThread[C]:
+        """Call `connect` in a new thread. Raises what it raises, and MemoryError if no thread can
+        be started. A cancellation takes effect when connecting has ended. After any exception the
+        connection is closed and the thread has ended.
+        """
+        opened = cls(connect)
+        connecting = asyncio.get_running_loop().create_future()
+        opened._tx.put_nowait((connecting, connect))
+        try:
+            opened._connection = await finish(connecting)
+        except BaseException as error:
+            if isinstance(error, asyncio.CancelledError) and connecting.exception() is None:
+                opened._connection = connecting.result()
+            stopped = opened.stop()
+            with contextlib.suppress(Exception):  # nothing was written by it
+                if stopped is not None:
+                    await finish(stopped)
+            opened._thread.join()  # it has given its last answer
+            raise
+        return opened
+
+
+def _work(requests: SimpleQueue[_Request]) -> None:
+    """The loop of the thread."""
+    while True:
+        future, function = requests.get()
+        result: object = None
+        raised: BaseException | None = None
+        try:
+            result = function()
+        except BaseException as error:  # noqa: BLE001 - it is raised to the caller
+            raised = error
+        if future is not None:
+            _tell(future, result, raised)
+        ended = result is _END
+        del future, function, result, raised  # do not keep the connection alive while waiting
+        if ended:
+            return
+
+
+def _tell(future: asyncio.Future[object], result: object, raised: BaseException | None) -> None:
+    while True:
+        try:
+            future.get_loop().call_soon_threadsafe(_settle, future, result, raised)
+        except RuntimeError:
+            return  # the event loop is closed, and the caller gone
+        except MemoryError:  # otherwise the caller would wait forever
+            time.sleep(_MEMORY_WAIT_S)
+        else:
+            return
+
+
+def _settle(future: asyncio.Future[object], result: object, raised: BaseException | None) -> None:
+    if future.done():
+        return
+    if raised is None:
+        future.set_result(result)
+    else:
+        future.set_exception(raised)
+
+
+async def finish(task: asyncio.Future[T]) -> T:
+    """Await a task that must not be interrupted; a cancellation is raised after it has ended."""
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        while not task.done():
+            try:
+                await asyncio.wait([task])
+            except asyncio.CancelledError:
+                continue  # another one is raised below
+        if not task.cancelled():
+            task.exception()  # retrieved: the caller is gone
+        raise

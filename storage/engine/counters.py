@@ -1,0 +1,98 @@
+"""Counters of origins and hosts: a transaction collects its changes and writes them once."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from storage.engine.statements import Statements
+from storage.store import Stats
+
+# The counters of an origin, in the order of the statements. A host has the first five.
+QUEUED, VISITED, BLOCKED, FAILED, BODY_BYTES, JUDGED, UNGOVERNED = range(7)
+_OF_SLOTS = 5
+_NOTHING = [0] * _OF_SLOTS
+
+
+class CounterChanges:
+    """The changes of one transaction."""
+
+    def __init__(self) -> None:
+        self._origins: dict[int, list[int]] = {}
+        self._slots: dict[int, list[int]] = {}
+        self.added: dict[str, int] = {}  # host -> URLs newly queued
+        self._fresh: set[int] = set()  # hosts with new queued URLs
+
+    def count(self, origin: int, slot: int | None, what: int, by: int) -> None:
+        counts = self._origins.get(origin)
+        if counts is None:
+            counts = self._origins[origin] = [0] * 7
+        counts[what] += by
+        if slot is not None and what < _OF_SLOTS:
+            self.count_slot(slot, what, by)
+
+    def count_slot(self, slot: int, what: int, by: int) -> None:
+        sums = self._slots.get(slot)
+        if sums is None:
+            sums = self._slots[slot] = [0] * _OF_SLOTS
+        sums[what] += by
+
+    def queued(self, origin: int, slot: int, slot_name: str, by: int = 1) -> None:
+        """Count URLs that were queued as new ones."""
+        self.count(origin, slot, QUEUED, by)
+        self.arrived(slot, slot_name, by)
+
+    def arrived(self, slot: int, slot_name: str, by: int) -> None:
+        self.added[slot_name] = self.added.get(slot_name, 0) + by
+        self._fresh.add(slot)
+
+    def of_slot(self, slot: int) -> list[int]:
+        """Return the changes of a host, for a caller that writes them with other columns."""
+        return self._slots.get(slot, _NOTHING)
+
+    def write(self, sql: Statements, *, but: Container[int] = ()) -> None:
+        """Write all changes, except those of the hosts in `but`, which the caller writes."""
+        # Hosts before origins, everywhere: writers that meet must not wait for each other.
+        sql.many(
+            "count_slots", [(key, *sums) for key, sums in self._slots.items() if key not in but]
+        )
+        sql.many("count_origins", [(key, *counts) for key, counts in self._origins.items()])
+        sql.many("wake_slots", [(key,) for key in self._fresh if key not in but])
+
+    def sums(self) -> list[int]:
+        return [sum(column) for column in zip(*self._slots.values(), strict=True)] or _NOTHING
+
+
+class Totals:
+    """The sums over all hosts: in memory, or if there are other writers, a row per session."""
+
+    def __init__(self, sql: Statements) -> None:
+        self._sql = sql
+        self._read()
+
+    def _read(self) -> None:
+        row = self._sql.row("totals")
+        assert row is not None
+        visited, blocked, failed, queued, hosts, body_bytes = (int(v or 0) for v in row)
+        self._sums = [queued, visited, blocked, failed, body_bytes]
+        self._hosts = hosts
+
+    def add(self, tally: CounterChanges, new_hosts: int, session: int) -> None:
+        if self._sql.shared:
+            if new_hosts or any(tally.sums()):
+                self._sql.run("add_to_totals", session, *tally.sums(), new_hosts)
+            return
+        self._sums = [a + b for a, b in zip(self._sums, tally.sums(), strict=True)]
+        self._hosts += new_hosts
+
+    def stats(self) -> Stats:
+        if self._sql.shared:
+            self._read()
+        queued, visited, blocked, failed, body_bytes = self._sums
+        return Stats(
+            visited=visited,
+            blocked=blocked,
+            failed=failed,
+            queued=queued,
+            hosts=self._hosts,
+            body_bytes=body_bytes,
+        )

@@ -1,0 +1,54 @@
+"""The database of a store, as the engine uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from storage.engine.in_flight import InFlight
+from storage.engine.statements import Connection
+from storage.store import StoreError
+from storage.transient_faults import FaultKind
+
+T = TypeVar("T")
+
+
+class Runner(Protocol):
+    """An open connection that runs functions, one at a time and in the order of the calls."""
+
+    async def run(self, work: Callable[[Connection], T]) -> T:
+        """Return `work(connection)`. A cancelled call may leave the function running."""
+        ...
+
+    async def run_whole(self, work: Callable[[Connection], T]) -> T:
+        """As `run`, but a cancellation takes effect only after the function has returned."""
+        ...
+
+
+class Database(Protocol):
+    """A database that one store writes to."""
+
+    name: str  # for messages: "the database crawl.db"
+    in_flight: InFlight
+    failures: tuple[type[Exception], ...]  # what the medium, or a damaged database, may raise
+
+    async def open(self) -> Runner:
+        """Open for writing. Raises StoreRefused, `failures`, OSError and MemoryError; nothing is
+        held then."""
+        ...
+
+    async def close(self) -> None:
+        """Release the database. Does nothing if it is not open."""
+        ...
+
+    def kind_of(self, error: BaseException) -> FaultKind | None:
+        """The kind of a transient fault; None for a lasting failure."""
+        ...
+
+    def is_of_value(self, error: BaseException) -> bool:
+        """Whether an error is about a value, not about the database or a transient fault."""
+        ...
+
+    def translate(self, error: Exception) -> StoreError:
+        """Describe one of `failures` in a sentence."""
+        ...

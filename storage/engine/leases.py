@@ -1,0 +1,373 @@
+"""Leases of hosts, their clocks, and the URLs that are prefetched."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from policies.robots_state import RobotsState
+from storage.columns import CONTACTS_KEPT
+from storage.engine.counters import CounterChanges
+from storage.engine.link_table import REQUISITE, SEED, SITEMAP, SUSPECT, hops_of, requisite_depth_of
+from storage.engine.name_ids import NameIds
+from storage.engine.recrawl_plans import ListingShape, RecrawlPlans, listing_of
+from storage.engine.robots_copies import read_copy
+from storage.engine.statements import Statements, Values
+from storage.records import WAIT_INSTEAD_S, WAIT_S_MAX
+from storage.store import HostClock, HostUpdate, Lease, Prefetch, Prefetched, Queued
+
+COPIES_PER_LEASE = 64  # robots.txt copies given with a lease; each may have 500 KiB
+ORIGINS_AT_ONCE = 256  # of one host, read for one `Prefetch`: some 3 ms
+PROMOTED_AT_ONCE = 2_000  # URLs of a host whose retry is due, in one transaction
+_EMPTY = Prefetched(urls=(), next_due_in_s=None)
+
+_NUMBER_MAX = 1e11  # more seconds than any time has
+
+
+class Rooms(NamedTuple):
+    """How many queued URLs are prefetched, and how many visited ones that are due again."""
+
+    queued: int
+    due: int
+
+
+def rooms(count: int, *, queued: int, due: int) -> Rooms:
+    """Share out `count`: queued URLs first, but a quarter for visited ones, so that a site that
+    grows without end is revisited too."""
+    count = max(0, count)
+    again = min(due, max(count // 4, count - queued))
+    return Rooms(min(queued, count - again), again)
+
+
+class HeldHost(Struct):
+    """A host that this session leases."""
+
+    id: int
+    epoch: int
+    ring: int  # contacts ever written to its ring
+    after: int = 0  # the origin after which prefetching continues, if there are very many
+
+
+class _SlotRow(NamedTuple):
+    id: int
+    name: str
+    epoch: int
+    clean: int
+    lease: int | None
+    next_in_s: float
+    backoff_in_s: float | None
+    delay_s: float
+    delay_source: str
+    latency_s: float | None
+    backoff_level: int
+    denials: int
+    connect_failures: int
+    contacts: int
+    smallest_rest_s: float | None
+    peak_concurrency: int
+    breaches: int
+    ring: int
+    rested_s: float | None
+    paused: int
+    slow_s: float | None
+    visited: int
+    body_bytes: int
+    origins: int
+
+    def clock(self) -> HostClock:
+        return HostClock(
+            next_in_s=_wait_s(self.next_in_s),
+            rested_s=self.rested_s,
+            delay_s=min(self.delay_s, WAIT_S_MAX),
+            delay_source=self.delay_source,
+            latency_s=self.latency_s,
+            backoff_level=self.backoff_level,
+            backoff_in_s=0.0 if self.backoff_in_s is None else _wait_s(self.backoff_in_s),
+            denials=self.denials,
+            connect_failures=self.connect_failures,
+            contacts=self.contacts,
+            smallest_rest_s=self.smallest_rest_s,
+            peak_concurrency=self.peak_concurrency,
+            breaches=self.breaches,
+        )
+
+
+_SlotShape = list[
+    tuple[
+        int, str, int, int, int | None, float, float | None, float, str, float | None, int, int,
+        int, int, float | None, int, int, int, float | None, int, float | None, int, int, int,
+    ]
+]  # fmt: skip
+_Offer = tuple[tuple[float, int, int, int], Queued]
+_OfferShape = tuple[int, str, int, float, int, int, int, int, ListingShape | None]
+_PrefetchShape = list[tuple[int, int, str, list[_OfferShape], float | None]]
+
+
+class Leases:
+    """The leased hosts, and everything written about them. For the store's thread only."""
+
+    def __init__(self, sql: Statements, names: NameIds, plans: RecrawlPlans) -> None:
+        self._sql = sql
+        self._names = names
+        self._plans = plans
+        self._session = 0
+        self._held: dict[str, HeldHost] = {}
+        self._tick = 0
+
+    def start(self, session: int) -> None:
+        """Void the leases of earlier sessions; their hosts stay not clean."""
+        self._session = session
+        self._held.clear()
+        if self._sql.shared:
+            return  # those of sessions that have ended are voided when that is certain
+        leased = self._sql.read(list[int], "leased")
+        self._sql.run("void_leases")
+        self.settle(leased)
+
+    def lose(self) -> None:
+        """Hold nothing any more: other sessions have taken the hosts."""
+        self._held.clear()
+
+    def void_some(self, session: int, limit: int) -> int:
+        """Free some hosts of a session that has ended; return how many."""
+        slots = self._sql.read(list[int], "void_some", session, limit)
+        self.settle(slots)
+        return len(slots)
+
+    def resume(self, session: int) -> None:
+        """Read the leases of this session again."""
+        self._session = session
+        held = self._sql.read(list[tuple[int, str, int, int]], "held", session)
+        self._held = {name: HeldHost(key, epoch, ring) for key, name, epoch, ring in held}
+
+    def tick(self, now_s: float) -> int:
+        """Return a number that grows with every call, across sessions too."""
+        self._tick = max(self._tick + 1, int(now_s * 1e6))
+        return self._tick
+
+    def held(self, session: int, update: HostUpdate) -> HeldHost | None:
+        held = self._held.get(update.slot)
+        if session != self._session or held is None or held.epoch != update.epoch:
+            return None
+        return held
+
+    def lock(self, session: int, updates: Sequence[HostUpdate]) -> None:
+        """Where there are other sessions, keep them away from the hosts of a commit until it ends,
+        and find out which hosts this session has lost."""
+        if not self._sql.shared:
+            return
+        held = {update.slot: self._held.get(update.slot) for update in updates}
+        rows: list[Values] = [(host.id, host.epoch) for host in held.values() if host is not None]
+        still = set(self._sql.read_many(list[int], "lock_held", rows, session))
+        for slot, host in held.items():
+            if host is not None and host.id not in still:
+                del self._held[slot]
+
+    def settle(self, slots: Iterable[int]) -> None:
+        """Compute when these hosts become ready."""
+        self._sql.many("settle_slots", [(key, False) for key in slots])
+
+    # ------------------------------------------------------------ leases
+
+    def claim(self, *, hosts: int, urls_per_host: int, now_s: float) -> list[Lease]:
+        if hosts <= 0:
+            return []
+        ids = self._sql.read(list[int], "claimable", now_s, hosts)
+        return self._lease(ids, urls_per_host, now_s)
+
+    def acquire(self, slots: Sequence[str], now_s: float) -> dict[str, Lease]:
+        ids = self._names.slots(slots, now_s)
+        free = [ids[name] for name in dict.fromkeys(slots) if name not in self._held]
+        return {lease.slot: lease for lease in self._lease(free, None, now_s)}
+
+    def _lease(self, ids: Sequence[int], urls: int | None, now_s: float) -> list[Lease]:
+        if not ids:
+            return []
+        if self._sql.shared and self._sql.row("live_session", self._session) is None:
+            return []  # it was ended, and will learn so
+        keys: list[Values] = [(key,) for key in ids]
+        most = COPIES_PER_LEASE + 1  # origins counted: one more shows that there are more
+        rows = [
+            _SlotRow(*row)
+            for row in self._sql.read_many(_SlotShape, "leases", keys, now_s, now_s, now_s, most)
+        ]
+        self._sql.many("lease", [(row.id, self.tick(now_s)) for row in rows], self._session)
+        self._names.forget_bodies()
+        for row in rows:
+            self._held[row.name] = HeldHost(row.id, row.epoch + 1, row.ring)
+        hands: Mapping[str, Prefetched] = {}
+        if urls is not None:
+            wants = [Prefetch(slot=row.name, count=urls) for row in rows]
+            hands = self.prefetch(wants, now_s)
+        copies = self._copies([(row.id,) for row in rows if row.origins])
+        return [
+            Lease(
+                slot=row.name,
+                epoch=row.epoch + 1,
+                clean=bool(row.clean),
+                clock=row.clock(),
+                paused=bool(row.paused),
+                slow_s=None if row.slow_s is None else min(row.slow_s, WAIT_S_MAX),
+                visited=row.visited,
+                body_bytes=row.body_bytes,
+                robots=copies.get(row.id, {}),
+                prefetched=hands.get(row.name, _EMPTY),
+                robots_all=row.origins <= COPIES_PER_LEASE,
+            )
+            for row in rows
+        ]
+
+    def _copies(self, keys: Sequence[Values]) -> dict[int, dict[str, RobotsState]]:
+        copies: dict[int, dict[str, RobotsState]] = {}
+        most = COPIES_PER_LEASE
+        for slot, *row in self._sql.rows_many("copies_of_slots", keys, most, most):
+            origin, access = read_copy(row)
+            copies.setdefault(int(slot or 0), {})[origin] = access
+        return copies
+
+    # ------------------------------------------------------------ clocks
+
+    def rouse(self, slot: str | None, now_s: float) -> None:
+        most = COPIES_PER_LEASE + 1
+        if slot is None:
+            rows = self._sql.rows("rouse", now_s, most)
+        else:
+            rows = self._sql.rows("rouse_one", now_s, most, slot)
+        self.settle([int(row[0] or 0) for row in rows])
+
+    def wind(
+        self,
+        updates: Sequence[tuple[HeldHost, HostUpdate]],
+        now_s: float,
+        tally: CounterChanges | None = None,
+    ) -> None:
+        """Write the clocks, contacts and counters of leased hosts, and release some of them. now_s:
+        a time that is not behind."""
+        clocks: dict[int, Values] = {}
+        tally = tally or CounterChanges()
+        contacts: list[Values] = []
+        released = []
+        for held, update in updates:
+            clock = update.clock
+            new = update.contacts[-CONTACTS_KEPT:]
+            held.ring += len(update.contacts)
+            contacts += [
+                (
+                    held.id, (held.ring - len(new) + n) % CONTACTS_KEPT, _bounded(c.start_at),
+                    _bounded(c.end_at), c.kind, c.status,
+                )
+                for n, c in enumerate(new)
+            ]  # fmt: skip
+            clocks[held.id] = (
+                held.id, now_s + _wait_s(clock.next_in_s),
+                now_s + min(clock.backoff_in_s, WAIT_S_MAX) if clock.backoff_in_s > 0 else None,
+                _wait_s(clock.delay_s),
+                clock.delay_source, _bounded(clock.latency_s), clock.backoff_level, clock.denials,
+                clock.connect_failures, clock.contacts, _bounded(clock.smallest_rest_s),
+                clock.peak_concurrency, clock.breaches, held.ring,
+                None if (rested_s := _bounded(clock.rested_s)) is None else now_s - rested_s,
+                *tally.of_slot(held.id),
+            )  # fmt: skip
+            if update.release:
+                released.append(held.id)
+                del self._held[update.slot]
+        self._sql.many("wind_slots", list(clocks.values()))
+        self._sql.many("put_contacts", contacts)
+        self._sql.many("settle_slots", [(key, True) for key in released])
+
+    # ------------------------------------------------------------ prefetching
+
+    def prefetch(
+        self, wants: Sequence[Prefetch], now_s: float, *, ended: Collection[int] = ()
+    ) -> dict[str, Prefetched]:
+        """Return the best due URLs of leased hosts. The ids in `ended` no longer count as held."""
+        slots = {held.id: want for want in wants if (held := self._held.get(want.slot))}
+        if not slots:
+            return {}
+        keys: list[Values] = [(key,) for key in slots]
+        self._sql.many("promote", keys, now_s, PROMOTED_AT_ONCE)
+        in_hand = set(chain.from_iterable(want.held for want in wants)).difference(ended)
+        most = max(want.count for want in wants) + 1  # one more shows whether there are more
+        taken = msgspec.json.encode(list(in_hand)).decode()
+        offers: dict[int, list[_Offer]] = {}
+        waits: dict[int, list[float]] = {}
+        # Of a host with very many origins, some at a time, starting after those of the last time.
+        start = {k: self._held[want.slot].after for k, want in slots.items() if want.queued}
+        asking = dict(start)
+        wrapped: set[int] = set()
+        while asking:
+            seen: dict[int, list[int]] = {}
+            for slot, origin_id, origin, urls, due_in_s in self._sql.read_many(
+                _PrefetchShape,
+                "prefetch",
+                list(asking.items()),
+                taken,
+                most,
+                now_s,
+                ORIGINS_AT_ONCE,
+            ):
+                seen.setdefault(slot, []).append(origin_id)
+                if origin in slots[slot].closed or (slot in wrapped and origin_id > start[slot]):
+                    continue
+                offers.setdefault(slot, []).extend(
+                    ((-priority, turn, depth, key), Queued(
+                        id=key, url=origin + path, depth=depth, priority=priority,
+                        attempts=attempts, refusals=refusals, seed=bool(flags & SEED),
+                        hops=hops_of(flags), suspect=bool(flags & SUSPECT),
+                        requisite=bool(flags & REQUISITE),
+                        requisite_depth=requisite_depth_of(flags),
+                        sitemap=bool(flags & SITEMAP), listing=listing_of(listing),
+                    ))
+                    for key, path, depth, priority, turn, flags, attempts, refusals, listing in urls
+                )  # fmt: skip
+                if due_in_s is not None:
+                    waits.setdefault(slot, []).append(due_in_s)
+            further = {}
+            for slot in asking:
+                more = len(seen.get(slot, ())) == ORIGINS_AT_ONCE
+                last = max(seen[slot]) if more else 0
+                self._held[slots[slot].slot].after = last
+                if len(offers.get(slot, ())) > slots[slot].count:
+                    continue
+                if more and not (slot in wrapped and last >= start[slot]):
+                    further[slot] = last
+                elif not more and start[slot] and slot not in wrapped:
+                    wrapped.add(slot)
+                    further[slot] = 0
+            asking = further
+        again = self._plans.again(slots, taken, now_s)
+        hands = {}
+        for slot, want in slots.items():
+            offered = offers.get(slot, [])
+            offered.sort(key=lambda offer: offer[0])
+            due, next_revisit_in_s = again.get(slot, ([], None))
+            room = rooms(want.count, queued=len(offered), due=len(due))
+            next_due_in_s: float | None = None
+            if len(offered) > room.queued:
+                next_due_in_s = 0.0
+            elif slot in waits:
+                next_due_in_s = max(0.0, min(waits[slot]))
+            hands[want.slot] = Prefetched(
+                urls=[queued for _, queued in offered[: room.queued]] + due[: room.due],
+                next_due_in_s=next_due_in_s,
+                next_revisit_in_s=0.0 if len(due) > room.due else next_revisit_in_s,
+            )
+        return hands
+
+
+def _wait_s(asked_s: float) -> float:
+    """Bound a wait for storing; what is not a number must not shorten it."""
+    if asked_s != asked_s:
+        return WAIT_INSTEAD_S
+    return min(max(0.0, asked_s), WAIT_S_MAX)
+
+
+def _bounded(value: float | None) -> float | None:
+    """Bound a number for storing: JSON could not return an infinity."""
+    if value is None or value != value:
+        return None
+    return min(max(-_NUMBER_MAX, value), _NUMBER_MAX)

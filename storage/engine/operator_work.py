@@ -1,0 +1,115 @@
+"""Commands of operators, and work on many URLs at a time, as they run inside a transaction."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+from msgspec import Struct
+
+from storage.engine.counters import FAILED, QUEUED, CounterChanges
+from storage.engine.writer import Writer
+from storage.store import HostUpdate
+
+
+class HostFailure(Struct, frozen=True, kw_only=True):
+    """Why URLs of a host fail, as `Store.fail_host` is given it. `origin`: those of that origin
+    alone."""
+
+    error: str
+    attempts: int
+    last_at: float  # Unix seconds
+    origin: str | None
+
+
+def fail_some(
+    writer: Writer,
+    session: int,
+    update: HostUpdate,
+    failure: HostFailure,
+    *,
+    limit: int,
+    wind: bool,
+) -> int:
+    """Fail up to `limit` queued URLs of a held host and return how many. `wind`: also write
+    the host's clock."""
+    writer.leases.lock(session, [update])
+    held = writer.leases.held(session, update)
+    if held is None:
+        return 0
+    some = writer.sql.read(list[tuple[int, int]], "some_queued", held.id, failure.origin, limit)
+    tally = CounterChanges()
+    if some:
+        text = writer.names.texts([failure.error])[failure.error]
+        ids = msgspec.json.encode([key for key, _ in some]).decode()
+        writer.sql.run("drop_some_tries", ids)
+        writer.sql.run("fail_some", ids, text, failure.attempts, failure.last_at)
+        writer.sql.run("fail_some_urls", ids)
+        for origin_id, count in Counter(origin_id for _, origin_id in some).items():
+            tally.count(origin_id, held.id, QUEUED, -count)
+            tally.count(origin_id, held.id, FAILED, count)
+    writer.finish(tally, {})
+    if wind:
+        writer.leases.wind([(held, update)], writer.at.latest_s)
+    return len(some)
+
+
+def release_robots(writer: Writer, host: str | None) -> int:
+    """Have quarantined robots.txt fetched again; return how many."""
+    hosts = writer.copies.release(host, writer.at.wall_s, writer.at.now_s)
+    writer.leases.settle(dict.fromkeys(hosts))
+    return len(hosts)
+
+
+def forgive(writer: Writer, host: str | None) -> None:
+    """Forget the connection failures and backoffs of hosts with failed URLs."""
+    slots = writer.sql.read(list[int], "failed_slots", host)
+    writer.sql.many("forgive_slots", [(slot,) for slot in slots], writer.at.now_s)
+
+
+def retry_some(
+    writer: Writer, host: str | None, code: str | None, *, after: int, limit: int
+) -> tuple[int, int]:
+    """Queue up to `limit` failed URLs with ids above `after` again; return how many, and the
+    last id."""
+    some = writer.sql.read(list[tuple[int, int, int, str]], "some_failed", after, host, limit, code)
+    if not some:
+        return 0, after
+    tally = CounterChanges()
+    ids = msgspec.json.encode([key for key, *_ in some]).decode()
+    writer.sql.run("retry_some", ids)
+    writer.sql.run("drop_some_failures", ids)
+    places = Counter((origin, slot, name) for _, origin, slot, name in some)
+    for (origin, slot, name), count in places.items():
+        tally.count(origin, slot, FAILED, -count)
+        tally.queued(origin, slot, name, count)
+    writer.finish(tally, {})
+    return len(some), some[-1][0]
+
+
+def set_control(
+    writer: Writer,
+    slot: str,
+    *,
+    paused: bool | None = None,
+    slow_s: float | None = None,
+    clear_slow: bool = False,
+) -> bool:
+    change_slow = slow_s is not None or clear_slow
+    known = writer.sql.row("control", paused, change_slow, slow_s, slot) is not None
+    if change_slow:
+        writer.leases.rouse(slot, writer.at.now_s)
+    return known
+
+
+def recheck_delays(writer: Writer, session: int) -> None:
+    writer.leases.rouse(None, writer.at.now_s)
+
+
+def set_paused(writer: Writer, paused: bool) -> None:
+    writer.sql.run("put_paused", paused)
+
+
+def paused(writer: Writer) -> bool:
+    row = writer.sql.row("paused")
+    return bool(row and row[0])

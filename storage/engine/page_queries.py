@@ -1,0 +1,157 @@
+"""Pages of the views by keyset pagination: a page costs the same wherever it begins.
+
+Hosts by name, and blocked URLs, are read along an index. Other orders look at every row of `slots`
+(some tens of milliseconds at 100,000), because an index on a counter would cost every commit.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import Struct
+
+from storage.columns import VIEWS
+from storage.engine.statements import Parameter, Statements
+from storage.paging import (
+    FILTER_SQL,
+    UNKNOWN,
+    HostFilter,
+    ascii_lower,
+    check_limit,
+    findable,
+    host_place,
+    id_place,
+    mark,
+    sort_of,
+    value_of,
+)
+from storage.store import RowPage
+
+_ORIGINS: Final = (
+    "SELECT id FROM origins WHERE hostname = :host"
+    " UNION SELECT o.id FROM origins AS o JOIN slots AS s ON s.id = o.slot WHERE s.name = :host"
+)
+
+
+def origins_of(sql: Statements, host: str) -> list[int]:
+    """Return the ids of a host's origins, to select by: not every planner begins with them."""
+    return [_int(key) for (key,) in sql.select(_ORIGINS, {"host": host})]
+
+
+class HostsQuery(Struct, frozen=True, kw_only=True):
+    """The query for a page of hosts."""
+
+    sql: str
+    values: dict[str, Parameter]
+    sort: str
+    limit: int
+
+    def read(self, sql: Statements) -> RowPage:
+        columns = VIEWS["hosts"]
+        found = sql.select(self.sql, self.values)
+        rows = [dict(zip(columns, row, strict=True)) for row in found[: self.limit]]
+        if len(found) <= self.limit:
+            return RowPage(rows=rows, after=None)
+        last, column = rows[-1], self.sort.removeprefix("-")
+        return RowPage(
+            rows=rows, after=mark(self.sort, (value_of(last, column), str(last["host"])))
+        )
+
+
+def hosts(
+    *, search: str, state: str, sort: str, limit: int, after: str, now_s: float
+) -> HostsQuery:
+    """Raise ValueError for invalid arguments. All names in the SQL are constants."""
+    column, descends = sort_of(sort)
+    check_limit(limit)
+    values: dict[str, Parameter] = {"limit": limit + 1, "now": float(now_s)}
+    conditions = [FILTER_SQL[HostFilter(state)]]
+    key = column if column == "host" else f"coalesce({column}, {UNKNOWN})"
+    if search:
+        conditions.append(_contains("host", "search"))
+        values["search"] = findable(search.lower())
+    if after:
+        values["value"], values["name"] = host_place(after, sort)
+        sign = "<" if descends else ">"
+        conditions.append(
+            f"host {sign} :name" if column == "host" else f"({key}, host) {sign} (:value, :name)"
+        )
+    way = " DESC" if descends else ""
+    order = f"host{way}" if column == "host" else f"{key}{way}, host{way}"
+    sql = (
+        f"SELECT {', '.join(VIEWS['hosts'])} FROM hosts WHERE {' AND '.join(conditions)}"  # noqa: S608
+        f" ORDER BY {order} LIMIT :limit"
+    )
+    return HostsQuery(sql=sql, values=values, sort=sort, limit=limit)
+
+
+def _contains(text: str, name: str) -> str:
+    """A condition in words that all engines know: each has another function for this."""
+    return f"replace({text}, :{name}, '') <> {text}"
+
+
+class BlockedQuery(Struct, frozen=True, kw_only=True):
+    """The query for a page of blocked URLs: first their keys, by the index, then their rows."""
+
+    sql: str
+    values: dict[str, Parameter]
+    host: str | None
+    limit: int
+
+    def read(self, sql: Statements) -> RowPage:
+        columns = VIEWS["blocked"]
+        values = dict(self.values)
+        if self.host is not None:
+            values["origins"] = origins_of(sql, self.host)
+        keys = [(_int(origin), _int(key)) for origin, key in sql.select(self.sql, values)]
+        more, keys = len(keys) > self.limit, keys[: self.limit]
+        query = f"SELECT {', '.join(columns)}, id FROM blocked WHERE id IN :ids"  # noqa: S608
+        found = {row[-1]: row for row in sql.select(query, {"ids": [key for _, key in keys]})}
+        rows = [dict(zip(columns, found[key], strict=False)) for _, key in keys if key in found]
+        return RowPage(rows=rows, after=mark("id", keys[-1]) if more else None)
+
+
+def blocked(*, host: str | None, rule: str, limit: int, after: str) -> BlockedQuery:
+    """Raise ValueError for invalid arguments."""
+    check_limit(limit)
+    values: dict[str, Parameter] = {"limit": limit + 1}
+    conditions = ["TRUE"]
+    if after:
+        conditions.append("(b.origin, b.id) > (:after_origin, :after_id)")
+        values["after_origin"], values["after_id"] = id_place(after)
+    if host is not None:
+        host = findable(host)
+        conditions.append("b.origin IN :origins")
+    if rule:  # EXISTS: verdicts are looked up for blocks in their order, not the other way round
+        conditions.append(
+            "EXISTS (SELECT 1 FROM verdicts AS v"  # noqa: S608
+            f" WHERE v.id = b.verdict AND {_contains('lower(v.rule)', 'rule')})"
+        )
+        values["rule"] = findable(ascii_lower(rule))
+    sql = (
+        f"SELECT b.origin, b.id FROM blocks AS b WHERE {' AND '.join(conditions)}"  # noqa: S608
+        " ORDER BY b.origin, b.id LIMIT :limit"
+    )
+    return BlockedQuery(sql=sql, values=values, host=host, limit=limit)
+
+
+_LINES: Final = (
+    "SELECT v.line, count(*) FROM"
+    " (SELECT b.verdict FROM blocks AS b JOIN origins AS o ON o.id = b.origin"
+    "  WHERE o.name = :origin AND b.judged = 1 LIMIT :limit) AS b"
+    " JOIN verdicts AS v ON v.id = b.verdict"
+    " JOIN origins AS o ON o.name = :origin"
+    " JOIN copies AS c ON c.origin = o.id AND c.body = v.body"
+    " WHERE v.line IS NOT NULL GROUP BY v.line"
+)
+
+
+def blocked_lines(sql: Statements, origin: str, limit: int) -> dict[int, int]:
+    """As `Reader.blocked_lines`."""
+    rows = sql.select(_LINES, {"origin": findable(origin), "limit": limit})
+    return {_int(line): _int(count) for line, count in rows}
+
+
+def _int(value: object) -> int:
+    assert isinstance(value, int)
+    return value

@@ -1,0 +1,134 @@
+"""Robots states of origins, and every robots.txt body that a state or a verdict refers to."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from policies import quarantine
+from policies.retries import FailureCode
+from policies.robots_state import RobotsState
+from storage.engine.name_ids import NameIds
+from storage.engine.statements import Statements, Value
+from storage.store import Judged, RobotsDue
+
+FIELDS = (
+    "status", "copy_at", "etag", "last_modified", "validators_url", "fetched_at", "expires_at",
+    "retry_at", "failures", "unreachable_since", "gone_since", "error", "truncated",
+)  # fmt: skip
+
+
+def read_copy(row: Sequence[Value]) -> tuple[str, RobotsState]:
+    """Return an origin and its robots state, from a row: name, packed body, then FIELDS."""
+    origin, packed, *values = row
+    fields = dict(zip(FIELDS, values, strict=True))
+    fields["truncated"] = bool(fields["truncated"])
+    body = zlib.decompress(packed) if isinstance(packed, bytes) else None
+    return str(origin), RobotsState(body=body, **fields)  # type: ignore[arg-type]
+
+
+@dataclass(slots=True)
+class RobotsCopies:
+    """The robots.txt copies of all origins. For the store's thread only."""
+
+    sql: Statements
+    names: NameIds
+
+    def put(
+        self, slot: str, origin: str, access: RobotsState, now_s: float, *, rejudge: bool
+    ) -> None:
+        key = self.names.origins({origin: slot}, now_s)[origin].id
+        body = None if access.body is None else self._body(access.body)
+        replaced = self.names.body_of(key)
+        values: list[Value] = [getattr(access, field) for field in FIELDS]
+        self.sql.run("put_copy", key, body, *values)
+        if replaced not in (None, body):
+            self.sql.many("drop_bodies", [(replaced,)])
+        self.sql.run("put_robots_at", robots_due_at(access), key)
+        self.names.forget_body(key)
+        if rejudge:
+            self.sql.run("mark_to_rejudge", now_s, key)
+
+    def drop(self, slot: int) -> None:
+        """Delete the copies of a host's origins."""
+        bodies = list(self.sql.rows("bodies_of_slot", slot))
+        self.sql.run("drop_copies", slot)
+        self.sql.many("drop_bodies", bodies)
+
+    def release(self, host: str | None, wall_s: float, now_s: float) -> list[int]:
+        """Release quarantined robots.txt; return the host of each."""
+        hosts: list[int] = []
+        for name, slot, slot_id in self.sql.rows(
+            "failing_robots", host, str(FailureCode.QUARANTINED)
+        ):
+            known = self.get(str(name))
+            if known is not None and quarantine.is_quarantined(known):
+                released = quarantine.released(known, now_s=wall_s)
+                self.put(str(slot), str(name), released, now_s, rejudge=False)
+                hosts.append(int(slot_id or 0))
+        self.sql.many("release_slots", [(slot_id,) for slot_id in hosts], now_s)
+        return hosts
+
+    def _body(self, body: bytes) -> int:
+        digest = blake2b(body, digest_size=16).digest()
+        row = self.sql.row("body_id", digest)
+        if row is None:
+            row = self.sql.row("new_body", digest, len(body), zlib.compress(body, 6))
+            row = row or self.sql.row("body_id", digest)  # another session was faster
+        assert row is not None
+        return int(row[0] or 0)
+
+    def get(self, origin: str) -> RobotsState | None:
+        row = self.sql.row("copy", origin)
+        return None if row is None else read_copy(row)[1]
+
+    def due(self, wall_s: float, now_s: float, limit: int) -> list[RobotsDue]:
+        return [
+            RobotsDue(slot=str(slot), origin=str(origin))
+            for slot, origin in self.sql.rows("robots_due", wall_s, now_s, limit)
+        ]
+
+    def next_due(self, wall_s: float, now_s: float) -> tuple[float | None, float | None]:
+        """Return the seconds until the first robots.txt may be requested, and until the first of
+        those that are due already; None: there is none."""
+        best_s = rest_s = None
+        for due_in, free_in in self.sql.rows("next_robots", wall_s, now_s):
+            due_in_s, free_in_s = float(due_in or 0.0), float(free_in or 0.0)
+            if best_s is not None and (best_s == 0.0 or due_in_s >= best_s):
+                break
+            at_s = max(0.0, due_in_s, free_in_s)
+            best_s = at_s if best_s is None else min(best_s, at_s)
+            if due_in_s <= 0.0:
+                rest_s = best_s
+        return best_s, rest_s
+
+    def mark_late(self, origins: Iterable[int], now_s: float) -> None:
+        """Mark origins of pages that were requested before the origins had an answer."""
+        self.sql.many("mark_late", [(key,) for key in dict.fromkeys(origins)], now_s)
+
+    def to_rejudge(self, limit: int) -> list[RobotsDue]:
+        return [
+            RobotsDue(slot=str(slot), origin=str(origin))
+            for slot, origin in self.sql.rows("rejudge_due", limit)
+        ]
+
+    def rejudge_all(self, now_s: float) -> None:
+        self.sql.run("mark_all_to_rejudge", now_s)
+
+    def rejudged(self, origin: str) -> None:
+        self.sql.run("rejudge_done", origin)
+
+    def ungoverned(self, origin: str, limit: int) -> list[Judged]:
+        rows = self.sql.read(list[tuple[int, str]], "ungoverned", origin, limit)
+        return [Judged(id=key, url=url) for key, url in rows]
+
+    def blocked(self, origin: str, after: int, limit: int) -> list[Judged]:
+        rows = self.sql.read(list[tuple[int, str]], "blocked_by_robots", origin, after, limit)
+        return [Judged(id=key, url=url) for key, url in rows]
+
+
+def robots_due_at(access: RobotsState) -> float | None:
+    """Return when to request the robots.txt again (Unix seconds); None: not requested yet."""
+    return access.expires_at if access.retry_at is None else access.retry_at

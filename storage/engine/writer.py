@@ -1,0 +1,366 @@
+"""The verbs of a store, as they run inside its transactions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Mapping, Sequence
+
+from policies.robots_state import RobotsState
+from storage.engine.chains import Chains
+from storage.engine.counters import CounterChanges, Totals
+from storage.engine.crawl_sessions import CrawlSessions
+from storage.engine.in_flight import NOTHING_LEFT, LeftInFlight
+from storage.engine.leases import Leases
+from storage.engine.link_notes import LinkNotes
+from storage.engine.link_table import LinkTable, some_seeds
+from storage.engine.name_ids import NameIds
+from storage.engine.outcomes import Outcomes, pointed_to
+from storage.engine.recrawl_plans import RecrawlPlans
+from storage.engine.robots_copies import RobotsCopies
+from storage.engine.statements import AloneNeeded, Statements
+from storage.engine.url_changes import UrlChanges, UrlRow, url_rows
+from storage.records import WAIT_S_MAX
+from storage.store import (
+    Batch,
+    Blocked,
+    Completed,
+    HostUpdate,
+    Judged,
+    Lease,
+    Link,
+    Moved,
+    Outcome,
+    Outlook,
+    Plan,
+    RobotsDue,
+    SitemapRead,
+    Stats,
+    Unplanned,
+    UrlState,
+    Visited,
+)
+from storage.timekeeper import Moment
+
+Committed = tuple[Completed, bool]  # the bool: `settle_chains` has more to do
+
+
+class Writer:
+    """The verbs of a store as plain functions, and the caches of the one writer.
+
+    For the store's thread only. `at` is the time of the transaction that is running.
+    """
+
+    at: Moment
+
+    def __init__(self, sql: Statements, *, queries_per_path_max: float) -> None:
+        self.sql = sql
+        self._session = 0
+        self._generation = sql.generation
+        self.names = NameIds(self.sql)
+        self.links = LinkTable(self.sql, self.names, queries_per_path_max=queries_per_path_max)
+        self.plans = RecrawlPlans(self.sql)
+        self.leases = Leases(self.sql, self.names, self.plans)
+        self.copies = RobotsCopies(self.sql, self.names)
+        self.totals = Totals(self.sql)
+        self.notes = LinkNotes(self.sql, self.names, self.links, self.plans)
+        self.chains = Chains(self.sql)
+        self.outcomes = Outcomes(
+            sql=self.sql,
+            names=self.names,
+            links=self.links,
+            leases=self.leases,
+            copies=self.copies,
+            chains=self.chains,
+            plans=self.plans,
+        )
+        self.sessions = CrawlSessions(self.sql, self.names, self.copies)
+
+    # ------------------------------------------------------------ sessions
+
+    def last_time(self) -> tuple[float, float, float | None] | None:
+        return self.sessions.last_time(self.at)
+
+    def start(self, name: str, left: LeftInFlight = NOTHING_LEFT) -> int:
+        """Begin a session. `left`: what was in flight when the process of an earlier one died."""
+        session = self._session = self.sessions.next_number(self.at)
+        self.sql.ids.start()
+        tally = CounterChanges()
+        # Another session may have begun since; with one writer, that has dealt with it.
+        if self.sql.shared or left.session == session - 1:
+            self.sessions.suspect(left, tally, self.at)
+        self.finish(tally, {})
+        self.leases.start(session)
+        self.sessions.begin(session, name, self.at)
+        return session
+
+    def resume(self, session: int) -> None:
+        """Continue a session with empty caches, after a transaction that was undone."""
+        self._session = session
+        self.sql.ids.start()
+        self.leases.resume(session)
+
+    def forget_if(self, generation: int) -> None:
+        """Empty the caches if other sessions have changed what they contain."""
+        if generation != self._generation:
+            self._generation = generation
+            self.names.forget()
+            self.links.forget_known()
+
+    def name_session(self, session: int, name: str) -> None:
+        self.sessions.rename(session, name)
+
+    def end(self, session: int) -> None:
+        self.sessions.end(session, self.at)
+
+    # ------------------------------------------------------------ other sessions
+
+    def reap(self, session: int, beat: int) -> bool:
+        """End a session that was not renewed since this beat; False if it was after all."""
+        return self.sql.run("reap", session, beat) == 1
+
+    def void_some(self, session: int, *, limit: int) -> int:
+        """Free up to `limit` hosts of a session that has ended; return how many."""
+        return self.leases.void_some(session, limit)
+
+    def revive(self, session: int) -> None:
+        """Continue a session that was ended, and holds nothing any more."""
+        self.leases.lose()
+        self.sql.run("revive", session)
+
+    def newest_order(self) -> int:
+        """The number of the latest order that any session has published; 0 before the first."""
+        (number,) = self.sql.row("newest_order") or (0,)
+        assert isinstance(number, int)
+        return number
+
+    # ------------------------------------------------------------ links and outcomes
+
+    def add(self, links: Sequence[Link], *, revive: bool, referrer: int | None) -> Completed:
+        tally, skipped = CounterChanges(), Counter[str]()
+        self._insert(links, tally, skipped, referrer)
+        if revive:
+            known = self.links.known([link.url for link in links])
+            changes = UrlChanges(self.sql, self.names, tally)
+            for row in url_rows(self.sql, known.values()).values():
+                if row.state == UrlState.FAILED:
+                    changes.requeued(row)
+            changes.write()
+        self.finish(tally, skipped)
+        return Completed(stale=frozenset(), added=tally.added, prefetched={})
+
+    def _insert(
+        self,
+        links: Sequence[Link],
+        tally: CounterChanges,
+        skipped: Counter[str],
+        referrer: int | None = None,
+    ) -> None:
+        self.links.insert([(referrer, links)], (), tally, skipped, self.at.now_s)
+        self.notes.note(links, tally, self.at)
+
+    def link(self, outcomes: Sequence[Outcome]) -> Mapping[str, int]:
+        """Insert the links of outcomes; return how many URLs were queued, by slot.
+
+        Where there are other sessions, this is a transaction of its own before `complete`: links
+        lead to hosts of other sessions, whose rows must not be locked as long as a commit takes.
+        """
+        tally, skipped = CounterChanges(), Counter[str]()
+        self._insert_links(outcomes, outcomes, tally, skipped)
+        self.finish(tally, skipped)
+        return tally.added
+
+    def _insert_links(
+        self,
+        linking: Sequence[Outcome],
+        pointing: Sequence[Outcome],
+        tally: CounterChanges,
+        skipped: Counter[str],
+    ) -> Mapping[str, int]:
+        """Insert the links of `linking`; return the ids of the URLs that `pointing` refer to."""
+        answers = [one for one in linking if isinstance(one, Visited | SitemapRead)]
+        targets = [
+            (url, one.id) for one in pointing if isinstance(one, Visited) for url in pointed_to(one)
+        ]
+        links = [(one.id, one.links) for one in answers]
+        ids = self.links.insert(links, targets, tally, skipped, self.at.now_s)
+        noted = [
+            link
+            for one in answers
+            for link in one.links
+            if link.sitemap or link.again_before is not None or link.listing is not None
+        ]
+        self.notes.note(noted, tally, self.at)
+        return ids
+
+    def complete(self, session: int, batch: Batch) -> Committed:
+        now_s = self.at.now_s
+        if not self.sql.alone and any(isinstance(one, Moved) for one in batch.outcomes):
+            raise AloneNeeded
+        self.leases.lock(session, batch.hosts)
+        held = {update.slot: self.leases.held(session, update) for update in batch.hosts}
+        stale = {slot for slot, lease in held.items() if lease is None}
+        stale.update(outcome.slot for outcome in batch.outcomes if outcome.slot not in held)
+        outcomes = [outcome for outcome in batch.outcomes if outcome.slot not in stale]
+        tally, skipped = CounterChanges(), Counter(batch.skipped)
+        linking = () if self.sql.shared else batch.outcomes
+        ids = self._insert_links(linking, outcomes, tally, skipped)
+        moves = self.outcomes.apply(outcomes, ids, tally, skipped, self.at)
+        winding = [(lease, update) for update in batch.hosts if (lease := held[update.slot])]
+        # A host's counters are written with its clock, unless an origin moves: what it takes along
+        # to another host is subtracted from counters that must be right by then.
+        together = not moves
+        wound = {lease.id for lease, _ in winding} if together else set[int]()
+        moved = self.finish(tally, skipped, moves, but=wound)
+        self.leases.wind(winding, self.at.latest_s, tally if together else None)
+        self.leases.settle(moved)
+        prefetched = self.leases.prefetch(
+            [want for want in batch.prefetch if held.get(want.slot) is not None],
+            now_s,
+            ended={outcome.id for outcome in outcomes},
+        )
+        done = Completed(stale=frozenset(stale), added=tally.added, prefetched=prefetched)
+        return done, self.chains.left
+
+    def settle_chains(self) -> tuple[Mapping[str, int], bool]:
+        """Have some more redirects follow the URLs they lead to; return how many URLs were queued
+        again by slot, and whether more redirects remain."""
+        tally = CounterChanges()
+        self.chains.proceed(UrlChanges(self.sql, self.names, tally), self.at.wall_s)
+        self.finish(tally, {})
+        return tally.added, self.chains.left
+
+    def finish(
+        self,
+        tally: CounterChanges,
+        skipped: Mapping[str, int],
+        moves: Mapping[int, tuple[UrlRow, str]] | None = None,
+        *,
+        but: Container[int] = (),
+    ) -> list[int]:
+        """Write counters and skips, except the counters of the hosts in `but`, and move origins;
+        return the hosts between which they moved."""
+        tally.write(self.sql, but=but)
+        self.links.lower_depths()
+        session = (self._session,) if self.sql.shared else ()  # counted by session
+        self.sql.many("add_to_skips", list(skipped.items()), *session)
+        moved = []
+        if moves:
+            moved = self.outcomes.move_origins(moves, tally, self.at)
+        if self.sql.shared and (moves or self.links.forgot):
+            self.sql.run("change_names")
+            self.links.forgot = False
+        new_hosts, self.names.new_slots = self.names.new_slots, 0
+        self.totals.add(tally, new_hosts, self._session)
+        return moved
+
+    # ------------------------------------------------------------ leases
+
+    def claim(self, session: int, *, hosts: int, urls_per_host: int) -> Sequence[Lease]:
+        return self.leases.claim(hosts=hosts, urls_per_host=urls_per_host, now_s=self.at.now_s)
+
+    def acquire(self, slots: Sequence[str]) -> Mapping[str, Lease]:
+        leases = self.leases.acquire(slots, self.at.now_s)
+        self.finish(CounterChanges(), {})
+        return leases
+
+    def outlook(self, session: int) -> Outlook:
+        now_s = self.at.now_s
+        robots_in_s, robots_rest_s = self.copies.next_due(self.at.wall_s, now_s)
+        row = self.sql.row("next_claim")
+        claimable_in_s = None
+        if row is not None and row[0] is not None:
+            claimable_in_s = min(max(0.0, float(row[0]) - now_s), WAIT_S_MAX)
+        return Outlook(
+            claimable_in_s=claimable_in_s,
+            robots_in_s=robots_in_s,
+            robots_rest_s=robots_rest_s,
+            revisit_in_s=self.plans.next_in_s(now_s),
+        )
+
+    def revisits_due(self, session: int, *, limit: int) -> Sequence[str]:
+        return self.plans.due(self.at.now_s, limit)
+
+    def unplanned(
+        self, session: int, *, after: int, limit: int
+    ) -> tuple[Sequence[Unplanned], int | None]:
+        return self.plans.unplanned(after, limit)
+
+    def plan(self, plans: Mapping[int, Plan]) -> None:
+        self.plans.plan(plans, self.at.now_s)
+
+    def forget(self, slot: str) -> None:
+        """Delete a free host to which no URL belongs, with its robots.txt copies."""
+        row = self.sql.row("unused_slot", slot)
+        if row is not None:
+            self.copies.drop(_whole(row[0]))
+            for name in ("drop_contacts", "drop_origins", "drop_slot"):
+                self.sql.run(name, row[0])
+            self.names.forget_origins()
+            self.totals.add(CounterChanges(), -1, self._session)
+
+    # ------------------------------------------------------------ robots.txt
+
+    def robots_put(
+        self,
+        session: int,
+        slot: str,
+        origin: str,
+        copy: RobotsState | None,
+        also: HostUpdate | None,
+        *,
+        rejudge: bool,
+        links: Sequence[Link],
+    ) -> Completed:
+        if copy is not None:
+            self.copies.put(slot, origin, copy, self.at.now_s, rejudge=rejudge)
+        tally, skipped = CounterChanges(), Counter[str]()
+        if links:
+            self._insert(links, tally, skipped)
+        self.finish(tally, skipped)
+        if also is not None:
+            self.leases.lock(session, [also])
+        if also is not None and (held := self.leases.held(session, also)) is not None:
+            self.leases.wind([(held, also)], self.at.latest_s)
+        return Completed(stale=frozenset(), added=tally.added, prefetched={})
+
+    def robots_get(self, origin: str) -> RobotsState | None:
+        return self.copies.get(origin)
+
+    def robots_due(self, session: int, *, limit: int) -> Sequence[RobotsDue]:
+        return self.copies.due(self.at.wall_s, self.at.now_s, limit)
+
+    def rejudge_due(self, session: int, *, limit: int) -> Sequence[RobotsDue]:
+        return self.copies.to_rejudge(limit)
+
+    def rejudge_all(self, session: int) -> None:
+        self.copies.rejudge_all(self.at.now_s)
+
+    def rejudge_done(self, session: int, origin: str) -> None:
+        self.copies.rejudged(origin)
+
+    def ungoverned(self, origin: str, *, limit: int) -> Sequence[Judged]:
+        return self.copies.ungoverned(origin, limit)
+
+    def blocked_by_robots(self, origin: str, *, after: int, limit: int) -> Sequence[Judged]:
+        return self.copies.blocked(origin, after, limit)
+
+    def rejudge(
+        self, *, kept: Sequence[int], withdrawn: Sequence[Blocked], freed: Sequence[int]
+    ) -> Committed:
+        tally = CounterChanges()
+        self.outcomes.rejudge(kept, withdrawn, freed, tally, self.at)
+        self.finish(tally, {})
+        done = Completed(stale=frozenset(), added=tally.added, prefetched={})
+        return done, self.chains.left
+
+    # ------------------------------------------------------------ reading
+
+    def seeds(self, after: int) -> list[tuple[int, str]]:
+        return some_seeds(self.sql, after)
+
+    def stats(self) -> Stats:
+        return self.totals.stats()
+
+
+def _whole(value: object) -> int:
+    return int(value) if isinstance(value, int | float) else 0

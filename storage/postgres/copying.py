@@ -1,0 +1,221 @@
+"""Both ends of a copy, on PostgreSQL servers; see `storage.copying`."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, Self
+
+import asyncpg
+
+from storage.copying import SESSION_NAME, TABLES, CrawlState, Table, Values
+from storage.location import ServerLocation
+from storage.postgres.connection import connect
+from storage.postgres.database import FAILURES
+from storage.postgres.errors import failure_of, refusal_of
+from storage.postgres.schema import APPLICATION, COPY, check_readable, create_or_check
+from storage.secret_sources import SecretError
+from storage.store_errors import StoreRefused
+
+_SHARD_BITS: Final = 8
+_SLACK_S: Final = 1.0  # between the clocks of this machine and the server
+# Sequences, by the table whose ids they are part of. Others are identities.
+_SEQUENCES: Final = {
+    "slots": ("slot_numbers", _SHARD_BITS),
+    "origins": ("origin_numbers", _SHARD_BITS),
+    "urls": ("url_numbers", _SHARD_BITS),
+    "texts": ("text_numbers", 0),
+}
+_IDENTITIES: Final = ("bodies", "verdicts", "kinds")
+
+
+class _End:
+    """One end of a copy, with a connection of its own."""
+
+    def __init__(self, location: ServerLocation) -> None:
+        self.name = str(location)
+        self._location = location
+
+    async def __aenter__(self) -> Self:
+        with self._translated(opening=True):
+            self._db = await connect(self._location)
+            try:
+                await self._check()
+            except BaseException:
+                self._db.terminate()
+                raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        with contextlib.suppress(*FAILURES):
+            await self._db.close(timeout=5.0)
+
+    async def _check(self) -> None:
+        raise NotImplementedError
+
+    async def columns(self, table: str) -> Sequence[str]:
+        rows = await self._fetch(
+            "SELECT column_name FROM information_schema.columns WHERE table_name = $1"
+            " AND table_schema = current_schema() AND is_generated = 'NEVER'"
+            " ORDER BY ordinal_position",
+            table,
+        )
+        return [name for (name,) in rows]
+
+    async def _fetch(self, sql: str, *values: object) -> Sequence[asyncpg.Record]:
+        with self._translated():
+            return await self._db.fetch(sql, *values)
+
+    @contextlib.contextmanager
+    def _translated(self, *, opening: bool = False) -> Iterator[None]:
+        """Raise StoreRefused and StoreError for failures of the server."""
+        try:
+            yield
+        except (SecretError, *FAILURES) as error:
+            refusal = refusal_of(error, self._location) if opening else None
+            raise refusal or failure_of(error, self._location) from error
+
+
+class PostgresSource(_End):
+    """A database in which the caller has a session, and nobody else."""
+
+    async def _check(self) -> None:
+        await check_readable(self._db, self._location)
+
+    async def others(self, session: int) -> Mapping[str, int]:
+        """Return the beats of other live sessions by their descriptions."""
+        rows = await self._fetch(
+            "SELECT id, name, machine, pid, beat FROM sessions WHERE ended_at IS NULL AND id <> $1",
+            session,
+        )
+        return {
+            f"session {row['id']} ({row['name']}) of process {row['pid']} on {row['machine']}": row[
+                "beat"
+            ]
+            for row in rows
+        }
+
+    async def state(self) -> CrawlState:
+        (row,) = await self._fetch(
+            "SELECT s.bytes, c.session, c.paused, c.shift_s + extract(epoch FROM clock_timestamp())"
+            " ::double precision AS now_s, (SELECT coalesce(max(id), 0) FROM sessions"
+            " WHERE name <> $1) AS writer FROM secret AS s, crawl AS c",
+            SESSION_NAME,
+        )
+        skips = await self._fetch("SELECT reason, sum(count)::bigint FROM skips GROUP BY reason")
+        return CrawlState(
+            secret=row["bytes"],
+            session=row["session"],
+            writer=row["writer"],
+            paused=bool(row["paused"]),
+            now_s=row["now_s"],
+            skips=dict(map(tuple, skips)),
+        )
+
+    async def rows(
+        self, table: Table, columns: Sequence[str], after: Values | None
+    ) -> Sequence[Values]:
+        key = ", ".join(table.key)
+        marks = ", ".join(f"${n}" for n in range(1, 1 + len(table.key)))
+        where = "" if after is None else f"WHERE ({key}) > ({marks})"
+        rows = await self._fetch(
+            f"SELECT {', '.join(columns)} FROM {table.name} {where}"  # noqa: S608
+            f" ORDER BY {key} LIMIT {table.rows_at_once}",
+            *(after or ()),
+        )
+        return [tuple(row) for row in rows]
+
+
+class PostgresTarget(_End):
+    """A database, whose schema is created if it is empty."""
+
+    async def _check(self) -> None:
+        await create_or_check(self._db, self._location, copies=True)
+        if not await self._db.fetchval(
+            "SELECT pg_try_advisory_lock(1668248948, hashtext(current_schema()))"
+        ):
+            raise StoreRefused(f"{self.name} is being copied to by another process")
+
+    async def copied_from(self) -> tuple[bytes, int] | None:
+        ((application, session, secret, used),) = await self._fetch(
+            "SELECT c.application, c.session, s.bytes,"
+            " EXISTS (SELECT FROM slots) OR EXISTS (SELECT FROM sessions)"
+            " FROM crawl AS c, secret AS s"
+        )
+        if application == COPY:
+            return secret, session
+        if used or session:
+            raise StoreRefused(f"{self.name} holds a crawl: copy to a database that is empty")
+        return None
+
+    async def begin(self, state: CrawlState) -> None:
+        with self._translated():
+            async with self._db.transaction():
+                await self._db.execute("UPDATE secret SET bytes = $1", state.secret)
+                await self._db.execute(
+                    "UPDATE crawl SET application = $1, session = $2", COPY, state.writer
+                )
+
+    async def last_key(self, table: Table) -> Values | None:
+        order = ", ".join(f"{name} DESC" for name in table.key)
+        rows = await self._fetch(
+            f"SELECT {', '.join(table.key)} FROM {table.name} ORDER BY {order} LIMIT 1"  # noqa: S608
+        )
+        return tuple(rows[0]) if rows else None
+
+    async def write(self, table: Table, columns: Sequence[str], rows: Sequence[Values]) -> None:
+        with self._translated():
+            try:
+                await self._insert(table, columns, rows)
+            except asyncpg.CharacterNotInRepertoireError:  # a NUL, which SQLite can hold
+                await self._insert(table, columns, [_without_nul(row) for row in rows])
+
+    async def _insert(self, table: Table, columns: Sequence[str], rows: Sequence[Values]) -> None:
+        await self._db.copy_records_to_table(table.name, records=rows, columns=columns)
+
+    async def finish(self, state: CrawlState) -> None:
+        with self._translated():
+            async with self._db.transaction():
+                await self._finish(state)
+            await self._db.execute(f"ANALYZE {', '.join(one.name for one in TABLES)}")
+
+    async def _finish(self, state: CrawlState) -> None:
+        db = self._db
+        server_s = await db.fetchval("SELECT extract(epoch FROM clock_timestamp())::float8")
+        shift_s = state.now_s - server_s
+        await db.execute(
+            "UPDATE crawl SET session = $1, paused = $2, last_at = $3, shift_s = $4,"
+            " application = $5",
+            state.session,
+            int(state.paused),
+            state.now_s,
+            shift_s if abs(shift_s) > _SLACK_S else 0.0,
+            APPLICATION,
+        )
+        # Nobody is live here: without an end, a session would be waited for.
+        await db.execute("UPDATE sessions SET ended_at = began_at WHERE ended_at IS NULL")
+        await db.execute("DELETE FROM skips")
+        await db.executemany(
+            "INSERT INTO skips (reason, session, count) VALUES ($1, 0, $2)",
+            list(state.skips.items()),
+        )
+        await db.execute("DELETE FROM totals")
+        await db.execute(
+            "INSERT INTO totals (session, queued, visited, blocked, failed, hosts, body_bytes)"
+            " SELECT 0, coalesce(sum(queued), 0), coalesce(sum(visited), 0),"
+            " coalesce(sum(blocked), 0), coalesce(sum(failed), 0), count(*),"
+            " coalesce(sum(body_bytes), 0) FROM slots"
+        )
+        for table, (sequence, bits) in _SEQUENCES.items():
+            await db.execute(
+                f"SELECT setval('{sequence}', coalesce(max(id) >> {bits}, 0) + 1) FROM {table}"  # noqa: S608
+            )
+        for table in _IDENTITIES:
+            await db.execute(
+                f"SELECT setval(pg_get_serial_sequence('{table}', 'id'),"  # noqa: S608
+                f" coalesce(max(id), 0) + 1) FROM {table}"
+            )
+
+
+def _without_nul(row: Values) -> tuple[Any, ...]:
+    return tuple(one.replace("\0", "\ufffd") if isinstance(one, str) else one for one in row)

@@ -1,0 +1,93 @@
+"""The PostgreSQL database of a store."""
+
+from __future__ import annotations
+
+import contextlib
+import zlib
+
+import asyncpg
+import msgspec
+
+from storage.engine.connection_thread import ConnectionThread
+from storage.engine.in_flight import InFlight
+from storage.location import ServerLocation
+from storage.postgres.connection import PostgresConnection
+from storage.postgres.errors import failure_of, fault_kind_of, refusal_of
+from storage.postgres.worker_file import WorkerFile
+from storage.store_errors import StoreError
+from storage.timekeeper import StoreTime
+from storage.transient_faults import FaultKind
+
+FAILURES = (
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    OSError,
+    zlib.error,
+    msgspec.DecodeError,
+)
+# Errors about a value; all other errors are about the database.
+_OF_VALUES = (
+    asyncpg.DataError,
+    asyncpg.IntegrityConstraintViolationError,
+    asyncpg.ProgramLimitExceededError,
+)
+
+
+class PostgresDatabase:
+    """`storage.engine.databases.Database`."""
+
+    failures: tuple[type[Exception], ...] = FAILURES
+
+    def __init__(self, location: ServerLocation, time: StoreTime) -> None:
+        self.location = location
+        self.name = f"the database {location}"
+        self._time = time
+        self._file = WorkerFile(location.key)
+        self.in_flight = InFlight(None)
+        self._runner: ConnectionThread[PostgresConnection] | None = None
+        self._connection: PostgresConnection | None = None
+
+    async def open(self) -> ConnectionThread[PostgresConnection]:
+        self._runner = await ConnectionThread.open(self._connect)
+        self.in_flight.use(self._file.take())
+        return self._runner
+
+    @property
+    def reconnections(self) -> int:
+        """How often the connection was lost and made again."""
+        return max(0, self._connection.times_opened - 1) if self._connection is not None else 0
+
+    def _connect(self) -> PostgresConnection:
+        self._connection = connection = PostgresConnection(self.location, self._time)
+        try:
+            connection.open()
+        except BaseException as error:
+            connection.close()
+            if refusal := refusal_of(error, self.location):
+                raise refusal from error
+            raise
+        return connection
+
+    async def close(self) -> None:
+        runner, self._runner = self._runner, None
+        if runner is None:
+            return
+        try:
+            with contextlib.suppress(*FAILURES):
+                await runner.close()
+        finally:
+            self.in_flight.close()
+            self._file.release()
+
+    def kind_of(self, error: BaseException) -> FaultKind | None:
+        return fault_kind_of(error)
+
+    def is_of_value(self, error: BaseException) -> bool:
+        if isinstance(error, _OF_VALUES):
+            return True
+        if isinstance(error, asyncpg.InterfaceError) and isinstance(error, ValueError):
+            return True  # an argument that asyncpg cannot encode
+        return isinstance(error, Exception) and not isinstance(error, (*FAILURES, StoreError))
+
+    def translate(self, error: Exception) -> StoreError:
+        return failure_of(error, self.location)

@@ -1,0 +1,164 @@
+"""`Store` in a PostgreSQL database."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any, Final
+
+from msgspec import structs
+
+from storage.engine.sql_store import BULK_SLOTS, SqlStore
+from storage.engine.writer import Writer
+from storage.location import LEASE_S, ServerLocation
+from storage.postgres.database import FAILURES, PostgresDatabase
+from storage.postgres.errors import failure_of, refusal_of
+from storage.postgres.pulses import Pulses
+from storage.postgres.server_time import ServerTime, elapsed_s
+from storage.records import Order, Pulse, StoreTelemetry, WorkerStatus
+from storage.store_errors import StoreError
+from storage.timekeeper import StoreTime
+
+SILENT_AT_ONCE: Final = 4  # sessions reaped with one pulse
+
+
+class PostgresStore(SqlStore):
+    """`Store` on a server, shared with any number of other workers.
+
+    `wall` gives Unix seconds, until the server's clock is known; `sleep_until` waits for a
+    `monotonic` time. lease_s: how long a worker may contact its hosts without renewing its session.
+    time: for tests, in place of the server's clock.
+    """
+
+    def __init__(
+        self,
+        location: ServerLocation,
+        *,
+        wall: Callable[[], float],
+        monotonic: Callable[[], float] | None = None,
+        sleep_until: Callable[[float], Awaitable[None]] | None = None,
+        queries_per_path_max: float = 1000,
+        lease_s: float = LEASE_S,
+        time: StoreTime | None = None,
+    ) -> None:
+        time = time or ServerTime(wall)
+        database = PostgresDatabase(location, time)
+        super().__init__(
+            database,
+            time,
+            monotonic=monotonic,
+            sleep_until=sleep_until,
+            queries_per_path_max=queries_per_path_max,
+        )
+        self._location = location
+        self._database = database
+        self._pulses = Pulses(location, lease_s=lease_s, elapsed=elapsed_s)
+        self._lease_s = lease_s
+        self._task: asyncio.Task[None] | None = None  # ends or continues sessions
+        self._reviving: asyncio.Task[None] | None = None  # as long as `lost` was not returned
+        self._leases_lost = 0
+        self._reaped = 0
+
+    @property
+    def shared(self) -> bool:
+        return True
+
+    async def open_session(self, name: str) -> int:
+        session = await super().open_session(name)
+        try:
+            await self._pulses.begin(await self._calls.must_run(Writer.newest_order))
+        except FAILURES as error:
+            await self.close(session)
+            raise refusal_of(error, self._location) or failure_of(error, self._location) from error
+        except BaseException:
+            await self.close(session)
+            raise
+        return session
+
+    async def _end(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        await self._pulses.close()
+        await super()._end()
+
+    async def _end_session(self, session: int) -> None:
+        await super()._end_session(session)
+        await self._free(session)
+
+    async def pulse(self, session: int, status: WorkerStatus) -> Pulse | None:
+        self._calls.check_session(session)
+        try:
+            pulse = await self._pulses.pulse(session, status)
+        except FAILURES as error:
+            raise failure_of(error, self._location) from error
+        if pulse is None:
+            return None
+        if pulse.lost and self._reviving is None:
+            # In a task of its own, like the rest: it may take longer than a pulse.
+            self._reviving = self._start(self._revive(session))
+        if self._reviving is not None:
+            if not await self._ended(self._reviving):
+                return None  # the caller is still to learn that its leases are lost
+            self._reviving = None
+            self._leases_lost += status.hosts
+            pulse = structs.replace(pulse, lost=True)
+        elif self._pulses.silent:
+            self._start(self._reap(self._pulses.silent[:SILENT_AT_ONCE]))
+        return pulse
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Start `work`, unless something is under way; return what is."""
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(work)
+        else:
+            work.close()
+        return self._task
+
+    async def _ended(self, task: asyncio.Task[None]) -> bool:
+        """Whether a task ends before the next pulse is due. Raises what it raises."""
+        await asyncio.wait([task], timeout=self._lease_s / 3)
+        if task.done():
+            task.result()
+        return task.done()
+
+    async def _revive(self, session: int) -> None:
+        await self._free(session)
+        await self._calls.must_run(partial(Writer.revive, session=session))
+
+    async def _reap(self, silent: Sequence[tuple[int, int]]) -> None:
+        with contextlib.suppress(StoreError):  # which the next call raises, too
+            for session, beat in silent:
+                if await self._calls.must_run(partial(Writer.reap, session=session, beat=beat)):
+                    self._reaped += 1
+                    await self._free(session)
+
+    async def _free(self, session: int) -> None:
+        """Free the hosts of a session that has ended, some at a time."""
+        some = partial(Writer.void_some, session=session, limit=BULK_SLOTS)
+        while await self._calls.must_run(some):
+            pass
+
+    async def publish(self, session: int, order: Order) -> None:
+        self._calls.check_session(session)
+        try:
+            await self._pulses.publish(session, order)
+        except FAILURES as error:
+            raise failure_of(error, self._location) from error
+
+    def telemetry(self) -> StoreTelemetry:
+        pulses = self._pulses
+        return structs.replace(
+            super().telemetry(),
+            renewals=pulses.renewals,
+            renewals_s=pulses.renewals_s,
+            renewals_failed=pulses.renewals_failed,
+            leases_lost=self._leases_lost,
+            sessions_reaped=self._reaped,
+            reconnections=pulses.reconnections + self._database.reconnections,
+        )
+
+    async def forget(self, slot: str) -> None:
+        """Nothing: a database keeps what is known of a host."""

@@ -1,0 +1,119 @@
+"""The connection by which a PostgreSQL database is read."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeVar
+
+import asyncpg
+
+from storage.engine.statements import Statements, TransactionConflict, Values
+from storage.location import ServerLocation
+from storage.postgres.connection import SETTINGS, connect
+from storage.postgres.database import FAILURES
+from storage.postgres.errors import failure_of, fault_kind_of, refusal_of
+from storage.postgres.schema import check_readable
+from storage.postgres.statements import PostgresStatements
+from storage.secret_sources import SecretError
+from storage.store_errors import StoreError
+from storage.transient_faults import FaultKind
+
+T = TypeVar("T")
+
+# A report may take as long as it needs, and so may whoever reads its rows.
+_SETTINGS: Final = (
+    "SET default_transaction_read_only = on; SET statement_timeout = 0; SET jit = off;"
+    " SET idle_in_transaction_session_timeout = 0;\n"
+)
+_ROWS_AT_ONCE: Final = 500
+_TRIES: Final = 3
+
+
+class ReadConnection:
+    """A connection that changes nothing, used in a thread of its own.
+
+    Its methods raise StoreRefused and StoreError."""
+
+    def __init__(self, location: ServerLocation) -> None:
+        self._location = location
+        self._loop = asyncio.new_event_loop()
+        self.sql = PostgresStatements(self._loop)
+
+    def open(self) -> None:
+        try:
+            self._loop.run_until_complete(self._open())
+        except (*FAILURES, SecretError) as error:
+            self.sql.drop()
+            refusal = refusal_of(error, self._location)
+            raise refusal or failure_of(error, self._location) from error
+        except BaseException:
+            self.sql.drop()
+            raise
+
+    async def _open(self) -> None:
+        self.sql.db = db = await connect(self._location)
+        await db.execute(_SETTINGS + SETTINGS.read_text(encoding="utf-8"))
+        await check_readable(db, self._location)
+
+    def read(self, work: Callable[[Statements], T]) -> T:
+        """Return `work(statements)`. It is repeated where the connection was cut, and where a
+        replica cancelled a query because it conflicts with a change."""
+        for left in reversed(range(_TRIES)):
+            if self.sql.db is None:
+                self.open()
+            try:
+                with self._described():
+                    return work(self.sql)
+            except StoreError as error:
+                if not (left and _may_pass(error.__cause__)):
+                    raise
+        raise AssertionError("the last try returns or raises")
+
+    def read_all(self, sql: str, use: Callable[[list[Values]], object]) -> None:
+        """Pass the rows of a query to `use`, some hundred at a time, within one transaction.
+
+        The query may read whole tables; what is read afterwards by this connection may, too."""
+        if self.sql.db is None:
+            self.open()
+        with self._described():
+            self.sql.wait(self._read_all(self.sql.opened, sql, use))
+
+    @contextlib.contextmanager
+    def _described(self) -> Iterator[None]:
+        """Raise StoreError for what fails."""
+        try:
+            yield
+        except TransactionConflict as error:
+            raise failure_of(error.__cause__ or error, self._location) from error
+        except FAILURES as error:
+            if fault_kind_of(error) is FaultKind.UNREACHABLE:
+                self.sql.drop()
+            raise failure_of(error, self._location) from error
+
+    async def _read_all(
+        self,
+        db: asyncpg.Connection[Any],
+        sql: str,
+        use: Callable[[list[Values]], object],
+    ) -> None:
+        await db.execute(f"RESET ALL; {_SETTINGS}")  # the others are for queries of few rows
+        async with db.transaction(readonly=True):
+            cursor = await db.cursor(sql)
+            while rows := await cursor.fetch(_ROWS_AT_ONCE):
+                use([tuple(row) for row in rows])
+
+    def close(self) -> None:
+        db, self.sql.db = self.sql.db, None
+        if db is not None and not db.is_closed():
+            with contextlib.suppress(Exception):
+                self._loop.run_until_complete(db.close(timeout=5.0))
+        self.sql.drop()
+        self._loop.close()
+
+
+def _may_pass(error: BaseException | None) -> bool:
+    return error is not None and (
+        isinstance(error, TransactionConflict) or fault_kind_of(error) is FaultKind.UNREACHABLE
+    )

@@ -1,0 +1,82 @@
+"""Creates the schema in an empty database, and refuses databases of other kinds and versions."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import asyncpg
+
+from storage.location import ServerLocation
+from storage.postgres import errors
+from storage.postgres.statements import SCRIPTS
+
+SCHEMA_VERSION: Final = 1
+# crawl.application: whose tables these are.
+APPLICATION: Final = "courtly"
+COPY: Final = "courtly copy"  # while `courtly db copy` is incomplete
+_LOCK: Final = (
+    "pg_advisory_xact_lock"
+    "(1668248947, (current_schema()::regnamespace::oid::bigint % 2147483647)::integer)"
+)
+
+
+async def check_server(db: asyncpg.Connection[Any], location: ServerLocation) -> None:
+    """Raise StoreRefused for a server or a database that cannot be used."""
+    if db.get_server_version().major < errors.VERSION_MIN:
+        raise errors.too_old(location, await db.fetchval("SHOW server_version"))
+    encoding = await db.fetchval("SHOW server_encoding")
+    if encoding != "UTF8":
+        raise errors.not_utf8(location, encoding)
+    if await db.fetchval("SELECT current_schema()") is None:
+        raise errors.no_schema(location)
+
+
+async def create_or_check(
+    db: asyncpg.Connection[Any], location: ServerLocation, *, copies: bool = False
+) -> None:
+    """Create the schema in an empty database; check that any other one is a crawl that this version
+    can write to. copies: or an incomplete copy. Raises StoreRefused."""
+    await check_server(db, location)
+    if await db.fetchval("SELECT pg_is_in_recovery()"):
+        raise errors.read_only(location, replica=True)
+    if await db.fetchval("SHOW transaction_read_only") == "on":
+        raise errors.read_only(location, replica=False)
+    if await _version(db, location, copies=copies) is None:
+        async with db.transaction():
+            await db.execute(f"SELECT {_LOCK}")  # another worker may be creating it
+            if await _version(db, location) is None:
+                await db.execute((SCRIPTS / "schema.sql").read_text(encoding="utf-8"))
+
+
+async def check_readable(db: asyncpg.Connection[Any], location: ServerLocation) -> None:
+    """Raise StoreRefused unless the database is a crawl that this version can read."""
+    await check_server(db, location)
+    if await _version(db, location) is None:
+        raise errors.no_crawl(location)
+
+
+async def _version(
+    db: asyncpg.Connection[Any], location: ServerLocation, *, copies: bool = False
+) -> int | None:
+    """Return the version of the schema; None if there is nothing in it. Raises StoreRefused."""
+    tables = await db.fetchval(
+        "SELECT count(*) FROM pg_class WHERE relnamespace = current_schema()::regnamespace"
+        " AND relkind IN ('r', 'p', 'v', 'm', 'f')"
+    )
+    if not tables:
+        return None
+    columns = await db.fetchval(
+        "SELECT count(*) FROM information_schema.columns WHERE table_schema = current_schema()"
+        " AND table_name = 'crawl' AND column_name IN ('application', 'version')"
+    )
+    row = await db.fetchrow("SELECT application, version FROM crawl") if columns == 2 else None
+    if row is None or row["application"] not in (APPLICATION, COPY):
+        raise errors.not_ours(location, tables)
+    if row["application"] == COPY and not copies:
+        raise errors.unfinished_copy(location)
+    version = int(row["version"])
+    if version > SCHEMA_VERSION:
+        raise errors.newer_schema(location, version, SCHEMA_VERSION)
+    if version < SCHEMA_VERSION:
+        raise errors.older_schema(location, version, SCHEMA_VERSION)
+    return version

@@ -1,0 +1,179 @@
+"""The named SQL statements of a PostgreSQL connection, for code that does not wait.
+
+A statement for many rows takes one array per column. Much is returned as one JSON value, as by the
+statements of SQLite: it is decoded faster than rows are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import zlib
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, Literal, TypeVar
+
+import asyncpg
+import msgspec
+
+from storage.engine.statements import Parameter, TransactionConflict, Value, Values
+from storage.postgres.named_values import with_numbers
+
+T = TypeVar("T")
+
+SCRIPTS: Final = Path(__file__).parent / "sql"
+SHARDS: Final = 256
+_NUMBERS_AT_ONCE: Final = 512  # of a sequence
+_NAMED: Final = re.compile(r"^-- name: (\w+)\n(.*?)(?=^-- |\Z)", re.MULTILINE | re.DOTALL)
+_Sequence = Literal["slot", "origin", "url", "text"]
+
+
+@cache
+def statements(file: str = "statements") -> dict[str, str]:
+    """The statements of `sql/FILE.sql` by name."""
+    text = (SCRIPTS / f"{file}.sql").read_text(encoding="utf-8")
+    return {found[1]: found[2].strip().rstrip(";") for found in _NAMED.finditer(text)}
+
+
+@cache
+def _decoder(shape: type[list[T]]) -> msgspec.json.Decoder[list[T]]:
+    return msgspec.json.Decoder(shape)
+
+
+class SequenceIds:
+    """Ids from sequences, taken in blocks: unique among all sessions, but with gaps.
+
+    Those of hosts, origins and URLs have the shard in their low 8 bits: a hash of the name of the
+    host by which the origin was first found. It never changes, so that rows can be spread by it.
+    """
+
+    def __init__(self, sql: PostgresStatements) -> None:
+        self._sql = sql
+        self._blocks: dict[_Sequence, list[int]] = {}
+
+    def start(self) -> None:
+        """Nothing: a number is taken once, whatever becomes of the transaction."""
+
+    def slot(self, name: str) -> int:
+        return self._number("slot") * SHARDS + shard_of(name)
+
+    def origin(self, name: str, slot: int | None) -> int:
+        shard = shard_of(name) if slot is None else slot % SHARDS
+        return self._number("origin") * SHARDS + shard
+
+    def url(self, origin: int) -> int:
+        return self._number("url") * SHARDS + origin % SHARDS
+
+    def text(self) -> int:
+        return self._number("text")
+
+    def _number(self, kind: _Sequence) -> int:
+        block = self._blocks.get(kind)
+        if not block:
+            rows = self._sql.read(list[int], f"next_{kind}s", _NUMBERS_AT_ONCE)
+            block = self._blocks[kind] = rows[::-1]
+        return block.pop()
+
+
+def shard_of(name: str) -> int:
+    """The shard of a host. Stored in ids, so it must never change."""
+    return zlib.crc32(name.encode("utf-8", "surrogatepass")) % SHARDS
+
+
+class PostgresStatements:
+    """`storage.engine.statements.Statements` of a connection, which runs in `loop`."""
+
+    shared = True
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self.db: asyncpg.Connection[Any] | None = None
+        self.generation = 0
+        self.alone = False
+        self.ids = SequenceIds(self)
+
+    def wait(self, call: Coroutine[Any, Any, T]) -> T:
+        """Run a call of the connection to its end. Raises TransactionConflict and what it raises.
+
+        Foreign keys are violated only where another session deletes a robots.txt body that this
+        one is about to refer to."""
+        try:
+            return self._loop.run_until_complete(call)
+        except (
+            asyncpg.DeadlockDetectedError,
+            asyncpg.SerializationError,
+            asyncpg.ForeignKeyViolationError,
+        ) as error:
+            raise TransactionConflict from error
+        except asyncpg.PostgresError:
+            raise
+        except Exception as error:
+            # While a connection is being lost, asyncpg raises errors of many kinds.
+            if isinstance(error, asyncpg.InternalClientError):
+                self.drop()
+            if self.db is None or self.db.is_closed():
+                raise ConnectionResetError("the connection was lost") from error
+            raise
+
+    def drop(self) -> None:
+        """End the connection without a word to the server, which may not answer."""
+        db, self.db = self.db, None
+        if db is not None:
+            db.terminate()
+            self._loop.run_until_complete(asyncio.sleep(0))  # its callbacks
+
+    @property
+    def opened(self) -> asyncpg.Connection[Any]:
+        """The connection. Raises ConnectionError if there is none at present."""
+        if self.db is None or self.db.is_closed():
+            raise ConnectionResetError("the connection was lost")
+        return self.db
+
+    def run(self, name: str, *values: Value) -> int:
+        status: str = self.wait(self.opened.execute(statements()[name], *values))
+        count = status.rpartition(" ")[2]
+        return int(count) if count.isdecimal() else 0
+
+    def row(self, name: str, *values: Value) -> Values | None:
+        found = self.wait(self.opened.fetchrow(statements()[name], *values))
+        return None if found is None else tuple(found)
+
+    def rows(self, name: str, *values: Value) -> Iterable[Values]:
+        return map(tuple, self.wait(self.opened.fetch(statements()[name], *values)))
+
+    def read(self, shape: type[list[T]], name: str, *values: Value) -> list[T]:
+        text = self.wait(self.opened.fetchval(statements()[name], *values))
+        return _decoder(shape).decode(text)
+
+    def many(self, name: str, rows: Sequence[Values], *values: Value) -> None:
+        if rows:
+            columns = map(list, zip(*rows, strict=True))
+            self.wait(self.opened.fetch(statements()[name], *columns, *values))
+
+    def read_many(
+        self, shape: type[list[T]], name: str, rows: Sequence[Values], *values: Value
+    ) -> list[T]:
+        if not rows:
+            return []
+        columns = map(list, zip(*rows, strict=True))
+        text = self.wait(self.opened.fetchval(statements()[name], *columns, *values))
+        return _decoder(shape).decode(text)
+
+    def rows_many(self, name: str, rows: Sequence[Values], *values: Value) -> Iterable[Values]:
+        if not rows:
+            return []
+        columns = map(list, zip(*rows, strict=True))
+        return map(tuple, self.wait(self.opened.fetch(statements()[name], *columns, *values)))
+
+    def select(self, sql: str, values: Mapping[str, Parameter]) -> Sequence[Values]:
+        text, arguments = with_numbers(sql, values)
+        return [tuple(row) for row in self.wait(self.opened.fetch(text, *arguments))]
+
+    def exact(self, column: str) -> str:
+        return column
+
+    def secret(self) -> bytes:
+        (secret,) = self.row("secret") or (None,)
+        assert isinstance(secret, bytes)
+        return secret
