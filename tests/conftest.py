@@ -14,6 +14,7 @@ from collections.abc import (
     Awaitable,
     Callable,
     Coroutine,
+    Iterator,
     Mapping,
     Sequence,
 )
@@ -33,6 +34,7 @@ from crawler.testing import Answers, FakeFetcher, JumpClock, LoggedRequest, Requ
 from policies.url import host_of, slot_of
 from storage.sqlite import MemoryStore
 from storage.store import Link, Row, StoreError
+from tests.postgres_server import PostgresServer, running_server
 
 # What was checked must not fail by the luck of the draw, nor because the machine is busy: the same
 # examples every time. `--hypothesis-profile=random` searches on.
@@ -81,6 +83,8 @@ class Medium:
     who asked for it is cancelled. Once `dead`, it takes and gives nothing more: what a killed
     process had handed over is there, what it had not is lost.
     """
+
+    shared = False
 
     def __init__(self, inner: MemoryStore, clock: JumpClock) -> None:
         self._inner = inner
@@ -331,3 +335,26 @@ async def world() -> AsyncIterator[World]:
         yield world
         await world.wait(60)  # timers that a crawl left behind have their chance to do harm
     assert not unheard
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL server that the tests of this process share. Those that stop it start their own:
+    `running_server`."""
+    with running_server() as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres: PostgresServer) -> Iterator[str]:
+    """The URL of an empty database."""
+    url = postgres.create_database()
+    yield url
+    postgres.drop_database(url)
+
+
+@pytest.fixture
+def crawl_url(postgres: PostgresServer) -> str:
+    """A database with an empty crawl. Connections that are left open are ended before the next
+    test."""
+    return postgres.emptied_database()

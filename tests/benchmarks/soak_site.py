@@ -1,9 +1,10 @@
 """A web of 284,000 pages as a process of its own, which watches how its hosts are treated.
 
-    python soak_site.py [CPU]
+    python soak_site.py [CPU [HOSTS PAGES]]
 
-Prints its port. Page n of a host links to pages 2n+1 and 2n+2, to some before it, and home to other
-hosts. Each line of standard input is answered by one of JSON; it ends with the input:
+HOSTS, and PAGES of each, instead of 284 and 1,000. Prints its port. Page n of a host links to pages
+2n+1 and 2n+2, to some before it, and home to other hosts. Each line of standard input is answered
+by one of JSON; it ends with the input:
 
     look          {"hosts", "requests", "least_rest_s", "together"} since the last `look`
     host NAME     {"requests", "least_rest_s"} of one host, since the last time it was asked for
@@ -23,8 +24,9 @@ import time
 import zlib
 
 PADDING = b"<p>" + b"so much to read here, and none of it matters " * 60 + b"</p>"
-HOSTS = 284
-PAGES = 1_000  # of a host: what a crawler stores of them does not grow for ever
+HOSTS, PAGES = 284, 1_000  # what a crawler stores of them does not grow for ever
+if len(sys.argv) > 3:
+    HOSTS, PAGES = int(sys.argv[2]), int(sys.argv[3])
 MOOD_S = 2.0  # between changes of a moody host's robots.txt
 
 

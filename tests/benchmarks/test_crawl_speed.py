@@ -95,6 +95,8 @@ def crawl(folder: Path, site: Site, *, hosts: int, delay_s: float) -> Run:
         f"""
         [crawl]
         seeds = ["@seeds.txt"]
+        [scope]
+        sitemap_paths = []
         [politeness]
         delay = {delay_s}
         latency_factor = 0

@@ -262,7 +262,7 @@ def test_rates_hold_as_the_frontier_grows(filled, tmp_path):
 
 def test_bytes_per_url(filled, tmp_path):
     found = maintenance.info(filled)
-    text = f"\n{found.file_bytes:,} bytes for {found.urls:,} URLs: {found.bytes_per_url:.0f} each"
+    text = f"\n{found.bytes:,} bytes for {found.urls:,} URLs: {found.bytes_per_url:.0f} each"
     if URLS <= 1_000_000:
         assert maintenance.check(filled) == []
         copy = tmp_path / "copy.db"

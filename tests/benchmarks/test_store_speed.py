@@ -18,7 +18,17 @@ from pathlib import Path
 import pytest
 
 from storage.sqlite import SqliteStore
-from storage.store import Batch, Contact, HostClock, HostUpdate, Lease, Link, Prefetch, Visited
+from storage.store import (
+    Batch,
+    Contact,
+    HostClock,
+    HostUpdate,
+    Lease,
+    Link,
+    Prefetch,
+    Store,
+    Visited,
+)
 
 PAGES = int(os.environ.get("COURTLY_BENCH_PAGES", "20000"))
 HOSTS = 200
@@ -50,11 +60,16 @@ def link(url: str, host: int) -> Link:
 class Web:
     """Pages whose links are mostly known; each page has at most a few new ones."""
 
-    def __init__(self, pages: int) -> None:
-        self.random = random.Random(1)
+    def __init__(self, pages: int, *, first: int = 0) -> None:
+        """first: the number of its first host."""
+        self.random = random.Random(first + 1)
         self.each = pages // HOSTS + 1
-        self.urls = [urls_of(host, self.each) for host in range(HOSTS)]
+        self.first = first
+        self.urls = [urls_of(first + host, self.each) for host in range(HOSTS)]
         self.shown = [1] * HOSTS
+
+    def seeds(self) -> list[Link]:
+        return [link(urls[0], self.first + host) for host, urls in enumerate(self.urls)]
 
     def links(self, host: int) -> list[Link]:
         shown = self.shown[host]
@@ -62,7 +77,7 @@ class Web:
         near = [self.random.randrange(max(1, self.shown[host])) for _ in range(LINKS - 2)]
         numbers = [*range(shown, self.shown[host]), *near]
         urls = self.urls[host]
-        return [link(urls[n], host) for n in numbers]
+        return [link(urls[n], self.first + host) for n in numbers]
 
 
 def page(lease: Lease, key: int, links: list[Link]) -> Visited:
@@ -73,7 +88,9 @@ def page(lease: Lease, key: int, links: list[Link]) -> Visited:
     )  # fmt: skip
 
 
-def batches(web: Web, leases: list[Lease], hands: dict[str, list[int]]) -> Iterator[Batch]:
+def batches(
+    web: Web, leases: list[Lease], hands: dict[str, list[int]], size: int = BATCH
+) -> Iterator[Batch]:
     """Commits of pages of alternating hosts that request the next URLs of each."""
     clock = HostClock(
         next_in_s=0.0, delay_s=1.0, delay_source="delay", latency_s=0.0625, contacts=9
@@ -81,14 +98,14 @@ def batches(web: Web, leases: list[Lease], hands: dict[str, list[int]]) -> Itera
     contact = Contact(start_at=1.0, end_at=1.0625, kind="page", status=200)
     start = 0
     while any(hands.values()):
-        chosen = [leases[(start + n) % len(leases)] for n in range(BATCH)]
-        start += BATCH
+        chosen = [leases[(start + n) % len(leases)] for n in range(size)]
+        start += size
         outcomes, hosts, wants = [], [], []
         for lease in chosen:
             hand = hands[lease.slot]
             if not hand:
                 continue
-            host = int(lease.slot.split("-")[1].split(".")[0])
+            host = int(lease.slot.split("-")[1].split(".")[0]) - web.first
             outcomes.append(page(lease, hand.pop(0), web.links(host)))
             hosts.append(
                 HostUpdate(slot=lease.slot, epoch=lease.epoch, clock=clock, contacts=[contact])
@@ -99,15 +116,36 @@ def batches(web: Web, leases: list[Lease], hands: dict[str, list[int]]) -> Itera
             yield Batch(outcomes=outcomes, hosts=hosts, prefetch=wants)
 
 
-async def crawl(store: SqliteStore, pages: int) -> tuple[int, float, float]:
+async def crawl(
+    store: Store, pages: int, *, first: int = 0, size: int = BATCH
+) -> tuple[int, float, float]:
     """Pages committed, seconds spent in the store, and the share of new links."""
-    web = Web(pages)
+    web = Web(pages, first=first)
     session = await store.open_session("bench")
-    await store.add([link(web.urls[host][0], host) for host in range(HOSTS)])
-    leases = list(await store.claim(session, hosts=HOSTS, urls_per_host=8))
-    hands = {lease.slot: [q.id for q in lease.prefetched.urls] for lease in leases}
+    seeds = web.seeds()
+    await store.add(seeds)
+    leases = list((await store.acquire(session, [seed.slot for seed in seeds])).values())
+    done = await store.complete(
+        session,
+        Batch(
+            hosts=[HostUpdate(slot=one.slot, epoch=one.epoch, clock=one.clock) for one in leases],
+            prefetch=[Prefetch(slot=one.slot, count=8) for one in leases],
+        ),
+    )
+    hands = {slot: [q.id for q in found.urls] for slot, found in done.prefetched.items()}
+    return await visit(store, session, batches(web, leases, hands, size), hands, pages)
+
+
+async def visit(
+    store: Store,
+    session: int,
+    commits: Iterator[Batch],
+    hands: dict[str, list[int]],
+    pages: int,
+) -> tuple[int, float, float]:
+    """As `crawl`, of leased hosts."""
     done, spent_s, new = 0, 0.0, 0
-    for batch in batches(web, leases, hands):
+    for batch in commits:
         start_s = time.perf_counter()
         result = await store.complete(session, batch)
         spent_s += time.perf_counter() - start_s

@@ -51,6 +51,9 @@ class Stepped:
     def monotonic(self) -> float:
         return self.now_s
 
+    def boottime(self) -> float:
+        return self.now_s
+
     def wall(self) -> float:
         return self.now_s
 

@@ -9,7 +9,10 @@ import pytest
 
 import crawler
 
-HEAVY = "aiohttp aiosqlite sqlite3 asyncio selectolax crawler.daemon crawler.sinks crawler.app"
+HEAVY = (
+    "aiohttp aiosqlite sqlite3 asyncio selectolax crawler.daemon crawler.sinks crawler.app "
+    "crawler.databases"
+)
 
 
 def loaded(*lines: str) -> set[str]:

@@ -149,11 +149,11 @@ async def test_a_crawl_without_threads_fails_nothing(limit: Limit, tmp_path: Pat
 
 def test_threads_are_started_in_one_place() -> None:
     """Except the store's, which raises MemoryError instead."""
-    makes = re.compile(r"to_thread\(|run_in_executor\(None|ThreadPoolExecutor\(|[^_]Thread\(")
+    makes = re.compile(r"to_thread\(|run_in_executor\(None|ThreadPoolExecutor\(|\bThread\(")
     found = {
         path.relative_to(folder.parent).as_posix()
         for folder in PACKAGES
         for path in folder.rglob("*.py")
         if makes.search(path.read_text())
     }
-    assert found == {"crawler/threads.py", "storage/sqlite/connection_thread.py"}
+    assert found == {"crawler/threads.py", "storage/engine/connection_thread.py"}

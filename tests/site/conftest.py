@@ -18,6 +18,7 @@ from crawler.app import crawl
 from crawler.config import from_dict
 from crawler.events import Progress, Summary
 from crawler.testing import LocalWeb
+from tests.config_files import to_toml, toml_value
 
 DELAY_S = 0.05
 
@@ -70,10 +71,10 @@ class Courtly:
         """Run `courtly crawl --config … arguments` as a process that ends with the block."""
         file = self.folder / "config.toml"
         tables = [
-            "[[sink]]\n" + "".join(f"{key} = {_value(value)}\n" for key, value in sink.items())
+            "[[sink]]\n" + "".join(f"{key} = {toml_value(value)}\n" for key, value in sink.items())
             for sink in self.sinks.get("sink", ())
         ]
-        file.write_text(_toml(self.config(web, **sections)) + "".join(tables))
+        file.write_text(to_toml(self.config(web, **sections)) + "".join(tables))
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "crawler.cli"),
             *("crawl", "--config", str(file), *arguments),
@@ -116,27 +117,3 @@ class Courtly:
 @pytest.fixture
 def courtly(tmp_path: Path) -> Courtly:
     return Courtly(tmp_path)
-
-
-def _toml(config: Mapping[str, Mapping[str, object]]) -> str:
-    lines = []
-    for section, keys in config.items():
-        lines.append(f"[{section}]")
-        lines += [f"{key} = {_value(value)}" for key, value in keys.items()]
-    return "\n".join(lines) + "\n"
-
-
-def _value(value: object) -> str:
-    match value:
-        case bool():
-            return str(value).lower()
-        case int() | float():
-            return str(value)
-        case str():
-            return f'"{value}"'
-        case list() | tuple():
-            return "[" + ", ".join(map(_value, value)) + "]"
-        case Mapping():
-            return "{ " + ", ".join(f'"{k}" = {_value(v)}' for k, v in value.items()) + " }"
-        case _:
-            raise TypeError(value)

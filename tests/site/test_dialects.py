@@ -8,11 +8,12 @@ import io
 import sqlite3
 from typing import TYPE_CHECKING
 
-from crawler.app import open_reader
 from crawler.cli.why import _why
 from crawler.config import from_dict
+from crawler.databases import open_reader
 from crawler.explain.explanation import ExplainContext
 from crawler.testing import LocalWeb, Pages, html, text
+from storage.location import FileLocation
 
 if TYPE_CHECKING:
     from tests.site.conftest import Courtly
@@ -33,7 +34,7 @@ async def why(courtly: Courtly, web: LocalWeb, url: str, **sections: dict[str, o
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         config = from_dict(courtly.config(web, **sections))
-        await _why(courtly.db, ExplainContext(config=config), url)
+        await _why(FileLocation(courtly.db), ExplainContext(config=config), url)
     return out.getvalue()
 
 
@@ -151,7 +152,7 @@ async def test_why_shows_the_verdict_from_the_copy_it_was_made_on(courtly: Court
         assert web.log.paths("a.test").count("/robots.txt") == 2
         assert courtly.rows("blocked", "rule, line") == [("Disallow: /backup/", 2)] * 2
 
-        reader = open_reader(courtly.db)
+        reader = open_reader(FileLocation(courtly.db))
         try:
             assert await reader.robots_body(url) == b"User-agent: *\nDisallow: /backup/\n"
         finally:
@@ -192,6 +193,6 @@ async def test_why_without_a_config_reads_as_the_crawl_did(courtly: Courtly) -> 
             out = io.StringIO()
             with contextlib.redirect_stdout(out):
                 asked = ExplainContext(config=from_dict({}), default=True)
-                await _why(courtly.db, asked, web.url("a.test", path))
+                await _why(FileLocation(courtly.db), asked, web.url("a.test", path))
             assert verdict in out.getvalue()
             assert "for the token examplebot" in " ".join(out.getvalue().split())

@@ -16,6 +16,7 @@ import pytest
 
 from crawler.offline_control import retry_failed
 from crawler.testing import Handler, LocalWeb, ReceivedRequest, Reply, html, text
+from storage.location import FileLocation
 from storage.sqlite.maintenance import check
 
 if TYPE_CHECKING:
@@ -111,7 +112,9 @@ async def test_kills_lose_nothing_and_hurry_nobody(courtly: Courtly, seed: int) 
         assert len(quarantined) <= 3, "a process killed at random makes few suspects"
         quarantined += [row[0] for row in courtly.rows("robots", "error", QUARANTINED)]
         if quarantined:
-            assert await retry_failed(courtly.db, code="quarantined") == len(quarantined)
+            assert await retry_failed(FileLocation(courtly.db), code="quarantined") == len(
+                quarantined
+            )
             await courtly.crawl(web, politeness=politeness)
 
         assert courtly.urls("visited") == everything

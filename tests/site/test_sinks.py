@@ -21,6 +21,7 @@ from crawler.offline_control import retry_failed
 from crawler.sinks.mirror_paths import file_of
 from crawler.sinks.references import Role
 from crawler.testing import LocalWeb, ReceivedRequest, Reply, html, redirect, text
+from storage.location import FileLocation
 from storage.sqlite import SqliteReader
 
 if TYPE_CHECKING:
@@ -274,7 +275,7 @@ async def test_a_function_that_raises_costs_its_page_alone(
         assert str(failed["error"]).startswith("internal: ")
         assert "pass-marker" not in str(failed["error"])
         broken.clear()
-        await retry_failed(db)
+        await retry_failed(FileLocation(db))
         await read()
         assert sorted(seen) == sorted(web.url("a.test", path) for path in site)
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from policies.url import host_of
+from storage.engine.statements import Parameter, Values
+from storage.location import ServerLocation, parse_location
+from storage.postgres import PostgresReader, PostgresStore
 from storage.sqlite import MemoryStore, SqliteReader, SqliteStore
 from storage.sqlite.maintenance import check
 from storage.store import (
@@ -32,15 +36,38 @@ from storage.store import (
     Store,
     Visited,
 )
+from storage.timekeeper import Timekeeper
 
+T = TypeVar("T")
 START_S = 1_800_000_000.0
+
+
+async def on_connection(store: Any, work: Callable[[sqlite3.Connection], T]) -> T:
+    """Return `work(connection)`, past the store."""
+    found: T = await store._calls._runner.run(lambda connection: work(connection.sql.db))
+    return found
+
+
+async def selected(store: Any, sql: str, **values: Parameter) -> Sequence[Values]:
+    """Execute a statement in words that all engines understand, past the store."""
+    found: Sequence[Values] = await store._calls._runner.run(
+        lambda connection: connection.sql.select(sql, values)
+    )
+    return found
+
+
+def server_location(url: str) -> ServerLocation:
+    location = parse_location(url)
+    assert isinstance(location, ServerLocation)
+    return location
 
 
 class Rig:
     """One store with an open session, at a time that tests set."""
 
-    def __init__(self, kind: str, path: Path) -> None:
+    def __init__(self, kind: str, path: Path, location: ServerLocation | None = None) -> None:
         self.kind = kind
+        self.location = location
         self.path = path
         self.wall_s = START_S
         self.session = 0
@@ -50,6 +77,9 @@ class Rig:
     def make(self, **options: Any) -> Store:
         if self.kind == "memory":
             return MemoryStore(wall=lambda: self.wall_s, **options)
+        if self.location is not None:
+            options.setdefault("time", Timekeeper(lambda: self.wall_s))
+            return PostgresStore(self.location, wall=lambda: self.wall_s, **options)
         return SqliteStore(self.path, wall=lambda: self.wall_s, **options)
 
     async def open(self, **options: Any) -> Rig:
@@ -66,10 +96,9 @@ class Rig:
         await self.open()
 
     async def close(self) -> None:
-        if self.kind != "memory":
-            assert (
-                check(self.path) == []
-            )  # whatever a test did: one state each, counters that count
+        if self.kind == "sqlite":
+            # Whatever a test did: one state each, counters that count.
+            assert check(self.path) == []
         if self._reader is not None:
             await self._reader.close()
         await self.store.close()
@@ -79,7 +108,9 @@ class Rig:
         if isinstance(self.store, MemoryStore):
             return self.store.reader
         if self._reader is None:
-            self._reader = SqliteReader(self.path)
+            self._reader = (
+                SqliteReader(self.path) if self.location is None else PostgresReader(self.location)
+            )
         return self._reader
 
     # ------------------------------------------------------------ short words
@@ -200,10 +231,13 @@ class Rig:
         return [row["url"] for row in await self.rows(view, **values)]
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
 async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
     """Every backend in turn. A new one is added to the parameters, and to Rig."""
-    made = Rig(request.param, tmp_path / "crawl.db")
+    location = None
+    if request.param == "postgres":
+        location = server_location(request.getfixturevalue("crawl_url"))
+    made = Rig(request.param, tmp_path / "crawl.db", location)
     await made.open()
     yield made
     await made.close()

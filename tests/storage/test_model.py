@@ -1,4 +1,4 @@
-"""A store in memory and one in a file in lockstep, against a model of a few dictionaries."""
+"""A store in memory and one of another engine in lockstep, against a model of dictionaries."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -23,6 +24,8 @@ from policies.robots_state import RobotsState
 from policies.scope import HOPS_MAX
 from policies.url import host_of, origin_of
 from storage.columns import REPORTS, VIEWS
+from storage.engine.sql_store import SqlStore
+from storage.postgres import PostgresReader, PostgresStore, maintenance
 from storage.sqlite import MemoryStore, SqliteReader, SqliteStore
 from storage.sqlite.maintenance import check
 from storage.store import (
@@ -44,6 +47,7 @@ from storage.store import (
     Plan,
     Pointer,
     Prefetch,
+    Reader,
     Rel,
     Retry,
     Revisited,
@@ -51,6 +55,9 @@ from storage.store import (
     SitemapRead,
     Visited,
 )
+from storage.timekeeper import Timekeeper
+from tests.postgres_server import PostgresServer
+from tests.storage.conftest import server_location
 
 
 async def _rows(rows: AsyncIterator[Row]) -> list[tuple[object, ...]]:
@@ -129,6 +136,8 @@ kinds = st.sampled_from(
 class Stores(RuleBasedStateMachine):
     """What a crawl could do, in any order, with crashes between any two steps."""
 
+    reports: tuple[str, ...] = tuple(REPORTS)  # compared after each step
+
     def __init__(self) -> None:
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
@@ -136,9 +145,9 @@ class Stores(RuleBasedStateMachine):
         self.runner = asyncio.Runner()
         self.wall_s = START_S
         self.memory = MemoryStore(wall=self.wall, queries_per_path_max=2)
-        self.sqlite = SqliteStore(self.path, wall=self.wall, queries_per_path_max=2)
+        self.second = self.other_store()
         self.sessions = self.run(self._open())
-        self.reader = SqliteReader(self.path)
+        self.reader = self.other_reader()
         self.leases: dict[str, tuple[Lease, Lease]] = {}  # memory's and sqlite's
         self.hand: dict[str, dict[str, tuple[int, int]]] = {}  # slot -> URL -> its two ids
         # The model: where each URL is, and where it leads.
@@ -159,13 +168,24 @@ class Stores(RuleBasedStateMachine):
         return self.runner.run(awaitable)
 
     async def _open(self) -> tuple[int, int]:
-        return await self.memory.open_session("test"), await self.sqlite.open_session("test")
+        return await self.memory.open_session("test"), await self.second.open_session("test")
+
+    # ------------------------------------------------------------ the second engine
+
+    def other_store(self) -> SqlStore:
+        return SqliteStore(self.path, wall=self.wall, queries_per_path_max=2)
+
+    def other_reader(self) -> Reader:
+        return SqliteReader(self.path)
+
+    def problems(self) -> list[str]:
+        return check(self.path)
 
     def teardown(self) -> None:
         self.run(self.reader.close())
-        self.run(self.sqlite.close())
+        self.run(self.second.close())
         self.runner.close()
-        assert check(self.path) == []
+        assert self.problems() == []
         self.folder.cleanup()
 
     # ------------------------------------------------------------ how answers are compared
@@ -266,7 +286,7 @@ class Stores(RuleBasedStateMachine):
     @rule(links=links, revive=st.booleans())
     def add(self, links: list[Link], revive: bool) -> None:
         one = self.run(self.memory.add(links, revive=revive))
-        other = self.run(self.sqlite.add(links, revive=revive))
+        other = self.run(self.second.add(links, revive=revive))
         assert dict(one.added) == dict(other.added)
         self.found(links)
         for link in links:
@@ -278,7 +298,7 @@ class Stores(RuleBasedStateMachine):
     def claim(self, hosts: int, count: int) -> None:
         values = {"hosts": hosts, "urls_per_host": count}
         one = self.run(self.memory.claim(self.sessions[0], **values))
-        other = self.run(self.sqlite.claim(self.sessions[1], **values))
+        other = self.run(self.second.claim(self.sessions[1], **values))
         assert [lease.slot for lease in one] == [lease.slot for lease in other]
         for pair in zip(one, other, strict=True):
             self.leased(*pair)
@@ -286,7 +306,7 @@ class Stores(RuleBasedStateMachine):
     @rule(slots=st.lists(st.sampled_from(SLOTS), max_size=2, unique=True))
     def acquire(self, slots: list[str]) -> None:
         one = self.run(self.memory.acquire(self.sessions[0], slots))
-        other = self.run(self.sqlite.acquire(self.sessions[1], slots))
+        other = self.run(self.second.acquire(self.sessions[1], slots))
         assert set(one) == set(other)
         for slot in one:
             self.leased(one[slot], other[slot])
@@ -345,7 +365,7 @@ class Stores(RuleBasedStateMachine):
             for n in (0, 1)
         ]
         one = self.run(self.memory.complete(self.sessions[0], batches[0]))
-        other = self.run(self.sqlite.complete(self.sessions[1], batches[1]))
+        other = self.run(self.second.complete(self.sessions[1], batches[1]))
         assert (one.stale, dict(one.added)) == (other.stale, dict(other.added))
         assert one.stale == frozenset()
         assert set(one.prefetched) == set(other.prefetched) == (set() if release else {slot})
@@ -472,7 +492,7 @@ class Stores(RuleBasedStateMachine):
     def fail_host(self, data: Any, clock: HostClock) -> None:
         slot = data.draw(st.sampled_from(sorted(self.leases)))
         counts = []
-        for n, store in enumerate((self.memory, self.sqlite)):
+        for n, store in enumerate((self.memory, self.second)):
             update = HostUpdate(slot=slot, epoch=self.leases[slot][n].epoch, clock=clock)
             counts.append(
                 self.run(
@@ -487,7 +507,7 @@ class Stores(RuleBasedStateMachine):
     @rule(host=st.sampled_from((None, *SLOTS)))
     def retry_failed(self, host: str | None) -> None:
         one = self.run(self.memory.retry_failed(host))
-        assert one == self.run(self.sqlite.retry_failed(host))
+        assert one == self.run(self.second.retry_failed(host))
         self.learn({"failed": "queued"})
 
     @rule(data=st.data(), kept=st.booleans())
@@ -497,7 +517,7 @@ class Stores(RuleBasedStateMachine):
         freed: list[str] = []
         gone: list[str] = []
         drop = data.draw(st.integers(0, 2))
-        for n, store in enumerate((self.memory, self.sqlite)):
+        for n, store in enumerate((self.memory, self.second)):
             pages = self.run(store.ungoverned(origin, limit=9))
             blocks = self.run(store.blocked_by_robots(origin, after=0, limit=9))
             results.append(([p.url for p in pages], [b.url for b in blocks]))
@@ -536,7 +556,7 @@ class Stores(RuleBasedStateMachine):
     @rule(origin=st.sampled_from(ORIGINS), access=accesses, rejudge=st.booleans())
     def robots_put(self, origin: str, access: RobotsState, rejudge: bool) -> None:
         slot = host_of(origin + "/")
-        for n, store in enumerate((self.memory, self.sqlite)):
+        for n, store in enumerate((self.memory, self.second)):
             put = store.robots_put(self.sessions[n], slot, origin, access, rejudge=rejudge)
             self.run(put)
             assert self.run(store.robots_get(origin)) == access
@@ -546,7 +566,7 @@ class Stores(RuleBasedStateMachine):
 
     @rule(origin=st.sampled_from(ORIGINS))
     def rejudge_done(self, origin: str) -> None:
-        for n, store in enumerate((self.memory, self.sqlite)):
+        for n, store in enumerate((self.memory, self.second)):
             self.run(store.rejudge_done(self.sessions[n], origin))
         self.marked.discard(origin)
 
@@ -559,24 +579,24 @@ class Stores(RuleBasedStateMachine):
     def control(self, slot: str, paused: bool | None, slow_s: float | None, clear: bool) -> None:
         one, other = (
             self.run(store.set_control(slot, paused=paused, slow_s=slow_s, clear_slow=clear))
-            for store in (self.memory, self.sqlite)
+            for store in (self.memory, self.second)
         )
         assert one == other
 
     @rule(paused=st.booleans())
     def pause(self, paused: bool) -> None:
-        for store in (self.memory, self.sqlite):
+        for store in (self.memory, self.second):
             self.run(store.set_paused(paused))
         self.paused = paused
 
     @rule()
     def rouse(self) -> None:
-        for n, store in enumerate((self.memory, self.sqlite)):
+        for n, store in enumerate((self.memory, self.second)):
             self.run(store.recheck_delays(self.sessions[n]))
 
     @rule()
     def rejudge_all(self) -> None:
-        for n, store in enumerate((self.memory, self.sqlite)):
+        for n, store in enumerate((self.memory, self.second)):
             self.run(store.rejudge_all(self.sessions[n]))
             due = self.run(store.rejudge_due(self.sessions[n], limit=9))
             self.marked |= {one.origin for one in due}  # pages fetched for lack of an answer
@@ -587,18 +607,18 @@ class Stores(RuleBasedStateMachine):
     def pass_time(self, by_s: float) -> None:
         self.wall_s += by_s
         self.memory._calls.time.now_s()  # a store learns of a clock set back when it next looks
-        self.sqlite._calls.time.now_s()
+        self.second._calls.time.now_s()
 
     @rule()
     def crash(self) -> None:
         self.run(self.memory.close())
-        self.run(self.sqlite.close())
+        self.run(self.second.close())
         self.wall_s += 0.01  # no process comes back within the microsecond that orders leases
-        self.sqlite = SqliteStore(self.path, wall=self.wall, queries_per_path_max=2)
+        self.second = self.other_store()
         self.sessions = self.run(self._open())
         # Between sessions a second at most is lost; the two are put side by side again.
         time = self.memory._calls.time
-        self.sqlite._calls.time.resume(time.now_s(), time.shift_s())
+        self.second._calls.time.resume(time.now_s(), time.shift_s())
         self.leases.clear()
         self.hand.clear()
 
@@ -616,7 +636,8 @@ class Stores(RuleBasedStateMachine):
             )
             for view in VIEWS
         } | {
-            f"report {kind}": sorted(map(str, await _rows(reader.report(kind)))) for kind in REPORTS
+            f"report {kind}": sorted(map(str, await _rows(reader.report(kind))))
+            for kind in self.reports
         }
 
     def learn(self, moves: dict[str, str]) -> None:
@@ -648,7 +669,7 @@ class Stores(RuleBasedStateMachine):
                     row.pop("due_at", None)
                     row.pop("next_visit_at", None)
             assert one[view] == other[view], view
-        for kind in REPORTS:
+        for kind in self.reports:
             assert one[f"report {kind}"] == other[f"report {kind}"], kind
         states = {
             row["url"]: view
@@ -664,24 +685,51 @@ class Stores(RuleBasedStateMachine):
         for view in ("visited", "blocked", "failed", "queued"):
             assert sum(row[view] for row in one["hosts"]) == len(one[view])
         stats = self.run(self.memory.stats())
-        assert stats == self.run(self.sqlite.stats()) == self.run(self.reader.stats())
+        assert stats == self.run(self.second.stats()) == self.run(self.reader.stats())
         due = [
             {one.origin for one in self.run(store.rejudge_due(self.sessions[n], limit=9))}
-            for n, store in enumerate((self.memory, self.sqlite))
+            for n, store in enumerate((self.memory, self.second))
         ]
         judged = {origin_of(str(row["url"])) for row in one["blocked"] if row["reason"] == "robots"}
         assert due[0] == due[1]
         assert due[0] <= self.marked
         assert due[0] >= self.marked & judged
-        assert self.paused == self.run(self.memory.paused()) == self.run(self.sqlite.paused())
+        assert self.paused == self.run(self.memory.paused()) == self.run(self.second.paused())
         again = [
             self.run(store.revisits_due(self.sessions[n], limit=9))
-            for n, store in enumerate((self.memory, self.sqlite))
+            for n, store in enumerate((self.memory, self.second))
         ]
         assert set(again[0]) == set(again[1])
         outlook = self.run(self.memory.outlook(self.sessions[0]))
-        assert outlook == self.run(self.sqlite.outlook(self.sessions[1]))
+        assert outlook == self.run(self.second.outlook(self.sessions[1]))
 
 
 TestStores = Stores.TestCase
 TestStores.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+
+
+class StoresOnServers(Stores):
+    """The same with PostgreSQL in place of the file. Each of its reports takes a connection."""
+
+    server: PostgresServer
+    reports = ("broken",)
+
+    def other_store(self) -> SqlStore:
+        if not hasattr(self, "location"):
+            self.location = server_location(self.server.emptied_database())
+        time = Timekeeper(self.wall)
+        return PostgresStore(self.location, wall=self.wall, queries_per_path_max=2, time=time)
+
+    def other_reader(self) -> Reader:
+        return PostgresReader(self.location)
+
+    def problems(self) -> list[str]:
+        return maintenance.check(self.location)
+
+
+class TestStoresOnServers(StoresOnServers.TestCase):  # type: ignore[misc, name-defined]
+    settings = settings(max_examples=10, stateful_step_count=25, deadline=None)
+
+    @pytest.fixture(autouse=True)
+    def _server(self, postgres: PostgresServer) -> None:
+        StoresOnServers.server = postgres

@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from crawler.app import open_store
 from crawler.cli import atomic_file
 from crawler.cli.atomic_file import replacing
 from crawler.clock import RealClock
+from crawler.databases import open_store
+from storage.location import FileLocation
 from storage.store import Batch, Failed, HostClock, HostUpdate, Link, Visited
 
 FULL = Path("/dev/full")
@@ -42,7 +43,7 @@ def database(tmp_path: Path) -> Path:
     path = tmp_path / "crawl.db"
 
     async def fill() -> None:
-        store = open_store(path, RealClock())
+        store = open_store(FileLocation(path), RealClock())
         session = await store.open_session("test")
         urls = [f"http://a.test/{n}/{'x' * 100}" for n in range(300)]
         await store.add([Link(url=url, slot="a.test", host="a.test", depth=0) for url in urls])

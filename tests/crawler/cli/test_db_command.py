@@ -67,7 +67,7 @@ def test_info_for_people(path: Path) -> None:
 
 def test_info_as_json(path: Path) -> None:
     found = json.loads(courtly("db", "info", "--db", str(path), "--json").stdout)
-    assert (found["path"], found["schema"], found["urls"], found["queued"]) == (
+    assert (found["database"], found["schema"], found["urls"], found["queued"]) == (
         str(path), SCHEMA_VERSION, 10, 10,
     )  # fmt: skip
     assert found["bytes_per_url"] > 0
@@ -92,3 +92,17 @@ def test_vacuum_prints_both_sizes(path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert " before, " in result.stdout
     assert courtly("db", "check", "--db", str(path)).exit_code == 0
+
+
+def test_copy_shows_what_it_copied_and_checks_it(path: Path) -> None:
+    copied = path.with_name("copy.db")
+    result = courtly("db", "copy", str(path), str(copied))
+    assert result.exit_code == 0, result.output
+    assert "urls: 10 rows copied\n" in result.stderr
+    assert result.stdout.endswith("copy.db: ok\n")
+    again = courtly("db", "copy", str(path), str(copied))
+    assert again.exit_code == 2
+    assert "holds a crawl: copy to a database that does not exist" in again.stderr
+    missing = courtly("db", "copy", str(path.with_name("none.db")), str(path.with_name("x.db")))
+    assert missing.exit_code == 2
+    assert not path.with_name("none.db").exists()

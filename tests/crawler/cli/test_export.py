@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from crawler.app import open_store
 from crawler.cli import main
 from crawler.clock import RealClock
+from crawler.databases import open_store
 from storage.columns import VIEWS
+from storage.location import FileLocation
 from storage.store import Batch, Failed, HostClock, HostUpdate, Link, Outlink, Rel, Store, Visited
 
 ROWS = 4_500  # more than one batch
@@ -29,7 +30,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 async def fill(path: Path) -> None:
-    store: Store = open_store(path, RealClock())
+    store: Store = open_store(FileLocation(path), RealClock())
     session = await store.open_session("test")
     await store.add(
         [Link(url=f"http://a.test/{n}", slot="a.test", host="a.test", depth=0) for n in range(ROWS)]
@@ -108,7 +109,7 @@ def test_parquet_has_types(database: Path, tmp_path: Path) -> None:
 def test_without_pyarrow_the_error_names_the_extra(
     database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "pyarrow" else 1)
+    monkeypatch.setattr("crawler.cli.export.find_spec", lambda _: None)
     result = export(database, "visited", "--format", "parquet")
     assert result.exit_code == 2
     assert "pip install 'courtly[parquet]'" in result.stderr

@@ -247,12 +247,12 @@ def test_rows_with_damaged_keys_are_listed_once(image: bytes, tmp_path: Path) ->
     db.close()
 
     async def reasons() -> list[object]:
-        from storage.sqlite.views import ViewRows
+        from storage.engine.view_rows import ViewRows
 
         found: list[object] = []
         async with SqliteReader(path) as reader:
             rows = ViewRows("skipped", None)
-            while some := await reader._read(lambda sql: rows.read(sql.db, 1)):
+            while some := await reader._database.read(lambda sql: rows.read(sql, 1)):
                 found += [row["reason"] for row in some]
                 assert len(found) < 20
         return found

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from crawler.app import open_store
 from crawler.cli import main
 from crawler.clock import RealClock
+from crawler.databases import open_store
+from storage.location import FileLocation
 from storage.store import Link
 
 ROWS = 3_000  # more than the reader fetches at a time, and more than fits into a pipe
@@ -24,7 +25,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("show") / "crawl.db"
 
     async def fill() -> None:
-        store = open_store(path, RealClock())
+        store = open_store(FileLocation(path), RealClock())
         session = await store.open_session("test")
         urls = [f"http://a.test/{'x' * 60}/{n}" for n in range(ROWS)]
         await store.add([Link(url=url, slot="a.test", host="a.test", depth=0) for url in urls])

@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 import crawler.cli
-from crawler.app import check_database
+from crawler.databases import check_database
 from crawler.testing import LocalWeb, html, text
+from storage.location import FileLocation
 
 STEPS = int(os.environ.get("SIGNAL_STEPS", "4"))  # set a higher number to search
 UNTIL_S = 1.2
@@ -128,7 +129,7 @@ async def interrupted(
     assert process.returncode in CODES[number] or "Traceback" in said, (arguments, after_s, said)
     database = folder / "crawl.db"
     if database.exists() and database.stat().st_size:
-        assert check_database(database) == []
+        assert check_database(FileLocation(database)) == []
 
 
 @pytest.mark.timeout(300)

@@ -82,6 +82,8 @@ def test_help_imports_nothing_heavy() -> None:
         ((HERE, "--allow", "home"), "--allow: network.allow: must be an address"),
         ((HERE, "--follow", "all"), "invalid value for '--follow': \"all\" is not one of host"),
         ((HERE, "--db", "sqlite:"), "--db: storage.url: must name a file"),
+        ((HERE, "--db", "postgresql://me:pw@db/x"), "must not contain a password"),
+        ((HERE, "--db", "postgresql://db/x?sslmod=a"), "--db: storage.url: parameter 1 of the URL"),
         ((HERE, "--config", "none.toml"), "none.toml: there is no such file"),
         (("--colour",), "no such option"),
     ],
@@ -177,6 +179,19 @@ def test_a_config_that_could_not_start_gets_a_warning() -> None:
     result = courtly("config", "check", "crawl.toml")
     assert result.exit_code == 0
     assert "warning: https://example.com/ is not on this machine" in result.stderr
+
+
+def test_a_database_without_its_password_gets_a_warning() -> None:
+    Path("crawl.toml").write_text(
+        '[storage]\nurl = "postgresql://me@db.test/x"\npassword = "file:none"\n'
+    )
+    result = courtly("config", "check", "crawl.toml")
+    assert result.exit_code == 0
+    assert "  database     postgresql://me@db.test/x\n" in result.stdout
+    assert (
+        "warning: crawl.toml:3: storage.password: none cannot be read: No such file or directory"
+        in result.stderr
+    )
 
 
 def test_all_problems_of_a_config_are_listed() -> None:

@@ -15,6 +15,7 @@ from crawler.config.reload import describe_changes
 from policies.pacing import PacingRules, Per, Window
 from policies.robots_state import RobotsRules, Unreachable
 from policies.scope import Follow, ScopeRules
+from storage.location import FileLocation
 from tests.crawler.config.example import example
 
 EXAMPLE = Path(__file__).parents[3] / "config.example.toml"
@@ -53,7 +54,7 @@ def test_an_empty_config_has_the_defaults() -> None:
     assert config.robots == RobotsRules()
     assert config.crawl.max_pages == math.inf
     assert config.crawl.patience_s == 600
-    assert config.storage.path == Path("crawl.db")
+    assert config.storage.location == FileLocation(Path("crawl.db"))
     assert config.warnings == ()
 
 
@@ -370,17 +371,18 @@ def test_paths_are_relative_to_the_file(written: Path) -> None:
     written.write_text('crawl.seeds = ["@seeds.txt"]\nstorage.url = "sqlite:db/a.db"\n')
     config = load(written)
     assert config.crawl.seeds == (f"@{written.parent / 'seeds.txt'}",)
-    assert config.storage.path == written.parent / "db/a.db"
+    assert config.storage.location == FileLocation(written.parent / "db/a.db")
 
 
 def test_the_default_database_is_next_to_the_file(written: Path) -> None:
     written.write_text("")
-    assert load(written).storage.path == written.parent / "crawl.db"
+    assert load(written).storage.location == FileLocation(written.parent / "crawl.db")
 
 
 @pytest.mark.parametrize("url", ["sqlite:/a/b.db", "sqlite:///a/b.db", "SQLite:/a/b.db"])
 def test_an_absolute_database_path_stays(url: str, tmp_path: Path) -> None:
-    assert from_dict({"storage": {"url": url}}, base=tmp_path).storage.path == Path("/a/b.db")
+    config = from_dict({"storage": {"url": url}}, base=tmp_path)
+    assert config.storage.location == FileLocation(Path("/a/b.db"))
 
 
 # ---------------------------------------------------------------- overriding
@@ -397,7 +399,7 @@ def test_an_override_wins_key_by_key(written: Path) -> None:
     )
     assert (config.crawl.concurrency, config.crawl.max_pages) == (5, 7)
     assert config.politeness.delay == 0
-    assert config.storage.path == written.parent / "a.db"
+    assert config.storage.location == FileLocation(written.parent / "a.db")
     assert config.site("a.test").politeness.delay == 9
     assert config.site("a.test").robots.obey is False
     assert config.site("b.test").robots.obey is True
@@ -407,7 +409,7 @@ def test_an_override_wins_key_by_key(written: Path) -> None:
 def test_the_paths_of_an_override_start_where_it_says(written: Path, tmp_path: Path) -> None:
     written.write_text('storage.url = "sqlite:a.db"\n')
     config = load(written).override({"storage": {"url": "sqlite:b.db"}}, base=tmp_path / "x")
-    assert config.storage.path == tmp_path / "x/b.db"
+    assert config.storage.location == FileLocation(tmp_path / "x/b.db")
 
 
 def test_a_problem_of_an_override_names_its_source() -> None:

@@ -186,6 +186,6 @@ def test_keys_that_need_a_restart_never_change(old_data, new_data):
             for one, other in pairs:
                 values = [getattr(getattr(each, section), key.field) for each in (one, other)]
                 assert values[0] == values[1], (section, key.field)
-    assert (kept.sinks, kept.storage.path) == (old.sinks, old.storage.path)
+    assert (kept.sinks, kept.storage.location) == (old.sinks, old.storage.location)
     assert defer_restarts(kept, old) == (kept, ())
     assert "hush" not in str((described, describe_changes(old, new, ["a.test", "b.test"])))

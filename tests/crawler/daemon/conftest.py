@@ -102,17 +102,19 @@ async def daemon_of(
     folder: Path,
     *seeds: str,
     settings: HttpSettings | None = None,
+    url: str | None = None,
     **living_options: Any,
 ) -> AsyncIterator[Daemon]:
+    """url: of a database in place of a file."""
     database = folder / "crawl.db"
-    config = from_dict({**made, "storage": {"url": f"sqlite:{database}"}})
+    config = from_dict({**made, "storage": {"url": url or f"sqlite:{database}"}})
     monitor = Monitor(RealClock())
     async with (
         open_crawl(
             config, seeds=seeds, runs_forever=True, observers=monitor.observers, **living_options
         ) as opened,
         operations_of(opened, monitor) as operations,
-        monitor.sampling(opened.control),
+        monitor.sampling(opened.control, operations.shared),
     ):
         app = application(operations, settings or HttpSettings(), monitor)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)

@@ -14,11 +14,13 @@ from typing import Any
 import pytest
 
 from crawler import Crawler, Politeness, PoliteSession
-from crawler.app import open_crawl, open_store
+from crawler.app import open_crawl
 from crawler.clock import RealClock
 from crawler.config import Config, from_dict
+from crawler.databases import open_store
 from crawler.offline_control import add_seeds, retry_failed
 from crawler.testing import FakeFetcher
+from storage.location import FileLocation
 from storage.sqlite import SqliteReader
 
 AGENT = "bot (+https://example.com/bot)"
@@ -63,7 +65,7 @@ def config_of(path: Path) -> Config:
 
 @asynccontextmanager
 async def _store(path: Path) -> Any:
-    store = open_store(path, RealClock())
+    store = open_store(FileLocation(path), RealClock())
     session = await store.open_session("test")
     try:
         yield
@@ -79,7 +81,7 @@ async def _seeds(path: Path) -> Any:
 
 @asynccontextmanager
 async def _retry(path: Path) -> Any:
-    await retry_failed(path)
+    await retry_failed(FileLocation(path))
     yield
 
 

@@ -67,6 +67,9 @@ class Hands:
     def monotonic(self) -> float:
         return self.now_s
 
+    def boottime(self) -> float:
+        return self.now_s
+
     def wall(self) -> float:
         return self.now_s
 

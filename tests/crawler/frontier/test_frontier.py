@@ -18,6 +18,7 @@ from crawler.config import from_dict
 from crawler.config.model import CurrentConfig
 from crawler.fetching.request import Failure
 from crawler.frontier.commands import FetchRobots
+from crawler.frontier.commit_buffer import CommitBatch
 from crawler.frontier.frontier import Frontier
 from crawler.frontier.host_queue import HostQueue, Permit
 from crawler.frontier.robots_cache import Pass
@@ -27,7 +28,7 @@ from policies.holds import HoldReason
 from policies.retries import FailureCode
 from policies.robots_state import RobotsFetch, next_state
 from policies.url import origin_of
-from storage.store import Completed, HostClock, Lease, Prefetched, Queued, Store
+from storage.store import Batch, Completed, HostClock, Lease, Prefetched, Queued, Store
 
 HOSTS = 3
 START_S = 1000.0
@@ -44,6 +45,9 @@ class HandClock:
     def monotonic(self) -> float:
         return self.now_s
 
+    def boottime(self) -> float:
+        return self.now_s
+
     def wall(self) -> float:
         return WALL_S + self.now_s
 
@@ -56,6 +60,8 @@ class HandClock:
 
 class NoStore:
     """Takes the notes of robots.txt in flight."""
+
+    shared = False
 
     def robots_in_flight(self, slot: str, origin: str) -> None: ...
 
@@ -132,7 +138,8 @@ class FrontierMachine(RuleBasedStateMachine):
             host.wanting = True
             hand = Prefetched(urls=self._urls(slot, pages), next_due_in_s=None)
             completed = Completed(stale=frozenset(), added={}, prefetched={slot: hand})
-            self.frontier.committed([], completed)
+            taken = CommitBatch(outcomes=[], batch=Batch(), upto=0)
+            self.frontier.committed(taken, completed)
 
     def _urls(self, slot: str, pages: int) -> list[Queued]:
         return [

@@ -14,7 +14,7 @@ import pytest
 from crawler.config import from_dict
 from crawler.config.model import CurrentConfig
 from crawler.frontier.commands import Commit
-from crawler.frontier.commit_buffer import COMMIT_AFTER_S, LINKS_MAX, LINKS_PER_COMMIT
+from crawler.frontier.commit_buffer import COMMIT_AFTER_S, LINKS_MAX, LINKS_PER_COMMIT, CommitBatch
 from crawler.frontier.frontier import COMMITTED_S, FEW_HOSTS, Frontier
 from crawler.frontier.host_queue import HostQueue, Permit
 from crawler.processing.committer import Committer
@@ -48,6 +48,8 @@ FLOAT_S = 1e-6  # the clock counts in floats
 class Minutes:
     """A store that keeps the minutes of what it is given, and takes `slow_s` for each commit."""
 
+    shared = False
+
     def __init__(self, clock: JumpClock) -> None:
         self.clock = clock
         self.batches: list[Batch] = []
@@ -76,9 +78,9 @@ class Told(Frontier):
         super().__init__(*args, **kwargs)  # type: ignore[arg-type]
         self.told: list[list[Outcome]] = []
 
-    def committed(self, outcomes: list[Outcome], completed: Completed) -> None:
-        self.told.append(outcomes)
-        super().committed(outcomes, completed)
+    def committed(self, taken: CommitBatch, completed: Completed) -> None:
+        self.told.append(taken.outcomes)
+        super().committed(taken, completed)
 
 
 class Rig:

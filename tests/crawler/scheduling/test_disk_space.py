@@ -129,6 +129,18 @@ async def test_a_crawl_that_has_used_up_its_space_is_held(tmp_path: Path, name: 
         await becomes(held=False)
 
 
+async def test_with_a_server_only_the_sinks_count(tmp_path: Path) -> None:
+    storage = {"url": "postgresql:///x", "max_size": "1MB", "min_free": "1"}
+    filled(tmp_path / "crawl.db", 2 * MB)  # of another crawl
+    async with watched({"storage": storage}) as (becomes, _, _):
+        await becomes(held=False)
+    sink = {"kind": "jsonl", "path": str(tmp_path / "pages.jsonl")}
+    async with watched({"storage": storage, "sink": [sink]}) as (becomes, _, _):
+        filled(tmp_path / "pages.jsonl", 2 * MB)
+        (hold,) = await becomes(held=True)
+        assert hold.reason is HoldReason.DISK_QUOTA
+
+
 async def test_another_limit_counts_at_once(tmp_path: Path) -> None:
     storage = {"url": f"sqlite:{tmp_path / 'crawl.db'}"}
     filled(tmp_path / "crawl.db", 2 * MB)

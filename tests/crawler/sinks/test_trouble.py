@@ -40,6 +40,9 @@ class Clock:
     def monotonic(self) -> float:
         return 0.0
 
+    def boottime(self) -> float:
+        return 0.0
+
     def wall(self) -> float:
         return 1.0
 

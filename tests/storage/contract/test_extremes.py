@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import sqlite3
-from contextlib import closing
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -24,7 +22,7 @@ from policies.robots.dialects import DIALECTS
 from policies.robots_state import RobotsFetch, RobotsRules, RobotsState
 from storage.records import WAIT_S_MAX
 from storage.store import HostClock
-from tests.storage.conftest import Rig
+from tests.storage.conftest import Rig, selected
 
 DIGITS = st.text("0123456789", min_size=1, max_size=6) | st.integers(1, 400).map("9".__mul__)
 NUMBERS = (
@@ -123,14 +121,13 @@ async def test_a_database_that_holds_such_a_number_opens(rig: Rig, value: float)
     if rig.kind == "memory":
         pytest.skip("nothing of it lasts")
     await rig.add("http://a.test/", "http://b.test/")
+    await selected(
+        rig.store,
+        "UPDATE slots SET next_at = :value, ready_at = :value, backoff_until = :value,"
+        " delay_s = :value, slow_s = :value, latency_s = :value WHERE name = 'a.test'",
+        value=value,
+    )
     await rig.store.close()
-    with closing(sqlite3.connect(rig.path)) as db, db:
-        db.execute(
-            "UPDATE slots SET next_at = ?1, ready_at = ?1, backoff_until = ?1, delay_s = ?1,"
-            " slow_s = ?1, latency_s = ?1 WHERE name = 'a.test'",
-            (value,),
-        )
-    db.close()
     rig.store = rig.make()
     await rig.open()
     assert [lease.slot for lease in await rig.claim()] == ["b.test"]

@@ -9,6 +9,7 @@ import pytest
 from policies.robots_state import RobotsState
 from storage.sqlite import MemoryStore
 from storage.store import HostClock
+from tests.storage.conftest import selected
 
 COPY = RobotsState(status=200, body=b"User-agent: *", copy_at=1.0, fetched_at=1.0, expires_at=9.9e9)
 
@@ -55,9 +56,7 @@ async def test_robots_bodies_that_nothing_refers_to_are_deleted(rig: Any) -> Non
     for n in range(5):
         body = f"User-agent: *\nDisallow: /{n}".encode()
         await used(rig, "a.test", RobotsState(status=200, body=body, copy_at=1.0, fetched_at=1.0))
-    count = "SELECT count(*) FROM bodies"
-    runner = rig.store._calls._runner
-    assert await runner.run(lambda db: db.execute(count).fetchone()) == (1,)
+    assert await selected(rig.store, "SELECT count(*) FROM bodies") == [(1,)]
     assert (await rig.reader.robots_copy("http://a.test")).body.endswith(b"/4")
 
 

@@ -279,7 +279,7 @@ async def test_a_shorter_way_to_a_url_that_is_not_queued_changes_nothing(rig):
 
 
 async def test_seeds_come_in_pieces(rig, monkeypatch):
-    monkeypatch.setattr("storage.sqlite.link_table.SEEDS_AT_ONCE", 2)
+    monkeypatch.setattr("storage.engine.link_table.SEEDS_AT_ONCE", 2)
     assert [urls async for urls in rig.store.seeds()] == []
     urls = [f"http://{name}.test/" for name in "abcde"]
     for url in urls:

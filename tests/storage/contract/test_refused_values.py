@@ -47,7 +47,7 @@ BAD_OUTCOMES: dict[str, Any] = {
     "rule": lambda rig: rig.blocked(1, rule="Disallow: /\ud800"),
     "line": lambda rig: rig.blocked(1, line=2**63),
     "null": lambda rig: rig.visited(1, elapsed_s=math.nan),
-    "not-text": lambda rig: rig.visited(1, title=["a"]),
+    "not-text": lambda rig: rig.visited(1, title={"a": 1}),
 }
 
 

@@ -216,6 +216,7 @@ async def test_a_withdrawn_target_withdraws_what_leads_to_it(rig):
 async def test_redirect_loops_end(rig):
     urls = ["http://a.test/1", "http://a.test/2", "http://a.test/1"]
     lease, _ = await chain(rig, *urls)
+    (first,) = lease.prefetched.urls
     assert sorted(await rig.urls("visited")) == sorted(set(urls))
     one = await rig.reader.url("http://a.test/1")
     assert one is not None
@@ -227,10 +228,10 @@ async def test_redirect_loops_end(rig):
     await rig.commit(lease, rig.redirect(three, "http://a.test/1"))
     assert len(await rig.urls("visited")) == 3
     # a page of the loop is withdrawn: all that leads to it goes with it, and the walk ends
-    await rig.store.rejudge(rig.session, kept=[], withdrawn=[rig.blocked(1)], freed=[])
+    await rig.store.rejudge(rig.session, kept=[], withdrawn=[rig.blocked(first)], freed=[])
     reasons = {row["url"][-1]: row["reason"] for row in await rig.rows("blocked")}
     assert reasons == {"1": "robots", "2": "redirect", "3": "redirect"}
-    done = await rig.store.rejudge(rig.session, kept=[], withdrawn=[], freed=[1])
+    done = await rig.store.rejudge(rig.session, kept=[], withdrawn=[], freed=[first.id])
     assert sum(done.added.values()) == 3
 
 

@@ -8,8 +8,9 @@ import contextlib
 import msgspec
 import pytest
 
-from storage.sqlite import sqlite_store as module
+from storage.engine import sql_store as module
 from storage.store import HostClock, HostUpdate, StoreError
+from tests.storage.conftest import on_connection
 
 PIECE = 100
 
@@ -99,7 +100,7 @@ async def test_a_crash_in_between_leaves_the_rest_queued(sqlite_rig):
 
 async def test_retries_due_all_at_once_join_the_queue_in_pieces(sqlite_rig, monkeypatch):
     """After an outage a whole host may be due: a commit moves no more of it than there is room."""
-    monkeypatch.setattr("storage.sqlite.leases.PROMOTED_AT_ONCE", PIECE)
+    monkeypatch.setattr("storage.engine.leases.PROMOTED_AT_ONCE", PIECE)
     rig = sqlite_rig
     count = 5 * PIECE + 3
     await rig.add(*(f"http://a.test/{n}" for n in range(count)))
@@ -110,7 +111,7 @@ async def test_retries_due_all_at_once_join_the_queue_in_pieces(sqlite_rig, monk
     rig.wall_s += 10.0
     waiting = "SELECT count(*) FROM urls WHERE due_at IS NOT NULL"
     lease = await rig.claim_one(7)
-    ((left,),) = await rig.store._calls._runner.run(lambda db: db.execute(waiting).fetchall())
+    ((left,),) = await on_connection(rig.store, lambda db: db.execute(waiting).fetchall())
     assert left == count - PIECE
     seen = [one.url for one in lease.prefetched.urls]
     while lease.prefetched.urls:

@@ -9,12 +9,13 @@ import threading
 import pytest
 
 from storage.store import Batch, HostClock, HostUpdate, StoreError
+from tests.storage.conftest import on_connection
 
 
 async def blocked_thread(rig):
     """Keep the store's thread busy until the event is set."""
     gate = threading.Event()
-    waiting = asyncio.ensure_future(rig.store._calls._runner.run(lambda _: gate.wait(30)))
+    waiting = asyncio.ensure_future(on_connection(rig.store, lambda _: gate.wait(30)))
     await asyncio.sleep(0)
     return gate, waiting
 
@@ -33,7 +34,7 @@ async def test_a_call_cancelled_before_it_runs_has_happened_when_it_raises(sqlit
         await call
     await waiting
     assert await rig.urls("queued") == ["http://a.test/"]
-    assert not await rig.store._calls._runner.run(lambda db: db.in_transaction)
+    assert not await on_connection(rig.store, lambda db: db.in_transaction)
 
 
 @pytest.mark.parametrize("held", [True, False])

@@ -7,9 +7,11 @@ import asyncio
 
 import pytest
 
-from storage.sqlite import SqliteReader, chains
+from storage.engine import chains
+from storage.sqlite import SqliteReader
 from storage.sqlite.maintenance import check
 from storage.store import Blocked, BlockReason
+from tests.storage.conftest import on_connection
 
 MANY = 20_000
 PIECE = 500
@@ -42,7 +44,7 @@ async def lead_to_goal(rig, count):
             )
         db.execute("COMMIT")
 
-    await rig.store._calls._runner.run(fill)
+    await on_connection(rig.store, fill)
     rig.store._writer = None  # its counters are those of before
     await rig.crash()
 
@@ -66,11 +68,11 @@ async def steps_of(rig, work):
         db.set_progress_handler(None, 0)
         db.set_trace_callback(None)
 
-    await rig.store._calls._runner.run(watch)
+    await on_connection(rig.store, watch)
     try:
         result = await work
     finally:
-        await rig.store._calls._runner.run(leave)
+        await on_connection(rig.store, leave)
     return result, steps
 
 
@@ -115,7 +117,7 @@ async def test_blocking_and_freeing_a_goal_of_many_happens_in_pieces(sqlite_rig)
     stats = await rig.store.stats()
     assert (stats.visited, stats.blocked, stats.queued) == (0, count + 1, 0)
     assert (
-        await rig.store._calls._runner.run(lambda db: db.execute("SELECT * FROM chains").fetchall())
+        await on_connection(rig.store, lambda db: db.execute("SELECT * FROM chains").fetchall())
         == []
     )
 
@@ -177,7 +179,7 @@ async def test_long_chains_are_followed_to_their_beginning(sqlite_rig):
     def chain(db):
         db.execute("UPDATE redirects SET target = id - 1")
 
-    await rig.store._calls._runner.run(chain)
+    await on_connection(rig.store, chain)
     (lease,) = [one for one in await rig.claim(9) if one.slot == "goal.test"]
     block = blocked(rig, lease)
     await rig.commit(lease, block)

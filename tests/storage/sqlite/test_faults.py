@@ -73,7 +73,7 @@ async def test_a_read_only_directory_refuses_writers_in_a_sentence_and_serves_re
 
 async def test_opening_waits_for_a_foreign_lock_within_a_bound(tmp_path, monkeypatch, caplog):
     """Such as a shell that someone left in the midst of a transaction."""
-    monkeypatch.setattr("storage.sqlite.transactions.START_WAIT_S_MAX", 0.5)
+    monkeypatch.setattr("storage.engine.transactions.START_WAIT_S_MAX", 0.5)
     path = tmp_path / "crawl.db"
     await made(path)
     script = """
@@ -98,7 +98,7 @@ async def test_opening_waits_for_a_foreign_lock_within_a_bound(tmp_path, monkeyp
             assert (await reader.stats()).queued == 9
         (said,) = (one.getMessage() for one in caplog.records)
         assert said.endswith("another program holds a lock on it; trying again for 0 s")
-        monkeypatch.setattr("storage.sqlite.transactions.START_WAIT_S_MAX", 30.0)
+        monkeypatch.setattr("storage.engine.transactions.START_WAIT_S_MAX", 30.0)
         store = SqliteStore(path, wall=lambda: START_S)
         opening = asyncio.ensure_future(store.open_session("test"))
         trouble = await store.faults.other_than(None)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from storage.sqlite.link_table import fingerprints
+from storage.engine.link_table import fingerprints
 from storage.sqlite.schema import connect_writer
-from storage.sqlite.statements import Statements
+from storage.sqlite.statements import SqliteStatements
 
 
 def test_it_fits_an_integer_of_sqlite_and_differs_by_url_and_secret():
@@ -20,7 +20,7 @@ def test_every_database_has_a_secret_of_its_own(tmp_path):
     secrets = set()
     for name in ("a.db", "b.db"):
         db = connect_writer(tmp_path / name)
-        secrets.add(Statements(db).secret())
+        secrets.add(SqliteStatements(db).secret())
         db.close()
     assert len(secrets) == 2
     assert {len(secret) for secret in secrets} == {16}

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from policies.quarantine import QUARANTINE_S, is_quarantined, is_suspect
 from policies.robots_state import UNKNOWN, RobotsState
-from storage.sqlite.in_flight import NOTHING_LEFT, InFlight
+from storage.engine.in_flight import NOTHING_LEFT, InFlight
 from storage.store import Revisited
 
 if TYPE_CHECKING:

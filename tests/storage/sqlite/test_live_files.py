@@ -18,12 +18,14 @@ from pathlib import Path
 import pytest
 
 from crawler import PoliteSession
-from crawler.app import check_database, database_info, looking_into
 from crawler.clock import RealClock
+from crawler.databases import check_database, database_info, looking_into
 from crawler.testing import FakeFetcher
+from storage.location import FileLocation
 from storage.sqlite import SqliteReader, SqliteStore, maintenance
 from storage.sqlite.schema import check_file, connect_reader, connect_writer
 from storage.store import Link, StoreError, StoreRefused
+from tests.storage.conftest import on_connection
 
 # What a process asks of the kernel: who, if anybody, keeps it from writing the bytes that SQLite
 # locks while a database is open (pending byte + 2, 510 bytes).
@@ -97,13 +99,16 @@ async def _read(path: Path) -> None:
 
 
 async def _read_half(path: Path) -> None:
-    async with looking_into(path) as reader, aclosing(reader.iterate("queued")) as rows:
+    async with (
+        looking_into(FileLocation(path)) as reader,
+        aclosing(reader.iterate("queued")) as rows,
+    ):
         async for _ in rows:
             break
 
 
 async def _report(path: Path) -> None:
-    async with looking_into(path) as reader:
+    async with looking_into(FileLocation(path)) as reader:
         for kind in ("broken", "forbidden", "duplicates"):
             async with aclosing(reader.report(kind)) as rows:
                 async for _ in rows:
@@ -111,11 +116,11 @@ async def _report(path: Path) -> None:
 
 
 async def _info(path: Path) -> None:
-    database_info(path)
+    database_info(FileLocation(path))
 
 
 async def _check(path: Path) -> None:
-    check_database(path)
+    check_database(FileLocation(path))
 
 
 async def _judge(path: Path) -> None:
@@ -233,8 +238,9 @@ async def test_an_in_process_reader_in_a_directory_that_cannot_be_written_keeps_
     await store.open_session("test")
     await store.add([link(1)])
     assert store._calls._runner is not None
-    await store._calls._runner.run(
-        lambda db: db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    await on_connection(
+        store,
+        lambda db: db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall(),
     )
     real, seen = sqlite3.connect, []
 

@@ -46,8 +46,8 @@ async def test_info_tells_what_is_in_a_database(sqlite_rig):
     found = info(sqlite_rig.path)
     assert (found.urls, found.visited, found.blocked, found.failed, found.queued) == (8, 2, 2, 2, 2)
     assert (found.hosts, found.origins, found.robots_copies) == (1, 1, 1)
-    assert found.file_bytes > 4096
-    assert found.bytes_per_url == found.file_bytes / 8
+    assert found.bytes > 4096
+    assert found.bytes_per_url == found.bytes / 8
     (session,) = found.sessions
     assert (session.id, session.name, session.ended_at) == (1, "test", None)
     assert session.began_at == found.last_at == sqlite_rig.wall_s

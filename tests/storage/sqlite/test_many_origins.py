@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from storage.sqlite import leases
-from storage.sqlite.leases import COPIES_PER_LEASE
+from storage.engine import leases
+from storage.engine.leases import COPIES_PER_LEASE
 
 AT_ONCE = 8
 

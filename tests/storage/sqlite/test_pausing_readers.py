@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from contextlib import aclosing
+from functools import partial
 
 import pytest
 
 from storage.columns import REPORTS, VIEWS
+from storage.engine.view_rows import _IDS_AT_ONCE, ROWS_AT_ONCE, ViewRows
 from storage.sqlite import SqliteReader
-from storage.sqlite.views import _IDS_AT_ONCE, ROWS_AT_ONCE, ViewRows
-from tests.storage.conftest import Rig
+from storage.sqlite.statements import SqliteStatements
+from tests.storage.conftest import Rig, on_connection
 
 COUNT = 2 * ROWS_AT_ONCE + 7
 HOST = "a.test"
 # What a query does per row it gives, in thousands of steps of SQLite's machine.
 STEPS_PER_ROW_MAX = 1.0
+
+
+def _all(sql, db):
+    return db.execute(sql).fetchall()
 
 
 async def filled(rig, count=COUNT):
@@ -23,7 +29,7 @@ async def filled(rig, count=COUNT):
     await add([rig.link(f"http://{HOST}/{n}") for n in range(4 * count)])
     await add([rig.link(f"http://h{n}.test/") for n in range(count)])
     await add([rig.link(f"http://{HOST}/s{n}.xml", sitemap=True) for n in range(count)])
-    db = rig.store._calls._runner
+    db = rig.store
 
     def fill(db):
         """Written past the store: a thousandth of the time."""
@@ -64,7 +70,7 @@ async def filled(rig, count=COUNT):
         )
         db.execute("COMMIT")
 
-    await db.run(fill)
+    await on_connection(db, fill)
 
 
 @pytest.fixture
@@ -81,7 +87,7 @@ async def can_reset(rig):
     """Whether the write-ahead log can be emptied after a commit."""
     await rig.store.set_paused(True)
     pragma = "PRAGMA wal_checkpoint(TRUNCATE)"
-    ((busy, _, _),) = await rig.store._calls._runner.run(lambda db: db.execute(pragma).fetchall())
+    ((busy, _, _),) = await on_connection(rig.store, lambda db: db.execute(pragma).fetchall())
     size = rig.path.with_name(rig.path.name + "-wal").stat().st_size
     return not busy and size == 0
 
@@ -96,7 +102,7 @@ def iterators(reader):
 
 
 async def test_the_log_can_be_reset_while_a_reader_pauses(full):
-    await full.store._calls._runner.run(lambda db: db.execute("PRAGMA busy_timeout = 0").fetchall())
+    await on_connection(full.store, lambda db: db.execute("PRAGMA busy_timeout = 0").fetchall())
     async with SqliteReader(full.path) as reader:
         for name, iterator in iterators(reader):
             async with aclosing(iterator) as rows:
@@ -116,9 +122,7 @@ async def test_pages_give_what_one_query_gives(full):
                 "malformed": "id, place", "fragments": "id, place",
             }.get(view, "id")  # fmt: skip
             sql = f"SELECT {', '.join(columns)} FROM {view} ORDER BY {order}"
-            expected = await full.store._calls._runner.run(
-                lambda db, sql=sql: db.execute(sql).fetchall()
-            )
+            expected = await on_connection(full.store, partial(_all, sql))
             assert len(expected) >= COUNT
             rows = [tuple(row.values()) async for row in reader.iterate(view)]
             assert rows == expected, view
@@ -138,7 +142,7 @@ async def test_pages_give_what_one_query_gives(full):
 async def test_a_page_costs_the_same_wherever_it_begins(full):
     """Counted in steps of SQLite's machine: no page looks at what others have given."""
 
-    def count(db, view, host):
+    def count(view, host, db):
         steps = [0]
 
         def step():
@@ -146,7 +150,7 @@ async def test_a_page_costs_the_same_wherever_it_begins(full):
 
         found = ViewRows(view, host)
         db.set_progress_handler(step, 1_000)
-        while found.read(db, ROWS_AT_ONCE):
+        while found.read(SqliteStatements(db), ROWS_AT_ONCE):
             steps.append(0)
         db.set_progress_handler(None, 0)
         return steps
@@ -155,5 +159,5 @@ async def test_a_page_costs_the_same_wherever_it_begins(full):
         for host in (None, HOST):
             if host and view in ("skipped", "hosts", "robots"):
                 continue
-            steps = await full.store._calls._runner.run(lambda db, v=view, h=host: count(db, v, h))
+            steps = await on_connection(full.store, partial(count, view, host))
             assert max(steps[1:]) <= ROWS_AT_ONCE * STEPS_PER_ROW_MAX, (view, host, steps)

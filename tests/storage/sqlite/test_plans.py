@@ -8,9 +8,9 @@ import sqlite3
 import pytest
 
 from storage import paging
-from storage.sqlite import page_queries
+from storage.engine import page_queries
 from storage.sqlite.schema import migrate
-from storage.sqlite.statements import for_rows, statements
+from storage.sqlite.statements import SqliteStatements, for_rows, statements
 
 # What may read a whole table, and why.
 SCANS = {
@@ -151,12 +151,7 @@ def test_blocked_urls_are_read_along_the_index(db, asked):
 
 
 def named_plan(db, query):
-    return [row[3] for row in db.execute("EXPLAIN QUERY PLAN " + query.sql, query.values)]
-
-
-def test_robots_states_are_found_by_their_hosts(db):
-    steps = [
-        row[3]
-        for row in db.execute("EXPLAIN QUERY PLAN " + page_queries.ROBOTS_STATES, {"hosts": "[]"})
+    values = query.values | {"origins": [1, 2]}
+    return [
+        row[3] for row in SqliteStatements(db).select("EXPLAIN QUERY PLAN " + query.sql, values)
     ]
-    assert not [step for step in steps if step.startswith("SCAN") and "VIRTUAL" not in step], steps

@@ -9,8 +9,8 @@ import threading
 
 import pytest
 
+from storage.engine.connection_thread import ConnectionThread
 from storage.sqlite import SqliteReader, SqliteStore
-from storage.sqlite.connection_thread import ConnectionThread
 from storage.sqlite.schema import connect_writer
 from storage.store import StoreRefused
 

@@ -26,6 +26,7 @@ from storage.sqlite.file_lock import is_held_here
 from storage.sqlite.maintenance import check
 from storage.store import Batch, HostClock, HostUpdate, Link, Prefetch, StoreError, StoreRefused
 from storage.transient_faults import MEMORY_WAIT_S_MAX, START_WAIT_S_MAX, FaultKind
+from tests.storage.conftest import on_connection
 
 WALL_S = 1_800_000_000.0
 PASSING = (
@@ -67,8 +68,9 @@ class Faulty:
 
 
 def fail(store, *, at=0, name="SQLITE_FULL", times=1):
-    faulty = Faulty(store._calls._runner._connection, at=at, name=name, times=times)
-    store._calls._runner._connection = faulty
+    connection = store._calls._runner._connection
+    faulty = Faulty(connection._db, at=at, name=name, times=times)
+    connection._db = connection.sql.db = faulty
     return faulty
 
 
@@ -205,9 +207,7 @@ async def test_a_full_disk_is_waited_for_and_what_it_interrupted_is_whole(sqlite
     rig = sqlite_rig
     await rig.add("http://a.test/")
     lease = await rig.claim_one()
-    await rig.store._calls._runner.run(
-        lambda db: db.execute("PRAGMA max_page_count = 40").fetchall()
-    )
+    await on_connection(rig.store, lambda db: db.execute("PRAGMA max_page_count = 40").fetchall())
     adding = asyncio.ensure_future(rig.add(*(f"http://a.test/{n}" for n in range(10_000))))
     trouble = await rig.store.faults.other_than(None)
     assert trouble.kind is FaultKind.NO_SPACE
@@ -217,8 +217,8 @@ async def test_a_full_disk_is_waited_for_and_what_it_interrupted_is_whole(sqlite
     assert not adding.done()
     assert not committing.done()
     assert await rig.urls("queued") == ["http://a.test/"]
-    await rig.store._calls._runner.run(
-        lambda db: db.execute("PRAGMA max_page_count = 9999999").fetchall()
+    await on_connection(
+        rig.store, lambda db: db.execute("PRAGMA max_page_count = 9999999").fetchall()
     )
     await adding
     assert not (await committing).stale  # the host is still held

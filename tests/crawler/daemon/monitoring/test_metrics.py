@@ -6,15 +6,17 @@ import re
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
 from crawler.daemon.monitoring.exposition import render
 from crawler.daemon.monitoring.metrics import Metrics
-from crawler.daemon.responses import Status
+from crawler.daemon.monitoring.shared_store import StoreMeasures
+from crawler.daemon.responses import Status, Worker
 from crawler.observer import Contacted
 from crawler.steering.live_state import CrawlState, HostState
 from policies.retries import FailureCode
-from storage.store import Blocked, BlockReason, Dropped, Failed, Revisited, Visited
+from storage.store import Blocked, BlockReason, Dropped, Failed, Revisited, StoreTelemetry, Visited
 
 STATUS = Status(
     state=CrawlState.RUNNING,
@@ -63,10 +65,26 @@ def contact(
     )
 
 
-def samples(metrics: Metrics, status: Status = STATUS) -> dict[str, float]:
+WORKER = Worker(
+    id=7, name="crawl", host="m1", pid=42, began_at=1.0, seen_s=0.5, here=True, idle=False, hosts=3,
+    in_flight=2, pages=9, pages_per_s=1.5, uncommitted=4,
+)  # fmt: skip
+SHARED = replace(STATUS, workers=(WORKER, replace(WORKER, id=8, here=False, idle=True)))
+MEASURES = StoreMeasures(
+    telemetry=StoreTelemetry(
+        renewals=20, renewals_s=0.5, renewals_failed=1, leases_lost=2, sessions_reaped=3,
+        conflicts=4, commits_settled=5, reconnections=6,
+    ),
+    tables=[{"table": "urls", "bytes": 8_192, "rows": 10, "dead_rows": 1}],
+)  # fmt: skip
+
+
+def samples(
+    metrics: Metrics, status: Status = STATUS, measures: StoreMeasures | None = None
+) -> dict[str, float]:
     """`name{label=value}` → value, as Prometheus' own parser reads it."""
     found = {}
-    for family in text_string_to_metric_families(render(metrics, status).decode()):
+    for family in text_string_to_metric_families(render(metrics, status, measures).decode()):
         for sample in family.samples:
             labels = ",".join(f"{key}={value}" for key, value in sorted(sample.labels.items()))
             found[f"{sample.name}{{{labels}}}"] = sample.value
@@ -158,6 +176,33 @@ def test_series_do_not_grow_with_hosts_urls_or_odd_answers() -> None:
     assert len(more) < 10
 
 
+def test_a_shared_store_is_measured() -> None:
+    found = samples(Metrics(), SHARED, MEASURES)
+    assert found["courtly_renewal_seconds_count{}"] == 20
+    assert found["courtly_renewal_seconds_sum{}"] == 0.5
+    assert found["courtly_renewals_failed_total{}"] == 1
+    assert found["courtly_leases_lost_total{}"] == 2
+    assert found["courtly_sessions_reaped_total{}"] == 3
+    assert found["courtly_transaction_conflicts_total{}"] == 4
+    assert found["courtly_commits_settled_total{}"] == 5
+    assert found["courtly_reconnections_total{}"] == 6
+    assert found["courtly_table_bytes{table=urls}"] == 8_192
+    assert found["courtly_table_dead_rows{table=urls}"] == 1
+
+
+def test_each_worker_has_series_of_its_own() -> None:
+    found = samples(Metrics(), SHARED, MEASURES)
+    assert found["courtly_workers{state=active}"] == 1
+    assert found["courtly_workers{state=idle}"] == 1
+    assert found["courtly_worker_info{machine=m1,pid=42,worker=7}"] == 1
+    assert found["courtly_worker_hosts_held{worker=7}"] == 3
+    assert found["courtly_worker_requests_in_flight{worker=7}"] == 2
+    assert found["courtly_worker_pages_total{worker=8}"] == 9
+    assert found["courtly_worker_uncommitted_outcomes{worker=7}"] == 4
+    assert found["courtly_worker_unrenewed_seconds{worker=7}"] == 0.5
+    assert [found[f"courtly_worker_idle{{worker={n}}}"] for n in (7, 8)] == [0, 1]
+
+
 def test_two_instances_share_nothing() -> None:
     one, other = Metrics(), Metrics()
     one.contacted(contact())
@@ -169,8 +214,9 @@ DOCS = Path(__file__).parents[4] / "docs"
 
 def names() -> set[str]:
     """The names of all series and of their histograms."""
-    series = {name.partition("{")[0] for name in samples(Metrics())}
-    return series | {name.removesuffix("_bucket") for name in series}
+    found = samples(Metrics(), SHARED, MEASURES)
+    series = {name.partition("{")[0] for name in found}
+    return series | {re.sub("_(bucket|count)$", "", name) for name in series}
 
 
 @pytest.mark.parametrize(("file", "least"), [("alerts.yml", 7), ("daemon.md", 15)])

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from crawler.daemon.responses import Status
+from crawler.daemon.responses import Status, Worker
+from crawler.daemon.web.filters import worker_pill
 from crawler.daemon.web.overview_page import headline
 from tests.crawler.daemon.monitoring.test_metrics import STATUS
 
@@ -37,3 +38,33 @@ def test_it_warns_when_many_requests_fail() -> None:
     found = headline(ONE, {"2xx": 10, "none": 90})
     assert found.title == "Running, with many failures"
     assert "90 %" in found.sentence
+
+
+WORKER = Worker(
+    id=7, name="crawl", host="m1", pid=42, began_at=1.0, seen_s=0.5, here=True, idle=True, hosts=3,
+    in_flight=2, pages=9, pages_per_s=1.5, uncommitted=4,
+)  # fmt: skip
+
+
+def test_it_tells_idle_workers_from_an_idle_crawl() -> None:
+    busy = replace(WORKER, id=8, here=False, idle=False)
+    given: Any = {"state": "idle"}
+    found = headline(replace(ONE, **given, workers=(WORKER, busy)), {})
+    assert found.title == "Running on other workers"
+    resting = replace(busy, idle=True)
+    assert headline(replace(ONE, **given, workers=(WORKER, resting)), {}).title == "Idle"
+
+
+def test_the_state_of_a_worker() -> None:
+    assert worker_pill(WORKER) == ("calm", "idle")
+    assert worker_pill(replace(WORKER, idle=False)) == ("good", "active")
+    assert worker_pill(replace(WORKER, seen_s=7.0)) == ("bad", "silent")
+
+
+def test_silent_workers_do_not_count() -> None:
+    other = replace(WORKER, here=False)
+    status = replace(ONE, pages_per_s=2.0, in_flight=1, workers=(WORKER, other))
+    assert status.of_all_workers().pages_per_s == 3.5
+    assert status.of_all_workers().in_flight == 3
+    silent = replace(status, workers=(WORKER, replace(other, seen_s=6.0)))
+    assert silent.of_all_workers().pages_per_s == 2.0
