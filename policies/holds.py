@@ -22,6 +22,8 @@ class HoldReason(enum.StrEnum):
     DISK_QUOTA = "disk-quota"
     DISK_ERROR = "disk-error"
     DATABASE_LOCKED = "database-locked"
+    DATABASE_UNREACHABLE = "database-unreachable"
+    LEASES_EXPIRED = "leases-expired"
 
 
 SENTENCES: Final[Mapping[HoldReason, str]] = {
@@ -35,6 +37,10 @@ SENTENCES: Final[Mapping[HoldReason, str]] = {
     HoldReason.DISK_QUOTA: "the crawl has used all the disk space it is allowed",
     HoldReason.DISK_ERROR: "reading or writing a file failed",
     HoldReason.DATABASE_LOCKED: "another program has locked the database",
+    HoldReason.DATABASE_UNREACHABLE: "the database server cannot be reached",
+    HoldReason.LEASES_EXPIRED: (
+        "the database has not confirmed in time that this worker still holds its hosts"
+    ),
 }
 
 # Problems with connections. A successful request shows that they are over, so one is tried now and
