@@ -170,6 +170,12 @@ class Frontier:
             return
         self.buffer.want(host, pressed=self._is_pressed(host))
 
+    def ask_later(self, host: HostQueue, in_s: float) -> None:
+        """Leave a host's URLs to the store, and ask for them again after `in_s`."""
+        host.drop_prefetched()
+        host.next_due_s = self._clock.monotonic() + in_s
+        self._set_alarm(host, DUE, host.next_due_s)
+
     def _is_pressed(self, host: HostQueue) -> bool:
         """Whether it has no work now but could be contacted before the next commit ends."""
         if host.prefetched:

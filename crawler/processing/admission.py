@@ -27,18 +27,12 @@ class Stop(enum.Enum):
 
     ENOUGH = enum.auto()
     FULL_SOON = enum.auto()  # pages in flight may fill the host; they ask for more when they end
+    UNINFORMED = enum.auto()  # another worker may have widened the scope a moment ago
 
 
-ENOUGH, FULL_SOON = Stop
+ENOUGH, FULL_SOON, UNINFORMED = Stop
 
-
-class Later(enum.Enum):
-    """The URL is judged again when it is prefetched again."""
-
-    LATER = enum.auto()
-
-
-LATER: Final = Later.LATER
+INFORMED_WITHIN_S: Final = 1.0  # of an order that another worker gave
 
 
 class PageBudget(Struct):
@@ -89,9 +83,10 @@ class Admission:
         URL is judged."""
         name = host.name_of(queued.url)
         if (outcome := self._out_of_scope(host, name, queued)) is not None:
-            if outcome is LATER:
-                host.held.discard(queued.id)
-                return None
+            if isinstance(outcome, Stop):
+                host.prefetched.appendleft(queued)
+                self._frontier.ask_later(host, INFORMED_WITHIN_S)
+                return outcome
             self._buffer.record(outcome, host, queued.url)
             return None
         if queued.before is None and (limit := self._limit_reached(host)) is not None:
@@ -136,7 +131,7 @@ class Admission:
                 self._sinks.withdraw_blocked(queued.url, blocked)
             self._buffer.record(blocked, host, queued.url)
 
-    def _out_of_scope(self, host: HostQueue, name: str, queued: Queued) -> Outcome | Later | None:
+    def _out_of_scope(self, host: HostQueue, name: str, queued: Queued) -> Outcome | Stop | None:
         """Scope is judged again: the config may have changed since the URL was queued."""
         slot = self._config.config.slot_of(name)
         if slot != host.slot:
@@ -162,7 +157,7 @@ class Admission:
             wanted = skip is None and self._schedule.rules(queued.url).on
             return None if wanted else Revisited(id=queued.id, slot=host.slot, plan=None)
         if skip is Skip.OUTSIDE and host.leased_s >= self._frontier.informed_s:
-            return LATER  # another worker may have widened the scope a moment ago
+            return UNINFORMED
         if skip is not None:
             return Dropped(id=queued.id, slot=host.slot, reason=skip)
         return None

@@ -10,7 +10,7 @@ from crawler.fetching.request import Answer, BodyReader, Failure, Request, limit
 from crawler.frontier.frontier import PAGE, REFUSALS, SITEMAP
 from crawler.frontier.host_queue import LOW_WATER, PREFETCH, PREFETCH_MAX, HostQueue, Permit
 from crawler.frontier.robots_cache import Pass
-from crawler.processing.admission import FULL_SOON, Admission, PageBody, PageBudget
+from crawler.processing.admission import FULL_SOON, UNINFORMED, Admission, PageBody, PageBudget
 from crawler.processing.attempts import after_try, given_up, led_on
 from crawler.processing.committer import Committer
 from crawler.processing.context import CrawlContext
@@ -84,7 +84,7 @@ class Worker:
                     self._meet_seed(queued)
                 try:
                     admitted = self._admission.admit(host, queued)
-                    if admitted is FULL_SOON:
+                    if admitted is FULL_SOON or admitted is UNINFORMED:
                         return
                     if isinstance(admitted, Pass):
                         await self._request(permit, queued, admitted)
