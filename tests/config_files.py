@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 
-def to_toml(config: Mapping[str, Mapping[str, object]]) -> str:
+def to_toml(config: Mapping[str, Any]) -> str:
+    """Write sections: each a table, or a list of tables for `[[section]]`."""
     lines = []
-    for section, keys in config.items():
-        lines.append(f"[{section}]")
-        lines += [f"{key} = {toml_value(value)}" for key, value in keys.items()]
+    for section, given in config.items():
+        one = isinstance(given, Mapping)
+        for keys in [given] if one else given:
+            lines.append(f"[{section}]" if one else f"[[{section}]]")
+            lines += [f"{key} = {toml_value(value)}" for key, value in keys.items()]
     return "\n".join(lines) + "\n"
 
 

@@ -57,6 +57,11 @@ class Worker:
         self.process.send_signal(number)
         return time.monotonic()
 
+    async def ended(self, within_s: float = ENDS_WITHIN_S) -> int:
+        """Its exit code, once it has ended."""
+        async with asyncio.timeout(within_s):
+            return await self.process.wait()
+
     def said(self) -> str:
         return self.output.read_text(errors="replace")
 
@@ -64,7 +69,7 @@ class Worker:
 class Crew:
     """Workers of one database, each with a config of its own in one folder."""
 
-    def __init__(self, folder: Path, web: Web, url: str, **sections: Mapping[str, object]) -> None:
+    def __init__(self, folder: Path, web: Web, url: str, **sections: object) -> None:
         self.folder = folder
         self.web = web
         self.url = url
@@ -138,7 +143,7 @@ class Crew:
 
     def write_config(self, name: str, *, url: str | None = None, **sections: object) -> Path:
         """Write the config of a worker; the keys of `sections` replace those of the crew."""
-        config: dict[str, dict[str, object]] = {
+        config: dict[str, Any] = {
             "crawl": {"user_agent": f"{name}/1.0 (+http://h0.test/bot)", "patience": 20},
             "robots": {"token": "testcrew"},
             "politeness": {"delay": 0.05, "latency_factor": 0},
@@ -147,8 +152,9 @@ class Crew:
             "storage": {"url": url or self.url, "lease": f"{LEASE_S:g}s"},
         }
         for section, keys in (*self.sections.items(), *sections.items()):
-            assert isinstance(keys, Mapping)
-            config[section] = {**config.get(section, {}), **keys}
+            if isinstance(keys, Mapping):
+                keys = {**config.get(section, {}), **keys}
+            config[section] = keys
         file = self.folder / f"{name}.toml"
         file.write_text(to_toml(config))
         return file

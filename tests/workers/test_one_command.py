@@ -34,21 +34,6 @@ async def started(crew: Crew, *command: str) -> Worker:
     return worker
 
 
-async def test_a_crawl_with_several_workers(new_crew: NewCrew) -> None:
-    counts = hosts_of(10, 40)
-    async with linked_web(counts) as web:
-        crew = new_crew(web, politeness=POLITENESS)
-        config = crew.write_config("worker1")
-        await started(crew, "crawl", "--config", str(config), *(web.url(host) for host in counts))
-        await crew.finish()
-        assert await crew.urls("visited") == {web.url(*page) for page in everything(counts)}
-        assert await crew.problems() == []
-        check_sound(await web.log(), DELAY_S)
-    found = await crew.rows("SELECT pages, ended_at IS NOT NULL FROM sessions ORDER BY id")
-    assert len(found) == 2
-    assert all(pages > 20 and ended for pages, ended in found)
-
-
 async def test_workers_that_are_killed_are_started_again(new_crew: NewCrew) -> None:
     """Any of them, also the one that shows the progress."""
     counts = hosts_of(10, 40)
@@ -56,7 +41,8 @@ async def test_workers_that_are_killed_are_started_again(new_crew: NewCrew) -> N
     async with linked_web(counts) as web:
         crew = new_crew(web, politeness=POLITENESS)
         config = crew.write_config("worker1")
-        await started(crew, "crawl", "--config", str(config), *(web.url(host) for host in counts))
+        seeds = [web.url(host) for host in counts]
+        worker = await started(crew, "crawl", "--config", str(config), *seeds)
         for number in (0, 1):
             await web.until(40 + 80 * number)
             os.kill((await pids(crew))[number], signal.SIGKILL)
@@ -65,6 +51,7 @@ async def test_workers_that_are_killed_are_started_again(new_crew: NewCrew) -> N
             await crew.until(f"SELECT 1 FROM sessions WHERE id > {2 + number}")
         await crew.finish()
         assert await crew.urls("visited") == {web.url(*page) for page in everything(counts)}
+        assert "ended with exit code 137; it is started again" in worker.said()
         check_sound(await web.log(), DELAY_S, faults)
 
 
