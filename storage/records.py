@@ -151,6 +151,8 @@ class WorkerStatus(Struct, frozen=True, kw_only=True):
     pages: int = 0  # visited in this session
     pages_per_s: float = 0.0  # over the last seconds
     uncommitted: int = 0  # outcomes
+    # With `per = "ip"`, those that it holds and would hold, with their delays in seconds.
+    addresses: Mapping[str, float] = {}
 
 
 class StoreTelemetry(Struct, frozen=True, kw_only=True):
@@ -173,6 +175,13 @@ class Order(Struct, frozen=True, kw_only=True):
     body: Mapping[str, object] = field(default_factory=dict)  # JSON values
 
 
+class HeldAddress(Struct, frozen=True):
+    """An address that no other worker may contact."""
+
+    rest_s: float  # before its first contact by this worker: the longest delay it ever had
+    wanted: bool  # by another worker
+
+
 class Pulse(Struct, frozen=True, kw_only=True):
     """The answer to a worker's renewal of its session; see `Store.pulse`."""
 
@@ -185,3 +194,4 @@ class Pulse(Struct, frozen=True, kw_only=True):
     paused: bool = False  # the value of the last `set_paused`
     # Of others, since the previous pulse or the beginning of the session, oldest first.
     orders: Sequence[Order] = ()
+    addresses: Mapping[str, HeldAddress] = {}  # those of `WorkerStatus.addresses` that it holds

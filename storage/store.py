@@ -23,6 +23,7 @@ from storage.records import (
     Batch,
     Completed,
     Contact,
+    HeldAddress,
     HostClock,
     HostUpdate,
     Lease,
@@ -64,10 +65,10 @@ from storage.url_records import (
 
 __all__ = [
     "SEEDS_AT_ONCE", "SUSPECT_REST_S", "Batch", "Before", "BlockReason", "Blocked", "Completed",
-    "Contact", "Dropped", "Failed", "HostClock", "HostUpdate", "Judged", "Lease", "Link",
-    "Looked", "Malformed", "Moved", "Order", "Outcome", "Outlink", "Outlook", "Plan", "Pointer",
-    "Prefetch", "Prefetched", "Pulse", "Queued", "Reader", "Rel", "Retry", "Revisited",
-    "RobotsDue", "Row", "RowPage", "SitemapRead", "Stats", "Store", "StoreError",
+    "Contact", "Dropped", "Failed", "HeldAddress", "HostClock", "HostUpdate", "Judged", "Lease",
+    "Link", "Looked", "Malformed", "Moved", "Order", "Outcome", "Outlink", "Outlook", "Plan",
+    "Pointer", "Prefetch", "Prefetched", "Pulse", "Queued", "Reader", "Rel", "Retry",
+    "Revisited", "RobotsDue", "Row", "RowPage", "SitemapRead", "Stats", "Store", "StoreError",
     "StoreRefused", "StoreTelemetry", "Unplanned", "UrlState", "Visited", "WorkerStatus",
 ]  # fmt: skip
 
@@ -175,6 +176,10 @@ class Store(Protocol):
         answer, none. A session that others have not seen renewed for that long, and some seconds
         more, by their own clocks, loses its leases. If it is still alive, the next answer is
         `lost`: it can claim hosts again, but holds none.
+
+        The worker may contact the addresses that it reports and is answered with, until the
+        answer to a call that does not report them, or without them. One that it did not hold before
+        may have been contacted by others until now.
 
         None: the database cannot be reached at present. That is answered within a third of the
         lease, without waiting for calls that are being repeated (see `faults`). Raises StoreError

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Final
 from weakref import WeakValueDictionary
 
 from crawler.frontier.host_queue import AddressClock, HostQueue
 from policies.pacing import address_delay_s
+from storage.store import HeldAddress
+
+TURN_S: Final = 10.0  # how long an address is held at least that other workers want as well
+OTHERS_TURN_S: Final = 2.5  # after it, before the address is asked for again
 
 
 class Addresses:
-    """Keeps the clock of each address at which a held host is contacted."""
+    """Keeps the clock of each address at which a held host is contacted.
 
-    def __init__(self) -> None:
+    shared: other workers may contact it too. Each address is then held by one worker at a time, as
+    it learns with its pulses, and only that one grants permits for it.
+    """
+
+    def __init__(self, *, shared: bool = False) -> None:
+        self._shared = shared
         self._clocks: WeakValueDictionary[str, AddressClock] = WeakValueDictionary()
 
     def move(self, host: HostQueue, address: str, now_s: float) -> None:
@@ -28,9 +38,46 @@ class Addresses:
         clock = self._clocks.get(place)
         if clock is None:
             rest_s = address_delay_s(host.pace.rules, host.pace.ask)
-            clock = self._clocks[place] = AddressClock(now_s + rest_s, now_s)
+            clock = AddressClock(now_s + rest_s, now_s, held=not self._shared)
+            self._clocks[place] = clock
         host.address = address
         host.address_clock = clock
+
+    def wanted(self, hosts: Iterable[HostQueue], now_s: float) -> dict[str, float]:
+        """The addresses that this worker holds or would hold, with their delays. Others are no
+        longer held."""
+        rests = self._rests(hosts) if self._clocks else {}
+        wanted = {}
+        for name, clock in self._clocks.items():
+            if clock.busy or (clock in rests and (clock.held or clock.ask_s <= now_s)):
+                wanted[name] = rests.get(clock, 0.0)
+            else:
+                clock.held = False
+        return wanted
+
+    def lose(self) -> None:
+        """Other workers may have contacted all of them."""
+        for clock in self._clocks.values():
+            clock.held = False
+
+    def hold(self, held: Mapping[str, HeldAddress], now_s: float) -> list[AddressClock]:
+        """Of the addresses that were wanted, this worker now holds these, and only these. Return
+        those that it did not hold before."""
+        new = []
+        for name, clock in self._clocks.items():
+            answer = held.get(name)
+            if answer is None:
+                clock.held = False
+            elif clock.held and answer.wanted and now_s >= clock.held_s + TURN_S:
+                clock.held = False
+                clock.ask_s = now_s + OTHERS_TURN_S
+            elif not clock.held and clock.busy and clock.ask_s > now_s - OTHERS_TURN_S:
+                clock.ask_s = now_s + OTHERS_TURN_S  # it is left when the contact is over
+            elif not clock.held and clock.ask_s <= now_s:
+                clock.held, clock.held_s, clock.ended_s = True, now_s, now_s
+                clock.ready_s = max(clock.ready_s, now_s + answer.rest_s)
+                new.append(clock)
+        return new
 
     def ended(self, clock: AddressClock, host: HostQueue, ended_s: float) -> None:
         """A contact with this host at the address is over."""
@@ -39,13 +86,17 @@ class Addresses:
 
     def reckon(self, hosts: Iterable[HostQueue]) -> None:
         """Recompute the delays of addresses after a change of the rules."""
+        for clock, rest_s in self._rests(hosts).items():
+            clock.ready_s = clock.ended_s + rest_s
+
+    def _rests(self, hosts: Iterable[HostQueue]) -> dict[AddressClock, float]:
+        """The delays of the addresses of these hosts."""
         rests: dict[AddressClock, float] = {}
         for host in hosts:
             if (clock := host.address_clock) is not None:
                 rest_s = address_delay_s(host.pace.rules, host.pace.ask)
                 rests[clock] = max(rests.get(clock, 0.0), rest_s)
-        for clock, rest_s in rests.items():
-            clock.ready_s = clock.ended_s + rest_s
+        return rests
 
 
 def _plain(address: str) -> str:

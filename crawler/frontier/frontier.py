@@ -91,7 +91,11 @@ class Frontier:
         self.commands = CommandQueue()
         self.buffer = CommitBuffer(config, clock, self.commands, observer=observer, sinks=sinks)
         self.permits = Permits(
-            clock, self.buffer, self.commands, limit=config.config.crawl.concurrency
+            clock,
+            self.buffer,
+            self.commands,
+            limit=config.config.crawl.concurrency,
+            shared=store.shared,
         )
         self.in_flight = RobotsInFlight(store)
         self.robots = RobotsCache(
@@ -148,6 +152,7 @@ class Frontier:
         had expired, and all leases with it."""
         if lost:
             self.losses += 1
+            self.permits.lose_addresses()
             for host in list(self.permits):
                 self.lose(host)
             self.commands.put(BREAK_OFF)

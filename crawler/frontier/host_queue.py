@@ -250,6 +250,9 @@ class AddressClock(Struct, eq=False, weakref=True):
     ready_s: float
     ended_s: float = NEVER  # its last contact
     busy: bool = False
+    held: bool = True  # False: other workers may contact it
+    held_s: float = NEVER  # since when it is held
+    ask_s: float = NEVER  # when it is to be held again, after others had their turn
     queue: dict[str, HostQueue] = field(default_factory=dict)  # hosts that wait until it is free
 
 

@@ -6,7 +6,7 @@ No polling: waiting hosts cost one entry of a heap each.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from crawler.clock import Clock
@@ -21,7 +21,7 @@ from crawler.frontier.stops import Stop, Stops
 from crawler.frontier.tickets import FrontierClosedError, Ticket
 from crawler.frontier.wall_watch import WallWatch
 from crawler.frontier.workbench import Workbench
-from storage.store import Contact
+from storage.store import Contact, HeldAddress
 
 # What may wait to be parsed, so that a wave of hosts is contacted on time and parsed while they
 # rest. Where parsing takes the time, this much waits always, and should still be in the processor's
@@ -39,7 +39,13 @@ class Permits:
     """
 
     def __init__(
-        self, clock: Clock, buffer: CommitBuffer, commands: CommandQueue, *, limit: int
+        self,
+        clock: Clock,
+        buffer: CommitBuffer,
+        commands: CommandQueue,
+        *,
+        limit: int,
+        shared: bool = False,
     ) -> None:
         self._clock = clock
         self._buffer = buffer
@@ -49,7 +55,7 @@ class Permits:
         self._bench: Workbench[HostQueue] = Workbench()
         self._ready = ReadyLines()
         self._workers: deque[Ticket[Permit]] = deque()
-        self._addresses = Addresses()
+        self._addresses = Addresses(shared=shared)
         self._wall = WallWatch(clock)
         self._closed = False
         self.stops = Stops()
@@ -240,7 +246,7 @@ class Permits:
         """The address is free: seat the hosts in its queue, up to the first that waits for it
         alone, or that takes it immediately."""
         now_s, wall_s = self._clock.monotonic(), self._clock.wall()
-        while clock.queue and not clock.busy:
+        while clock.queue and clock.held and not clock.busy:
             host = clock.queue.pop(next(iter(clock.queue)))
             self.consider(host)
             waits = host.pace.wait(now_s, wall_s)
@@ -253,6 +259,20 @@ class Permits:
             return
         self._addresses.move(host, address, self._clock.monotonic())
         self.consider(host)
+
+    def wanted_addresses(self) -> dict[str, float]:
+        """The addresses that this worker holds or would hold, with their delays."""
+        return self._addresses.wanted(self._hosts.values(), self._clock.monotonic())
+
+    def hold_addresses(self, held: Mapping[str, HeldAddress]) -> None:
+        """Of the addresses that were wanted, this worker holds these, and only these."""
+        for clock in self._addresses.hold(held, self._clock.monotonic()):
+            self._free(clock)
+        self._pump()
+
+    def lose_addresses(self) -> None:
+        """Other workers may have contacted them."""
+        self._addresses.lose()
 
     # ------------------------------------------------------------ the mechanism
 
@@ -291,7 +311,7 @@ class Permits:
         if at_s > now_s and not self._wall.on and host.pace.windowed:
             self._wall.begin()
         if (clock := host.address_clock) is not None:
-            if clock.busy:
+            if clock.busy or not clock.held:
                 clock.queue[host.slot] = host
                 return None
             at_s = max(at_s, clock.ready_s)

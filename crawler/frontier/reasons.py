@@ -26,6 +26,7 @@ class Wait(enum.Enum):
     RESTARTED = enum.auto()
     VISIT_WINDOW = enum.auto()
     ADDRESS_DELAY = enum.auto()
+    ADDRESS_ELSEWHERE = enum.auto()
     RETRY = enum.auto()
     RECONNECT = enum.auto()
     CLOSED = enum.auto()
@@ -91,6 +92,7 @@ _SENTENCES: Final[dict[Wait, str]] = {
     Wait.RESTARTED: "full delay after a crawl that ended unexpectedly",
     Wait.VISIT_WINDOW: "outside its visit window",
     Wait.ADDRESS_DELAY: "delay of its address {source}",
+    Wait.ADDRESS_ELSEWHERE: "another worker contacts its address {source}",
     Wait.RETRY: "retry after a failure",
     Wait.RECONNECT: "next attempt to connect ({source})",
     Wait.CLOSED: "{source}",

@@ -3,6 +3,8 @@ make room in memory, and to explain waits."""
 
 from __future__ import annotations
 
+from typing import Final
+
 from msgspec import Struct
 
 from crawler.clock import Clock
@@ -24,6 +26,8 @@ from crawler.frontier.reasons import (
 )
 from crawler.frontier.robots_cache import RobotsCache
 from policies.robots_policy import Closed
+
+ADDRESS_LOOK_S: Final = 1.0  # how often an address is asked for that another worker contacts
 
 
 class NextMove(Struct, frozen=True):
@@ -105,9 +109,13 @@ class Waiting:
         if waits is None:
             return 0.0, IN_FLIGHT
         at_s, reason = waits
-        if host.address_clock and host.address_clock.ready_s > at_s:
-            at_s = host.address_clock.ready_s
-            reason = Reason(Wait.ADDRESS_DELAY, host.address or "")
+        if (clock := host.address_clock) is not None:
+            if not clock.held:
+                at_s = max(at_s, now_s + ADDRESS_LOOK_S)
+                reason = Reason(Wait.ADDRESS_ELSEWHERE, host.address or "")
+            elif clock.ready_s > at_s:
+                at_s = clock.ready_s
+                reason = Reason(Wait.ADDRESS_DELAY, host.address or "")
         return (at_s - now_s, reason) if at_s > now_s else (0.0, READY)
 
     def _own(self, host: HostQueue, now_s: float) -> tuple[float, Reason]:

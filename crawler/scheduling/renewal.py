@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec.structs import replace
+
 from crawler.clock import Clock
 from crawler.frontier.frontier import Frontier
 from storage.store import Pulse, Store, WorkerStatus
@@ -26,9 +28,12 @@ class Renewal:
         """One pulse; None: the database cannot be reached now. Raises StoreError."""
         self.asked_s = self._clock.monotonic()
         asked_boottime_s = self._clock.boottime()  # the lease counts from before the call
+        permits = self._frontier.permits
+        status = replace(status, addresses=permits.wanted_addresses())
         pulse = await self._store.pulse(self._session, status)
         if pulse is not None:
             self._frontier.renewed(asked_boottime_s + pulse.lease_s, lost=pulse.lost)
+            permits.hold_addresses(pulse.addresses)
         return pulse
 
     async def rest(self) -> None:

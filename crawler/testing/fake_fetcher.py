@@ -22,6 +22,7 @@ from crawler.testing.request_log import LoggedRequest, RequestLog
 from policies.retries import FailureCode
 from policies.url import host_of, path_of
 
+LOOPBACK = "127.0.0.1"
 PIECE_BYTES = 1_000  # per call of a body sink
 Answers = Mapping[str, Reply | FailureCode] | Callable[[Request], Reply | FailureCode]
 
@@ -32,16 +33,18 @@ class FakeFetcher:
     `answers` maps a URL to a `Reply` (whose `body_s` is ignored) or to a failure code, or is a
     function that returns one of these for a request. A URL that is not in the mapping answers 404.
     Every request takes `latency_s` plus the reply's `delay_s` on `clock`, and is recorded in `log`.
+    Hosts that are not in `addresses` have the address 127.0.0.1.
     """
 
     def __init__(self, clock: Clock, answers: Answers, *, latency_s: float = 0.05) -> None:
         self.log = RequestLog()
+        self.addresses: dict[str, str] = {}
         self._clock = clock
         self._answers = answers
         self._latency_s = latency_s
 
     async def address_of(self, host: str) -> str | Failure:
-        return "127.0.0.1"
+        return self.addresses.get(host, LOOPBACK)
 
     async def fetch(self, request: Request) -> Answer | Failure:
         """Answer a request; see `crawler.fetching.request.Fetcher`."""
@@ -66,7 +69,7 @@ class FakeFetcher:
         if isinstance(reply, FailureCode):
             return _failure(request, entry, reply)
         entry.status = reply.status
-        answer = _answer(request, entry, reply)
+        answer = _answer(request, entry, reply, self.addresses.get(entry.host, LOOPBACK))
         if isinstance(answer, Answer) and answer.body_read and request.reader is not None:
             head = Head(url=request.url, status=answer.status, headers=answer.headers)
             sink = request.reader.sink(head)
@@ -94,7 +97,7 @@ class FakeFetcher:
         return self._answers.get(request.url, not_found())
 
 
-def _answer(request: Request, entry: LoggedRequest, reply: Reply) -> Answer | Failure:
+def _answer(request: Request, entry: LoggedRequest, reply: Reply, address: str) -> Answer | Failure:
     body = reply.body.encode() if isinstance(reply.body, str) else reply.body
     headers = CIMultiDict(reply.headers)
     headers.setdefault("Content-Type", reply.content_type)
@@ -116,7 +119,7 @@ def _answer(request: Request, entry: LoggedRequest, reply: Reply) -> Answer | Fa
         wire_bytes=len(body) if wanted else 0,
         started_s=entry.start_s,
         ended_s=entry.end_s,
-        address="127.0.0.1",
+        address=address,
         latency_s=entry.end_s - entry.start_s,
     )
 

@@ -16,7 +16,7 @@ from storage.postgres.connection import connect
 from storage.postgres.errors import fault_kind_of
 from storage.postgres.schema import check_readable
 from storage.postgres.statements import statements
-from storage.records import Order, Pulse, WorkerStatus
+from storage.records import HeldAddress, Order, Pulse, WorkerStatus
 
 T = TypeVar("T")
 
@@ -25,6 +25,7 @@ UNHEARD_S: Final = 2.5  # without a renewal, an idle session counts as active
 ACTIVE_S: Final = 4.0  # for so long, a session counts as active that was
 _ORDERS_DROPPED_EVERY: Final = 600  # pulses
 _OthersShape = list[tuple[int, int, float, int, int]]  # id, beat, lease_s, idle, hungry
+_HeldShape = list[tuple[str, float, int]]
 _OrdersShape = list[tuple[int, str, dict[str, object]]]
 
 
@@ -112,6 +113,7 @@ class Pulses:
         self.renewals_s = 0.0  # the round trips of all of them
         self.renewals_failed = 0
         self.reconnections = 0
+        self._holds_addresses = False
         self.silent: list[tuple[int, int]] = []
         """Sessions to be reaped, each with its last beat."""
 
@@ -178,6 +180,7 @@ class Pulses:
         orders = _decode(
             _OrdersShape, await db.fetchval(statements()["orders_after"], session, self._order)
         )
+        addresses = await self._hold(db, session, status.addresses)
         if orders:
             self._order = orders[-1][0]
         if self._count % _ORDERS_DROPPED_EVERY == 0:
@@ -189,7 +192,21 @@ class Pulses:
             others_hungry=sum(hungry for key, *_, hungry in others if key not in dead),
             paused=bool(await db.fetchval(statements()["paused"])),
             orders=[Order(verb=verb, body=body) for _, verb, body in orders],
+            addresses=addresses,
         )
+
+    async def _hold(
+        self, db: asyncpg.Connection[Any], session: int, wanted: Mapping[str, float]
+    ) -> Mapping[str, HeldAddress]:
+        """Hold these addresses, with their delays in seconds, and no others."""
+        if not wanted and not self._holds_addresses:
+            return {}
+        asked = msgspec.json.encode(wanted).decode()
+        held = _decode(
+            _HeldShape, await db.fetchval(statements()["hold_addresses"], session, asked)
+        )
+        self._holds_addresses = bool(held)
+        return {name: HeldAddress(rest_s, bool(wanted)) for name, rest_s, wanted in held}
 
     async def _connected(self) -> asyncpg.Connection[Any]:
         if self._db is None or self._db.is_closed():

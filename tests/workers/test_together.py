@@ -79,3 +79,16 @@ async def test_no_two_workers_contact_one_domain(new_crew: NewCrew) -> None:
     check_delays(domains, DELAY_S)
     check_sound(log, DELAY_S)
     assert len({worker_of(entry) for entry in log}) == 2
+
+
+async def test_workers_take_turns_at_one_address(new_crew: NewCrew) -> None:
+    """With `per = "ip"`, all hosts here have one clock."""
+    counts = hosts_of(8, 7)
+    pace = {"per": "ip", "ip_delay": 0.1, "delay": 0.5, "latency_factor": 0}
+    async with linked_web(counts) as web:
+        crew = new_crew(web, politeness=pace)
+        await crew.start_all(2, *(web.url(host) for host in counts))
+        log = await finished(crew, web, counts)
+    check_delays(RequestLog(dataclasses.replace(entry, host="one") for entry in log), 0.1)
+    check_sound(log, 0.5)
+    assert len({worker_of(entry) for entry in log}) == 2

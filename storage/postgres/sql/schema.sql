@@ -75,6 +75,17 @@ CREATE TABLE orders (  -- commands of operators for all workers
   body json NOT NULL
 );
 
+-- With `per = "ip"`: addresses, each of which one session at a time may contact. No time is kept: an
+-- address that changes hands rests for the longest delay that it ever had.
+CREATE TABLE addresses (
+  session bigint,                       -- NULL: none
+  rest_s double precision NOT NULL,
+  wanted boolean NOT NULL DEFAULT false, -- by another session
+  name text COLLATE "C" PRIMARY KEY
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05);
+
+CREATE INDEX addresses_of_session ON addresses (session) WHERE session IS NOT NULL;
+
 CREATE TABLE secret (  -- one row: the key of the fingerprints of URLs
   id integer PRIMARY KEY CHECK (id = 1),
   bytes bytea NOT NULL

@@ -757,6 +757,32 @@ SELECT coalesce(
 )::text
 FROM sessions WHERE ended_at IS NULL AND id <> $1::bigint;
 
+-- Holds the addresses of $2, given with their delays, as far as no other session does, and frees
+-- the session's others. Returns those that it holds. A session that is being reaped holds none: `reap` waits
+-- for this, or this finds it ended.
+-- name: hold_addresses
+WITH l AS MATERIALIZED (
+  SELECT id FROM sessions WHERE id = $1::bigint AND ended_at IS NULL FOR KEY SHARE
+),
+asked AS MATERIALIZED (
+  SELECT key AS name, value::double precision AS rest_s FROM json_each_text($2::json)
+),
+freed AS (
+  UPDATE addresses SET session = NULL, wanted = false
+  WHERE session = $1::bigint AND name NOT IN (SELECT asked.name FROM asked)
+),
+done AS (
+  INSERT INTO addresses AS a (name, session, rest_s)
+  SELECT asked.name, l.id, asked.rest_s FROM asked, l ORDER BY asked.name
+  ON CONFLICT (name) DO UPDATE SET
+    session = coalesce(a.session, excluded.session),
+    rest_s = greatest(a.rest_s, excluded.rest_s),
+    wanted = a.wanted OR coalesce(a.session <> excluded.session, false)
+  RETURNING a.name, a.session, a.rest_s, a.wanted
+)
+SELECT coalesce(json_agg(json_build_array(name, rest_s, wanted::integer)), '[]')::text
+FROM done WHERE session = $1::bigint;
+
 -- Ends a session that has not renewed itself since `beat`. It waits for the transaction in which
 -- that session is leasing hosts, so that `void_some` finds them all.
 -- name: reap
@@ -766,11 +792,14 @@ WITH l AS (
 )
 UPDATE sessions SET ended_at = extract(epoch FROM clock_timestamp()) FROM l WHERE sessions.id = l.id;
 
--- Frees some hosts of a session that has ended, which stay not clean, and returns them. The same
--- transaction then settles them; the last one returns none.
+-- Frees some hosts of a session that has ended, which stay not clean, and returns them; and its
+-- addresses. The same transaction then settles them; the last one returns none.
 -- name: void_some
 WITH n AS (
   SELECT id FROM sessions WHERE id = $1::bigint AND ended_at IS NOT NULL FOR SHARE
+),
+addresses_freed AS (
+  UPDATE addresses SET session = NULL, wanted = false WHERE session = (SELECT n.id FROM n)
 ),
 l AS (
   SELECT s.id FROM slots AS s WHERE s.lease = (SELECT n.id FROM n)

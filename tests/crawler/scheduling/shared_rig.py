@@ -22,6 +22,7 @@ from storage.sqlite import MemoryStore
 from storage.store import (
     Batch,
     Completed,
+    HeldAddress,
     HostUpdate,
     Lease,
     Order,
@@ -106,6 +107,15 @@ class Session:
     orders: list[Order] = field(default_factory=list)
 
 
+@dataclass
+class Address:
+    """What the store knows of an address."""
+
+    owner: int | None = None
+    rest_s: float = 0.0
+    wanted: bool = False
+
+
 class SharedMemory:
     """A MemoryStore with one session, and beside it what several sessions make of its leases."""
 
@@ -115,6 +125,7 @@ class SharedMemory:
         self.session = 0
         self.sessions: dict[int, Session] = {}
         self.owners: dict[str, int] = {}  # by slot
+        self.addresses: dict[str, Address] = {}
         self._numbers = itertools.count(SESSIONS_FROM)
 
     async def open(self) -> SharedMemory:
@@ -138,6 +149,21 @@ class SharedMemory:
         for slot in [slot for slot, owner in self.owners.items() if owner == number]:
             del self.owners[slot]
             self._void(slot)
+        self.hold_addresses(number, {})
+
+    def hold_addresses(self, number: int, wanted: Mapping[str, float]) -> dict[str, HeldAddress]:
+        for name, address in self.addresses.items():
+            if address.owner == number and name not in wanted:
+                address.owner, address.wanted = None, False
+        held = {}
+        for name, rest_s in wanted.items():
+            address = self.addresses.setdefault(name, Address())
+            address.rest_s = max(address.rest_s, rest_s)
+            address.wanted |= address.owner not in (None, number)
+            address.owner = address.owner or number
+            if address.owner == number:
+                held[name] = HeldAddress(address.rest_s, address.wanted)
+        return held
 
     def _void(self, slot: str) -> None:
         database = self.inner.reader._database.db  # type: ignore[attr-defined]
@@ -206,6 +232,7 @@ class WorkerStore:
             others_hungry=sum(other.status.hungry for other in others),
             paused=await memory.inner.paused(),
             orders=orders,
+            addresses=memory.hold_addresses(self.number, status.addresses),
         )
         if self.pulse_s:
             await self._clock.sleep_until(self._clock.monotonic() + self.pulse_s)

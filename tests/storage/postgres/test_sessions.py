@@ -11,7 +11,7 @@ import pytest
 from storage.postgres import pulses
 from storage.postgres.postgres_store import PostgresStore
 from storage.postgres.pulses import Activity, Silence
-from storage.store import Batch, HostClock, HostUpdate, Lease, Order, WorkerStatus
+from storage.store import Batch, HeldAddress, HostClock, HostUpdate, Lease, Order, WorkerStatus
 from tests.storage.postgres.stores import assert_sound, link, one, store_at
 
 ACTIVE = WorkerStatus(hosts=1)
@@ -209,3 +209,56 @@ async def test_a_worker_is_given_up_after_its_own_lease(pair: Pair, crawl_url: s
     assert pulse is not None
     assert not pulse.lost
     await longer.close(session)
+
+
+# ---------------------------------------------------------------- addresses
+
+
+def asks(*addresses: str, rest_s: float = 1.0) -> WorkerStatus:
+    return WorkerStatus(addresses=dict.fromkeys(addresses, rest_s))
+
+
+async def test_an_address_belongs_to_one_worker(pair: Pair) -> None:
+    near, far = "192.0.2.1", "192.0.2.2"
+    assert dict((await pair.pulse(0, asks(near))).addresses) == {
+        near: HeldAddress(1.0, wanted=False)
+    }
+    pulse = await pair.pulse(1, asks(near, far, rest_s=3.0))
+    assert dict(pulse.addresses) == {far: HeldAddress(3.0, wanted=False)}
+    pulse = await pair.pulse(0, asks(near))
+    assert dict(pulse.addresses) == {near: HeldAddress(3.0, wanted=True)}, "the longest delay"
+    assert dict((await pair.pulse(0, asks())).addresses) == {}
+    pulse = await pair.pulse(1, asks(near))
+    assert dict(pulse.addresses) == {near: HeldAddress(3.0, wanted=False)}
+    pulse = await pair.pulse(0, asks(near, far))
+    assert dict(pulse.addresses) == {far: HeldAddress(3.0, wanted=False)}, "it was not named again"
+
+
+async def test_many_take_addresses_at_the_same_time(pair: Pair) -> None:
+    """Each is one worker's, whatever the order in which they name them, and nobody is refused."""
+    names = [f"192.0.2.{n}" for n in range(200)]
+    for _ in range(10):
+        first, second = await asyncio.gather(
+            pair.pulse(0, asks(*names)), pair.pulse(1, asks(*reversed(names)))
+        )
+        assert sorted([*first.addresses, *second.addresses]) == sorted(names)
+        await asyncio.gather(pair.pulse(0, asks(*names[::2])), pair.pulse(1, asks(*names[1::2])))
+
+
+async def test_a_silent_worker_loses_its_addresses(pair: Pair) -> None:
+    await store_of(pair, 0).add([link("http://a.test/")])
+    await pair.claim(0)
+    await pair.pulse(0, asks("192.0.2.1"))
+    await pair.silence()
+    async with asyncio.timeout(5):
+        while not (await pair.pulse(1, asks("192.0.2.1"))).addresses:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    lost = await pair.pulse(0, asks("192.0.2.1"))
+    assert lost.lost
+    assert dict(lost.addresses) == {}
+
+
+async def test_a_session_that_ends_frees_its_addresses(pair: Pair) -> None:
+    await pair.pulse(0, asks("192.0.2.1"))
+    await store_of(pair, 0).close()
+    assert list((await pair.pulse(1, asks("192.0.2.1"))).addresses) == ["192.0.2.1"]

@@ -28,9 +28,9 @@ ONLY_SQLITE = {"leased", "new_crawl", "newest_ids", "uptime", "void_leases"}
 # Statements for several workers.
 ONLY_POSTGRES = {
     "add_to_totals", "beat", "begin", "change_names", "correct_shift", "drop_orders", "enter",
-    "enter_alone", "live_session", "lock_held", "lock_slots", "lock_urls", "newest_order",
-    "next_origins", "next_slots", "next_texts", "next_urls", "orders_after", "others",
-    "place_session", "publish", "reap", "revive", "table_sizes", "transaction_id",
+    "enter_alone", "hold_addresses", "live_session", "lock_held", "lock_slots", "lock_urls",
+    "newest_order", "next_origins", "next_slots", "next_texts", "next_urls", "orders_after",
+    "others", "place_session", "publish", "reap", "revive", "table_sizes", "transaction_id",
     "transaction_status", "void_some", "workers",
 }  # fmt: skip
 
