@@ -37,7 +37,7 @@ async def test_workers_share_the_hosts(new_crew: NewCrew) -> None:
 
 
 async def test_a_worker_that_joins_takes_part(new_crew: NewCrew) -> None:
-    counts = hosts_of(10, 60)
+    counts = hosts_of(10, 40)
     async with linked_web(counts) as web:
         crew = new_crew(web, politeness=POLITENESS)
         await crew.start(*(web.url(host) for host in counts))
@@ -51,7 +51,7 @@ async def test_a_worker_that_joins_takes_part(new_crew: NewCrew) -> None:
 async def test_a_worker_that_is_interrupted_leaves_its_hosts_to_the_others(
     new_crew: NewCrew,
 ) -> None:
-    counts = hosts_of(10, 40)
+    counts = hosts_of(10, 30)
     async with linked_web(counts) as web:
         crew = new_crew(web, politeness=POLITENESS)
         one, two = await crew.start_all(2, *(web.url(host) for host in counts))
