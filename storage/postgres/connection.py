@@ -26,6 +26,9 @@ SETTINGS: Final = SCRIPTS / "settings.sql"
 _SESSION_SETTINGS: Final = {
     "synchronous_commit": "on",
     "idle_in_transaction_session_timeout": "10s",
+    "idle_session_timeout": "0",
+    "lock_timeout": "0",
+    "statement_timeout": "0",
     "tcp_keepalives_idle": "5",
     "tcp_keepalives_interval": "2",
     "tcp_keepalives_count": "3",

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 # A report may take as long as it needs, and so may whoever reads its rows.
 _SETTINGS: Final = (
-    "SET default_transaction_read_only = on; SET statement_timeout = 0; SET jit = off;"
+    "SET default_transaction_read_only = on; SET jit = off;"
     " SET idle_in_transaction_session_timeout = 0;\n"
 )
 _ROWS_AT_ONCE: Final = 500

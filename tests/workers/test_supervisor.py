@@ -21,7 +21,7 @@ from tests.workers.conftest import NewCrew
 from tests.workers.crew import Crew, Worker
 
 HOSTS = 8
-PAGES = 16
+PAGES = 40
 DELAY_S = 0.2
 
 

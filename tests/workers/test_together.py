@@ -24,7 +24,7 @@ async def finished(crew: Crew, web: LinkedWeb, counts: Counts) -> RequestLog:
 
 
 async def test_workers_share_the_hosts(new_crew: NewCrew) -> None:
-    counts = hosts_of(12, 16)
+    counts = hosts_of(12, 32)
     async with linked_web(counts) as web:
         crew = new_crew(web, politeness=POLITENESS)
         await crew.start_all(3, *(web.url(host) for host in counts))

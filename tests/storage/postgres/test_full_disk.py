@@ -6,6 +6,7 @@ import asyncio
 import os
 import pwd
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,20 +40,21 @@ class Disk:
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Disk]:
+def disk() -> Iterator[Disk]:
     if os.geteuid() != 0:
         pytest.skip("only root can mount a file system")
-    folder = tmp_path / "disk"
-    folder.mkdir()
+    folder = Path(tempfile.mkdtemp(prefix="courtly-disk-"))  # not below a folder of root's alone
+    folder.chmod(0o711)
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=40m", "tmpfs", folder], capture_output=True
     )
-    if mounted.returncode:
-        pytest.skip("this machine mounts nothing")
     try:
+        if mounted.returncode:
+            pytest.skip("this machine mounts nothing")
         yield Disk(folder)
-    finally:
         subprocess.run(["umount", "--lazy", folder], check=True)
+    finally:
+        folder.rmdir()
 
 
 @pytest.fixture
@@ -62,8 +64,6 @@ def full_url(postgres: PostgresServer, disk: Disk) -> Iterator[str]:
     place.mkdir(mode=0o700)
     user = pwd.getpwuid(postgres.data.stat().st_uid)
     os.chown(place, user.pw_uid, user.pw_gid)
-    for part in (disk.folder, *disk.folder.parents[:3]):
-        part.chmod(part.stat().st_mode | 0o011)  # the server must get there
     postgres.execute(f"CREATE TABLESPACE small LOCATION '{place}'")
     postgres.execute("CREATE DATABASE full_disk TEMPLATE template0 TABLESPACE small")
     url = postgres.url("full_disk")

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
+import asyncpg
 import pytest
 
 from storage.postgres import pulses
@@ -262,3 +263,20 @@ async def test_a_session_that_ends_frees_its_addresses(pair: Pair) -> None:
     await pair.pulse(0, asks("192.0.2.1"))
     await store_of(pair, 0).close()
     assert list((await pair.pulse(1, asks("192.0.2.1"))).addresses) == ["192.0.2.1"]
+
+
+async def test_limits_of_the_server_are_not_for_workers(pair: Pair) -> None:
+    for name in ("idle_session_timeout", "lock_timeout", "statement_timeout"):
+        database = pair.url.rpartition("/")[2]
+        await one(pair.url, f"DO $$BEGIN ALTER DATABASE {database} SET {name} = 1; END$$")
+    try:
+        store = store_at(pair.url, lease_s=LEASE_S)
+        session = await store.open_session("limited")
+        await store.add([link(f"http://a.test/{n}") for n in range(1_000)])
+        assert await store.pulse(session, ACTIVE) is not None
+        await store.close(session)
+        assert store.telemetry().reconnections == 0
+    finally:
+        db = await asyncpg.connect(pair.url, server_settings={"statement_timeout": "0"})
+        await db.execute(f"ALTER DATABASE {database} RESET ALL")
+        await db.close()
