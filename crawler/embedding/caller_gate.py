@@ -1,0 +1,236 @@
+"""Permits for callers: each waits in line for the host of its URL, subject to robots.txt."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, TypeVar
+
+from crawler.clock import Clock
+from crawler.config import Config, check_identity
+from crawler.downloading.downloader import Downloader
+from crawler.embedding.caller_lines import HostLine, Place
+from crawler.embedding.caller_verdicts import CallerVerdicts, NextTurn
+from crawler.errors import RobotsDisallowed, RobotsUnreachable
+from crawler.fetching.request import Answer, Failure, Request
+from crawler.frontier.frontier import PAGE, Frontier
+from crawler.frontier.host_queue import Permit
+from crawler.frontier.origin import Origin
+from crawler.frontier.tickets import FrontierClosedError
+from crawler.scheduling.task_set import TaskSet
+from policies.robots_state import RobotsState, is_due
+from policies.url import host_of, origin_of
+
+_T = TypeVar("_T")
+
+LOOPBACK_NAMES_MAX: Final = 10_000  # names remembered as loopback's
+
+
+class CallerGate(ABC):
+    """Grants a permit for one URL with `enter`, and uses it with `contact`.
+
+    A subclass holds the hosts: `PoliteClient` with a frontier of its own, `CrawlGate` with that of
+    a running crawl. Cancelling a caller leaves no trace. Raises CourtlyError, ConfigError (no
+    contact in the user agent) and StoreError.
+    """
+
+    def __init__(
+        self, frontier: Frontier, downloader: Downloader, tasks: TaskSet, clock: Clock
+    ) -> None:
+        self.frontier = frontier
+        self.downloader = downloader
+        self.clock = clock
+        self._tasks = tasks
+        self._verdicts = CallerVerdicts(clock, frontier)
+        self._loopback_names: set[str] = set()  # without a contact: hosts known to be local
+
+    # ------------------------------------------------------------ the hosts
+
+    @property
+    @abstractmethod
+    def config(self) -> Config:
+        """The effective config."""
+
+    @abstractmethod
+    def _check_open(self) -> None:
+        """Raises SessionClosed or StoreError if no more permits are granted."""
+
+    @abstractmethod
+    async def _use(self, slot: str) -> HostLine:
+        """The line of a host, which is held now, with the caller counted among its users. Raises as
+        `_check_open`."""
+
+    @abstractmethod
+    def _get(self, slot: str) -> HostLine | None:
+        """The line of a host, if callers use it."""
+
+    def _leave(self, line: HostLine) -> None:
+        """A caller no longer uses the line."""
+        line.users -= 1
+
+    async def _line(self, url: str) -> HostLine:
+        """The line of the URL's host, with the caller counted among its users."""
+        name = host_of(url)
+        config = self.config
+        if not config.has_contact and name not in self._loopback_names:
+            check_identity(config, [url])
+            if len(self._loopback_names) < LOOPBACK_NAMES_MAX:
+                self._loopback_names.add(name)
+        self._check_open()
+        return await self._use(self.slot_of(name))
+
+    def slot_of(self, host: str) -> str:
+        return self.config.slot_of(host)
+
+    # ------------------------------------------------------------ requests
+
+    async def enter(self, url: str) -> Permit:
+        """Wait for a permit for this canonical URL, in order of arrival at its host. The verdict is
+        that of the moment of the grant. Use the permit with `contact`, or give it back to
+        `frontier.permits`.
+
+        Raises RobotsDisallowed and RobotsUnreachable as soon as that is known, FetchFailed when no
+        connection can be made.
+        """
+
+        async def wait(line: HostLine) -> Permit:
+            if line.places:
+                self._passes(line, url)  # a forbidden URL need not wait in line
+            return await self._in_line(line, url)
+
+        return await self._at(url, wait)
+
+    async def _at(self, url: str, work: Callable[[HostLine], Awaitable[_T]]) -> _T:
+        """Use the line of the URL's host; another one if the lease is lost meanwhile."""
+        while True:
+            line = await self._line(url)
+            try:
+                return await work(line)
+            except FrontierClosedError:
+                self._check_open()
+                if not line.host.gone:
+                    raise
+            finally:
+                self._leave(line)
+
+    async def _in_line(self, line: HostLine, url: str) -> Permit:
+        place = Place(url, asyncio.get_running_loop().create_future())
+        places = line.places
+        places.append(place)
+        try:
+            if places[0] is not place:
+                await place.called
+                if place.problem is not None:
+                    raise place.problem
+            return await self._at_the_head(line, url)
+        finally:
+            if places[0] is place:
+                places.popleft()
+                if places:
+                    places[0].call()
+            else:
+                places.remove(place)
+
+    async def _at_the_head(self, line: HostLine, url: str) -> Permit:
+        while True:
+            if not self._passes(line, url):
+                await self._verdicts.change(line, url)
+                continue
+            permit = await self.downloader.permit(line.host, origin_of(url))
+            if isinstance(permit, Failure):
+                continue  # its origin is out of reach: it waits, or is given up
+            try:
+                # The verdict may have changed during the wait for the permit.
+                passed = self._passes(line, url)
+            except BaseException:
+                self.frontier.permits.give_back(permit)
+                raise
+            if passed:
+                return permit
+            self.frontier.permits.give_back(permit)
+
+    def _passes(self, line: HostLine, url: str) -> bool:
+        self._check_held(line)
+        return self._verdicts.passes(line, url)
+
+    def _check_held(self, line: HostLine) -> None:
+        """Raise FrontierClosedError if the lease was lost."""
+        self._check_open()
+        if line.host.gone:
+            raise FrontierClosedError("the host is no longer held")
+
+    async def contact(self, permit: Permit, request: Request) -> Answer | Failure:
+        """Use the permit for one request, without retries; adapt the host's pace to the result."""
+        return await self.downloader.fetch(permit, request, kind=PAGE)
+
+    def watch(self, permit: Permit, request: Request) -> asyncio.Task[None]:
+        """As `contact`, in a task that continues when the caller is cancelled."""
+
+        async def contact() -> None:
+            await self.contact(permit, request)
+
+        return self._tasks.spawn(contact())
+
+    async def may_fetch(self, url: str) -> bool:
+        """Return whether `enter` would grant a permit. Fetches robots.txt if it is due, and waits
+        for nothing else. Raises FetchFailed if the host cannot be reached."""
+
+        async def judge(line: HostLine) -> bool:
+            try:
+                while not self._passes(line, url):
+                    await self._verdicts.change(line, url)
+            except (RobotsDisallowed, RobotsUnreachable):
+                return False
+            return True
+
+        return await self._at(url, judge)
+
+    async def robots(self, url: str) -> RobotsState:
+        """Return the state of the robots.txt of the URL's origin, fetched under a permit of its
+        host if it is due, even without `robots.obey`. Raises FetchFailed if the host cannot be
+        reached."""
+        name = origin_of(url)
+
+        async def look(line: HostLine) -> RobotsState:
+            while True:
+                self._check_held(line)
+                if self._verdicts.is_reachable(line, url):
+                    origin = self.frontier.robots.get_or_add(name, line.host)
+                    if not origin.busy and is_due(origin.access, self.clock.wall()):
+                        self.frontier.robots.fetch(origin)
+                    elif not origin.busy:
+                        return origin.access
+                await self._verdicts.change(line, url)
+
+        return await self._at(url, look)
+
+    async def next_turn(self, url: str) -> NextTurn:
+        """Return when the URL's host may be contacted next, without contacting it."""
+        line = await self._line(url)
+        try:
+            in_s, reason = self.frontier.waiting.why(line.host)
+            return NextTurn(in_s=in_s, reason=reason.sentence, ahead=len(line.places))
+        finally:
+            self._leave(line)
+
+    # ------------------------------------------------------------ what has changed
+
+    def settled(self, origins: Iterable[Origin]) -> None:
+        """These origins' robots.txt were fetched or parsed: wake the callers that wait for them."""
+        for origin in origins:
+            self._verdicts.wake(origin.name)
+            self.gave_up(origin.host.slot)
+
+    def gave_up(self, slot: str) -> None:
+        """An origin of this host may have been given up, or closed: refuse its callers."""
+        line = self._get(slot)
+        if line is not None and not self.frontier.stopping:
+            self._verdicts.turn_away(line)
+
+    def _call_all(self, lines: Iterable[HostLine]) -> None:
+        """The gate closes: all who wait find out."""
+        self._verdicts.wake_all()
+        for line in lines:
+            if line.places:
+                line.places[0].call()  # leaving, it calls the next
