@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from crawler.errors import (
         CourtlyError,
         FetchFailed,
+        InvalidRequest,
         InvalidURL,
         ResponseUnread,
         RobotsDisallowed,
@@ -36,6 +37,7 @@ __all__ = [
     "CrawledPage",
     "Crawler",
     "FetchFailed",
+    "InvalidRequest",
     "InvalidURL",
     "NextTurn",
     "PoliteSession",
@@ -58,6 +60,7 @@ _HOMES = {
     "CrawledPage": "crawler.documents.crawled_page",
     "Crawler": "crawler.embedding.crawler",
     "FetchFailed": "crawler.errors",
+    "InvalidRequest": "crawler.errors",
     "InvalidURL": "crawler.errors",
     "NextTurn": "crawler.embedding.caller_verdicts",
     "PoliteSession": "crawler.embedding.session",

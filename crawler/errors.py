@@ -2,6 +2,7 @@
 
 CourtlyError
     InvalidURL          the URL is not an absolute http(s) URL
+    InvalidRequest      another argument of a request is not valid: `.argument`
     RobotsDisallowed    robots.txt forbids the URL: `.verdict`
     RobotsUnreachable   robots.txt could not be fetched: `.reason`, `.until`
     FetchFailed         no response, or an incomplete one: `.failure`
@@ -31,6 +32,21 @@ class CourtlyError(Exception):
 
 class InvalidURL(CourtlyError, ValueError):  # noqa: N818 - named for what happened, like the others
     """Not an absolute http or https URL."""
+
+
+class InvalidRequest(CourtlyError, ValueError):  # noqa: N818
+    """An argument of a request is not valid, so nothing was sent; `argument` is its name.
+
+    problem: a phrase that continues the name.
+    """
+
+    def __init__(self, argument: str, problem: str) -> None:
+        super().__init__(argument, problem)
+        self.argument = argument
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"{self.argument}: {self.problem}"
 
 
 class RobotsDisallowed(CourtlyError):  # noqa: N818

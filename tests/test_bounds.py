@@ -337,7 +337,7 @@ SHOWN_ELSEWHERE: Final[Mapping[str, tuple[str, str]]] = {
         "`failed`, code body",
         f"{CRAWLER}fetching/test_content_coding.py::test_rfc9659_zstd_window_over_8_mb_is_refused",
     ),
-    "crawler/embedding/session.py:REDIRECTS_MAX": (
+    "crawler/embedding/redirects.py:REDIRECTS_MAX": (
         "TooManyRedirects",
         f"{CRAWLER}embedding/test_session.py::test_redirects_are_bounded",
     ),

@@ -11,12 +11,12 @@ from urllib.parse import urlsplit
 
 from crawler.config.host_patterns import is_address, read_pattern
 from policies.config_key import one_line
+from policies.header_field import field_value, is_of_connection, is_token
 from policies.url import parse_seed
 from storage.location import parse_location
 
 _URL = re.compile(r"https?://[^\s/()<>\"';,]+", re.IGNORECASE)
 _EMAIL = re.compile(r"[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+")
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")  # token, RFC 9110 section 5.6.2
 _STATUS = re.compile(r"(?:([1-5][0-9]{2})|([1-5])xx)\Z")
 
 # Set by the crawler or the connection, or they would change the meaning of a response (RFC 9110
@@ -30,10 +30,6 @@ _RESERVED_HEADERS: Final[Mapping[str, str]] = {
     "expect": "requests have no body",
     "proxy-authorization": "put the name and password into fetch.proxy",
     "range": "part of a page would be taken for the whole page",
-    **dict.fromkeys(
-        ("connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"),
-        "it belongs to the connection",
-    ),
 }
 
 
@@ -42,17 +38,8 @@ def contact_in(text: str) -> bool:
     return bool(_URL.search(text) or _EMAIL.search(text))
 
 
-def _header_value(value: str) -> str:
-    """Visible ASCII characters, spaces and tabs (RFC 9110 section 5.5)."""
-    if not value.isascii():
-        raise ValueError("must be ASCII: it is sent in a header")
-    if re.search(r"[\x00-\x08\x0a-\x1f\x7f]", value):
-        raise ValueError("must be one line without control characters: it is sent in a header")
-    return value.strip()
-
-
 def user_agent(value: str) -> str:
-    value = _header_value(value)
+    value = field_value(value)
     if value and not re.match(r"[^\s/()<>@,;:\"\[\]?={}]", value):
         raise ValueError(
             'must begin with the crawler\'s name, as in "examplebot/1.0 (+https://example.com/bot)"'
@@ -61,7 +48,7 @@ def user_agent(value: str) -> str:
 
 
 def email_address(value: str) -> str:
-    value = _header_value(value)
+    value = field_value(value)
     if not _EMAIL.search(value):
         raise ValueError(f'must be an e-mail address, not "{value}"')
     return value
@@ -69,14 +56,16 @@ def email_address(value: str) -> str:
 
 def header(name: str, value: str) -> tuple[str, str]:
     """Return a request header that the config may set, as name and value."""
-    if not _HEADER_NAME.match(name):
+    if not is_token(name):
         raise ValueError(f'"{name}" cannot be a header name')
     why = _RESERVED_HEADERS.get(name.lower())
+    if why is None and is_of_connection(name):
+        why = "it belongs to the connection"
     if name.lower().startswith("if-"):
         why = "the response could have no body"
     if why:
         raise ValueError(f'the header "{name}" cannot be set here: {why}')
-    return name.title() if name.islower() else name, _header_value(value)
+    return name.title() if name.islower() else name, field_value(value)
 
 
 def proxy(value: str) -> str:

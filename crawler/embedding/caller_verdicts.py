@@ -6,6 +6,8 @@ import asyncio
 from asyncio import Future
 from dataclasses import dataclass
 
+from yarl import URL
+
 from crawler.clock import Clock
 from crawler.embedding.caller_lines import HostLine
 from crawler.errors import (
@@ -130,8 +132,12 @@ class CallerVerdicts:
             self.wake(name)
 
 
-def canonical_url(text: str) -> str:
-    """Return the canonical form of a URL. Raises InvalidURL."""
+def canonical_url(given: object) -> str:
+    """Return the canonical form of a URL, a string or a yarl.URL. Raises InvalidURL."""
+    if not isinstance(given, str | URL):
+        shown = "None" if given is None else f"a value of type {type(given).__name__}"
+        raise InvalidURL(f"{shown} is not a URL: expected a string or a yarl.URL")
+    text = str(given)
     url = canonical(text.strip())
     if url is None:
         raise InvalidURL(f"{unparsed_shown(text)} is not an absolute http or https URL")

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from crawler.config import ConfigError
-from crawler.embedding.session import REDIRECTS_MAX, PoliteSession
+from crawler.embedding.redirects import REDIRECTS_MAX
+from crawler.embedding.session import PoliteSession
 from crawler.errors import (
     FetchFailed,
     InvalidURL,

@@ -1,0 +1,131 @@
+"""A request of a session with its redirects and retries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from crawler.embedding.polite_client import PoliteClient
+from crawler.embedding.request_arguments import RequestArguments
+from crawler.embedding.response import Response
+from crawler.errors import FetchFailed, TooManyRedirects
+from crawler.fetching.header_scope import services_of
+from crawler.fetching.request import (
+    REDIRECT_STATUSES,
+    Answer,
+    Failure,
+    Request,
+    limits_of,
+    may_be_secret,
+    service_of,
+)
+from crawler.frontier.frontier import REFUSALS
+from policies.holds import HoldReason
+from policies.retries import FailureCode, GiveUp, RetryRules, after_failure, after_refusal
+from policies.url import canonical, host_of, origin_of
+
+REDIRECTS_MAX: Final = 10  # browsers follow 20; more than ten are a loop
+# Only safe methods are repeated (RFC 9110, section 9.2.1).
+RETRIED: Final = frozenset({"GET", "HEAD"})
+# These turn any other method into a GET, as browsers do for POST (RFC 9110, section 15.4).
+BECOMES_GET: Final = frozenset({301, 302, 303})
+OF_A_BODY: Final = frozenset({"content-type", "content-encoding", "content-language"})
+
+
+async def follow_redirects(client: PoliteClient, asked: RequestArguments) -> Response:
+    """Return the response, after its redirects if they are followed. Raises what
+    `PoliteSession.fetch` raises."""
+    url, method, body = asked.url, asked.method, asked.body
+    sent: Mapping[str, str] = asked.headers
+    seen: list[Response] = []
+    meant = mean(client, url)
+    bare = False
+    while True:
+        rules = client.config.site(host_of(url)).fetch
+        request = Request(
+            url=url,
+            method=method,
+            headers=sent,
+            data=body,
+            limits=limits_of(asked.timeout_s or rules.timeout_s, rules.max_body_bytes),
+            bare=bare,
+        )
+        answer = await _ask(client, request, retry=asked.retry and method in RETRIED)
+        response = Response(
+            url=url,
+            status=answer.status,
+            headers=answer.headers,
+            body=answer.body,
+            elapsed_s=answer.elapsed_s,
+            redirects=tuple(seen),
+        )
+        target = _target(answer) if asked.follow else None
+        if target is None:
+            return response
+        seen.append(response)
+        if len(seen) > REDIRECTS_MAX:
+            raise TooManyRedirects([*(one.url for one in seen), target])
+        if answer.status in BECOMES_GET and method not in RETRIED:
+            method, body = "GET", None
+            sent = _without(sent, OF_A_BODY)
+        if origin_of(target) != origin_of(url):
+            sent = _public(sent)
+        url = target
+        bare = service_of(url) not in meant
+
+
+async def _ask(client: PoliteClient, request: Request, *, retry: bool) -> Answer:
+    """Request one hop, with its retries."""
+    url = request.url
+    attempts_max = RetryRules(max_attempts=client.config.site(host_of(url)).fetch.max_attempts)
+    attempts = refusals = 0
+    while True:
+        result = await client.contact(await client.enter(url), request)
+        if isinstance(result, Answer) and result.status < 500 and result.status not in REFUSALS:
+            return result
+        if isinstance(result, Failure):
+            if result.ours is HoldReason.LEASES_EXPIRED and (retry or not result.contacted):
+                continue  # with the next permit
+            if result.ours is not None:
+                raise FetchFailed(url, result)  # a fault of this machine: the caller decides
+            if not result.connected:
+                if not retry:
+                    raise FetchFailed(url, result)
+                continue  # a failure of the host: it is retried later, or given up
+            fate = after_failure(
+                result.code, attempts, attempts_max, refusals=refusals, permanent=result.permanent
+            )
+        elif result.status in REFUSALS:
+            fate = after_refusal(refusals, attempts=attempts)
+        else:
+            fate = after_failure(FailureCode.HTTP, attempts, attempts_max, refusals=refusals)
+        if not retry or isinstance(fate, GiveUp):
+            if isinstance(result, Failure):
+                raise FetchFailed(url, result)
+            return result
+        attempts, refusals = fate.attempts, fate.refusals
+        if fate.in_s > 0:
+            await client.clock.sleep_until(client.clock.monotonic() + fate.in_s)
+
+
+def _target(answer: Answer) -> str | None:
+    """The target of a redirect, if it is a valid URL."""
+    location = answer.headers.get("Location")
+    if answer.status not in REDIRECT_STATUSES or not location:
+        return None
+    return canonical(location, answer.url)
+
+
+def _without(headers: Mapping[str, str], names: frozenset[str]) -> dict[str, str]:
+    return {name: value for name, value in headers.items() if name.lower() not in names}
+
+
+def mean(client: PoliteClient, url: str) -> frozenset[str]:
+    """Apply the config's headers to the schemes and ports that this URL stands for. A robots.txt
+    redirected elsewhere is requested without them."""
+    client.downloader.mean(url)
+    return services_of(url)
+
+
+def _public(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in headers.items() if not may_be_secret(name)}
