@@ -1,6 +1,9 @@
 """Exceptions of the embedding API. A response of any status is not an error.
 
-CourtlyError
+CourtlyError            the base class (`policies.errors`)
+    ConfigError         the config is invalid, such as a missing contact in the user agent
+    StoreError          the database failed
+        StoreRefused    it is in use by another process
     InvalidURL          the URL is not an absolute http(s) URL
     InvalidRequest      another argument of a request is not valid: `.argument`
     RobotsDisallowed    robots.txt forbids the URL: `.verdict`
@@ -9,10 +12,6 @@ CourtlyError
     TooManyRedirects    `.urls`
     ResponseUnread      a request would wait for an unread response
     SessionClosed       the session was closed before or during the request
-
-The API also raises `ConfigError` for an invalid configuration (such as a missing contact in the
-user agent), `StoreError` for a database that fails, and its subclass `StoreRefused` for one that is
-in use by another process.
 """
 
 from __future__ import annotations
@@ -21,13 +20,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from policies.errors import CourtlyError as CourtlyError  # noqa: PLC0414 - re-exported
+
 if TYPE_CHECKING:
     from crawler.fetching.request import Failure
     from policies.robots import Verdict
-
-
-class CourtlyError(Exception):
-    """Base class of the exceptions of the embedding API. The message is one sentence."""
 
 
 class InvalidURL(CourtlyError, ValueError):  # noqa: N818 - named for what happened, like the others

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from policies.errors import CourtlyError
+
 SUSPECT_REST_S: Final = 3.0  # a process killed again soon finds no suspect in flight
 SEEDS_AT_ONCE: Final = 5_000  # URLs in one list of `Store.seeds`
 
 
-class StoreError(Exception):
+class StoreError(CourtlyError):
     """The store cannot continue: its medium is damaged, was replaced, or is read-only. Nothing that
     was committed is lost. The message is one sentence for the operator."""
 

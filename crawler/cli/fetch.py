@@ -66,13 +66,17 @@ async def _fetch_all(config: Config, urls: Sequence[str]) -> bool:
 
 
 async def _fetch(session: PoliteSession, url: str) -> bool:
+    from crawler.config import ConfigError
     from crawler.errors import CourtlyError
+    from storage.store import StoreError
 
     turn = await session.next_turn(url)
     if turn.in_s > WAIT_SHOWN_S:
         echo(f"waiting {turn.in_s:.1f} s before {url}: {turn.reason}", err=True)
     try:
         response = await session.get(url, retry=False)
+    except (ConfigError, StoreError):
+        raise  # it ends the command, with an exit code of its own
     except CourtlyError as error:
         print_problems(plain(str(error)))
         return False

@@ -9,11 +9,12 @@ from typing import Any
 from msgspec import Struct, field
 
 from crawler.config.lines import KeyPath
+from policies.errors import CourtlyError
 
 Sections = Mapping[str, Mapping[str, object]]  # section -> field -> value
 
 
-class ConfigError(Exception):
+class ConfigError(CourtlyError):
     """A config, or a request made with it, cannot be used. `problems`: one sentence each."""
 
     def __init__(self, *problems: str) -> None:

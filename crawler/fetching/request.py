@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copyreg
 import functools
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, Protocol
@@ -17,6 +18,18 @@ from policies.holds import HoldReason
 from policies.retries import FailureCode
 
 Headers = CIMultiDictProxy[str]
+
+
+def _reduced(headers: Headers) -> tuple[Callable[..., Headers], tuple[tuple[str, str], ...]]:
+    return _restored, tuple(headers.items())
+
+
+def _restored(*fields: tuple[str, str]) -> Headers:
+    return CIMultiDictProxy(CIMultiDict(fields))
+
+
+# multidict makes no proxy picklable; with this, pages, responses and their headers are.
+copyreg.pickle(CIMultiDictProxy, _reduced)
 
 _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 

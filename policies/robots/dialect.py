@@ -135,6 +135,12 @@ class Dialect(Struct, frozen=True, kw_only=True, eq=False):
     lifetime_s: float = DAY_S  # if fixed, or not specified by the answer
     ours: Mapping[Aspect, str]  # our own interpretation where no source has one
 
+    def __copy__(self) -> Dialect:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Dialect:
+        return self
+
     def base_kinds(self) -> bytes:
         """A table for bytes.translate: kinds with leniency flags to kinds in this dialect."""
         return _BASE_KINDS[self.lenient]

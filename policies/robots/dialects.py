@@ -7,8 +7,12 @@ rely on it mention it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import copyreg
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
+from typing import Any
+
+import msgspec
 
 from policies.robots.dialect import (
     DAY_S,
@@ -250,3 +254,21 @@ def _named(name: str) -> Dialect:
             f"there is no dialect {name!r}; {meant}choose one of {', '.join(DIALECTS)}"
         )
     return row
+
+
+# ---------------------------------------------------------------- pickling
+
+
+def _reduced(row: Dialect) -> tuple[Callable[..., Dialect], tuple[Any, ...]]:
+    """Pickle a dialect by name, because dialects are compared by identity; one that is not in
+    DIALECTS by its options."""
+    if DIALECTS.get(row.name) is row:
+        return _named, (row.name,)
+    return _restored, ({**msgspec.structs.asdict(row), "ours": dict(row.ours)},)
+
+
+def _restored(options: dict[str, Any]) -> Dialect:
+    return Dialect(**options)
+
+
+copyreg.pickle(Dialect, _reduced)  # DIALECTS is out of reach of the module that defines the class

@@ -8,7 +8,9 @@ from policies.robots.agent_rules import BLOCKS, AgentRules, Rule
 from policies.robots.dialect import Aspect, Dialect, Dollar, GroupSelection, Precedence, Wildcard
 from policies.robots.groups import Group
 from policies.robots.index import TOO_COMPLEX
+from policies.robots.library_lines import LibrarySource
 from policies.robots.pattern import NONE
+from policies.robots.syntax import RobotsSource
 
 
 def path_of(url: str) -> str:
@@ -34,7 +36,8 @@ def path_of(url: str) -> str:
 class Verdict:
     """Whether a URL may be fetched. The reasons are computed on demand; `str()` states them.
 
-    A verdict keeps the whole robots.txt in memory.
+    A verdict keeps the whole robots.txt in memory, and a pickled one contains it. Two verdicts are
+    equal if they judge the same path by the same robots.txt, crawler and dialects.
     """
 
     __slots__ = ("_losers", "_rank", "allowed", "dialects", "path", "rules")
@@ -46,6 +49,21 @@ class Verdict:
         self._rank = rank = rules.rank(path)
         self._losers: tuple[Rule, ...] | None = None
         self.allowed = not rank & BLOCKS or path == rules.exempt_path
+
+    # ------------------------------------------------------------ comparing and copying
+
+    def _judged(self) -> tuple[bytes, tuple[str, ...], Dialect, str, tuple[str, ...]]:
+        rules = self.rules
+        return rules.source.body, rules.agents, rules.dialect, self.path, self.dialects
+
+    def __eq__(self, other: object) -> bool:
+        return self._judged() == other._judged() if isinstance(other, Verdict) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._judged())
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _judge_again, self._judged()
 
     # ------------------------------------------------------------ what decided
 
@@ -275,3 +293,13 @@ _PRECEDENCES = {
     Precedence.FIRST: "the first matching rule in file order applies",
     Precedence.ANY_DISALLOW: "any matching Disallow applies, and Allow is ignored",
 }
+
+
+def _judge_again(
+    body: bytes, agents: tuple[str, ...], dialect: Dialect, path: str, dialects: tuple[str, ...]
+) -> Verdict:
+    """Rebuild a verdict from what it judged, when it is unpickled or copied."""
+    source = RobotsSource(body)
+    if dialect.library_lines:
+        source = LibrarySource(source)
+    return Verdict(AgentRules(source, agents, dialect, share=len(dialects)), path, dialects)

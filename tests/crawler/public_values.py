@@ -1,0 +1,120 @@
+"""An example of every public value, and the ways to copy one."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+from multidict import CIMultiDict, CIMultiDictProxy
+
+from crawler.config import ConfigError
+from crawler.documents.crawled_page import CrawledPage, Timings
+from crawler.documents.links import PageLink
+from crawler.embedding.caller_verdicts import NextTurn
+from crawler.embedding.response import Response
+from crawler.errors import (
+    CourtlyError,
+    FetchFailed,
+    InvalidURL,
+    ResponseUnread,
+    RobotsDisallowed,
+    RobotsUnreachable,
+    SessionClosed,
+    TooManyRedirects,
+)
+from crawler.events import FrequentReason, Summary, WaitingHost
+from crawler.fetching.request import Failure
+from crawler.sinks.sink import SinkError
+from policies import robots
+from policies.holds import Hold, HoldReason
+from policies.indexing import Directives
+from policies.retries import FailureCode
+from policies.robots_state import RobotsState
+from policies.usage import Signal, Usage, Where
+from storage.store import StoreError, StoreRefused
+
+URL = "https://example.com/a"
+ROBOTS = b"User-agent: *\nAllow: /a/b\nDisallow: /a\n\nUser-agent: other\nDisallow: /\n"
+HEADERS = CIMultiDictProxy(
+    CIMultiDict([("Content-Type", "text/html"), ("Set-Cookie", "a=1"), ("set-cookie", "b=\udce9")])
+)
+FAILURE = Failure(
+    url=URL,
+    code=FailureCode.TIMEOUT,
+    sentence="no answer within 30 s",
+    connected=True,
+    permanent=False,
+    started_s=1.0,
+    ended_s=31.0,
+)
+VERDICT = robots.parse(ROBOTS).decide(URL, agent="examplebot")
+RESPONSE = Response(url=URL, status=200, headers=HEADERS, body=b"a", elapsed_s=0.5)
+TIMINGS = Timings(started_at=1_700_000_000.0, latency_s=0.1, elapsed_s=0.2)
+LINK = PageLink(f"{URL}/b", "B", nofollow=True)
+PAGE = CrawledPage(
+    url=URL,
+    status=200,
+    headers=HEADERS,
+    raw_headers=HEADERS,
+    body=b"<title>A</title>",
+    title="A",
+    links=(LINK,),
+    directives=Directives(index=False),
+    redirect_url=None,
+    depth=2,
+    usage=Usage(signals=(Signal(where=Where.META, name="tdm-reservation", value="1"),)),
+    timings=TIMINGS,
+)
+SUMMARY = Summary(
+    visited=1,
+    blocked=2,
+    failed=3,
+    queued=4,
+    hosts=5,
+    bytes=6,
+    elapsed_s=7.0,
+    waiting=(WaitingHost(host="example.com", until=None, reason="paused"),),
+    skipped={"depth": 8},
+    held=(Hold(reason=HoldReason.NETWORK, since=1.0),),
+    errors=(FrequentReason(words="dns: no such name", count=3, example=URL),),
+)
+ERRORS: list[CourtlyError] = [
+    CourtlyError("a sentence"),
+    ConfigError("the first problem", "the second problem"),
+    StoreError("the database is damaged"),
+    StoreRefused("the database is in use"),
+    SinkError("no space left"),
+    InvalidURL("a is not an absolute http or https URL"),
+    RobotsDisallowed(URL, VERDICT),
+    RobotsUnreachable(URL, "it answered 503", 1_700_000_000.0),
+    RobotsUnreachable(URL, "it answered 503", None),
+    FetchFailed(URL, FAILURE, until=1_700_000_000.0),
+    TooManyRedirects([f"{URL}/{n}" for n in range(12)]),
+    ResponseUnread("a response has not been read"),
+    SessionClosed("the session is closed"),
+]
+VALUES: list[object] = [
+    *(robots.parse(ROBOTS).decide(URL, agent="examplebot", dialect=one) for one in robots.DIALECTS),
+    robots.parse(ROBOTS).decide(URL, agent=("a", "other"), dialect=[robots.BING, robots.GOOGLE]),
+    *robots.DIALECTS.values(),
+    *FailureCode,
+    HEADERS,
+    RESPONSE,
+    Response(url=URL, status=200, headers=HEADERS, body=b"", elapsed_s=1, redirects=(RESPONSE,)),
+    TIMINGS,
+    LINK,
+    PAGE,
+    SUMMARY,
+    FAILURE,
+    NextTurn(in_s=1.5, reason="politeness.delay", ahead=2),
+    RobotsState(status=200, body=ROBOTS, copy_at=1.0),
+]
+COPIES: dict[str, Callable[[Any], Any]] = {
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+    "pickle 2": lambda value: pickle.loads(pickle.dumps(value, 2)),
+    "pickle 4": lambda value: pickle.loads(pickle.dumps(value, 4)),
+    "pickle 5": lambda value: pickle.loads(pickle.dumps(value, 5)),
+}
