@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from crawler.embedding.caller_verdicts import NextTurn
     from crawler.embedding.crawler import Crawler
     from crawler.embedding.middleware import Politeness, guarded_connector
+    from crawler.embedding.permit import RequestPermit
     from crawler.embedding.response import Response
     from crawler.embedding.session import PoliteSession
     from crawler.errors import (
@@ -42,6 +43,7 @@ __all__ = [
     "NextTurn",
     "PoliteSession",
     "Politeness",
+    "RequestPermit",
     "Response",
     "ResponseUnread",
     "RobotsDisallowed",
@@ -65,6 +67,7 @@ _HOMES = {
     "NextTurn": "crawler.embedding.caller_verdicts",
     "PoliteSession": "crawler.embedding.session",
     "Politeness": "crawler.embedding.middleware",
+    "RequestPermit": "crawler.embedding.permit",
     "Response": "crawler.embedding.response",
     "ResponseUnread": "crawler.errors",
     "RobotsDisallowed": "crawler.errors",

@@ -6,20 +6,34 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from typing import Final
 
+from msgspec import Struct
 from msgspec.structs import replace
+from multidict import CIMultiDict, CIMultiDictProxy
 
 from crawler.clock import Clock
 from crawler.faults import contained
 from crawler.fetching.header_scope import HeaderScope
-from crawler.fetching.request import Answer, Failure, Fetcher, Request
-from crawler.frontier.frontier import ROBOTS, Frontier
+from crawler.fetching.request import Answer, Failure, Fetcher, Headers, Request
+from crawler.frontier.frontier import PAGE, ROBOTS, Frontier
 from crawler.frontier.host_queue import HostQueue, Permit
 from crawler.frontier.tickets import Ticket
 from crawler.observer import Contacted, Observer
 from policies.holds import SENTENCES, HoldReason
 from policies.retries import FailureCode
 from policies.url import host_of, origin_of
+
+NO_HEADERS: Final[Headers] = CIMultiDictProxy(CIMultiDict())
+
+
+class LentContact(Struct, eq=False):
+    """A contact made by a client of the caller's, and what it says of the answer. over: its permit
+    has ended."""
+
+    headers: Headers
+    status: int | None = None
+    over: bool = False
 
 
 class Downloader:
@@ -106,7 +120,7 @@ class Downloader:
 
     async def fetch(self, permit: Permit, request: Request, *, kind: str) -> Answer | Failure:
         """Use the permit for one request; it is over when this returns or raises."""
-        began_s = self._begin(permit, request)
+        began_s = self._begin(permit, request.url)
         result: Answer | Failure | None = None
         try:
             result = await self._send(permit, request, kind, began_s)
@@ -120,7 +134,7 @@ class Downloader:
     ) -> AsyncIterator[Answer | Failure]:
         """As `fetch`, with the permit open until the block ends: what is learned in it (such as a
         Crawl-delay) counts for the delay after this very request."""
-        began_s = self._begin(permit, request)
+        began_s = self._begin(permit, request.url)
         result: Answer | Failure | None = None
         try:
             result = await self._send(permit, request, kind, began_s)
@@ -128,8 +142,40 @@ class Downloader:
         finally:
             self._end(permit, request.url, kind, result, began_s)
 
-    def _begin(self, permit: Permit, request: Request) -> float:
-        began_s = self.urls[request.url] = self._clock.monotonic()
+    @contextlib.asynccontextmanager
+    async def lend(self, permit: Permit, url: str) -> AsyncIterator[LentContact]:
+        """Lend the permit to a client of the caller's for one request, which lasts until the block
+        ends. The host learns from the answer that is set by then, also if the block raises."""
+        began_s = self._begin(permit, url)
+        lent = LentContact(NO_HEADERS)
+        try:
+            yield lent
+        finally:
+            lent.over = True
+            answer = None if lent.status is None else self._lent_answer(url, lent, began_s)
+            if answer is not None and not permit.host.gone:
+                self._frontier.learn(permit, answer, kind=PAGE)
+            self._end(permit, url, PAGE, answer, began_s)
+
+    def _lent_answer(self, url: str, lent: LentContact, began_s: float) -> Answer:
+        assert lent.status is not None
+        ended_s = self._clock.monotonic()
+        return Answer(
+            url=url,
+            status=lent.status,
+            headers=lent.headers,
+            body=b"",
+            body_read=False,
+            cut=False,
+            wire_bytes=0,
+            started_s=began_s,
+            ended_s=ended_s,
+            address=None,
+            latency_s=ended_s - began_s,
+        )
+
+    def _begin(self, permit: Permit, url: str) -> float:
+        began_s = self.urls[url] = self._clock.monotonic()
         permit.host.pace.on_wire()
         return began_s
 

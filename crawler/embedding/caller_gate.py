@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Final, TypeVar
 
 from crawler.clock import Clock
 from crawler.config import Config, check_identity
-from crawler.downloading.downloader import Downloader
+from crawler.downloading.downloader import Downloader, LentContact
 from crawler.embedding.caller_lines import HostLine, Place
 from crawler.embedding.caller_verdicts import CallerVerdicts, NextTurn
-from crawler.errors import RobotsDisallowed, RobotsUnreachable
+from crawler.errors import CourtlyError, RobotsDisallowed, RobotsUnreachable
 from crawler.fetching.request import Answer, Failure, Request
 from crawler.frontier.frontier import PAGE, Frontier
 from crawler.frontier.host_queue import Permit
@@ -95,6 +96,11 @@ class CallerGate(ABC):
         """
 
         async def wait(line: HostLine) -> Permit:
+            if asyncio.current_task() in line.lent_to and line.host.busy >= line.host.pace.lanes():
+                raise CourtlyError(
+                    f"{url} would wait for itself: this task has a permit for the same host, and "
+                    "must end its block first"
+                )
             if line.places:
                 self._passes(line, url)  # a forbidden URL need not wait in line
             return await self._in_line(line, url)
@@ -163,6 +169,19 @@ class CallerGate(ABC):
     async def contact(self, permit: Permit, request: Request) -> Answer | Failure:
         """Use the permit for one request, without retries; adapt the host's pace to the result."""
         return await self.downloader.fetch(permit, request, kind=PAGE)
+
+    @contextlib.asynccontextmanager
+    async def lend(self, permit: Permit, url: str) -> AsyncIterator[LentContact]:
+        """Lend the permit to the caller's own client until the block ends. The task must not wait
+        for the host in it: it would wait for itself."""
+        line, task = self._get(permit.host.slot), asyncio.current_task()
+        holders = [] if line is None else line.lent_to
+        holders.append(task)
+        try:
+            async with self.downloader.lend(permit, url) as lent:
+                yield lent
+        finally:
+            holders.remove(task)
 
     def watch(self, permit: Permit, request: Request) -> asyncio.Task[None]:
         """As `contact`, in a task that continues when the caller is cancelled."""

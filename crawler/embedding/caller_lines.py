@@ -10,7 +10,7 @@ from asyncio import Future
 from collections import Counter, OrderedDict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from crawler.clock import Clock
 from crawler.errors import CourtlyError
@@ -55,6 +55,7 @@ class HostLine:
     places: deque[Place] = field(default_factory=deque)
     users: int = 0  # callers using it now: it must not be released
     used_s: float = 0.0  # when it was last used
+    lent_to: list[asyncio.Task[Any] | None] = field(default_factory=list)  # tasks with a permit
 
 
 class CallerLines:

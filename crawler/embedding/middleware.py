@@ -15,6 +15,7 @@ from crawler.clock import Clock, RealClock, Timer
 from crawler.config import Config, ConfigError
 from crawler.embedding.caller_verdicts import NextTurn, canonical_url
 from crawler.embedding.lasting import Lasting
+from crawler.embedding.permit import with_time_to_connect
 from crawler.embedding.polite_client import PoliteClient
 from crawler.embedding.settings import Given, paces, settings
 from crawler.errors import ResponseUnread
@@ -34,10 +35,6 @@ from policies.url import host_of
 # How long a request waits for an unread response of the same host. A server may pause this long
 # within a body; a response that is being read, however slowly, does not count.
 HOLD_MAX_S: Final = 60.0
-# Of a database that other workers share: for so long the session may connect to a host before its
-# request is sent, which only a request of our own can be kept from at the last moment.
-CONNECT_S: Final = 5.0
-LOOK_EVERY_S: Final = 0.25
 
 
 class Politeness:
@@ -133,11 +130,7 @@ class Politeness:
             if request.headers.get(name, SERVER_SOFTWARE) == SERVER_SOFTWARE:
                 request.headers[name] = value
         fetcher.use(request.session, url, request.headers)
-        permit = await self._enter(client, url)
-        while not client.frontier.expiry.may_contact(for_s=CONNECT_S):
-            client.frontier.permits.give_back(permit)
-            await client.clock.sleep_until(client.clock.monotonic() + LOOK_EVERY_S)
-            permit = await self._enter(client, url)
+        permit = await with_time_to_connect(client, lambda: self._enter(client, url))
         contact = CallerRequest(url, client.clock)
         fetcher.watch(contact)
         slot = permit.host.slot

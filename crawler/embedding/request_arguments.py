@@ -75,7 +75,7 @@ def read_arguments(
     timeout_s: float | None,
 ) -> RequestArguments:
     """Check the arguments of a request. Raises InvalidURL and InvalidRequest."""
-    method = _method(method)
+    method = check_method(method)
     for name, value in (("follow", follow), ("retry", retry)):
         if not isinstance(value, bool):
             raise InvalidRequest(name, f"must be True or False, not {_shown(value)}")
@@ -111,7 +111,8 @@ def seconds(argument: str, value: object) -> float | None:
     return number
 
 
-def _method(method: object) -> str:
+def check_method(method: object) -> str:
+    """Return it in upper case. Raises InvalidRequest."""
     if not isinstance(method, str) or not is_token(method):
         raise InvalidRequest("method", f"must be a word such as GET, not {_shown(method)}")
     if method.upper() == "CONNECT":

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, Unpack
@@ -13,12 +14,14 @@ from crawler.clock import Clock
 from crawler.config import Config
 from crawler.embedding.caller_verdicts import NextTurn, canonical_url
 from crawler.embedding.lasting import Lasting
+from crawler.embedding.permit import RequestPermit, lend_permit
 from crawler.embedding.polite_client import PoliteClient
 from crawler.embedding.redirects import follow_redirects, mean
 from crawler.embedding.request_arguments import (
     Body,
     Fields,
     RequestOptions,
+    check_method,
     read_arguments,
 )
 from crawler.embedding.response import Response
@@ -163,6 +166,30 @@ class PoliteSession:
             timeout_s=timeout_s,
         )
         return await follow_redirects(client, asked)
+
+    @contextlib.asynccontextmanager
+    async def permit(self, url: str | URL, method: str = "GET") -> AsyncIterator[RequestPermit]:
+        """Permission for a client of your own to send one request to the URL's host.
+
+        ```python
+        async with session.permit(url) as permit:
+            response = await client.get(permit.url)  # one request, without redirects
+            permit.record(response.status_code, response.headers)
+        ```
+
+        Waits for robots.txt and the host's turn as `get` does. The contact lasts until the block
+        ends, and the host's delay counts from there, however it ends; without `record` it counts as
+        a contact without an answer. Each further request, such as one after a redirect, needs a
+        permit of its own. Do not wait for the same host in the block.
+
+        Your client connects by itself: addresses are checked only as far as the URL contains one.
+        Raises what `fetch` raises before a request is sent.
+        """
+        gate = self._client.get()
+        canonical, method = canonical_url(url), check_method(method)
+        mean(gate, canonical)
+        async with lend_permit(gate, canonical, method) as permit:
+            yield permit
 
     # ------------------------------------------------------------ inspecting
 
