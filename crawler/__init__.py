@@ -13,6 +13,7 @@ TYPE_CHECKING = False  # type checkers take it for true; `typing` is slow to imp
 if TYPE_CHECKING:
     from crawler.config import ConfigError
     from crawler.documents.crawled_page import CrawledPage, Timings
+    from crawler.documents.unvisited import BlockedPage, FailedPage
     from crawler.embedding.caller_verdicts import NextTurn
     from crawler.embedding.crawler import Crawler
     from crawler.embedding.middleware import Politeness, guarded_connector
@@ -27,16 +28,20 @@ if TYPE_CHECKING:
         ResponseUnread,
         RobotsDisallowed,
         RobotsUnreachable,
+        SecondReader,
         SessionClosed,
         TooManyRedirects,
     )
+    from crawler.events import Summary
     from storage.store import StoreError, StoreRefused
 
 __all__ = [
+    "BlockedPage",
     "ConfigError",
     "CourtlyError",
     "CrawledPage",
     "Crawler",
+    "FailedPage",
     "FetchFailed",
     "InvalidRequest",
     "InvalidURL",
@@ -48,19 +53,23 @@ __all__ = [
     "ResponseUnread",
     "RobotsDisallowed",
     "RobotsUnreachable",
+    "SecondReader",
     "SessionClosed",
     "StoreError",
     "StoreRefused",
+    "Summary",
     "Timings",
     "TooManyRedirects",
     "guarded_connector",
 ]
 
 _HOMES = {
+    "BlockedPage": "crawler.documents.unvisited",
     "ConfigError": "crawler.config",
     "CourtlyError": "crawler.errors",
     "CrawledPage": "crawler.documents.crawled_page",
     "Crawler": "crawler.embedding.crawler",
+    "FailedPage": "crawler.documents.unvisited",
     "FetchFailed": "crawler.errors",
     "InvalidRequest": "crawler.errors",
     "InvalidURL": "crawler.errors",
@@ -72,9 +81,11 @@ _HOMES = {
     "ResponseUnread": "crawler.errors",
     "RobotsDisallowed": "crawler.errors",
     "RobotsUnreachable": "crawler.errors",
+    "SecondReader": "crawler.errors",
     "SessionClosed": "crawler.errors",
     "StoreError": "storage.store",
     "StoreRefused": "storage.store",
+    "Summary": "crawler.events",
     "Timings": "crawler.documents.crawled_page",
     "TooManyRedirects": "crawler.errors",
     "guarded_connector": "crawler.embedding.middleware",

@@ -11,6 +11,7 @@ CourtlyError            the base class (`policies.errors`)
     FetchFailed         no response, or an incomplete one: `.failure`
     TooManyRedirects    `.urls`
     ResponseUnread      a request would wait for an unread response
+    SecondReader        two tasks iterate over one Crawler
     SessionClosed       the session was closed before or during the request
 """
 
@@ -98,6 +99,10 @@ class TooManyRedirects(CourtlyError):  # noqa: N818
 
 class ResponseUnread(CourtlyError):  # noqa: N818
     """A request waited too long for a host whose previous response has not been read."""
+
+
+class SecondReader(CourtlyError, RuntimeError):  # noqa: N818
+    """Two tasks iterate over one `Crawler`."""
 
 
 class SessionClosed(CourtlyError):  # noqa: N818

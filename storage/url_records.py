@@ -154,6 +154,8 @@ class Queued(Struct, frozen=True, kw_only=True):
     sitemap: bool = False
     before: Before | None = None  # set if this is a revisit
     listing: Listing | None = None  # its entry in a sitemap
+    data: str | None = None  # as in its Link
+    referrer: str | None = None  # the page that linked to it first, if `give_referrers` was called
 
 
 class Visited(Struct, frozen=True, kw_only=True):

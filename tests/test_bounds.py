@@ -442,6 +442,7 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "crawler/scheduling/host_leases.py:ROBOTS_BYTES_MAX", "crawler/sinks/dispatch.py:BYTES_MAX",
         "crawler/sinks/dispatch.py:PAGES_MAX", "crawler/frontier/commit_buffer.py:LINKS_MAX",
         "crawler/frontier/commit_buffer.py:OUTCOMES_MAX",
+        "crawler/processing/page_queue.py:UNVISITED_MAX",
         "crawler/frontier/permits.py:UNPARSED_BYTES_MAX",
         "crawler/cli/process.py:FILES_MAX", "crawler/cli/process.py:OTHER_FILES_MAX",
         "crawler/daemon/connections.py:CONNECTIONS_MAX",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
+from typing import Any
 
 from crawler.documents.charset import to_text
 from crawler.documents.page import PageLink, ParsedPage
@@ -36,6 +38,8 @@ class CrawledPage:
     directives: the strictest of meta elements and headers.
     redirect_url: the target of a redirect.
     depth: number of links from a seed.
+    data: the JSON value added with the URL; None without one.
+    referrer: the page that linked to it first; None for a seed.
     canonical_url: the URL that the page declares.
     fetched_at: Unix seconds, as in the view `visited`.
     address: of the server, if known.
@@ -63,6 +67,8 @@ class CrawledPage:
     requisite: bool = False
     again: bool = False
     usage: Usage = NONE
+    data: Any = None
+    referrer: str | None = None
     raw_headers: Headers | None = field(default=None, repr=False)
 
     @property
@@ -104,6 +110,8 @@ def crawled_page(
         requisite=queued.requisite,
         again=queued.before is not None,
         usage=usage,
+        data=value_of(queued.data),
+        referrer=queued.referrer,
         raw_headers=answer.raw_headers,
         timings=Timings(
             started_at=outcome.fetched_at - outcome.elapsed_s,
@@ -111,3 +119,8 @@ def crawled_page(
             elapsed_s=outcome.elapsed_s,
         ),
     )
+
+
+def value_of(data: str | None) -> Any:
+    """Decode the data of a URL, which the store keeps as JSON."""
+    return None if data is None else json.loads(data)

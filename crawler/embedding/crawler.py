@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from crawler.clock import Clock
 from crawler.config import Config, check_identity, seeds_of
 from crawler.documents.crawled_page import CrawledPage
+from crawler.documents.unvisited import BlockedPage, FailedPage
 from crawler.embedding.lasting import Lasting
 from crawler.embedding.settings import CrawlOptions, Given, settings
 from crawler.fetching.fetcher import Fetcher
@@ -47,9 +48,9 @@ class Crawler:
     by `break` or an exception, ends the crawl cleanly: requests in flight are completed, and unread
     pages stay queued.
 
-    Iterate in one task only. Raises ConfigError (no seed; no contact in the user agent),
-    StoreRefused
-    (the database is in use by another process) and StoreError.
+    Iterate in one task only: a second one gets SecondReader. Raises ConfigError (no seed; no
+    contact in the user agent), StoreRefused (the database is in use by another process) and
+    StoreError.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class Crawler:
         self._called: list[tuple[PageFunction, Mapping[str, Any]]] = [(call, {}) for call in sinks]
         self._clock = clock
         self._fetcher = fetcher
+        self._ended: Running | None = None  # the latest, whose summary is still available
         self._running: Lasting[Running] = Lasting(
             "the crawl is not open: use it inside its `async with` block"
         )
@@ -96,8 +98,12 @@ class Crawler:
             fetcher=self._fetcher,
             called=[page_callback(call, **wants) for call, wants in self._called],
         ) as opened:
+            self._ended = None
             await self._add(opened, seeds)
-            yield opened
+            try:
+                yield opened
+            finally:
+                self._ended = opened
 
     async def __aexit__(
         self,
@@ -113,12 +119,23 @@ class Crawler:
         return self
 
     async def __anext__(self) -> CrawledPage:
-        running = self._running.get()
-        await running.commit()
-        page = await running.next()
+        page = await self._running.get().next_page()
         if page is None:
             raise StopAsyncIteration
         return page
+
+    async def outcomes(self) -> AsyncIterator[CrawledPage | FailedPage | BlockedPage]:
+        """Iterate over what becomes of every URL: its page, why it failed, or why it is blocked.
+
+        Asking for the next outcome commits the page before, as the iteration over pages does. A
+        FailedPage or BlockedPage is committed before you get it: after a crash it is not given
+        again, and those you did not get are in the views `failed` and `blocked` of the database.
+
+        A page that a sink could not take is given as a CrawledPage, and then as a FailedPage. A
+        page that was fetched before its robots.txt was known, which forbids it, is given as a
+        CrawledPage, and then as a BlockedPage. Raises SecondReader."""
+        while (outcome := await self._running.get().next_outcome()) is not None:
+            yield outcome
 
     async def add(self, *urls: str) -> int:
         """Add seeds, also during the iteration; return how many were new. Scope is relative to all
@@ -170,5 +187,11 @@ class Crawler:
             running.sinks.add(one)
 
     async def summary(self) -> Summary:
-        """Summarise the crawl so far: counts, limits that excluded URLs, waiting hosts."""
-        return await self._running.get().summary()
+        """Summarise the crawl so far: counts, limits that excluded URLs, waiting hosts.
+
+        After the block, it summarises the crawl at its end; with `db`, from the database as it is
+        now. Raises SessionClosed before the block, and StoreError."""
+        running = self._running.now or self._ended
+        if running is None:
+            running = self._running.get()
+        return await running.summary()

@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from crawler.app import plainest
 from crawler.clock import Clock, RealClock
 from crawler.config import Config, ConfigError
 from crawler.contact_deadline import ContactDeadline
-from crawler.documents.crawled_page import CrawledPage
+from crawler.documents.crawled_page import CrawledPage, value_of
+from crawler.documents.unvisited import BlockedPage, FailedPage, code_and_sentence
 from crawler.embedding.embed import OpenStore, network, open_store_of
+from crawler.errors import SecondReader
 from crawler.events import Summary
 from crawler.fetching.fetcher import Fetcher
 from crawler.processing.context import crawl_context
-from crawler.processing.page_queue import PageQueue
+from crawler.processing.page_queue import FailedOrigin, PageQueue, Unvisited, WithdrawnPage
 from crawler.scheduling.scheduler import Scheduler
 from crawler.scheduling.seeding import check_roots
 from crawler.sinks.build import build_sinks
 from crawler.sinks.dispatch import PageCallback, Sinks
 from crawler.steering.summary import summarise
-from storage.store import Link
+from policies.url import origin_of
+from storage.store import Link, Row, StoreError
+
+PageOutcome = CrawledPage | FailedPage | BlockedPage
 
 
 class Running:
@@ -46,6 +52,12 @@ class Running:
         self._fetcher = fetcher
         self._deadline = deadline
         self._began_s = clock.monotonic()
+        self._ended_s: float | None = None
+        self._reader: asyncio.Task[object] | None = None  # the task that asked for a page last
+        self._asking = False  # it is waiting for one
+        self._rows: AsyncGenerator[Row, None] | None = None  # of an origin that failed
+        self._interrupted = False
+        self._summary: Summary | None = None
         self._begin()
 
     def _begin(self) -> None:
@@ -62,8 +74,54 @@ class Running:
         self._scheduler = Scheduler(context, self._fetcher)
         self._task: asyncio.Task[None] | None = None
 
-    async def next(self) -> CrawledPage | None:
-        """The next page; None at the end. Raises what ended the crawl."""
+    async def next_page(self) -> CrawledPage | None:
+        """Commit the page before, and return the next one; None at the end. Raises SecondReader,
+        and what ended the crawl."""
+        with self._reading():
+            self._page_queue.read_unvisited(wanted=False)
+            await self._commit()
+            page = await self._next()
+        assert page is None or isinstance(page, CrawledPage)
+        return page
+
+    async def next_outcome(self) -> PageOutcome | None:
+        """As `next_page`, with the outcomes of URLs that gave no page."""
+        with self._reading():
+            self._page_queue.read_unvisited(wanted=True)
+            await self._commit()
+            while True:
+                if (failed := await self._next_failed()) is not None:
+                    return failed
+                match await self._next():
+                    case FailedOrigin() as origin:
+                        self._rows = self._failed_rows(origin)
+                    case WithdrawnPage() as page:
+                        return await self._blocked(page)
+                    case outcome:
+                        return outcome
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Refuse a second reader: asking for a page commits the one before, which a task that is
+        still processing it would not expect."""
+        task = asyncio.current_task()
+        other = self._reader
+        if (
+            other not in (None, task)
+            and not other.done()
+            and (self._asking or self._page_queue.is_read or self._rows is not None)
+        ):
+            raise SecondReader(
+                "another task iterates over this crawl: iterate in one task, and pass the pages "
+                "to others"
+            )
+        self._reader, self._asking = task, True
+        try:
+            yield
+        finally:
+            self._asking = False
+
+    async def _next(self) -> CrawledPage | Unvisited | None:
         if self._task is None:
             if not await check_roots(self._config, self._kept.store):
                 raise ConfigError(
@@ -77,7 +135,47 @@ class Running:
             await self._result(self._task)
         return page
 
-    async def commit(self) -> None:
+    async def _failed_rows(self, origin: FailedOrigin) -> AsyncGenerator[Row, None]:
+        """The URLs that failed together, from the database."""
+        async with (
+            self._kept.reader() as reader,
+            contextlib.aclosing(reader.iterate("failed", host=origin.slot)) as rows,
+        ):
+            async for row in rows:
+                url = str(row["url"])
+                if row["last_at"] == origin.failed_at and origin_of(url) == origin.origin:
+                    about = await reader.url(url) or {}
+                    yield {**row, "referrer": about.get("referrer"), "data": about.get("data")}
+
+    async def _next_failed(self) -> FailedPage | None:
+        if self._rows is None:
+            return None
+        async for row in self._rows:
+            code, sentence = code_and_sentence(str(row["error"]))
+            return FailedPage(
+                url=str(row["url"]),
+                code=code,
+                sentence=sentence,
+                attempts=int(str(row["attempts"])),
+                failed_at=float(str(row["last_at"])),
+                data=_data_of(row),
+                referrer=_referrer_of(row),
+            )
+        self._rows = None
+        return None
+
+    async def _blocked(self, page: WithdrawnPage) -> BlockedPage:
+        async with self._kept.reader() as reader:
+            row = await reader.url(page.url) or {}
+        return BlockedPage(
+            url=page.url,
+            verdict=page.verdict,
+            blocked_at=page.blocked_at,
+            data=_data_of(row),
+            referrer=_referrer_of(row),
+        )
+
+    async def _commit(self) -> None:
         """Commit the page that the caller is processing, if any."""
         if self._task is None or not self._page_queue.settle(self._scheduler.frontier.buffer):
             return
@@ -95,9 +193,12 @@ class Running:
     async def stop(self, *, at_once: bool) -> None:
         """Stop the crawl; unread pages stay queued. at_once: abort the requests in flight."""
         task, self._task = self._task, None
+        if self._rows is not None:
+            await self._rows.aclose()
         self._page_queue.close()
         if task is None:
             return
+        self._interrupted = not task.done()
         self._scheduler.stop()
         if at_once:
             task.cancel()
@@ -118,11 +219,25 @@ class Running:
             raise plainest(group) from group
 
     async def summary(self) -> Summary:
-        elapsed_s = self._clock.monotonic() - self._began_s
+        """Summarise the crawl, also after its end."""
+        if self._summary is not None:
+            return self._summary
+        ended_s = self._clock.monotonic() if self._ended_s is None else self._ended_s
         async with self._kept.reader() as reader:
             return await summarise(
-                reader, self._scheduler, self._clock, elapsed_s=elapsed_s, interrupted=False
+                reader,
+                self._scheduler,
+                self._clock,
+                elapsed_s=ended_s - self._began_s,
+                interrupted=self._interrupted,
             )
+
+    async def end(self) -> None:
+        """Prepare for the summary after the end. A database in memory is about to be lost."""
+        self._ended_s = self._clock.monotonic()
+        if self._kept.location is None:
+            with contextlib.suppress(StoreError):
+                self._summary = await self.summary()
 
 
 @contextlib.asynccontextmanager
@@ -146,12 +261,25 @@ async def running(
     ):
         crawl = Running(config, kept, clock, wire, sinks, deadline=deadline)
         try:
-            yield crawl
-        except asyncio.CancelledError:
-            await crawl.stop(at_once=True)
-            raise
-        except BaseException:
-            with contextlib.suppress(Exception):  # the caller's error is the one to report
-                await crawl.stop(at_once=False)
-            raise
-        await crawl.stop(at_once=False)
+            try:
+                yield crawl
+            except asyncio.CancelledError:
+                await crawl.stop(at_once=True)
+                raise
+            except BaseException:
+                with contextlib.suppress(Exception):  # the caller's error is the one to report
+                    await crawl.stop(at_once=False)
+                raise
+            await crawl.stop(at_once=False)
+        finally:
+            await crawl.end()
+
+
+def _data_of(row: Row) -> Any:
+    data = row.get("data")
+    return value_of(data) if isinstance(data, str) else None
+
+
+def _referrer_of(row: Row) -> str | None:
+    referrer = row.get("referrer")
+    return referrer if isinstance(referrer, str) else None

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
-from typing import TYPE_CHECKING, Final
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from msgspec import Struct, structs
+from msgspec import Struct, field, structs
 
 from crawler.clock import Clock
 from crawler.config.model import CurrentConfig
@@ -14,7 +14,8 @@ from crawler.frontier.commands import COMMIT, CommandQueue
 from crawler.frontier.host_queue import HostQueue
 from crawler.frontier.pace import NEVER
 from crawler.observer import Observer
-from storage.store import Batch, HostUpdate, Outcome, Prefetch, Visited
+from policies.robots import Verdict
+from storage.store import Batch, Blocked, Failed, HostUpdate, Outcome, Prefetch, Queued, Visited
 
 if TYPE_CHECKING:
     from crawler.documents.crawled_page import CrawledPage
@@ -26,12 +27,21 @@ LINKS_MAX: Final = 20_000  # uncommitted; beyond it pages wait for the store,
 OUTCOMES_MAX: Final = 2_000  # or beyond these: where all is blocked, outcomes come by the thousand
 
 
+class About(NamedTuple):
+    """What a consumer of outcomes is told of a URL without a page."""
+
+    source: Queued | CrawledPage
+    verdict: Verdict | None
+
+
 class CommitBatch(Struct, frozen=True, kw_only=True):
-    """One commit to be made. `upto`: the number of the last entry it holds."""
+    """One commit to be made. `upto`: the number of the last entry it holds. about: by URL, of
+    outcomes that are or may become outcomes without a page."""
 
     outcomes: list[Outcome]
     batch: Batch
     upto: int
+    about: Mapping[int, About] = field(default_factory=dict)
 
 
 class CommitBuffer:
@@ -56,6 +66,7 @@ class CommitBuffer:
         self._observer = observer
         self._sinks = sinks
         self._outcomes: list[Outcome] = []
+        self._about: dict[int, About] = {}
         self._skipped: Counter[str] = Counter()
         self._dirty: dict[str, HostQueue] = {}
         self._contacted: dict[str, HostQueue] = {}  # since the last commit
@@ -72,12 +83,22 @@ class CommitBuffer:
     # ------------------------------------------------------------ putting in
 
     def record(
-        self, outcome: Outcome, host: HostQueue, url: str = "", page: CrawledPage | None = None
+        self,
+        outcome: Outcome,
+        host: HostQueue,
+        url: str = "",
+        page: CrawledPage | None = None,
+        *,
+        about: Queued | CrawledPage | None = None,
+        verdict: Verdict | None = None,
     ) -> None:
         """Nothing is recorded of a host whose lease was lost. url: of the outcome, for observers.
-        page: what sinks must have on disk before the outcome is committed."""
+        page: what sinks must have on disk before the outcome is committed. about: the URL of an
+        outcome without a page, or a page that a sink may refuse; verdict: of a block."""
         if host.lease_lost:
             return
+        if about is not None and (page is not None or isinstance(outcome, Failed | Blocked)):
+            self._about[outcome.id] = About(about, verdict)
         if page is not None and self._sinks is not None:
             self._sinks.put(page, outcome.id)
             if self._sinks.due:
@@ -204,6 +225,7 @@ class CommitBuffer:
         if upto == self.durable:
             return None
         outcomes, self._outcomes = self._outcomes, []
+        about, self._about = self._about, {}
         skipped, self._skipped = self._skipped, Counter()
         dirty, self._dirty = self._dirty, {}
         contacted, self._contacted = self._contacted, {}
@@ -238,7 +260,7 @@ class CommitBuffer:
                 if not host.gone
             ],
         )
-        return CommitBatch(outcomes=outcomes, batch=batch, upto=upto)
+        return CommitBatch(outcomes=outcomes, batch=batch, upto=upto, about=about)
 
     def _updates(
         self, dirty: dict[str, HostQueue], releases: dict[str, tuple[HostQueue, float]]

@@ -129,7 +129,7 @@ class Admission:
             blocked = blocked_by(verdict, queued.id, host.slot, queued.url, now_s=now_s)
             if queued.before is not None and self._sinks is not None:
                 self._sinks.withdraw_blocked(queued.url, blocked)
-            self._buffer.record(blocked, host, queued.url)
+            self._buffer.record(blocked, host, queued.url, about=queued, verdict=verdict)
 
     def _out_of_scope(self, host: HostQueue, name: str, queued: Queued) -> Outcome | Stop | None:
         """Scope is judged again: the config may have changed since the URL was queued."""

@@ -10,8 +10,10 @@ from crawler.frontier.commit_buffer import CommitBatch
 from crawler.frontier.frontier import Frontier
 from crawler.observer import Observer
 from crawler.processing.attempts import unkept
+from crawler.processing.page_queue import PageQueue
 from crawler.processing.rates import Rates
-from storage.store import Outcome, Store, Visited
+from crawler.processing.unvisited_pages import unvisited_page
+from storage.store import Completed, Outcome, Store, Visited
 
 if TYPE_CHECKING:
     from crawler.sinks.dispatch import Sinks
@@ -30,6 +32,7 @@ class Committer:
         *,
         observer: Observer | None = None,
         sinks: Sinks | None = None,
+        page_queue: PageQueue | None = None,
     ) -> None:
         self._frontier = frontier
         self._buffer = frontier.buffer
@@ -38,6 +41,7 @@ class Committer:
         self._clock = clock
         self._observer = observer
         self._sinks = sinks
+        self._page_queue = page_queue
         self.rates = Rates(clock.monotonic())
         self._taken: CommitBatch | None = None  # and not yet given to the store
         self._faults: dict[int, str] = {}  # by URL: why a sink could not take its page
@@ -96,12 +100,25 @@ class Committer:
             links = sum(len(one.links) for one in taken.outcomes if isinstance(one, Visited))
             elapsed_s = self._clock.monotonic() - began_s
             self._observer.committed(elapsed_s, len(taken.outcomes), links)
+        self._report_unvisited(taken, completed)
         waiting, self._flushes = self._flushes, []
         for upto, durable in waiting:
             if upto > taken.upto:
                 self._flushes.append((upto, durable))
             elif not durable.done():
                 durable.set_result(None)
+
+    def _report_unvisited(self, taken: CommitBatch, completed: Completed) -> None:
+        """Pass outcomes without a page to a consumer who reads them."""
+        queue = self._page_queue
+        if queue is None or not queue.reads_unvisited:
+            return
+        for outcome in taken.outcomes:
+            about = taken.about.get(outcome.id)
+            if about is None or outcome.slot in completed.stale:
+                continue
+            if (found := unvisited_page(outcome, about)) is not None:
+                queue.put_unvisited(found)
 
     def _fail_those(self, outcomes: list[Outcome]) -> None:
         """Mark pages that a sink could not take as failed; those visited before stay as they

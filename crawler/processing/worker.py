@@ -75,6 +75,10 @@ class Worker:
             return
         if not usable:
             return
+        if (queue := self._crawl.page_queue) is not None and queue.behind:
+            self._frontier.permits.give_back(permit)
+            await queue.room()
+            return
         host.prefetch = min(2 * host.prefetch, PREFETCH_MAX)
         judge_until_s = clock.monotonic() + JUDGING_MAX_S
         try:
@@ -131,7 +135,7 @@ class Worker:
         if is_memory(error):
             self._seen.clear()
         outcome = given_up(queued, host.slot, fault, now_s=self._crawl.clock.wall())
-        self._buffer.record(outcome, host, queued.url)
+        self._buffer.record(outcome, host, queued.url, about=queued)
 
     def _refill(self, host: HostQueue) -> None:
         """Ask for more URLs, unless the pages in flight may be the last ones that the host's limit
@@ -200,7 +204,7 @@ class Worker:
             target = target_of(answer)
             if target is not None:
                 failed = led_on(queued, host.slot, target, now_s=self._crawl.clock.wall())
-                self._buffer.record(failed, host, queued.url)
+                self._buffer.record(failed, host, queued.url, about=queued)
                 return False
         if seed is not None and seed.reading is not None:
             plan = self._schedule.sitemap(queued, answer)
@@ -277,7 +281,7 @@ class Worker:
                 max_attempts=fetch.max_attempts,
                 now_s=self._crawl.clock.wall(),
             )
-        self._buffer.record(outcome, host, queued.url)
+        self._buffer.record(outcome, host, queued.url, about=queued)
         return None
 
     # ------------------------------------------------------------ the page

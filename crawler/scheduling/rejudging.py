@@ -13,6 +13,7 @@ from crawler.frontier.origin import Origin
 from crawler.processing.attempts import blocked_by
 from crawler.processing.committer import Committer
 from crawler.processing.context import CrawlContext
+from crawler.processing.page_queue import WithdrawnPage
 from policies.robots import Verdict
 from policies.robots_policy import Governed
 from policies.url import path_of
@@ -40,6 +41,7 @@ class Rejudging:
         self._session = crawl.session
         self._clock = crawl.clock
         self._sinks = crawl.sinks
+        self._page_queue = crawl.page_queue
         self._committer = committer
         self._parser = parser
         self._running: dict[str, bool] = {}  # origin -> it is to be done once more
@@ -91,19 +93,25 @@ class Rejudging:
             kept: list[int] = []
             withdrawn: list[Blocked] = []
             urls: list[str] = []  # of those
+            verdicts: list[Verdict] = []
             now_s = self._clock.wall()
-            for page in self._in_time(chunk):
-                verdict = _verdict(origin, page.url)
+            for one in self._in_time(chunk):
+                verdict = _verdict(origin, one.url)
                 if not isinstance(verdict, Verdict):
-                    kept.append(page.id)
+                    kept.append(one.id)
                 else:
                     slot = origin.host.slot
-                    withdrawn.append(blocked_by(verdict, page.id, slot, page.url, now_s=now_s))
-                    urls.append(page.url)
+                    withdrawn.append(blocked_by(verdict, one.id, slot, one.url, now_s=now_s))
+                    urls.append(one.url)
+                    verdicts.append(verdict)
             await self._announce(urls, withdrawn)
             self._frontier.links_added(
                 await self._store.rejudge(self._session, kept=kept, withdrawn=withdrawn, freed=())
             )
+            if self._page_queue is not None:
+                for url, verdict in zip(urls, verdicts, strict=True):
+                    page = WithdrawnPage(url=url, verdict=verdict, blocked_at=now_s)
+                    self._page_queue.put_unvisited(page)
         return True
 
     def _in_time(self, chunk: Sequence[Judged]) -> Iterator[Judged]:

@@ -34,6 +34,7 @@ from crawler.frontier.tickets import FrontierClosedError
 from crawler.processing.admission import PageBudget
 from crawler.processing.committer import Committer
 from crawler.processing.context import CrawlContext
+from crawler.processing.page_queue import FailedOrigin
 from crawler.processing.recrawl_planner import RecrawlPlanner
 from crawler.processing.seen_links import SeenLinks
 from crawler.processing.sitemaps import Sitemaps
@@ -86,6 +87,7 @@ class Scheduler:
             crawl.clock,
             observer=crawl.observer,
             sinks=crawl.sinks,
+            page_queue=crawl.page_queue,
         )
         self.downloader = Downloader(frontier, fetcher, crawl.clock, observer=crawl.observer)
         self._parser = RobotsParser(frontier, crawl.store)
@@ -345,14 +347,20 @@ class Scheduler:
         host.let_go(lost.origin)
         if host.gone:
             return
+        now_s = self.crawl.clock.wall()
         count = await self.crawl.store.fail_host(
             self.crawl.session,
             host.update(self.crawl.clock.monotonic()),
             error=lost.error,
             attempts=lost.attempts,
-            last_at=self.crawl.clock.wall(),
+            last_at=now_s,
             origin=lost.origin,
         )
+        if count and self.crawl.page_queue is not None:
+            failed = FailedOrigin(
+                slot=host.slot, origin=lost.origin, error=lost.error, failed_at=now_s
+            )
+            self.crawl.page_queue.put_unvisited(failed)
         if self.crawl.observer is not None:
             self.crawl.observer.gave_up(host.slot, lost.origin, lost.error, count)
         host.next_due_s = None
