@@ -12,6 +12,7 @@ import click
 
 from crawler.cli import process
 from crawler.cli.exit_codes import INTERRUPTED
+from crawler.cli.fail_on import KINDS, fail
 from crawler.cli.options import (
     Choice,
     DatabaseOptions,
@@ -53,8 +54,8 @@ def _count(_context: click.Context, option: click.Parameter, text: str | None) -
 
 @click.command(
     short_help="Crawl from seeds into a database, or resume a crawl.",
-    epilog="Exit codes: 0 finished, 1 failure at run time, 2 bad usage or config, 130 interrupted "
-    "and stopped cleanly.",
+    epilog="Exit codes: 0 finished, 1 failure at run time, 2 bad usage or config, 3 URLs "
+    "that `--fail-on` names, 130 interrupted and stopped cleanly.",
 )
 @click.argument("seeds", nargs=-1, metavar="[SEED]...")
 @database_options
@@ -92,6 +93,13 @@ def _count(_context: click.Context, option: click.Parameter, text: str | None) -
 )
 @allow_option
 @worker_options
+@click.option(
+    "--fail-on",
+    type=Choice(KINDS),
+    multiple=True,
+    help="Exit with code 3 if the database contains such URLs at the end: broken (as in `courtly "
+    "report broken`), failed, blocked by robots.txt, or queued. Can be repeated.",
+)
 @click.option("--json", "as_json", is_flag=True, help="End with one JSON object on stdout.")
 @click.option("--quiet", is_flag=True, help="Show no progress and no warnings.")
 def crawl(
@@ -99,12 +107,13 @@ def crawl(
     database: DatabaseOptions,
     workers: int,
     worker: WorkerNumber | None,
+    fail_on: tuple[str, ...],
     as_json: bool,
     quiet: bool,
     **options: Any,
 ) -> None:
-    """Crawl politely from SEEDs into a database. A SEED is an absolute URL, or @FILE with one URL
-    per line.
+    """Crawl politely from SEEDs into a database. A SEED is an absolute URL, @FILE with one URL
+    per line, or @- for such lines on standard input.
 
     Exits when no URL can make progress. Run it again with the same database to resume; then no SEED
     is needed. On Ctrl-C, SIGTERM or a closed terminal, it finishes the requests in flight and
@@ -114,6 +123,10 @@ def crawl(
         config = _config(database, options, worker)
     if workers > 1:
         check_shared(config, workers)
+        if not {"-", "@-"}.isdisjoint(seeds):
+            raise click.UsageError(
+                "--workers: seeds on standard input need a single process; name a file of seeds"
+            )
     if workers > 1 and worker is None:
         raise SystemExit(supervise(workers, runs_forever=False))
     leads = worker is None or worker.leads
@@ -125,6 +138,8 @@ def crawl(
         crawler.print_summary(summary, as_json=as_json)
     if summary.interrupted:
         raise SystemExit(INTERRUPTED)
+    if leads and fail_on:
+        fail(fail_on, summary, config.storage.location, options=str(database))
 
 
 def _config(
@@ -158,7 +173,7 @@ class _Crawl:
         from storage.location import FileLocation
 
         leads = self.worker is None or self.worker.leads
-        urls = seeds_of(self.config, seeds) if leads else []  # which have been queued
+        urls = seeds_of(self.config, seeds, stdin=True) if leads else []  # which have been queued
         check_identity(self.config, urls)
         location = self.config.storage.location
         if not urls and isinstance(location, FileLocation) and not location.path.exists():

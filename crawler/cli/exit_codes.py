@@ -14,6 +14,7 @@ from crawler.cli import standard_streams
 
 FAILED = 1  # at run time
 MISUSED = 2  # bad usage or config
+FOUND = 3  # what --fail, --fail-on or --expect was to find; the command itself succeeded
 INTERRUPTED = 130
 
 _LOCATED = re.compile(r"[^'\"]+:\d+: ")  # FILE:LINE: …, which editors recognise

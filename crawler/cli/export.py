@@ -18,9 +18,11 @@ from crawler.cli.options import (
     host_option,
     output_option,
 )
+from crawler.cli.output_format import chosen_format
 from crawler.cli.standard_streams import flush_stdout, require_stdout
 from crawler.cli.text import bytes_out, echo
 
+SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 VIEWS = ("visited", "blocked", "failed", "links", "malformed", "fragments")
 
 
@@ -28,17 +30,16 @@ VIEWS = ("visited", "blocked", "failed", "links", "malformed", "fragments")
 @click.argument("view", type=Choice(VIEWS), metavar="VIEW")
 @click.option(
     "--format",
-    "how",
+    "given",
     type=Choice(["csv", "jsonl", "parquet"]),
-    default="csv",
-    show_default=True,
-    help="In CSV, cells that look like formulas are quoted. Parquet requires the extra `parquet`.",
+    help="In CSV, cells that look like formulas are quoted. Parquet requires the extra `parquet`.  "
+    "[default: by the suffix of --output, else csv]",
 )
 @database_options
 @host_option("Export only rows of this host. A port is ignored.")
 @output_option
 def export(
-    view: str, how: str, database: DatabaseOptions, host: str | None, output: Path | None
+    view: str, given: str | None, database: DatabaseOptions, host: str | None, output: Path | None
 ) -> None:
     """Export all rows and columns of a view of the database, in the order in which the URLs were
     discovered. A crawl that is writing to the database is not blocked: each row is exported as it
@@ -48,6 +49,7 @@ def export(
     links are stored if `[storage] links` is true, links with a fragment if `[storage] fragments` is
     true.
     """
+    how = chosen_format(given, output, SUFFIXES, default="csv")
     if output is None:
         require_stdout()
         if how == "parquet" and sys.stdout.isatty():

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from crawler.cli import process
 from crawler.cli.atomic_file import replacing
-from crawler.cli.exit_codes import FAILED
+from crawler.cli.exit_codes import FAILED, FOUND
 from crawler.cli.options import (
     Choice,
     DatabaseOptions,
@@ -16,29 +17,44 @@ from crawler.cli.options import (
     existing_database,
     output_option,
 )
+from crawler.cli.output_format import chosen_format
 from crawler.cli.standard_streams import flush_stdout, require_stdout
 from crawler.cli.text import write_out
 
+if TYPE_CHECKING:
+    from crawler.reports.report_sections import Report
+
+SUFFIXES = {".txt": "text", ".html": "html", ".htm": "html", ".json": "json"}
 REPORTS = ("broken", "robots", "duplicates", "politeness")
 
 
 @click.command(
     short_help="Report broken links, disallowed URLs, duplicates or politeness.",
     epilog="Exit codes: 0 done, 1 failure at run time, or `politeness` found a violation, "
-    "2 bad usage or config.",
+    "2 bad usage or config, 3 `--fail`, and the report found something.",
 )
 @click.argument("report", type=Choice(REPORTS), metavar="REPORT")
 @click.option(
     "--format",
-    "how",
+    "given",
     type=Choice(["text", "html", "json"]),
-    default="text",
-    show_default=True,
-    help="HTML is a single self-contained file.",
+    help="HTML is a single self-contained file.  [default: by the suffix of --output, else text]",
+)
+@click.option(
+    "--fail",
+    is_flag=True,
+    help="Exit with code 3 if the report finds something: a broken link, a disallowed URL or "
+    "identical bodies.",
 )
 @database_options
 @output_option
-def report(report: str, how: str, database: DatabaseOptions, output: Path | None) -> None:
+def report(
+    report: str,
+    given: str | None,
+    fail: bool,
+    database: DatabaseOptions,
+    output: Path | None,
+) -> None:
     """Read a database, even while a crawl is writing to it. REPORT is one of:
 
     \b
@@ -48,18 +64,22 @@ def report(report: str, how: str, database: DatabaseOptions, output: Path | None
     politeness  each host's shortest delay and highest concurrency, and,
                 if --config is given, compared with its limits
     """
+    how = chosen_format(given, output, SUFFIXES, default="text")
+    if fail and report == "politeness":
+        raise click.UsageError(
+            "--fail: not for `politeness`, which exits with code 1 if it finds a violation"
+        )
     if output is None:
         require_stdout()
     config = database.config()
     location = existing_database(config)
 
-    async def write_report() -> bool:
+    async def write_report() -> Report:
         from crawler.databases import looking_into
         from crawler.reports.broken import BrokenLinks
         from crawler.reports.findings import Disallowed, Duplicates
         from crawler.reports.formats import write
         from crawler.reports.politeness_audit import PolitenessAudit
-        from crawler.reports.report_sections import Report
 
         async with looking_into(location) as reader:
             made: Report
@@ -78,7 +98,10 @@ def report(report: str, how: str, database: DatabaseOptions, output: Path | None
             else:
                 with replacing(output) as file:
                     await write(made, how, lambda text: file.write(text.encode("utf-8", "replace")))
-            return made.politeness_violated
+            return made
 
-    if process.run(write_report()):
+    written = process.run(write_report())
+    if written.politeness_violated:
         raise SystemExit(FAILED)
+    if fail and written.found_anything:
+        raise SystemExit(FOUND)

@@ -38,15 +38,15 @@ def seeds() -> None:
 )
 @database_options
 def add(urls: tuple[str, ...], priority: float, database: DatabaseOptions) -> None:
-    """Queue URLs as seeds. A URL is absolute, or @FILE with one URL per line. If one of them is
-    invalid, none is queued.
+    """Queue URLs as seeds. A URL is absolute, @FILE with one URL per line, or @- for such lines
+    on standard input. If one of them is invalid, none is queued.
 
     A running crawl starts with them immediately. They extend the scope of the crawl like any seed.
     """
     from crawler.config import from_dict, seeds_of
 
     config = database.config()
-    wanted = seeds_of(from_dict({}), urls)
+    wanted = seeds_of(from_dict({}), urls, stdin=True)
     if not math.isfinite(priority):
         raise click.UsageError("--priority: must be a finite number")
     added, known, refused = _add(config, wanted, priority)

@@ -14,12 +14,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from crawler.cli.exit_codes import INTERRUPTED, MISUSED
+from crawler.cli.exit_codes import FOUND, INTERRUPTED, MISUSED
 from crawler.daemon.supervised import EXIT, OTHERS_ENDED, READY, RELOAD, STOP
 
 # Delays before a worker that died is started again; the last one is kept.
 RESTARTS_S: Final = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 STEADY_S: Final = 60.0  # a worker that ran for this long begins with the first delay
+ENDED: Final = frozenset({0, FOUND, INTERRUPTED})  # a worker with such an exit code has finished
 FAILURES_MAX: Final = 5  # in a row, of one worker, before a crawl that need not run forever ends
 PIECE_BYTES: Final = 65_536  # a longer line is passed on in pieces
 
@@ -119,7 +120,7 @@ class Supervisor:
         try:
             while True:
                 code = await self._run_once(worker)
-                if code in (0, INTERRUPTED) or self._stopping.is_set():
+                if code in ENDED or self._stopping.is_set():
                     return code
                 if not self._first_ready.is_set():
                     return code  # the same would happen again

@@ -19,7 +19,7 @@ from crawler.config.sections import (
     SinkConfig,
     StorageConfig,
 )
-from crawler.config.seed_files import check_identity, problems_of, seeds_of
+from crawler.config.seed_files import check_identity, lines_of, problems_of, seeds_of
 from crawler.config.user_agent import product_token
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "StorageConfig",
     "check_identity",
     "from_dict",
+    "lines_of",
     "load",
     "problems_of",
     "product_token",

@@ -3,32 +3,42 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import re
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from io import TextIOWrapper
 from pathlib import Path
+from typing import Final, TextIO
 
 from crawler.config.given import ConfigError
 from crawler.config.loading import parse_toml, read_toml, read_values
 from crawler.config.model import Config
 from policies.url import SeedError, host_of, parse_seed
 
+STDIN: Final = ("@-", "-")
 _PROBLEMS_SHOWN = 20  # of one seed file: the wrong file must not fill the terminal
 _LINE_CHARS_MAX = 1_000_000  # a device may never end a line
 
 
-def seeds_of(config: Config, extra: Sequence[str] = ()) -> list[str]:
+def seeds_of(config: Config, extra: Sequence[str] = (), *, stdin: bool = False) -> list[str]:
     """Return the canonical URLs to start from, without duplicates: the config's, then `extra`.
 
     `@FILE` stands for the URLs of a file, one per line; blank lines and lines that begin with `#`
-    are ignored. Files in `extra` are relative to the working directory. Raises ConfigError with
-    every invalid seed.
+    are ignored. Files in `extra` are relative to the working directory. stdin: `@-` or `-` in
+    `extra` stands for the lines of standard input. Raises ConfigError with every invalid seed.
     """
     seeds: dict[str, None] = {}
     problems: list[str] = []
     for number, text in enumerate((*config.crawl.seeds, *extra)):
+        if stdin and number >= len(config.crawl.seeds) and text in STDIN:
+            found, wrong = _read(None, parse_seed)
+            seeds |= dict.fromkeys(found)
+            problems += wrong or ([] if found else ["standard input contains no seed"])
+            continue
         if text.startswith("@"):
-            found, wrong = _read(Path(text[1:].strip()))
+            found, wrong = _read(Path(text[1:].strip()), parse_seed)
             seeds |= dict.fromkeys(found)
             if not found and number < len(config.crawl.seeds):
                 place = config.given.place("crawl.seeds")
@@ -44,12 +54,38 @@ def seeds_of(config: Config, extra: Sequence[str] = ()) -> list[str]:
     return list(seeds)
 
 
-def _read(path: Path) -> tuple[list[str], list[str]]:
-    """Return the URLs of a seed file, and its problems."""
+def lines_of(file: Path | None) -> list[str]:
+    """Return the URLs in a file, or on standard input, one per line, as they are written; without
+    blank lines and lines that begin with `#`. Raises ConfigError."""
+    found, wrong = _read(file, str)
+    if wrong:
+        raise ConfigError(*wrong)
+    return found
+
+
+@contextlib.contextmanager
+def _opened(path: Path | None) -> Iterator[TextIO]:
+    """The lines of a file, or of standard input. Raises OSError."""
+    if path is not None:
+        with path.open(encoding="utf-8-sig") as lines:
+            yield lines
+        return
+    if sys.stdin is None:
+        raise OSError(errno.EBADF, "it is closed")
+    lines = TextIOWrapper(sys.stdin.buffer, encoding="utf-8-sig")
+    try:
+        yield lines
+    finally:
+        lines.detach()
+
+
+def _read(file: Path | None, parse: Callable[[str], str]) -> tuple[list[str], list[str]]:
+    """Return the URLs of a file, or of standard input, and its problems."""
     good: list[str] = []
     wrong: list[str] = []
+    path = file or "standard input"
     try:
-        with path.open(encoding="utf-8-sig") as lines:
+        with _opened(file) as lines:
             pieces = iter(partial(lines.readline, _LINE_CHARS_MAX), "")
             for number, line in enumerate(pieces, start=1):
                 if len(line) == _LINE_CHARS_MAX:
@@ -59,16 +95,16 @@ def _read(path: Path) -> tuple[list[str], list[str]]:
                 if not text or text.startswith("#"):
                     continue
                 try:
-                    good.append(parse_seed(text))
+                    good.append(parse(text))
                 except SeedError as error:
                     wrong.append(f"{path}:{number}: {error}")
     except UnicodeDecodeError:
-        wrong = [f"{path}: not UTF-8: seed files must be UTF-8 text"]
+        wrong = [f"{path}: not UTF-8, as a file of URLs must be"]
     except FileNotFoundError:
-        wrong = [f"{path}: there is no such seed file"]
+        wrong = [f"{path}: there is no such file"]
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        wrong = [f"{path}: the seeds cannot be read: {reason}"]
+        wrong = [f"{path}: cannot be read: {reason}"]
     if len(wrong) > _PROBLEMS_SHOWN:
         rest = len(wrong) - _PROBLEMS_SHOWN
         wrong = [*wrong[:_PROBLEMS_SHOWN], f"{path}: and {rest} more lines that are not seeds"]

@@ -9,7 +9,7 @@ from typing import Final, Self
 
 from crawler.reports.report_sections import GroupSection, Report, Section, count
 from policies.scope import SKIP_WORDS
-from storage.store import Row
+from storage.store import Row, Stats
 
 _MALFORMED: Final = {**SKIP_WORDS, "scheme": "an unknown scheme that looks like a typo"}
 
@@ -82,11 +82,18 @@ class BrokenLinks(Report):
         async with aclosing(super().sections()) as sections:
             async for section in sections:
                 yield section
+        stats = await self.reader.stats()
         async with aclosing(self.reader.report("looked")) as rows:
             async for row in rows:
-                self._unchecked = _unchecked({name: int(float(str(row[name]))) for name in row})
+                pages = {name: int(float(str(row[name]))) for name in row}
+                self._unchecked = [*_unvisited(stats), *_unchecked(pages)]
 
     def conclusion(self) -> str:
+        return "\n".join([self.result, *self._unchecked])
+
+    @property
+    def result(self) -> str:
+        """What was found; after the last section."""
         sentences = ["No broken links."]
         if urls := self.section_counts[_BrokenUrl]:
             times = count(self.item_counts[_BrokenUrl], "time", "times")
@@ -96,7 +103,19 @@ class BrokenLinks(Report):
         if fragments := self.section_counts[_MissingFragment]:
             do = count(fragments, "fragment does", "fragments do")
             sentences.append(f"{do} not exist on the target page.")
-        return "\n".join([" ".join(sentences), *self._unchecked])
+        return " ".join(sentences)
+
+
+def _unvisited(stats: Stats) -> list[str]:
+    """A sentence for each kind of URL that was not requested."""
+    sentences = []
+    if stats.blocked:
+        were = count(stats.blocked, "URL was", "URLs were")
+        sentences.append(f"{were} not checked, as robots.txt disallows: courtly report robots")
+    if stats.queued:
+        urls = count(stats.queued, "URL is still queued", "URLs are still queued")
+        sentences.append(f"{urls} and not checked yet.")
+    return sentences
 
 
 def _unchecked(pages: dict[str, int]) -> list[str]:

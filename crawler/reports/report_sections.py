@@ -108,6 +108,11 @@ class Report:
         self.item_counts[type(section)] += section.items_total
         return section
 
+    @property
+    def found_anything(self) -> bool:
+        """Whether there were sections; after the last one."""
+        return any(self.section_counts.values())
+
     def conclusion(self) -> str:
         raise NotImplementedError
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from crawler.cli.options import (
+    Choice,
     allow_option,
     config_option,
     configured,
@@ -38,7 +39,7 @@ def _dialect_option(help_text: str) -> Callable[[_Command], _Command]:
 @robots.command(
     short_help="Check whether URLs are allowed, and why.",
     epilog="Exit codes: 0 whatever the verdicts are, 1 a robots.txt could not be requested, "
-    "2 bad usage, an unreadable file or an unknown dialect.",
+    "2 bad usage, an unreadable file or an unknown dialect, 3 a verdict is not as `--expect` says.",
 )
 @click.argument("urls", nargs=-1, required=True, metavar="URL...")
 @click.option(
@@ -55,6 +56,12 @@ def _dialect_option(help_text: str) -> Callable[[_Command], _Command]:
     "Dialect in which robots.txt is read. Can be repeated: the strictest verdict counts. "
     '"all" prints a table of all dialects.  [default: the config\'s, else slurp]'
 )
+@click.option(
+    "--expect",
+    type=Choice(["allow", "disallow"]),
+    help="Show only URLs whose verdict is another one, and exit with code 3 if there are any. With "
+    "--dialect all, every dialect counts.",
+)
 @user_agent_option
 @allow_option
 @config_option
@@ -70,7 +77,8 @@ def check(
 ) -> None:
     """Check whether robots.txt allows each URL: by which line, for which group, and in which
     dialects the verdict differs. URLs are used as given, without decoding, escaping or
-    normalization.
+    normalization. @FILE stands for the URLs in a file, one per line, and @- for those on standard
+    input.
     """
     from crawler.cli.robots import url_checks
 
@@ -85,6 +93,7 @@ def check(
             dialects=_names(dialects),
             all_dialects=_is_all(dialects),
             as_json=options["as_json"],
+            expected=options["expect"] and options["expect"] == "allow",
         ),
     )
 

@@ -40,6 +40,29 @@ def read(file: str) -> KnownRobots:
     return KnownRobots(where=file, access=known, now_s=now_s, fetched=False)
 
 
+def listed(urls: Iterable[str], *, stdin_is_robots: bool) -> list[str]:
+    """Replace `@FILE` by the lines of a file, and `@-` or `-` by those of standard input, without
+    blank lines and comments. The URLs are not changed. Raises UsageError."""
+    from crawler.config import lines_of
+
+    found: list[str] = []
+    for text in urls:
+        if not text.startswith("@") and text != STDIN:
+            found.append(text)
+            continue
+        name = text.removeprefix("@").strip()
+        if name == STDIN and stdin_is_robots:
+            raise click.UsageError(
+                "standard input cannot be both robots.txt and the list of URLs: name a file"
+            )
+        lines = lines_of(None if name == STDIN else Path(name))
+        if not lines:
+            where = "standard input" if name == STDIN else name
+            raise click.UsageError(f"{where} contains no URL")
+        found += lines
+    return found
+
+
 def fetch(config: Config, urls: Iterable[str]) -> list[KnownRobots]:
     """Fetch the robots.txt that governs each URL, once per origin, following redirects.
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import click
 
-from crawler.cli.exit_codes import FAILED, print_problems
-from crawler.cli.robots.sources import fetch, read
-from crawler.cli.text import echo_json
+from crawler.cli.exit_codes import FAILED, FOUND, print_problems
+from crawler.cli.robots.sources import STDIN, fetch, listed, read
+from crawler.cli.text import echo, echo_json
 from crawler.config import Config
-from crawler.explain.formatting import plain
+from crawler.explain.formatting import counted, plain
 from crawler.explain.robots_tester import RobotsTester, UrlVerdict
 from policies.url import canonical, host_of, unparsed_shown, without_userinfo
 
@@ -25,15 +25,16 @@ class CheckOptions:
     dialects: tuple[str, ...]
     all_dialects: bool  # print a table of all dialects
     as_json: bool
+    expected: bool | None  # whether every URL is to be allowed; None: no matter
 
 
 def check(urls: Sequence[str], file: str | None, options: CheckOptions) -> None:
     """Print the verdict on each URL, by `file` or by the robots.txt of its origin.
 
-    Raises UsageError before anything is fetched, and finally SystemExit(1) if a robots.txt could
-    not be requested.
+    Raises UsageError before anything is fetched, and finally SystemExit: with code 1 if a
+    robots.txt could not be requested, otherwise with code 3 if a verdict is not the expected one.
     """
-    urls = [without_userinfo(url) for url in urls]
+    urls = [without_userinfo(url) for url in listed(urls, stdin_is_robots=file == STDIN)]
     if file is None:
         found = fetch(options.config, urls)
     else:
@@ -43,7 +44,8 @@ def check(urls: Sequence[str], file: str | None, options: CheckOptions) -> None:
         found = [read(file)] * len(urls)
     testers: dict[tuple[str, tuple[str, ...]], RobotsTester] = {}
     missing = False
-    for number, (url, known) in enumerate(zip(urls, found, strict=True)):
+    unexpected = shown = 0
+    for url, known in zip(urls, found, strict=True):
         url_canonical = canonical(url)
         host = host_of(url_canonical) if url_canonical else ""
         agents = options.agents or options.config.token(host)
@@ -62,20 +64,39 @@ def check(urls: Sequence[str], file: str | None, options: CheckOptions) -> None:
                 print_problems(f"{plain(url)}: no verdict; {plain(error)}")
             continue
         by_dialect = tester.judge_in_every(url)
+        differs = options.expected is not None and any(
+            each.allowed != options.expected
+            for each in (result, *(by_dialect.values() if options.all_dialects else ()))
+        )
+        unexpected += differs
         if options.as_json:
             echo_json(as_json(url, tester, result, by_dialect))
-        else:
+        elif differs or options.expected is None:
             from crawler.cli.robots.verdict_view import VerdictView  # with rich, slow to import
 
             view = VerdictView()
-            if number:
+            if shown:
                 view.line()
+            shown += 1
             if options.all_dialects:
                 view.table(url, tester, by_dialect, dialects[0])
             else:
                 view.verdict(url, tester, result, by_dialect)
+    if unexpected:
+        found = "disallowed" if options.expected else "allowed"
+        where = " in some dialect" if options.all_dialects else ""
+        verb = "is" if unexpected == 1 else "are"
+        of = counted(len(urls), "URL")
+        print_problems(f"--expect: {unexpected:,} of {of} {verb} {found}{where}")
+    elif options.expected is not None and not missing and not options.as_json:
+        verb = "is" if len(urls) == 1 else "are"
+        found = "allowed" if options.expected else "disallowed"
+        where = " in every dialect" if options.all_dialects else ""
+        echo(f"{counted(len(urls), 'URL')} {verb} {found}{where}, as expected.")
     if missing:
         raise SystemExit(FAILED)
+    if unexpected:
+        raise SystemExit(FOUND)
 
 
 def invalid_url(text: str) -> str:

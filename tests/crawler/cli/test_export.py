@@ -134,3 +134,17 @@ def test_views_that_cannot_be_exported(database: Path) -> None:
     assert 'did you mean "visited"' in export(database, "visitd").stderr
     assert export(database, "hosts").exit_code == 2
     assert export(Path("no.db"), "visited").exit_code == 2
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "ndjson", "parquet"])
+def test_the_suffix_of_the_file_chooses_the_format(
+    database: Path, tmp_path: Path, suffix: str
+) -> None:
+    if suffix == "parquet":
+        pytest.importorskip("pyarrow")
+    file = tmp_path / f"failed.{suffix}"
+    command = ["export", "failed", "--db", str(database), "--output", str(file)]
+    result = CliRunner().invoke(main, command)
+    assert result.exit_code == 0, result.output
+    start = {"csv": b"url,", "jsonl": b'{"url', "ndjson": b'{"url', "parquet": b"PAR1"}[suffix]
+    assert file.read_bytes().startswith(start)

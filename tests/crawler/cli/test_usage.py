@@ -70,7 +70,7 @@ def test_help_imports_nothing_heavy() -> None:
         ((), "there is nothing to crawl"),
         (("example.com",), "the seed 'example.com' is not an absolute URL; did you mean https://"),
         (("http://[::1",), "the seed 'http://[::1' cannot be parsed"),
-        (("@none.txt",), "none.txt: there is no such seed file"),
+        (("@none.txt",), "none.txt: there is no such file"),
         (("https://example.com/",), "set crawl.user_agent (or --user-agent)"),
         (("https://example.com/", "--user-agent", "bot/1"), '"bot/1" contains no contact'),
         ((HERE, "--user-agent", "a\nb"), "--user-agent: crawl.user_agent: must be one"),
@@ -125,7 +125,7 @@ def test_read_only_commands_create_no_database(args: tuple[str, ...]) -> None:
         (("seeds", "add"), "missing argument 'URL...'"),
         (("seeds", "add", "a.test"), "the seed 'a.test' is not an absolute URL"),
         (("seeds", "add", "http://a.test/", "--priority", "inf"), "must be a finite number"),
-        (("seeds", "add", "@none.txt"), "none.txt: there is no such seed file"),
+        (("seeds", "add", "@none.txt"), "none.txt: there is no such file"),
     ],
 )
 def test_steering_refuses(args: tuple[str, ...], words: str) -> None:
@@ -206,7 +206,7 @@ def test_a_missing_seed_file_is_listed_with_the_other_problems() -> None:
     Path("crawl.toml").write_text(
         '[crawl]\nseeds = ["@none.txt"]\nconcurrency = 0\n[[sink]]\nkind = "mirror"\npath = "a"\n'
     )
-    missing = "crawl.toml:2: crawl.seeds: none.txt: there is no such seed file"
+    missing = "crawl.toml:2: crawl.seeds: none.txt: there is no such file"
     bad = "crawl.toml:3: crawl.concurrency: must be at least 1, not 0"
     told = refused("config", "check", "crawl.toml").splitlines()
     assert told == [missing, bad]

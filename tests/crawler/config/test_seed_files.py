@@ -74,7 +74,7 @@ def test_problems_of_one_seed_file_are_limited(tmp_path: Path) -> None:
 def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     (tmp_path / "latin").write_bytes(b"https://a.test/\xe4\n")
     for name, sentence in (
-        ("none", "no such seed file"),
+        ("none", "no such file"),
         (".", "cannot be read"),
         ("latin", "UTF-8"),
     ):

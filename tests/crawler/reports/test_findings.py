@@ -8,7 +8,7 @@ from crawler.reports.broken import BrokenLinks
 from crawler.reports.findings import Duplicates
 from crawler.reports.politeness_audit import contacts_inside_backoff
 from crawler.reports.report_sections import ROWS_MAX
-from storage.store import Row
+from storage.store import Row, Stats
 
 
 class Rows:
@@ -21,6 +21,9 @@ class Rows:
     async def report(self, kind: str) -> AsyncGenerator[Row, None]:
         for row in self._rows if kind == self._of else ():
             yield row
+
+    async def stats(self) -> Stats:
+        return Stats(visited=0, blocked=0, failed=0, queued=0, hosts=0, body_bytes=0)
 
     async def iterate(self, _: str) -> AsyncGenerator[Row, None]:
         for row in ():

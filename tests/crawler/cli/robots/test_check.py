@@ -299,3 +299,54 @@ async def test_a_host_that_cannot_be_connected_to_has_no_verdict() -> None:
         assert "Disallowed by line 7" in result.stdout, "the others are answered"
         result = await fetched("check", dead, "--json")
         assert set(json.loads(result.stdout)) == {"url", "error"}
+
+
+# ---------------------------------------------------------------- expectations
+
+
+def test_only_verdicts_other_than_expected_are_shown() -> None:
+    Path("urls.txt").write_text("# two\n/private/x\n\n/public\n")
+    result = run("check", "@urls.txt", "/a.html", "--robots", "robots.txt", "--expect", "allow")
+    assert result.exit_code == 3
+    assert "courtly: --expect: 1 of 3 URLs is disallowed" in result.stderr
+    assert result.stdout.startswith("/private/x\n  Disallowed by line 7")
+    assert "/public" not in result.stdout
+    good = run("check", "/public", "/a.html", "--robots", "robots.txt", "--expect", "allow")
+    assert (good.exit_code, good.output) == (0, "2 URLs are allowed, as expected.\n")
+    shut = run("check", "/public", "/private/", "--robots", "robots.txt", "--expect", "disallow")
+    assert shut.exit_code == 3
+    assert "--expect: 1 of 2 URLs is allowed" in shut.stderr
+
+
+@pytest.mark.parametrize("name", ["-", "@-"])
+def test_urls_come_from_standard_input(name: str) -> None:
+    command = ("check", name, "--robots", "robots.txt", "--json", "--expect", "disallow")
+    result = run(*command, stdin="/private/a\n/backup/b\n")
+    assert result.exit_code == 0, result.output
+    assert [json.loads(line)["url"] for line in result.stdout.splitlines()] == [
+        "/private/a",
+        "/backup/b",
+    ]
+
+
+def test_all_dialects_can_be_expected_to_agree() -> None:
+    one = run("check", URL, "--robots", "robots.txt", "--expect", "allow")
+    every = run("check", URL, "--robots", "robots.txt", "--expect", "allow", "--dialect", "all")
+    assert (one.exit_code, every.exit_code) == (0, 3)
+    assert "1 of 1 URL is disallowed in some dialect" in every.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("@-", "--robots", "-"), "standard input cannot be both"),
+        (("-", "--robots", "-"), "standard input cannot be both"),
+        (("@-", "--robots", "robots.txt"), "standard input contains no URL"),
+        (("@none.txt", "--robots", "robots.txt"), "none.txt: there is no such file"),
+        (("/a", "--robots", "robots.txt", "--expect", "allowed"), "not one of allow, disallow"),
+    ],
+)
+def test_lists_that_cannot_be_read_are_refused(args: tuple[str, ...], words: str) -> None:
+    result = run("check", *args)
+    assert result.exit_code == 2
+    assert words in result.stderr
