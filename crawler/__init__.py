@@ -8,11 +8,15 @@ brings what it needs when it is first used.
 from __future__ import annotations
 
 import importlib
+import os
+import sys
+from importlib.machinery import PathFinder
 
 TYPE_CHECKING = False  # type checkers take it for true; `typing` is slow to import
 if TYPE_CHECKING:
     from crawler.config import ConfigError
     from crawler.documents.crawled_page import CrawledPage, Timings
+    from crawler.documents.links import PageLink
     from crawler.documents.unvisited import BlockedPage, FailedPage
     from crawler.embedding.caller_verdicts import NextTurn
     from crawler.embedding.crawler import Crawler
@@ -33,6 +37,10 @@ if TYPE_CHECKING:
         TooManyRedirects,
     )
     from crawler.events import Summary
+    from crawler.fetching.request import Failure
+    from policies.retries import FailureCode
+    from policies.robots.verdict import Verdict
+    from policies.robots_state import RobotsState
     from storage.store import StoreError, StoreRefused
 
 __all__ = [
@@ -42,16 +50,20 @@ __all__ = [
     "CrawledPage",
     "Crawler",
     "FailedPage",
+    "Failure",
+    "FailureCode",
     "FetchFailed",
     "InvalidRequest",
     "InvalidURL",
     "NextTurn",
+    "PageLink",
     "PoliteSession",
     "Politeness",
     "RequestPermit",
     "Response",
     "ResponseUnread",
     "RobotsDisallowed",
+    "RobotsState",
     "RobotsUnreachable",
     "SecondReader",
     "SessionClosed",
@@ -60,6 +72,7 @@ __all__ = [
     "Summary",
     "Timings",
     "TooManyRedirects",
+    "Verdict",
     "guarded_connector",
 ]
 
@@ -70,16 +83,20 @@ _HOMES = {
     "CrawledPage": "crawler.documents.crawled_page",
     "Crawler": "crawler.embedding.crawler",
     "FailedPage": "crawler.documents.unvisited",
+    "Failure": "crawler.fetching.request",
+    "FailureCode": "policies.retries",
     "FetchFailed": "crawler.errors",
     "InvalidRequest": "crawler.errors",
     "InvalidURL": "crawler.errors",
     "NextTurn": "crawler.embedding.caller_verdicts",
+    "PageLink": "crawler.documents.links",
     "PoliteSession": "crawler.embedding.session",
     "Politeness": "crawler.embedding.middleware",
     "RequestPermit": "crawler.embedding.permit",
     "Response": "crawler.embedding.response",
     "ResponseUnread": "crawler.errors",
     "RobotsDisallowed": "crawler.errors",
+    "RobotsState": "policies.robots_state",
     "RobotsUnreachable": "crawler.errors",
     "SecondReader": "crawler.errors",
     "SessionClosed": "crawler.errors",
@@ -88,8 +105,33 @@ _HOMES = {
     "Summary": "crawler.events",
     "Timings": "crawler.documents.crawled_page",
     "TooManyRedirects": "crawler.errors",
+    "Verdict": "policies.robots.verdict",
     "guarded_connector": "crawler.embedding.middleware",
 }
+
+
+def _check_not_hidden(name: str) -> None:
+    """Raise ImportError if this package of ours is hidden by another program's module."""
+    module = sys.modules.get(name) or PathFinder.find_spec(name)
+    file = getattr(module, "__file__", None) or getattr(module, "origin", None)
+    if file is None:
+        return
+    ours, found = os.path.join(os.path.dirname(__path__[0]), name), os.path.dirname(file)
+    if (
+        found == ours
+        or not os.path.isdir(ours)
+        or os.path.realpath(found) == os.path.realpath(ours)
+    ):
+        return
+    raise ImportError(
+        f'{file} hides the package "{name}" of courtly, because Python finds it first: rename it',
+        name=name,
+        path=file,
+    )
+
+
+_check_not_hidden("policies")
+_check_not_hidden("storage")
 
 
 def __getattr__(name: str) -> object:

@@ -13,6 +13,8 @@ from typing import Any, Final, get_args, get_origin
 from crawler.config.units import parse_duration_s, parse_size_bytes
 from policies.config_key import Key, one_line
 from policies.pacing import DELAY_S_MAX
+from policies.robots.dialect import Dialect
+from policies.robots.dialects import DIALECTS
 
 # How messages name the types of JSON Schema, and the dates of TOML.
 _WORDS: Final = {
@@ -70,8 +72,7 @@ def read_value(key: Key, value: object, base_path: Path) -> object:
 
     base_path: the directory where relative paths start. Raises ValueError or `ProblemsError`.
     """
-    if isinstance(value, enum.Enum):
-        value = value.value
+    value = _plain(value)
     _check_type(accepted_types(key), value)
     base = _base(key.type)
     if value == "" and key.default in (None, "", ()):
@@ -93,6 +94,19 @@ def read_value(key: Key, value: object, base_path: Path) -> object:
         case _:
             meant = _string(key, str(value))
     return key.rooted(meant, base_path) if key.rooted else meant
+
+
+def _plain(value: object) -> object:
+    """The string that stands for a constant of the API in a file; any other value unchanged."""
+    if isinstance(value, enum.Enum):
+        return value.value
+    if not isinstance(value, Dialect):
+        return value
+    if DIALECTS.get(value.name) is not value:
+        raise ValueError(
+            f'"{value.name}" is a dialect of your own: give one of policies.robots.DIALECTS'
+        )
+    return value.name
 
 
 def _check_type(expected: Sequence[str], value: object) -> None:
@@ -153,6 +167,7 @@ def _list(key: Key, values: Iterable[object]) -> tuple[object, ...]:
     wrong: list[tuple[tuple[str | int, ...], str]] = []
     for index, value in enumerate(values):
         try:
+            value = _plain(value)
             if strings:
                 _check_type(("string",), value)
                 good.append(_string(key, str(value)))

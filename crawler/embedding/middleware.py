@@ -17,7 +17,7 @@ from crawler.embedding.caller_verdicts import NextTurn, canonical_url
 from crawler.embedding.lasting import Lasting
 from crawler.embedding.permit import with_time_to_connect
 from crawler.embedding.polite_client import PoliteClient
-from crawler.embedding.settings import Given, paces, settings
+from crawler.embedding.settings import Dialects, Duration, Given, OneOrMore, paces, settings
 from crawler.errors import ResponseUnread
 from crawler.fetching.client_session import (
     CallerRequest,
@@ -68,9 +68,9 @@ class Politeness:
         user_agent: str | None = None,
         config: Given = None,
         db: str | Path | None = None,
-        delay: float | None = None,
-        allow: str | tuple[str, ...] | list[str] = (),
-        dialect: str | tuple[str, ...] | list[str] = (),
+        delay: Duration | None = None,
+        allow: OneOrMore = (),
+        dialect: Dialects = (),
         clock: Clock | None = None,
     ) -> None:
         self._config = settings(
@@ -202,7 +202,7 @@ def guarded_connector(
     config: Given = None,
     *,
     user_agent: str | None = None,
-    allow: str | tuple[str, ...] | list[str] = (),
+    allow: OneOrMore = (),
     limit: int = 100,
 ) -> aiohttp.TCPConnector:
     """Return a connector that refuses private addresses, whether from a literal, a name, a redirect

@@ -25,7 +25,7 @@ from crawler.embedding.request_arguments import (
     read_arguments,
 )
 from crawler.embedding.response import Response
-from crawler.embedding.settings import Given, settings
+from crawler.embedding.settings import Dialects, Duration, Given, OneOrMore, settings
 from crawler.fetching.request import Fetcher
 from policies.robots_state import RobotsState
 
@@ -45,9 +45,10 @@ class PoliteSession:
     config: a path, a dict shaped like the TOML file, or a Config; the other arguments override it.
     db: a database that keeps host clocks and robots.txt copies for later sessions and across
     crashes. Without one they are lost when the session closes.
-    delay: minimum seconds between requests to a host. allow: private address ranges that may be
-    connected to.
-    dialect: how robots.txt is read. clock, fetcher: replacements for tests (`crawler.testing`).
+    delay: minimum time between requests to a host, in seconds or as a string such as "2s".
+    allow: private address ranges that may be connected to.
+    dialect: how robots.txt is read: names, or constants of `policies.robots` (`robots.GOOGLE`).
+    clock, fetcher: replacements for tests (`crawler.testing`).
 
     Requests wait as long as politeness requires. Bound the wait with `asyncio.timeout`; cancelling
     a call is always safe. Raises ConfigError, and StoreRefused on opening if the database is in use
@@ -61,9 +62,9 @@ class PoliteSession:
         user_agent: str | None = None,
         config: Given = None,
         db: str | Path | None = None,
-        delay: float | None = None,
-        allow: str | tuple[str, ...] | list[str] = (),
-        dialect: str | tuple[str, ...] | list[str] = (),
+        delay: Duration | None = None,
+        allow: OneOrMore = (),
+        dialect: Dialects = (),
         clock: Clock | None = None,
         fetcher: Fetcher | None = None,
     ) -> None:

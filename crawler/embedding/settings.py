@@ -8,18 +8,22 @@ from typing import TypedDict
 
 from crawler.config import Config, from_dict, load
 from policies.pacing import Per
+from policies.robots.dialect import Dialect
 
 # A path to a TOML file, a dict of the same shape, or a Config.
 Given = str | Path | Mapping[str, object] | Config | None
+Duration = float | str  # seconds, or a string as in the config: "250ms", "2s", "1h 30m"
+OneOrMore = str | Sequence[str]
+Dialects = str | Dialect | Sequence[str | Dialect]  # names, or constants of `policies.robots`
 
 
 class CrawlOptions(TypedDict, total=False):
     """Keyword arguments of `Crawler` that stand for keys of the config."""
 
     user_agent: str | None
-    delay: float | None
-    allow: str | Sequence[str]
-    dialect: str | Sequence[str]
+    delay: Duration | None
+    allow: OneOrMore
+    dialect: Dialects
     follow: str | None
     max_pages: float | None
     max_depth: float | None
@@ -29,9 +33,9 @@ def settings(
     config: Given,
     *,
     user_agent: str | None = None,
-    delay: float | None = None,
-    allow: str | Sequence[str] = (),
-    dialect: str | Sequence[str] = (),
+    delay: Duration | None = None,
+    allow: OneOrMore = (),
+    dialect: Dialects = (),
     follow: str | None = None,
     max_pages: float | None = None,
     max_depth: float | None = None,
@@ -66,6 +70,6 @@ def paces(config: Config) -> frozenset[Per]:
     return frozenset([config.politeness.per, *(Per(str(t["per"])) for t in tables if "per" in t)])
 
 
-def _listed(given: str | Sequence[str]) -> list[str] | None:
-    listed = [given] if isinstance(given, str) else list(given)
+def _listed(given: Dialects) -> list[str | Dialect] | None:
+    listed = [given] if isinstance(given, (str, Dialect)) else list(given)
     return listed or None

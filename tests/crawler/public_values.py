@@ -17,6 +17,7 @@ from crawler.embedding.response import Response
 from crawler.errors import (
     CourtlyError,
     FetchFailed,
+    InvalidRequest,
     InvalidURL,
     ResponseUnread,
     RobotsDisallowed,
@@ -86,6 +87,7 @@ ERRORS: list[CourtlyError] = [
     StoreError("the database is damaged"),
     StoreRefused("the database is in use"),
     SinkError("no space left"),
+    InvalidRequest("method", "expected a string"),
     InvalidURL("a is not an absolute http or https URL"),
     RobotsDisallowed(URL, VERDICT),
     RobotsUnreachable(URL, "it answered 503", 1_700_000_000.0),

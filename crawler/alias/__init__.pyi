@@ -1,0 +1,2 @@
+from crawler import *
+from crawler import __all__ as __all__

@@ -1,0 +1,6 @@
+"""`python -m courtly`, the same as `courtly`."""
+
+from crawler.cli import main
+
+if __name__ == "__main__":
+    main(prog_name="courtly")
