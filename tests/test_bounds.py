@@ -413,6 +413,7 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "crawler/embedding/caller_lines.py:LOOKED_AT_MAX",
         "crawler/embedding/caller_lines.py:ROBOTS_BYTES_KEPT_MAX",
         "crawler/embedding/caller_gate.py:LOOPBACK_NAMES_MAX",
+        "crawler/embedding/crawl_gate.py:LINES_KEPT_MAX",
         "crawler/scheduling/due_work.py:VAIN_MAX",
         "crawler/scheduling/host_leases.py:FULL_KEPT_MAX",
         "crawler/scheduling/host_leases.py:ELSEWHERE_MAX",

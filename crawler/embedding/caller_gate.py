@@ -78,7 +78,6 @@ class CallerGate(ABC):
             check_identity(config, [url])
             if len(self._loopback_names) < LOOPBACK_NAMES_MAX:
                 self._loopback_names.add(name)
-        self._check_open()
         return await self._use(self.slot_of(name))
 
     def slot_of(self, host: str) -> str:

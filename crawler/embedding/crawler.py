@@ -18,6 +18,7 @@ from crawler.fetching.fetcher import Fetcher
 from crawler.scheduling.seeding import check_roots, seed_link
 
 if TYPE_CHECKING:
+    from crawler.embedding.crawl_session import CrawlSession
     from crawler.embedding.running import Running
     from crawler.events import Summary
     from crawler.sinks.dispatch import PageFunction
@@ -185,6 +186,24 @@ class Crawler:
             self._called.append((call, wants))
         else:
             running.sinks.add(one)
+
+    def session(self) -> CrawlSession:
+        """Return a session that fetches through this crawl: on its clocks and robots.txt copies, by
+        its config, for example in a page function.
+
+        ```python
+        async for page in crawl:
+            response = await crawl.session().get(f"{page.url}?format=json")
+        ```
+
+        robots.txt and politeness apply, scope and `max_pages` do not, and its responses are not
+        pages of the crawl. At a host with queued URLs, the session and the crawl take turns. Its
+        first request starts the crawl, which does not end while the session has requests under
+        way. Its methods raise SessionClosed outside the crawl's block.
+        """
+        from crawler.embedding.crawl_session import CrawlSession
+
+        return CrawlSession(self._config, self._clock, self._running)
 
     async def summary(self) -> Summary:
         """Summarise the crawl so far: counts, limits that excluded URLs, waiting hosts.

@@ -222,6 +222,7 @@ class PoliteClient(CallerGate):
         return self._lines.get(slot)
 
     async def _use(self, slot: str) -> HostLine:
+        self._check_open()
         while (line := self._lines.use(slot)) is None:
             held = await self._lines.hold(slot)
             self._check_open()

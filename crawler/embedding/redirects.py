@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from crawler.embedding.polite_client import PoliteClient
+from crawler.embedding.caller_gate import CallerGate
 from crawler.embedding.request_arguments import RequestArguments
 from crawler.embedding.response import Response
 from crawler.errors import FetchFailed, TooManyRedirects
@@ -32,7 +32,7 @@ BECOMES_GET: Final = frozenset({301, 302, 303})
 OF_A_BODY: Final = frozenset({"content-type", "content-encoding", "content-language"})
 
 
-async def follow_redirects(client: PoliteClient, asked: RequestArguments) -> Response:
+async def follow_redirects(client: CallerGate, asked: RequestArguments) -> Response:
     """Return the response, after its redirects if they are followed. Raises what
     `PoliteSession.fetch` raises."""
     url, method, body = asked.url, asked.method, asked.body
@@ -74,7 +74,7 @@ async def follow_redirects(client: PoliteClient, asked: RequestArguments) -> Res
         bare = service_of(url) not in meant
 
 
-async def _ask(client: PoliteClient, request: Request, *, retry: bool) -> Answer:
+async def _ask(client: CallerGate, request: Request, *, retry: bool) -> Answer:
     """Request one hop, with its retries."""
     url = request.url
     attempts_max = RetryRules(max_attempts=client.config.site(host_of(url)).fetch.max_attempts)
@@ -120,7 +120,7 @@ def _without(headers: Mapping[str, str], names: frozenset[str]) -> dict[str, str
     return {name: value for name, value in headers.items() if name.lower() not in names}
 
 
-def mean(client: PoliteClient, url: str) -> frozenset[str]:
+def mean(client: CallerGate, url: str) -> frozenset[str]:
     """Apply the config's headers to the schemes and ports that this URL stands for. A robots.txt
     redirected elsewhere is requested without them."""
     client.downloader.mean(url)

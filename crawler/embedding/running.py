@@ -14,8 +14,10 @@ from crawler.config import Config, ConfigError
 from crawler.contact_deadline import ContactDeadline
 from crawler.documents.crawled_page import CrawledPage, value_of
 from crawler.documents.unvisited import BlockedPage, FailedPage, code_and_sentence
+from crawler.embedding.caller_gate import CallerGate
+from crawler.embedding.crawl_gate import gate_of
 from crawler.embedding.embed import OpenStore, network, open_store_of
-from crawler.errors import SecondReader
+from crawler.errors import SecondReader, SessionClosed
 from crawler.events import Summary
 from crawler.fetching.fetcher import Fetcher
 from crawler.processing.context import crawl_context
@@ -127,11 +129,9 @@ class Running:
                 raise ConfigError(
                     "there is nothing to crawl: give a seed URL, or set crawl.seeds in the config"
                 )
-            page_queue = self._page_queue
-            self._task = asyncio.create_task(self._scheduler.run())
-            self._task.add_done_callback(lambda _: page_queue.close())
+            self._start()
         page = await self._page_queue.next()
-        if page is None:
+        if page is None and self._task is not None:
             await self._result(self._task)
         return page
 
@@ -184,6 +184,23 @@ class Running:
             await asyncio.wait({flush, self._task}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             flush.cancel()
+
+    def _start(self) -> None:
+        page_queue = self._page_queue
+        self._task = asyncio.create_task(self._scheduler.run())
+        self._task.add_done_callback(lambda _: page_queue.close())
+
+    def gate(self) -> CallerGate:
+        """The gate of the crawl, which starts if it does not run. Raises SessionClosed if it ended
+        because of an error."""
+        task = self._task
+        if task is not None and task.done():
+            if task.cancelled() or task.exception() is not None:
+                raise SessionClosed("the crawl ended because of an error")
+            self._begin()
+        if self._task is None:
+            self._start()
+        return gate_of(self._scheduler)
 
     async def add(self, seeds: Sequence[Link]) -> int:
         if self._task is not None and self._task.done():

@@ -12,10 +12,10 @@ from yarl import URL
 
 from crawler.clock import Clock
 from crawler.config import Config
+from crawler.embedding.caller_gate import CallerGate
 from crawler.embedding.caller_verdicts import NextTurn, canonical_url
 from crawler.embedding.lasting import Lasting
 from crawler.embedding.permit import RequestPermit, lend_permit
-from crawler.embedding.polite_client import PoliteClient
 from crawler.embedding.redirects import follow_redirects, mean
 from crawler.embedding.request_arguments import (
     Body,
@@ -74,7 +74,7 @@ class PoliteSession:
         self._db = db
         self._clock = clock
         self._fetcher = fetcher
-        self._client: Lasting[PoliteClient] = Lasting(
+        self._client: Lasting[CallerGate] = Lasting(
             "the session is not open: use it inside its `async with` block"
         )
 

@@ -52,6 +52,7 @@ class HostQueue:
         "alarms",
         "all_known",
         "body_bytes",
+        "callers",
         "closed",
         "contacts_new",
         "epoch",
@@ -83,6 +84,7 @@ class HostQueue:
         "visited",
         "wanted_s",
         "wanting",
+        "yields",
     )
 
     def __init__(self, lease: Lease, rules: PacingRules, *, now_s: float) -> None:
@@ -107,6 +109,8 @@ class HostQueue:
         self.next_due_s: float | None = None  # when its next URL falls due
         self.alarms: dict[str, int] = {}  # those set, by name; see `alarms.Alarms`
         self.tickets: deque[Ticket[Permit]] = deque()  # for this host alone: robots.txt, embedders
+        self.callers = 0  # that use it beside the crawl: it is not released
+        self.yields = False  # a caller had the last permit: prefetched URLs come next
         self.pages_in_flight = 0  # new ones: requested and not answered yet
         self.unread = 0  # pages fetched whose outcome is not recorded yet
         self.all_known = lease.robots_all  # every origin it has is in memory, or new

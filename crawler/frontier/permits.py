@@ -11,7 +11,7 @@ from typing import Final
 
 from crawler.clock import Clock
 from crawler.frontier.addresses import Addresses
-from crawler.frontier.commands import NEXT_PASS, CommandQueue
+from crawler.frontier.commands import LOOK_FOR_WORK, NEXT_PASS, CommandQueue
 from crawler.frontier.commit_buffer import CommitBuffer
 from crawler.frontier.grant_limits import GrantLimits
 from crawler.frontier.host_queue import AddressClock, HostQueue, Permit
@@ -236,6 +236,8 @@ class Permits:
 
     def _over(self, permit: Permit) -> None:
         self.limits.open -= 1
+        if self._closed and not self.limits.open:
+            self._commands.put_once(LOOK_FOR_WORK)  # the end of the crawl waits for it
         if clock := permit.address_clock:
             clock.busy = False
             self._free(clock)
@@ -376,6 +378,7 @@ class Permits:
             host = self._ready.pop()
             if host.prefetched and (at_s := self._ready_since(host, now_s)) is not None:
                 permit = self._grant(host, at_s, now_s)
+                host.yields = False
                 self._reseat(host, now_s)
                 return permit
             if not host.gone:
@@ -392,6 +395,8 @@ class Permits:
         while self._may_give and (host := self._bench.take(now_s)):
             if (at_s := self._ready_since(host, now_s)) is None:
                 continue
+            if host.yields and self._serve_page_first(host):
+                continue
             if self._serve_ticket(host, at_s, now_s):
                 continue
             if host.prefetched and not host.in_line:
@@ -399,6 +404,17 @@ class Permits:
                 if self._workers and (permit := self._from_line()):
                     self._serve(permit)
         self._arm()
+
+    def _serve_page_first(self, host: HostQueue) -> bool:
+        """Grant a permit for a page of this host, before its tickets. False: it has no page, or no
+        worker waits."""
+        if not (host.tickets and host.prefetched and self._workers):
+            return False
+        self._ready.put_first(host)
+        if (permit := self._from_line()) is None:
+            return False
+        self._serve(permit)
+        return permit.host is host
 
     def _serve_ticket(self, host: HostQueue, at_s: float, now_s: float) -> bool:
         """Grant the permit to the first ticket for this host, if there is any."""

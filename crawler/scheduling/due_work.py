@@ -48,6 +48,7 @@ class DueRobots:
         for host in list(self._frontier.permits):
             if (
                 not (host.prefetched or host.busy or host.tickets or host.wanting or host.held)
+                and not host.callers
                 and (
                     not host.all_known
                     or any(

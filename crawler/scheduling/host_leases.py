@@ -243,7 +243,9 @@ class HostLeases:
 
     def _may_leave(self, host: HostQueue) -> bool:
         """Whether no work is under way at the host."""
-        if host.busy or host.unread or host.tickets or host.wanting or self.is_judged(host):
+        if host.busy or host.unread or host.tickets or host.wanting or host.callers:
+            return False
+        if self.is_judged(host):
             return False
         # Else its page would be given twice.
         queue = self._crawl.page_queue
@@ -259,7 +261,8 @@ class HostLeases:
     async def release_all(self) -> None:
         """Release every host; returns when that is committed."""
         for host in list(self._permits):
-            self.release(host)
+            if not host.busy:  # as after a crash, its next holder waits the full delay first
+                self.release(host)
         await self._committer.flush()
         for n, away in enumerate(list(self._full.values()), 1):
             self._buffer.give_back(away.update)
@@ -277,7 +280,7 @@ class HostLeases:
 
     def put_away(self, host: HostQueue) -> None:
         """Put away a full host: keep only its lease, so that no worker claims it."""
-        if host.full is None or host.gone or host.tickets or self.is_judged(host):
+        if host.full is None or host.gone or host.tickets or host.callers or self.is_judged(host):
             return
         self._frontier.drop(host)
         update = host.update(self._crawl.clock.monotonic())

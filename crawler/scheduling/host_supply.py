@@ -92,6 +92,14 @@ class HostSupply:
                 wake_s = shared_s if wake_s is None else min(wake_s, shared_s)
             await self._sleep(wake_s)
 
+    async def emptied(self, limit_s: float) -> None:
+        """After the end: wait until no permit is open, for `limit_s` at most. Only callers that
+        fetch on the clocks of the crawl may still have some."""
+        until_s = self._clock.monotonic() + limit_s
+        while self._permits.in_flight and self._clock.monotonic() < until_s:
+            self._stirred.clear()
+            await self._sleep(until_s)
+
     async def _sleep(self, wake_s: float | None) -> None:
         """Until stirred, or until `wake_s`, or until something in the store falls due."""
         times = (wake_s, self._claim_s, self._robots_s, self._due_pages.wake_s)
@@ -119,6 +127,8 @@ class HostSupply:
             return True
         queue = self._crawl.page_queue
         if queue is not None and queue.waiting:
+            return True
+        if self._frontier.callers and not self._runs_forever:
             return True
         # A task that waits for a permit is not under way; all others are.
         return len(self._tasks) + self._worker.unread > self._permits.directed

@@ -39,6 +39,7 @@ from crawler.processing.recrawl_planner import RecrawlPlanner
 from crawler.processing.seen_links import SeenLinks
 from crawler.processing.sitemaps import Sitemaps
 from crawler.processing.worker import Worker
+from crawler.scheduling.callers import Callers
 from crawler.scheduling.command_loop import commands_of
 from crawler.scheduling.disk_space import DiskSpace
 from crawler.scheduling.due_work import DuePages, DueRobots
@@ -62,6 +63,7 @@ _T = TypeVar("_T")
 WAITING_PAGES_MAX: Final = 2_048  # pages that wait to be parsed while others are fetched
 SPARE_WORKERS: Final = 64  # kept for the next pages that wait, so that they do not come and go
 LEAVE_S: Final = 2.0  # for the last commit on an immediate exit
+CALLERS_LEAVE_S: Final = 30.0  # for the requests of callers that are in flight at the end
 STOP_PATIENCE_S: Final = 5.0  # for a storage fault, such as a full disk, during a stop
 
 
@@ -149,6 +151,8 @@ class Scheduler:
         self._storage_holds = StorageHolds(frontier.holds, sources)
         self._disk_space = DiskSpace(crawl.config, crawl.clock, frontier.holds)
         self._running = False
+        self.begun = asyncio.Event()  # `run` has begun, or will not
+        self.callers: Callers | None = None  # who fetch on the clocks of this crawl
 
     # ------------------------------------------------------------ state
 
@@ -160,6 +164,11 @@ class Scheduler:
     def under_way(self) -> bool:
         """Whether work may begin: the crawl runs and has not been stopped."""
         return self._running and not self.frontier.stopping
+
+    @property
+    def tasks(self) -> TaskSet:
+        """The tasks of the crawl; the failure of one ends it."""
+        return self._tasks
 
     @property
     def bounds_pages(self) -> bool:
@@ -198,6 +207,7 @@ class Scheduler:
             for url in urls:
                 self.add_root(url)
         self._running = True
+        self.begun.set()
         try:
             async with asyncio.TaskGroup() as group:
                 background = [
@@ -214,7 +224,7 @@ class Scheduler:
                 try:
                     await self._crawl(group)
                 finally:
-                    self.frontier.close()
+                    self._close()
                 for task in background:
                     task.cancel()
         finally:
@@ -229,13 +239,20 @@ class Scheduler:
         self._plan_revisits()
         await self.supply.run()
         self.supply.note_waiting()
-        self.frontier.close()
+        self._close()
         await asyncio.gather(*self._workers)
         while self.frontier.commands.has_tasks or len(self._tasks):
             await asyncio.sleep(0)
             await self._tasks.ended()
+        await self.supply.emptied(CALLERS_LEAVE_S)
         self.supply.note_waiting()
         await self.leases.release_all()
+
+    def _close(self) -> None:
+        """Begin nothing new; callers find out."""
+        self.frontier.close()
+        if self.callers is not None:
+            self.callers.close()
 
     def add_root(self, url: str) -> None:
         """Scope is relative to it, and the config's headers may be."""
@@ -252,6 +269,7 @@ class Scheduler:
         if self.crawl.sinks is not None and not self.frontier.stopping:
             self.crawl.sinks.stop()
         self.frontier.stopping = True
+        self.begun.set()
         self._set_patience(STOP_PATIENCE_S)
         self.supply.stir()
 
@@ -322,26 +340,39 @@ class Scheduler:
                 return
             host = permit.host
             await self._worker.use(permit)
-            if host.full and not (host.busy or host.unread) and not self.leases.keeps_full:
+            if host.full and not (host.busy or host.unread) and self._puts_away:
                 self.leases.put_away(host)
             if not self.frontier.permits.in_flight:
                 self.frontier.look_for_work()
 
+    @property
+    def _puts_away(self) -> bool:
+        """Callers may want a full host, also within a sink, for which the commit waits that would
+        bring it back."""
+        return not self.leases.keeps_full and self.callers is None
+
     async def _fetch_robots(self, origin: Origin) -> None:
         try:
-            self._due_robots.settled(await self._robots.refresh(origin))
+            self._settled(await self._robots.refresh(origin))
         finally:
             self._fetches.pop(origin, None)
 
     async def _parse_robots(self, origin: Origin) -> None:
         try:
             await self._robots.parse(origin)
-            self._due_robots.settled([origin])
+            self._settled([origin])
         finally:
             self._fetches.pop(origin, None)
 
+    def _settled(self, origins: Sequence[Origin]) -> None:
+        self._due_robots.settled(origins)
+        if self.callers is not None:
+            self.callers.settled(origins)
+
     async def _fail_origin(self, lost: FailOrigin) -> None:
         """Its queued URLs fail in bulk; new ones will have it tried again later."""
+        if self.callers is not None:
+            self.callers.gave_up(lost.host.slot)
         await self.committer.flush()
         host = lost.host
         host.let_go(lost.origin)

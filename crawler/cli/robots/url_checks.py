@@ -83,16 +83,16 @@ def check(urls: Sequence[str], file: str | None, options: CheckOptions) -> None:
             else:
                 view.verdict(url, tester, result, by_dialect)
     if unexpected:
-        found = "disallowed" if options.expected else "allowed"
+        opposite = "disallowed" if options.expected else "allowed"
         where = " in some dialect" if options.all_dialects else ""
         verb = "is" if unexpected == 1 else "are"
         of = counted(len(urls), "URL")
-        print_problems(f"--expect: {unexpected:,} of {of} {verb} {found}{where}")
+        print_problems(f"--expect: {unexpected:,} of {of} {verb} {opposite}{where}")
     elif options.expected is not None and not missing and not options.as_json:
         verb = "is" if len(urls) == 1 else "are"
-        found = "allowed" if options.expected else "disallowed"
+        answer = "allowed" if options.expected else "disallowed"
         where = " in every dialect" if options.all_dialects else ""
-        echo(f"{counted(len(urls), 'URL')} {verb} {found}{where}, as expected.")
+        echo(f"{counted(len(urls), 'URL')} {verb} {answer}{where}, as expected.")
     if missing:
         raise SystemExit(FAILED)
     if unexpected:

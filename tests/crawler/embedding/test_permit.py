@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from yarl import URL
 
+from crawler.embedding.polite_client import PoliteClient
 from crawler.embedding.session import PoliteSession
 from crawler.errors import (
     CourtlyError,
@@ -43,6 +44,7 @@ def opened(clock: JumpClock, answers: Any = ROBOTS, **sections: Mapping[str, obj
 
 def assert_at_rest(session: PoliteSession) -> None:
     client = session._client.get()
+    assert isinstance(client, PoliteClient)
     assert client.frontier.permits.in_flight == 0
     assert not client.downloader.urls
     for line in client._lines:
@@ -52,7 +54,9 @@ def assert_at_rest(session: PoliteSession) -> None:
 
 
 def host_of(session: PoliteSession) -> Any:
-    (line,) = session._client.get()._lines
+    client = session._client.get()
+    assert isinstance(client, PoliteClient)
+    (line,) = client._lines
     return line.host
 
 
@@ -135,9 +139,7 @@ async def test_it_raises_what_get_raises(clock: JumpClock) -> None:
 
 
 @pytest.mark.parametrize("url", ["http://10.0.0.1/", "http://[::1]:80/", "http://0x7f.1/x"])
-async def test_private_addresses_in_the_url_are_refused(
-    clock: JumpClock, url: str
-) -> None:
+async def test_private_addresses_in_the_url_are_refused(clock: JumpClock, url: str) -> None:
     async with opened(clock, {}) as session:
         with pytest.raises(FetchFailed, match="does not permit"):
             async with session.permit(url):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -39,7 +41,8 @@ def test_every_dialect_constant_is_its_name(row: robots.Dialect) -> None:
 
 def test_a_dialect_that_is_not_one_of_ours_is_refused() -> None:
     mine = robots.Dialect(**msgspec.structs.asdict(robots.SLURP))
-    for given in (mine, ["google", mine]):
+    dialects: tuple[Any, ...] = (mine, ["google", mine])
+    for given in dialects:
         with pytest.raises(ConfigError, match='"slurp" is a dialect of your own: give one of'):
             settings(None, dialect=given)
 

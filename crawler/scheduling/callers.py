@@ -1,0 +1,24 @@
+"""Callers that fetch on the clocks of a running crawl, as the scheduler knows them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from crawler.frontier.origin import Origin
+
+
+class Callers(Protocol):
+    """They wait for what only the scheduler learns."""
+
+    def settled(self, origins: Iterable[Origin]) -> None:
+        """These origins' robots.txt were fetched or parsed."""
+        ...
+
+    def gave_up(self, slot: str) -> None:
+        """An origin of this host was given up."""
+        ...
+
+    def close(self) -> None:
+        """The crawl ends: no more permits are granted."""
+        ...

@@ -1,0 +1,217 @@
+"""The session of a crawl: one clock for it and its callers, no deadlock, no early contact."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from crawler.embedding.crawler import Crawler
+from crawler.embedding.session import PoliteSession
+from crawler.errors import FetchFailed, RobotsDisallowed, SessionClosed
+from crawler.testing import FakeFetcher, JumpClock, Reply, html, redirect, text
+from policies.retries import FailureCode
+
+UA = "examplebot/1.0 (+https://example.com/bot)"
+A = "http://a.test"
+B = "http://b.test"
+PACE = {"politeness": {"delay": 1, "latency_factor": 0, "concurrency_per_host": 1}}
+
+
+@pytest.fixture
+async def clock() -> AsyncIterator[JumpClock]:
+    async with JumpClock() as clock:
+        yield clock
+
+
+def site(clock: JumpClock, pages: int = 8) -> FakeFetcher:
+    """Pages of one host in a chain, a document beside each, and another host."""
+    answers: dict[str, Reply | FailureCode] = {
+        f"{A}/robots.txt": text("User-agent: *\nDisallow: /no"),
+        f"{B}/robots.txt": text("User-agent: *\nDisallow: /no"),
+        f"{A}/old": redirect(f"{B}/new"),
+        f"{B}/new": text("new"),
+    }
+    for n in range(pages):
+        answers[f"{A}/{n}"] = html(str(n), *([f"/{n + 1}", f"/{n + 2}"] if n + 2 < pages else []))
+        answers[f"{A}/doc{n}"] = text(f"document {n}")
+        answers[f"{B}/doc{n}"] = text(f"document {n}")
+    return FakeFetcher(clock, answers)
+
+
+def crawler(clock: JumpClock, fetcher: FakeFetcher, **options: object) -> Crawler:
+    given = {"config": PACE, "user_agent": UA, "clock": clock, "fetcher": fetcher, **options}
+    return Crawler([f"{A}/0"], **given)  # type: ignore[arg-type]
+
+
+def assert_polite(fetcher: FakeFetcher) -> None:
+    for host in ("a.test", "b.test"):
+        assert min(fetcher.log.gaps(host), default=1.0) >= 1 - 1e-6
+        assert fetcher.log.peak_concurrency(host) <= 1
+        assert fetcher.log.paths(host).count("/robots.txt") <= 1
+
+
+async def test_a_reader_fetches_from_the_host_being_crawled(clock: JumpClock) -> None:
+    fetcher = site(clock)
+    async with crawler(clock, fetcher) as crawl:
+        session = crawl.session()
+        found = {}
+        async for page in crawl:
+            response = await session.get(f"{A}/doc{page.url[-1]}")
+            found[page.url] = response.text
+    assert found == {f"{A}/{n}": f"document {n}" for n in range(8)}
+    assert_polite(fetcher)
+
+
+@pytest.mark.parametrize("concurrency", [1, 2, 32])
+async def test_a_page_function_fetches_from_the_host_being_crawled(
+    clock: JumpClock, concurrency: int
+) -> None:
+    """Even where the commit waits for the function, and the host has had all its pages."""
+    fetcher = site(clock)
+    found = []
+    config = {**PACE, "crawl": {"concurrency": concurrency}, "scope": {"max_pages_per_host": 5}}
+    async with crawler(clock, fetcher, config=config) as crawl:
+        crawl.session()
+
+        async def look(page) -> None:
+            await clock.sleep_until(clock.monotonic() + 0.5)  # the host is full meanwhile
+            found.append((await crawl.session().get(f"{A}/doc{page.url[-1]}")).text)
+            found.append((await crawl.session().get(f"{B}/doc{page.url[-1]}")).text)
+
+        crawl.add_sink(look)
+        pages = [page.url async for page in crawl]
+    assert len(pages) == 5
+    assert len(found) == 10
+    assert_polite(fetcher)
+
+
+async def test_the_crawl_and_its_callers_take_turns_at_a_host(clock: JumpClock) -> None:
+    fetcher = site(clock, pages=12)
+    async with crawler(clock, fetcher) as crawl:
+        session = crawl.session()
+
+        async def ask(first: int) -> None:
+            for n in range(first, 12, 2):
+                await session.get(f"{A}/doc{n}")
+
+        asking = [asyncio.create_task(ask(0)), asyncio.create_task(ask(1))]
+        pages = [page.url async for page in crawl]
+        await asyncio.gather(*asking)
+    assert len(pages) == 12
+    assert_polite(fetcher)
+    docs = ["doc" in path for path in fetcher.log.paths("a.test") if path != "/robots.txt"]
+    runs = max(len(run) for run in "".join("d" if doc else "p" for doc in docs[:20]).split("p"))
+    assert runs <= 2, f"the crawl waits for one caller, not for all: {fetcher.log.paths()}"
+
+
+async def test_the_crawl_continues_until_its_callers_have_their_responses(
+    clock: JumpClock,
+) -> None:
+    fetcher = site(clock, pages=2)
+    async with crawler(clock, fetcher) as crawl:
+        asking = [asyncio.create_task(crawl.session().get(f"{A}/doc{n % 2}")) for n in range(9)]
+        pages = [page.url async for page in crawl]
+        assert [(await task).status for task in asking] == [200] * 9
+    assert pages == [f"{A}/0"]
+    assert_polite(fetcher)
+
+
+async def test_before_the_first_page_and_after_the_last(clock: JumpClock) -> None:
+    fetcher = site(clock, pages=3)
+    async with crawler(clock, fetcher) as crawl:
+        session = crawl.session()
+        assert isinstance(session, PoliteSession)
+        assert (await session.get(f"{A}/doc0")).text == "document 0"
+        assert len([page async for page in crawl]) == 3
+        assert (await session.get(f"{A}/doc1")).text == "document 1"
+        assert (await crawl.summary()).visited == 3, "its responses are not pages"
+    with pytest.raises(SessionClosed, match="not open"):
+        await session.get(f"{A}/doc1")
+    assert_polite(fetcher)
+
+
+async def test_robots_and_redirects_apply_and_scope_does_not(clock: JumpClock) -> None:
+    fetcher = site(clock)
+    async with crawler(clock, fetcher, max_pages=1) as crawl, crawl.session() as session:
+        with pytest.raises(RobotsDisallowed) as caught:
+            await session.get(f"{B}/no")
+        assert caught.value.verdict.line == 2
+        response = await session.get(f"{A}/old")
+        assert (response.url, response.text) == (f"{B}/new", "new")
+        assert not await session.may_fetch(f"{A}/no/x")
+        assert await session.may_fetch(f"{A}/yes")
+        assert (await session.robots(B)).status == 200
+        assert (await session.next_turn(f"{B}/doc1")).in_s > 0
+        assert [page.url async for page in crawl] == [f"{A}/0"]
+    assert_polite(fetcher)
+
+
+async def test_a_host_that_cannot_be_reached_fails_for_callers_alone(clock: JumpClock) -> None:
+    fetcher = FakeFetcher(
+        clock,
+        lambda request: (
+            FailureCode.DNS
+            if "b.test" in request.url
+            else text("")
+            if request.url.endswith("robots.txt")
+            else html("page")
+        ),
+    )
+    async with crawler(clock, fetcher) as crawl:
+        with pytest.raises(FetchFailed):
+            await crawl.session().get(f"{B}/doc0")
+        assert [page.url async for page in crawl] == [f"{A}/0"]
+
+
+@pytest.mark.parametrize("steps", range(0, 60, 4))
+async def test_leaving_the_crawl_ends_all_who_wait(clock: JumpClock, steps: int) -> None:
+    fetcher = site(clock)
+    async with crawler(clock, fetcher) as crawl:
+        session = crawl.session()
+        asking = [asyncio.create_task(session.get(f"{h}/doc{n}")) for h in (A, B) for n in range(4)]
+        for _ in range(steps):
+            await asyncio.sleep(0)
+    done = await asyncio.gather(*asking, return_exceptions=True)
+    assert {type(one).__name__ for one in done} <= {"Response", "SessionClosed"}
+    assert_polite(fetcher)
+
+
+@pytest.mark.parametrize("at_s", [0.0, 0.03, 0.6, 1.1, 1.15, 2.2, 3.3])
+async def test_a_cancelled_caller_leaves_no_trace(at_s: float) -> None:
+    for steps in range(0, 12, 2):
+        async with JumpClock() as clock:
+            fetcher = site(clock, pages=3)
+            async with crawler(clock, fetcher) as crawl:
+                task = asyncio.create_task(crawl.session().get(f"{A}/doc0"))
+                reading = asyncio.create_task(_read(crawl))
+                await clock.sleep_until(clock.monotonic() + at_s)
+                for _ in range(steps):
+                    await asyncio.sleep(0)
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+                assert await reading == 3
+                frontier = crawl._running.get()._scheduler.frontier
+                assert frontier.callers == 0
+                assert not frontier.permits.in_flight
+            assert_polite(fetcher)
+
+
+async def _read(crawl: Crawler) -> int:
+    return len([page async for page in crawl])
+
+
+async def test_clocks_survive_in_the_database(clock: JumpClock, tmp_path: Path) -> None:
+    db = tmp_path / "crawl.db"
+    fetcher = site(clock, pages=2)
+    async with crawler(clock, fetcher, db=db) as crawl:
+        await crawl.session().get(f"{B}/doc0")
+    async with PoliteSession(
+        config=PACE, user_agent=UA, db=db, clock=clock, fetcher=fetcher
+    ) as session:
+        await session.get(f"{B}/doc1")
+    assert_polite(fetcher)
