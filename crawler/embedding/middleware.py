@@ -14,6 +14,7 @@ from aiohttp.http import SERVER_SOFTWARE
 from crawler.clock import Clock, RealClock, Timer
 from crawler.config import Config, ConfigError
 from crawler.embedding.caller_verdicts import NextTurn, canonical_url
+from crawler.embedding.client_errors import client_errors
 from crawler.embedding.lasting import Lasting
 from crawler.embedding.permit import with_time_to_connect
 from crawler.embedding.polite_client import PoliteClient
@@ -50,10 +51,11 @@ class Politeness:
     ```
 
     The arguments are those of `PoliteSession`. A request raises RobotsDisallowed,
-    RobotsUnreachable, FetchFailed (its host was given up for now), ConfigError and StoreError;
-    otherwise what aiohttp raises. Each hop of a redirect is a request of its own here, and so is
-    one that aiohttp sends again after a disconnect. The User-Agent and From headers are set unless
-    the request or the session sets its own.
+    RobotsUnreachable, FetchFailed (its host was given up for now), ConfigError and StoreError, all
+    of which are instances of `aiohttp.ClientError` as well; otherwise what aiohttp raises. Each hop
+    of a redirect is a request of its own here, and so is one that aiohttp sends again after a
+    disconnect. The User-Agent and From headers are set unless the request or the session sets its
+    own.
 
     Limitations: `ClientTimeout.total` includes the wait for permission (set `sock_read` and
     `sock_connect` instead). Body sizes and private addresses are limited only by the session's
@@ -121,7 +123,11 @@ class Politeness:
     # ------------------------------------------------------------ a request
 
     async def __call__(self, request: ClientRequest, handler: ClientHandlerType) -> ClientResponse:
-        """Send one request; called by aiohttp."""
+        """Send one request; called by aiohttp. Every error is a ClientError of aiohttp as well."""
+        with client_errors():
+            return await self._send(request, handler)
+
+    async def _send(self, request: ClientRequest, handler: ClientHandlerType) -> ClientResponse:
         client, fetcher = self._opened()
         url = str(request.url)
         url = canonical_url("http" + url[2:] if url.startswith("ws") else url)

@@ -50,6 +50,12 @@ class Verdict:
         self._losers: tuple[Rule, ...] | None = None
         self.allowed = not rank & BLOCKS or path == rules.exempt_path
 
+    def __repr__(self) -> str:
+        return (
+            f"Verdict(path={self.path!r}, allowed={self.allowed}, rule={self.rule!r}, "
+            f"line={self.line}, dialect={self.dialect!r})"
+        )
+
     # ------------------------------------------------------------ comparing and copying
 
     def _judged(self) -> tuple[bytes, tuple[str, ...], Dialect, str, tuple[str, ...]]:

@@ -12,6 +12,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from crawler.config import ConfigError
 from crawler.documents.crawled_page import CrawledPage, Timings
 from crawler.documents.links import PageLink
+from crawler.documents.unvisited import BlockedPage, FailedPage
 from crawler.embedding.caller_verdicts import NextTurn
 from crawler.embedding.response import Response
 from crawler.errors import (
@@ -22,6 +23,7 @@ from crawler.errors import (
     ResponseUnread,
     RobotsDisallowed,
     RobotsUnreachable,
+    SecondReader,
     SessionClosed,
     TooManyRedirects,
 )
@@ -95,6 +97,7 @@ ERRORS: list[CourtlyError] = [
     FetchFailed(URL, FAILURE, until=1_700_000_000.0),
     TooManyRedirects([f"{URL}/{n}" for n in range(12)]),
     ResponseUnread("a response has not been read"),
+    SecondReader("two tasks iterate over one crawl"),
     SessionClosed("the session is closed"),
 ]
 VALUES: list[object] = [
@@ -109,6 +112,8 @@ VALUES: list[object] = [
     LINK,
     PAGE,
     SUMMARY,
+    FailedPage(url=URL, code=FailureCode.DNS, sentence="no such name", attempts=4, failed_at=2.0),
+    BlockedPage(url=URL, verdict=VERDICT, blocked_at=2.0, data={"a": [1]}, referrer=URL),
     FAILURE,
     NextTurn(in_s=1.5, reason="politeness.delay", ahead=2),
     RobotsState(status=200, body=ROBOTS, copy_at=1.0),
