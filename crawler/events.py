@@ -77,5 +77,6 @@ class Summary:
     )  # queued URLs by the limit that holds them back
     interrupted: bool = False
     held: tuple[Hold, ...] = ()  # what stopped the whole crawl at its end
+    ended_by: str | None = None  # the key of the limit that ended it: "crawl.max_time"
     errors: tuple[FrequentReason, ...] = ()  # of the first LOOKED_AT_MAX rows of `failed`
     rules: tuple[FrequentReason, ...] = ()  # likewise of `blocked`

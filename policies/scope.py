@@ -107,6 +107,9 @@ class Skip(enum.StrEnum):
     CONTENT_TYPE = "content_type"
     MAX_DEPTH = "max_depth"
     MAX_PAGES = "max_pages"
+    MAX_TIME = "max_time"
+    MAX_BYTES = "max_bytes"
+    MAX_ERRORS = "max_errors"
     MAX_PAGES_PER_HOST = "max_pages_per_host"
     MAX_BYTES_PER_HOST = "max_bytes_per_host"
     MAX_URL_BYTES = "max_url_bytes"
@@ -151,6 +154,9 @@ SKIP_KEYS: Final[Mapping[str, str]] = MappingProxyType(
         Skip.CONTENT_TYPE: "scope.content_types",
         Skip.MAX_DEPTH: "crawl.max_depth",
         Skip.MAX_PAGES: "crawl.max_pages",
+        Skip.MAX_TIME: "crawl.max_time",
+        Skip.MAX_BYTES: "crawl.max_bytes",
+        Skip.MAX_ERRORS: "crawl.max_errors",
         Skip.MAX_PAGES_PER_HOST: "scope.max_pages_per_host",
         Skip.MAX_BYTES_PER_HOST: "scope.max_bytes_per_host",
         Skip.MAX_URL_BYTES: "scope.max_url_bytes",
@@ -173,6 +179,9 @@ SKIP_WORDS: Final[Mapping[str, str]] = MappingProxyType(
         Skip.CONTENT_TYPE: "its content type is excluded",
         Skip.MAX_DEPTH: "too many links away from a seed",
         Skip.MAX_PAGES: "the crawl has visited its maximum number of pages",
+        Skip.MAX_TIME: "the crawl has run for its maximum time",
+        Skip.MAX_BYTES: "the crawl has fetched its maximum number of bytes",
+        Skip.MAX_ERRORS: "the crawl has had its maximum number of errors",
         Skip.MAX_PAGES_PER_HOST: "its host has reached the maximum number of pages",
         Skip.MAX_BYTES_PER_HOST: "its host has reached the maximum number of bytes",
         Skip.MAX_URL_BYTES: "the URL is too long",

@@ -37,6 +37,9 @@ _SECTIONS: Final[Mapping[str, str]] = {
     "follow": "scope",
     "max_pages": "crawl",
     "max_depth": "crawl",
+    "max_time": "crawl",
+    "max_bytes": "crawl",
+    "max_errors": "crawl",
     "delay": "politeness",
     "dialect": "robots",
 }
@@ -77,6 +80,24 @@ def _count(_context: click.Context, option: click.Parameter, text: str | None) -
     metavar="N",
     callback=_count,
     help="Follow links at most N hops from a seed.  [default: the config's, else no limit]",
+)
+@click.option(
+    "--max-time",
+    metavar="T",
+    help='Stop after this time, in seconds, or with a unit: "90m"; URLs stay queued.  '
+    "[default: the config's, else no limit]",
+)
+@click.option(
+    "--max-bytes",
+    metavar="N",
+    help='Stop after pages of N bytes, or with a unit: "1GB".  '
+    "[default: the config's, else no limit]",
+)
+@click.option(
+    "--max-errors",
+    metavar="N",
+    callback=_count,
+    help="Stop after N URLs have failed.  [default: the config's, else no limit]",
 )
 @click.option(
     "--delay",

@@ -39,6 +39,7 @@ def as_json(summary: Summary) -> str:
         {
             **{name: getattr(summary, name) for name in COUNTS},
             "elapsed_s": round(summary.elapsed_s, 3),
+            "ended_by": summary.ended_by,
             "held": [
                 {"reason": hold.reason.value, "sentence": hold.sentence, "since": hold.since}
                 for hold in summary.held
@@ -69,6 +70,10 @@ def as_text(
     lines = [counts]
     if summary.interrupted:
         lines.append("Run the same command again to resume.")
+    if summary.ended_by is not None and not summary.interrupted:
+        lines.append(
+            f"{summary.ended_by} has been reached: run the same command again to continue."
+        )
     lines += _held(summary)
     if summary.errors:
         lines += ["", _title("Failed", summary.failed, summary.errors)]

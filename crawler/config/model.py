@@ -106,15 +106,22 @@ class Config:
 
     def of_worker(self, number: int, workers: int) -> Config:
         """Return the config of one of several worker processes, numbered from 1: with its own paths
-        of sinks, and its share of `crawl.max_pages`. Raises ConfigError."""
+        of sinks, and its share of the run's pages, bytes and errors. Raises ConfigError."""
         if workers > 1:
             self._check_sinks()
         config = Config.of(replace(self.given, worker=number))
-        if workers == 1 or self.crawl.max_pages == math.inf:
+        limits = {
+            name: limit
+            for name in ("max_pages", "max_bytes", "max_errors")
+            if (limit := getattr(self.crawl, name)) < math.inf
+        }
+        if workers == 1 or not limits:
             return config
-        share, more = divmod(int(self.crawl.max_pages), workers)
-        pages = share + (number <= more)
-        return config.override({"crawl": {"max_pages": pages}}, where="--workers")
+        shares = {}
+        for name, limit in limits.items():
+            share, more = divmod(int(limit), workers)
+            shares[name] = max(share + (number <= more), int(name != "max_pages"))
+        return config.override({"crawl": shares}, where="--workers")
 
     def _check_sinks(self) -> None:
         """Raise ConfigError if several processes would write to one sink."""

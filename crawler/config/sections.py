@@ -74,6 +74,24 @@ class CrawlConfig(Struct, frozen=True, kw_only=True):
     max_pages: Annotated[
         float, Key("stop after N pages; pages of earlier runs do not count", "count")
     ] = math.inf
+    max_time_s: Annotated[
+        float, Key("stop after this long; URLs stay queued", "seconds", above=0, inf=True)
+    ] = math.inf
+    max_bytes: Annotated[
+        float,
+        Key(
+            "stop after pages of N bytes, as decoded; those of earlier runs do not count",
+            "bytes",
+            name="max_bytes",
+            minimum=1,
+        ),
+    ] = math.inf
+    max_errors: Annotated[
+        float,
+        Key(
+            "stop after N URLs have failed; those of earlier runs do not count", "count", minimum=1
+        ),
+    ] = math.inf
     max_depth: Annotated[
         float, Key("follow links at most N hops from a seed; a redirect adds none", "count")
     ] = math.inf

@@ -36,9 +36,9 @@ class Crawler:
     ```
 
     seeds: URLs, and files of URLs as "@seeds.txt", in addition to those of the config. follow,
-    max_pages, max_depth: as in `[scope]` and `[crawl]`. db: a database for the crawl, which later
-    runs resume, also after a crash. Without one, the state of the crawl is lost when this object is
-    closed. The other arguments are those of `PoliteSession`.
+    max_pages, max_depth, max_time_s, max_bytes, max_errors: as in `[scope]` and `[crawl]`. db: a
+    database for the crawl, which later runs resume, also after a crash. Without one, the state of
+    the crawl is lost when this object is closed. The other arguments are those of `PoliteSession`.
 
     Asking for the next page commits the one before: a crash may repeat a page, never miss one.
     sinks: functions that also receive every page, in addition to the sinks of the config; see

@@ -27,6 +27,9 @@ class CrawlOptions(TypedDict, total=False):
     follow: str | None
     max_pages: float | None
     max_depth: float | None
+    max_time_s: float | str | None
+    max_bytes: float | str | None
+    max_errors: float | None
 
 
 def settings(
@@ -39,6 +42,9 @@ def settings(
     follow: str | None = None,
     max_pages: float | None = None,
     max_depth: float | None = None,
+    max_time_s: float | str | None = None,
+    max_bytes: float | str | None = None,
+    max_errors: float | None = None,
 ) -> Config:
     """Return the config. Arguments that are None or empty change nothing. Raises ConfigError."""
     if config is None:
@@ -50,7 +56,14 @@ def settings(
     else:
         under = load(Path(config))
     given: Mapping[str, Mapping[str, object | None]] = {
-        "crawl": {"user_agent": user_agent, "max_pages": max_pages, "max_depth": max_depth},
+        "crawl": {
+            "user_agent": user_agent,
+            "max_pages": max_pages,
+            "max_depth": max_depth,
+            "max_time": max_time_s,
+            "max_bytes": max_bytes,
+            "max_errors": max_errors,
+        },
         "scope": {"follow": follow},
         "politeness": {"delay": delay},
         "robots": {"dialect": _listed(dialect)},

@@ -21,6 +21,7 @@ from crawler.frontier.stops import Stop, Stops
 from crawler.frontier.tickets import FrontierClosedError, Ticket
 from crawler.frontier.wall_watch import WallWatch
 from crawler.frontier.workbench import Workbench
+from policies.scope import Skip
 from storage.store import Contact, HeldAddress
 
 # What may wait to be parsed, so that a wave of hosts is contacted on time and parsed while they
@@ -60,7 +61,7 @@ class Permits:
         self._closed = False
         self.stops = Stops()
         self._resumed_s = NEVER
-        self.pages_open = True  # False while the page budget is spent; robots.txt is still fetched
+        self.pages_closed_by: Skip | None = None  # a limit of the run; robots.txt is still fetched
         self._unparsed_bytes = 0
         self.directed = 0  # tickets for one host that wait
 
@@ -180,10 +181,18 @@ class Permits:
         self._pump()
         return self.limits.squeezed
 
-    def open_pages(self, *, open_: bool) -> None:
-        """Stop or resume granting permits for pages (a budget); those for robots.txt continue."""
-        self.pages_open = open_
-        if open_:
+    @property
+    def pages_open(self) -> bool:
+        """Whether permits for pages are granted."""
+        return self.pages_closed_by is None
+
+    def close_pages(self, limit: Skip | None) -> None:
+        """Stop granting permits for pages because of a limit of the run, or resume (None); those
+        for robots.txt continue."""
+        if limit == self.pages_closed_by:
+            return
+        self.pages_closed_by = limit
+        if limit is None:
             self._pump()
 
     def count_unparsed(self, size_bytes: int) -> None:

@@ -36,7 +36,7 @@ class Wait(enum.Enum):
     ROBOTS_PAUSED = enum.auto()
     ROBOTS_HELD = enum.auto()
     HOST_FULL = enum.auto()  # its limit of pages or bytes is reached
-    PAGE_BUDGET = enum.auto()
+    RUN_LIMITED = enum.auto()
     HELD_ELSEWHERE = enum.auto()
     IDLE = enum.auto()
 
@@ -78,7 +78,6 @@ RETRY: Final = Reason(Wait.RETRY)
 ROBOTS_NEEDED: Final = Reason(Wait.ROBOTS_NEEDED)
 ROBOTS_FETCHED: Final = Reason(Wait.ROBOTS_FETCHED)
 HELD_ELSEWHERE: Final = Reason(Wait.HELD_ELSEWHERE)
-PAGE_BUDGET: Final = Reason(Wait.PAGE_BUDGET)
 IDLE: Final = Reason(Wait.IDLE)
 
 _SENTENCES: Final[dict[Wait, str]] = {
@@ -102,7 +101,7 @@ _SENTENCES: Final[dict[Wait, str]] = {
     Wait.ROBOTS_PAUSED: "its robots.txt redirects to {source}, which is paused by an operator",
     Wait.ROBOTS_HELD: "its robots.txt redirects to {source}, which another worker holds",
     Wait.HOST_FULL: "{source} has been reached",
-    Wait.PAGE_BUDGET: "crawl.max_pages has been reached",
+    Wait.RUN_LIMITED: "{source} has been reached",
     Wait.HELD_ELSEWHERE: "another worker holds this host",
     Wait.IDLE: "no work to do",
 }
@@ -128,6 +127,12 @@ def latest_backoff(contacts: object) -> Reason:
     ring = contacts if isinstance(contacts, list | tuple) else ()
     statuses = [one["status"] for one in ring if isinstance(one, Mapping)]
     return Reason(Wait.BACKOFF, status=next((s for s in reversed(statuses) if s is not None), 0))
+
+
+def run_limit_reached(limit: str) -> Reason:
+    """The reason for all hosts when a limit of the run is reached. limit: a
+    `policies.scope.Skip`."""
+    return Reason(Wait.RUN_LIMITED, SKIP_KEYS[limit])
 
 
 def limit_reached(limit: str) -> Reason:

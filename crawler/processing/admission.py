@@ -5,8 +5,6 @@ from __future__ import annotations
 import enum
 from typing import Final
 
-from msgspec import Struct
-
 from crawler.documents import page
 from crawler.fetching.request import BodySink, Head
 from crawler.frontier.host_queue import HostQueue
@@ -15,6 +13,7 @@ from crawler.processing import page_requisites
 from crawler.processing.attempts import blocked_by, deferred
 from crawler.processing.context import CrawlContext
 from crawler.processing.recrawl_planner import RecrawlPlanner
+from crawler.processing.run_limits import RunLimits
 from crawler.processing.sitemaps import Sitemaps
 from policies.robots import Verdict
 from policies.scope import Skip
@@ -35,33 +34,13 @@ ENOUGH, FULL_SOON, UNINFORMED = Stop
 INFORMED_WITHIN_S: Final = 1.0  # of an order that another worker gave
 
 
-class PageBudget(Struct):
-    """Pages this run may still visit; a page is reserved before it is requested."""
-
-    limit: float
-    taken: int = 0
-
-    @property
-    def left(self) -> float:
-        return self.limit - self.taken
-
-    def take(self) -> bool:
-        if self.left < 1:
-            return False
-        self.taken += 1
-        return True
-
-    def give_back(self) -> None:
-        self.taken -= 1
-
-
 class Admission:
     """Judges URLs by the config in force, and records the outcomes of those not requested."""
 
     def __init__(
         self,
         crawl: CrawlContext,
-        budget: PageBudget,
+        limits: RunLimits,
         schedule: RecrawlPlanner,
         sitemaps: Sitemaps,
     ) -> None:
@@ -72,7 +51,7 @@ class Admission:
         self._scope = crawl.scope
         self._sinks = crawl.sinks
         self._pages_are_read: Final = crawl.page_queue is not None
-        self._budget = budget
+        self._limits = limits
         self._schedule = schedule
         self._sitemaps = sitemaps
 
@@ -105,12 +84,9 @@ class Admission:
         if queued.suspect and self._frontier.in_flight.suspect_in_flight:
             self._buffer.record(deferred(queued, host.slot), host, queued.url)
             return None
-        if not queued.sitemap:
-            if not self._budget.take():
-                host.prefetched.appendleft(queued)
-                return ENOUGH
-            if self._budget.left < 1:
-                self._frontier.permits.open_pages(open_=False)  # until one in flight fails
+        if not queued.sitemap and not self._limits.take_page():
+            host.prefetched.appendleft(queued)
+            return ENOUGH
         return verdict
 
     def _refuse(self, host: HostQueue, queued: Queued, verdict: object) -> None:

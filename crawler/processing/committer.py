@@ -12,8 +12,9 @@ from crawler.observer import Observer
 from crawler.processing.attempts import unkept
 from crawler.processing.page_queue import PageQueue
 from crawler.processing.rates import Rates
+from crawler.processing.run_limits import RunLimits
 from crawler.processing.unvisited_pages import unvisited_page
-from storage.store import Completed, Outcome, Store, Visited
+from storage.store import Completed, Failed, Outcome, Store, Visited
 
 if TYPE_CHECKING:
     from crawler.sinks.dispatch import Sinks
@@ -33,6 +34,7 @@ class Committer:
         observer: Observer | None = None,
         sinks: Sinks | None = None,
         page_queue: PageQueue | None = None,
+        limits: RunLimits | None = None,
     ) -> None:
         self._frontier = frontier
         self._buffer = frontier.buffer
@@ -42,6 +44,7 @@ class Committer:
         self._observer = observer
         self._sinks = sinks
         self._page_queue = page_queue
+        self._limits = limits
         self.rates = Rates(clock.monotonic())
         self._taken: CommitBatch | None = None  # and not yet given to the store
         self._faults: dict[int, str] = {}  # by URL: why a sink could not take its page
@@ -100,6 +103,8 @@ class Committer:
             links = sum(len(one.links) for one in taken.outcomes if isinstance(one, Visited))
             elapsed_s = self._clock.monotonic() - began_s
             self._observer.committed(elapsed_s, len(taken.outcomes), links)
+        if self._limits is not None:
+            self._limits.count_errors(sum(isinstance(one, Failed) for one in taken.outcomes))
         self._report_unvisited(taken, completed)
         waiting, self._flushes = self._flushes, []
         for upto, durable in waiting:

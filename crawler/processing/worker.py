@@ -10,13 +10,14 @@ from crawler.fetching.request import Answer, BodyReader, Failure, Request, limit
 from crawler.frontier.frontier import PAGE, REFUSALS, SITEMAP
 from crawler.frontier.host_queue import LOW_WATER, PREFETCH, PREFETCH_MAX, HostQueue, Permit
 from crawler.frontier.robots_cache import Pass
-from crawler.processing.admission import FULL_SOON, UNINFORMED, Admission, PageBody, PageBudget
+from crawler.processing.admission import FULL_SOON, UNINFORMED, Admission, PageBody
 from crawler.processing.attempts import after_try, given_up, led_on
 from crawler.processing.committer import Committer
 from crawler.processing.context import CrawlContext
 from crawler.processing.page_outcomes import PageOutcomes, target_of
 from crawler.processing.parse_queue import ParseQueue
 from crawler.processing.recrawl_planner import RecrawlPlanner
+from crawler.processing.run_limits import RunLimits
 from crawler.processing.seen_links import SeenLinks
 from crawler.processing.sitemap_body import SeedReading
 from crawler.processing.sitemaps import Sitemaps
@@ -39,7 +40,7 @@ class Worker:
         crawl: CrawlContext,
         downloader: Downloader,
         committer: Committer,
-        budget: PageBudget,
+        limits: RunLimits,
         schedule: RecrawlPlanner,
         sitemaps: Sitemaps,
         seen: SeenLinks,
@@ -49,11 +50,11 @@ class Worker:
         self._buffer = crawl.frontier.buffer
         self._downloader = downloader
         self._committer = committer
-        self._budget = budget
+        self._limits = limits
         self._schedule = schedule
         self._sitemaps = sitemaps
         self._seen = seen
-        self._admission = Admission(crawl, budget, schedule, sitemaps)
+        self._admission = Admission(crawl, limits, schedule, sitemaps)
         self._page_body = PageBody(crawl, requisite=False)
         self._requisite_body = PageBody(crawl, requisite=True)
         self._outcomes = PageOutcomes(crawl, seen, schedule, sitemaps)
@@ -164,14 +165,13 @@ class Worker:
                 self._frontier.in_flight.end(queued)
 
     async def _request_page(self, permit: Permit, queued: Queued, admitted: Pass) -> None:
-        """It has been taken from the page budget."""
+        """It counts towards the run's limit of pages."""
         visited = False
         try:
             visited = await self._visit(permit, queued, admitted)
         finally:
             if not visited:
-                self._budget.give_back()
-                self._frontier.permits.open_pages(open_=self._budget.left >= 1)
+                self._limits.give_page_back()
 
     async def _visit(self, permit: Permit, queued: Queued, admitted: Pass) -> bool:
         """Fetch and parse a page. Return whether it was visited."""
@@ -220,7 +220,7 @@ class Worker:
         )
 
     async def _request_sitemap(self, permit: Permit, queued: Queued) -> None:
-        """A sitemap is no page: it takes nothing from the budget, and what it lists is queued."""
+        """A sitemap is no page: it counts towards no limit, and what it lists is queued."""
         host = permit.host
         fetch = self._crawl.config.config.site(host.name_of(queued.url)).fetch
         reading = self._sitemaps.reading(queued)
@@ -291,6 +291,7 @@ class Worker:
         False: it was not read."""
         new = queued.before is None  # others have been counted
         size = len(answer.body)
+        self._limits.count_bytes(size)
         body_bytes = size if new and answer.body_read else 0
         host.visited += new  # already now: its next permit may come while this page waits
         host.body_bytes += body_bytes

@@ -8,7 +8,7 @@ from typing import Final
 
 from crawler.clock import Timer
 from crawler.frontier.pace import NEVER
-from crawler.frontier.reasons import PAGE_BUDGET, PAUSED, Reason, Wait, limit_reached
+from crawler.frontier.reasons import PAUSED, Reason, Wait, limit_reached, run_limit_reached
 from crawler.processing.context import CrawlContext
 from crawler.processing.worker import Worker
 from crawler.scheduling.due_work import DuePages, DueRobots
@@ -284,8 +284,8 @@ class HostSupply:
                 continue
             if host.paused:
                 noted[host.slot] = (None, PAUSED)
-            elif not self._permits.pages_open:
-                noted[host.slot] = (None, PAGE_BUDGET)
+            elif (limit := self._permits.pages_closed_by) is not None:
+                noted[host.slot] = (None, run_limit_reached(limit))
             elif holds := self._frontier.holds.current:
                 noted[host.slot] = (None, Reason(Wait.CLOSED, holds[0].sentence))
             elif (move := waiting.next_move(host, due_robots=False)) is not None:

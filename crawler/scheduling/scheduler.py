@@ -31,11 +31,11 @@ from crawler.frontier.commands import (
 from crawler.frontier.origin import Origin
 from crawler.frontier.reasons import Reason
 from crawler.frontier.tickets import FrontierClosedError
-from crawler.processing.admission import PageBudget
 from crawler.processing.committer import Committer
 from crawler.processing.context import CrawlContext
 from crawler.processing.page_queue import FailedOrigin
 from crawler.processing.recrawl_planner import RecrawlPlanner
+from crawler.processing.run_limits import RunLimits
 from crawler.processing.seen_links import SeenLinks
 from crawler.processing.sitemaps import Sitemaps
 from crawler.processing.worker import Worker
@@ -70,9 +70,9 @@ STOP_PATIENCE_S: Final = 5.0  # for a storage fault, such as a full disk, during
 class Scheduler:
     """One crawl over one store.
 
-    `run` returns when no URL can make progress within the patience, when the page budget is spent,
-    or when `stop` is called; if it runs forever, only for the last of these. All hosts are released
-    and everything is committed then.
+    `run` returns when no URL can make progress within the patience, when a limit of the run is
+    reached, or when `stop` is called; if it runs forever, only for the last of these. All hosts are
+    released and everything is committed then.
     """
 
     def __init__(
@@ -82,6 +82,7 @@ class Scheduler:
         self.frontier = frontier = crawl.frontier
         config = crawl.config.config
         self._tasks = TaskSet(frontier.commands)
+        self._limits = RunLimits(config.crawl, frontier, crawl.clock)
         self.committer = Committer(
             frontier,
             crawl.store,
@@ -90,6 +91,7 @@ class Scheduler:
             observer=crawl.observer,
             sinks=crawl.sinks,
             page_queue=crawl.page_queue,
+            limits=self._limits,
         )
         self.downloader = Downloader(frontier, fetcher, crawl.clock, observer=crawl.observer)
         self._parser = RobotsParser(frontier, crawl.store)
@@ -111,10 +113,9 @@ class Scheduler:
         )
         self._fetches: dict[Origin, asyncio.Task[None]] = {}
         schedule = RecrawlPlanner(crawl.config, crawl.clock)
-        self._budget = PageBudget(limit=config.crawl.max_pages)
         self._seen = SeenLinks()
         self._worker = Worker(
-            crawl, self.downloader, self.committer, self._budget, schedule, sitemaps, self._seen
+            crawl, self.downloader, self.committer, self._limits, schedule, sitemaps, self._seen
         )
         self._workers: set[asyncio.Task[None]] = set()
         self._due_robots = DueRobots(crawl, self.leases)
@@ -133,7 +134,7 @@ class Scheduler:
             runs_forever=runs_forever,
         )
         self.steering = Steering(
-            crawl, self.leases, self.supply, self._rejudging, self._budget, self._seen, self
+            crawl, self.leases, self.supply, self._rejudging, self._limits, self._seen, self
         )
         self._shared_crawl = SharedCrawl(
             crawl,
@@ -229,12 +230,12 @@ class Scheduler:
                     task.cancel()
         finally:
             self._running = False
+            self._limits.end()
             await self._tasks.cancel()
 
     async def _crawl(self, group: asyncio.TaskGroup) -> None:
         self._add_workers(group)
-        if self._budget.left < 1:  # max_pages = 0
-            self.frontier.permits.open_pages(open_=False)
+        self._limits.begin()
         self.frontier.commands.put(RejudgeMarked())
         self._plan_revisits()
         await self.supply.run()
@@ -387,6 +388,7 @@ class Scheduler:
             last_at=now_s,
             origin=lost.origin,
         )
+        self._limits.count_errors(count)
         if count and self.crawl.page_queue is not None:
             failed = FailedOrigin(
                 slot=host.slot, origin=lost.origin, error=lost.error, failed_at=now_s

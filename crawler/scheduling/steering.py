@@ -11,8 +11,8 @@ from crawler.config import Config, ConfigError
 from crawler.frontier.commands import CONFIG_APPLIED, RejudgeMarked
 from crawler.frontier.stops import BY_OPERATOR
 from crawler.orders import AddSeeds, Command, Reload, RetryFailed, SteerHost
-from crawler.processing.admission import PageBudget
 from crawler.processing.context import CrawlContext
+from crawler.processing.run_limits import RunLimits
 from crawler.processing.seen_links import SeenLinks
 from crawler.scheduling.host_leases import HostLeases
 from crawler.scheduling.host_supply import HostSupply
@@ -47,7 +47,7 @@ class Steering:
         leases: HostLeases,
         supply: HostSupply,
         rejudging: Rejudging,
-        budget: PageBudget,
+        limits: RunLimits,
         seen: SeenLinks,
         roots: Roots,
     ) -> None:
@@ -58,7 +58,7 @@ class Steering:
         self._leases = leases
         self._supply = supply
         self._rejudging = rejudging
-        self._budget = budget
+        self._limits = limits
         self._seen = seen
         self.reloader: Reloader | None = None  # for orders to reload
         self._pauses = 0  # commands to pause or resume,
@@ -212,7 +212,6 @@ class Steering:
             lambda host: config.site(host).scope, max_depth=config.crawl.max_depth
         )
         self._seen.clear()  # what was out of scope may now be in it
-        self._budget.limit = config.crawl.max_pages
         for host in permits:
             host.rule(config.site(host.slot).politeness)
         for origin in frontier.robots.reread():
@@ -224,7 +223,7 @@ class Steering:
             permits.consider(host)
             frontier.buffer.touch(host)  # views show its delay, and its source
         self._leases.bring_back(before, config)
-        permits.open_pages(open_=self._budget.left >= 1)
+        self._limits.apply(config.crawl)
         permits.set_limit(config.crawl.concurrency)
         frontier.commands.put_once(CONFIG_APPLIED)
         self._supply.idle = False

@@ -20,9 +20,9 @@ from crawler.frontier.reasons import (
     CRAWL_HELD,
     CRAWL_PAUSED,
     IDLE,
-    PAGE_BUDGET,
     READY,
     Reason,
+    Wait,
     limit_reached,
 )
 from crawler.orders import (
@@ -204,8 +204,8 @@ class Control:
             return limit_reached(limit).sentence
         if row is None or not (row["queued"] or row["paused"]):
             return ""
-        wait = stored_wait(row, self._clock.wall(), spent=not self._frontier.permits.pages_open)
-        if wait.until is None and wait.reason is not PAGE_BUDGET:
+        wait = stored_wait(row, self._clock.wall(), limit=self._frontier.permits.pages_closed_by)
+        if wait.until is None and wait.reason.wait is not Wait.RUN_LIMITED:
             return wait.reason.sentence  # a pause
         return self._all_paused or wait.reason.sentence
 

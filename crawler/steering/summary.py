@@ -21,7 +21,7 @@ from crawler.frontier.reasons import READY, Reason, Wait, latest_backoff
 from crawler.scheduling.scheduler import Scheduler
 from crawler.steering.live_state import HostState, host_state
 from crawler.steering.waits import stored_wait
-from policies.scope import Skip
+from policies.scope import SKIP_KEYS
 from storage.store import Reader, Row, Stats, Store, StoreError
 
 OBSERVE_EVERY_S = 0.25
@@ -106,8 +106,8 @@ async def summarise(
     stats = await reader.stats()
     holds = scheduler.frontier.holds.current
     waiting = [(host, until, reason) for host, (until, reason) in scheduler.waiting.items()]
-    spent = not scheduler.frontier.permits.pages_open
-    counts_all = spent or scheduler.bounds_pages  # the URLs held back, per host
+    limit = scheduler.frontier.permits.pages_closed_by
+    counts_all = limit is not None or scheduler.bounds_pages  # the URLs held back, per host
     held_back: Counter[str] = Counter()
     if stats.queued:
         async with aclosing(reader.iterate("hosts")) as rows:
@@ -116,13 +116,11 @@ async def summarise(
                 if not queued:
                     continue
                 pages, body_bytes = int(str(row["visited"])), int(str(row["body_bytes"]))
-                limit = scheduler.host_limit(host, pages=pages, body_bytes=body_bytes)
-                if limit is not None:
-                    held_back[limit] += queued
-                elif spent:
-                    held_back[Skip.MAX_PAGES] += queued
+                full = scheduler.host_limit(host, pages=pages, body_bytes=body_bytes)
+                if (by := full or limit) is not None:
+                    held_back[by] += queued
                 if host not in scheduler.waiting and len(waiting) < WAITING_SHOWN:
-                    until, reason = stored_wait(row, clock.wall(), spent=spent)
+                    until, reason = stored_wait(row, clock.wall(), limit=limit)
                     if holds:
                         until, reason = None, Reason(Wait.CLOSED, holds[0].sentence)
                     waiting.append((host, until, reason))
@@ -143,6 +141,7 @@ async def summarise(
         held_back=held_back,
         interrupted=interrupted,
         held=holds,
+        ended_by=SKIP_KEYS[limit] if limit is not None and stats.queued else None,
         errors=await frequent_errors(reader) if stats.failed else (),
         rules=await frequent_rules(reader) if stats.blocked else (),
     )

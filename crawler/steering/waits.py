@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from crawler.frontier.reasons import BACKOFF, PAGE_BUDGET, PAUSED, Reason, Wait
+from crawler.frontier.reasons import BACKOFF, PAUSED, Reason, Wait, run_limit_reached
 from storage.store import Row
 
 
@@ -13,15 +13,15 @@ class StoredWait(NamedTuple):
     reason: Reason
 
 
-def stored_wait(row: Row, now_s: float, *, spent: bool = False) -> StoredWait:
-    """`row`: of the `hosts` view. `spent`: the run has reached `crawl.max_pages`."""
+def stored_wait(row: Row, now_s: float, *, limit: str | None = None) -> StoredWait:
+    """`row`: of the `hosts` view. `limit`: of the run, if one is reached."""
     if row["paused"]:
         return StoredWait(None, PAUSED)
     backoff, next_at = row["backoff_until"], row["next_at"]
     if isinstance(backoff, int | float) and backoff > now_s:
         return StoredWait(float(backoff), BACKOFF)
-    if spent:
-        return StoredWait(None, PAGE_BUDGET)
+    if limit is not None:
+        return StoredWait(None, run_limit_reached(limit))
     until = float(next_at) if isinstance(next_at, int | float) else None
     source = f" ({row['delay_source']})" if row["delay_source"] else ""
     return StoredWait(until, Reason(Wait.STORED, f"its turn{source}"))

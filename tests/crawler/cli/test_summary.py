@@ -174,14 +174,15 @@ def test_omitted_hosts_are_mentioned() -> None:
 async def test_the_reason_of_a_host_that_is_not_in_memory(store: MemoryStore) -> None:
     (row,) = [row async for row in store.reader.iterate("hosts")]
 
-    def reason(spent: bool = False, **more: object) -> str:
-        return stored_wait({**row, **more}, NOW_S, spent=spent).reason.sentence
+    def reason(limit: Skip | None = None, **more: object) -> str:
+        return stored_wait({**row, **more}, NOW_S, limit=limit).reason.sentence
 
     assert reason() == "its turn (Crawl-delay)"
     assert reason(delay_source="") == "its turn"
-    assert reason(spent=True) == "crawl.max_pages has been reached"
-    assert reason(spent=True, paused=1) == "paused by an operator"
-    assert reason(backoff_until=NOW_S + 1, spent=True) == BACKOFF.sentence
+    assert reason(Skip.MAX_PAGES) == "crawl.max_pages has been reached"
+    assert reason(Skip.MAX_TIME) == "crawl.max_time has been reached"
+    assert reason(Skip.MAX_PAGES, paused=1) == "paused by an operator"
+    assert reason(backoff_until=NOW_S + 1, limit=Skip.MAX_PAGES) == BACKOFF.sentence
 
 
 async def test_errors_and_rules_are_counted_from_the_views(store: MemoryStore) -> None:

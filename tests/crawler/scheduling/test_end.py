@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from crawler.fetching.request import Request
-from crawler.frontier.reasons import PAGE_BUDGET, PAUSED
+from crawler.frontier.reasons import PAUSED
 from crawler.testing import Answers, Reply, html, not_found, redirect, text
 from policies.retries import FailureCode
 from storage.store import Link
@@ -65,7 +65,7 @@ async def test_it_ends_at_max_pages_without_waiting_for_the_next_turn(world: Wor
     )
     assert crawled.log.paths() == ["/robots.txt", "/"]
     assert crawled.elapsed_s < 501
-    assert crawled.waiting["a.test"] == (None, PAGE_BUDGET.sentence)
+    assert crawled.waiting["a.test"] == (None, "crawl.max_pages has been reached")
 
 
 @pytest.mark.parametrize("failure", [Reply(status=500), FailureCode.PROTOCOL])
