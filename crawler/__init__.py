@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from crawler.embedding.response import Response
     from crawler.embedding.session import PoliteSession
     from crawler.errors import (
+        AlreadyOpen,
         CourtlyError,
         FetchFailed,
         InvalidRequest,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
         SecondReader,
         SessionClosed,
         TooManyRedirects,
+        WrongEventLoop,
     )
     from crawler.events import Summary
     from crawler.fetching.request import Failure
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from storage.store import StoreError, StoreRefused
 
 __all__ = [
+    "AlreadyOpen",
     "BlockedPage",
     "ConfigError",
     "CourtlyError",
@@ -73,11 +76,13 @@ __all__ = [
     "Timings",
     "TooManyRedirects",
     "Verdict",
+    "WrongEventLoop",
     "guarded_connector",
 ]
 
 _HOMES = {
     "BlockedPage": "crawler.documents.unvisited",
+    "AlreadyOpen": "crawler.errors",
     "ConfigError": "crawler.config",
     "CourtlyError": "crawler.errors",
     "CrawledPage": "crawler.documents.crawled_page",
@@ -106,6 +111,7 @@ _HOMES = {
     "Timings": "crawler.documents.crawled_page",
     "TooManyRedirects": "crawler.errors",
     "Verdict": "policies.robots.verdict",
+    "WrongEventLoop": "crawler.errors",
     "guarded_connector": "crawler.embedding.middleware",
 }
 

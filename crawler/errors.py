@@ -13,6 +13,8 @@ CourtlyError            the base class (`policies.errors`)
     ResponseUnread      a request would wait for an unread response
     SecondReader        two tasks iterate over one Crawler
     SessionClosed       the session was closed before or during the request
+    WrongEventLoop      the session was opened in another event loop
+    AlreadyOpen         the session is open already
 """
 
 from __future__ import annotations
@@ -107,6 +109,14 @@ class SecondReader(CourtlyError, RuntimeError):  # noqa: N818
 
 class SessionClosed(CourtlyError):  # noqa: N818
     """The session is closed, or was never opened: use `async with`."""
+
+
+class WrongEventLoop(CourtlyError, RuntimeError):  # noqa: N818
+    """The session was opened in another event loop, and cannot be used in this one."""
+
+
+class AlreadyOpen(CourtlyError, RuntimeError):  # noqa: N818
+    """The session is open already: each `async with` block needs an object of its own."""
 
 
 def said(wall_s: float) -> str:

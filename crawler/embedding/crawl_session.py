@@ -32,7 +32,7 @@ class _GateOfCrawl(Lasting[CallerGate]):
     """The gate of the crawl that runs now. Closing it changes nothing."""
 
     def __init__(self, running: Lasting[Running]) -> None:
-        super().__init__("the crawl is not open")
+        super().__init__("crawl")
         self._running = running
 
     def get(self) -> CallerGate:

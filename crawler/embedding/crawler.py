@@ -73,9 +73,7 @@ class Crawler:
         self._clock = clock
         self._fetcher = fetcher
         self._ended: Running | None = None  # the latest, whose summary is still available
-        self._running: Lasting[Running] = Lasting(
-            "the crawl is not open: use it inside its `async with` block"
-        )
+        self._running: Lasting[Running] = Lasting("crawl")
 
     @property
     def config(self) -> Config:
@@ -84,27 +82,30 @@ class Crawler:
     # ------------------------------------------------------------ opening and closing
 
     async def __aenter__(self) -> Self:
-        await self._running.open(self._begun(seeds_of(self._config, self._seeds)))
+        seeds = seeds_of(self._config, self._seeds)
+        await self._running.open(
+            _begun(
+                self._config,
+                self._seedless,
+                seeds,
+                db=self._db,
+                clock=self._clock,
+                fetcher=self._fetcher,
+                called=self._called,
+            )
+        )
+        self._ended = None
         return self
 
-    @contextlib.asynccontextmanager
-    async def _begun(self, seeds: Sequence[str]) -> AsyncIterator[Running]:
-        from crawler.embedding.running import running  # loads what the database needs
-        from crawler.sinks.build import page_callback
+    async def open(self) -> Self:
+        """Open it without a block, as in a notebook, and return it; `aclose` closes it. Raises as
+        entering the block does."""
+        return await self.__aenter__()
 
-        async with running(
-            self._config,
-            db=self._db,
-            clock=self._clock,
-            fetcher=self._fetcher,
-            called=[page_callback(call, **wants) for call, wants in self._called],
-        ) as opened:
-            self._ended = None
-            await self._add(opened, seeds)
-            try:
-                yield opened
-            finally:
-                self._ended = opened
+    async def aclose(self) -> None:
+        """Close it. Does nothing if it is closed. Raises WrongEventLoop, and what broke the
+        crawl."""
+        await self.__aexit__(None, None, None)
 
     async def __aexit__(
         self,
@@ -112,6 +113,7 @@ class Crawler:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._ended = self._running.now or self._ended
         await self._running.close(kind, error, trace)
 
     # ------------------------------------------------------------ pages
@@ -141,13 +143,8 @@ class Crawler:
     async def add(self, *urls: str) -> int:
         """Add seeds, also during the iteration; return how many were new. Scope is relative to all
         seeds. Raises ConfigError."""
-        return await self._add(self._running.get(), urls)
-
-    async def _add(self, running: Running, urls: Sequence[str]) -> int:
-        seeds = seeds_of(self._seedless, urls)
-        check_identity(self._config, seeds)
-        await check_roots(self._config, running.store)
-        return await running.add([seed_link(self._config, url) for url in seeds])
+        running = self._running.get()
+        return await _add(self._config, running, seeds_of(self._seedless, urls))
 
     def add_sink(
         self,
@@ -214,3 +211,35 @@ class Crawler:
         if running is None:
             running = self._running.get()
         return await running.summary()
+
+
+@contextlib.asynccontextmanager
+async def _begun(
+    config: Config,
+    seedless: Config,
+    seeds: Sequence[str],
+    *,
+    db: str | Path | None,
+    clock: Clock | None,
+    fetcher: Fetcher | None,
+    called: Sequence[tuple[PageFunction, Mapping[str, Any]]],
+) -> AsyncIterator[Running]:
+    """Open a crawl with its seeds. It does not refer to the Crawler, whose end it would prevent."""
+    from crawler.embedding.running import running  # loads what the database needs
+    from crawler.sinks.build import page_callback
+
+    async with running(
+        config,
+        db=db,
+        clock=clock,
+        fetcher=fetcher,
+        called=[page_callback(call, **wants) for call, wants in called],
+    ) as opened:
+        await _add(config, opened, seeds_of(seedless, seeds))
+        yield opened
+
+
+async def _add(config: Config, running: Running, seeds: Sequence[str]) -> int:
+    check_identity(config, seeds)
+    await check_roots(config, running.store)
+    return await running.add([seed_link(config, url) for url in seeds])

@@ -86,26 +86,34 @@ class Politeness:
         self._db = db
         self._clock = clock
         self._fetcher: ClientFetcher | None = None
-        self._client: Lasting[PoliteClient] = Lasting(
-            "Politeness is not open: use it inside its `async with` block"
-        )
+        self._client: Lasting[PoliteClient] = Lasting("middleware")
         self._open: dict[str, set[CallerRequest]] = {}  # by slot
 
     async def __aenter__(self) -> Self:
         from crawler.embedding.embed import polite_client  # loads what the database needs
 
         clock = self._clock or RealClock()
-        self._fetcher = ClientFetcher(clock, config=self._config, headers=_identity(self._config))
+        fetcher = ClientFetcher(clock, config=self._config, headers=_identity(self._config))
         await self._client.open(
             polite_client(
                 self._config,
                 db=self._db,
                 clock=clock,
-                fetcher=self._fetcher,
+                fetcher=fetcher,
                 name="middleware",
             )
         )
+        self._fetcher = fetcher
         return self
+
+    async def open(self) -> Self:
+        """Open it without a block, as in a notebook, and return it; `aclose` closes it. Raises as
+        entering the block does."""
+        return await self.__aenter__()
+
+    async def aclose(self) -> None:
+        """Close it. Does nothing if it is closed. Raises WrongEventLoop."""
+        await self.__aexit__(None, None, None)
 
     async def __aexit__(
         self,

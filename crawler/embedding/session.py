@@ -74,9 +74,7 @@ class PoliteSession:
         self._db = db
         self._clock = clock
         self._fetcher = fetcher
-        self._client: Lasting[CallerGate] = Lasting(
-            "the session is not open: use it inside its `async with` block"
-        )
+        self._client: Lasting[CallerGate] = Lasting("session")
 
     @property
     def config(self) -> Config:
@@ -95,6 +93,15 @@ class PoliteSession:
             )
         )
         return self
+
+    async def open(self) -> Self:
+        """Open it without a block, as in a notebook, and return it; `aclose` closes it. Raises as
+        entering the block does."""
+        return await self.__aenter__()
+
+    async def aclose(self) -> None:
+        """Close it. Does nothing if it is closed. Raises WrongEventLoop."""
+        await self.__aexit__(None, None, None)
 
     async def __aexit__(
         self,

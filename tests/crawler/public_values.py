@@ -16,6 +16,7 @@ from crawler.documents.unvisited import BlockedPage, FailedPage
 from crawler.embedding.caller_verdicts import NextTurn
 from crawler.embedding.response import Response
 from crawler.errors import (
+    AlreadyOpen,
     CourtlyError,
     FetchFailed,
     InvalidRequest,
@@ -26,6 +27,7 @@ from crawler.errors import (
     SecondReader,
     SessionClosed,
     TooManyRedirects,
+    WrongEventLoop,
 )
 from crawler.events import FrequentReason, Summary, WaitingHost
 from crawler.fetching.request import Failure
@@ -99,6 +101,8 @@ ERRORS: list[CourtlyError] = [
     ResponseUnread("a response has not been read"),
     SecondReader("two tasks iterate over one crawl"),
     SessionClosed("the session is closed"),
+    WrongEventLoop("another loop"),
+    AlreadyOpen("open already"),
 ]
 VALUES: list[object] = [
     *(robots.parse(ROBOTS).decide(URL, agent="examplebot", dialect=one) for one in robots.DIALECTS),
