@@ -79,6 +79,9 @@ class ScopeRules(Struct, frozen=True, kw_only=True):
     requisites: Annotated[
         bool, Key("fetch the images, styles, scripts, fonts and media of pages, on any host")
     ] = False
+    check_external: Annotated[
+        bool, Key("request links out of scope once, to check them, without following them")
+    ] = False
 
     @property
     def bounds_hosts(self) -> bool:
@@ -234,6 +237,7 @@ class Scope:
         self._max_depth = max_depth
         self._root_hosts: set[str] = set()
         self._root_domains: set[str] = set()
+        self._leads: set[str] = set()  # no more than seeds that redirect to external links
         self._hosts: dict[str, _HostScope] = {}
 
     def judge_by(self, rules_for: Callable[[str], ScopeRules], *, max_depth: float) -> None:
@@ -281,6 +285,7 @@ class Scope:
         seed: bool = False,
         requisite: bool = False,
         lead: bool = False,
+        link: bool = False,
     ) -> Skip | None:
         """None if a canonical URL is in scope, otherwise the reason why not.
 
@@ -290,11 +295,14 @@ class Scope:
           on any host.
         lead: a seed redirects to it, so that it may be on any host. The scope is extended only by
           the final target.
+        link: a page links or redirects to it, so that it may be external (`check_external`).
+          Neither include patterns nor the depth limit apply to external links.
         """
         known = self._hosts.get(host) or self._host(host)
-        if known.outside and not (requisite or lead):
+        external = known.outside and not (requisite or lead)
+        if external and not (link and known.rules.check_external):
             return Skip.OUTSIDE
-        if depth > self._max_depth:
+        if depth > self._max_depth and not external:
             return Skip.MAX_DEPTH
         if url.endswith("/robots.txt") and url.count("/") == 3:
             return Skip.ROBOTS_TXT
@@ -303,13 +311,27 @@ class Scope:
             return Skip.MAX_URL_BYTES
         if known.exclude is not None and known.exclude.match(url):
             return Skip.EXCLUDED
-        chosen = seed or requisite
+        chosen = seed or requisite or external
         if known.include is not None and not chosen and not known.include.match(url):
             return Skip.NOT_INCLUDED
         slashes = url.count("/", 8)  # no fewer than segments, and far cheaper
         if slashes > rules.max_repeated_segment or slashes > rules.max_path_segments:
             return _judge_path(url, rules)
         return None
+
+    def add_lead(self, url: str) -> None:
+        """Note that a seed redirects to a URL, which may be queued as an external link."""
+        if self.is_external(url, host_of(url)):
+            self._leads.add(url)
+
+    def is_lead(self, url: str) -> bool:
+        """Whether a seed redirects to a URL that was external."""
+        return url in self._leads
+
+    def is_external(self, url: str, host: str) -> bool:
+        """Whether a URL that is no seed is out of scope, and links to its host are checked."""
+        known = self._hosts.get(host) or self._host(host)
+        return known.outside and known.rules.check_external and url not in self._leads
 
     def wants_type(self, content_type: str | None, *, host: str) -> bool:
         """Whether `content_types` of the host includes a declared type; parameters are ignored.

@@ -42,7 +42,11 @@ _SECTIONS: Final[Mapping[str, str]] = {
     "max_errors": "crawl",
     "delay": "politeness",
     "dialect": "robots",
+    "check_external": "scope",
+    "requisites": "scope",
 }
+# A host that cannot be connected to is a dead link, and not one to try for days.
+_UNREACHABLE_FOR: Final = "30s"
 
 
 def _count(_context: click.Context, option: click.Parameter, text: str | None) -> float | None:
@@ -112,6 +116,18 @@ def _count(_context: click.Context, option: click.Parameter, text: str | None) -
     help="Dialect in which robots.txt is read. Can be repeated: the strictest verdict counts.  "
     "[default: the config's, else slurp]",
 )
+@click.option(
+    "--check-external",
+    is_flag=True,
+    default=None,
+    help="Request each link out of scope once, without following it, for `courtly report broken`.",
+)
+@click.option(
+    "--requisites",
+    is_flag=True,
+    default=None,
+    help="Fetch the images, styles, scripts, fonts and media of pages, on any host.",
+)
 @allow_option
 @worker_options
 @click.option(
@@ -174,6 +190,8 @@ def _config(
         if options[key] not in (None, ()):
             where = f"--{key.replace('_', '-')}"
             config = config.override({section: {key: options[key]}}, where=where)
+    if config.checks_external and "unreachable_for_s" not in config.given.values.get("fetch", {}):
+        config = config.override({"fetch": {"unreachable_for": _UNREACHABLE_FOR}})
     return numbered(config, worker)
 
 

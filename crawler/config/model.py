@@ -67,6 +67,7 @@ class Config:
     sites: tuple[str, ...]  # host patterns, the most specific first
     revisits: bool  # whether pages of any host are revisited
     requisites: bool  # whether page requisites are fetched for any host
+    checks_external: bool  # whether external links are checked on any host
     given: Given = field(repr=False)
     _by_tables: dict[tuple[str, ...], Site] = field(default_factory=dict, repr=False, compare=False)
     _by_host: dict[str, Site] = field(default_factory=dict, repr=False, compare=False)
@@ -84,6 +85,7 @@ class Config:
             sites=tuple(by_specificity(given.sites)),
             revisits=any(mode != RecrawlMode.OFF for _, mode in given.all_of("revisit", "mode")),
             requisites=any(value for _, value in given.all_of("scope", "requisites")),
+            checks_external=any(value for _, value in given.all_of("scope", "check_external")),
             given=given,
         )
         if not config.daemon.token and not is_loopback(config.daemon.listens_on[0]):
@@ -241,6 +243,11 @@ def _warnings(config: Config) -> Iterator[str]:
         yield (
             f"{place}: revisit.min_interval: is longer than max_interval, which therefore has no "
             "effect"
+        )
+    if config.checks_external and not config.has_contact:
+        yield (
+            f"{given.place('scope.check_external')}: scope.check_external: links to other machines "
+            "fail, because crawl.user_agent contains no contact"
         )
     yield from _storage_warnings(config)
     for place, tokens in given.all_of("robots", "token"):

@@ -194,6 +194,7 @@ async def _out_of_scope(
         requisite=known.get("requisite") is True
         and (bool(context.config.given.sinks) or context.config.requisites),
         lead=known.get("seed") is True and known.get("hops") != 0,
+        link=True,
     )
     if row is not None and row.get("sitemap"):  # it may be of any host
         skip = None if context.config.site(host).scope.sitemaps else Skip.SITEMAPS

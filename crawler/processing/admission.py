@@ -9,7 +9,7 @@ from crawler.documents import page
 from crawler.fetching.request import BodySink, Head
 from crawler.frontier.host_queue import HostQueue
 from crawler.frontier.robots_cache import ASKING, Pass, Shut
-from crawler.processing import page_requisites
+from crawler.processing import external_links, page_requisites
 from crawler.processing.attempts import blocked_by, deferred
 from crawler.processing.context import CrawlContext
 from crawler.processing.recrawl_planner import RecrawlPlanner
@@ -127,16 +127,22 @@ class Admission:
             seed=queued.seed,
             requisite=queued.requisite and page_requisites.wanted(self._config, self._sinks),
             lead=queued.seed and queued.hops > 0,
+            link=True,
         )
         if queued.before is not None:
             # It stays visited, but is not revisited any more.
             wanted = skip is None and self._schedule.rules(queued.url).on
             return None if wanted else Revisited(id=queued.id, slot=host.slot, plan=None)
-        if skip is Skip.OUTSIDE and host.leased_s >= self._frontier.informed_s:
+        outside = skip is Skip.OUTSIDE or (skip is None and self.is_external(queued, name))
+        if outside and host.leased_s >= self._frontier.informed_s:
             return UNINFORMED
         if skip is not None:
             return Dropped(id=queued.id, slot=host.slot, reason=skip)
         return None
+
+    def is_external(self, queued: Queued, name: str) -> bool:
+        """Whether only the status of a URL of the host `name` is wanted."""
+        return external_links.is_external(self._scope, queued, name)
 
     def _limit_reached(self, host: HostQueue) -> Skip | None:
         """The limit on a host's pages, or on their bytes, that leaves its other URLs queued."""

@@ -13,7 +13,7 @@ from crawler.fetching.request import REDIRECT_STATUSES, Answer
 from crawler.frontier.host_queue import HostQueue
 from crawler.frontier.robots_cache import Pass
 from crawler.orders import encode, seeds_added
-from crawler.processing import page_requisites, stored_links
+from crawler.processing import external_links, page_requisites, stored_links
 from crawler.processing.context import CrawlContext
 from crawler.processing.recrawl_planner import RecrawlPlanner
 from crawler.processing.seen_links import SeenLinks
@@ -75,7 +75,7 @@ class PageOutcomes:
             directives = UNRESTRICTED
         if (redirect_url := self.redirect_url(answer)) is not None:
             found = self._redirect(queued, redirect_url)
-        elif queued.seed and queued.hops:
+        elif (queued.seed and queued.hops) or self._scope.is_lead(queued.url):
             found = await self._arrive(queued)
         if 200 <= answer.status < 300:
             if not self._scope.wants_type(content_type, host=name):
@@ -107,7 +107,8 @@ class PageOutcomes:
         usage = NONE
         if read is not None:
             usage = stored_links.usage_of(answer, read, self._robots.get(origin_of(queued.url)))
-        links = self._stored_links(name, answer, read, redirect_url, needed)
+        external = external_links.is_external(self._scope, queued, name)
+        links = self._stored_links(name, answer, read, redirect_url, needed, external=external)
         outcome = Visited(
             id=queued.id,
             slot=host.slot,
@@ -144,8 +145,12 @@ class PageOutcomes:
         read: ParsedPage | None,
         redirect_url: str | None,
         needed: page_requisites.Needed | None,
+        *,
+        external: bool,
     ) -> stored_links.Kept:
         """Return the links of the page to store besides those to be followed, as configured."""
+        if external:
+            return stored_links.Kept(looked=external_links.looked(self._config.config))
         wanted = stored_links.wanted(self._config.config, name)
         if needed is not None:
             wanted |= Looked.REQUISITES
@@ -202,11 +207,14 @@ class PageOutcomes:
         to a new host would widen it without end."""
         if queued.before is not None and queued.hops >= HOPS_MAX:
             return []
+        seed = queued.before is None and (queued.seed or self._scope.is_lead(queued.url))
+        if seed:
+            self._scope.add_lead(target)
         link = self._link(
             target,
             depth=queued.depth,
             queued=queued,
-            seed=queued.seed and queued.before is None,
+            seed=seed,
             hops=queued.hops + 1,
             requisite=queued.requisite and page_requisites.wanted(self._config, self._sinks),
             requisite_depth=queued.requisite_depth,
@@ -229,7 +237,9 @@ class PageOutcomes:
         return [structs.replace(link, again_before=self._clock.wall()) for link in named]
 
     def _follows(self, queued: Queued, host: str) -> bool:
-        """Links of what was fetched only to show another page lead nowhere."""
+        """Links of what was fetched only to show another page, or to check a link, lead nowhere."""
+        if external_links.is_external(self._scope, queued, host):
+            return False
         if not queued.requisite:
             return True
         skip = self._scope.judge(queued.url, host=host, depth=queued.depth, seed=queued.seed)
@@ -274,7 +284,13 @@ class PageOutcomes:
             if not self._seen.new(url, depth):
                 return None
         skip = self._scope.judge(
-            url, host=host, depth=depth, seed=seed, requisite=requisite, lead=seed and hops > 0
+            url,
+            host=host,
+            depth=depth,
+            seed=seed,
+            requisite=requisite,
+            lead=seed and hops > 0,
+            link=True,
         )
         if skip is not None:
             self._buffer.skip(skip)

@@ -14,6 +14,7 @@ from crawler.processing.admission import FULL_SOON, UNINFORMED, Admission, PageB
 from crawler.processing.attempts import after_try, given_up, led_on
 from crawler.processing.committer import Committer
 from crawler.processing.context import CrawlContext
+from crawler.processing.external_links import NoBody
 from crawler.processing.page_outcomes import PageOutcomes, target_of
 from crawler.processing.parse_queue import ParseQueue
 from crawler.processing.recrawl_planner import RecrawlPlanner
@@ -57,6 +58,7 @@ class Worker:
         self._admission = Admission(crawl, limits, schedule, sitemaps)
         self._page_body = PageBody(crawl, requisite=False)
         self._requisite_body = PageBody(crawl, requisite=True)
+        self._no_body = NoBody()
         self._outcomes = PageOutcomes(crawl, seen, schedule, sitemaps)
         self._parse_queue = ParseQueue()
         self.unread = 0  # pages fetched whose outcome is not recorded yet
@@ -179,6 +181,8 @@ class Worker:
         name = host.name_of(queued.url)
         fetch = self._crawl.config.config.site(name).fetch
         reader: BodyReader = self._requisite_body if queued.requisite else self._page_body
+        if self._admission.is_external(queued, name):
+            reader = self._no_body
         seed: SeedReading | None = None
         if queued.seed and queued.before is None and self._sitemaps.wanted(name):
             seed = self._sitemaps.sniffing(queued, reader=reader, bytes_max=fetch.max_body_bytes)
@@ -312,7 +316,8 @@ class Worker:
             finally:
                 if size:
                     self._frontier.permits.count_unparsed(-size)
-            if self._crawl.page_queue is None and self._crawl.sinks is None:
+            nobody_reads = self._crawl.page_queue is None and self._crawl.sinks is None
+            if nobody_reads or self._admission.is_external(queued, name):
                 self._buffer.record(outcome, host, queued.url)
             else:
                 links = self._admission.wants_links
