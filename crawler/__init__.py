@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         SecondReader,
         SessionClosed,
         TooManyRedirects,
+        WaitTooLong,
         WrongEventLoop,
     )
     from crawler.events import Summary
@@ -76,6 +77,7 @@ __all__ = [
     "Timings",
     "TooManyRedirects",
     "Verdict",
+    "WaitTooLong",
     "WrongEventLoop",
     "guarded_connector",
 ]
@@ -110,6 +112,7 @@ _HOMES = {
     "Summary": "crawler.events",
     "Timings": "crawler.documents.crawled_page",
     "TooManyRedirects": "crawler.errors",
+    "WaitTooLong": "crawler.errors",
     "Verdict": "policies.robots.verdict",
     "WrongEventLoop": "crawler.errors",
     "guarded_connector": "crawler.embedding.middleware",

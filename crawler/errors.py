@@ -8,6 +8,7 @@ CourtlyError            the base class (`policies.errors`)
     InvalidRequest      another argument of a request is not valid: `.argument`
     RobotsDisallowed    robots.txt forbids the URL: `.verdict`
     RobotsUnreachable   robots.txt could not be fetched: `.reason`, `.until`
+    WaitTooLong         max_wait_s does not suffice: `.until`, `.reason`
     FetchFailed         no response, or an incomplete one: `.failure`
     TooManyRedirects    `.urls`
     ResponseUnread      a request would wait for an unread response
@@ -68,6 +69,21 @@ class RobotsUnreachable(CourtlyError):  # noqa: N818
     def __init__(self, url: str, reason: str, until: float | None) -> None:
         told = "" if until is None else f" (until {said(until)})"
         super().__init__(f"{url} may not be fetched now: {reason}{told}")
+        self.url = url
+        self.reason = reason
+        self.until = until
+
+
+class WaitTooLong(CourtlyError, TimeoutError):  # noqa: N818
+    """`max_wait_s` has passed, or is already known not to suffice, so `url` was not requested.
+
+    reason: a phrase. until: the host may not be contacted before, in Unix seconds; None: it is not
+    known.
+    """
+
+    def __init__(self, url: str, reason: str, until: float | None) -> None:
+        told = "" if until is None else f" (not before {said(until)})"
+        super().__init__(f"{url} cannot be requested within max_wait_s: {reason}{told}")
         self.url = url
         self.reason = reason
         self.until = until

@@ -341,6 +341,10 @@ SHOWN_ELSEWHERE: Final[Mapping[str, tuple[str, str]]] = {
         "TooManyRedirects",
         f"{CRAWLER}embedding/test_session.py::test_redirects_are_bounded",
     ),
+    "crawler/embedding/redirects.py:RETRY_WAIT_S_MAX": (
+        "the response, or FetchFailed",
+        f"{CRAWLER}embedding/test_waits.py::test_without_a_limit_a_very_long_retry_is_not_waited_for",
+    ),
     "crawler/config/seed_files.py:_LINE_CHARS_MAX": (
         REFUSED,
         f"{CRAWLER}config/test_seed_files.py::test_a_device_is_not_a_seed_file",

@@ -13,10 +13,11 @@ from crawler.config import Config, check_identity
 from crawler.downloading.downloader import Downloader, LentContact
 from crawler.embedding.caller_lines import HostLine, Place
 from crawler.embedding.caller_verdicts import CallerVerdicts, NextTurn
+from crawler.embedding.caller_waits import CallerWaits, LimitedWait, WaitLimit
 from crawler.errors import CourtlyError, RobotsDisallowed, RobotsUnreachable
 from crawler.fetching.request import Answer, Failure, Request
 from crawler.frontier.frontier import PAGE, Frontier
-from crawler.frontier.host_queue import Permit
+from crawler.frontier.host_queue import HostQueue, Permit
 from crawler.frontier.origin import Origin
 from crawler.frontier.tickets import FrontierClosedError
 from crawler.scheduling.task_set import TaskSet
@@ -44,6 +45,7 @@ class CallerGate(ABC):
         self.clock = clock
         self._tasks = tasks
         self._verdicts = CallerVerdicts(clock, frontier)
+        self.waits = CallerWaits(clock, frontier)
         self._loopback_names: set[str] = set()  # without a contact: hosts known to be local
 
     # ------------------------------------------------------------ the hosts
@@ -85,26 +87,28 @@ class CallerGate(ABC):
 
     # ------------------------------------------------------------ requests
 
-    async def enter(self, url: str) -> Permit:
+    async def enter(self, url: str, limit: WaitLimit | None = None) -> Permit:
         """Wait for a permit for this canonical URL, in order of arrival at its host. The verdict is
         that of the moment of the grant. Use the permit with `contact`, or give it back to
         `frontier.permits`.
 
-        Raises RobotsDisallowed and RobotsUnreachable as soon as that is known, FetchFailed when no
-        connection can be made.
+        Raises RobotsDisallowed, RobotsUnreachable and WaitTooLong as soon as that is known,
+        FetchFailed when no connection can be made.
         """
+        if limit is None or not limit.exists:
+            return await self._at(url, lambda line: self._wait(line, url, None))
+        async with self.waits.limited(url, limit) as limited:
+            return await self._at(url, lambda line: self._wait(line, url, limited))
 
-        async def wait(line: HostLine) -> Permit:
-            if asyncio.current_task() in line.lent_to and line.host.busy >= line.host.pace.lanes():
-                raise CourtlyError(
-                    f"{url} would wait for itself: this task has a permit for the same host, and "
-                    "must end its block first"
-                )
-            if line.places:
-                self._passes(line, url)  # a forbidden URL need not wait in line
-            return await self._in_line(line, url)
-
-        return await self._at(url, wait)
+    async def _wait(self, line: HostLine, url: str, limited: LimitedWait | None) -> Permit:
+        if asyncio.current_task() in line.lent_to and line.host.busy >= line.host.pace.lanes():
+            raise CourtlyError(
+                f"{url} would wait for itself: this task has a permit for the same host, and must "
+                "end its block first"
+            )
+        if line.places:
+            self._passes(line, url)  # a forbidden URL need not wait in line
+        return await self._in_line(line, url, limited)
 
     async def _at(self, url: str, work: Callable[[HostLine], Awaitable[_T]]) -> _T:
         """Use the line of the URL's host; another one if the lease is lost meanwhile."""
@@ -119,17 +123,19 @@ class CallerGate(ABC):
             finally:
                 self._leave(line)
 
-    async def _in_line(self, line: HostLine, url: str) -> Permit:
+    async def _in_line(self, line: HostLine, url: str, limited: LimitedWait | None) -> Permit:
         place = Place(url, asyncio.get_running_loop().create_future())
         places = line.places
         places.append(place)
         try:
+            self.waits.joined(line, place, limited)
             if places[0] is not place:
                 await place.called
                 if place.problem is not None:
                     raise place.problem
-            return await self._at_the_head(line, url)
+            return await self._at_the_head(line, place)
         finally:
+            self.waits.left(place, limited)
             if places[0] is place:
                 places.popleft()
                 if places:
@@ -137,9 +143,12 @@ class CallerGate(ABC):
             else:
                 places.remove(place)
 
-    async def _at_the_head(self, line: HostLine, url: str) -> Permit:
+    async def _at_the_head(self, line: HostLine, place: Place) -> Permit:
+        url = place.url
         while True:
-            if not self._passes(line, url):
+            passed = self._passes(line, url)
+            self.waits.waits_at_head(line, place)
+            if not passed:
                 await self._verdicts.change(line, url)
                 continue
             permit = await self.downloader.permit(line.host, origin_of(url))
@@ -167,7 +176,10 @@ class CallerGate(ABC):
 
     async def contact(self, permit: Permit, request: Request) -> Answer | Failure:
         """Use the permit for one request, without retries; adapt the host's pace to the result."""
-        return await self.downloader.fetch(permit, request, kind=PAGE)
+        try:
+            return await self.downloader.fetch(permit, request, kind=PAGE)
+        finally:
+            self._contact_ended(permit.host)
 
     @contextlib.asynccontextmanager
     async def lend(self, permit: Permit, url: str) -> AsyncIterator[LentContact]:
@@ -181,6 +193,7 @@ class CallerGate(ABC):
                 yield lent
         finally:
             holders.remove(task)
+            self._contact_ended(permit.host)
 
     def watch(self, permit: Permit, request: Request) -> asyncio.Task[None]:
         """As `contact`, in a task that continues when the caller is cancelled."""
@@ -224,15 +237,25 @@ class CallerGate(ABC):
         return await self._at(url, look)
 
     async def next_turn(self, url: str) -> NextTurn:
-        """Return when the URL's host may be contacted next, without contacting it."""
+        """Return when the URL's host may be contacted for it, without contacting it."""
         line = await self._line(url)
         try:
-            in_s, reason = self.frontier.waiting.why(line.host)
-            return NextTurn(in_s=in_s, reason=reason.sentence, ahead=len(line.places))
+            return self.waits.next_turn(line, url)
         finally:
             self._leave(line)
 
+    def wait_s(self, url: str) -> float:
+        """For how long a permit for this URL is known not to be granted."""
+        line = self._get(self.slot_of(host_of(url)))
+        if line is None:
+            return 0.0
+        return self.waits.forecast(line, url).at_s - self.clock.monotonic()
+
     # ------------------------------------------------------------ what has changed
+
+    def _contact_ended(self, host: HostQueue) -> None:
+        if (line := self._get(host.slot)) is not None:
+            self.waits.look(line)
 
     def settled(self, origins: Iterable[Origin]) -> None:
         """These origins' robots.txt were fetched or parsed: wake the callers that wait for them."""
@@ -245,6 +268,7 @@ class CallerGate(ABC):
         line = self._get(slot)
         if line is not None and not self.frontier.stopping:
             self._verdicts.turn_away(line)
+            self.waits.look(line)
 
     def _call_all(self, lines: Iterable[HostLine]) -> None:
         """The gate closes: all who wait find out."""

@@ -39,6 +39,7 @@ class Place:
     url: str
     called: Future[None]
     problem: CourtlyError | None = None  # why it stops waiting
+    reported: bool = False  # its wait has been logged
 
     def call(self, problem: CourtlyError | None = None) -> None:
         if not self.called.done():

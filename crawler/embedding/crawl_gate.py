@@ -8,6 +8,7 @@ from typing import Final
 from crawler.config import Config
 from crawler.embedding.caller_gate import CallerGate
 from crawler.embedding.caller_lines import HostLine
+from crawler.embedding.caller_waits import WaitLimit
 from crawler.errors import SessionClosed
 from crawler.frontier.host_queue import Permit
 from crawler.scheduling.scheduler import Scheduler
@@ -84,8 +85,8 @@ class CrawlGate(CallerGate):
         if not self.frontier.callers:
             self.frontier.look_for_work()  # it may be the end
 
-    async def enter(self, url: str) -> Permit:
-        permit = await super().enter(url)
+    async def enter(self, url: str, limit: WaitLimit | None = None) -> Permit:
+        permit = await super().enter(url, limit)
         permit.host.yields = True
         return permit
 

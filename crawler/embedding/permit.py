@@ -11,6 +11,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from crawler.downloading.downloader import LentContact
 from crawler.embedding.caller_gate import CallerGate
+from crawler.embedding.caller_waits import WaitLimit
 from crawler.errors import FetchFailed, InvalidRequest, SessionClosed
 from crawler.fetching.guard import address_rules
 from crawler.fetching.request import Failure, Headers
@@ -67,11 +68,13 @@ def _read(headers: object) -> Headers:
 
 
 @contextlib.asynccontextmanager
-async def lend_permit(gate: CallerGate, url: str, method: str) -> AsyncIterator[RequestPermit]:
+async def lend_permit(
+    gate: CallerGate, url: str, method: str, limit: WaitLimit
+) -> AsyncIterator[RequestPermit]:
     """Wait for a permit for this canonical URL, and lend it to the block. Raises what `enter`
     raises."""
     check_literal(gate, url)
-    permit = await with_time_to_connect(gate, lambda: gate.enter(url))
+    permit = await with_time_to_connect(gate, lambda: gate.enter(url, limit))
     async with gate.lend(permit, url) as lent:
         yield RequestPermit(url, method, lent)
 

@@ -21,6 +21,7 @@ from crawler.downloading.robots_parser import RobotsParser
 from crawler.embedding.caller_gate import CallerGate
 from crawler.embedding.caller_lines import CallerLines, HostLine
 from crawler.embedding.caller_verdicts import NextTurn
+from crawler.embedding.caller_waits import LOGGED_S
 from crawler.errors import (
     CourtlyError,
     SessionClosed,
@@ -223,11 +224,15 @@ class PoliteClient(CallerGate):
 
     async def _use(self, slot: str) -> HostLine:
         self._check_open()
+        began_s, reported = self.clock.monotonic(), False
         while (line := self._lines.use(slot)) is None:
             held = await self._lines.hold(slot)
             self._check_open()
             if held is None and not self._shared:
                 raise CourtlyError(f"the host {slot} is in use by another worker")
             if held is None:
-                await self.clock.sleep_until(self.clock.monotonic() + ELSEWHERE_AGAIN_S)
+                now_s = self.clock.monotonic()
+                if now_s - began_s >= LOGGED_S and not reported:
+                    reported = self.waits.report_held_elsewhere(slot)
+                await self.clock.sleep_until(now_s + ELSEWHERE_AGAIN_S)
         return line

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from crawler.embedding.caller_gate import CallerGate
+from crawler.embedding.caller_waits import WaitLimit
 from crawler.embedding.request_arguments import RequestArguments
 from crawler.embedding.response import Response
 from crawler.errors import FetchFailed, TooManyRedirects
@@ -21,10 +22,20 @@ from crawler.fetching.request import (
 )
 from crawler.frontier.frontier import REFUSALS
 from policies.holds import HoldReason
-from policies.retries import FailureCode, GiveUp, RetryRules, after_failure, after_refusal
+from policies.retries import (
+    FailureCode,
+    GiveUp,
+    RetryLater,
+    RetryRules,
+    after_failure,
+    after_refusal,
+)
 from policies.url import canonical, host_of, origin_of
 
 REDIRECTS_MAX: Final = 10  # browsers follow 20; more than ten are a loop
+# The longest wait before a retry, in seconds, unless the caller has set a limit. The backoffs after
+# four refusals without a Retry-After are shorter.
+RETRY_WAIT_S_MAX: Final = 600.0
 # Only safe methods are repeated (RFC 9110, section 9.2.1).
 RETRIED: Final = frozenset({"GET", "HEAD"})
 # These turn any other method into a GET, as browsers do for POST (RFC 9110, section 15.4).
@@ -40,6 +51,7 @@ async def follow_redirects(client: CallerGate, asked: RequestArguments) -> Respo
     seen: list[Response] = []
     meant = mean(client, url)
     bare = False
+    limit = WaitLimit(client.clock, asked.max_wait_s)
     while True:
         rules = client.config.site(host_of(url)).fetch
         request = Request(
@@ -50,7 +62,7 @@ async def follow_redirects(client: CallerGate, asked: RequestArguments) -> Respo
             limits=limits_of(asked.timeout_s or rules.timeout_s, rules.max_body_bytes),
             bare=bare,
         )
-        answer = await _ask(client, request, retry=asked.retry and method in RETRIED)
+        answer = await _ask(client, request, limit, retry=asked.retry and method in RETRIED)
         response = Response(
             url=url,
             status=answer.status,
@@ -74,38 +86,50 @@ async def follow_redirects(client: CallerGate, asked: RequestArguments) -> Respo
         bare = service_of(url) not in meant
 
 
-async def _ask(client: CallerGate, request: Request, *, retry: bool) -> Answer:
+async def _ask(client: CallerGate, request: Request, limit: WaitLimit, *, retry: bool) -> Answer:
     """Request one hop, with its retries."""
     url = request.url
     attempts_max = RetryRules(max_attempts=client.config.site(host_of(url)).fetch.max_attempts)
     attempts = refusals = 0
     while True:
-        result = await client.contact(await client.enter(url), request)
+        result = await client.contact(await client.enter(url, limit), request)
         if isinstance(result, Answer) and result.status < 500 and result.status not in REFUSALS:
             return result
+        fate: RetryLater | GiveUp
         if isinstance(result, Failure):
             if result.ours is HoldReason.LEASES_EXPIRED and (retry or not result.contacted):
                 continue  # with the next permit
             if result.ours is not None:
                 raise FetchFailed(url, result)  # a fault of this machine: the caller decides
             if not result.connected:
-                if not retry:
-                    raise FetchFailed(url, result)
-                continue  # a failure of the host: it is retried later, or given up
-            fate = after_failure(
-                result.code, attempts, attempts_max, refusals=refusals, permanent=result.permanent
-            )
+                # A failure of the host, which is tried again later, or given up.
+                fate = RetryLater(in_s=0.0, attempts=attempts, refusals=refusals)
+            else:
+                fate = after_failure(
+                    result.code,
+                    attempts,
+                    attempts_max,
+                    refusals=refusals,
+                    permanent=result.permanent,
+                )
         elif result.status in REFUSALS:
             fate = after_refusal(refusals, attempts=attempts)
         else:
             fate = after_failure(FailureCode.HTTP, attempts, attempts_max, refusals=refusals)
-        if not retry or isinstance(fate, GiveUp):
+        if not retry or isinstance(fate, GiveUp) or _is_too_long(client, url, fate, limit):
             if isinstance(result, Failure):
                 raise FetchFailed(url, result)
             return result
         attempts, refusals = fate.attempts, fate.refusals
         if fate.in_s > 0:
-            await client.clock.sleep_until(client.clock.monotonic() + fate.in_s)
+            cause = result.error if isinstance(result, Failure) else f"status {result.status}"
+            await client.waits.pause(url, fate.in_s, cause, limit)
+
+
+def _is_too_long(client: CallerGate, url: str, fate: RetryLater, limit: WaitLimit) -> bool:
+    """Whether a retry would wait for too long: the host's backoff included, such as a Retry-After.
+    Where the caller has set a limit, that one applies instead."""
+    return not limit.exists and max(fate.in_s, client.wait_s(url)) > RETRY_WAIT_S_MAX
 
 
 def _target(answer: Answer) -> str | None:

@@ -41,6 +41,7 @@ class RequestOptions(TypedDict, total=False):
     follow: bool
     retry: bool
     timeout_s: float | None
+    max_wait_s: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +50,7 @@ class RequestArguments:
 
     url: canonical. method: in upper case. body: as it is sent, None if there is none. headers: of
     the caller, with the Content-Type of the body; they may hold secrets. timeout_s: None for
-    `fetch.timeout`.
+    `fetch.timeout`. max_wait_s: of all waits together; None: no limit.
     """
 
     url: str
@@ -59,6 +60,7 @@ class RequestArguments:
     follow: bool
     retry: bool
     timeout_s: float | None
+    max_wait_s: float | None
 
 
 def read_arguments(
@@ -73,6 +75,7 @@ def read_arguments(
     follow: bool,
     retry: bool,
     timeout_s: float | None,
+    max_wait_s: float | None,
 ) -> RequestArguments:
     """Check the arguments of a request. Raises InvalidURL and InvalidRequest."""
     method = check_method(method)
@@ -93,11 +96,13 @@ def read_arguments(
         follow=follow,
         retry=retry,
         timeout_s=seconds("timeout_s", timeout_s),
+        max_wait_s=seconds("max_wait_s", max_wait_s, zero_ok=True),
     )
 
 
-def seconds(argument: str, value: object) -> float | None:
-    """Return a duration, or None. Raises InvalidRequest unless it is positive and finite."""
+def seconds(argument: str, value: object, *, zero_ok: bool = False) -> float | None:
+    """Return a duration, or None. Raises InvalidRequest unless it is positive (or zero, with
+    `zero_ok`) and finite."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -106,8 +111,9 @@ def seconds(argument: str, value: object) -> float | None:
         number = float(value)
     except OverflowError:
         number = math.inf
-    if not 0 < number < math.inf:
-        raise InvalidRequest(argument, f"must be positive and finite, not {_shown(value)}")
+    if not (0 < number < math.inf or (zero_ok and number == 0)):
+        positive = "zero or positive," if zero_ok else "positive"
+        raise InvalidRequest(argument, f"must be {positive} and finite, not {_shown(value)}")
     return number
 
 

@@ -14,6 +14,7 @@ from crawler.clock import Clock
 from crawler.config import Config
 from crawler.embedding.caller_gate import CallerGate
 from crawler.embedding.caller_verdicts import NextTurn, canonical_url
+from crawler.embedding.caller_waits import WaitLimit
 from crawler.embedding.lasting import Lasting
 from crawler.embedding.permit import RequestPermit, lend_permit
 from crawler.embedding.redirects import follow_redirects, mean
@@ -23,6 +24,7 @@ from crawler.embedding.request_arguments import (
     RequestOptions,
     check_method,
     read_arguments,
+    seconds,
 )
 from crawler.embedding.response import Response
 from crawler.embedding.settings import Dialects, Duration, Given, OneOrMore, settings
@@ -141,6 +143,7 @@ class PoliteSession:
         follow: bool = True,
         retry: bool = True,
         timeout_s: float | None = None,
+        max_wait_s: float | None = None,
     ) -> Response:
         """Send a request when its host may be contacted, and return the response, whatever its
         status.
@@ -156,9 +159,13 @@ class PoliteSession:
         failures and 5xx up to `fetch.max_attempts` times, 429 and 503 (after which the host backs
         off) five times. Then the last response is returned.
         timeout_s: of each request, instead of `fetch.timeout`; the wait for it does not count.
+        max_wait_s: limits all waits of the call together: for robots.txt, for the hosts of all
+        redirects, and before retries; not the requests themselves. None: it waits as long as
+        politeness requires, but does not retry if that means a wait of more than RETRY_WAIT_S_MAX.
 
-        Raises RobotsDisallowed, RobotsUnreachable, FetchFailed, TooManyRedirects, and before
-        anything waits InvalidURL and InvalidRequest.
+        Raises RobotsDisallowed, RobotsUnreachable, FetchFailed, TooManyRedirects, WaitTooLong (as
+        soon as it is known that max_wait_s does not suffice), and before anything waits InvalidURL
+        and InvalidRequest.
         """
         client = self._client.get()
         asked = read_arguments(
@@ -172,11 +179,14 @@ class PoliteSession:
             follow=follow,
             retry=retry,
             timeout_s=timeout_s,
+            max_wait_s=max_wait_s,
         )
         return await follow_redirects(client, asked)
 
     @contextlib.asynccontextmanager
-    async def permit(self, url: str | URL, method: str = "GET") -> AsyncIterator[RequestPermit]:
+    async def permit(
+        self, url: str | URL, method: str = "GET", max_wait_s: float | None = None
+    ) -> AsyncIterator[RequestPermit]:
         """Permission for a client of your own to send one request to the URL's host.
 
         ```python
@@ -185,18 +195,19 @@ class PoliteSession:
             permit.record(response.status_code, response.headers)
         ```
 
-        Waits for robots.txt and the host's turn as `get` does. The contact lasts until the block
-        ends, and the host's delay counts from there, however it ends; without `record` it counts as
-        a contact without an answer. Each further request, such as one after a redirect, needs a
-        permit of its own. Do not wait for the same host in the block.
+        Waits for robots.txt and the host's turn as `get` does, at most `max_wait_s`. The contact
+        lasts until the block ends, and the host's delay counts from there, however it ends; without
+        `record` it counts as a contact without an answer. Each further request, such as one after a
+        redirect, needs a permit of its own. Do not wait for the same host in the block.
 
         Your client connects by itself: addresses are checked only as far as the URL contains one.
         Raises what `fetch` raises before a request is sent.
         """
         gate = self._client.get()
         canonical, method = canonical_url(url), check_method(method)
+        limit = WaitLimit(gate.clock, seconds("max_wait_s", max_wait_s, zero_ok=True))
         mean(gate, canonical)
-        async with lend_permit(gate, canonical, method) as permit:
+        async with lend_permit(gate, canonical, method, limit) as permit:
             yield permit
 
     # ------------------------------------------------------------ inspecting

@@ -75,7 +75,7 @@ class Waiting:
                 if not first_tries and (move := self._reopens(host, origin, now_s)) is not None:
                     moves.append(NextMove(max(move.at_s or NEVER, own_s), move.reason))
             elif origin.name in host.parked or (due_robots and origin.wanted):
-                moves.append(self._fetched(origin, now_s))
+                moves.append(self.robots_fetch(origin, now_s))
         timed = [move for move in moves if move.at_s is not None]
         if timed:
             return min(timed, key=lambda move: move.at_s or NEVER)
@@ -130,7 +130,7 @@ class Waiting:
             return NextMove(lost.until_s, Reason(Wait.RECONNECT, lost.failure.error))
         if isinstance(origin.standing, Closed):
             if origin.busy:
-                return self._fetched(origin, now_s)
+                return self.robots_fetch(origin, now_s)
             until = origin.access.retry_at
             if until is None:
                 until = origin.access.expires_at
@@ -139,8 +139,8 @@ class Waiting:
                 return NextMove(now_s + in_s, Reason(Wait.CLOSED, origin.standing.reason))
         return NextMove(now_s, ROBOTS_NEEDED)
 
-    def _fetched(self, origin: Origin, now_s: float) -> NextMove:
-        """Its robots.txt is being fetched: it waits for the host whose permit that needs."""
+    def robots_fetch(self, origin: Origin, now_s: float) -> NextMove:
+        """When its robots.txt, whose fetch is under way, can be requested from its host."""
         at = origin.waits_at
         if at is None and origin.waits_elsewhere:
             return NextMove(now_s, Reason(Wait.ROBOTS_HELD, origin.waits_elsewhere))

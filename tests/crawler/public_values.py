@@ -27,6 +27,7 @@ from crawler.errors import (
     SecondReader,
     SessionClosed,
     TooManyRedirects,
+    WaitTooLong,
     WrongEventLoop,
 )
 from crawler.events import FrequentReason, Summary, WaitingHost
@@ -96,6 +97,8 @@ ERRORS: list[CourtlyError] = [
     RobotsDisallowed(URL, VERDICT),
     RobotsUnreachable(URL, "it answered 503", 1_700_000_000.0),
     RobotsUnreachable(URL, "it answered 503", None),
+    WaitTooLong(URL, "backing off", 1_700_000_000.0),
+    WaitTooLong(URL, "paused by an operator", None),
     FetchFailed(URL, FAILURE, until=1_700_000_000.0),
     TooManyRedirects([f"{URL}/{n}" for n in range(12)]),
     ResponseUnread("a response has not been read"),

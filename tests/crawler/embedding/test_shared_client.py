@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from crawler.config import from_dict
+from crawler.embedding.caller_waits import WaitLimit
 from crawler.embedding.polite_client import PoliteClient
 from crawler.embedding.redirects import _ask
 from crawler.fetching.request import Answer, Failure, Request
@@ -44,7 +45,7 @@ def answers(request: Request) -> Reply:
 
 
 async def get(client: PoliteClient, url: str) -> Answer | Failure:
-    return await _ask(client, Request(url=url), retry=True)
+    return await _ask(client, Request(url=url), WaitLimit(client.clock), retry=True)
 
 
 async def keep(store: WorkerStore) -> None:
@@ -116,7 +117,9 @@ async def test_a_request_that_may_not_be_sent_waits_for_the_next_permit(
         assert isinstance(refused, Failure)
         assert not refused.contacted
         assert permit.over
-        answer = await _ask(client, Request(url="http://a.test/1"), retry=True)
+        answer = await _ask(
+            client, Request(url="http://a.test/1"), WaitLimit(client.clock), retry=True
+        )
         assert isinstance(answer, Answer)
         log = client.downloader._fetcher.log  # type: ignore[attr-defined]
         assert log.paths() == ["/robots.txt", "/", "/1"]
@@ -126,7 +129,9 @@ async def test_what_is_broken_off_is_asked_again(shared: SharedWorld) -> None:
     async with shared.session(CONFIG, answers) as client:
         store = client._renewal._store
         url = "http://a.test/slow"
-        asking = asyncio.create_task(_ask(client, Request(url=url), retry=True))
+        asking = asyncio.create_task(
+            _ask(client, Request(url=url), WaitLimit(client.clock), retry=True)
+        )
         await shared.wait(3)
         store.reachable.clear()  # type: ignore[attr-defined]
         await shared.wait(LEASE_S + 1)
