@@ -85,8 +85,8 @@ class Link(Struct, frozen=True, kw_only=True):
     sitemap: bool = False
     # A sitemap that was last read, or found unchanged, before this (Unix seconds) is queued again.
     again_before: float | None = None
-    # Its entry in a sitemap, which replaces an earlier one. If the entry was modified after the
-    # last visit (and not in the future), the next visit is due immediately.
+    # Its entry in a sitemap, which replaces an earlier one unless it names only the URL. If it was
+    # modified after the last visit (and not in the future), the next visit is due immediately.
     listing: Listing | None = None
 
 

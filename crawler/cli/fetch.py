@@ -13,6 +13,7 @@ from crawler.cli.exit_codes import FAILED, print_problems
 from crawler.cli.options import allow_option, config_option, configured, user_agent_option
 from crawler.cli.standard_streams import require_stdout
 from crawler.cli.text import bytes_out, echo
+from crawler.config.units import format_duration
 from crawler.explain.formatting import plain
 
 if TYPE_CHECKING:
@@ -72,7 +73,8 @@ async def _fetch(session: PoliteSession, url: str) -> bool:
 
     turn = await session.next_turn(url)
     if turn.in_s > WAIT_SHOWN_S:
-        echo(f"waiting {turn.in_s:.1f} s before {url}: {turn.reason}", err=True)
+        wait = format_duration(turn.in_s)
+        echo(f"waiting {wait} before {url}: {turn.reason}", err=True)
     try:
         response = await session.get(url, retry=False)
     except (ConfigError, StoreError):

@@ -60,7 +60,7 @@ _EMPTY: Final[Mapping[str, str]] = {
     "skipped": "no URL was excluded",
     "queued": "no URL is queued",
     "sitemaps": "no sitemap was read",
-    "listings": "the sitemaps list URLs only, without dates or priorities",
+    "listings": "no sitemap or feed that was read lists a URL in scope",
     "links": "no links are stored; to store them, set links = true in [storage]",
     "malformed": "no malformed links are stored; to store them, set links = true in [storage]",
     "fragments": "no fragments are stored; to store them, set fragments = true in [storage]",

@@ -117,7 +117,7 @@ def _listed(row: Mapping[str, object]) -> Iterator[str]:
         facts.append(f"changes {row['changefreq']}")
     if row["priority"] is not None:
         facts.append(f"priority {row['priority']}")
-    yield f"listed in a sitemap: {', '.join(facts)}"
+    yield f"listed in a sitemap: {', '.join(facts)}" if facts else "listed in a sitemap"
 
 
 def _blocked(row: Row) -> Iterator[str]:
@@ -283,7 +283,9 @@ def _number(value: object) -> float:
 
 
 def _in(then_s: float, now_s: float) -> str:
-    return f"in {format_duration(then_s - now_s)}"
+    """ "in 12 s", or "12 s ago" for a time that has passed."""
+    away_s = then_s - now_s
+    return f"in {format_duration(away_s)}" if away_s >= 0 else f"{format_duration(-away_s)} ago"
 
 
 def _times(value: object) -> str:

@@ -162,7 +162,7 @@ class Sitemaps:
             host=host,
             depth=1,
             priority=frontier_priority(listing.priority),
-            listing=listing if listing.is_said else None,
+            listing=listing,
         )
 
     def reading(self, queued: Queued) -> SitemapReading:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from policies.listing import Listing
 from storage.engine.counters import CounterChanges
 from storage.engine.link_table import OUT, SITEMAP, LinkTable
 from storage.engine.name_ids import NameIds
@@ -54,7 +55,10 @@ class LinkNotes:
         self.sql.many("make_sitemaps", new)
 
     def _listings(self, links: Sequence[Link], at: Moment) -> None:
-        listed = {link.url: link.listing for link in links if link.listing is not None}
+        listed: dict[str, Listing] = {}
+        for link in links:
+            if link.listing is not None and (link.listing.is_said or link.url not in listed):
+                listed[link.url] = link.listing
         if not listed:
             return
         rows: list[Values] = []

@@ -192,9 +192,13 @@ FROM v CROSS JOIN readings AS g ON g.id = v.id LEFT JOIN plans AS n ON n.id = v.
 WITH v(id, kind, status, fetched_ms, body_bytes, urls, error) AS (VALUES (?, ?, ?, ?, ?, ?, ?))
 INSERT OR REPLACE INTO readings SELECT v.* FROM v WHERE v.id IS NOT NULL;
 
+-- An entry that names only the URL leaves an earlier one as it is.
 -- name: put_hints
 WITH v(id, lastmod, changefreq, priority) AS (VALUES (?, ?, ?, ?))
-INSERT OR REPLACE INTO hints SELECT v.* FROM v WHERE v.id IS NOT NULL;
+INSERT INTO hints SELECT v.* FROM v WHERE v.id IS NOT NULL
+ON CONFLICT (id) DO UPDATE SET
+  lastmod = excluded.lastmod, changefreq = excluded.changefreq, priority = excluded.priority
+WHERE coalesce(excluded.lastmod, excluded.changefreq, excluded.priority) IS NOT NULL;
 
 -- name: make_listed
 WITH v(id) AS (VALUES (?))

@@ -297,6 +297,7 @@ ON CONFLICT (id) DO UPDATE SET
   body_bytes = excluded.body_bytes, urls = excluded.urls, error = excluded.error;
 
 -- A priority that JSON could not return is none.
+-- An entry that names only the URL leaves an earlier one as it is.
 -- name: put_hints
 INSERT INTO hints (id, lastmod, changefreq, priority)
 SELECT
@@ -305,7 +306,10 @@ FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::double precision[])
   AS v (id, lastmod, changefreq, priority)
 ORDER BY v.id
 ON CONFLICT (id) DO UPDATE SET
-  lastmod = excluded.lastmod, changefreq = excluded.changefreq, priority = excluded.priority;
+  lastmod = excluded.lastmod, changefreq = excluded.changefreq, priority = excluded.priority
+WHERE excluded.lastmod IS NOT NULL
+  OR excluded.changefreq IS NOT NULL
+  OR excluded.priority IS NOT NULL;
 
 -- name: make_listed
 WITH l AS (

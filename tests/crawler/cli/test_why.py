@@ -351,3 +351,19 @@ async def test_truncated_parts_of_a_page_are_named(
     text = " ".join(text.split())
     assert "read only in part: more links than are read from one page; the end of" in text
     assert "(fetch.max_markup)" in text
+
+
+def test_times_that_have_passed_are_not_negative_durations() -> None:
+    row = {
+        "state": "visited", "fetched_at": NOW_S - 90, "status": 200, "content_type": None,
+        "body_bytes": 0, "elapsed_s": 0.1, "depth": 1, "next_visit_at": NOW_S - 21.5, "cut": None,
+        "title": None, "redirect_url": None, "indexable": True, "followable": True,
+        "archivable": True, "url": "http://a.test/", "listing": dict.fromkeys(
+            ("lastmod_at", "changefreq", "priority")
+        ),
+    }  # fmt: skip
+    found = [*sentences.url_sentences(row, NOW_S)]
+    assert any(
+        line.startswith("next visit due at ") and line.endswith(", 22 s ago") for line in found
+    )
+    assert "listed in a sitemap" in found

@@ -427,6 +427,20 @@ async def test_priorities_order_the_pages_of_a_host(world: Any) -> None:
     assert [row["priority"] for row in crawled.rows["listings"]] == [0.1, 0.5, 1.0]
 
 
+async def test_entries_without_dates_are_listed(world: Any) -> None:
+    crawled = await world.crawl(
+        {
+            "http://a.test/robots.txt": named("http://a.test/map.txt"),
+            "http://a.test/": html("Home"),
+            "http://a.test/map.txt": Reply(body="http://a.test/0\nhttp://a.test/1\n"),
+        },
+        "http://a.test/",
+    )
+    rows = crawled.rows["listings"]
+    assert [row["url"] for row in rows] == ["http://a.test/0", "http://a.test/1"]
+    assert {(row["lastmod_at"], row["priority"]) for row in rows} == {(None, None)}
+
+
 async def test_a_crawl_killed_while_it_reads_one_reads_it_again(world: Any) -> None:
     urls = [f"http://a.test/{n}" for n in range(2500)]
     answers = {

@@ -175,6 +175,20 @@ async def test_what_is_said_last_counts_also_of_a_url_that_is_known(rig: Any) ->
     assert (await rig.reader.url(PAGE))["priority"] == 0.0  # as it was found first
 
 
+async def test_entries_that_name_only_the_url_are_listed_too(rig: Any) -> None:
+    """They replace nothing that an entry stated before, or states in the same batch."""
+    other = "http://a.test/other"
+    said = Listing(changefreq=Changefreq.DAILY)
+    batch = [(PAGE, said), (PAGE, Listing()), (other, Listing())]
+    await rig.store.add([rig.link(url, listing=listing) for url, listing in batch])
+    await rig.store.add([rig.link(PAGE, listing=Listing())])
+    found = {row["url"]: row["changefreq"] for row in await rig.rows("listings")}
+    assert found == {PAGE: "daily", other: None}
+    await rig.store.add([rig.link(other, listing=said)])
+    found = {row["url"]: row["changefreq"] for row in await rig.rows("listings")}
+    assert found == {PAGE: "daily", other: "daily"}
+
+
 async def test_sitemaps_are_committed_with_the_robots_txt_that_names_them(rig: Any) -> None:
     await rig.add(PAGE)
     lease = await rig.claim_one()
