@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     )
     from crawler.events import Summary
     from crawler.fetching.request import Failure
+    from crawler.observer import Contacted, Observer, Waited
     from policies.retries import FailureCode
     from policies.robots.verdict import Verdict
     from policies.robots_state import RobotsState
@@ -50,6 +51,7 @@ __all__ = [
     "AlreadyOpen",
     "BlockedPage",
     "ConfigError",
+    "Contacted",
     "CourtlyError",
     "CrawledPage",
     "Crawler",
@@ -60,6 +62,7 @@ __all__ = [
     "InvalidRequest",
     "InvalidURL",
     "NextTurn",
+    "Observer",
     "PageLink",
     "PoliteSession",
     "Politeness",
@@ -78,6 +81,7 @@ __all__ = [
     "TooManyRedirects",
     "Verdict",
     "WaitTooLong",
+    "Waited",
     "WrongEventLoop",
     "guarded_connector",
 ]
@@ -86,6 +90,7 @@ _HOMES = {
     "BlockedPage": "crawler.documents.unvisited",
     "AlreadyOpen": "crawler.errors",
     "ConfigError": "crawler.config",
+    "Contacted": "crawler.observer",
     "CourtlyError": "crawler.errors",
     "CrawledPage": "crawler.documents.crawled_page",
     "Crawler": "crawler.embedding.crawler",
@@ -96,6 +101,7 @@ _HOMES = {
     "InvalidRequest": "crawler.errors",
     "InvalidURL": "crawler.errors",
     "NextTurn": "crawler.embedding.caller_verdicts",
+    "Observer": "crawler.observer",
     "PageLink": "crawler.documents.links",
     "PoliteSession": "crawler.embedding.session",
     "Politeness": "crawler.embedding.middleware",
@@ -115,6 +121,7 @@ _HOMES = {
     "WaitTooLong": "crawler.errors",
     "Verdict": "policies.robots.verdict",
     "WrongEventLoop": "crawler.errors",
+    "Waited": "crawler.observer",
     "guarded_connector": "crawler.embedding.middleware",
 }
 

@@ -1,7 +1,12 @@
-"""Observe a crawl while it runs: the interface of its log, its metrics and its event stream."""
+"""Observe waits, contacts and outcomes as they happen: the interface of logs, metrics and traces.
+
+Public as `crawler.Observer`, for `Crawler`, `PoliteSession` and `Politeness`.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVarTuple
 
@@ -10,9 +15,10 @@ from msgspec import Struct
 from crawler.faults import contained
 from policies.holds import Hold
 from policies.retries import FailureCode
-from storage.store import Outcome
+from storage.store import Outcome, StoreError
 
 _Args = TypeVarTuple("_Args")
+_log = logging.getLogger("courtly.faults")
 
 
 class Contacted(Struct, frozen=True, kw_only=True):
@@ -50,16 +56,45 @@ class Contacted(Struct, frozen=True, kw_only=True):
     rest_source: str
 
 
+class Waited(Struct, frozen=True, kw_only=True):
+    """One wait of a caller for the permit of one request, which has ended.
+
+    It begins with the call, and includes the fetch of robots.txt if that was necessary. Each hop of
+    a redirect and each retry has a wait of its own; the pause before a retry is not part of it.
+
+    url: the canonical URL to be requested. slot: its host, as in `Contacted`.
+    started_at: Unix seconds. elapsed_s: until the permit was granted, or the wait ended without it.
+    error: the exception that ended it (RobotsDisallowed, a cancellation, …); None: it was granted.
+    """
+
+    url: str
+    slot: str
+    started_at: float
+    elapsed_s: float
+    error: BaseException | None
+
+
 class Observer:
-    """Base class of observers. Every method is called synchronously from the crawl: it must be
-    cheap and must not block. An exception is logged, and the crawl continues."""
+    """Base class of observers: override the methods that you need.
+
+    Every method is called synchronously, in the event loop of the observed object. It must be cheap
+    and must not block. An exception is logged (`courtly.faults`) and changes nothing else.
+
+    `waited` and `contacted` are called in the task of the caller whose request it is, with its
+    context variables. In a crawl there are no callers but those of `Crawler.session`: its contacts,
+    and every fetch of a robots.txt, happen in tasks of courtly's own.
+    """
+
+    def waited(self, seen: Waited) -> None:
+        """A caller's wait for a permit has ended. In a crawl, URLs of the crawl itself do not wait
+        like this; `Contacted.late_s` is what they waited beyond their politeness delay."""
 
     def contacted(self, seen: Contacted) -> None:
-        """A contact has ended; its outcome follows."""
+        """A contact has ended; the outcome of a crawl's URL follows."""
 
     def settled(self, url: str, outcome: Outcome) -> None:
-        """An outcome was recorded, and is not committed yet: a URL was visited, blocked, dropped or
-        moved, it failed, or it was queued for a retry."""
+        """An outcome of a crawl was recorded, and is not committed yet: a URL was visited, blocked,
+        dropped or moved, it failed, or it was queued for a retry."""
 
     def gave_up(self, slot: str, origin: str, error: str, count: int) -> None:
         """No connection to an origin could be made: its `count` queued URLs failed together, with
@@ -84,6 +119,9 @@ class Observers(Observer):
         self._contacted = [one.contacted for one in observers]  # called for every page
         self._settled = [one.settled for one in observers]
 
+    def waited(self, seen: Waited) -> None:
+        _call([one.waited for one in self._observers], seen)
+
     def contacted(self, seen: Contacted) -> None:
         _call(self._contacted, seen)
 
@@ -107,6 +145,9 @@ def _call(methods: Iterable[Callable[[*_Args], None]], *args: *_Args) -> None:
     for method in methods:
         try:
             method(*args)
+        except StoreError as error:  # of a database of the observer's own: it ends nothing here
+            with contextlib.suppress(Exception):
+                _log.error("an observer's %s failed", method.__name__, exc_info=error)
         except Exception as error:  # noqa: BLE001
             contained(f"an observer's {method.__name__}", error)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from typing import Final, TypeVar
 
 from crawler.clock import Clock
@@ -20,6 +20,7 @@ from crawler.frontier.frontier import PAGE, Frontier
 from crawler.frontier.host_queue import HostQueue, Permit
 from crawler.frontier.origin import Origin
 from crawler.frontier.tickets import FrontierClosedError
+from crawler.observer import Observer, Waited
 from crawler.scheduling.task_set import TaskSet
 from policies.robots_state import RobotsState, is_due
 from policies.url import host_of, origin_of
@@ -38,12 +39,18 @@ class CallerGate(ABC):
     """
 
     def __init__(
-        self, frontier: Frontier, downloader: Downloader, tasks: TaskSet, clock: Clock
+        self,
+        frontier: Frontier,
+        downloader: Downloader,
+        tasks: TaskSet,
+        clock: Clock,
+        observer: Observer | None = None,
     ) -> None:
         self.frontier = frontier
         self.downloader = downloader
         self.clock = clock
         self._tasks = tasks
+        self._observer = observer
         self._verdicts = CallerVerdicts(clock, frontier)
         self.waits = CallerWaits(clock, frontier)
         self._loopback_names: set[str] = set()  # without a contact: hosts known to be local
@@ -95,10 +102,11 @@ class CallerGate(ABC):
         Raises RobotsDisallowed, RobotsUnreachable and WaitTooLong as soon as that is known,
         FetchFailed when no connection can be made.
         """
-        if limit is None or not limit.exists:
-            return await self._at(url, lambda line: self._wait(line, url, None))
-        async with self.waits.limited(url, limit) as limited:
-            return await self._at(url, lambda line: self._wait(line, url, limited))
+        with self._observed(url):
+            if limit is None or not limit.exists:
+                return await self._at(url, lambda line: self._wait(line, url, None))
+            async with self.waits.limited(url, limit) as limited:
+                return await self._at(url, lambda line: self._wait(line, url, limited))
 
     async def _wait(self, line: HostLine, url: str, limited: LimitedWait | None) -> Permit:
         if asyncio.current_task() in line.lent_to and line.host.busy >= line.host.pace.lanes():
@@ -109,6 +117,31 @@ class CallerGate(ABC):
         if line.places:
             self._passes(line, url)  # a forbidden URL need not wait in line
         return await self._in_line(line, url, limited)
+
+    @contextlib.contextmanager
+    def _observed(self, url: str) -> Iterator[None]:
+        """Report the wait for a permit to the observer when it has ended."""
+        if self._observer is None:
+            yield
+            return
+        began_s, problem = self.clock.monotonic(), None
+        try:
+            yield
+        except BaseException as error:
+            problem = error
+            raise
+        finally:
+            elapsed_s = self.clock.monotonic() - began_s
+            self._observer.waited(
+                Waited(
+                    url=url,
+                    slot=self.slot_of(host_of(url)),
+                    started_at=self.clock.wall() - elapsed_s,
+                    elapsed_s=elapsed_s,
+                    error=problem,
+                )
+            )
+            problem = None  # its traceback refers to this frame
 
     async def _at(self, url: str, work: Callable[[HostLine], Awaitable[_T]]) -> _T:
         """Use the line of the URL's host; another one if the lease is lost meanwhile."""

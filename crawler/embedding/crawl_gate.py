@@ -27,7 +27,13 @@ class CrawlGate(CallerGate):
 
     def __init__(self, scheduler: Scheduler) -> None:
         crawl = scheduler.crawl
-        super().__init__(scheduler.frontier, scheduler.downloader, scheduler.tasks, crawl.clock)
+        super().__init__(
+            scheduler.frontier,
+            scheduler.downloader,
+            scheduler.tasks,
+            crawl.clock,
+            observer=crawl.observer,
+        )
         self._scheduler = scheduler
         self._lines: dict[str, HostLine] = {}  # of the hosts that callers use, or used
 

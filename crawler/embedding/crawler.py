@@ -13,8 +13,10 @@ from crawler.config import Config, check_identity, seeds_of
 from crawler.documents.crawled_page import CrawledPage
 from crawler.documents.unvisited import BlockedPage, FailedPage
 from crawler.embedding.lasting import Lasting
+from crawler.embedding.log_observer import observer_of
 from crawler.embedding.settings import CrawlOptions, Given, settings
 from crawler.fetching.fetcher import Fetcher
+from crawler.observer import Observer
 from crawler.scheduling.seeding import check_roots, seed_link
 
 if TYPE_CHECKING:
@@ -61,6 +63,7 @@ class Crawler:
         config: Given = None,
         db: str | Path | None = None,
         sinks: Iterable[PageFunction] = (),
+        observer: Observer | None = None,
         clock: Clock | None = None,
         fetcher: Fetcher | None = None,
         **options: Unpack[CrawlOptions],
@@ -70,6 +73,7 @@ class Crawler:
         self._seeds = [seeds] if isinstance(seeds, str) else list(seeds)
         self._db = db
         self._called: list[tuple[PageFunction, Mapping[str, Any]]] = [(call, {}) for call in sinks]
+        self._observer = observer_of(observer)
         self._clock = clock
         self._fetcher = fetcher
         self._ended: Running | None = None  # the latest, whose summary is still available
@@ -91,6 +95,7 @@ class Crawler:
                 db=self._db,
                 clock=self._clock,
                 fetcher=self._fetcher,
+                observer=self._observer,
                 called=self._called,
             )
         )
@@ -222,6 +227,7 @@ async def _begun(
     db: str | Path | None,
     clock: Clock | None,
     fetcher: Fetcher | None,
+    observer: Observer,
     called: Sequence[tuple[PageFunction, Mapping[str, Any]]],
 ) -> AsyncIterator[Running]:
     """Open a crawl with its seeds. It does not refer to the Crawler, whose end it would prevent."""
@@ -233,6 +239,7 @@ async def _begun(
         db=db,
         clock=clock,
         fetcher=fetcher,
+        observer=observer,
         called=[page_callback(call, **wants) for call, wants in called],
     ) as opened:
         await _add(config, opened, seeds_of(seedless, seeds))

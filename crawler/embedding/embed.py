@@ -13,6 +13,7 @@ from crawler.contact_deadline import ContactDeadline
 from crawler.databases import looking_into, open_memory_store, open_store
 from crawler.embedding.polite_client import PoliteClient
 from crawler.fetching.fetcher import AiohttpFetcher, Fetcher
+from crawler.observer import Observer
 from storage.location import Location, url_of
 from storage.store import Reader, Store
 
@@ -87,6 +88,7 @@ async def polite_client(
     clock: Clock | None,
     fetcher: Fetcher | None,
     name: str,
+    observer: Observer | None = None,
 ) -> AsyncIterator[PoliteClient]:
     """Open a client. `name`: of its session in the database."""
     clock = clock or RealClock()
@@ -101,6 +103,7 @@ async def polite_client(
             clock=clock,
             fetcher=wire,
             deadline=deadline,
+            observer=observer,
         ) as opened,
     ):
         yield opened

@@ -16,6 +16,7 @@ from crawler.config import Config, ConfigError
 from crawler.embedding.caller_verdicts import NextTurn, canonical_url
 from crawler.embedding.client_errors import client_errors
 from crawler.embedding.lasting import Lasting
+from crawler.embedding.log_observer import observer_of
 from crawler.embedding.permit import with_time_to_connect
 from crawler.embedding.polite_client import PoliteClient
 from crawler.embedding.settings import Dialects, Duration, Given, OneOrMore, paces, settings
@@ -30,6 +31,7 @@ from crawler.fetching.client_session import (
 from crawler.fetching.fetcher import KEEPALIVE_S
 from crawler.fetching.guard import address_rules, socket_guard
 from crawler.frontier.host_queue import Permit
+from crawler.observer import Observer
 from policies.pacing import Per
 from policies.url import host_of
 
@@ -73,6 +75,7 @@ class Politeness:
         delay: Duration | None = None,
         allow: OneOrMore = (),
         dialect: Dialects = (),
+        observer: Observer | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._config = settings(
@@ -84,6 +87,7 @@ class Politeness:
                 "connects to; use PoliteSession"
             )
         self._db = db
+        self._observer = observer_of(observer)
         self._clock = clock
         self._fetcher: ClientFetcher | None = None
         self._client: Lasting[PoliteClient] = Lasting("middleware")
@@ -101,6 +105,7 @@ class Politeness:
                 clock=clock,
                 fetcher=fetcher,
                 name="middleware",
+                observer=self._observer,
             )
         )
         self._fetcher = fetcher

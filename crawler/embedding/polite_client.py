@@ -44,6 +44,7 @@ from crawler.frontier.commands import (
 from crawler.frontier.frontier import Frontier
 from crawler.frontier.origin import Origin
 from crawler.frontier.reasons import HELD_ELSEWHERE
+from crawler.observer import Observer
 from crawler.orders import InvalidOrderError, SteerHost, decode
 from crawler.processing.committer import Committer
 from crawler.scheduling.command_loop import commands_of
@@ -68,16 +69,22 @@ class PoliteClient(CallerGate):
         clock: Clock,
         fetcher: Fetcher,
         deadline: ContactDeadline | None = None,
+        observer: Observer | None = None,
     ) -> None:
         frontier = Frontier(
-            CurrentConfig(config), clock, store, polite_client=True, deadline=deadline
+            CurrentConfig(config),
+            clock,
+            store,
+            polite_client=True,
+            observer=observer,
+            deadline=deadline,
         )
-        downloader = Downloader(frontier, fetcher, clock)
-        super().__init__(frontier, downloader, TaskSet(frontier.commands), clock)
+        downloader = Downloader(frontier, fetcher, clock, observer=observer)
+        super().__init__(frontier, downloader, TaskSet(frontier.commands), clock, observer)
         self._config = config
         self._shared = store.shared
         self._renewal = Renewal(self.frontier, store, session, clock)
-        self._committer = Committer(self.frontier, store, session, clock)
+        self._committer = Committer(self.frontier, store, session, clock, observer=observer)
         self._lines = CallerLines(
             self.frontier, self._committer, self._tasks, store, session, clock
         )

@@ -20,6 +20,7 @@ from crawler.embedding.embed import OpenStore, network, open_store_of
 from crawler.errors import SecondReader, SessionClosed
 from crawler.events import Summary
 from crawler.fetching.fetcher import Fetcher
+from crawler.observer import Observer
 from crawler.processing.context import crawl_context
 from crawler.processing.page_queue import FailedOrigin, PageQueue, Unvisited, WithdrawnPage
 from crawler.scheduling.scheduler import Scheduler
@@ -45,6 +46,7 @@ class Running:
         sinks: Sinks,
         *,
         deadline: ContactDeadline,
+        observer: Observer | None = None,
     ) -> None:
         self.sinks = sinks
         self.store = kept.store
@@ -53,6 +55,7 @@ class Running:
         self._clock = clock
         self._fetcher = fetcher
         self._deadline = deadline
+        self._observer = observer
         self._began_s = clock.monotonic()
         self._ended_s: float | None = None
         self._reader: asyncio.Task[object] | None = None  # the task that asked for a page last
@@ -72,6 +75,7 @@ class Running:
             sinks=self.sinks,
             page_queue=self._page_queue,
             deadline=self._deadline,
+            observer=self._observer,
         )
         self._scheduler = Scheduler(context, self._fetcher)
         self._task: asyncio.Task[None] | None = None
@@ -264,6 +268,7 @@ async def running(
     db: str | Path | None,
     clock: Clock | None,
     fetcher: Fetcher | None,
+    observer: Observer | None = None,
     called: Sequence[PageCallback] = (),
 ) -> AsyncIterator[Running]:
     """Open a crawl that starts with the request for its first page, and stop it when the block
@@ -276,7 +281,7 @@ async def running(
         network(config, clock=clock, fetcher=fetcher, deadline=deadline) as wire,
         sinks,
     ):
-        crawl = Running(config, kept, clock, wire, sinks, deadline=deadline)
+        crawl = Running(config, kept, clock, wire, sinks, deadline=deadline, observer=observer)
         try:
             try:
                 yield crawl

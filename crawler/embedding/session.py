@@ -16,6 +16,7 @@ from crawler.embedding.caller_gate import CallerGate
 from crawler.embedding.caller_verdicts import NextTurn, canonical_url
 from crawler.embedding.caller_waits import WaitLimit
 from crawler.embedding.lasting import Lasting
+from crawler.embedding.log_observer import observer_of
 from crawler.embedding.permit import RequestPermit, lend_permit
 from crawler.embedding.redirects import follow_redirects, mean
 from crawler.embedding.request_arguments import (
@@ -29,6 +30,7 @@ from crawler.embedding.request_arguments import (
 from crawler.embedding.response import Response
 from crawler.embedding.settings import Dialects, Duration, Given, OneOrMore, settings
 from crawler.fetching.request import Fetcher
+from crawler.observer import Observer
 from policies.robots_state import RobotsState
 
 
@@ -50,6 +52,7 @@ class PoliteSession:
     delay: minimum time between requests to a host, in seconds or as a string such as "2s".
     allow: private address ranges that may be connected to.
     dialect: how robots.txt is read: names, or constants of `policies.robots` (`robots.GOOGLE`).
+    observer: is called at the end of each wait and contact; see `crawler.Observer`.
     clock, fetcher: replacements for tests (`crawler.testing`).
 
     Requests wait as long as politeness requires. Bound the wait with `asyncio.timeout`; cancelling
@@ -67,6 +70,7 @@ class PoliteSession:
         delay: Duration | None = None,
         allow: OneOrMore = (),
         dialect: Dialects = (),
+        observer: Observer | None = None,
         clock: Clock | None = None,
         fetcher: Fetcher | None = None,
     ) -> None:
@@ -74,6 +78,7 @@ class PoliteSession:
             config, user_agent=user_agent, delay=delay, allow=allow, dialect=dialect
         )
         self._db = db
+        self._observer = observer_of(observer)
         self._clock = clock
         self._fetcher = fetcher
         self._client: Lasting[CallerGate] = Lasting("session")
@@ -92,6 +97,7 @@ class PoliteSession:
                 clock=self._clock,
                 fetcher=self._fetcher,
                 name="session",
+                observer=self._observer,
             )
         )
         return self

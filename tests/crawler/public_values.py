@@ -32,6 +32,7 @@ from crawler.errors import (
 )
 from crawler.events import FrequentReason, Summary, WaitingHost
 from crawler.fetching.request import Failure
+from crawler.observer import Contacted, Waited
 from crawler.sinks.sink import SinkError
 from policies import robots
 from policies.holds import Hold, HoldReason
@@ -122,6 +123,24 @@ VALUES: list[object] = [
     FailedPage(url=URL, code=FailureCode.DNS, sentence="no such name", attempts=4, failed_at=2.0),
     BlockedPage(url=URL, verdict=VERDICT, blocked_at=2.0, data={"a": [1]}, referrer=URL),
     FAILURE,
+    Waited(url=URL, slot="example.com", started_at=1.0, elapsed_s=2.0, error=None),
+    Contacted(
+        url=URL,
+        slot="example.com",
+        kind="page",
+        status=None,
+        error=FailureCode.DNS,
+        sentence="no such name",
+        started_at=1.0,
+        elapsed_s=0.5,
+        latency_s=None,
+        body_bytes=0,
+        wire_bytes=0,
+        address=None,
+        late_s=0.0,
+        next_in_s=2.0,
+        rest_source="politeness.delay",
+    ),
     NextTurn(in_s=1.5, reason="politeness.delay", ahead=2),
     RobotsState(status=200, body=ROBOTS, copy_at=1.0),
 ]
