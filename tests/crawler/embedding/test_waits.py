@@ -435,7 +435,7 @@ async def test_backoffs_retries_and_pauses_are_logged(
 async def test_short_waits_are_not_logged(
     clock: JumpClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.DEBUG, "courtly.fetch")
+    caplog.set_level(logging.INFO, "courtly.fetch")
     async with opened(clock, {}) as session:
         await asyncio.gather(*(session.get(f"{A}/{n}") for n in range(20)))
     assert lines_of(caplog) == []
