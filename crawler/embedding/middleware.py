@@ -19,6 +19,7 @@ from crawler.embedding.lasting import Lasting
 from crawler.embedding.log_observer import observer_of
 from crawler.embedding.permit import with_time_to_connect
 from crawler.embedding.polite_client import PoliteClient
+from crawler.embedding.request_arguments import check_client_request
 from crawler.embedding.settings import Dialects, Duration, Given, OneOrMore, paces, settings
 from crawler.errors import ResponseUnread
 from crawler.fetching.client_session import (
@@ -53,9 +54,10 @@ class Politeness:
     ```
 
     The arguments are those of `PoliteSession`. A request raises RobotsDisallowed,
-    RobotsUnreachable, FetchFailed (its host was given up for now), ConfigError and StoreError, all
-    of which are instances of `aiohttp.ClientError` as well; otherwise what aiohttp raises. Each hop
-    of a redirect is a request of its own here, and so is one that aiohttp sends again after a
+    RobotsUnreachable, FetchFailed (its host was given up for now), InvalidRequest (its headers do
+    not fit its URL or body), ConfigError and StoreError, all of which are instances of
+    `aiohttp.ClientError` as well; otherwise what aiohttp raises. Each hop of a redirect is a
+    request of its own here, and so is one that aiohttp sends again after a
     disconnect. The User-Agent and From headers are set unless the request or the session sets its
     own.
 
@@ -145,6 +147,7 @@ class Politeness:
         url = str(request.url)
         url = canonical_url("http" + url[2:] if url.startswith("ws") else url)
         check_request(self._config, request, url)
+        check_client_request(request)
         for name, value in _identity(self._config).items():
             if request.headers.get(name, SERVER_SOFTWARE) == SERVER_SOFTWARE:
                 request.headers[name] = value

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypedDict
 from urllib.parse import urlencode
 
+from aiohttp import ClientRequest
+from aiohttp.payload import Payload
 from yarl import URL
 
 from crawler.embedding.caller_verdicts import canonical_url
@@ -98,6 +100,25 @@ def read_arguments(
         timeout_s=seconds("timeout_s", timeout_s),
         max_wait_s=seconds("max_wait_s", max_wait_s, zero_ok=True),
     )
+
+
+def check_client_request(request: ClientRequest) -> None:
+    """Check what aiohttp leaves to its caller: that the headers are well-formed, that Host names
+    the host whose robots.txt is obeyed, and that Content-Length is that of the body. Raises
+    InvalidRequest."""
+    for name, value in request.headers.items():
+        if not is_token(name):
+            raise InvalidRequest("headers", f"{_shown(name)} cannot be a header name")
+        if _CONTROL.search(value.replace("\t", " ")):
+            raise InvalidRequest("headers", f'the value of "{name}" must be one line of text')
+    host = request.url.host_port_subcomponent
+    names = request.headers.getall("Host", [])
+    if names != [host] and names != [f"{request.url.host_subcomponent}:{request.url.port}"]:
+        raise InvalidRequest("headers", f'"Host" must be that of the URL, {host}')
+    lengths = request.headers.getall("Content-Length", [])
+    size = request.body.size if isinstance(request.body, Payload) else len(request.body)
+    if lengths and (len(lengths) > 1 or (size is not None and lengths[0] != str(size))):
+        raise InvalidRequest("headers", f'"Content-Length" must be that of the body, {size}')
 
 
 def seconds(argument: str, value: object, *, zero_ok: bool = False) -> float | None:
