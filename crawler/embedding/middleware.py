@@ -57,9 +57,8 @@ class Politeness:
     RobotsUnreachable, FetchFailed (its host was given up for now), InvalidRequest (its headers do
     not fit its URL or body), ConfigError and StoreError, all of which are instances of
     `aiohttp.ClientError` as well; otherwise what aiohttp raises. Each hop of a redirect is a
-    request of its own here, and so is one that aiohttp sends again after a
-    disconnect. The User-Agent and From headers are set unless the request or the session sets its
-    own.
+    request of its own here, and so is one that aiohttp sends again after a disconnect. The
+    User-Agent and From headers are set unless the request or the session sets its own.
 
     Limitations: `ClientTimeout.total` includes the wait for permission (set `sock_read` and
     `sock_connect` instead). Body sizes and private addresses are limited only by the session's

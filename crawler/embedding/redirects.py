@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Final
 
@@ -21,6 +22,7 @@ from crawler.fetching.request import (
     service_of,
 )
 from crawler.frontier.frontier import REFUSALS
+from crawler.frontier.host_queue import Permit
 from policies.holds import HoldReason
 from policies.retries import (
     FailureCode,
@@ -59,10 +61,16 @@ async def follow_redirects(client: CallerGate, asked: RequestArguments) -> Respo
             method=method,
             headers=sent,
             data=body,
-            limits=limits_of(asked.timeout_s or rules.timeout_s, rules.max_body_bytes),
+            limits=limits_of(max(asked.timeout_s or 0.0, rules.timeout_s), rules.max_body_bytes),
             bare=bare,
         )
-        answer = await _ask(client, request, limit, retry=asked.retry and method in RETRIED)
+        answer = await _ask(
+            client,
+            request,
+            limit,
+            retry=asked.retry and method in RETRIED,
+            timeout_s=asked.timeout_s,
+        )
         response = Response(
             url=url,
             status=answer.status,
@@ -86,13 +94,21 @@ async def follow_redirects(client: CallerGate, asked: RequestArguments) -> Respo
         bare = service_of(url) not in meant
 
 
-async def _ask(client: CallerGate, request: Request, limit: WaitLimit, *, retry: bool) -> Answer:
+async def _ask(
+    client: CallerGate,
+    request: Request,
+    limit: WaitLimit,
+    *,
+    retry: bool,
+    timeout_s: float | None = None,
+) -> Answer:
     """Request one hop, with its retries."""
     url = request.url
     attempts_max = RetryRules(max_attempts=client.config.site(host_of(url)).fetch.max_attempts)
     attempts = refusals = 0
     while True:
-        result = await client.contact(await client.enter(url, limit), request)
+        permit = await client.enter(url, limit)
+        result = await _contact(client, permit, request, timeout_s)
         if isinstance(result, Answer) and result.status < 500 and result.status not in REFUSALS:
             return result
         fate: RetryLater | GiveUp
@@ -130,6 +146,36 @@ def _is_too_long(client: CallerGate, url: str, fate: RetryLater, limit: WaitLimi
     """Whether a retry would wait for too long: the host's backoff included, such as a Retry-After.
     Where the caller has set a limit, that one applies instead."""
     return not limit.exists and max(fate.in_s, client.wait_s(url)) > RETRY_WAIT_S_MAX
+
+
+async def _contact(
+    client: CallerGate, permit: Permit, request: Request, timeout_s: float | None
+) -> Answer | Failure:
+    """Use the permit for one request. After `timeout_s`, which is the caller's, the request is
+    cancelled: the caller's haste is not charged to the host, as its own limits are."""
+    if timeout_s is None or timeout_s >= request.limits.timeout_s:
+        return await client.contact(permit, request)
+    loop, clock = asyncio.get_running_loop(), client.clock
+    began_s = clock.monotonic()
+    limit = asyncio.timeout(None)
+    timer = clock.call_at(began_s + timeout_s, lambda: limit.reschedule(loop.time()))
+    try:
+        async with limit:
+            return await client.contact(permit, request)
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        return Failure(
+            url=request.url,
+            code=FailureCode.TIMEOUT,
+            sentence=f"the response was not complete after {timeout_s:g} s",
+            connected=True,
+            permanent=False,
+            started_s=began_s,
+            ended_s=clock.monotonic(),
+        )
+    finally:
+        timer.cancel()
 
 
 def _target(answer: Answer) -> str | None:

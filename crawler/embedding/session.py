@@ -164,7 +164,8 @@ class PoliteSession:
         retry: repeat GET and HEAD requests, in the host's line, after temporary failures: network
         failures and 5xx up to `fetch.max_attempts` times, 429 and 503 (after which the host backs
         off) five times. Then the last response is returned.
-        timeout_s: of each request, instead of `fetch.timeout`; the wait for it does not count.
+        timeout_s: of each request from its permit on, instead of `fetch.timeout`; the wait for the
+        permit does not count.
         max_wait_s: limits all waits of the call together: for robots.txt, for the hosts of all
         redirects, and before retries; not the requests themselves. None: it waits as long as
         politeness requires, but does not retry if that means a wait of more than RETRY_WAIT_S_MAX.
