@@ -52,6 +52,7 @@ def read(url: Any = f"{A}/a", **options: Any) -> RequestArguments:
         "follow": True,
         "retry": True,
         "timeout_s": None,
+        "max_wait_s": None,
     }
     return read_arguments(url, **(usual | options))
 
