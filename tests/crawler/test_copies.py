@@ -107,7 +107,7 @@ def returned(value: object) -> object:
 
 
 def test_errors_and_values_pass_through_a_process_pool() -> None:
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("fork")) as pool:
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         for number, error in enumerate(ERRORS):
             came = pool.submit(raised, number).exception(timeout=60)
             assert type(came) is type(error)

@@ -7,7 +7,7 @@ import contextvars
 import logging
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,12 @@ import aiohttp
 import pytest
 
 from crawler import ConfigError, Contacted, Crawler, Observer, Politeness, PoliteSession, Waited
+from crawler.embedding.log_observer import LogObserver
 from crawler.errors import RobotsDisallowed
 from crawler.testing import Answers, FakeFetcher, JumpClock, LocalWeb, Reply, html, text
-from storage.store import Outcome, StoreError
+from policies.holds import Hold, HoldReason
+from policies.retries import FailureCode
+from storage.store import Outcome, Retry, StoreError
 
 UA = "examplebot/1.0 (+https://example.com/bot)"
 A = "http://a.test"
@@ -239,6 +242,81 @@ async def test_the_log_has_subjects_and_levels(
     assert ("courtly.crawl", "DEBUG", f"{A}/b: visited, status 200") in lines
     assert ("courtly.crawl", "INFO", f"{A}/p: blocked, Disallow: /p") in lines
     assert any(name == "courtly.store" and "committed" in line for name, _, line in lines)
+
+
+@pytest.mark.parametrize(
+    ("call", "name", "level", "line"),
+    [
+        (
+            lambda log: log.contacted(contact(error=FailureCode.DNS, sentence="no such name")),
+            *("courtly.fetch", logging.DEBUG, "a.test/: dns: no such name, 0.500 s"),
+        ),
+        (
+            lambda log: log.contacted(contact()),
+            *("courtly.fetch", logging.DEBUG, "a.test/: cancelled, 0.500 s"),
+        ),
+        (
+            lambda log: log.contacted(contact(kind="sitemap", status=404)),
+            *("courtly.fetch", logging.DEBUG, "a.test/: 404, 0.500 s"),
+        ),
+        (
+            lambda log: log.gave_up("a.test", A, "dns: no such name", 3),
+            *("courtly.crawl", logging.INFO, "http://a.test: given up with 3 URLs, dns: no such"),
+        ),
+        (
+            lambda log: log.settled(
+                A,
+                Retry(
+                    slot="a.test", id=1, error="http: 503", attempts=1, refusals=0, due_in_s=10.0
+                ),
+            ),
+            *("courtly.crawl", logging.INFO, "http://a.test: retried in 10 s, http: 503"),
+        ),
+        (
+            lambda log: log.hold_began(Hold(reason=HoldReason.NETWORK, since=0.0)),
+            *("courtly.network", logging.WARNING, "no request begins: "),
+        ),
+        (
+            lambda log: log.hold_ended(Hold(reason=HoldReason.NETWORK, since=0.0), 61.2),
+            *("courtly.network", logging.WARNING, "requests begin again after 61 s: "),
+        ),
+    ],
+)
+def test_each_event_has_its_logger_and_level(
+    call: Callable[[LogObserver], None],
+    name: str,
+    level: int,
+    line: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(level, "courtly")
+    call(LogObserver())
+    caplog.set_level(level + 10, "courtly")
+    call(LogObserver())
+    [record] = caplog.records
+    assert (record.name, record.levelno) == (name, level)
+    assert line in record.getMessage()
+
+
+def contact(**changes: Any) -> Contacted:
+    usual: dict[str, Any] = {
+        "url": f"{A}/",
+        "slot": "a.test",
+        "kind": "page",
+        "status": None,
+        "error": None,
+        "sentence": "",
+        "started_at": 0.0,
+        "elapsed_s": 0.5,
+        "latency_s": None,
+        "body_bytes": 0,
+        "wire_bytes": 0,
+        "address": None,
+        "late_s": 0.0,
+        "next_in_s": 1.0,
+        "rest_source": "politeness.delay",
+    }
+    return Contacted(**(usual | changes))
 
 
 PROGRAM = """
