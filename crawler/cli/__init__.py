@@ -19,7 +19,7 @@ from crawler.cli.process import loading  # noqa: E402
 # they import anything slow inside their commands.
 _COMMANDS = (
     "crawl", "run", "fetch", "show", "export", "report", "why", "retry", "host", "seeds", "status",
-    "db", "config", "robots", "demo",
+    "db", "config", "robots", "mcp", "demo",
 )  # fmt: skip
 
 

@@ -1,0 +1,227 @@
+"""`courtly mcp`: one polite session as the tools of a language model."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Coroutine, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from crawler.cli import process
+from crawler.cli.options import allow_option, config_option, configured, user_agent_option
+from crawler.cli.text import say
+
+if TYPE_CHECKING:
+    from crawler.config import Config
+    from storage.location import Location
+
+EXTRA = ("mcp", "trafilatura")  # packages of the extra
+
+
+@click.command(
+    short_help="Serve polite fetching as tools of a language model (MCP).",
+    epilog="Stops on SIGINT, SIGTERM, and when the client closes standard input. Exit codes: 0 "
+    "stopped, 1 failure at run time, 2 bad usage or config.",
+)
+@click.option(
+    "--http",
+    "address",
+    metavar="HOST:PORT",
+    help="Listen for HTTP at /mcp instead of using standard input and output. Addresses other "
+    "than loopback require --token.",
+)
+@click.option(
+    "--token",
+    "token_source",
+    metavar="SOURCE",
+    help="Where the token is that HTTP clients must send: env:NAME or file:PATH.",
+)
+@click.option(
+    "--host-name",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="Accept this name in the Host header, for a proxy in front. Can be repeated.",
+)
+@click.option(
+    "--db",
+    metavar="DB",
+    help="The database of a crawl, which the tool `why` reads: a path or a postgresql:// URL.",
+)
+@click.option(
+    "--state",
+    metavar="FILE",
+    help="Keep the pauses of hosts and copies of robots.txt in this database across restarts.",
+)
+@click.option(
+    "--max-wait",
+    "max_wait_s",
+    metavar="SECONDS",
+    type=click.FloatRange(0, 300),
+    default=20.0,
+    show_default=True,
+    help="The longest wait for a host's turn, unless a call asks for another.",
+)
+@user_agent_option
+@allow_option
+@config_option
+def mcp(
+    address: str | None,
+    token_source: str | None,
+    names: Sequence[str],
+    db: str | None,
+    state: str | None,
+    max_wait_s: float,
+    user_agent: str | None,
+    allow: Sequence[str],
+    config_file: Path | None,
+) -> None:
+    """Serve the tools `fetch`, `may_fetch`, `robots` and `why` by the Model Context Protocol, on
+    one polite session. A client, such as an assistant or an editor, starts this command and talks
+    to it over standard input and output; see docs/agents.md. The log goes to standard error."""
+    missing = [name for name in EXTRA if find_spec(name) is None]
+    if missing:
+        raise click.ClickException(
+            f"this command needs the package{'s' if missing[1:] else ''} {' and '.join(missing)}: "
+            "run pip install 'courtly[mcp]'."
+        )
+    config = configured(config_file, user_agent=user_agent, allow=allow)
+    # A model that gets an error can decide itself whether to try again.
+    config = config.override({"fetch": {"max_attempts": 1}})
+    database = _database(config, db)
+    at = None if address is None else _address(address)
+    token = _token(token_source)
+    if at is None and (token or names):
+        raise click.UsageError("--token and --host-name are for --http.")
+    if at is not None:
+        _check_token(at[0], token)
+    if not config.has_contact:
+        say(
+            "warning: without --user-agent, only pages on this machine can be fetched: it must "
+            "contain a web page or an e-mail address where site owners can reach you",
+            err=True,
+        )
+    if at is None and sys.stdin is not None and sys.stdin.isatty():
+        say("waiting for a client on standard input; press Ctrl-C to stop", err=True)
+    from crawler.output import nonblocking_output
+
+    with nonblocking_output("stderr"):
+        process.run(
+            _stoppable(
+                _serve(
+                    config,
+                    at=at,
+                    token=token,
+                    names=tuple(names),
+                    database=database,
+                    state=state,
+                    max_wait_s=max_wait_s,
+                )
+            )
+        )
+
+
+async def _serve(
+    config: Config,
+    *,
+    at: tuple[str, int] | None,
+    token: str,
+    names: tuple[str, ...],
+    database: Location | None,
+    state: str | None,
+    max_wait_s: float,
+) -> None:
+    from crawler.clock import RealClock
+    from crawler.embedding.session import PoliteSession
+    from crawler.mcp_server.http_transport import PATH, listen, serve_http
+    from crawler.mcp_server.server import make_server
+    from crawler.mcp_server.stdio_transport import serve_stdio
+    from crawler.mcp_server.tools import Tools
+
+    _log_to_stderr()
+    clock = RealClock()
+    listener = None if at is None else listen(*at)
+    with contextlib.ExitStack() as stack:
+        if listener is not None:
+            stack.enter_context(listener)
+        async with PoliteSession(config=config, db=state, clock=clock) as session:
+            tools = Tools(session, clock, max_wait_s=max_wait_s, database=database)
+            server = make_server(tools, clock)
+            if listener is None:
+                await serve_stdio(server)
+                return
+            host, port = listener.getsockname()[:2]
+            shown = f"[{host}]" if ":" in host else host
+            say(f"listening on http://{shown}:{port}{PATH}", err=True)
+            await serve_http(server, listener, token=token, names=names)
+
+
+async def _stoppable(serving: Coroutine[object, object, None]) -> None:
+    """Cancel it at SIGINT or SIGTERM, and return."""
+    import asyncio
+    import signal
+
+    loop = asyncio.get_running_loop()
+    task = asyncio.ensure_future(serving)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):
+            loop.add_signal_handler(number, task.cancel)
+    await asyncio.wait({task})
+    if not task.cancelled():
+        task.result()
+
+
+def _log_to_stderr() -> None:
+    import logging
+
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(name)s: %(message)s"
+    )
+    logging.getLogger("courtly.mcp").setLevel(logging.INFO)
+
+
+def _database(config: Config, db: str | None) -> Location | None:
+    if db is None:
+        return None
+    from crawler.cli.options import existing_database
+    from storage.location import url_of
+
+    return existing_database(config.override({"storage": {"url": url_of(db)}}, where="--db"))
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not host or not port.isdecimal() or int(port) > 65_535:
+        raise click.UsageError(f'--http: "{text}" is not HOST:PORT, such as 127.0.0.1:8711.')
+    return host, int(port)
+
+
+def _token(source: str | None) -> str:
+    if source is None:
+        return ""
+    from storage.secret_sources import SecretError, is_source, read_source
+
+    if not is_source(source):
+        raise click.UsageError("--token: give env:NAME or file:PATH, not the token itself.")
+    try:
+        token, what = read_source(source)
+    except SecretError as error:
+        raise click.UsageError(f"--token: {error}.") from None
+    if len(token) < 16:
+        raise click.UsageError(f"--token: {what} has fewer than 16 characters.")
+    return token
+
+
+def _check_token(host: str, token: str) -> None:
+    from policies.address import is_loopback
+
+    if not token and not is_loopback(host):
+        raise click.UsageError(
+            f"--http: {host} is not a loopback address, so other machines may connect: a token is "
+            "required (--token env:NAME)."
+        )

@@ -1,0 +1,158 @@
+"""The text of a response in the format that a call asks for."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Final
+
+from crawler.documents.charset import media_type, to_text
+from crawler.documents.page import PageLink, may_be_html, parse_page
+from crawler.embedding.response import Response
+from crawler.explain.formatting import counted, plain, printable
+from crawler.mcp_server.arguments import Format
+from crawler.mcp_server.visible_text import visible_text
+from policies.usage import NONE, Usage, usage_of
+
+# trafilatura takes up to ten seconds for hostile markup of this size (measured), and its time grows
+# faster than the size.
+MARKUP_CHARS_MAX: Final = 1_000_000
+TITLE_CHARS_SHOWN: Final = 300
+LINKS_SHOWN_MAX: Final = 500
+_TEXT_TYPES: Final = frozenset(
+    {
+        "application/json",
+        "application/ld+json",
+        "application/xml",
+        "application/javascript",
+        "application/yaml",
+        "application/x-yaml",
+        "application/toml",
+        "image/svg+xml",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageText:
+    """A page as text.
+
+    kind: what the text is, as a phrase. title: "" if there is none. usage: the preferences that the
+    page states on the use of its content. notes: sentences on what is missing.
+    """
+
+    text: str
+    kind: str
+    title: str = ""
+    usage: Usage = NONE
+    notes: tuple[str, ...] = ()
+
+
+class NoTextError(Exception):
+    """The body is not text. The message is its media type."""
+
+
+def page_text(response: Response, wanted: Format, tokens: tuple[str, ...]) -> PageText:
+    """Convert the body. Takes up to seconds: to be called in a thread. `tokens`: the product tokens
+    of this crawler. Raises NoTextError for a body that is no text."""
+    kind = media_type(response.content_type)
+    if not may_be_html(response.content_type):
+        if not _is_text(kind):
+            raise NoTextError(kind or "of no type")
+        return PageText(
+            text=printable(_decoded(response)),
+            kind=f"the body ({kind}), as it is",
+            usage=usage_of(lambda name: response.headers.getall(name, ()), (), ()),
+        )
+    if b"\0" in response.body[:1024] and response.content_type is None:
+        raise NoTextError("of no type")
+    parsed = parse_page(response.url, response.headers, response.body, tokens=tokens)
+    title = plain(parsed.title or "")[:TITLE_CHARS_SHOWN]
+    usage = usage_of(lambda name: response.headers.getall(name, ()), parsed.metas, ())
+    notes: tuple[str, ...] = ()
+    if wanted == "html":
+        text, kind = _decoded(response), "the source of the page"
+    elif wanted == "text":
+        visible = visible_text(response.body, response.content_type)
+        text, kind = visible + _listed(parsed.links), "all visible text of the page, and its links"
+        notes = () if visible else (_EMPTY,)
+    else:
+        text, kind, notes = _main_text(response, parsed.links)
+    return PageText(text=printable(text), kind=kind, title=title, usage=usage, notes=notes)
+
+
+_EMPTY: Final = (
+    "The page has hardly any text without JavaScript, which is not run. Look for another page of "
+    "the site with the same content, such as a feed or a sitemap."
+)
+
+
+def _main_text(response: Response, links: tuple[PageLink, ...]) -> tuple[str, str, tuple[str, ...]]:
+    """The text, its kind, and notes."""
+    source = _decoded(response)
+    notes = []
+    if len(source) > MARKUP_CHARS_MAX:
+        notes.append(
+            f"Only the first {MARKUP_CHARS_MAX:,} characters of the source were searched for the "
+            "main text; format=text returns everything."
+        )
+        source = source[:MARKUP_CHARS_MAX]
+    visible = visible_text(response.body, response.content_type)
+    text = _extracted(source, response.url)
+    if not text:
+        if not visible:
+            notes.append(_EMPTY)
+        return (
+            visible + _listed(links),
+            "all visible text, because no main text was found",
+            (*notes,),
+        )
+    if len(text) * 2 < len(visible):
+        notes.append(
+            f"The main text is a part of the {len(visible):,} characters that are visible; "
+            "format=text returns all of them."
+        )
+    if (missing := len(links) - text.count("](")) > 0:
+        notes.append(
+            f"{counted(missing, 'link')} of the page not shown here; format=text lists all."
+        )
+    return text, "the main text in Markdown", tuple(notes)
+
+
+def _extracted(source: str, url: str) -> str:
+    from trafilatura import extract  # slow to import
+
+    logging.getLogger("trafilatura").setLevel(logging.CRITICAL)  # it logs pages without a text
+    try:
+        found = extract(
+            source,
+            url=url,
+            output_format="markdown",
+            include_links=True,
+            include_tables=True,
+            include_comments=False,
+            deduplicate=False,
+        )
+    except Exception:  # the library meets markup that its authors did not think of
+        logging.getLogger("courtly.mcp").warning("no main text of %s", url, exc_info=True)
+        return ""
+    return (found or "").strip()
+
+
+def _listed(links: tuple[PageLink, ...]) -> str:
+    """The links as a Markdown list; "" for none."""
+    if not links:
+        return ""
+    lines = [f"- [{plain(one.anchor or one.url)}]({one.url})" for one in links[:LINKS_SHOWN_MAX]]
+    more = len(links) - LINKS_SHOWN_MAX
+    if more > 0:
+        lines.append(f"- and {more:,} more links")
+    return "\n\nLinks:\n" + "\n".join(lines)
+
+
+def _decoded(response: Response) -> str:
+    return to_text(response.body, response.content_type)
+
+
+def _is_text(kind: str) -> bool:
+    return kind.startswith("text/") or kind in _TEXT_TYPES or kind.endswith(("+json", "+xml"))
