@@ -9,6 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from crawler.config.units import format_duration
 from policies.scope import SKIP_KEYS
 
 
@@ -62,7 +63,7 @@ class Reason(Struct, frozen=True):
             return _backoff_sentence(self.status)
         because = self.because.sentence if self.because is not None else ""
         return _SENTENCES[self.wait].format(
-            source=self.source, delay=f"{self.delay_s:.3g}", because=because
+            source=self.source, delay=format_duration(self.delay_s), because=because
         )
 
 
@@ -86,7 +87,7 @@ _SENTENCES: Final[dict[Wait, str]] = {
     Wait.PAUSED: "paused by an operator",
     Wait.CRAWL_PAUSED: "the whole crawl is paused by an operator",
     Wait.CRAWL_HELD: "the whole crawl is on hold",
-    Wait.DELAY: "politeness delay of {delay} s ({source})",
+    Wait.DELAY: "politeness delay of {delay} ({source})",
     Wait.STORED: "{source}",
     Wait.RESTARTED: "full delay after a crawl that ended unexpectedly",
     Wait.VISIT_WINDOW: "outside its visit window",

@@ -9,10 +9,10 @@ import asyncio
 import contextlib
 import hmac
 import logging
+import re
 import socket
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import uvicorn
 from mcp.server.lowlevel import Server
@@ -30,6 +30,7 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
+_AUTHORITY: Final = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]+)?\Z")
 _log = logging.getLogger("courtly.mcp")
 
 
@@ -129,15 +130,13 @@ class Guard:
         return None
 
     def _is_own_page(self, origin: str) -> bool:
-        parts = urlsplit(origin) if "://" in origin else None
-        return parts is not None and self._is_ours(parts.netloc)
+        scheme, separator, authority = origin.partition("://")
+        return bool(separator) and scheme in ("http", "https") and self._is_ours(authority)
 
     def _is_ours(self, authority: str) -> bool:
-        try:
-            name = urlsplit(f"//{authority}").hostname
-        except ValueError:
-            return False
-        return bool(name) and (str(name) in self._names or is_loopback(str(name)))
+        found = _AUTHORITY.match(authority)
+        name = found[1].lower() if found else ""
+        return bool(name) and (name in self._names or is_loopback(name))
 
 
 def _values(scope: Scope, name: bytes) -> list[str]:

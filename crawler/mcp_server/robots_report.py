@@ -106,8 +106,8 @@ def _quoted(file: RobotsFile, verdict: Verdict) -> Iterator[str]:
         yield f"{n + 1}: {short}{'   <- decides' if n + 1 == deciding else ''}"
     if len(numbers) > LINES_SHOWN_MAX:
         yield f"({len(numbers) - LINES_SHOWN_MAX:,} more lines)"
-    values = {lines[n].value for n in shown}
-    sitemaps = [sitemap for sitemap in file.sitemaps if sitemap not in values]
+    quoted = {lines[n].value for n in shown}
+    sitemaps = [sitemap for sitemap in file.sitemaps if sitemap not in quoted]
     for sitemap in sitemaps[:SITEMAPS_SHOWN_MAX]:
         yield f"Sitemap: {plain(sitemap)[:LINE_CHARS_MAX]}"
     if len(sitemaps) > SITEMAPS_SHOWN_MAX:

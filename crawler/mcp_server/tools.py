@@ -182,7 +182,9 @@ class Tools:
         return [f"In the crawl: {plain(sentence)}" for sentence in explained.sentences]
 
 
-def _page_part(page: KeptPage, text: PageText, asked: FetchArguments, *, age_s: float | None) -> str:
+def _page_part(
+    page: KeptPage, text: PageText, asked: FetchArguments, *, age_s: float | None
+) -> str:
     """A part of the text, after lines that describe it. `age_s`: of a page from memory."""
     response = page.response
     kind = plain(media_type(response.content_type) or "no type")

@@ -1,0 +1,276 @@
+"""`courtly mcp` as a process: over standard input and output, over HTTP, and how it stops."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import httpx2
+import pytest
+from click.testing import CliRunner
+from mcp import Client, MCPError, StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+from mcp.types import CallToolResult, TextContent
+
+from crawler.cli import main
+from crawler.testing import LocalWeb, Reply, html, text
+from crawler.testing.local_web import ReceivedRequest
+
+ROOT = Path(__file__).parents[3]
+TOKEN = "a-token-of-enough-characters"
+COMMAND = [sys.executable, "-m", "crawler.cli", "mcp", "--allow", "127.0.0.0/8"]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "COURTLY_TEST_TOKEN": TOKEN}
+HELLO = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    },
+}
+
+
+@pytest.fixture
+async def web() -> AsyncIterator[LocalWeb]:
+    pages = {
+        "/robots.txt": text("User-agent: *\nDisallow: /private/\n"),
+        "/": html("Home", body="<p>Otters live in rivers and eat fish.</p>"),
+    }
+    async with LocalWeb({"127.0.0.1": pages}) as web:
+        yield web
+
+
+@contextmanager
+def running(*options: str) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [*COMMAND, *options],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=ENVIRONMENT,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def listening(log: IO[str]) -> str:
+    """The address that the server prints."""
+    for line in log:
+        if "listening on " in line:
+            return line.partition("listening on ")[2].strip()
+    raise AssertionError("the server has exited")
+
+
+def text_of(result: CallToolResult) -> str:
+    (content,) = result.content
+    assert isinstance(content, TextContent)
+    return content.text
+
+
+async def use(client: Client, web: LocalWeb) -> None:
+    """A page, a refusal, and a crash-proof answer to nonsense."""
+    page = await client.call_tool("fetch", {"url": web.url("127.0.0.1")})
+    assert not page.is_error
+    assert "Otters live in rivers" in text_of(page)
+    refused = await client.call_tool("fetch", {"url": web.url("127.0.0.1", "/private/x")})
+    assert refused.is_error
+    assert "`Disallow: /private/`" in text_of(refused)
+    private = await client.call_tool("fetch", {"url": "http://10.0.0.1/"})
+    assert private.is_error
+    assert web.log.paths() == ["/robots.txt", "/"]
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_over_standard_streams(web: LocalWeb, mode: str) -> None:
+    parameters = StdioServerParameters(
+        command=COMMAND[0], args=[*COMMAND[1:], "--max-wait", "30"], env=ENVIRONMENT
+    )
+    async with Client(parameters, mode=mode) as client:
+        assert client.instructions is not None
+        assert "never an instruction" in client.instructions
+        await use(client, web)
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_over_http(web: LocalWeb, mode: str) -> None:
+    with running("--http", "127.0.0.1:0") as process:
+        assert process.stderr is not None
+        async with Client(listening(process.stderr), mode=mode) as client:
+            await use(client, web)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 0
+
+
+async def test_over_http_with_a_token(web: LocalWeb) -> None:
+    with running("--http", "0.0.0.0:0", "--token", "env:COURTLY_TEST_TOKEN") as process:
+        assert process.stderr is not None
+        url = listening(process.stderr).replace("0.0.0.0", "127.0.0.1")
+        async with httpx2.AsyncClient() as http:
+            answer = await http.post(url, json=HELLO)
+            assert answer.status_code == 401
+            assert "A token is required" in answer.text
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        async with (
+            httpx2.AsyncClient(headers=headers) as http,
+            Client(streamable_http_client(url, http_client=http)) as client,
+        ):
+            await use(client, web)
+
+
+async def test_web_pages_cannot_use_it() -> None:
+    with running("--http", "127.0.0.1:0") as process:
+        assert process.stderr is not None
+        url = listening(process.stderr)
+        async with httpx2.AsyncClient() as http:
+            foreign = await http.post(url, json=HELLO, headers={"Origin": "https://evil.example"})
+            assert foreign.status_code == 403
+            rebound = await http.post(url, json=HELLO, headers={"Host": "evil.example"})
+            assert rebound.status_code == 421
+
+
+def say_hello(process: subprocess.Popen[str]) -> None:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(json.dumps(HELLO) + "\n")
+    process.stdin.flush()
+    assert json.loads(process.stdout.readline())["result"]["serverInfo"]["name"] == "courtly"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signals_stop_it_while_it_waits_for_input(number: signal.Signals) -> None:
+    with running() as process:
+        say_hello(process)
+        process.send_signal(number)
+        assert process.wait(10) == 0
+        assert process.stderr is not None
+        assert "Traceback" not in process.stderr.read()
+
+
+def test_the_end_of_input_stops_it() -> None:
+    with running() as process:
+        say_hello(process)
+        out, err = process.communicate(timeout=10)
+        assert (process.returncode, out) == (0, "")
+        assert "Traceback" not in err
+
+
+async def test_the_end_of_input_stops_a_call_that_waits(web: LocalWeb) -> None:
+    asked = asyncio.Event()
+
+    def robots(_request: ReceivedRequest) -> Reply:
+        asked.set()
+        return text("User-agent: *\nCrawl-delay: 20\n")
+
+    web.sites["127.0.0.1"] = {"/robots.txt": robots}
+    with running() as process:
+        say_hello(process)
+        assert process.stdin is not None
+        call = {
+            "jsonrpc": "2.0",
+            "id": 2,
+            "method": "tools/call",
+            "params": {"name": "fetch", "arguments": {"url": web.url("127.0.0.1")}},
+        }
+        process.stdin.write(json.dumps(call) + "\n")
+        process.stdin.flush()
+        async with asyncio.timeout(10):
+            await asked.wait()
+        began_s = time.monotonic()
+        _, err = await asyncio.to_thread(process.communicate, timeout=10)
+        assert process.returncode == 0
+        assert time.monotonic() - began_s < 9
+        assert "Traceback" not in err
+
+
+def test_lines_that_are_no_messages_do_not_stop_it() -> None:
+    with running() as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write("hello\n\n" + "x" * 5_000_000 + "\n")
+        process.stdin.flush()
+        process.stdin.write(json.dumps(HELLO) + "\n")
+        process.stdin.flush()
+        for line in process.stdout:
+            if "serverInfo" in line:
+                break
+        else:
+            raise AssertionError("no answer")
+
+
+async def test_why_knows_a_crawl(web: LocalWeb, tmp_path: Path) -> None:
+    db = tmp_path / "crawl.db"
+    url = web.url("127.0.0.1")
+    options = ("crawl", url, "--db", str(db), "--allow", "127.0.0.0/8", "--quiet")
+    crawl = await asyncio.create_subprocess_exec(*COMMAND[:3], *options, env=ENVIRONMENT)
+    assert await crawl.wait() == 0
+    parameters = StdioServerParameters(
+        command=COMMAND[0], args=[*COMMAND[1:], "--db", str(db)], env=ENVIRONMENT
+    )
+    async with Client(parameters) as client:
+        said = text_of(await client.call_tool("why", {"url": url}))
+        assert "In the crawl: visited at " in said
+        assert "In the crawl: title: Home" in said
+        unknown = text_of(await client.call_tool("why", {"url": f"{url}unknown"}))
+        assert "In the crawl: unknown to this database" in unknown
+
+
+def problem(options: Sequence[str], **environment: str) -> tuple[int, str]:
+    result = CliRunner().invoke(main, ["mcp", *options], env=environment)
+    return result.exit_code, result.stderr
+
+
+def test_bad_options_are_explained(tmp_path: Path) -> None:
+    for options, word in (
+        (["--http", "8711"], "HOST:PORT"),
+        (["--http", "127.0.0.1:99999"], "HOST:PORT"),
+        (["--http", "0.0.0.0:0"], "a token is required"),
+        (["--http", "127.0.0.1:0", "--token", "secret"], "not the token itself"),
+        (["--http", "127.0.0.1:0", "--token", "env:NO_SUCH_VARIABLE"], "is not set"),
+        (["--http", "127.0.0.1:0", "--token", "env:SHORT"], "fewer than 16"),
+        (["--host-name", "a.test"], "are for --http"),
+        (["--db", str(tmp_path / "no.db")], "there is no database"),
+        (["--config", str(tmp_path / "no.toml")], "no.toml"),
+        (["--allow", "nonsense"], "nonsense"),
+    ):
+        code, err = problem(options, SHORT="short")
+        assert code == 2, options
+        assert word in err, options
+        assert "Traceback" not in err
+
+
+def test_an_address_in_use_is_explained() -> None:
+    with running("--http", "127.0.0.1:0") as process:
+        assert process.stderr is not None
+        port = listening(process.stderr).rpartition(":")[2].removesuffix("/mcp")
+        code, err = problem(["--http", f"127.0.0.1:{port}"])
+        assert code == 1
+        assert "in use" in err
+
+
+def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("crawler.cli.mcp.find_spec", lambda name: None)
+    code, err = problem([])
+    assert code == 1
+    assert "pip install 'courtly[mcp]'" in err
+
+
+async def test_an_unknown_method_is_an_error_of_the_protocol() -> None:
+    parameters = StdioServerParameters(command=COMMAND[0], args=COMMAND[1:], env=ENVIRONMENT)
+    async with Client(parameters) as client:
+        with pytest.raises(MCPError):
+            await client.list_resources()

@@ -1,0 +1,119 @@
+"""Pages as text, hostile ones included."""
+
+from __future__ import annotations
+
+import pytest
+from multidict import CIMultiDict, CIMultiDictProxy
+
+from crawler.embedding.response import Response
+from crawler.mcp_server import page_text as module
+from crawler.mcp_server.arguments import Format
+from crawler.mcp_server.page_memory import BYTES_MAX, KEPT_S, PAGES_MAX, KeptPage, PageMemory
+from crawler.mcp_server.page_text import NoTextError, PageText, page_text
+from crawler.mcp_server.visible_text import visible_text
+
+
+def response(body: str | bytes, kind: str | None = "text/html; charset=utf-8") -> Response:
+    headers = CIMultiDict({} if kind is None else {"Content-Type": kind})
+    return Response(
+        url="https://a.test/",
+        status=200,
+        headers=CIMultiDictProxy(headers),
+        body=body.encode() if isinstance(body, str) else body,
+        elapsed_s=0.1,
+    )
+
+
+def text_of(
+    body: str | bytes, wanted: Format = "markdown", kind: str | None = "text/html"
+) -> PageText:
+    return page_text(response(body, kind), wanted, ("bot",))
+
+
+def test_visible_text_has_a_line_for_each_block() -> None:
+    html = (
+        "<head><title>t</title><style>p{}</style></head><nav><a>Home</a> <a>Shop</a></nav>"
+        "<p>Hello <b>wor</b>ld,\nagain</p>after<table><tr><td>a<td>b<tr><td>c</table>"
+        "<script>x()</script>"
+    )
+    lines = visible_text(html.encode(), "text/html").split("\n")
+    assert lines == ["Home Shop", "Hello world, again", "after", "a b", "c"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "",
+        "\0",
+        "<",
+        "<div>" * 5_000 + "x",
+        "<b>x" * 3_000,
+        "<p>" + "\U000e0041" * 10,
+        "<table>" * 300,
+        "<a href='//['>x</a>",
+        "<a href=x>" * 600,
+        b"\xff\xfe\xfd",
+    ],
+)
+@pytest.mark.parametrize("wanted", ["markdown", "text", "html"])
+def test_hostile_markup_yields_text(body: str | bytes, wanted: Format) -> None:
+    text = text_of(body, wanted)
+    assert "\0" not in text.text
+    assert "\U000e0041" not in text.text
+
+
+def test_only_the_beginning_of_large_markup_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MARKUP_CHARS_MAX", 2_000)
+    words = "Otters live in rivers and eat fish. "
+    text = text_of(f"<article><p>{words * 20}</p><p>{words * 100}THE END</p></article>")
+    assert "THE END" not in text.text
+    assert any("first 2,000 characters" in note for note in text.notes)
+
+
+def test_links_beyond_the_limit_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LINKS_SHOWN_MAX", 2)
+    links = "".join(f"<a href=/{n}>{n}</a>" for n in range(5))
+    text = text_of(f"<p>x{links}</p>", "text")
+    assert text.text.count("](") == 2
+    assert text.text.endswith("- and 3 more links")
+
+
+@pytest.mark.parametrize(
+    ("kind", "shown"),
+    [
+        ("text/plain", True),
+        ("text/csv; charset=utf-8", True),
+        ("application/json", True),
+        ("application/problem+json", True),
+        ("application/atom+xml", True),
+        ("image/svg+xml", True),
+        ("image/png", False),
+        ("application/pdf", False),
+        ("application/octet-stream", False),
+        ("nonsense", False),
+    ],
+)
+def test_types(kind: str, shown: bool) -> None:
+    if shown:
+        assert text_of("otter\x1b[31m", kind=kind).text == "otter\ufffd[31m"
+    else:
+        with pytest.raises(NoTextError):
+            text_of("otter", kind=kind)
+
+
+def page(body_bytes: int, kept_s: float = 0.0) -> KeptPage:
+    return KeptPage(response=response(b"x" * body_bytes), fetched_at=0.0, kept_s=kept_s)
+
+
+def test_the_memory_is_bounded_and_forgets() -> None:
+    memory = PageMemory()
+    for n in range(PAGES_MAX + 1):
+        memory.put(f"https://a.test/{n}", page(10))
+    assert memory.get("https://a.test/0", 1.0) is None
+    assert memory.get("https://a.test/1", 1.0) is not None
+    assert memory.get("https://a.test/1", KEPT_S + 1) is None
+    memory.put("https://a.test/big", page(BYTES_MAX - 5))
+    assert memory.get("https://a.test/big", 1.0) is not None
+    assert memory.get("https://a.test/9", 1.0) is None
+    memory.put("https://a.test/bigger", page(BYTES_MAX + 1))
+    assert memory.get("https://a.test/bigger", 1.0) is None
