@@ -275,6 +275,18 @@ TOO_LARGE: Final = "`failed`, code too-large"
 REFUSED: Final = "an error that names the bound"
 # The trace, and the test that meets the bound and finds it.
 SHOWN_ELSEWHERE: Final[Mapping[str, tuple[str, str]]] = {
+    "crawler/mcp_server/page_text.py:MARKUP_CHARS_MAX": (
+        "a note in the answer",
+        f"{CRAWLER}mcp_server/test_page_text.py::test_only_the_beginning_of_large_markup_is_searched",
+    ),
+    "crawler/mcp_server/page_text.py:LINKS_SHOWN_MAX": (
+        "a line in the answer",
+        f"{CRAWLER}mcp_server/test_page_text.py::test_links_beyond_the_limit_are_counted",
+    ),
+    "crawler/mcp_server/stdio_transport.py:MESSAGE_BYTES_MAX": (
+        "a log line",
+        f"{CRAWLER}cli/test_mcp.py::test_lines_that_are_no_messages_do_not_stop_it",
+    ),
     "crawler/processing/stored_links.py:URL_CHARS_MAX": (
         "a row of `malformed`",
         "tests/site/test_links_view.py::test_long_urls_and_dropped_parameters",
@@ -418,6 +430,8 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "crawler/embedding/caller_lines.py:ROBOTS_BYTES_KEPT_MAX",
         "crawler/embedding/caller_gate.py:LOOPBACK_NAMES_MAX",
         "crawler/embedding/crawl_gate.py:LINES_KEPT_MAX",
+        "crawler/mcp_server/page_memory.py:BYTES_MAX",
+        "crawler/mcp_server/page_memory.py:PAGES_MAX",
         "crawler/scheduling/due_work.py:VAIN_MAX",
         "crawler/scheduling/host_leases.py:FULL_KEPT_MAX",
         "crawler/scheduling/host_leases.py:ELSEWHERE_MAX",
@@ -461,6 +475,10 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "crawler/daemon/web/robots_sheet.py:_LINES_MAX",
         "crawler/daemon/web/timeline.py:STRIP_CONTACTS_MAX",
         "crawler/daemon/web/filters.py:_SHOWN_CHARS_MAX", "crawler/events.py:LOOKED_AT_MAX",
+        "crawler/mcp_server/refusals.py:WHY_CHARS_MAX",
+        "crawler/mcp_server/robots_report.py:LINES_SHOWN_MAX",
+        "crawler/mcp_server/robots_report.py:LINE_CHARS_MAX",
+        "crawler/mcp_server/robots_report.py:SITEMAPS_SHOWN_MAX",
         "policies/robots/agent_rules.py:RULES_SHOWN_MAX",
         "policies/robots/agent_rules.py:_TRIED_OCTETS_MAX",
         "storage/postgres/postgres_reader.py:_TABLES_MAX",
@@ -520,6 +538,11 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "crawler/daemon/api/robots_check.py:URL_BYTES_MAX",
         "crawler/daemon/api/robots_check.py:VERDICTS_MAX",
         "crawler/daemon/control_client.py:ANSWER_BYTES_MAX",
+        "crawler/mcp_server/arguments.py:PART_CHARS_MAX",
+        "crawler/mcp_server/arguments.py:URL_CHARS_MAX",
+        "crawler/mcp_server/arguments.py:WAIT_S_MAX",
+        "crawler/mcp_server/http_transport.py:BODY_BYTES_MAX",
+        "crawler/mcp_server/http_transport.py:CALLS_MAX",
         "crawler/daemon/http/guards.py:STREAMS_MAX",
         "crawler/daemon/http/guards.py:STREAMS_OF_PEER_MAX",
         "crawler/daemon/http/application.py:BODY_BYTES_MAX",

@@ -14,6 +14,7 @@ from crawler.errors import (
     RobotsUnreachable,
     SessionClosed,
     TooManyRedirects,
+    WaitTooLong,
     said,
 )
 from crawler.explain.formatting import plain
@@ -32,19 +33,6 @@ _INSTEAD: Final = {
     "fetch.max_body in the config.",
     FailureCode.TLS: "Do not switch to http. " + _TELL,
 }
-
-
-class NotYetError(Exception):
-    """The host's turn comes later than the call may wait.
-
-    until: when, in Unix seconds; None: unknown. reason: a phrase.
-    """
-
-    def __init__(self, url: str, until: float | None, reason: str) -> None:
-        super().__init__(f"{url} may not be requested yet: {reason}")
-        self.url = url
-        self.until = until
-        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +71,7 @@ def refusal_of(error: Exception, url: str, now_s: float) -> Refusal | None:
                 again=_not_before(error.until, now_s),
                 instead=f"Continue with other sites until then. {_NO_WAY_ROUND}",
             )
-        case NotYetError():
+        case WaitTooLong():
             return Refusal(
                 what=f"Not fetched yet: {error.url}",
                 why=f"The site's turn has not come: {error.reason}.",

@@ -13,14 +13,14 @@ from crawler.documents.charset import media_type
 from crawler.embedding.caller_verdicts import canonical_url
 from crawler.embedding.response import Response
 from crawler.embedding.session import PoliteSession
-from crawler.errors import FetchFailed
+from crawler.errors import FetchFailed, WaitTooLong
 from crawler.explain.explanation import ExplainContext, explain_url
 from crawler.explain.formatting import at, plain
 from crawler.explain.robots_tester import KnownRobots
 from crawler.mcp_server.arguments import FetchArguments, Format, RobotsArguments, UrlArguments
 from crawler.mcp_server.page_memory import KeptPage, PageMemory
 from crawler.mcp_server.page_text import NoTextError, PageText, page_text
-from crawler.mcp_server.refusals import NotYetError, Refusal
+from crawler.mcp_server.refusals import Refusal
 from crawler.mcp_server.robots_report import is_allowed, robots_report, verdict_sentences
 from crawler.mcp_server.site_text import marked
 from crawler.scheduling.robots_identity import reading
@@ -45,7 +45,7 @@ class ToolAnswer:
 class Tools:
     """The tools on one session. `database`: of a crawl, which `why` reads; None: without one.
 
-    Every method raises the errors of the session, and NotYetError.
+    Every method raises the errors of the session.
     """
 
     def __init__(
@@ -90,17 +90,9 @@ class Tools:
         return await in_thread(page_text, page.response, wanted, tokens)
 
     async def _get(self, url: str, max_wait_s: float | None) -> Response:
+        # A model that gets an error decides itself whether to try again.
         max_wait_s = self._max_wait_s if max_wait_s is None else max_wait_s
-        turn = await self._session.next_turn(url)
-        if turn.in_s > max_wait_s:
-            raise NotYetError(url, self._clock.wall() + turn.in_s, turn.reason)
-        timeout_s = self._session.config.site(host_of(url)).fetch.timeout_s
-        try:
-            async with asyncio.timeout(max_wait_s + timeout_s):
-                return await self._session.get(url, retry=False)
-        except TimeoutError:
-            turn = await self._session.next_turn(url)
-            raise NotYetError(url, self._clock.wall() + turn.in_s, turn.reason) from None
+        return await self._session.get(url, retry=False, max_wait_s=max_wait_s)
 
     # ------------------------------------------------------------ robots.txt
 
@@ -134,7 +126,7 @@ class Tools:
                 access = await self._session.robots(url)
         except TimeoutError:
             turn = await self._session.next_turn(url)
-            raise NotYetError(url, self._clock.wall() + turn.in_s, turn.reason) from None
+            raise WaitTooLong(url, turn.reason, self._clock.wall() + turn.in_s) from None
         except FetchFailed as failed:
             access, error = UNKNOWN, failed.failure.sentence
         return KnownRobots(

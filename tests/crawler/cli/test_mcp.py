@@ -210,6 +210,27 @@ def test_lines_that_are_no_messages_do_not_stop_it() -> None:
                 break
         else:
             raise AssertionError("no answer")
+        _, err = process.communicate(timeout=10)
+        assert "a message of more than 4000000 bytes is ignored" in err
+
+
+async def test_the_example_reads_a_page_and_shows_a_refusal(web: LocalWeb) -> None:
+    paragraphs = "".join(f"<p>Sentence {n} about otters and rivers.</p>" for n in range(500))
+    pages = {"/robots.txt": text("User-agent: *\nDisallow: /private/\n")}
+    web.sites["127.0.0.1"] = {**pages, "/": html("Otters", body=paragraphs)}
+    for path, code, word in (("/", 0, "Sentence 499 "), ("/private/x", 1, "forbids it")):
+        options = (web.url("127.0.0.1", path), "--allow", "127.0.0.0/8")
+        example = await asyncio.create_subprocess_exec(
+            *(sys.executable, "examples/agent_tool.py", "bot/1.0 (+https://example.com/bot)"),
+            *options,
+            cwd=ROOT,
+            env=ENVIRONMENT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        out, _ = await example.communicate()
+        assert example.returncode == code
+        assert word in out.decode()
 
 
 async def test_why_knows_a_crawl(web: LocalWeb, tmp_path: Path) -> None:

@@ -121,6 +121,13 @@ async def test_a_long_wait_is_refused_with_the_time(agent: Agent) -> None:
     assert agent.requests() == ["slow.test/robots.txt"]
 
 
+async def test_a_wait_that_robots_txt_makes_long_is_not_begun(agent: Agent) -> None:
+    began_s = agent.clock.monotonic()
+    said = await agent.call("fetch", url="https://slow.test/")
+    assert "(in 1 h)" in said.text
+    assert agent.clock.monotonic() - began_s < 5
+
+
 async def test_robots_that_cannot_be_fetched_close_the_site(agent: Agent) -> None:
     said = await agent.call("fetch", url="https://down.test/a")
     assert said.failed
