@@ -6,12 +6,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
-from collections.abc import AsyncIterator
-from typing import Final, cast
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any, Final, TypeVar, cast
 
 from aiohttp import web
 
 from crawler.clock import Clock, Timer
+
+_T = TypeVar("_T")
 
 CONNECTIONS_MAX: Final = 256  # room for 64 listeners and the pages of some browsers
 HEADER_S: Final = 60.0  # for a request header to arrive, on an idle connection as well
@@ -117,6 +119,7 @@ class ServerConnection(asyncio.Protocol):
         self._moved_s = 0.0
         self.peer = ""
         self.authorized = False
+        self.lost = asyncio.Event()
 
     # ------------------------------------------------------------ the protocol
 
@@ -129,6 +132,7 @@ class ServerConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        self.lost.set()
         self._connections.closed(self)
         self._handler.connection_lost(exc)
 
@@ -182,6 +186,25 @@ def mark_authorized(request: web.Request) -> None:
     connection = _connection_of(request)
     if connection is not None:
         connection.authorized = True
+
+
+async def while_connected(request: web.Request, work: Coroutine[Any, Any, _T]) -> _T:
+    """The result of `work`, which is cancelled when the client disconnects: nobody would read it.
+    Raises ConnectionResetError then."""
+    connection = _connection_of(request)
+    if connection is None:
+        return await work
+    task = asyncio.ensure_future(work)
+    lost = asyncio.ensure_future(connection.lost.wait())
+    try:
+        await asyncio.wait({task, lost}, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+    finally:
+        lost.cancel()
+        task.cancel()
+    await asyncio.wait({task})
+    raise ConnectionResetError("the client has disconnected")
 
 
 def abort(request: web.Request) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 
+TYPES = "/problems/"  # RFC 9457 permits a reference that cannot be resolved
 CONTENT_TYPE = "application/problem+json"
 
 
@@ -13,7 +14,8 @@ class Problem(Exception):  # noqa: N818 - the word of RFC 9457
 
     status: HTTP status, 400 to 599. detail: what is wrong, in a sentence. field: the key of the
     body or query that is wrong, if one is. retry_after_s: where waiting helps. problems: the
-    sentences, where there are several.
+    sentences, where there are several. kind: the last segment of the type, "" for about:blank.
+    attributes: further keys of the body.
     """
 
     def __init__(
@@ -23,6 +25,8 @@ class Problem(Exception):  # noqa: N818 - the word of RFC 9457
         *,
         field: str | None = None,
         title: str = "",
+        kind: str = "",
+        attributes: Mapping[str, object] | None = None,
         retry_after_s: float | None = None,
         problems: Sequence[str] = (),
     ) -> None:
@@ -31,13 +35,17 @@ class Problem(Exception):  # noqa: N818 - the word of RFC 9457
         self.title = title or HTTPStatus(status).phrase
         self.detail = detail
         self.field = field
+        self.kind = kind
+        self.attributes = attributes or {}
         self.retry_after_s = retry_after_s
         self.problems = tuple(problems)
 
     def body(self) -> dict[str, object]:
-        """The JSON body: type, title, status, detail; field and problems where they apply."""
+        """The JSON body: type, title, status, detail; field, problems and attributes where they
+        apply."""
         body: dict[str, object] = {
-            "type": "about:blank",
+            **self.attributes,
+            "type": f"{TYPES}{self.kind}" if self.kind else "about:blank",
             "title": self.title,
             "status": self.status,
             "detail": self.detail,

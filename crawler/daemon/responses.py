@@ -267,6 +267,57 @@ class Settings(Struct, frozen=True, kw_only=True):
     settings: list[Setting]
 
 
+class MayFetch(Struct, frozen=True, kw_only=True):
+    """POST /api/may-fetch: whether robots.txt allows the URL now."""
+
+    allowed: bool
+
+
+class NextTurn(Struct, frozen=True, kw_only=True):
+    """POST /api/next-turn: in how many seconds the host may be contacted (0: now), what it waits
+    for, and how many callers are ahead in its line."""
+
+    in_s: float
+    reason: str
+    ahead: int
+
+
+class RobotsKnown(Struct, frozen=True, kw_only=True):
+    """POST /api/robots/state: what is known of the robots.txt of an origin. `body` is in base64,
+    null without a copy; times are Unix seconds."""
+
+    status: int | None
+    body: str | None
+    copy_at: float | None
+    etag: str | None
+    last_modified: str | None
+    validators_url: str | None
+    fetched_at: float | None
+    expires_at: float | None
+    retry_at: float | None
+    failures: int
+    unreachable_since: float | None
+    gone_since: float | None
+    error: str | None
+    truncated: bool
+
+
+class LentPermit(Struct, frozen=True, kw_only=True):
+    """POST /api/permit: permission to send one request to `url` now. It ends with DELETE
+    /api/permit/ID, or after `expires_in_s`, as a contact without an answer."""
+
+    id: str
+    url: str
+    method: str
+    expires_in_s: float
+
+
+class PermitEnded(Struct, frozen=True, kw_only=True):
+    """DELETE /api/permit/ID: the contact has ended."""
+
+    id: str
+
+
 class Health(Struct, frozen=True, kw_only=True):
     """GET /healthz."""
 

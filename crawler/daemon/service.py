@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from aiohttp import hdrs, web
 
 from crawler.app import OpenCrawl
+from crawler.daemon.api.caller_requests import CallerRequests
 from crawler.daemon.api.operations import Operations
 from crawler.daemon.api.robots_check import RobotsThroughCrawl
 from crawler.daemon.http.application import build
@@ -31,6 +32,7 @@ async def operations_of(opened: OpenCrawl, monitor: Monitor) -> AsyncIterator[Op
     if opened.store.shared:
         session = opened.scheduler.crawl.session
         shared = SharedStore(opened.store, reader, session, opened.clock)
+    callers = CallerRequests(opened.scheduler, opened.clock)
     try:
         yield Operations(
             opened.control,
@@ -40,9 +42,11 @@ async def operations_of(opened: OpenCrawl, monitor: Monitor) -> AsyncIterator[Op
             robots_fetcher=RobotsThroughCrawl(
                 scheduler=opened.scheduler, reader=reader, clock=opened.clock
             ),
+            callers=callers,
             shared=shared,
         )
     finally:
+        await callers.close()
         if shared is not None:
             await shared.close()
         await reader.close()

@@ -18,6 +18,7 @@ from crawler.clock import Clock
 from crawler.config import ConfigError
 from crawler.daemon import responses
 from crawler.daemon.api import settings_list
+from crawler.daemon.api.caller_requests import CallerRequests
 from crawler.daemon.api.robots_check import RobotsCheck, RobotsThroughCrawl
 from crawler.daemon.monitoring.event_stream import EventStream
 from crawler.daemon.monitoring.shared_store import SharedStore
@@ -59,7 +60,8 @@ _T = TypeVar("_T")
 
 
 class Operations:
-    """The operations of one running crawl. shared: its database, if other workers use it too."""
+    """The operations of one running crawl. callers: of other programs, who send requests through
+    it. shared: its database, if other workers use it too."""
 
     def __init__(
         self,
@@ -69,9 +71,11 @@ class Operations:
         clock: Clock,
         stream: EventStream,
         robots_fetcher: RobotsThroughCrawl,
+        callers: CallerRequests,
         shared: SharedStore | None = None,
     ) -> None:
         self._control = control
+        self.callers = callers
         self.shared = shared
         self._reader = reader
         self._clock = clock

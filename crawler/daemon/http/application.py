@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Protocol
 from urllib.parse import quote
 
-import msgspec
 from aiohttp import hdrs, web
 
 from crawler.clock import Clock
 from crawler.daemon import problem as problems
 from crawler.daemon.api.operations import Operations
+from crawler.daemon.connections import while_connected
 from crawler.daemon.http import openapi
+from crawler.daemon.http.bodies import as_json, in_time, json_body
+from crawler.daemon.http.caller_routes import add_caller_routes
 from crawler.daemon.http.guards import HEADERS, Guards, HttpSettings, cookie_name
 from crawler.daemon.http.routes import ROUTES, Route
 from crawler.daemon.http.sse import events
@@ -25,10 +24,8 @@ from crawler.daemon.responses import Health
 from storage.store import StoreError
 
 BODY_BYTES_MAX = 4_000_000  # 10,000 seeds, or a robots.txt of 500 KiB in JSON
-BODY_S = 30.0
 FORM_BYTES_MAX = 10_000  # of the login form, which needs no token
 UNAVAILABLE_S = 5.0  # before a request is repeated that the database could not answer
-JSON_TYPE: Final = "application/json"
 FORM_TYPE: Final = "application/x-www-form-urlencoded"
 
 OPERATIONS = web.AppKey("operations", Operations)
@@ -79,6 +76,7 @@ def build(
     for route in ROUTES:
         add = app.router.add_get if route.method == hdrs.METH_GET else app.router.add_post
         add(route.path, _handler(route))
+    add_caller_routes(app, operations.callers)
     if settings.token:
         app.router.add_get("/login", _login_form)
         app.router.add_post("/login", _login)
@@ -88,41 +86,11 @@ def build(
 
 def _handler(route: Route) -> Handler:
     async def handle(request: web.Request) -> web.StreamResponse:
-        raw = await _json_body(request) if route.method == hdrs.METH_POST else b""
-        return as_json(await route.serve(request.app[OPERATIONS], request.query.items(), raw))
+        raw = await json_body(request) if route.method == hdrs.METH_POST else b""
+        answer = route.serve(request.app[OPERATIONS], request.query.items(), raw)
+        return as_json(await (while_connected(request, answer) if route.waits else answer))
 
     return handle
-
-
-async def _json_body(request: web.Request) -> bytes:
-    """The body, if its type is JSON, which a form of another site cannot send. Programs may omit
-    the type; browsers, which send an Origin, may not."""
-    async with _in_time():
-        raw = await request.read()
-    headers = (hdrs.CONTENT_TYPE, hdrs.ORIGIN, "Sec-Fetch-Site")
-    untyped = not any(name in request.headers for name in headers)
-    if raw and request.content_type != JSON_TYPE and not untyped:
-        raise Problem(415, f"the body must be {JSON_TYPE}", field="Content-Type")
-    return raw
-
-
-@contextlib.asynccontextmanager
-async def _in_time() -> AsyncIterator[None]:
-    """Limit the time for a body to arrive, so that slow clients cannot occupy memory forever."""
-    try:
-        async with asyncio.timeout(BODY_S):
-            yield
-    except TimeoutError:
-        sentence = f"the body did not arrive within {BODY_S:.0f} s"
-        raise Problem(408, sentence, field="body") from None
-
-
-def as_json(value: object, *, status: int = 200, content_type: str = JSON_TYPE) -> web.Response:
-    text = json.dumps(
-        msgspec.to_builtins(value), ensure_ascii=False, allow_nan=False, separators=(",", ":")
-    )
-    body = text.encode("utf-8", "replace")  # lone surrogates from the web cannot be encoded
-    return web.Response(body=body, status=status, content_type=content_type, charset="utf-8")
 
 
 async def _healthz(_request: web.Request) -> web.StreamResponse:
@@ -231,7 +199,7 @@ async def _login(request: web.Request) -> web.StreamResponse:
         )
     if request.content_length > FORM_BYTES_MAX:
         raise Problem(413, f"the form is longer than {FORM_BYTES_MAX:,} bytes", field="body")
-    async with _in_time():
+    async with in_time():
         form: Mapping[str, object] = await request.post()
     token, onward = form.get("token"), form.get("next", "/")
     onward = _next(onward if isinstance(onward, str) else "/")

@@ -5,21 +5,26 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from functools import cache
-from typing import Literal
 
 import msgspec
 from msgspec import Struct
 
 from crawler.daemon import problem
+from crawler.daemon.http import caller_routes
 from crawler.daemon.http.routes import ROUTES, Route
 from crawler.daemon.responses import Health
 from crawler.version import __version__
 
 
 class ProblemBody(Struct, frozen=True, kw_only=True):
-    """Why a request was not served (RFC 9457); `field` and `problems` where they apply."""
+    """Why a request was not served (RFC 9457); `field` and `problems` where they apply. `type` is
+    "about:blank", or of a request that the crawl did not send "/problems/NAME", with the attributes
+    of the error: robots-disallowed (url, verdict), robots-unreachable (url, reason, until),
+    fetch-failed (url, failure, until), wait-too-long (url, reason, until), too-many-redirects
+    (urls), invalid-url, invalid-request (argument), invalid-config (problems), session-closed (the
+    crawl is ending), busy, permit-ended."""
 
-    type: Literal["about:blank"]
+    type: str
     title: str
     status: int
     detail: str
@@ -62,6 +67,7 @@ def description() -> Mapping[str, object]:
     """OpenAPI 3.1. Shared by all callers: do not modify it."""
     types = [ProblemBody, Health, *(route.answer for route in ROUTES)]
     types += [kind for route in ROUTES for kind in (route.query, route.body)]
+    types += [*caller_routes.ANSWERS, *caller_routes.BODIES]
     wanted = list(dict.fromkeys(types))
     found, components = msgspec.json.schema_components(
         wanted, ref_template="#/components/schemas/{name}"
@@ -71,6 +77,8 @@ def description() -> Mapping[str, object]:
     for route in ROUTES:
         operation = _operation(route, schemas, components)
         paths.setdefault(route.path, {})[route.method.lower()] = operation
+    refused = _content(schemas[ProblemBody], problem.CONTENT_TYPE, "A problem.")
+    paths |= caller_routes.paths(schemas, refused)
     health = _get("healthz", "Check that the daemon is alive; needs no token.", schemas[Health])
     paths["/healthz"] = {"get": {**health, "security": []}}
     text = {"type": "string"}

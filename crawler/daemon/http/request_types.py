@@ -13,10 +13,13 @@ from msgspec import Meta, Struct
 from crawler.config.readers import did_you_mean
 from crawler.daemon.api.operations import LIMIT_DEFAULT, LIMIT_MAX
 from crawler.daemon.problem import Problem, invalid
+from crawler.daemon.responses import Json
 
 Text = Annotated[str, Meta(max_length=10_000)]
 Name = Annotated[str, Meta(min_length=1, max_length=1_000)]
 Names = Name | Annotated[list[str], Meta(min_length=1)]
+Url = Annotated[str, Meta(min_length=1, max_length=20_000)]
+PermitTime = Annotated[float, Meta(gt=0, le=600)]
 Limit = Annotated[int, Meta(ge=1, le=LIMIT_MAX)]
 
 
@@ -41,7 +44,7 @@ class HostParams(Strict, frozen=True, kw_only=True):
 
 
 class UrlParams(Strict, frozen=True, kw_only=True):
-    url: Annotated[str, Meta(min_length=1, max_length=20_000)]
+    url: Url
 
 
 class BlockedParams(Strict, frozen=True, kw_only=True):
@@ -84,6 +87,47 @@ class CheckBody(Strict, frozen=True, kw_only=True):
     url: str | None = None
     agent: Names | None = None
     dialect: Names | None = None
+
+
+class TargetBody(Strict, frozen=True, kw_only=True):
+    url: Url
+
+
+class FetchBody(Strict, frozen=True, kw_only=True):
+    """`body` is in base64; at most one of body, json and text is sent. `description_bytes` limits
+    the header Courtly-Response: many clients accept no longer header than 8 KB."""
+
+    url: Url
+    method: str = "GET"
+    headers: dict[str, str] = {}
+    body: str | None = None
+    json: Json = None
+    text: str | None = None
+    follow: bool = True
+    retry: bool = True
+    timeout_s: float | None = None
+    description_bytes: Annotated[int, Meta(ge=1_000, le=1_000_000)] = 8_000
+    max_wait_s: float | None = None
+
+
+class PermitBody(Strict, frozen=True, kw_only=True):
+    """`expires_in_s`: the permit ends after that time, unless it is renewed."""
+
+    url: Url
+    method: str = "GET"
+    max_wait_s: float | None = None
+    expires_in_s: PermitTime = 60.0
+
+
+class RenewBody(Strict, frozen=True, kw_only=True):
+    expires_in_s: PermitTime = 60.0
+
+
+class PermitEndBody(Strict, frozen=True, kw_only=True):
+    """The answer, if there was one: the host backs off after 429 and 503, and for Retry-After."""
+
+    status: int | None = None
+    headers: dict[str, str] = {}
 
 
 T = TypeVar("T", bound=Strict)

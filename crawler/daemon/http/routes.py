@@ -26,6 +26,7 @@ class Route:
     operation: Callable[..., Awaitable[object]]
     query: type[Strict] = NoParams
     body: type[Strict] = NoParams
+    waits: bool = False  # it may wait for a host, and ends when its client disconnects
 
     async def serve(
         self, operations: Operations, items: Iterable[tuple[str, str]], raw: bytes
@@ -35,6 +36,18 @@ class Route:
         if self.method == "POST":
             given |= asdict(read_body(raw, self.body))
         return await self.operation(operations, **given)
+
+
+async def _may_fetch(operations: Operations, url: str) -> responses.MayFetch:
+    return await operations.callers.may_fetch(url)
+
+
+async def _next_turn(operations: Operations, url: str) -> responses.NextTurn:
+    return await operations.callers.next_turn(url)
+
+
+async def _robots_state(operations: Operations, url: str) -> responses.RobotsKnown:
+    return await operations.callers.robots_state(url)
 
 
 ROUTES: tuple[Route, ...] = (
@@ -149,5 +162,32 @@ ROUTES: tuple[Route, ...] = (
         responses.Checked,
         Operations.robots_check,
         body=types.CheckBody,
+    ),
+    Route(
+        "POST",
+        "/api/may-fetch",
+        "Return whether robots.txt allows a URL; fetches it politely if needed.",
+        responses.MayFetch,
+        _may_fetch,
+        body=types.TargetBody,
+        waits=True,
+    ),
+    Route(
+        "POST",
+        "/api/next-turn",
+        "Return when the host of a URL may be contacted next, without contacting it.",
+        responses.NextTurn,
+        _next_turn,
+        body=types.TargetBody,
+        waits=True,
+    ),
+    Route(
+        "POST",
+        "/api/robots/state",
+        "Return what is known of the robots.txt for a URL; fetches it politely if needed.",
+        responses.RobotsKnown,
+        _robots_state,
+        body=types.TargetBody,
+        waits=True,
     ),
 )

@@ -1,0 +1,48 @@
+"""JSON in requests and responses."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from typing import Final
+
+import msgspec
+from aiohttp import hdrs, web
+
+from crawler.daemon.problem import Problem
+
+BODY_S = 30.0
+JSON_TYPE: Final = "application/json"
+
+
+async def json_body(request: web.Request) -> bytes:
+    """The body, if its type is JSON, which a form of another site cannot send. Programs may omit
+    the type; browsers, which send an Origin, may not."""
+    async with in_time():
+        raw = await request.read()
+    headers = (hdrs.CONTENT_TYPE, hdrs.ORIGIN, "Sec-Fetch-Site")
+    untyped = not any(name in request.headers for name in headers)
+    if raw and request.content_type != JSON_TYPE and not untyped:
+        raise Problem(415, f"the body must be {JSON_TYPE}", field="Content-Type")
+    return raw
+
+
+@contextlib.asynccontextmanager
+async def in_time() -> AsyncIterator[None]:
+    """Limit the time for a body to arrive, so that slow clients cannot occupy memory forever."""
+    try:
+        async with asyncio.timeout(BODY_S):
+            yield
+    except TimeoutError:
+        sentence = f"the body did not arrive within {BODY_S:.0f} s"
+        raise Problem(408, sentence, field="body") from None
+
+
+def as_json(value: object, *, status: int = 200, content_type: str = JSON_TYPE) -> web.Response:
+    text = json.dumps(
+        msgspec.to_builtins(value), ensure_ascii=False, allow_nan=False, separators=(",", ":")
+    )
+    body = text.encode("utf-8", "replace")  # lone surrogates from the web cannot be encoded
+    return web.Response(body=body, status=status, content_type=content_type, charset="utf-8")
