@@ -13,6 +13,7 @@ from policies.robots.dialect import Dialect
 # A path to a TOML file, a dict of the same shape, or a Config.
 Given = str | Path | Mapping[str, object] | Config | None
 Duration = float | str  # seconds, or a string as in the config: "250ms", "2s", "1h 30m"
+Size = float | str  # bytes, or a string as in the config: "500KB", "10MB"
 OneOrMore = str | Sequence[str]
 Dialects = str | Dialect | Sequence[str | Dialect]  # names, or constants of `policies.robots`
 
@@ -27,8 +28,8 @@ class CrawlOptions(TypedDict, total=False):
     follow: str | None
     max_pages: float | None
     max_depth: float | None
-    max_time_s: float | str | None
-    max_bytes: float | str | None
+    max_time_s: Duration | None
+    max_bytes: Size | None
     max_errors: float | None
 
 
@@ -42,8 +43,8 @@ def settings(
     follow: str | None = None,
     max_pages: float | None = None,
     max_depth: float | None = None,
-    max_time_s: float | str | None = None,
-    max_bytes: float | str | None = None,
+    max_time_s: Duration | None = None,
+    max_bytes: Size | None = None,
     max_errors: float | None = None,
 ) -> Config:
     """Return the config. Arguments that are None or empty change nothing. Raises ConfigError."""

@@ -16,7 +16,7 @@ import pytest
 
 from crawler import ConfigError, Contacted, Crawler, Observer, Politeness, PoliteSession, Waited
 from crawler.embedding.log_observer import LogObserver
-from crawler.errors import RobotsDisallowed
+from crawler.errors import RobotsDisallowed, WaitTooLong
 from crawler.testing import Answers, FakeFetcher, JumpClock, LocalWeb, Reply, html, text
 from policies.holds import Hold, HoldReason
 from policies.retries import FailureCode
@@ -144,6 +144,23 @@ async def test_contacts_of_a_session_have_the_context_of_their_caller(clock: Jum
         caller.set("me")
         await session.get(f"{A}/")
     assert watcher.callers == [("robots", "nobody"), ("page", "me")]
+
+
+async def test_permits_and_waits_that_are_too_long_are_observed(clock: JumpClock) -> None:
+    watcher = Watcher()
+    async with session_of(clock, observer=watcher) as session:
+        async with session.permit(f"{A}/b") as permit:
+            permit.record(204)
+            await clock.sleep_until(clock.monotonic() + 2)
+        with pytest.raises(WaitTooLong) as late:
+            await session.get(f"{A}/", max_wait_s=1)
+    assert [(seen.url, seen.error) for seen in watcher.waits] == [
+        (f"{A}/b", None),
+        (f"{A}/", late.value),
+    ]
+    lent = watcher.contacts[-1]
+    assert (lent.kind, lent.url, lent.status) == ("page", f"{A}/b", 204)
+    assert lent.elapsed_s == pytest.approx(2.0)
 
 
 async def test_the_middleware_is_observed_as_well() -> None:
