@@ -31,7 +31,8 @@ class Contacted(Struct, frozen=True, kw_only=True):
       complete response, and for a request cancelled when the crawl ended (`status` is None then).
     started_at: Unix seconds. elapsed_s: from the first packet to the last byte.
     latency_s: from the request to the end of the response header; None for failures.
-    body_bytes: after decompression. wire_bytes: as received, with the header; 0 for failures.
+    body_bytes: after decompression. wire_bytes: as received, with the header. Both are 0 for
+      failures, and where another client sends the request (the middleware, lent permits).
     address: the IP address connected to; None if unknown.
     late_s: how long the request waited after its host's politeness delay was over, for a free
       request slot or for the crawler itself; never negative. A manual pause does not count.

@@ -85,7 +85,8 @@ class LogObserver(Observer):
         _crawl.info("%s: given up with %d URLs, %s", origin, count, error)
 
     def committed(self, elapsed_s: float, outcomes: int, links: int) -> None:
-        _store.debug("committed %d outcomes and %d links in %.3f s", outcomes, links, elapsed_s)
+        if outcomes or links:  # else only the clocks of hosts
+            _store.debug("committed %d outcomes and %d links in %.3f s", outcomes, links, elapsed_s)
 
     def hold_began(self, hold: Hold) -> None:
         _network.warning("no request begins: %s", hold.sentence)
