@@ -30,7 +30,14 @@ from crawler.observer import Observer
 from crawler.processing.context import crawl_context
 from crawler.scheduling.scheduler import Scheduler
 from crawler.steering.control import Control
-from crawler.testing import Answers, FakeFetcher, JumpClock, LoggedRequest, RequestLog
+from crawler.testing import (
+    Answers,
+    FakeFetcher,
+    JumpClock,
+    LoggedRequest,
+    RequestLog,
+    forget_contacts,
+)
 from policies.url import host_of, slot_of
 from storage.sqlite import MemoryStore
 from storage.store import Link, Row, StoreError
@@ -73,6 +80,12 @@ VIEWS = (
 )
 
 Hook = Callable[..., Awaitable[None]]  # called with the arguments of the store's method
+
+
+@pytest.fixture(autouse=True)
+def _own_contacts() -> None:
+    """No test waits for the delay after a contact of another test."""
+    forget_contacts()
 
 
 class Medium:

@@ -439,6 +439,7 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "crawler/fetching/cookies.py:JARS_MAX", "crawler/fetching/direct.py:ENDPOINTS_MAX",
         "crawler/fetching/header_scope.py:DOMAINS_MAX",
         "crawler/fetching/resolver.py:REMEMBERED_MAX",
+        "crawler/frontier/process_contacts.py:HOSTS_KEPT_MAX",
         "crawler/frontier/system_holds.py:SUSPECTS_MAX",
         "crawler/frontier/robots_cache.py:ORIGINS_PER_HOST_MAX",
         "crawler/sinks/warc.py:_DIGESTS_MAX",

@@ -16,6 +16,7 @@ from crawler.frontier.commit_buffer import CommitBuffer
 from crawler.frontier.grant_limits import GrantLimits
 from crawler.frontier.host_queue import AddressClock, HostQueue, Permit
 from crawler.frontier.pace import NEVER
+from crawler.frontier.process_contacts import share_contacts
 from crawler.frontier.ready_lines import ReadyLines
 from crawler.frontier.stops import Stop, Stops
 from crawler.frontier.tickets import FrontierClosedError, Ticket
@@ -59,6 +60,7 @@ class Permits:
         self._addresses = Addresses(shared=shared)
         self._wall = WallWatch(clock)
         self._closed = False
+        self._sharer = share_contacts(clock)
         self.stops = Stops()
         self._resumed_s = NEVER
         self.pages_closed_by: Skip | None = None  # a limit of the run; robots.txt is still fetched
@@ -111,7 +113,9 @@ class Permits:
             now_s = self._clock.monotonic()  # nobody waits: the workbench is spared
             at_s = self._ready_s(host, now_s)
             if at_s is not None and at_s <= now_s:
-                return self._grant(host, at_s, now_s)
+                permit = self._grant(host, at_s, now_s)
+                if permit is not None:
+                    return permit
         ticket: Ticket[Permit] = Ticket()
         host.tickets.append(ticket)
         self.directed += 1
@@ -224,6 +228,7 @@ class Permits:
         permit.over = True
         host = permit.host
         host.pace.end(permit.follows_s, permit.allowed_s, started_s, ended_s)
+        self._sharer.end(host.slot, host.pace.others_ready_s(ended_s))
         wall_s = self._clock.wall() - self._clock.monotonic()
         contact = Contact(
             start_at=started_s + wall_s, end_at=ended_s + wall_s, kind=kind, status=status
@@ -239,6 +244,7 @@ class Permits:
             return
         permit.over = True
         permit.host.pace.undo(permit.follows_s)
+        self._sharer.end(permit.host.slot)
         if permit.probe:
             self.stops.allow_probes(1)
         self._over(permit)
@@ -326,7 +332,11 @@ class Permits:
                 clock.queue[host.slot] = host
                 return None
             at_s = max(at_s, clock.ready_s)
-        return at_s
+        return max(at_s, self._sharer.free_s(host.slot, now_s, claim=True))
+
+    def others_leave_s(self, host: HostQueue, now_s: float) -> float:
+        """When the other crawls and sessions of this process leave the host to this one."""
+        return self._sharer.free_s(host.slot, now_s, claim=False)
 
     @property
     def in_flight(self) -> int:
@@ -342,7 +352,10 @@ class Permits:
         self.limits.next_pass()
         self._pump()
 
-    def _grant(self, host: HostQueue, at_s: float, now_s: float) -> Permit:
+    def _grant(self, host: HostQueue, at_s: float, now_s: float) -> Permit | None:
+        """None: a session in another thread has just begun to contact the host."""
+        if not self._sharer.begin(host.slot, now_s, host.pace.rest.delay_s):
+            return None
         self.limits.open += 1
         clock = host.address_clock
         if clock:
@@ -387,9 +400,10 @@ class Permits:
             host = self._ready.pop()
             if host.prefetched and (at_s := self._ready_since(host, now_s)) is not None:
                 permit = self._grant(host, at_s, now_s)
-                host.yields = False
-                self._reseat(host, now_s)
-                return permit
+                if permit is not None:
+                    host.yields = False
+                    self._reseat(host, now_s)
+                    return permit
             if not host.gone:
                 self._reseat(host, now_s)
         return None
@@ -429,8 +443,12 @@ class Permits:
         """Grant the permit to the first ticket for this host, if there is any."""
         if (ticket := _next_waiting(host.tickets)) is None:
             return False
-        self.directed -= 1
-        ticket.serve(self._grant(host, at_s, now_s))
+        permit = self._grant(host, at_s, now_s)
+        if permit is None:
+            host.tickets.appendleft(ticket)
+        else:
+            self.directed -= 1
+            ticket.serve(permit)
         self._reseat(host, now_s)
         return True
 

@@ -28,6 +28,7 @@ class Wait(enum.Enum):
     VISIT_WINDOW = enum.auto()
     ADDRESS_DELAY = enum.auto()
     ADDRESS_ELSEWHERE = enum.auto()
+    SAME_PROCESS = enum.auto()  # another crawl or session of this process contacts it
     RETRY = enum.auto()
     RECONNECT = enum.auto()
     CLOSED = enum.auto()
@@ -78,6 +79,7 @@ VISIT_WINDOW: Final = Reason(Wait.VISIT_WINDOW)
 RETRY: Final = Reason(Wait.RETRY)
 ROBOTS_NEEDED: Final = Reason(Wait.ROBOTS_NEEDED)
 ROBOTS_FETCHED: Final = Reason(Wait.ROBOTS_FETCHED)
+SAME_PROCESS: Final = Reason(Wait.SAME_PROCESS)
 HELD_ELSEWHERE: Final = Reason(Wait.HELD_ELSEWHERE)
 IDLE: Final = Reason(Wait.IDLE)
 
@@ -93,6 +95,7 @@ _SENTENCES: Final[dict[Wait, str]] = {
     Wait.VISIT_WINDOW: "outside its visit window",
     Wait.ADDRESS_DELAY: "delay of its address {source}",
     Wait.ADDRESS_ELSEWHERE: "another worker contacts its address {source}",
+    Wait.SAME_PROCESS: "another crawl or session of this process contacts it",
     Wait.RETRY: "retry after a failure",
     Wait.RECONNECT: "next attempt to connect ({source})",
     Wait.CLOSED: "{source}",

@@ -21,6 +21,7 @@ from crawler.frontier.reasons import (
     RETRY,
     ROBOTS_FETCHED,
     ROBOTS_NEEDED,
+    SAME_PROCESS,
     Reason,
     Wait,
 )
@@ -116,6 +117,8 @@ class Waiting:
             elif clock.ready_s > at_s:
                 at_s = clock.ready_s
                 reason = Reason(Wait.ADDRESS_DELAY, host.address or "")
+        if (others_s := self._permits.others_leave_s(host, now_s)) > at_s:
+            at_s, reason = others_s, SAME_PROCESS
         return (at_s - now_s, reason) if at_s > now_s else (0.0, READY)
 
     def _own(self, host: HostQueue, now_s: float) -> tuple[float, Reason]:

@@ -8,6 +8,7 @@ async with LocalWeb({"a.test": {"/": html("Home", "/a")}}) as web:
     assert web.log.paths("a.test") == ["/robots.txt", "/", "/a"]
 """
 
+from crawler.frontier.process_contacts import forget_contacts
 from crawler.testing.fake_fetcher import Answers, FakeFetcher
 from crawler.testing.jump_clock import JumpClock
 from crawler.testing.local_web import (
@@ -37,6 +38,7 @@ __all__ = [
     "Reply",
     "RequestLog",
     "Site",
+    "forget_contacts",
     "hang_up",
     "html",
     "not_found",
