@@ -14,7 +14,7 @@ from crawler.documents.crawled_page import CrawledPage
 from crawler.documents.unvisited import BlockedPage, FailedPage
 from crawler.embedding.lasting import Lasting
 from crawler.embedding.log_observer import observer_of
-from crawler.embedding.settings import CrawlOptions, Given, settings
+from crawler.embedding.settings import CrawlOptions, Given, check_storage, in_database, settings
 from crawler.fetching.fetcher import Fetcher
 from crawler.observer import Observer
 from crawler.scheduling.seeding import check_roots, seed_link
@@ -69,6 +69,7 @@ class Crawler:
         **options: Unpack[CrawlOptions],
     ) -> None:
         self._config = settings(config, **options)
+        check_storage(in_database(self._config, db))
         self._seedless = self._config.override({"crawl": {"seeds": []}})
         self._seeds = [seeds] if isinstance(seeds, str) else list(seeds)
         self._db = db
