@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from crawler.embedding.permit import RequestPermit
     from crawler.embedding.response import Response
     from crawler.embedding.session import PoliteSession
+    from crawler.embedding.streaming import StreamedResponse
     from crawler.errors import (
         AlreadyOpen,
         CourtlyError,
@@ -76,6 +77,7 @@ __all__ = [
     "SessionClosed",
     "StoreError",
     "StoreRefused",
+    "StreamedResponse",
     "Summary",
     "Timings",
     "TooManyRedirects",
@@ -115,6 +117,7 @@ _HOMES = {
     "SessionClosed": "crawler.errors",
     "StoreError": "storage.store",
     "StoreRefused": "storage.store",
+    "StreamedResponse": "crawler.embedding.streaming",
     "Summary": "crawler.events",
     "Timings": "crawler.documents.crawled_page",
     "TooManyRedirects": "crawler.errors",

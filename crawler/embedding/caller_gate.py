@@ -216,25 +216,29 @@ class CallerGate(ABC):
 
     @contextlib.asynccontextmanager
     async def lend(self, permit: Permit, url: str) -> AsyncIterator[LentContact]:
-        """Lend the permit to the caller's own client until the block ends. The task must not wait
-        for the host in it: it would wait for itself."""
+        """Lend the permit to the caller's own client until the block ends."""
+        with self.held(permit):
+            try:
+                async with self.downloader.lend(permit, url) as lent:
+                    yield lent
+            finally:
+                self._contact_ended(permit.host)
+
+    @contextlib.contextmanager
+    def held(self, permit: Permit) -> Iterator[None]:
+        """A block in which the caller's task has the permit. It must not wait for the host there:
+        it would wait for itself, which `enter` refuses."""
         line, task = self._get(permit.host.slot), asyncio.current_task()
         holders = [] if line is None else line.lent_to
         holders.append(task)
         try:
-            async with self.downloader.lend(permit, url) as lent:
-                yield lent
+            yield
         finally:
             holders.remove(task)
-            self._contact_ended(permit.host)
 
-    def watch(self, permit: Permit, request: Request) -> asyncio.Task[None]:
+    def watch(self, permit: Permit, request: Request) -> asyncio.Task[Answer | Failure]:
         """As `contact`, in a task that continues when the caller is cancelled."""
-
-        async def contact() -> None:
-            await self.contact(permit, request)
-
-        return self._tasks.spawn(contact())
+        return self._tasks.spawn(self.contact(permit, request))
 
     async def may_fetch(self, url: str) -> bool:
         """Return whether `enter` would grant a permit. Fetches robots.txt if it is due, and waits

@@ -10,10 +10,10 @@ from crawler.embedding.caller_gate import CallerGate
 from crawler.embedding.caller_waits import WaitLimit
 from crawler.embedding.request_arguments import RequestArguments
 from crawler.embedding.response import Response
+from crawler.embedding.streaming import BodyStream, redirect_target
 from crawler.errors import FetchFailed, TooManyRedirects
 from crawler.fetching.header_scope import services_of
 from crawler.fetching.request import (
-    REDIRECT_STATUSES,
     Answer,
     Failure,
     Request,
@@ -32,7 +32,7 @@ from policies.retries import (
     after_failure,
     after_refusal,
 )
-from policies.url import canonical, host_of, origin_of
+from policies.url import host_of, origin_of
 
 REDIRECTS_MAX: Final = 10  # browsers follow 20; more than ten are a loop
 # The longest wait before a retry, in seconds, unless the caller has set a limit. The backoffs after
@@ -45,9 +45,11 @@ BECOMES_GET: Final = frozenset({301, 302, 303})
 OF_A_BODY: Final = frozenset({"content-type", "content-encoding", "content-language"})
 
 
-async def follow_redirects(client: CallerGate, asked: RequestArguments) -> Response:
-    """Return the response, after its redirects if they are followed. Raises what
-    `PoliteSession.fetch` raises."""
+async def follow_redirects(
+    client: CallerGate, asked: RequestArguments, stream: BodyStream | None = None
+) -> Response:
+    """Return the response, after its redirects if they are followed. stream: it passes on the body,
+    which is then b"" in the response. Raises what `PoliteSession.fetch` raises."""
     url, method, body = asked.url, asked.method, asked.body
     sent: Mapping[str, str] = asked.headers
     seen: list[Response] = []
@@ -70,6 +72,7 @@ async def follow_redirects(client: CallerGate, asked: RequestArguments) -> Respo
             limit,
             retry=asked.retry and method in RETRIED,
             timeout_s=asked.timeout_s,
+            stream=stream,
         )
         response = Response(
             url=url,
@@ -79,7 +82,7 @@ async def follow_redirects(client: CallerGate, asked: RequestArguments) -> Respo
             elapsed_s=answer.elapsed_s,
             redirects=tuple(seen),
         )
-        target = _target(answer) if asked.follow else None
+        target = redirect_target(answer) if asked.follow else None
         if target is None:
             return response
         seen.append(response)
@@ -101,6 +104,7 @@ async def _ask(
     *,
     retry: bool,
     timeout_s: float | None = None,
+    stream: BodyStream | None = None,
 ) -> Answer:
     """Request one hop, with its retries."""
     url = request.url
@@ -108,7 +112,7 @@ async def _ask(
     attempts = refusals = 0
     while True:
         permit = await client.enter(url, limit)
-        result = await _contact(client, permit, request, timeout_s)
+        result = await _contact(client, permit, request, timeout_s, stream)
         if isinstance(result, Answer) and result.status < 500 and result.status not in REFUSALS:
             return result
         fate: RetryLater | GiveUp
@@ -149,19 +153,24 @@ def _is_too_long(client: CallerGate, url: str, fate: RetryLater, limit: WaitLimi
 
 
 async def _contact(
-    client: CallerGate, permit: Permit, request: Request, timeout_s: float | None
+    client: CallerGate,
+    permit: Permit,
+    request: Request,
+    timeout_s: float | None,
+    stream: BodyStream | None,
 ) -> Answer | Failure:
     """Use the permit for one request. After `timeout_s`, which is the caller's, the request is
     cancelled: the caller's haste is not charged to the host, as its own limits are."""
+    gate = client if stream is None else stream
     if timeout_s is None or timeout_s >= request.limits.timeout_s:
-        return await client.contact(permit, request)
+        return await gate.contact(permit, request)
     loop, clock = asyncio.get_running_loop(), client.clock
     began_s = clock.monotonic()
     limit = asyncio.timeout(None)
     timer = clock.call_at(began_s + timeout_s, lambda: limit.reschedule(loop.time()))
     try:
         async with limit:
-            return await client.contact(permit, request)
+            return await gate.contact(permit, request)
     except TimeoutError:
         if not limit.expired():
             raise
@@ -176,14 +185,6 @@ async def _contact(
         )
     finally:
         timer.cancel()
-
-
-def _target(answer: Answer) -> str | None:
-    """The target of a redirect, if it is a valid URL."""
-    location = answer.headers.get("Location")
-    if answer.status not in REDIRECT_STATUSES or not location:
-        return None
-    return canonical(location, answer.url)
 
 
 def _without(headers: Mapping[str, str], names: frozenset[str]) -> dict[str, str]:

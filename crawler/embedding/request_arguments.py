@@ -68,16 +68,16 @@ class RequestArguments:
 def read_arguments(
     url: str | URL,
     *,
-    method: str,
-    params: Fields | str | None,
-    headers: Mapping[str, str] | None,
-    json: Any,
-    data: Fields | str | Body | None,
-    body: Body | None,
-    follow: bool,
-    retry: bool,
-    timeout_s: float | None,
-    max_wait_s: float | None,
+    method: str = "GET",
+    params: Fields | str | None = None,
+    headers: Mapping[str, str] | None = None,
+    json: Any = None,
+    data: Fields | str | Body | None = None,
+    body: Body | None = None,
+    follow: bool = True,
+    retry: bool = True,
+    timeout_s: float | None = None,
+    max_wait_s: float | None = None,
 ) -> RequestArguments:
     """Check the arguments of a request. Raises InvalidURL and InvalidRequest."""
     method = check_method(method)

@@ -29,6 +29,7 @@ from crawler.embedding.request_arguments import (
 )
 from crawler.embedding.response import Response
 from crawler.embedding.settings import Dialects, Duration, Given, OneOrMore, settings
+from crawler.embedding.streaming import BodyStream, StreamedResponse
 from crawler.fetching.request import Fetcher
 from crawler.observer import Observer
 from policies.robots_state import RobotsState
@@ -189,6 +190,38 @@ class PoliteSession:
             max_wait_s=max_wait_s,
         )
         return await follow_redirects(client, asked)
+
+    @contextlib.asynccontextmanager
+    async def stream(
+        self, url: str | URL, *, method: str = "GET", **options: Unpack[RequestOptions]
+    ) -> AsyncIterator[StreamedResponse]:
+        """Send a request as `fetch` does, and read its body, of any size, while it arrives.
+
+        ```python
+        async with session.stream(url) as response:
+            async for chunk in response.chunks():
+                file.write(chunk)
+        ```
+
+        The contact lasts until the body has been read or the block ends; ending the block early
+        closes the connection. In the block, do not request anything from the same host before the
+        body has been read. timeout_s limits the time until the body begins; after that, it must
+        arrive at `fetch.min_rate` while it is being read. `fetch.max_body` applies only to the
+        bodies of redirects, 429 and 5xx. A body that breaks off is not requested again.
+
+        Raises what `fetch` raises.
+        """
+        gate = self._client.get()
+        asked = read_arguments(url, method=method, **options)
+        stream = BodyStream(gate, follow=asked.follow)
+        response = None
+        try:
+            response = StreamedResponse(await follow_redirects(gate, asked, stream), stream)
+            yield response
+        finally:
+            if response is not None:
+                response.closed = True
+            await stream.close()
 
     @contextlib.asynccontextmanager
     async def permit(

@@ -13,7 +13,7 @@ from crawler.fetching.request import BodySink, Headers, OversizeError, Request
 
 # Decoded without giving other tasks a chance to run.
 STEP_BYTES: Final = 1_000_000
-# Received for a sink, whatever it decodes to: a sitemap has at most 52 MB.
+# By how much a body for a sink may decode to less than was received. The sink limits its size.
 WIRE_BYTES_MAX: Final = 64_000_000
 PIECE_BYTES: Final = 65_536  # maximum size of one piece of an encoded body for a sink
 
@@ -74,7 +74,7 @@ async def pour_body(response: RawResponse, sink: BodySink, exchange: Exchange) -
     decoder = _decoder(response.headers)
     content = response.content
     while data := await content.readany():
-        if content.total_bytes > WIRE_BYTES_MAX:
+        if content.total_bytes - poured > WIRE_BYTES_MAX:
             raise OversizeError  # a long stream that decodes to little
         piece = data if decoder is None else decoder.feed(data, PIECE_BYTES)
         while piece:
