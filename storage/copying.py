@@ -50,6 +50,7 @@ TABLES: Final = (
     Table("copies", ("origin",)),
     Table("readings"),
     Table("hints"),
+    Table("data"),
     Table("edges", ("source", "target")),
     Table("plans"),
     Table("pages"),

@@ -146,10 +146,11 @@ class Reader(Protocol):
         """Return all that is stored about a canonical URL; None for an unknown one.
 
         The row has the columns of its view, and: `state` (the name of the view), `host` (its slot),
-        `origin`, `referrer`, `anchor`, `sitemap` (whether it is one), `listing` (its row of
-        `listings`, or None); `seed`, `requisite` and `hops` as in its `Link`; for a queued URL the
-        last `error`. The state is `sitemaps` for a sitemap that was read, and `skipped`, with a
-        `reason`, for a URL that scope excludes by now (None: only a redirect led to it).
+        `origin`, `referrer`, `anchor`, `data` (JSON text, or None), `sitemap` (whether it is one),
+        `listing` (its row of `listings`, or None); `seed`, `requisite` and `hops` as in its `Link`;
+        for a queued URL the last `error`. The state is `sitemaps` for a sitemap that was read, and
+        `skipped`, with a `reason`, for a URL that scope excludes by now (None: only a redirect led
+        to it).
         """
         ...
 

@@ -76,6 +76,7 @@ class Prefetch(Struct, frozen=True, kw_only=True):
     # Include visited URLs that are due again, the longest due first: up to a quarter of `count`,
     # and more if there are too few queued URLs.
     revisits: bool = False
+    referrers: bool = False  # with `Queued.referrer`, which costs a lookup for each URL
 
 
 class Prefetched(Struct, frozen=True, kw_only=True):

@@ -202,6 +202,8 @@ class Store(Protocol):
         that is now a sitemap becomes one, and is queued again if it was visited as a page, or read
         before `again_before`.
 
+        The `data` of a known URL is replaced by that of a seed that has any.
+
         revive: also queue the failed URLs among them again; `added` counts those too.
         referrer: id of the sitemap that lists them.
         """
@@ -246,10 +248,13 @@ class Store(Protocol):
 
     # ------------------------------------------------------------ leases
 
-    async def claim(self, session: int, *, hosts: int, urls_per_host: int) -> Sequence[Lease]:
+    async def claim(
+        self, session: int, *, hosts: int, urls_per_host: int, referrers: bool = False
+    ) -> Sequence[Lease]:
         """Lease up to `hosts` free hosts that may be contacted now and have queued URLs due, with
         up to `urls_per_host` URLs each. The host that became ready first is first; of equal ones,
-        the one that was leased longest ago. Paused hosts are left out."""
+        the one that was leased longest ago. Paused hosts are left out. referrers: as in
+        Prefetch."""
         ...
 
     async def acquire(self, session: int, slots: Sequence[str]) -> Mapping[str, Lease]:

@@ -88,6 +88,8 @@ class Link(Struct, frozen=True, kw_only=True):
     # Its entry in a sitemap, which replaces an earlier one unless it names only the URL. If it was
     # modified after the last visit (and not in the future), the next visit is due immediately.
     listing: Listing | None = None
+    # A JSON value, as text: of a new URL, that of the first link; of a known one, see `Store.add`.
+    data: str | None = None
 
 
 class Outlink(NamedTuple):
@@ -155,7 +157,7 @@ class Queued(Struct, frozen=True, kw_only=True):
     before: Before | None = None  # set if this is a revisit
     listing: Listing | None = None  # its entry in a sitemap
     data: str | None = None  # as in its Link
-    referrer: str | None = None  # the page that linked to it first, if `give_referrers` was called
+    referrer: str | None = None  # the page that linked to it first, if that was asked for
 
 
 class Visited(Struct, frozen=True, kw_only=True):

@@ -546,6 +546,7 @@ LOSES_NOTHING: Final[Mapping[str, tuple[str, ...]]] = {
         "crawler/mcp_server/arguments.py:WAIT_S_MAX",
         "crawler/mcp_server/http_transport.py:BODY_BYTES_MAX",
         "crawler/mcp_server/http_transport.py:CALLS_MAX",
+        "crawler/embedding/url_data.py:DATA_BYTES_MAX",
         "crawler/daemon/http/guards.py:STREAMS_MAX",
         "crawler/daemon/http/guards.py:STREAMS_OF_PEER_MAX",
         "crawler/daemon/http/application.py:BODY_BYTES_MAX",

@@ -8,13 +8,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
+from yarl import URL
+
 from crawler.clock import Clock
 from crawler.config import Config, check_identity, seeds_of
 from crawler.documents.crawled_page import CrawledPage
 from crawler.documents.unvisited import BlockedPage, FailedPage
 from crawler.embedding.lasting import Lasting
 from crawler.embedding.log_observer import observer_of
-from crawler.embedding.settings import CrawlOptions, Given, check_storage, in_database, settings
+from crawler.embedding.settings import CrawlOptions, Given, settings
+from crawler.embedding.url_data import checked_depth, checked_priority, encoded
 from crawler.fetching.fetcher import Fetcher
 from crawler.observer import Observer
 from crawler.scheduling.seeding import check_roots, seed_link
@@ -69,7 +72,6 @@ class Crawler:
         **options: Unpack[CrawlOptions],
     ) -> None:
         self._config = settings(config, **options)
-        check_storage(in_database(self._config, db))
         self._seedless = self._config.override({"crawl": {"seeds": []}})
         self._seeds = [seeds] if isinstance(seeds, str) else list(seeds)
         self._db = db
@@ -146,11 +148,33 @@ class Crawler:
         while (outcome := await self._running.get().next_outcome()) is not None:
             yield outcome
 
-    async def add(self, *urls: str) -> int:
-        """Add seeds, also during the iteration; return how many were new. Scope is relative to all
-        seeds. Raises ConfigError."""
+    async def add(
+        self,
+        urls: str | URL | Iterable[str | URL],
+        priority: float = 0.0,
+        depth: int | None = None,
+        data: Any = None,
+    ) -> int:
+        """Add one or more seeds, also during the iteration; return how many were new. Scope is
+        relative to all seeds.
+
+        priority: URLs of a larger one are requested first, within their host; 0 for links. depth:
+        number of links from a seed; None: 0. data: a JSON value of at most DATA_BYTES_MAX bytes,
+        which is stored with the URL: `page.data`. If the URL is known, its data is replaced, unless
+        `data` is None, and its priority stays. The target of a redirect gets the data of the URL
+        that redirects, unless it is known.
+
+        Raises ConfigError, and InvalidRequest for the other arguments."""
         running = self._running.get()
-        return await _add(self._config, running, seeds_of(self._seedless, urls))
+        given = [urls] if isinstance(urls, str | URL) else list(urls)
+        return await _add(
+            self._config,
+            running,
+            seeds_of(self._seedless, [str(url) for url in given]),
+            priority=checked_priority(priority),
+            depth=checked_depth(depth),
+            data=encoded(data),
+        )
 
     def add_sink(
         self,
@@ -247,7 +271,17 @@ async def _begun(
         yield opened
 
 
-async def _add(config: Config, running: Running, seeds: Sequence[str]) -> int:
+async def _add(
+    config: Config,
+    running: Running,
+    seeds: Sequence[str],
+    *,
+    priority: float = 0.0,
+    depth: int = 0,
+    data: str | None = None,
+) -> int:
     check_identity(config, seeds)
     await check_roots(config, running.store)
-    return await running.add([seed_link(config, url) for url in seeds])
+    return await running.add(
+        [seed_link(config, url, priority=priority, depth=depth, data=data) for url in seeds]
+    )

@@ -59,12 +59,14 @@ class CommitBuffer:
         *,
         observer: Observer | None = None,
         sinks: Sinks | None = None,
+        referrers: bool = False,
     ) -> None:
         self._config = config
         self._clock = clock
         self._commands = commands
         self._observer = observer
         self._sinks = sinks
+        self._referrers = referrers
         self._outcomes: list[Outcome] = []
         self._about: dict[int, About] = {}
         self._skipped: Counter[str] = Counter()
@@ -255,6 +257,7 @@ class CommitBuffer:
                     closed=(*host.closed, *host.parked),
                     queued=not host.full,
                     revisits=self._config.config.revisits,
+                    referrers=self._referrers,
                 )
                 for slot, (host, count) in wants.items()
                 if not host.gone

@@ -83,13 +83,16 @@ class Frontier:
         sinks: Sinks | None = None,
         deadline: ContactDeadline | None = None,
         polite_client: bool = False,
+        referrers: bool = False,
     ) -> None:
         self._config = config
         self._clock = clock
         self._alarms = Alarms()
         self.is_client = polite_client
         self.commands = CommandQueue()
-        self.buffer = CommitBuffer(config, clock, self.commands, observer=observer, sinks=sinks)
+        self.buffer = CommitBuffer(
+            config, clock, self.commands, observer=observer, sinks=sinks, referrers=referrers
+        )
         self.permits = Permits(
             clock,
             self.buffer,

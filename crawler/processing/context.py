@@ -55,7 +55,13 @@ def crawl_context(
         store=store,
         session=session,
         frontier=Frontier(
-            effective, clock, store, observer=observer, sinks=sinks, deadline=deadline
+            effective,
+            clock,
+            store,
+            observer=observer,
+            sinks=sinks,
+            deadline=deadline,
+            referrers=page_queue is not None,
         ),
         scope=Scope(effective.scope_of, max_depth=config.crawl.max_depth),
         observer=observer,

@@ -218,6 +218,7 @@ class PageOutcomes:
             hops=queued.hops + 1,
             requisite=queued.requisite and page_requisites.wanted(self._config, self._sinks),
             requisite_depth=queued.requisite_depth,
+            data=queued.data,
         )
         return [link] if link else []
 
@@ -277,6 +278,7 @@ class PageOutcomes:
         hops: int = 0,
         requisite: bool = False,
         requisite_depth: int = 0,
+        data: str | None = None,
     ) -> Link | None:
         host = host_of(url)
         if not requisite and (admitted := self._scope.admit(url, host=host)) != url:
@@ -306,4 +308,5 @@ class PageOutcomes:
             anchor=anchor,
             requisite=requisite,
             requisite_depth=requisite_depth,
+            data=data,
         )

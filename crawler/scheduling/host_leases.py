@@ -139,7 +139,10 @@ class HostLeases:
             async with self.leasing:
                 losses = frontier.losses
                 leases = await self._crawl.store.claim(
-                    self._crawl.session, hosts=room, urls_per_host=PREFETCH
+                    self._crawl.session,
+                    hosts=room,
+                    urls_per_host=PREFETCH,
+                    referrers=self._crawl.page_queue is not None,
                 )
                 if losses != frontier.losses:
                     frontier.give_back(leases)

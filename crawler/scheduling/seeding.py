@@ -25,17 +25,24 @@ async def check_roots(config: Config, store: Store) -> bool:
 
 
 def seed_link(
-    config: Config, url: str, *, priority: float = 0.0, again_before: float | None = None
+    config: Config,
+    url: str,
+    *,
+    priority: float = 0.0,
+    depth: int = 0,
+    data: str | None = None,
+    again_before: float | None = None,
 ) -> Link:
-    """A seed (canonical) as it is queued. `again_before`: see `Link`."""
+    """A seed (canonical) as it is queued. `data`, `again_before`: see `Link`."""
     host = host_of(url)
     return Link(
         url=url,
         slot=config.slot_of(host),
         host=host,
-        depth=0,
+        depth=depth,
         priority=priority,
         seed=True,
+        data=data,
         again_before=again_before,
     )
 

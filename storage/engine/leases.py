@@ -103,7 +103,9 @@ _SlotShape = list[
     ]
 ]  # fmt: skip
 _Offer = tuple[tuple[float, int, int, int], Queued]
-_OfferShape = tuple[int, str, int, float, int, int, int, int, ListingShape | None]
+_OfferShape = tuple[
+    int, str, int, float, int, int, int, int, ListingShape | None, str | None, str | None,
+]  # fmt: skip
 _PrefetchShape = list[tuple[int, int, str, list[_OfferShape], float | None]]
 
 
@@ -173,18 +175,22 @@ class Leases:
 
     # ------------------------------------------------------------ leases
 
-    def claim(self, *, hosts: int, urls_per_host: int, now_s: float) -> list[Lease]:
+    def claim(
+        self, *, hosts: int, urls_per_host: int, referrers: bool, now_s: float
+    ) -> list[Lease]:
         if hosts <= 0:
             return []
         ids = self._sql.read(list[int], "claimable", now_s, hosts)
-        return self._lease(ids, urls_per_host, now_s)
+        return self._lease(ids, urls_per_host, now_s, referrers=referrers)
 
     def acquire(self, slots: Sequence[str], now_s: float) -> dict[str, Lease]:
         ids = self._names.slots(slots, now_s)
         free = [ids[name] for name in dict.fromkeys(slots) if name not in self._held]
         return {lease.slot: lease for lease in self._lease(free, None, now_s)}
 
-    def _lease(self, ids: Sequence[int], urls: int | None, now_s: float) -> list[Lease]:
+    def _lease(
+        self, ids: Sequence[int], urls: int | None, now_s: float, *, referrers: bool = False
+    ) -> list[Lease]:
         if not ids:
             return []
         if self._sql.shared and self._sql.row("live_session", self._session) is None:
@@ -201,7 +207,7 @@ class Leases:
             self._held[row.name] = HeldHost(row.id, row.epoch + 1, row.ring)
         hands: Mapping[str, Prefetched] = {}
         if urls is not None:
-            wants = [Prefetch(slot=row.name, count=urls) for row in rows]
+            wants = [Prefetch(slot=row.name, count=urls, referrers=referrers) for row in rows]
             hands = self.prefetch(wants, now_s)
         copies = self._copies([(row.id,) for row in rows if row.origins])
         return [
@@ -292,6 +298,7 @@ class Leases:
         self._sql.many("promote", keys, now_s, PROMOTED_AT_ONCE)
         in_hand = set(chain.from_iterable(want.held for want in wants)).difference(ended)
         most = max(want.count for want in wants) + 1  # one more shows whether there are more
+        referrers = any(want.referrers for want in wants)
         taken = msgspec.json.encode(list(in_hand)).decode()
         offers: dict[int, list[_Offer]] = {}
         waits: dict[int, list[float]] = {}
@@ -305,6 +312,7 @@ class Leases:
                 _PrefetchShape,
                 "prefetch",
                 list(asking.items()),
+                referrers,
                 taken,
                 most,
                 now_s,
@@ -321,8 +329,12 @@ class Leases:
                         requisite=bool(flags & REQUISITE),
                         requisite_depth=requisite_depth_of(flags),
                         sitemap=bool(flags & SITEMAP), listing=listing_of(listing),
+                        data=data, referrer=referrer,
                     ))
-                    for key, path, depth, priority, turn, flags, attempts, refusals, listing in urls
+                    for (
+                        key, path, depth, priority, turn, flags, attempts, refusals, listing, data,
+                        referrer,
+                    ) in urls
                 )  # fmt: skip
                 if due_in_s is not None:
                     waits.setdefault(slot, []).append(due_in_s)

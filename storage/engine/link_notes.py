@@ -1,4 +1,4 @@
-"""Facts that links add to known URLs: that they are sitemaps, and entries of sitemaps."""
+"""Facts that links add to known URLs: that they are sitemaps, entries of sitemaps, and data."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ class LinkNotes:
         """Apply it to the URLs of these links."""
         self._sitemaps(links, tally)
         self._listings(links, at)
+        self._data(links)
 
     def _sitemaps(self, links: Sequence[Link], tally: CounterChanges) -> None:
         """Turn known pages into sitemaps, and queue sitemaps again that were read too long ago."""
@@ -53,6 +54,15 @@ class LinkNotes:
                 new.append((key, named[url].depth))
         changes.write()
         self.sql.many("make_sitemaps", new)
+
+    def _data(self, links: Sequence[Link]) -> None:
+        """Seeds were given on purpose: their data replaces what was there."""
+        data = {link.url: link.data for link in links if link.seed and link.data is not None}
+        if not data:
+            return
+        ids = self.links.known(list(data))
+        self.sql.many("put_data", [(key, data[url]) for url, key in ids.items()])
+        self.sql.many("mark_data", [(key,) for key in ids.values()])
 
     def _listings(self, links: Sequence[Link], at: Moment) -> None:
         listed: dict[str, Listing] = {}

@@ -24,6 +24,7 @@ REQUISITE: Final = 8
 SITEMAP: Final = 16
 LISTED: Final = 32  # it has an entry in a sitemap
 SUSPECT: Final = 64  # it was in flight when the process died
+DATA: Final = 128  # it has data
 _HOPS: Final = 8  # from this bit: consecutive redirects that led to it
 _REQUISITE_DEPTH: Final = 16  # from this bit: consecutive requisites that led to it
 _QUEUED: Final = int(UrlState.QUEUED)
@@ -272,6 +273,7 @@ class LinkTable:
         known: list[Values] = []
         again: list[Values] = []
         known_again: list[Values] = []
+        data: list[Values] = []
         depths: dict[str, int] = {}
         queued: dict[OriginRow, int] = {}
         rows = [
@@ -292,6 +294,7 @@ class LinkTable:
                 | (REQUISITE if link.requisite else 0)
                 | (SITEMAP if link.sitemap else 0)
                 | (LISTED if link.listing is not None else 0)
+                | (DATA if link.data is not None else 0)
                 | (link.hops << _HOPS)
                 | (link.requisite_depth << _REQUISITE_DEPTH)
             )
@@ -310,6 +313,8 @@ class LinkTable:
                 )  # fmt: skip
                 known.append((origin.id, digest, key, depth))
             queued[origin] = queued.get(origin, 0) + 1
+            if link.data is not None:
+                data.append((key, link.data))
         for origin, count in queued.items():
             tally.queued(origin.id, origin.slot or 0, origin.slot_name or "", count)
         self._recent.add(depths)
@@ -319,6 +324,7 @@ class LinkTable:
         self._sql.many("drop_tries", [(row[0],) for row in again])  # they held why it was left out
         self._sql.many("found_again", again)
         self._sql.many("known_again", known_again)
+        self._sql.many("put_data", data)
         return ids
 
     def _reserve(self, rows: Sequence[_NewUrl]) -> tuple[list[_NewUrl], dict[str, int]]:

@@ -19,7 +19,7 @@ _AgainShape = list[
         list[
             tuple[
                 int, str, int, float, int, int, str | None, str | None, float, float, float, int,
-                int, str | None, str | None, ListingShape | None, int,
+                int, str | None, str | None, ListingShape | None, int, str | None, str | None,
             ]
         ],
         float | None,
@@ -82,10 +82,21 @@ class RecrawlPlans:
         if not keys:
             return {}
         most = max(want.count for want in wants.values()) + 1
+        referrers = any(want.referrers for want in wants.values())
         closed = msgspec.json.encode([n for want in wants.values() for n in want.closed]).decode()
         found: dict[int, tuple[list[Queued], float | None]] = {}
         for slot, rows, next_in_s in self.sql.read_many(
-            _AgainShape, "due_plans", keys, now_s, taken, closed, most, now_s, now_s, taken
+            _AgainShape,
+            "due_plans",
+            keys,
+            referrers,
+            now_s,
+            taken,
+            closed,
+            most,
+            now_s,
+            now_s,
+            taken,
         ):
             urls = [
                 Queued(
@@ -94,7 +105,7 @@ class RecrawlPlans:
                     suspect=bool(flags & SUSPECT), sitemap=bool(flags & SITEMAP),
                     requisite=bool(flags & REQUISITE),
                     requisite_depth=requisite_depth_of(flags),
-                    listing=listing_of(listing),
+                    listing=listing_of(listing), data=data, referrer=referrer,
                     before=Before(
                         plan=Plan(
                             due_in_s=0.0, interval_s=interval_s, checked_at=checked_at,
@@ -108,7 +119,7 @@ class RecrawlPlans:
                 for (
                     key, url, depth, priority, flags, status, redirect_url, body_hash, interval_s,
                     checked_at, changed_at, visits, failures, etag, last_modified, listing,
-                    looked,
+                    looked, data, referrer,
                 ) in rows
             ]  # fmt: skip
             found[slot] = (urls, next_in_s)

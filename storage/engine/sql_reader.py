@@ -220,7 +220,7 @@ def _url(sql: Statements, url: str) -> Row | None:
 def _url_row(sql: Statements, url: str, key: int, state: int) -> Row | None:
     row: dict[str, object] = {"url": url}
     common = sql.row("url_about", key)
-    slot, origin, referrer, anchor, error, flags = common or (None,) * 6
+    slot, origin, referrer, anchor, error, flags, data = common or (None,) * 7
     if state == OUT:
         row |= {"state": "skipped", "reason": error}
     else:
@@ -229,7 +229,7 @@ def _url_row(sql: Statements, url: str, key: int, state: int) -> Row | None:
         if of_view is None:
             return None
         row |= of_view | {"state": view}
-    row |= {"host": slot, "origin": origin, "referrer": referrer, "anchor": anchor}
+    row |= {"host": slot, "origin": origin, "referrer": referrer, "anchor": anchor, "data": data}
     row["sitemap"] = bool(_int(flags) & SITEMAP)
     row["requisite"] = bool(_int(flags) & REQUISITE)
     row["seed"] = bool(_int(flags) & SEED)

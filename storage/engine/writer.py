@@ -255,8 +255,12 @@ class Writer:
 
     # ------------------------------------------------------------ leases
 
-    def claim(self, session: int, *, hosts: int, urls_per_host: int) -> Sequence[Lease]:
-        return self.leases.claim(hosts=hosts, urls_per_host=urls_per_host, now_s=self.at.now_s)
+    def claim(
+        self, session: int, *, hosts: int, urls_per_host: int, referrers: bool = False
+    ) -> Sequence[Lease]:
+        return self.leases.claim(
+            hosts=hosts, urls_per_host=urls_per_host, referrers=referrers, now_s=self.at.now_s
+        )
 
     def acquire(self, slots: Sequence[str]) -> Mapping[str, Lease]:
         leases = self.leases.acquire(slots, self.at.now_s)

@@ -1,4 +1,5 @@
-"""Creates the schema in an empty database, and refuses databases of other kinds and versions."""
+"""Creates the schema in an empty database, brings that of an older version up to date, and refuses
+databases of other kinds and newer versions."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from storage.location import ServerLocation
 from storage.postgres import errors
 from storage.postgres.statements import SCRIPTS
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 # crawl.application: whose tables these are.
 APPLICATION: Final = "courtly"
 COPY: Final = "courtly copy"  # while `courtly db copy` is incomplete
@@ -34,25 +35,36 @@ async def check_server(db: asyncpg.Connection[Any], location: ServerLocation) ->
 async def create_or_check(
     db: asyncpg.Connection[Any], location: ServerLocation, *, copies: bool = False
 ) -> None:
-    """Create the schema in an empty database; check that any other one is a crawl that this version
-    can write to. copies: or an incomplete copy. Raises StoreRefused."""
+    """Create the schema in an empty database, or bring it up to date; check that any other one is a
+    crawl that this version can write to. copies: or an incomplete copy. Raises StoreRefused.
+
+    `sql/schema.sql` makes the newest version; `sql/0002.sql` brings version 1 to version 2, and so
+    on. Workers of the older version may be running meanwhile."""
     await check_server(db, location)
     if await db.fetchval("SELECT pg_is_in_recovery()"):
         raise errors.read_only(location, replica=True)
     if await db.fetchval("SHOW transaction_read_only") == "on":
         raise errors.read_only(location, replica=False)
-    if await _version(db, location, copies=copies) is None:
-        async with db.transaction():
-            await db.execute(f"SELECT {_LOCK}")  # another worker may be creating it
-            if await _version(db, location) is None:
-                await db.execute((SCRIPTS / "schema.sql").read_text(encoding="utf-8"))
+    if await _version(db, location, copies=copies) == SCHEMA_VERSION:
+        return
+    async with db.transaction():
+        await db.execute(f"SELECT {_LOCK}")  # another worker may be doing the same
+        version = await _version(db, location, copies=copies)
+        if version is None:
+            await db.execute((SCRIPTS / "schema.sql").read_text(encoding="utf-8"))
+            return
+        for number in range(version + 1, SCHEMA_VERSION + 1):
+            await db.execute((SCRIPTS / f"{number:04}.sql").read_text(encoding="utf-8"))
 
 
 async def check_readable(db: asyncpg.Connection[Any], location: ServerLocation) -> None:
     """Raise StoreRefused unless the database is a crawl that this version can read."""
     await check_server(db, location)
-    if await _version(db, location) is None:
+    version = await _version(db, location)
+    if version is None:
         raise errors.no_crawl(location)
+    if version < SCHEMA_VERSION:
+        raise errors.older_schema(location, version, SCHEMA_VERSION)
 
 
 async def _version(
@@ -77,6 +89,4 @@ async def _version(
     version = int(row["version"])
     if version > SCHEMA_VERSION:
         raise errors.newer_schema(location, version, SCHEMA_VERSION)
-    if version < SCHEMA_VERSION:
-        raise errors.older_schema(location, version, SCHEMA_VERSION)
     return version

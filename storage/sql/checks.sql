@@ -146,6 +146,15 @@ FROM urls AS u
 LEFT JOIN hints AS h ON h.id = u.id
 WHERE (u.flags & 32 <> 0) <> (h.id IS NOT NULL);
 
+-- name: data_without_url
+SELECT count(*), 'URLs are marked as having data without any, or the other way round'
+FROM (
+  SELECT u.id FROM urls AS u LEFT JOIN data AS d ON d.id = u.id
+  WHERE (u.flags & 128 <> 0) <> (d.id IS NOT NULL)
+  UNION ALL
+  SELECT d.id FROM data AS d LEFT JOIN urls AS u ON u.id = d.id WHERE u.id IS NULL
+) AS wrong;
+
 -- name: seeds_without_url
 SELECT count(*), 'seeds are no URLs'
 FROM seeds AS s

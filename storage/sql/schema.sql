@@ -275,6 +275,11 @@ CREATE TABLE hints (  -- what sitemaps say of URLs
   priority REAL
 ) STRICT;
 
+CREATE TABLE data (  -- that was added with a URL
+  id INTEGER PRIMARY KEY,
+  json TEXT NOT NULL
+) STRICT;
+
 CREATE TABLE edges (  -- of visited pages; in place of a target's text its row in urls
   source INTEGER NOT NULL,
   target INTEGER NOT NULL,

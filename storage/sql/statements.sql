@@ -72,7 +72,7 @@ WHERE known.origin = v.origin AND known.fingerprint = v.fingerprint;
 WITH v(id, depth, priority, flags, referrer, anchor) AS (VALUES (?, ?, ?, ?, ?, ?))
 UPDATE urls SET
   state = 0, depth = v.depth, priority = v.priority, turn = 0, due_at = NULL,
-  flags = (urls.flags & 34) | v.flags, referrer = v.referrer, anchor = v.anchor
+  flags = (urls.flags & 162) | v.flags, referrer = v.referrer, anchor = v.anchor
 FROM v WHERE urls.id = v.id;
 
 -- name: queued_ids
@@ -204,6 +204,14 @@ WHERE coalesce(excluded.lastmod, excluded.changefreq, excluded.priority) IS NOT 
 WITH v(id) AS (VALUES (?))
 UPDATE urls SET flags = urls.flags | 32 FROM v WHERE urls.id = v.id AND urls.flags & 32 = 0;
 
+-- name: put_data
+WITH v(id, json) AS (VALUES (?, ?))
+INSERT OR REPLACE INTO data SELECT v.* FROM v WHERE v.id IS NOT NULL;
+
+-- name: mark_data
+WITH v(id) AS (VALUES (?))
+UPDATE urls SET flags = urls.flags | 128 FROM v WHERE urls.id = v.id AND urls.flags & 128 = 0;
+
 -- name: put_plans
 WITH v(id, slot, due_at, interval_s, checked_ms, changed_ms, visits, failures, etag, last_modified)
   AS (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?))
@@ -240,7 +248,7 @@ SELECT json_group_array(json_array(
     SELECT json_group_array(json_array(
       q.id, q.url, q.depth, q.priority, q.flags, q.status, q.redirect_url, q.body_hash,
       q.interval_s, q.checked_at, q.changed_at, q.visits, q.failures, q.etag, q.last_modified,
-      json(q.listing), q.looked
+      json(q.listing), q.looked, q.data, q.referrer
     ))
     FROM (
       SELECT
@@ -253,7 +261,12 @@ SELECT json_group_array(json_array(
         iif(u.flags & 32, (
           SELECT json_array(h.lastmod, h.changefreq, h.priority) FROM hints AS h WHERE h.id = u.id
         ), NULL) AS listing,
-        coalesce(k.directives, 0) >> 3 AS looked
+        coalesce(k.directives, 0) >> 3 AS looked,
+        iif(u.flags & 128, (SELECT d.json FROM data AS d WHERE d.id = u.id), NULL) AS data,
+        iif(?, (
+          SELECT ro.name || r.path FROM urls AS r JOIN origins AS ro ON ro.id = r.origin
+          WHERE r.id = u.referrer
+        ), NULL) AS referrer
       FROM plans AS n CROSS JOIN urls AS u ON u.id = n.id
       CROSS JOIN origins AS o ON o.id = u.origin
       LEFT JOIN pages AS p ON p.id = u.id LEFT JOIN kinds AS k ON k.id = p.kind
@@ -591,10 +604,15 @@ SELECT json_group_array(json_array(
       iif(q.flags & 4, (SELECT t.refusals FROM tries AS t WHERE t.id = q.id), 0),
       json(iif(q.flags & 32, (
         SELECT json_array(h.lastmod, h.changefreq, h.priority) FROM hints AS h WHERE h.id = q.id
-      ), NULL))
+      ), NULL)),
+      iif(q.flags & 128, (SELECT d.json FROM data AS d WHERE d.id = q.id), NULL),
+      iif(?, (
+        SELECT ro.name || r.path FROM urls AS r JOIN origins AS ro ON ro.id = r.origin
+        WHERE r.id = q.referrer
+      ), NULL)
     ))
     FROM (
-      SELECT u.id, u.path, u.depth, u.priority, u.turn, u.flags FROM urls AS u
+      SELECT u.id, u.path, u.depth, u.priority, u.turn, u.flags, u.referrer FROM urls AS u
       WHERE u.origin = o.id AND u.state = 0 AND u.due_at IS NULL
       AND u.id NOT IN (SELECT value FROM json_each(?))
       ORDER BY u.priority DESC, u.turn, u.depth, u.id LIMIT ?
@@ -830,7 +848,9 @@ FROM origins AS o JOIN known AS k ON k.origin = o.id JOIN urls AS u ON u.id = ab
 WHERE o.name = ? AND k.fingerprint = ?;
 
 -- name: url_about
-SELECT s.name, o.name, ro.name || r.path, u.anchor, x.text, u.flags
+SELECT
+  s.name, o.name, ro.name || r.path, u.anchor, x.text, u.flags,
+  (SELECT d.json FROM data AS d WHERE d.id = u.id)
 FROM urls AS u JOIN origins AS o ON o.id = u.origin LEFT JOIN slots AS s ON s.id = o.slot
 LEFT JOIN urls AS r ON r.id = u.referrer LEFT JOIN origins AS ro ON ro.id = r.origin
 LEFT JOIN tries AS t ON t.id = u.id LEFT JOIN texts AS x ON x.id = t.error

@@ -120,6 +120,7 @@ def _integrity(db: sqlite3.Connection) -> Iterator[str]:
 # Tables whose rows belong to URLs, and the column with the id.
 _OF_URLS: Final = {
     "urls": "id", "pages": "id", "tries": "id", "failures": "id", "readings": "id", "hints": "id",
+    "data": "id",
     "plans": "id", "edges": "source", "hrefs": "source", "pointers": "source", "elements": "page",
 }  # fmt: skip
 

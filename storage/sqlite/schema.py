@@ -24,7 +24,7 @@ APPLICATION_ID: Final = int.from_bytes(b"Crtl")
 COPY_ID: Final = int.from_bytes(b"Crtc")  # while `courtly db copy` is incomplete
 # Versions of the schema, in PRAGMA user_version. Those before the first were never released.
 FIRST_VERSION: Final = 12
-SCHEMA_VERSION: Final = 12
+SCHEMA_VERSION: Final = 13
 _LIBRARY_MIN: Final = (3, 37, 0)  # STRICT tables
 _BUSY_TIMEOUT_S: Final = 5.0
 # Of the writer: short, because the store repeats the call, and answers others in between.
@@ -310,7 +310,7 @@ def _pragma(db: sqlite3.Connection, name: str) -> int:
 def migrate(db: sqlite3.Connection) -> None:
     """Create the schema, or bring it up to date, in one transaction.
 
-    `sql/schema.sql` makes the newest version of a new database; `sql/0013.sql` will bring version
+    `sql/schema.sql` makes the newest version of a new database; `sql/0013.sql` brings version
     12 to version 13, and so on."""
     version = _pragma(db, "user_version")
     if version == SCHEMA_VERSION:

@@ -142,6 +142,7 @@ class Rig:
         queued: bool = True,
         held: Sequence[int] = (),
         closed: Sequence[str] = (),
+        referrers: bool = False,
         **values: Any,
     ) -> Completed:
         update = HostUpdate(
@@ -162,6 +163,7 @@ class Rig:
                     closed=closed,
                     revisits=revisits,
                     queued=queued,
+                    referrers=referrers,
                 )
             ]
         )

@@ -26,7 +26,7 @@ CREATE TABLE crawl (  -- one row
   application text COLLATE "C" NOT NULL DEFAULT 'courtly'
 ) WITH (fillfactor = 10);
 
-INSERT INTO crawl (id, version, session, last_at, shift_s) VALUES (1, 1, 0, 0.0, 0.0);
+INSERT INTO crawl (id, version, session, last_at, shift_s) VALUES (1, 2, 0, 0.0, 0.0);
 
 CREATE TABLE sessions (  -- one worker each
   id bigint PRIMARY KEY,                -- as in crawl
@@ -354,6 +354,11 @@ CREATE TABLE hints (  -- what sitemaps say of URLs
   lastmod bigint,                       -- Unix seconds
   priority double precision,
   changefreq text COLLATE "C"
+) WITH (fillfactor = 90);
+
+CREATE TABLE data (  -- that was added with a URL
+  id bigint PRIMARY KEY,
+  json text COLLATE "C" NOT NULL
 ) WITH (fillfactor = 90);
 
 CREATE TABLE edges (  -- of visited pages; in place of a target's text its row in urls

@@ -140,7 +140,7 @@ WITH l AS (
 )
 UPDATE urls SET
   state = 0, depth = l.depth, priority = l.priority, turn = 0, due_at = NULL,
-  flags = (urls.flags & 34) | l.flags, referrer = l.referrer, anchor = l.anchor
+  flags = (urls.flags & 162) | l.flags, referrer = l.referrer, anchor = l.anchor
 FROM l WHERE urls.id = l.id;
 
 -- name: lock_urls
@@ -319,6 +319,19 @@ WITH l AS (
 UPDATE urls SET flags = urls.flags | 32 FROM l WHERE urls.id = l.id;
 
 -- Times that JSON could not return are refused: NULL is not allowed there.
+-- name: put_data
+INSERT INTO data (id, json)
+SELECT v.id, v.json FROM unnest($1::bigint[], $2::text[]) AS v (id, json)
+ORDER BY v.id
+ON CONFLICT (id) DO UPDATE SET json = excluded.json;
+
+-- name: mark_data
+WITH l AS (
+  SELECT u.id FROM unnest($1::bigint[]) AS v (id) JOIN urls AS u ON u.id = v.id
+  WHERE u.flags & 128 = 0 ORDER BY u.id FOR NO KEY UPDATE OF u
+)
+UPDATE urls SET flags = urls.flags | 128 FROM l WHERE urls.id = l.id;
+
 -- name: put_plans
 INSERT INTO plans (
   id, slot, due_at, interval_s, checked_ms, changed_ms, visits, failures, etag, last_modified
@@ -376,7 +389,7 @@ SELECT coalesce(json_agg(json_build_array(
     SELECT coalesce(json_agg(json_build_array(
       q.id, q.url, q.depth, q.priority, q.flags, q.status, q.redirect_url, q.body_hash,
       q.interval_s, q.checked_at, q.changed_at, q.visits, q.failures, q.etag, q.last_modified,
-      q.listing, q.looked
+      q.listing, q.looked, q.data, q.referrer
     )), '[]')
     FROM (
       SELECT
@@ -389,23 +402,28 @@ SELECT coalesce(json_agg(json_build_array(
         CASE WHEN u.flags & 32 <> 0 THEN (
           SELECT json_build_array(h.lastmod, h.changefreq, h.priority) FROM hints AS h WHERE h.id = u.id
         ) END AS listing,
-        coalesce(k.directives, 0) >> 3 AS looked
+        coalesce(k.directives, 0) >> 3 AS looked,
+        CASE WHEN u.flags & 128 <> 0 THEN (SELECT d.json FROM data AS d WHERE d.id = u.id) END AS data,
+        CASE WHEN $2::boolean THEN (
+          SELECT ro.name || r.path FROM urls AS r JOIN origins AS ro ON ro.id = r.origin
+          WHERE r.id = u.referrer
+        ) END AS referrer
       FROM plans AS n JOIN urls AS u ON u.id = n.id
       JOIN origins AS o ON o.id = u.origin
       LEFT JOIN pages AS p ON p.id = u.id LEFT JOIN kinds AS k ON k.id = p.kind
       LEFT JOIN readings AS g ON g.id = u.id AND u.state = 4
       LEFT JOIN redirects AS d ON d.id = u.id LEFT JOIN urls AS x ON x.id = d.target
       LEFT JOIN origins AS xo ON xo.id = x.origin
-      WHERE n.slot = v.slot AND n.due_at <= $2::double precision
-      AND n.id NOT IN (SELECT value::bigint FROM json_array_elements_text($3::json))
-      AND o.name NOT IN (SELECT value FROM json_array_elements_text($4::json))
-      ORDER BY n.due_at, n.id LIMIT $5::bigint
+      WHERE n.slot = v.slot AND n.due_at <= $3::double precision
+      AND n.id NOT IN (SELECT value::bigint FROM json_array_elements_text($4::json))
+      AND o.name NOT IN (SELECT value FROM json_array_elements_text($5::json))
+      ORDER BY n.due_at, n.id LIMIT $6::bigint
     ) AS q
   ),
   (
-    SELECT n.due_at - $6::double precision FROM plans AS n
-    WHERE n.slot = v.slot AND n.due_at > $7::double precision
-    AND n.id NOT IN (SELECT value::bigint FROM json_array_elements_text($8::json))
+    SELECT n.due_at - $7::double precision FROM plans AS n
+    WHERE n.slot = v.slot AND n.due_at > $8::double precision
+    AND n.id NOT IN (SELECT value::bigint FROM json_array_elements_text($9::json))
     ORDER BY n.due_at LIMIT 1
   )
 )), '[]')::text
@@ -997,24 +1015,29 @@ SELECT coalesce(json_agg(json_build_array(
       CASE WHEN q.flags & 4 <> 0 THEN (SELECT t.refusals FROM tries AS t WHERE t.id = q.id) ELSE 0 END,
       CASE WHEN q.flags & 32 <> 0 THEN (
         SELECT json_build_array(h.lastmod, h.changefreq, h.priority) FROM hints AS h WHERE h.id = q.id
+      ) END,
+      CASE WHEN q.flags & 128 <> 0 THEN (SELECT d.json FROM data AS d WHERE d.id = q.id) END,
+      CASE WHEN $3::boolean THEN (
+        SELECT ro.name || r.path FROM urls AS r JOIN origins AS ro ON ro.id = r.origin
+        WHERE r.id = q.referrer
       ) END
     )), '[]')
     FROM (
-      SELECT u.id, u.path, u.depth, u.priority, u.turn, u.flags FROM urls AS u
+      SELECT u.id, u.path, u.depth, u.priority, u.turn, u.flags, u.referrer FROM urls AS u
       WHERE u.origin = o.id AND u.state = 0 AND u.due_at IS NULL
-      AND u.id NOT IN (SELECT value::bigint FROM json_array_elements_text($3::json))
-      ORDER BY u.priority DESC, u.turn, u.depth, u.id LIMIT $4::bigint
+      AND u.id NOT IN (SELECT value::bigint FROM json_array_elements_text($4::json))
+      ORDER BY u.priority DESC, u.turn, u.depth, u.id LIMIT $5::bigint
     ) AS q
   ),
   (
-    SELECT u.due_at - $5::double precision FROM urls AS u
+    SELECT u.due_at - $6::double precision FROM urls AS u
     WHERE u.origin = o.id AND u.state = 0 AND u.due_at IS NOT NULL ORDER BY u.due_at LIMIT 1
   )
 )), '[]')::text
 FROM unnest($1::bigint[], $2::bigint[]) AS v (slot, after) CROSS JOIN LATERAL (
   SELECT w.id, w.name FROM origins AS w
   WHERE w.slot = v.slot AND w.pending AND w.id > v.after
-  ORDER BY w.id LIMIT $6::bigint
+  ORDER BY w.id LIMIT $7::bigint
 ) AS o;
 
 -- name: next_claim
@@ -1306,7 +1329,9 @@ FROM origins AS o JOIN known AS k ON k.origin = o.id JOIN urls AS u ON u.id = ab
 WHERE o.name = $1::text AND k.fingerprint = $2::bigint;
 
 -- name: url_about
-SELECT s.name, o.name, ro.name || r.path, u.anchor, x.text, u.flags
+SELECT
+  s.name, o.name, ro.name || r.path, u.anchor, x.text, u.flags,
+  (SELECT d.json FROM data AS d WHERE d.id = u.id)
 FROM urls AS u JOIN origins AS o ON o.id = u.origin LEFT JOIN slots AS s ON s.id = o.slot
 LEFT JOIN urls AS r ON r.id = u.referrer LEFT JOIN origins AS ro ON ro.id = r.origin
 LEFT JOIN tries AS t ON t.id = u.id LEFT JOIN texts AS x ON x.id = t.error

@@ -229,7 +229,7 @@ async def test_seeds_may_be_added_while_it_runs_and_after_it(clock: JumpClock) -
         async for page in crawl:
             seen.append(page.url)
             if page.url == f"{A}/":
-                assert await crawl.add("http://b.test/", "http://b.test/") == 1
+                assert await crawl.add(["http://b.test/", "http://b.test/"]) == 1
                 assert await crawl.add("http://b.test/") == 0
         assert seen == [f"{A}/", "http://b.test/", "http://b.test/x", f"{A}/y"] or sorted(
             seen

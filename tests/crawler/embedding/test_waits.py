@@ -98,7 +98,7 @@ async def test_a_delay_that_is_too_long_raises_immediately_with_until_and_reason
         assert clock.monotonic() == began_s
         assert caught.value.url == f"{A}/a"
         assert caught.value.until == pytest.approx(clock.wall() + 60)
-        assert "politeness delay of 1 min" in caught.value.reason
+        assert "politeness delay of 60 s" in caught.value.reason
         assert isinstance(caught.value, TimeoutError)
         assert_at_rest(session)
         await call(session, f"{A}/a", 61)
@@ -407,7 +407,7 @@ async def test_a_long_wait_is_logged_once_with_until_and_reason(
     logged = lines_of(caplog)
     assert len(logged) == 3, logged
     assert logged[0].startswith(f"{A}/0 waits (and 2 more for its host) 60 s, until ")
-    assert logged[0].endswith("UTC: politeness delay of 1 min (Crawl-delay in robots.txt)")
+    assert logged[0].endswith("UTC: politeness delay of 60 s (Crawl-delay in robots.txt)")
     assert logged[2].startswith(f"{A}/2 waits 60 s, until ")
 
 

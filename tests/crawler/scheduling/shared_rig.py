@@ -243,12 +243,16 @@ class WorkerStore:
         for other in self._memory.others(self.number):
             other.orders.append(order)
 
-    async def claim(self, session: int, *, hosts: int, urls_per_host: int) -> Sequence[Lease]:
+    async def claim(
+        self, session: int, *, hosts: int, urls_per_host: int, referrers: bool = False
+    ) -> Sequence[Lease]:
         await self._pass()
         if self._session.reaped:
             return ()
         inner = self._memory.inner
-        leases = await inner.claim(self._memory.session, hosts=hosts, urls_per_host=urls_per_host)
+        leases = await inner.claim(
+            self._memory.session, hosts=hosts, urls_per_host=urls_per_host, referrers=referrers
+        )
         self._memory.owners |= {lease.slot: self.number for lease in leases}
         await self._pass()
         return leases

@@ -35,7 +35,8 @@ INSERT INTO urls (
 SELECT
   n * 256 + o.id % 256, o.id, '/page/' || n, state, n % 7, n % 3 / 2.0,
   CASE WHEN kind = 1 AND k < 41 THEN n ELSE 0 END, CASE WHEN kind = 1 AND k < 41 THEN n END,
-  CASE WHEN k = 41 THEN 16 WHEN k = 42 OR kind = 1 THEN 4 WHEN kind = 2 THEN 32 ELSE 0 END,
+  CASE WHEN k = 41 THEN 16 WHEN k = 42 OR kind = 1 THEN 4 WHEN kind = 2 THEN 32
+    WHEN kind = 3 THEN 128 ELSE 0 END,
   CASE WHEN k > 1 THEN (n - SLOTS) * 256 + o.id % 256 END, CASE WHEN n % 3 > 0 THEN 'a link' END
 FROM generate_series(SLOTS, 43 * SLOTS - 1) AS n
 CROSS JOIN LATERAL (SELECT n / SLOTS AS k, n / SLOTS % 10 AS kind) AS places
@@ -62,6 +63,8 @@ INSERT INTO tries SELECT id, 1, 0, id % SLOTS + 1 FROM urls WHERE flags & 4 <> 0
 
 INSERT INTO hints
 SELECT id, CASE WHEN id % 3 > 0 THEN id / 256 END, 0.25, 'daily' FROM urls WHERE flags & 32 <> 0;
+
+INSERT INTO data SELECT id, '{"number":' || id || '}' FROM urls WHERE flags & 128 <> 0;
 
 INSERT INTO kinds (status, directives, content_type, usage, cut)
 SELECT n, n % 128, n % 4 + 1, CASE WHEN n % 5 = 0 THEN 3 END, CASE WHEN n % 9 = 0 THEN 4 END

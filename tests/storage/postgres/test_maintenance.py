@@ -16,6 +16,7 @@ from storage.database_info import TABLES_SHOWN
 from storage.location import FileLocation, ServerLocation, parse_location
 from storage.postgres.connection import connect
 from storage.postgres.maintenance import REFERENCES, check, info, vacuum
+from storage.postgres.schema import SCHEMA_VERSION
 from storage.sqlite.schema import migrate
 from storage.store import StoreRefused
 from tests.postgres_server import PostgresServer
@@ -42,7 +43,7 @@ async def test_info(crawled: ServerLocation) -> None:
     await store.close(session)
     assert (found.urls, found.visited, found.blocked, found.failed, found.queued) == (8, 2, 2, 2, 2)
     assert (found.hosts, found.origins, found.robots_copies) == (1, 1, 1)
-    assert (found.database, found.schema, found.shared) == (str(crawled), 1, True)
+    assert (found.database, found.schema, found.shared) == (str(crawled), SCHEMA_VERSION, True)
     assert found.bytes > 100_000
     newest, oldest = found.sessions
     assert (newest.name, newest.ended_at) == ("a worker", None)

@@ -15,7 +15,7 @@ from storage.store import Link, StoreError, StoreRefused
 
 async def filled(rig):
     """Two URLs in every state, and a redirect."""
-    await rig.add("http://a.test/", seed=True)
+    await rig.add("http://a.test/", seed=True, data='{"id":1}')
     lease = await rig.claim_one(1)
     names = ["f1", "f2", "b1", "b2", "q1", "q2", "r"]
     await rig.commit(

@@ -1,0 +1,63 @@
+"""A database of an older version is brought up to date by the first worker, and by no reader."""
+
+from __future__ import annotations
+
+import asyncio
+
+import asyncpg
+import pytest
+
+from storage.location import ServerLocation
+from storage.postgres import PostgresReader
+from storage.postgres.schema import SCHEMA_VERSION
+from storage.store import StoreRefused
+from tests.storage.conftest import server_location
+from tests.storage.postgres.stores import assert_sound, link, one, store_at
+
+OLD_TABLES = "DROP TABLE data; UPDATE crawl SET version = 1"
+COLUMNS = (
+    "SELECT array_agg(column_name || ' ' || data_type || ' ' || is_nullable"
+    " ORDER BY ordinal_position)::text FROM information_schema.columns"
+    " WHERE table_schema = current_schema() AND table_name = 'data'"
+)
+
+
+async def execute(url: str, sql: str) -> None:
+    db = await asyncpg.connect(url)
+    try:
+        await db.execute(sql)
+    finally:
+        await db.close()
+
+
+@pytest.fixture
+async def old(postgres_url: str) -> ServerLocation:
+    """A crawl of version 1, with one URL."""
+    store = store_at(postgres_url)
+    session = await store.open_session("old")
+    await store.add([link("http://a.test/")])
+    await store.close(session)
+    await execute(postgres_url, OLD_TABLES)
+    return server_location(postgres_url)
+
+
+async def test_a_reader_refuses_it(old: ServerLocation) -> None:
+    reader = PostgresReader(old)
+    with pytest.raises(StoreRefused, match=r"older courtly \(its schema is 1, .* a crawl brings"):
+        await reader.stats()
+    await reader.close()
+
+
+async def test_workers_that_open_it_together_bring_it_up_to_date_once(
+    old: ServerLocation, crawl_url: str, postgres_url: str
+) -> None:
+    stores = [store_at(postgres_url) for _ in range(3)]
+    sessions = await asyncio.gather(*(store.open_session("new") for store in stores))
+    assert await one(postgres_url, "SELECT version FROM crawl") == SCHEMA_VERSION
+    await stores[0].add([link("http://a.test/", data="[1]", seed=True)])
+    (lease,) = await stores[1].claim(sessions[1], hosts=1, urls_per_host=1)
+    assert [queued.data for queued in lease.prefetched.urls] == ["[1]"]
+    for store, session in zip(stores, sessions, strict=True):
+        await store.close(session)
+    await assert_sound(postgres_url)
+    assert await one(crawl_url, COLUMNS) == await one(postgres_url, COLUMNS)
