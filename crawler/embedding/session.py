@@ -11,7 +11,7 @@ from typing import Any, Self, Unpack
 from yarl import URL
 
 from crawler.clock import Clock
-from crawler.config import Config
+from crawler.config import Config, ConfigError
 from crawler.embedding.caller_gate import CallerGate
 from crawler.embedding.caller_verdicts import NextTurn, canonical_url
 from crawler.embedding.caller_waits import WaitLimit
@@ -29,6 +29,7 @@ from crawler.embedding.request_arguments import (
 )
 from crawler.embedding.response import Response
 from crawler.embedding.settings import Dialects, Duration, Given, OneOrMore, settings
+from crawler.embedding.shared_session import Borrowed, check_alone
 from crawler.embedding.streaming import BodyStream, StreamedResponse
 from crawler.fetching.request import Fetcher
 from crawler.observer import Observer
@@ -54,6 +55,9 @@ class PoliteSession:
     allow: private address ranges that may be connected to.
     dialect: how robots.txt is read: names, or constants of `policies.robots` (`robots.GOOGLE`).
     observer: is called at the end of each wait and contact; see `crawler.Observer`.
+    share: another PoliteSession, whose clocks, robots.txt copies, config and connections this one
+    uses; no other argument can be given with it. It must be open, and stay open, in the same event
+    loop.
     clock, fetcher: replacements for tests (`crawler.testing`).
 
     Requests wait as long as politeness requires. Bound the wait with `asyncio.timeout`; cancelling
@@ -74,7 +78,26 @@ class PoliteSession:
         observer: Observer | None = None,
         clock: Clock | None = None,
         fetcher: Fetcher | None = None,
+        share: PoliteSession | None = None,
     ) -> None:
+        self._borrowed: Borrowed[CallerGate] | None = None
+        if share is not None:
+            beside = {
+                "user_agent": user_agent,
+                "config": config,
+                "db": db,
+                "delay": delay,
+                "allow": allow,
+                "dialect": dialect,
+                "observer": observer,
+                "clock": clock,
+                "fetcher": fetcher,
+            }
+            check_alone(beside)
+            if not isinstance(share, PoliteSession):
+                raise ConfigError(f"share: expected a PoliteSession, not {type(share).__name__}")
+            config = share.config
+            self._borrowed = Borrowed(share._client)  # noqa: SLF001 - of the same class
         self._config = settings(
             config, user_agent=user_agent, delay=delay, allow=allow, dialect=dialect
         )
@@ -82,7 +105,7 @@ class PoliteSession:
         self._observer = observer_of(observer)
         self._clock = clock
         self._fetcher = fetcher
-        self._client: Lasting[CallerGate] = Lasting("session")
+        self._client: Lasting[CallerGate] = self._borrowed or Lasting("session")
 
     @property
     def config(self) -> Config:
@@ -91,6 +114,9 @@ class PoliteSession:
     async def __aenter__(self) -> Self:
         from crawler.embedding.embed import polite_client  # loads what the database needs
 
+        if self._borrowed is not None:
+            await self._borrowed.open(self._borrowed.lent())
+            return self
         await self._client.open(
             polite_client(
                 self._config,
