@@ -11,16 +11,19 @@ from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 from crawler.clock import Clock, Timer
+from crawler.config.units import format_duration
 from crawler.embedding.caller_lines import HostLine, Place
 from crawler.embedding.caller_verdicts import NextTurn
 from crawler.errors import WaitTooLong, said
 from crawler.frontier.frontier import Frontier
+from crawler.frontier.host_queue import HostQueue
 from crawler.frontier.reasons import HELD_ELSEWHERE, IN_FLIGHT, PAUSED, READY, RETRY, Reason, Wait
 from policies.robots_policy import Closed
 from policies.url import origin_of
 
 # A wait that is known to last at least this long is logged: longer than usual delays.
 LOGGED_S: Final = 10.0
+ELSEWHERE_AGAIN_S: Final = 1.0  # until a host that another worker holds is asked for again
 
 _log = logging.getLogger("courtly.fetch")
 
@@ -178,10 +181,20 @@ class CallerWaits:
 
     def waits_at_head(self, line: HostLine, place: Place) -> None:
         """The first in line begins to wait. Raises WaitTooLong."""
+        limited = self._limited.get(place)
+        if limited is None and self._is_ready(line.host):
+            return  # the usual case costs little
         forecast = self.forecast(line, place.url)
-        if (limited := self._limited.get(place)) is not None:
+        if limited is not None:
             self._raise_if_late(forecast, limited)
         self._report(line, place, forecast)
+
+    def _is_ready(self, host: HostQueue) -> bool:
+        if host.paused or self._frontier.permits.stops:
+            return False
+        now_s = self._clock.monotonic()
+        at_s = host.pace.ready_s(now_s, self._clock.wall)
+        return at_s is not None and at_s <= now_s
 
     def look(self, line: HostLine) -> None:
         """Something has changed at this host: end the waits that are too long now."""
@@ -253,7 +266,7 @@ class CallerWaits:
         in_s = forecast.at_s - now_s
         if in_s < LOGGED_S and not forecast.endless:
             return False
-        until = f"{in_s:.0f} s, until {said(self._clock.wall() + in_s)}"
+        until = f"{format_duration(in_s)}, until {said(self._clock.wall() + in_s)}"
         more = f" (and {others} more for its host)" if others else ""
         _log.info(
             "%s waits%s %s: %s",
@@ -264,10 +277,12 @@ class CallerWaits:
         )
         return True
 
-    def report_held_elsewhere(self, slot: str) -> bool:
-        """Log that callers wait for a host of another worker."""
-        _log.info("%s waits until another worker releases it", slot)
-        return True
+    def report_held_elsewhere(self, slot: str, since_s: float) -> None:
+        """Log that a caller has waited since then (monotonic) for a host of another worker: once,
+        if it is called every ELSEWHERE_AGAIN_S."""
+        waited_s = self._clock.monotonic() - since_s
+        if LOGGED_S <= waited_s < LOGGED_S + ELSEWHERE_AGAIN_S:
+            _log.info("callers wait for %s: %s", slot, HELD_ELSEWHERE.sentence)
 
 
 def _behind(first: Forecast, line: HostLine, ahead: int) -> Forecast:

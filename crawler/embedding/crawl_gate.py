@@ -8,13 +8,12 @@ from typing import Final
 from crawler.config import Config
 from crawler.embedding.caller_gate import CallerGate
 from crawler.embedding.caller_lines import HostLine
-from crawler.embedding.caller_waits import WaitLimit
+from crawler.embedding.caller_waits import ELSEWHERE_AGAIN_S, WaitLimit
 from crawler.errors import SessionClosed
 from crawler.frontier.host_queue import Permit
 from crawler.scheduling.scheduler import Scheduler
 
 LINES_KEPT_MAX: Final = 1_024  # beyond it, those that no caller uses are forgotten
-ELSEWHERE_AGAIN_S: Final = 1.0  # until a host that another worker holds is asked for again
 
 
 class CrawlGate(CallerGate):
@@ -53,7 +52,9 @@ class CrawlGate(CallerGate):
         try:
             await self._scheduler.begun.wait()
             self._check_open()
+            began_s = self.clock.monotonic()
             while (line := await self._hold(slot)) is None:
+                self.waits.report_held_elsewhere(slot, began_s)
                 await self.clock.sleep_until(self.clock.monotonic() + ELSEWHERE_AGAIN_S)
                 self._check_open()
         except BaseException:

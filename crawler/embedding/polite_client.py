@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Final, Self, assert_never
+from typing import Self, assert_never
 
 from crawler import threads
 from crawler.clock import Clock
@@ -21,7 +21,7 @@ from crawler.downloading.robots_parser import RobotsParser
 from crawler.embedding.caller_gate import CallerGate
 from crawler.embedding.caller_lines import CallerLines, HostLine
 from crawler.embedding.caller_verdicts import NextTurn
-from crawler.embedding.caller_waits import LOGGED_S
+from crawler.embedding.caller_waits import ELSEWHERE_AGAIN_S
 from crawler.errors import (
     CourtlyError,
     SessionClosed,
@@ -52,8 +52,6 @@ from crawler.scheduling.renewal import Renewal
 from crawler.scheduling.task_set import TaskSet
 from policies.url import host_of
 from storage.store import Store, StoreError, WorkerStatus
-
-ELSEWHERE_AGAIN_S: Final = 1.0  # until a host that another worker holds is asked for again
 
 
 class PoliteClient(CallerGate):
@@ -231,15 +229,13 @@ class PoliteClient(CallerGate):
 
     async def _use(self, slot: str) -> HostLine:
         self._check_open()
-        began_s, reported = self.clock.monotonic(), False
+        began_s = self.clock.monotonic()
         while (line := self._lines.use(slot)) is None:
             held = await self._lines.hold(slot)
             self._check_open()
             if held is None and not self._shared:
                 raise CourtlyError(f"the host {slot} is in use by another worker")
             if held is None:
-                now_s = self.clock.monotonic()
-                if now_s - began_s >= LOGGED_S and not reported:
-                    reported = self.waits.report_held_elsewhere(slot)
-                await self.clock.sleep_until(now_s + ELSEWHERE_AGAIN_S)
+                self.waits.report_held_elsewhere(slot, began_s)
+                await self.clock.sleep_until(self.clock.monotonic() + ELSEWHERE_AGAIN_S)
         return line

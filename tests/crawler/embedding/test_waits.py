@@ -406,9 +406,9 @@ async def test_a_long_wait_is_logged_once_with_until_and_reason(
         await asyncio.gather(*(session.get(f"{A}/{n}") for n in range(3)))
     logged = lines_of(caplog)
     assert len(logged) == 3, logged
-    assert logged[0].startswith(f"{A}/0 waits (and 2 more for its host) 60 s, until ")
+    assert logged[0].startswith(f"{A}/0 waits (and 2 more for its host) 1 min, until ")
     assert logged[0].endswith("UTC: politeness delay of 60 s (Crawl-delay in robots.txt)")
-    assert logged[2].startswith(f"{A}/2 waits 60 s, until ")
+    assert logged[2].startswith(f"{A}/2 waits 1 min, until ")
 
 
 async def test_backoffs_retries_and_pauses_are_logged(
@@ -425,7 +425,7 @@ async def test_backoffs_retries_and_pauses_are_logged(
         with pytest.raises(WaitTooLong):
             await session.get(f"{A}/", max_wait_s=100)
     backoff, retry, paused = lines_of(caplog)
-    assert "waits 60 s, until" in backoff
+    assert "waits 1 min, until" in backoff
     assert "429" in backoff
     assert "waits 10 s, until" in retry
     assert retry.endswith("retry after a failure (status 500)")
