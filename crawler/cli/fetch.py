@@ -62,7 +62,7 @@ async def _fetch_all(config: Config, urls: Sequence[str]) -> bool:
     """Return whether every URL answered with a status below 400."""
     from crawler.embedding.session import PoliteSession
 
-    async with PoliteSession(config=config) as session:
+    async with PoliteSession(config=config.without_database()) as session:
         return all([await _fetch(session, url) for url in urls])
 
 

@@ -148,7 +148,9 @@ async def _serve(
     with contextlib.ExitStack() as stack:
         if listener is not None:
             stack.enter_context(listener)
-        async with PoliteSession(config=config, db=state, clock=clock) as session:
+        async with PoliteSession(
+            config=config.without_database(), db=state, clock=clock
+        ) as session:
             tools = Tools(session, clock, max_wait_s=max_wait_s, database=database)
             server = make_server(tools, clock)
             if listener is None:

@@ -106,6 +106,18 @@ class Config:
         read = read_values(data, ConfigSource(where=where, base=base or Path()))
         return Config.of(read.over(self.given))
 
+    @property
+    def names_database(self) -> bool:
+        """Whether `storage.url` is given, rather than its default."""
+        return "url" in self.given.values.get("storage", {})
+
+    def without_database(self) -> Config:
+        """Return this config without `storage.url`, for a client beside the crawl of the config."""
+        storage = {**self.given.values.get("storage", {})}
+        storage.pop("url", None)
+        values = {**self.given.values, "storage": storage}
+        return Config.of(replace(self.given, values=values))
+
     def of_worker(self, number: int, workers: int) -> Config:
         """Return the config of one of several worker processes, numbered from 1: with its own paths
         of sinks, and its share of the run's pages, bytes and errors. Raises ConfigError."""

@@ -16,7 +16,7 @@ from crawler.documents.crawled_page import CrawledPage
 from crawler.documents.unvisited import BlockedPage, FailedPage
 from crawler.embedding.lasting import Lasting
 from crawler.embedding.log_observer import observer_of
-from crawler.embedding.settings import CrawlOptions, Given, settings
+from crawler.embedding.settings import CrawlOptions, Given, check_storage, in_database, settings
 from crawler.embedding.url_data import checked_depth, checked_priority, encoded
 from crawler.fetching.fetcher import Fetcher
 from crawler.observer import Observer
@@ -72,6 +72,7 @@ class Crawler:
         **options: Unpack[CrawlOptions],
     ) -> None:
         self._config = settings(config, **options)
+        check_storage(in_database(self._config, db))
         self._seedless = self._config.override({"crawl": {"seeds": []}})
         self._seeds = [seeds] if isinstance(seeds, str) else list(seeds)
         self._db = db

@@ -12,9 +12,10 @@ from crawler.config import Config
 from crawler.contact_deadline import ContactDeadline
 from crawler.databases import looking_into, open_memory_store, open_store
 from crawler.embedding.polite_client import PoliteClient
+from crawler.embedding.settings import in_database
 from crawler.fetching.fetcher import AiohttpFetcher, Fetcher
 from crawler.observer import Observer
-from storage.location import Location, url_of
+from storage.location import Location
 from storage.store import Reader, Store
 
 
@@ -39,20 +40,17 @@ class OpenStore:
 
 
 @contextlib.asynccontextmanager
-async def open_store_of(
-    config: Config, *, db: str | Path | None, clock: Clock, name: str
-) -> AsyncIterator[OpenStore]:
-    """Open the database `db` (a path or a URL), or a memory store. Raises ConfigError and
-    StoreRefused."""
+async def open_store_of(config: Config, *, clock: Clock, name: str) -> AsyncIterator[OpenStore]:
+    """Open the database of `storage.url`, or without it, one in memory. Raises StoreRefused."""
     queries_max = config.scope.max_queries_per_path
     store: Store
     location: Location | None = None
     memory: Reader | None = None
-    if db is None:
+    if not config.names_database:
         in_memory = open_memory_store(clock, queries_per_path_max=queries_max)
         store, memory = in_memory, in_memory.reader
     else:
-        storage = config.override({"storage": {"url": url_of(str(db))}}, where="db").storage
+        storage = config.storage
         location = storage.location
         store = open_store(
             location,
@@ -90,11 +88,13 @@ async def polite_client(
     name: str,
     observer: Observer | None = None,
 ) -> AsyncIterator[PoliteClient]:
-    """Open a client. `name`: of its session in the database."""
+    """Open a client. `name`: of its session in the database. Raises ConfigError and
+    StoreRefused."""
+    config = in_database(config, db)
     clock = clock or RealClock()
     deadline = ContactDeadline(clock)
     async with (
-        open_store_of(config, db=db, clock=clock, name=name) as kept,
+        open_store_of(config, clock=clock, name=name) as kept,
         network(config, clock=clock, fetcher=fetcher, deadline=deadline) as wire,
         PoliteClient(
             config,

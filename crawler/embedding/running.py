@@ -17,6 +17,7 @@ from crawler.documents.unvisited import BlockedPage, FailedPage, code_and_senten
 from crawler.embedding.caller_gate import CallerGate
 from crawler.embedding.crawl_gate import gate_of
 from crawler.embedding.embed import OpenStore, network, open_store_of
+from crawler.embedding.settings import in_database
 from crawler.errors import SecondReader, SessionClosed
 from crawler.events import Summary
 from crawler.fetching.fetcher import Fetcher
@@ -273,11 +274,12 @@ async def running(
 ) -> AsyncIterator[Running]:
     """Open a crawl that starts with the request for its first page, and stop it when the block
     ends. called: functions that receive its pages, in addition to the config's sinks."""
+    config = in_database(config, db)
     clock = clock or RealClock()
     deadline = ContactDeadline(clock)
     sinks = build_sinks(config, called, clock=clock)
     async with (
-        open_store_of(config, db=db, clock=clock, name="crawl") as kept,
+        open_store_of(config, clock=clock, name="crawl") as kept,
         network(config, clock=clock, fetcher=fetcher, deadline=deadline) as wire,
         sinks,
     ):

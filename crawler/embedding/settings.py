@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict
 
-from crawler.config import Config, from_dict, load
+from crawler.config import Config, ConfigError, from_dict, load
+from crawler.config.keys import SECTIONS
 from policies.pacing import Per
 from policies.robots.dialect import Dialect
+from storage.location import url_of
 
 # A path to a TOML file, a dict of the same shape, or a Config.
 Given = str | Path | Mapping[str, object] | Config | None
@@ -76,6 +78,33 @@ def settings(
         if (said := {key: value for key, value in keys.items() if value is not None})
     }
     return under.override(over, where="arguments") if over else under
+
+
+def in_database(config: Config, db: str | Path | None) -> Config:
+    """Return the config with `db`, a path or a URL, in place of `storage.url`. Raises
+    ConfigError."""
+    if db is None:
+        return config
+    return config.override({"storage": {"url": url_of(str(db))}}, where="db")
+
+
+def check_storage(config: Config) -> None:
+    """Check that a crawl in memory has no keys of `[storage]` without an effect. Raises
+    ConfigError."""
+    if config.names_database:
+        return
+    idle = ["links", "fragments", "password", "lease_s"]
+    if not config.sinks:
+        idle += ["min_free_bytes", "max_size_bytes"]
+    given = config.given.values.get("storage", {})
+    problems = [
+        f"{config.given.place(f'storage.{key.field}')}: storage.{name}: has no effect without a "
+        "database: pass db=, or set storage.url"
+        for name, key in SECTIONS["storage"].items()
+        if key.field in idle and key.field in given
+    ]
+    if problems:
+        raise ConfigError(*problems)
 
 
 def paces(config: Config) -> frozenset[Per]:

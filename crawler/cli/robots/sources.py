@@ -102,7 +102,10 @@ async def _fetch_all(config: Config, origins: list[str]) -> dict[str, KnownRobot
 
     from crawler.embedding.session import PoliteSession
 
-    async with PoliteSession(config=config) as session, asyncio.TaskGroup() as tasks:
+    async with (
+        PoliteSession(config=config.without_database()) as session,
+        asyncio.TaskGroup() as tasks,
+    ):
         found = {origin: tasks.create_task(_fetch(session, origin)) for origin in origins}
     return {origin: task.result() for origin, task in found.items()}
 
