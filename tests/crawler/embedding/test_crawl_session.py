@@ -11,7 +11,7 @@ import pytest
 
 from crawler.embedding.crawler import Crawler
 from crawler.embedding.session import PoliteSession
-from crawler.errors import FetchFailed, RobotsDisallowed, SessionClosed
+from crawler.errors import FetchFailed, RobotsDisallowed, SessionClosed, WaitTooLong
 from crawler.testing import FakeFetcher, JumpClock, Reply, html, redirect, text
 from policies.retries import FailureCode
 
@@ -215,3 +215,42 @@ async def test_clocks_survive_in_the_database(clock: JumpClock, tmp_path: Path) 
     ) as session:
         await session.get(f"{B}/doc1")
     assert_polite(fetcher)
+
+
+async def test_permits_take_turns_with_the_crawl_and_teach_it(clock: JumpClock) -> None:
+    fetcher = site(clock)
+    async with crawler(clock, fetcher) as crawl:
+        session = crawl.session()
+        lent: list[tuple[float, float]] = []
+        async for page in crawl:
+            async with session.permit(f"{A}/lent") as permit:
+                began_s = clock.monotonic()
+                await clock.sleep_until(began_s + 3)
+                lent.append((began_s, clock.monotonic()))
+                if page.url == f"{A}/3":
+                    permit.record(429, {"Retry-After": "500"})
+                    resumed_s = clock.monotonic() + 500
+            with pytest.raises(RobotsDisallowed):
+                async with session.permit(f"{A}/no"):
+                    pass
+    assert len(lent) == 8
+    assert_polite(fetcher)
+    for began_s, ended_s in lent:
+        for entry in fetcher.log.requests("a.test"):
+            assert entry.end_s + 1 <= began_s + 1e-6 or ended_s + 1 <= entry.start_s + 1e-6
+    (backoff,) = (gap for gap in fetcher.log.gaps("a.test") if gap > 400)
+    assert any(entry.start_s >= resumed_s for entry in fetcher.log)
+    assert backoff >= 500
+
+
+async def test_max_wait_s_limits_a_wait_for_the_host_of_a_crawl(clock: JumpClock) -> None:
+    fetcher = site(clock)
+    config = {"politeness": {**PACE["politeness"], "delay": 30}}
+    async with crawler(clock, fetcher, config=config) as crawl:
+        session = crawl.session()
+        async for _ in crawl:
+            began_s = clock.monotonic()
+            with pytest.raises(WaitTooLong, match="politeness delay"):
+                await session.get(f"{A}/doc0", max_wait_s=5)
+            assert clock.monotonic() == began_s
+            assert (await session.get(f"{A}/doc0", max_wait_s=100)).ok

@@ -72,6 +72,12 @@ async def through_post(session: PoliteSession, url: str, max_wait_s: float | Non
     await session.post(url, max_wait_s=max_wait_s)
 
 
+async def through_stream(session: PoliteSession, url: str, max_wait_s: float | None) -> None:
+    async with session.stream(url, max_wait_s=max_wait_s) as response:
+        async for _ in response.chunks():
+            pass
+
+
 async def through_permit(session: PoliteSession, url: str, max_wait_s: float | None) -> None:
     async with session.permit(url, max_wait_s=max_wait_s) as permit:
         permit.record(200)
@@ -79,7 +85,7 @@ async def through_permit(session: PoliteSession, url: str, max_wait_s: float | N
 
 Call = Callable[[PoliteSession, str, float | None], Any]
 EACH_CALL = pytest.mark.parametrize(
-    "call", [through_get, through_head, through_post, through_permit]
+    "call", [through_get, through_head, through_post, through_stream, through_permit]
 )
 
 
@@ -98,7 +104,7 @@ async def test_a_delay_that_is_too_long_raises_immediately_with_until_and_reason
         assert clock.monotonic() == began_s
         assert caught.value.url == f"{A}/a"
         assert caught.value.until == pytest.approx(clock.wall() + 60)
-        assert "politeness delay of 60 s" in caught.value.reason
+        assert "politeness delay of 1 min" in caught.value.reason
         assert isinstance(caught.value, TimeoutError)
         assert_at_rest(session)
         await call(session, f"{A}/a", 61)
@@ -407,7 +413,7 @@ async def test_a_long_wait_is_logged_once_with_until_and_reason(
     logged = lines_of(caplog)
     assert len(logged) == 3, logged
     assert logged[0].startswith(f"{A}/0 waits (and 2 more for its host) 1 min, until ")
-    assert logged[0].endswith("UTC: politeness delay of 60 s (Crawl-delay in robots.txt)")
+    assert logged[0].endswith("UTC: politeness delay of 1 min (Crawl-delay in robots.txt)")
     assert logged[2].startswith(f"{A}/2 waits 1 min, until ")
 
 
