@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -35,6 +35,14 @@ from policies.url import host_of, slot_of
 from storage.location import FileLocation, parse_location
 
 _SITES_KEPT = 65_536  # hosts whose rules are cached; bounds memory, not the crawl
+# What a sink's file contains, by the suffix of its name.
+_SUFFIXES: Final = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".warc": "warc",
+    ".csv": "csv",
+    ".parquet": "parquet",
+}
 WORKER = "{worker}"  # in the path of a sink: the number of the worker that writes it
 WARC_FILE_BYTES = 1_000_000_000  # recommended by ISO 28500, annex C
 
@@ -88,6 +96,8 @@ class Config:
             checks_external=any(value for _, value in given.all_of("scope", "check_external")),
             given=given,
         )
+        if problems := [*_misnamed(config)]:
+            raise ConfigError(*problems)
         if not config.daemon.token and not is_loopback(config.daemon.listens_on[0]):
             raise ConfigError(
                 f"{given.place('daemon.listen')}: daemon.token: must be set when daemon.listen "
@@ -234,6 +244,22 @@ def _sink(values: Mapping[str, Any], worker: int) -> SinkConfig:
     if values["kind"] == "mirror":
         values = {"fsync": False, **values}  # it would flush to disk once for every page
     return SinkConfig(**values)
+
+
+def _misnamed(config: Config) -> Iterator[str]:
+    """A sentence for each sink whose file would not contain what its name says."""
+    for index, sink in enumerate(config.sinks):
+        place = config.given.place(f"sink.{index}")
+        name = sink.path.name.lower()
+        meant = _SUFFIXES.get(Path(name.removesuffix(".gz")).suffix)
+        if sink.kind != "mirror" and meant not in (None, sink.kind):
+            known = f'set kind = "{meant}"' if meant in ("jsonl", "warc") else "no sink writes that"
+            yield (
+                f'{place}: sink.path: "{sink.path.name}" is named like {meant}, and the kind is '
+                f"{sink.kind}: {known}, or choose another name"
+            )
+        if name.endswith(".gz") and sink.gzip is False:
+            yield f'{place}: sink.path: ends in ".gz", and gzip is false: choose another name'
 
 
 def _warnings(config: Config) -> Iterator[str]:

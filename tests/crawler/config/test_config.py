@@ -285,6 +285,35 @@ def test_sinks_are_checked() -> None:
     assert "is already the path of another sink" in problem({"sink": twice})
 
 
+@pytest.mark.parametrize(
+    ("sink", "sentence"),
+    [
+        (
+            {"kind": "jsonl", "path": "a.warc.gz"},
+            "is named like warc, and the kind is jsonl: set k",
+        ),
+        (
+            {"kind": "warc", "path": "a.NDJSON"},
+            "is named like jsonl, and the kind is warc: set kin",
+        ),
+        ({"kind": "jsonl", "path": "a.parquet"}, "no sink writes that, or choose another name"),
+        (
+            {"kind": "jsonl", "path": "a.jsonl.gz", "gzip": False},
+            'ends in ".gz", and gzip is false',
+        ),
+    ],
+)
+def test_the_file_of_a_sink_contains_what_its_name_says(
+    sink: dict[str, object], sentence: str
+) -> None:
+    assert sentence in problem({"sink": [sink]})
+
+
+def test_other_names_of_sinks_are_accepted() -> None:
+    for kind, path in (("jsonl", "a.json"), ("warc", "a.warc"), ("mirror", "a.csv"), ("warc", "a")):
+        from_dict({"sink": [{"kind": kind, "path": path}]})
+
+
 # ---------------------------------------------------------------- files and lines
 
 
