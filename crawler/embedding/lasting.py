@@ -16,15 +16,18 @@ import warnings
 import weakref
 from asyncio import AbstractEventLoop
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Generic, TypeVar
 
+from crawler import threads
 from crawler.errors import AlreadyOpen, SessionClosed, WrongEventLoop
 
 _T = TypeVar("_T")
 _Exit = tuple[type[BaseException] | None, BaseException | None, TracebackType | None]
 
 EXIT_S: Final = 5.0  # how long the interpreter's exit waits for what was left open
+_OURS: Final = str(Path(__file__).parents[1])
 _NORMALLY: Final[_Exit] = (None, None, None)
 
 
@@ -44,7 +47,9 @@ class Lasting(Generic[_T]):
 
         Raises AlreadyOpen, and what the context raises.
         """
-        if self._opening is not None and not self._opening.task.done():
+        if self._opening is not None and self._opening.is_stranded:
+            await self._opening.rescue()
+        elif self._opening is not None and not self._opening.task.done():
             raise AlreadyOpen(f"the {self._noun} is open already: use a new object for each block")
         opening = self._opening = _Opening(context, self._noun)
         try:
@@ -65,11 +70,14 @@ class Lasting(Generic[_T]):
         if opening is None or opening.task.done():
             self._opening = None
             return
-        self._check_loop(opening, asyncio.get_running_loop())
         try:
+            if opening.is_stranded:
+                await opening.rescue()
+                return
+            self._check_loop(opening, asyncio.get_running_loop())
             await opening.close((kind, error, trace))
         finally:
-            if self._opening is opening:
+            if self._opening is opening and not opening.is_open:
                 self._opening = None
 
     @property
@@ -89,7 +97,7 @@ class Lasting(Generic[_T]):
         """Raises SessionClosed and WrongEventLoop."""
         opening = self._opening
         if opening is None or not opening.is_open:
-            ended = opening is not None and opening.was_left
+            ended = opening is not None and (opening.was_left or opening.is_stranded)
             raise SessionClosed(
                 f"the {self._noun} was closed when its event loop ended: open one in each loop"
                 if ended
@@ -117,18 +125,26 @@ class _Opening(Generic[_T]):
         self.resource: _T | None = None
         self.was_left = False  # nobody closed it
         self._noun = noun
+        self._context = context
+        self._rescued = False
         self._opened_at = _line_outside()
         self._opened: asyncio.Future[None] = self.loop.create_future()
         self._closing: asyncio.Future[_Exit | None] = self.loop.create_future()
         opener = asyncio.current_task()
         self._opener = None if opener is None else weakref.ref(opener)
-        self.task = self.loop.create_task(self._hold(context), name=f"courtly: {noun}")
+        self.task = self.loop.create_task(self._hold(), name=f"courtly: {noun}")
         _open.add(self)
         self.task.add_done_callback(lambda _: _open.discard(self))
 
     @property
     def is_open(self) -> bool:
-        return self._opened.done() and not self._closing.done() and not self.task.done()
+        done = self._closing.done() or self.task.done() or self.loop.is_closed()
+        return self._opened.done() and not done
+
+    @property
+    def is_stranded(self) -> bool:
+        """Whether its event loop was closed before its task ended, as asyncio.run never does."""
+        return self.loop.is_closed() and not self.task.done()
 
     async def wait(self) -> None:
         """Return when it is open; closes it if the caller is cancelled."""
@@ -174,8 +190,8 @@ class _Opening(Generic[_T]):
         if not self._closing.done():
             self._closing.set_result(how)
 
-    async def _hold(self, context: AbstractAsyncContextManager[_T]) -> None:
-        self.resource = await context.__aenter__()
+    async def _hold(self) -> None:
+        self.resource = await self._context.__aenter__()
         self._opened.set_result(None)
         try:
             await asyncio.wait({self._closing})
@@ -185,11 +201,11 @@ class _Opening(Generic[_T]):
         self.was_left = how is None
         self.resource = None
         if how is not None:
-            await context.__aexit__(*how)
+            await self._context.__aexit__(*how)
             return
         try:
             with contextlib.suppress(asyncio.CancelledError):
-                await context.__aexit__(asyncio.CancelledError, _cancelled(), None)
+                await self._context.__aexit__(asyncio.CancelledError, _cancelled(), None)
         finally:
             self._warn()
 
@@ -213,14 +229,17 @@ class _Opening(Generic[_T]):
 
     def forget(self) -> None:
         """The object was collected: close the resource, wherever this is called."""
+        if self.is_stranded:
+            threads.start_daemon(lambda: asyncio.run(self.rescue()), name="courtly-rescue")
+            return
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self.loop.call_soon_threadsafe(self._end, None)
 
     def at_exit(self) -> None:
         """The interpreter exits: close the resource as far as possible."""
-        if self.loop.is_closed():
-            return
-        if self.loop.is_running():  # in another thread
+        if self.is_stranded:
+            asyncio.run(self.rescue())
+        elif self.loop.is_running():  # in another thread
             closed = threading.Event()
 
             def end() -> None:
@@ -232,6 +251,20 @@ class _Opening(Generic[_T]):
         else:
             self._end(None)
             self.loop.run_until_complete(asyncio.wait({self.task}, timeout=EXIT_S))
+
+    async def rescue(self) -> None:
+        """Close a stranded resource in another event loop, as far as possible: its database, but
+        no connection to a host. Its tasks will never end, so this object is kept in `_open`."""
+        if self._rescued or not self._opened.done():
+            return
+        self._rescued = self.was_left = True
+        for task in asyncio.all_tasks(self.loop):
+            code = getattr(task.get_coro(), "cr_code", None)
+            if code is not None and code.co_filename.startswith(_OURS):
+                task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
+        with contextlib.suppress(BaseException):  # what belongs to the closed loop fails
+            await self._context.__aexit__(asyncio.CancelledError, _cancelled(), None)
+        self._warn()
 
 
 def _line_outside() -> tuple[str, int]:

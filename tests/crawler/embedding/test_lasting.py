@@ -318,6 +318,48 @@ def test_the_next_event_loop_says_what_happened() -> None:
     )
 
 
+STRANDED = """
+    import asyncio, gc, threading
+    from crawler import Crawler, Politeness, PoliteSession
+
+    left = {make}
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(left.open())
+    loop.close()
+    {then}
+    for thread in threading.enumerate():
+        if thread.name == "courtly-rescue":
+            thread.join(10)
+
+    async def again():
+        async with {make}:
+            print("again")
+
+    asyncio.run(again())
+"""
+
+
+@pytest.mark.parametrize(
+    "then",
+    [
+        "del left; gc.collect()",
+        "asyncio.run(left.aclose()); asyncio.run(left.aclose())",
+        "asyncio.run(left.open())",
+    ],
+    ids=["forgotten", "closed in another loop", "opened in another loop"],
+)
+@pytest.mark.parametrize("name", MAKES)
+def test_an_event_loop_that_is_closed_under_it_leaks_no_lock(
+    name: str, then: str, tmp_path: Path
+) -> None:
+    """`loop.close()` cancels no task, unlike `asyncio.run`."""
+    make = MAKES[name].format(db=str(tmp_path / "a.db"))
+    code, out, err = run(STRANDED.format(make=make, then=then), "always")
+    assert (code, out) == (0, "again\n"), err
+    assert "Traceback" not in err, err
+    assert err.count(f"ResourceWarning: a {name} was left open") == 1 + ("open" in then), err
+
+
 def run(source: str, warned: str = "ignore") -> tuple[int, str, str]:
     command = [sys.executable, "-W", f"{warned}::ResourceWarning", "-c", textwrap.dedent(source)]
     ended = subprocess.run(command, capture_output=True, timeout=30, check=False, text=True)
