@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from crawler.documents.unvisited import BlockedPage, FailedPage
     from crawler.embedding.caller_verdicts import NextTurn
     from crawler.embedding.crawler import Crawler
+    from crawler.embedding.link_choice import FollowLink
     from crawler.embedding.middleware import Politeness, guarded_connector
     from crawler.embedding.permit import RequestPermit
     from crawler.embedding.response import Response
@@ -60,6 +61,7 @@ __all__ = [
     "Failure",
     "FailureCode",
     "FetchFailed",
+    "FollowLink",
     "InvalidRequest",
     "InvalidURL",
     "NextTurn",
@@ -100,6 +102,7 @@ _HOMES = {
     "Failure": "crawler.fetching.request",
     "FailureCode": "policies.retries",
     "FetchFailed": "crawler.errors",
+    "FollowLink": "crawler.embedding.link_choice",
     "InvalidRequest": "crawler.errors",
     "InvalidURL": "crawler.errors",
     "NextTurn": "crawler.embedding.caller_verdicts",

@@ -107,6 +107,7 @@ class Skip(enum.StrEnum):
     NOT_INCLUDED = "not-included"
     EXCLUDED = "excluded"
     NOFOLLOW = "nofollow"
+    LINKS = "links"
     CONTENT_TYPE = "content_type"
     MAX_DEPTH = "max_depth"
     MAX_PAGES = "max_pages"
@@ -179,6 +180,7 @@ SKIP_WORDS: Final[Mapping[str, str]] = MappingProxyType(
         Skip.NOT_INCLUDED: "matched by no include pattern",
         Skip.EXCLUDED: "matched by an exclude pattern",
         Skip.NOFOLLOW: "the page forbids following the link",
+        Skip.LINKS: "left out by the argument links of a Crawler",
         Skip.CONTENT_TYPE: "its content type is excluded",
         Skip.MAX_DEPTH: "too many links away from a seed",
         Skip.MAX_PAGES: "the crawl has visited its maximum number of pages",

@@ -15,6 +15,7 @@ from crawler.config import Config, check_identity, seeds_of
 from crawler.documents.crawled_page import CrawledPage
 from crawler.documents.unvisited import BlockedPage, FailedPage
 from crawler.embedding.lasting import Lasting
+from crawler.embedding.link_choice import Links, link_filter
 from crawler.embedding.log_observer import observer_of
 from crawler.embedding.settings import CrawlOptions, Given, check_storage, in_database, settings
 from crawler.embedding.url_data import checked_depth, checked_priority, encoded
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from crawler.embedding.crawl_session import CrawlSession
     from crawler.embedding.running import Running
     from crawler.events import Summary
+    from crawler.processing.link_filter import LinkFilter
     from crawler.sinks.dispatch import PageFunction
 
 
@@ -47,7 +49,11 @@ class Crawler:
 
     Asking for the next page commits the one before: a crash may repeat a page, never miss one.
     sinks: functions that also receive every page, in addition to the sinks of the config; see
-    `add_sink`.
+    `add_sink`. links: chooses among the links of pages before the page is committed: a function
+    `(page, link)`, async or not, that returns a FollowLink, False to leave the link out, or True or
+    None to follow it; or patterns, {"include": […], "exclude": […]}, as those of a sink. It is
+    asked about links that robots directives allow and that it has not chosen in this run; then
+    scope applies. If it raises an exception, the page fails with the code `internal`.
 
     While you process a page, others are fetched, at most `crawl.concurrency` at a time. The
     iteration ends when no URL can make progress within `crawl.patience`. Leaving the block early,
@@ -66,6 +72,7 @@ class Crawler:
         config: Given = None,
         db: str | Path | None = None,
         sinks: Iterable[PageFunction] = (),
+        links: Links | None = None,
         observer: Observer | None = None,
         clock: Clock | None = None,
         fetcher: Fetcher | None = None,
@@ -77,6 +84,9 @@ class Crawler:
         self._seeds = [seeds] if isinstance(seeds, str) else list(seeds)
         self._db = db
         self._called: list[tuple[PageFunction, Mapping[str, Any]]] = [(call, {}) for call in sinks]
+        self._links = links
+        if links is not None:
+            link_filter(links)  # checks it
         self._observer = observer_of(observer)
         self._clock = clock
         self._fetcher = fetcher
@@ -101,6 +111,7 @@ class Crawler:
                 fetcher=self._fetcher,
                 observer=self._observer,
                 called=self._called,
+                filter_=None if self._links is None else link_filter(self._links),
             )
         )
         self._ended = None
@@ -255,6 +266,7 @@ async def _begun(
     fetcher: Fetcher | None,
     observer: Observer,
     called: Sequence[tuple[PageFunction, Mapping[str, Any]]],
+    filter_: LinkFilter | None,
 ) -> AsyncIterator[Running]:
     """Open a crawl with its seeds. It does not refer to the Crawler, whose end it would prevent."""
     from crawler.embedding.running import running  # loads what the database needs
@@ -267,6 +279,7 @@ async def _begun(
         fetcher=fetcher,
         observer=observer,
         called=[page_callback(call, **wants) for call, wants in called],
+        link_filter=filter_,
     ) as opened:
         await _add(config, opened, seeds_of(seedless, seeds))
         yield opened

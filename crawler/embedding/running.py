@@ -23,6 +23,7 @@ from crawler.events import Summary
 from crawler.fetching.fetcher import Fetcher
 from crawler.observer import Observer
 from crawler.processing.context import crawl_context
+from crawler.processing.link_filter import LinkFilter
 from crawler.processing.page_queue import FailedOrigin, PageQueue, Unvisited, WithdrawnPage
 from crawler.scheduling.scheduler import Scheduler
 from crawler.scheduling.seeding import check_roots
@@ -47,6 +48,7 @@ class Running:
         sinks: Sinks,
         *,
         deadline: ContactDeadline,
+        link_filter: LinkFilter | None = None,
         observer: Observer | None = None,
     ) -> None:
         self.sinks = sinks
@@ -56,6 +58,7 @@ class Running:
         self._clock = clock
         self._fetcher = fetcher
         self._deadline = deadline
+        self._link_filter = link_filter
         self._observer = observer
         self._began_s = clock.monotonic()
         self._ended_s: float | None = None
@@ -75,6 +78,7 @@ class Running:
             clock=self._clock,
             sinks=self.sinks,
             page_queue=self._page_queue,
+            link_filter=self._link_filter,
             deadline=self._deadline,
             observer=self._observer,
         )
@@ -271,9 +275,11 @@ async def running(
     fetcher: Fetcher | None,
     observer: Observer | None = None,
     called: Sequence[PageCallback] = (),
+    link_filter: LinkFilter | None = None,
 ) -> AsyncIterator[Running]:
     """Open a crawl that starts with the request for its first page, and stop it when the block
-    ends. called: functions that receive its pages, in addition to the config's sinks."""
+    ends. called: functions that receive its pages, in addition to the config's sinks. link_filter:
+    chooses among the links of pages."""
     config = in_database(config, db)
     clock = clock or RealClock()
     deadline = ContactDeadline(clock)
@@ -283,7 +289,16 @@ async def running(
         network(config, clock=clock, fetcher=fetcher, deadline=deadline) as wire,
         sinks,
     ):
-        crawl = Running(config, kept, clock, wire, sinks, deadline=deadline, observer=observer)
+        crawl = Running(
+            config,
+            kept,
+            clock,
+            wire,
+            sinks,
+            deadline=deadline,
+            link_filter=link_filter,
+            observer=observer,
+        )
         try:
             try:
                 yield crawl

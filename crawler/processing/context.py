@@ -12,6 +12,7 @@ from crawler.config.model import CurrentConfig
 from crawler.contact_deadline import ContactDeadline
 from crawler.frontier.frontier import Frontier
 from crawler.observer import Observer, all_of
+from crawler.processing.link_filter import LinkFilter
 from crawler.processing.page_queue import PageQueue
 from policies.scope import Scope
 from storage.store import Store
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
 
 
 class CrawlContext(Struct, frozen=True, kw_only=True):
-    """The ports of a crawl (config, clock, store), its frontier and scope, and who gets its pages:
-    sinks, and the queue of a caller that iterates over them."""
+    """The ports of a crawl (config, clock, store), its frontier and scope, who gets its pages
+    (sinks, and the queue of a caller that iterates over them), and what chooses among their
+    links."""
 
     config: CurrentConfig
     clock: Clock
@@ -33,6 +35,7 @@ class CrawlContext(Struct, frozen=True, kw_only=True):
     observer: Observer | None = None
     sinks: Sinks | None = None
     page_queue: PageQueue | None = None
+    link_filter: LinkFilter | None = None
 
 
 def crawl_context(
@@ -44,6 +47,7 @@ def crawl_context(
     observer: Observer | None = None,
     sinks: Sinks | None = None,
     page_queue: PageQueue | None = None,
+    link_filter: LinkFilter | None = None,
     deadline: ContactDeadline | None = None,
 ) -> CrawlContext:
     """The context of a new crawl. What `observer` raises is logged, and the crawl continues."""
@@ -67,4 +71,5 @@ def crawl_context(
         observer=observer,
         sinks=sinks,
         page_queue=page_queue,
+        link_filter=link_filter,
     )

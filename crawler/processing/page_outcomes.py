@@ -7,6 +7,8 @@ from typing import Final
 
 from msgspec import structs
 
+from crawler.documents.crawled_page import CrawledPage, crawled_page
+from crawler.documents.links import PageLink
 from crawler.documents.page import ParsedPage
 from crawler.documents.page_parser import PageParser
 from crawler.fetching.request import REDIRECT_STATUSES, Answer
@@ -15,6 +17,7 @@ from crawler.frontier.robots_cache import Pass
 from crawler.orders import encode, seeds_added
 from crawler.processing import external_links, page_requisites, stored_links
 from crawler.processing.context import CrawlContext
+from crawler.processing.link_filter import LinkFilter
 from crawler.processing.recrawl_planner import RecrawlPlanner
 from crawler.processing.seen_links import SeenLinks
 from crawler.processing.sitemaps import Sitemaps
@@ -53,6 +56,7 @@ class PageOutcomes:
         self._buffer = crawl.frontier.buffer
         self._scope = crawl.scope
         self._sinks = crawl.sinks
+        self._links = crawl.link_filter
         self._seen = seen
         self._schedule = schedule
         self._sitemaps = sitemaps
@@ -90,7 +94,7 @@ class PageOutcomes:
             )
             title = read.title
             directives = read.directives  # of its header, too
-            if self._follows(queued, name):
+            if self._links is None and self._follows(queued, name):
                 found += await self._follow(queued, read, directives)
             for reason, count in read.skipped.items():
                 self._buffer.skip(reason, count)
@@ -136,6 +140,10 @@ class PageOutcomes:
             elements=links.elements,
             looked=links.looked,
         )
+        if self._links is not None and read is not None and self._follows(queued, name):
+            page = crawled_page(queued, answer, outcome, read, usage, links=True)
+            found += await self._choose(self._links, queued, read, page)
+            outcome = structs.replace(outcome, links=found)
         return outcome, read, usage
 
     def _stored_links(
@@ -247,22 +255,54 @@ class PageOutcomes:
         return skip is None
 
     async def _follow(self, queued: Queued, read: ParsedPage, directives: Directives) -> list[Link]:
-        links = read.page_links
-        if not directives.follow:
-            if links:
-                self._buffer.skip(Skip.NOFOLLOW, len(links))
-            return []
-        followed = links.followed()
-        if len(followed) < len(links):
-            self._buffer.skip(Skip.NOFOLLOW, len(links) - len(followed))
         depth = queued.depth + 1
-        fresh = self._seen.fresh(followed, depth)
-        anchors = links.anchors(fresh)
+        fresh = self._seen.fresh(self._followed(read, directives), depth)
+        anchors = read.page_links.anchors(fresh)
         found: list[Link] = []
         for place, url in enumerate(fresh, 1):
             link = self._link(url, depth=depth, queued=queued, anchor=anchors[url])
             if link is not None:
                 found.append(link)
+            if not place % LINKS_AT_ONCE:
+                await asyncio.sleep(0)
+        return found
+
+    def _followed(self, read: ParsedPage, directives: Directives) -> list[str]:
+        """The links of a page that it allows to be followed; counts the others."""
+        links = read.page_links
+        followed = links.followed() if directives.follow else []
+        if len(followed) < len(links):
+            self._buffer.skip(Skip.NOFOLLOW, len(links) - len(followed))
+        return followed
+
+    async def _choose(
+        self, filter_: LinkFilter, queued: Queued, read: ParsedPage, page: CrawledPage
+    ) -> list[Link]:
+        """The links that the program chooses. It is asked again about one that it left out, on
+        every page: only those that it chose are remembered."""
+        depth = queued.depth + 1
+        followed = self._followed(read, page.directives)
+        fresh = [url for url in followed if not self._seen.knows(url, depth)]
+        if not fresh:
+            return []
+        anchors = read.page_links.anchors(fresh)
+        given = [PageLink(url, anchors[url], nofollow=False) for url in fresh]
+        found: list[Link] = []
+        chosen = await filter_.choose(page, given)
+        for place, (link, choice) in enumerate(zip(given, chosen, strict=True), 1):
+            if choice is None:
+                self._buffer.skip(Skip.LINKS)
+            elif self._seen.new(choice.url, depth):
+                new = self._link(
+                    choice.url,
+                    depth=depth,
+                    queued=queued,
+                    anchor=link.anchor,
+                    priority=choice.priority,
+                    data=choice.data,
+                )
+                if new is not None:
+                    found.append(new)
             if not place % LINKS_AT_ONCE:
                 await asyncio.sleep(0)
         return found
@@ -274,6 +314,7 @@ class PageOutcomes:
         depth: int,
         queued: Queued,
         anchor: str | None = None,
+        priority: float = 0.0,
         seed: bool = False,
         hops: int = 0,
         requisite: bool = False,
@@ -302,7 +343,7 @@ class PageOutcomes:
             slot=self._config.config.slot_of(host),
             host=host,
             depth=depth,
-            priority=queued.priority if seed else 0.0,
+            priority=queued.priority if seed else priority,
             seed=seed,
             hops=hops,
             anchor=anchor,

@@ -45,6 +45,11 @@ class SeenLinks:
         self._young[key] = min(older, depth)
         return older > depth
 
+    def knows(self, url: str, depth: int) -> bool:
+        """Whether it is no longer `new`; remembers nothing."""
+        key = hash(url)
+        return min(self._young.get(key, _NEVER), self._old.get(key, _NEVER)) <= depth
+
     def fresh(self, urls: Sequence[str], depth: int) -> Iterable[str]:
         """Those of a page's links that are `new`, in one call."""
         known = self._young.get

@@ -14,6 +14,7 @@ from crawler.documents.crawled_page import CrawledPage, Timings
 from crawler.documents.links import PageLink
 from crawler.documents.unvisited import BlockedPage, FailedPage
 from crawler.embedding.caller_verdicts import NextTurn
+from crawler.embedding.link_choice import FollowLink
 from crawler.embedding.response import Response
 from crawler.errors import (
     AlreadyOpen,
@@ -141,6 +142,7 @@ VALUES: list[object] = [
         next_in_s=2.0,
         rest_source="politeness.delay",
     ),
+    FollowLink(url="/a", priority=1.0, data={"a": [1]}),
     NextTurn(in_s=1.5, reason="politeness.delay", ahead=2),
     RobotsState(status=200, body=ROBOTS, copy_at=1.0),
 ]
