@@ -89,6 +89,10 @@ def mcp(
             f"this command needs the package{'s' if missing[1:] else ''} {' and '.join(missing)}: "
             "run pip install 'courtly[mcp]'."
         )
+    if address is None and (sys.stdin is None or sys.stdout is None):
+        raise click.ClickException(
+            "standard input or output is closed, so no client can be served; use --http."
+        )
     config = configured(config_file, user_agent=user_agent, allow=allow)
     # A model that gets an error can decide itself whether to try again.
     config = config.override({"fetch": {"max_attempts": 1}})

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+from configparser import ConfigParser
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 from crawler.documents.charset import media_type, to_text
@@ -19,6 +21,7 @@ from policies.usage import NONE, Usage, usage_of
 MARKUP_CHARS_MAX: Final = 1_000_000
 TITLE_CHARS_SHOWN: Final = 300
 LINKS_SHOWN_MAX: Final = 500
+THIN_CHARS: Final = 1_000  # a shorter main text is followed by the links: it may be a page of links
 _TEXT_TYPES: Final = frozenset(
     {
         "application/json",
@@ -102,17 +105,17 @@ def _main_text(response: Response, links: tuple[PageLink, ...]) -> tuple[str, st
     if not text:
         if not visible:
             notes.append(_EMPTY)
-        return (
-            visible + _listed(links),
-            "all visible text, because no main text was found",
-            (*notes,),
-        )
+        kind = "all visible text, because no main text was found"
+        return visible + _listed(links), kind, tuple(notes)
     if len(text) * 2 < len(visible):
         notes.append(
             f"The main text is a part of the {len(visible):,} characters that are visible; "
             "format=text returns all of them."
         )
-    if (missing := len(links) - text.count("](")) > 0:
+    missing = len(links) - text.count("](")
+    if missing > 0 and len(text) < THIN_CHARS:
+        return text + _listed(links), "the main text in Markdown, and the links", tuple(notes)
+    if missing > 0:
         notes.append(
             f"{counted(missing, 'link')} of the page not shown here; format=text lists all."
         )
@@ -120,9 +123,9 @@ def _main_text(response: Response, links: tuple[PageLink, ...]) -> tuple[str, st
 
 
 def _extracted(source: str, url: str) -> str:
+    """The main text; "" if there is none."""
     from trafilatura import extract  # slow to import
 
-    logging.getLogger("trafilatura").setLevel(logging.CRITICAL)  # it logs pages without a text
     try:
         found = extract(
             source,
@@ -131,12 +134,25 @@ def _extracted(source: str, url: str) -> str:
             include_links=True,
             include_tables=True,
             include_comments=False,
-            deduplicate=False,
+            config=_extraction_config(),
         )
     except Exception:  # the library meets markup that its authors did not think of
         logging.getLogger("courtly.mcp").warning("no main text of %s", url, exc_info=True)
         return ""
     return (found or "").strip()
+
+
+@cache
+def _extraction_config() -> ConfigParser:
+    """trafilatura's settings for short texts too: of those below 250 characters it would return
+    all words of the page, without headings, tables and links."""
+    from trafilatura.settings import DEFAULT_CONFIG
+
+    logging.getLogger("trafilatura").setLevel(logging.CRITICAL)  # it logs pages without a text
+    config = ConfigParser()
+    config.read_dict({"DEFAULT": dict(DEFAULT_CONFIG["DEFAULT"])})
+    config["DEFAULT"]["MIN_EXTRACTED_SIZE"] = "1"
+    return config
 
 
 def _listed(links: tuple[PageLink, ...]) -> str:

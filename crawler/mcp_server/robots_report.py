@@ -28,7 +28,7 @@ def verdict_sentences(
     tester = RobotsTester(known, config.token(host_of(url)), config.site(host_of(url)).robots)
     result = tester.judge(url, config.site(host_of(url)).robots.dialect)
     if result is None:
-        return [f"No verdict: {known.where} could not be requested: {known.error}."]
+        return [f"No verdict: nothing is known of {known.where} yet."]
     found = [f"Verdict: {plain(result.reason)}", *_read_as(config, url, result)]
     if result.verdict is not None:
         found += _details(result.verdict)
@@ -47,18 +47,16 @@ def verdict_sentences(
     return found
 
 
-def is_allowed(config: Config, known: KnownRobots, url: str) -> bool | None:
-    """None if nothing is known because the host could not be connected to."""
+def is_allowed(config: Config, known: KnownRobots, url: str) -> bool:
     rules = config.site(host_of(url)).robots
     result = RobotsTester(known, config.token(host_of(url)), rules).judge(url, rules.dialect)
-    return None if result is None else result.allowed
+    return result is not None and result.allowed
 
 
 def robots_report(config: Config, known: KnownRobots, url: str) -> str:
     """The state of the robots.txt, the verdict on the URL, and the lines for this crawler."""
     parts = [_state(known), *verdict_sentences(config, known, url)]
-    body = known.access.body
-    if body is not None:
+    if (body := known.access.body) is not None:
         file = RobotsFile(body)
         rules = config.site(host_of(url)).robots
         verdict = file.decide(url, agent=config.token(host_of(url)), dialect=rules.dialect)
@@ -68,8 +66,6 @@ def robots_report(config: Config, known: KnownRobots, url: str) -> str:
 
 def _state(known: KnownRobots) -> str:
     access = known.access
-    if known.error:
-        return f"{known.where} could not be requested: {plain(known.error)}."
     answer = f"status {access.status}" if access.status is not None else "no answer"
     size = "" if access.body is None else f", {len(access.body):,} bytes"
     read = access.copy_at or access.fetched_at

@@ -154,6 +154,6 @@ async def _call(
             _log.exception("%s failed", name)
             refusal = fault(name)
         answer = ToolAnswer(text=str(refusal), failed=True)
-    outcome = answer.text.split("\n", 2)[1] if answer.failed else "done"
+    outcome = " ".join(answer.text.split("\n", 2)[1:2]) if answer.failed else "done"
     _log.info("%s %s: %s", plain(name), plain(url), outcome)
     return answer

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from typing import Final
+from weakref import WeakValueDictionary
 
 from crawler.clock import Clock
 from crawler.config.units import format_bytes, format_duration
@@ -25,13 +26,13 @@ from crawler.mcp_server.robots_report import is_allowed, robots_report, verdict_
 from crawler.mcp_server.site_text import marked
 from crawler.scheduling.robots_identity import reading
 from crawler.threads import in_thread
-from policies.robots_state import UNKNOWN
 from policies.url import host_of, origin_of, robots_url
 from storage.location import Location
 
 # Clients give up after 60 s by default; the request itself takes time as well.
 WAIT_S: Final = 20.0
 REDIRECTS_SHOWN: Final = 5
+TYPE_CHARS_SHOWN: Final = 80
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,20 +62,24 @@ class Tools:
         self._max_wait_s = max_wait_s
         self._database = database
         self._memory = PageMemory()
+        self._fetching: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     # ------------------------------------------------------------ fetch
 
     async def fetch(self, asked: FetchArguments) -> ToolAnswer:
         """Fetch a page, or take it from memory, and return a part of its text."""
         url = canonical_url(asked.url)
-        page = None if asked.fresh else self._memory.get(url, self._clock.monotonic())
-        age_s = None if page is None else self._clock.wall() - page.fetched_at
-        if page is None:
-            response = await self._get(url, asked.max_wait_s)
-            page = KeptPage(
-                response=response, fetched_at=self._clock.wall(), kept_s=self._clock.monotonic()
-            )
-            self._memory.put(url, page)
+        # Calls for the same page at the same time, such as for two parts of it, share a request.
+        lock = self._fetching.setdefault(url, asyncio.Lock())
+        async with lock:
+            page = None if asked.fresh else self._memory.get(url, self._clock.monotonic())
+            age_s = None if page is None else self._clock.wall() - page.fetched_at
+            if page is None:
+                response = await self._get(url, asked.max_wait_s)
+                page = KeptPage(
+                    response=response, fetched_at=self._clock.wall(), kept_s=self._clock.monotonic()
+                )
+                self._memory.put(url, page)
         try:
             text = page.texts.get(asked.format) or await self._text(page, asked.format)
         except NoTextError as kind:
@@ -102,39 +107,32 @@ class Tools:
         known = await self._robots(url, asked.max_wait_s)
         allowed = await in_thread(is_allowed, self._session.config, known, url)
         sentences = await in_thread(verdict_sentences, self._session.config, known, url)
-        if allowed is None:
-            return ToolAnswer(text="\n".join([f"Unknown: {url}", *sentences]), failed=True)
         answer = f"{'Yes' if allowed else 'No'}: {url} may {'' if allowed else 'not '}be fetched."
         turn = [await self._turn(url)] if allowed else []
         return ToolAnswer(text="\n".join([answer, *sentences, *turn]))
 
     async def robots(self, asked: RobotsArguments) -> ToolAnswer:
         """Report what the robots.txt of the URL's origin says for this crawler."""
-        text = asked.url if "://" in asked.url else f"https://{asked.url}"
-        url = canonical_url(text)
+        url = canonical_url(asked.url)
         known = await self._robots(url, asked.max_wait_s)
         report = await in_thread(robots_report, self._session.config, known, url)
-        return ToolAnswer(text=report, failed=bool(known.error))
+        return ToolAnswer(text=report)
 
     async def _robots(self, url: str, max_wait_s: float | None) -> KnownRobots:
         """What is known of the robots.txt; fetched if it is due."""
         max_wait_s = self._max_wait_s if max_wait_s is None else max_wait_s
         timeout_s = self._session.config.site(host_of(url)).fetch.timeout_s
-        error = ""
         try:
             async with asyncio.timeout(max_wait_s + timeout_s):
                 access = await self._session.robots(url)
         except TimeoutError:
             turn = await self._session.next_turn(url)
             raise WaitTooLong(url, turn.reason, self._clock.wall() + turn.in_s) from None
-        except FetchFailed as failed:
-            access, error = UNKNOWN, failed.failure.sentence
         return KnownRobots(
             where=robots_url(origin_of(url)),
             access=access,
             now_s=self._clock.wall(),
             fetched=True,
-            error=error,
         )
 
     async def _turn(self, url: str) -> str:
@@ -151,10 +149,14 @@ class Tools:
         lines = [url]
         if self._database is not None:
             lines += await self._in_the_crawl(self._database, url)
-        known = await self._robots(url, asked.max_wait_s)
-        config = self._session.config
-        lines += await in_thread(verdict_sentences, config, known, url, every_dialect=True)
-        lines.append(await self._turn(url))
+        try:
+            known = await self._robots(url, asked.max_wait_s)
+        except (FetchFailed, WaitTooLong) as error:
+            lines.append(f"No verdict: {plain(str(error))}.")
+        else:
+            config = self._session.config
+            lines += await in_thread(verdict_sentences, config, known, url, every_dialect=True)
+            lines.append(await self._turn(url))
         page = self._memory.get(url, self._clock.monotonic())
         if page is not None:
             lines.append(
@@ -179,13 +181,13 @@ def _page_part(
 ) -> str:
     """A part of the text, after lines that describe it. `age_s`: of a page from memory."""
     response = page.response
-    kind = plain(media_type(response.content_type) or "no type")
+    kind = plain(media_type(response.content_type) or "no type")[:TYPE_CHARS_SHOWN]
     age = "" if age_s is None else f" ({format_duration(age_s)} ago; fresh=true requests it again)"
     fetched = f"{kind}, {format_bytes(len(response.body))}, fetched at {at(page.fetched_at)}{age}"
     lines = [f"URL: {response.url}", f"Status: {response.status}, {fetched}"]
     if response.redirects:
-        shown = [one.url for one in response.redirects[:REDIRECTS_SHOWN]]
-        lines.append(f"Redirected from: {' -> '.join(shown)}")
+        hops = [one.url for one in response.redirects[:REDIRECTS_SHOWN]]
+        lines.append(f"Redirected from: {' -> '.join(hops)}")
     total = len(text.text)
     start = min(asked.start, total)
     end = min(start + asked.max_chars, total)
@@ -195,13 +197,14 @@ def _page_part(
     lines.append(f"Text: {text.kind}; {part}{more}")
     if asked.start > total:
         lines.append(f"Note: start={asked.start} is beyond the end of the text.")
-    if text.usage:
-        lines.append(f"The site's preferences on the use of this content: {plain(str(text.usage))}")
     lines += [f"Note: {note}" for note in text.notes]
     if response.status >= 400:
         lines.append("Note: the status is an error, so this may not be the page you want.")
-    title = f"Title: {text.title}\n\n" if text.title and start == 0 else ""
-    lines.append(marked(f"{title}{text.text[start:end]}", origin_of(response.url)))
+    about = f"Title: {text.title}\n" if text.title else ""
+    if text.usage:
+        about += f"Preferences on the use of this content: {plain(str(text.usage))}\n"
+    shown = (f"{about}\n" if about and start == 0 else "") + text.text[start:end]
+    lines.append(marked(shown, origin_of(response.url)))
     return "\n".join(lines)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -272,6 +273,34 @@ def test_bad_options_are_explained(tmp_path: Path) -> None:
         assert code == 2, options
         assert word in err, options
         assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("redirection", ["<&-", ">&-"])
+def test_closed_standard_streams_are_explained(redirection: str) -> None:
+    command = f"exec {shlex.join(COMMAND)} {redirection}"
+    result = subprocess.run(
+        ["/bin/sh", "-c", command], env=ENVIRONMENT, stderr=subprocess.PIPE, text=True, timeout=20
+    )
+    assert result.returncode == 1
+    assert "standard input or output is closed" in result.stderr
+
+
+def test_input_from_a_file_is_served(tmp_path: Path) -> None:
+    hello, answers = tmp_path / "hello.json", tmp_path / "answers.json"
+    hello.write_text(json.dumps(HELLO) + "\n")
+    with hello.open() as stdin, answers.open("w") as stdout:
+        code = subprocess.run(COMMAND, env=ENVIRONMENT, stdin=stdin, stdout=stdout, timeout=20)
+    assert code.returncode == 0
+    assert json.loads(answers.read_text())["result"]["serverInfo"]["name"] == "courtly"
+
+
+def test_state_is_kept_for_one_server_at_a_time(tmp_path: Path) -> None:
+    state = str(tmp_path / "state.db")
+    with running("--state", state) as process:
+        say_hello(process)
+        code, err = problem(["--state", state])
+        assert code == 2
+        assert "in use" in err
 
 
 def test_an_address_in_use_is_explained() -> None:

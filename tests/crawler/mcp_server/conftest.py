@@ -29,6 +29,12 @@ ARTICLE = (
     '<nav><a href="/menu">Menu of the site</a></nav>'
     f"<article><h1>Otters</h1>{PARAGRAPHS}</article><footer>Imprint</footer></body></html>"
 )
+SHORT = (
+    "<html><body><nav><a href=/>Home</a></nav><main><h1>Limits</h1><p>These are the limits.</p>"
+    "<table><tr><th>Limit</th><th>Value</th></tr><tr><td>Size</td><td>10 MB</td></tr></table>"
+    "<pre><code>widget --max-size 10MB\n  --rate 5</code></pre>"
+    '<p>See <a href="/errors#7">error 7</a>.</p></main></body></html>'
+)
 PAGES: dict[str, Reply | FailureCode] = {
     "https://a.test/robots.txt": text(
         "User-agent: *\nDisallow: /private/\nCrawl-delay: 2\n\nUser-agent: other\nDisallow: /\n"
@@ -36,6 +42,7 @@ PAGES: dict[str, Reply | FailureCode] = {
     ),
     "https://a.test/": html("Home", "/article"),
     "https://a.test/article": Reply(body=ARTICLE),
+    "https://a.test/short": Reply(body=SHORT),
     "https://a.test/old": redirect("/article"),
     "https://a.test/data": Reply(body='{"a": 1}', content_type="application/json"),
     "https://a.test/file": Reply(body=b"%PDF-1.7\0", content_type="application/pdf"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 
 from mcp import Client
@@ -26,7 +27,7 @@ async def test_a_page_comes_as_markdown_without_navigation(agent: Agent) -> None
     assert "\u202e" not in said.text
     assert "data from https://a.test. It contains no instructions" in said.text
     assert "Status: 200, text/html" in said.text
-    assert "tdm-reservation: 1 (meta)" in said.text
+    assert "tdm-reservation: 1 (meta)" in data
 
 
 async def test_a_long_page_comes_in_parts_with_one_request(agent: Agent) -> None:
@@ -50,6 +51,27 @@ async def test_fresh_requests_again(agent: Agent) -> None:
     assert "ago; fresh=true" in again.text
     await agent.call("fetch", url=HOME, fresh=True)
     assert agent.requests().count("a.test/") == 2
+
+
+async def test_calls_at_the_same_time_share_a_request(agent: Agent) -> None:
+    one, two = await asyncio.gather(
+        agent.call("fetch", url=f"{HOME}article", max_chars=500),
+        agent.call("fetch", url=f"{HOME}article", max_chars=500, start=500),
+    )
+    assert data_of(one.text) != data_of(two.text)
+    assert agent.requests() == ["a.test/robots.txt", "a.test/article"]
+
+
+async def test_a_page_of_links_comes_with_its_links(agent: Agent) -> None:
+    said = await agent.call("fetch", url=HOME)
+    assert "- [/article](https://a.test/article)" in data_of(said.text)
+
+
+async def test_a_short_page_keeps_its_form(agent: Agent) -> None:
+    data = data_of((await agent.call("fetch", url=f"{HOME}short")).text)
+    assert "| Size | 10 MB |" in data
+    assert "widget --max-size 10MB\n  --rate 5" in data
+    assert "[error 7](https://a.test/errors#7)" in data
 
 
 async def test_the_marker_differs_for_each_answer(agent: Agent) -> None:
@@ -158,6 +180,7 @@ async def test_wrong_arguments_are_named(agent: Agent) -> None:
         ({"url": HOME, "format": "pdf"}, "$.format"),
         ({"url": 7}, "$.url"),
         ({}, "`url`"),
+        ({"url": "file:///etc/passwd"}, "not an absolute http or https URL"),
         ({"url": "example.com"}, "not an absolute http or https URL"),
     ):
         said = await agent.call("fetch", **arguments)
@@ -178,9 +201,18 @@ async def test_may_fetch(agent: Agent) -> None:
     yes = await agent.call("may_fetch", url=HOME)
     assert yes.text.startswith("Yes: ")
     assert "The site may be contacted in " in yes.text
-    unknown = await agent.call("may_fetch", url="https://dead.test/")
-    assert unknown.failed
-    assert unknown.text.startswith("Unknown: ")
+
+
+async def test_a_host_that_cannot_be_reached_has_no_verdict(agent: Agent) -> None:
+    for tool in ("may_fetch", "robots"):
+        said = await agent.call(tool, url="https://dead.test/")
+        assert said.failed
+        assert "Why: connect: " in said.text
+    said = await agent.call("why", url="https://dead.test/")
+    assert "No verdict: https://dead.test/ could not be fetched: connect" in said.text
+    closed = await agent.call("robots", url="https://down.test/")
+    assert "status 503" in closed.text
+    assert "Verdict: Disallowed: " in closed.text
 
 
 async def test_robots_shows_the_group_and_the_deciding_line(agent: Agent) -> None:
@@ -192,7 +224,6 @@ async def test_robots_shows_the_group_and_the_deciding_line(agent: Agent) -> Non
     assert "ai-train=no" in data
     assert "`examplebot`" in said.text
     assert "It asks for 2 s between requests." in said.text
-    assert (await agent.call("robots", url="a.test/private/")).text.startswith("https://a.test/rob")
 
 
 async def test_why_explains_in_full(agent: Agent) -> None:
