@@ -139,9 +139,11 @@ async def _serve(
     state: str | None,
     max_wait_s: float,
 ) -> None:
+    import asyncio
+
     from crawler.clock import RealClock
     from crawler.embedding.session import PoliteSession
-    from crawler.mcp_server.http_transport import PATH, listen, serve_http
+    from crawler.mcp_server.http_transport import PATH, HttpServer, listen
     from crawler.mcp_server.server import make_server
     from crawler.mcp_server.stdio_transport import serve_stdio
     from crawler.mcp_server.tools import Tools
@@ -163,7 +165,14 @@ async def _serve(
             host, port = listener.getsockname()[:2]
             shown = f"[{host}]" if ":" in host else host
             say(f"listening on http://{shown}:{port}{PATH}", err=True)
-            await serve_http(server, listener, token=token, names=names)
+            http = HttpServer(server, listener, token=token, names=names)
+            serving = asyncio.create_task(http.serve())
+            try:
+                await asyncio.shield(serving)
+            finally:
+                await session.aclose()  # so that waiting calls get an answer
+                http.stop()
+                await serving
 
 
 async def _stoppable(serving: Coroutine[object, object, None]) -> None:

@@ -5,7 +5,6 @@ Requests are independent: there are no sessions to keep, and each answer is one 
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import hmac
 import logging
@@ -48,36 +47,44 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-async def serve_http(
-    server: Server[Any], listener: socket.socket, *, token: str, names: tuple[str, ...] = ()
-) -> None:
-    """Serve until cancelled; calls in progress then have STOP_S to end. `names`: see `Guard`."""
-    app = server.streamable_http_app(
-        streamable_http_path=PATH,
-        json_response=True,
-        stateless_http=True,
-        max_request_body_size=BODY_BYTES_MAX,
-        # `Guard` checks the headers of every path, and says what is wrong.
-        transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
-    )
-    uvicorn_server = _Server(
-        uvicorn.Config(
-            Guard(app, token=token, names=names),
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            limit_concurrency=CALLS_MAX,
-            timeout_graceful_shutdown=STOP_S,
-            ws="none",
+class HttpServer:
+    """Serves clients on a listening socket. token, names: see `Guard`."""
+
+    def __init__(
+        self,
+        server: Server[Any],
+        listener: socket.socket,
+        *,
+        token: str,
+        names: tuple[str, ...] = (),
+    ) -> None:
+        app = server.streamable_http_app(
+            streamable_http_path=PATH,
+            json_response=True,
+            stateless_http=True,
+            max_request_body_size=BODY_BYTES_MAX,
+            # `Guard` checks the headers of every path, and says what is wrong.
+            transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         )
-    )
-    serving = asyncio.create_task(uvicorn_server.serve(sockets=[listener]))
-    try:
-        await asyncio.shield(serving)
-    except asyncio.CancelledError:
-        uvicorn_server.should_exit = True
-        await serving
-        raise
+        self._listener = listener
+        self._server = _Server(
+            uvicorn.Config(
+                Guard(app, token=token, names=names),
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                limit_concurrency=CALLS_MAX,
+                timeout_graceful_shutdown=STOP_S,
+                ws="none",
+            )
+        )
+
+    async def serve(self) -> None:
+        """Serve until `stop`; calls in progress then have STOP_S to end."""
+        await self._server.serve(sockets=[self._listener])
+
+    def stop(self) -> None:
+        self._server.should_exit = True
 
 
 class _Server(uvicorn.Server):
@@ -108,6 +115,8 @@ class Guard:
             headers = [(b"content-type", b"text/plain; charset=utf-8")]
             if status == 401:
                 headers.append((b"www-authenticate", b"Bearer"))
+            if status == 405:
+                headers.append((b"allow", b"POST"))
             await send({"type": "http.response.start", "status": status, "headers": headers})
             await send({"type": "http.response.body", "body": f"{sentence}\n".encode()})
             return
@@ -127,6 +136,9 @@ class Guard:
             right = hmac.compare_digest(token.strip().encode(), self._token)
             if kind.lower() != "bearer" or not right:
                 return 401, "A token is required: send the header Authorization: Bearer TOKEN."
+        if scope["method"] != "POST":
+            # GET would open a stream for messages of the server, and there are none.
+            return 405, "Messages are sent with POST; there are no streams and sessions."
         return None
 
     def _is_own_page(self, origin: str) -> bool:

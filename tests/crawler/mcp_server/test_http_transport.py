@@ -24,7 +24,7 @@ async def status_of(guard_args: dict[str, object], headers: dict[str, str]) -> t
 
     raw = [(name.lower().encode(), value.encode("latin-1")) for name, value in headers.items()]
     guard = Guard(app, **guard_args)  # type: ignore[arg-type]
-    await guard({"type": "http", "headers": raw}, receive, send)
+    await guard({"type": "http", "method": "POST", "headers": raw}, receive, send)
     return int(sent[0]["status"]), sent[1]["body"].decode()
 
 
