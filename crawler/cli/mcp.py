@@ -50,7 +50,8 @@ EXTRA = ("mcp", "trafilatura")  # packages of the extra
 @click.option(
     "--db",
     metavar="DB",
-    help="The database of a crawl, which the tool `why` reads: a path or a postgresql:// URL.",
+    help="The database of a crawl, which the tool `why` reads: a path or a postgresql:// URL.  "
+    "[default: the config's, if any]",
 )
 @click.option(
     "--state",
@@ -154,9 +155,9 @@ async def _serve(
     with contextlib.ExitStack() as stack:
         if listener is not None:
             stack.enter_context(listener)
-        async with PoliteSession(
-            config=config.without_database(), db=state, clock=clock
-        ) as session:
+        # --state names its database; that of the config is the crawl's.
+        own = config.without_database()
+        async with PoliteSession(config=own, db=state, clock=clock) as session:
             tools = Tools(session, clock, max_wait_s=max_wait_s, database=database)
             server = make_server(tools, clock)
             if listener is None:
@@ -200,12 +201,16 @@ def _log_to_stderr() -> None:
 
 
 def _database(config: Config, db: str | None) -> Location | None:
-    if db is None:
-        return None
+    """The database of the crawl: that of --db, or that of the config, if it names one that exists.
+    Raises UsageError."""
     from crawler.cli.options import existing_database
-    from storage.location import url_of
+    from storage.location import FileLocation, url_of
 
-    return existing_database(config.override({"storage": {"url": url_of(db)}}, where="--db"))
+    if db is not None:
+        return existing_database(config.override({"storage": {"url": url_of(db)}}, where="--db"))
+    location = config.storage.location if config.names_database else None
+    missing = isinstance(location, FileLocation) and not location.path.is_file()
+    return None if missing else location
 
 
 def _address(text: str) -> tuple[str, int]:

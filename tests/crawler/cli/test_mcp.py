@@ -117,6 +117,29 @@ async def test_over_http(web: LocalWeb, mode: str) -> None:
         assert process.wait(10) == 0
 
 
+async def test_waiting_calls_get_an_answer_when_the_http_server_stops(web: LocalWeb) -> None:
+    asked = asyncio.Event()
+
+    def robots(_request: ReceivedRequest) -> Reply:
+        asked.set()
+        return text("User-agent: *\nCrawl-delay: 15\n")
+
+    web.sites["127.0.0.1"] = {"/robots.txt": robots}
+    with running("--http", "127.0.0.1:0") as process:
+        assert process.stderr is not None
+        async with Client(listening(process.stderr)) as client:
+            url = web.url("127.0.0.1")
+            call = asyncio.create_task(client.call_tool("fetch", {"url": url}))
+            async with asyncio.timeout(10):
+                await asked.wait()
+            process.send_signal(signal.SIGTERM)
+            said = await call
+            assert said.is_error
+            assert "The server is stopping." in text_of(said)
+        assert await asyncio.to_thread(process.wait, 10) == 0
+        assert "Traceback" not in process.stderr.read()
+
+
 async def test_over_http_with_a_token(web: LocalWeb) -> None:
     with running("--http", "0.0.0.0:0", "--token", "env:COURTLY_TEST_TOKEN") as process:
         assert process.stderr is not None
@@ -142,6 +165,8 @@ async def test_web_pages_cannot_use_it() -> None:
             assert foreign.status_code == 403
             rebound = await http.post(url, json=HELLO, headers={"Host": "evil.example"})
             assert rebound.status_code == 421
+            stream = await http.get(url)
+            assert (stream.status_code, stream.headers["allow"]) == (405, "POST")
 
 
 def say_hello(process: subprocess.Popen[str]) -> None:
@@ -234,14 +259,19 @@ async def test_the_example_reads_a_page_and_shows_a_refusal(web: LocalWeb) -> No
         assert word in out.decode()
 
 
-async def test_why_knows_a_crawl(web: LocalWeb, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("option", "name"), [(["--db"], "crawl.db"), (["--config"], "crawl.toml")])
+async def test_why_knows_a_crawl(
+    web: LocalWeb, tmp_path: Path, option: list[str], name: str
+) -> None:
     db = tmp_path / "crawl.db"
     url = web.url("127.0.0.1")
     options = ("crawl", url, "--db", str(db), "--allow", "127.0.0.0/8", "--quiet")
     crawl = await asyncio.create_subprocess_exec(*COMMAND[:3], *options, env=ENVIRONMENT)
     assert await crawl.wait() == 0
+    config = tmp_path / "crawl.toml"
+    config.write_text(f'[storage]\nurl = "{db}"\n')
     parameters = StdioServerParameters(
-        command=COMMAND[0], args=[*COMMAND[1:], "--db", str(db)], env=ENVIRONMENT
+        command=COMMAND[0], args=[*COMMAND[1:], *option, str(tmp_path / name)], env=ENVIRONMENT
     )
     async with Client(parameters) as client:
         said = text_of(await client.call_tool("why", {"url": url}))
