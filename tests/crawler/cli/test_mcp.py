@@ -269,7 +269,7 @@ async def test_why_knows_a_crawl(
     crawl = await asyncio.create_subprocess_exec(*COMMAND[:3], *options, env=ENVIRONMENT)
     assert await crawl.wait() == 0
     config = tmp_path / "crawl.toml"
-    config.write_text(f'[storage]\nurl = "{db}"\n')
+    config.write_text(f'[storage]\nurl = "sqlite:{db}"\n')
     parameters = StdioServerParameters(
         command=COMMAND[0], args=[*COMMAND[1:], *option, str(tmp_path / name)], env=ENVIRONMENT
     )
