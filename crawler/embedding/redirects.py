@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 from crawler.embedding.caller_gate import CallerGate
 from crawler.embedding.caller_waits import WaitLimit
@@ -34,6 +35,9 @@ from policies.retries import (
 )
 from policies.url import host_of, origin_of
 
+if TYPE_CHECKING:
+    from crawler.embedding.response_cache import ResponseCache  # loads SQLite
+
 REDIRECTS_MAX: Final = 10  # browsers follow 20; more than ten are a loop
 # The longest wait before a retry, in seconds, unless the caller has set a limit. The backoffs after
 # four refusals without a Retry-After are shorter.
@@ -46,10 +50,15 @@ OF_A_BODY: Final = frozenset({"content-type", "content-encoding", "content-langu
 
 
 async def follow_redirects(
-    client: CallerGate, asked: RequestArguments, stream: BodyStream | None = None
+    client: CallerGate,
+    asked: RequestArguments,
+    *,
+    stream: BodyStream | None = None,
+    cache: ResponseCache | None = None,
 ) -> Response:
     """Return the response, after its redirects if they are followed. stream: it passes on the body,
-    which is then b"" in the response. Raises what `PoliteSession.fetch` raises."""
+    which is then b"" in the response. cache: where responses are looked up and kept. Raises what
+    `PoliteSession.fetch` raises."""
     url, method, body = asked.url, asked.method, asked.body
     sent: Mapping[str, str] = asked.headers
     seen: list[Response] = []
@@ -66,29 +75,29 @@ async def follow_redirects(
             limits=limits_of(max(asked.timeout_s or 0.0, rules.timeout_s), rules.max_body_bytes),
             bare=bare,
         )
-        answer = await _ask(
-            client,
-            request,
-            limit,
-            retry=asked.retry and method in RETRIED,
-            timeout_s=asked.timeout_s,
-            stream=stream,
-        )
-        response = Response(
-            url=url,
-            status=answer.status,
-            headers=answer.headers,
-            body=answer.body,
-            elapsed_s=answer.elapsed_s,
-            redirects=tuple(seen),
-        )
-        target = redirect_target(answer) if asked.follow else None
+        response = None if cache is None else await cache.get(client.config, request)
+        if response is None:
+            retry = asked.retry and method in RETRIED
+            answer = await _ask(
+                client, request, limit, retry=retry, timeout_s=asked.timeout_s, stream=stream
+            )
+            response = Response(
+                url=url,
+                status=answer.status,
+                headers=answer.headers,
+                body=answer.body,
+                elapsed_s=answer.elapsed_s,
+            )
+            if cache is not None:
+                await cache.put(client.config, request, response, now_s=client.clock.wall())
+        response = replace(response, redirects=tuple(seen))
+        target = redirect_target(response) if asked.follow else None
         if target is None:
             return response
         seen.append(response)
         if len(seen) > REDIRECTS_MAX:
             raise TooManyRedirects([*(one.url for one in seen), target])
-        if answer.status in BECOMES_GET and method not in RETRIED:
+        if response.status in BECOMES_GET and method not in RETRIED:
             method, body = "GET", None
             sent = _without(sent, OF_A_BODY)
         if origin_of(target) != origin_of(url):

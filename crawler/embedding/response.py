@@ -18,6 +18,7 @@ class Response:
 
     url: canonical; after redirects, the last one. redirects: the responses that led here, in order.
     body: decompressed. elapsed_s: duration of the contact, without the wait for permission.
+    from_cache: from the session's response cache, without a contact now.
     """
 
     url: str
@@ -26,6 +27,7 @@ class Response:
     body: bytes = field(repr=False)  # may be megabytes
     elapsed_s: float
     redirects: tuple[Response, ...] = ()
+    from_cache: bool = False
 
     @property
     def ok(self) -> bool:

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from yarl import URL
 
@@ -35,6 +35,9 @@ from crawler.fetching.request import Fetcher
 from crawler.observer import Observer
 from policies.robots_state import RobotsState
 
+if TYPE_CHECKING:
+    from crawler.embedding.response_cache import ResponseCache
+
 
 class PoliteSession:
     """Fetches politely: obeys robots.txt, keeps a delay between requests to a host, and serves
@@ -55,9 +58,10 @@ class PoliteSession:
     allow: private address ranges that may be connected to.
     dialect: how robots.txt is read: names, or constants of `policies.robots` (`robots.GOOGLE`).
     observer: is called at the end of each wait and contact; see `crawler.Observer`.
+    cache: a file with the responses of earlier sessions, for development: what is in it is returned
+    without a contact and without asking robots.txt. It is created if there is none.
     share: another PoliteSession, whose clocks, robots.txt copies, config and connections this one
-    uses; no other argument can be given with it. It must be open, and stay open, in the same event
-    loop.
+    uses; only cache can be given with it. It must be open, and stay open, in the same event loop.
     clock, fetcher: replacements for tests (`crawler.testing`).
 
     Requests wait as long as politeness requires. Bound the wait with `asyncio.timeout`; cancelling
@@ -76,6 +80,7 @@ class PoliteSession:
         allow: OneOrMore = (),
         dialect: Dialects = (),
         observer: Observer | None = None,
+        cache: str | Path | None = None,
         clock: Clock | None = None,
         fetcher: Fetcher | None = None,
         share: PoliteSession | None = None,
@@ -103,6 +108,7 @@ class PoliteSession:
         )
         self._db = db
         self._observer = observer_of(observer)
+        self._cache = None if cache is None else _response_cache(cache)
         self._clock = clock
         self._fetcher = fetcher
         self._client: Lasting[CallerGate] = self._borrowed or Lasting("session")
@@ -215,7 +221,7 @@ class PoliteSession:
             timeout_s=timeout_s,
             max_wait_s=max_wait_s,
         )
-        return await follow_redirects(client, asked)
+        return await follow_redirects(client, asked, cache=self._cache)
 
     @contextlib.asynccontextmanager
     async def stream(
@@ -242,7 +248,7 @@ class PoliteSession:
         stream = BodyStream(gate, follow=asked.follow)
         response = None
         try:
-            response = StreamedResponse(await follow_redirects(gate, asked, stream), stream)
+            response = StreamedResponse(await follow_redirects(gate, asked, stream=stream), stream)
             yield response
         finally:
             if response is not None:
@@ -299,3 +305,9 @@ class PoliteSession:
         canonical = canonical_url(url)
         mean(client, canonical)
         return await client.robots(canonical)
+
+
+def _response_cache(path: str | Path) -> ResponseCache:
+    from crawler.embedding.response_cache import ResponseCache  # loads SQLite
+
+    return ResponseCache(path)

@@ -197,7 +197,7 @@ class StreamedResponse:
             yield piece
 
 
-def redirect_target(answer: Answer | Head) -> str | None:
+def redirect_target(answer: Answer | Head | Response) -> str | None:
     """The target of a redirect, if it is a valid URL."""
     location = answer.headers.get("Location")
     if answer.status not in REDIRECT_STATUSES or not location:
