@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Final
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import Final, Protocol
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
@@ -25,6 +25,10 @@ CONNECT_S: Final = 5.0
 LOOK_EVERY_S: Final = 0.25
 
 
+class HeaderItems(Protocol):
+    def items(self) -> Iterable[tuple[str, str]]: ...
+
+
 class RequestPermit:
     """Permission to send one request to one host, until the block of `permit` ends.
 
@@ -36,10 +40,11 @@ class RequestPermit:
         self.method = method
         self._lent = lent
 
-    def record(self, status: int, headers: Mapping[str, str] | None = None) -> None:
+    def record(self, status: int, headers: HeaderItems | None = None) -> None:
         """Record the response, from which the host learns when the block ends: it backs off after
         429 and 503, waits for a Retry-After, and counts as reachable. The duration of the block
-        counts as its response time. Of several calls, the last one counts.
+        counts as its response time. Of several calls, the last one counts. headers: a mapping, or
+        any object with `items`.
 
         Raises InvalidRequest for a status outside 100 to 599 or headers that are not strings, and
         SessionClosed after the block.
@@ -55,12 +60,13 @@ class RequestPermit:
 
 
 def _read(headers: object) -> Headers:
-    if not isinstance(headers, Mapping | None):
+    items = getattr({} if headers is None else headers, "items", None)
+    if not callable(items):
         raise InvalidRequest(
             "headers", f"must be a mapping of names to values, not {type(headers).__name__}"
         )
     fields: CIMultiDict[str] = CIMultiDict()
-    for name, value in (headers or {}).items():
+    for name, value in items():
         if not isinstance(name, str) or not isinstance(value, str):
             raise InvalidRequest("headers", "names and values must be strings")
         fields.add(name, value)

@@ -157,12 +157,18 @@ async def test_all_that_chromium_requests_for_a_page_has_a_permit(
     script = Reply(
         body="document.title += ' with script'; fetch('/private/data'); fetch('/moved');"
         "new WebSocket('ws://' + location.host + '/socket');"
-        "navigator.sendBeacon('/private/beacon');",
+        "navigator.sendBeacon('/private/beacon'); new Worker('/worker.js');"
+        "navigator.serviceWorker?.register('/private/service.js').catch(() => {});"
+        "new EventSource('/private/events'); window.open('/private/popup');",
         content_type="text/javascript",
     )
     body = (
         '<link rel="stylesheet" href="/style.css"><script src="/script.js"></script>'
         '<img src="/image.png"><img src="/private/image.png"><iframe src="/frame"></iframe>'
+        '<link rel="prefetch" href="/private/prefetch"><link rel="icon" href="/private/icon">'
+        '<script type="speculationrules">{"prerender": [{"urls": ["/private/prerender"], '
+        '"eagerness": "immediate"}], "prefetch": [{"urls": ["/private/speculated"], '
+        '"eagerness": "immediate"}]}</script>'
     )
     site = {
         "/robots.txt": text("User-agent: examplebot\nDisallow: /private/\n"),
@@ -170,6 +176,7 @@ async def test_all_that_chromium_requests_for_a_page_has_a_permit(
         "/page": page_of("Page", body),
         "/style.css": Reply(body="body { background: url(/b.png) }", content_type="text/css"),
         "/script.js": script,
+        "/worker.js": Reply(body="fetch('/private/of-worker')", content_type="text/javascript"),
         "/image.png": Reply(body=b"", content_type="image/png"),
         "/b.png": Reply(body=b"", content_type="image/png"),
         "/frame": page_of("Frame", "<img src=/private/of-frame.png>"),

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
+from email.message import Message
 from typing import Any
 
+import httpx
 import pytest
+from multidict import CIMultiDict
 from yarl import URL
 
 from crawler.embedding.polite_client import PoliteClient
@@ -192,6 +195,17 @@ class _nothing:  # noqa: N801
     def __exit__(self, *_: object) -> None: ...
 
 
+async def test_headers_of_any_client_can_be_recorded(clock: JumpClock) -> None:
+    message = Message()
+    message["Retry-After"] = "5"
+    found: list[Any] = [message, CIMultiDict(message.items()), httpx.Headers(message.items())]
+    async with opened(clock) as session:
+        for headers in found:
+            async with session.permit(f"{A}/a") as permit:
+                permit.record(429, headers)
+            assert (await session.next_turn(f"{A}/a")).in_s == pytest.approx(5)
+
+
 async def test_the_last_record_counts_and_backs_off_once(clock: JumpClock) -> None:
     async with opened(clock) as session:
         async with session.permit(f"{A}/a") as permit:
@@ -223,6 +237,7 @@ async def test_a_block_that_records_nothing_is_a_contact_without_an_answer(
         (True, None, "status"),
         ("200", None, "status"),
         (200, "Retry-After: 5", "headers"),
+        (200, [("Retry-After", "5")], "headers"),
         (200, {b"Retry-After": b"5"}, "headers"),
     ],
 )
