@@ -45,7 +45,7 @@ _SECTIONS: Final[Mapping[str, str]] = {
     "check_external": "scope",
     "requisites": "scope",
 }
-# A host that cannot be connected to is a dead link, and not one to try for days.
+# Of a link check: a host that cannot be connected to is a dead link, and not one to try for days.
 _UNREACHABLE_FOR: Final = "30s"
 
 
@@ -190,8 +190,12 @@ def _config(
         if options[key] not in (None, ()):
             where = f"--{key.replace('_', '-')}"
             config = config.override({section: {key: options[key]}}, where=where)
-    if config.checks_external and "unreachable_for_s" not in config.given.values.get("fetch", {}):
-        config = config.override({"fetch": {"unreachable_for": _UNREACHABLE_FOR}})
+    if config.checks_external:
+        given = config.given.values
+        if "unreachable_for_s" not in given.get("fetch", {}):
+            config = config.override({"fetch": {"unreachable_for": _UNREACHABLE_FOR}})
+        if "links" not in given.get("storage", {}):
+            config = config.override({"storage": {"links": True}})
     return numbered(config, worker)
 
 

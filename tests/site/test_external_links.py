@@ -127,3 +127,4 @@ async def test_the_option_of_the_command(courtly: Courtly, option: bool) -> None
         assert process.returncode == 0, err
         assert (web.url("b.test") in courtly.urls("visited")) is option
         assert (web.url("a.test", "/i.png") in courtly.urls("visited")) is option
+        assert bool(courtly.rows("links", "source")) is option, "the report names every page"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -21,6 +22,7 @@ fetch = { max_attempts = 1 }
 storage = { links = true, fragments = true }
 network = { allow = ["127.0.0.0/8"], resolve = { "*.test" = "127.0.0.1" } }
 """
+ICON = '<link rel="icon" href="/i.png">'
 ROBOTS = text("User-agent: *\nDisallow: /private/\n")
 
 
@@ -143,3 +145,37 @@ async def test_standard_input_without_seeds_is_refused(
         assert result.exit_code == 2
         assert words in result.stderr
     assert not Path("crawl.db").exists()  # noqa: ASYNC240
+
+
+# ---------------------------------------------------------------- the recipe of docs/reports.md
+
+RECIPE = (Path(__file__).parents[3] / "docs" / "reports.md").read_text(encoding="utf-8")
+
+
+async def test_the_documented_link_check_of_a_site(web: LocalWeb, tmp_path: Path) -> None:
+    """Its config and its commands, as they are written, on a site with each kind of fault."""
+    config = RECIPE.partition("```toml\n# linkcheck.toml")[2].partition("```")[0]
+    workflow = RECIPE.partition("```yaml\n")[2].partition("```")[0]
+    (command, writing) = re.findall(r"run: courtly (.*)", workflow)
+    assert command == "crawl --config linkcheck.toml --fail-on broken"
+    site = web.sites["good.test"] = {
+        "/": html("Home", "/a", "/a#none", web.url("dead.test", "/gone"), head=ICON),
+        "/a": html("A", web.url("good.test", "/")),
+    }
+    config = config.replace("https://example.com/", web.url("good.test"), 1)
+    names = '[network]\nallow = ["127.0.0.0/8"]\nresolve = { "*.test" = "127.0.0.1" }\n'
+    fast = '[politeness]\ndelay = 0.01\n[site."good.test"]\nsitemap_paths = []\n'
+    (tmp_path / "linkcheck.toml").write_text(config + names + fast)
+
+    async def courtly(command: str) -> Result:
+        return await asyncio.to_thread(CliRunner().invoke, main, command.split())
+
+    broken = await courtly(command)
+    assert broken.exit_code == 3, broken.output
+    assert (await courtly(writing)).exit_code == 0
+    page = (tmp_path / "broken.html").read_text()
+    for fault in ("/i.png", "/gone", "#none"):
+        assert fault in page
+    site["/"] = html("Home", "/a")
+    (tmp_path / "linkcheck.db").unlink()
+    assert (await courtly(command)).exit_code == 0
