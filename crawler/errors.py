@@ -77,8 +77,8 @@ class RobotsUnreachable(CourtlyError):  # noqa: N818
 class WaitTooLong(CourtlyError, TimeoutError):  # noqa: N818
     """`max_wait_s` has passed, or is already known not to suffice, so `url` was not requested.
 
-    reason: a phrase. until: the host may not be contacted before, in Unix seconds; None: it is not
-    known.
+    reason: a phrase. until: the request could not begin before, as far as is known, in Unix
+    seconds; None: it is not known.
     """
 
     def __init__(self, url: str, reason: str, until: float | None) -> None:

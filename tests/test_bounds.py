@@ -355,7 +355,7 @@ SHOWN_ELSEWHERE: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "crawler/embedding/redirects.py:RETRY_WAIT_S_MAX": (
         "the response, or FetchFailed",
-        f"{CRAWLER}embedding/test_waits.py::test_without_a_limit_a_very_long_retry_is_not_waited_for",
+        f"{CRAWLER}embedding/test_retry_waits.py::test_without_a_limit_a_very_long_retry_is_not_waited_for",
     ),
     "crawler/config/seed_files.py:_LINE_CHARS_MAX": (
         REFUSED,
