@@ -40,13 +40,13 @@ class Command:
         self.crew = crew
         self.web = web
 
-    async def start(self, verb: str, **sections: Any) -> Worker:
+    async def start(self, verb: str, *options: str, **sections: Any) -> Worker:
         seeds = [self.web.url(f"h{n}.test") for n in range(HOSTS)]
         politeness = {"delay": DELAY_S, "latency_factor": 0}
         own: dict[str, Any] = {"crawl": {"seeds": seeds}, "politeness": politeness}
-        config = self.crew.write_config("worker1", **own, **sections)
+        config = self.crew.write_config("worker1", **{**own, **sections})
         given = [str(config)] if verb == "run" else ["--config", str(config)]
-        return await self.crew.launch("command", verb, *given, "--workers", "3")
+        return await self.crew.launch("command", verb, *given, "--workers", "3", *options)
 
     def children(self, worker: Worker) -> list[int]:
         """The processes of its workers, in the order of their starts."""
@@ -101,6 +101,16 @@ async def test_each_has_a_sink_and_one_sums_up(command: Command, tmp_path: Path)
     urls = [json.loads(line)["url"] for file in files for line in file.read_text().splitlines()]
     assert len(urls) == len({*urls}) == HOSTS * PAGES
     assert await command.crew.problems() == []
+
+
+async def test_what_fail_on_finds_ends_the_command(command: Command) -> None:
+    """The first worker checks once, at the end, and is not started again."""
+    crawl = {"seeds": [command.web.url("h0.test")], "max_pages": 6}
+    worker = await command.start("crawl", "--fail-on", "queued", "--fail-on", "broken", crawl=crawl)
+    assert await worker.ended() == 3, worker.said()
+    assert worker.said().count("--fail-on queued: ") == 1
+    assert "started again" not in worker.said()
+    assert "--fail-on broken" not in worker.said()
 
 
 async def test_a_signal_stops_all_cleanly(command: Command) -> None:
@@ -190,6 +200,12 @@ def test_a_file_has_one_writer(tmp_path: Path) -> None:
     said = refusal(tmp_path, "--workers", "2", "--db", "crawl.db")
     assert "only one process can write to the file" in said
     assert "docs/postgresql.md" in said
+
+
+@pytest.mark.parametrize("seeds", ["-", "@-"])
+def test_seeds_on_standard_input_need_one_process(tmp_path: Path, seeds: str) -> None:
+    said = refusal(tmp_path, seeds, "--workers", "2", storage=SERVER)
+    assert "--workers: seeds on standard input need a single process" in said
 
 
 @pytest.mark.parametrize("count", ["0", "65", "many"])
