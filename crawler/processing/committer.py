@@ -103,8 +103,6 @@ class Committer:
             links = sum(len(one.links) for one in taken.outcomes if isinstance(one, Visited))
             elapsed_s = self._clock.monotonic() - began_s
             self._observer.committed(elapsed_s, len(taken.outcomes), links)
-        if self._limits is not None:
-            self._limits.count_errors(sum(isinstance(one, Failed) for one in taken.outcomes))
         self._report_unvisited(taken, completed)
         waiting, self._flushes = self._flushes, []
         for upto, durable in waiting:
@@ -133,3 +131,5 @@ class Committer:
                 continue
             if (fault := self._faults.pop(outcome.id, None)) is not None:
                 outcomes[place] = unkept(outcome, fault)
+                if self._limits is not None:
+                    self._limits.count_errors(isinstance(outcomes[place], Failed))

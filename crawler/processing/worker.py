@@ -23,7 +23,7 @@ from crawler.processing.seen_links import SeenLinks
 from crawler.processing.sitemap_body import SeedReading
 from crawler.processing.sitemaps import Sitemaps
 from policies.url import origin_of
-from storage.store import Outcome, Queued, Revisited
+from storage.store import Failed, Outcome, Queued, Revisited
 
 JUDGING_MAX_S = 0.01  # of the loop's time, for URLs that are all blocked, until others are judged
 
@@ -138,7 +138,12 @@ class Worker:
         if is_memory(error):
             self._seen.clear()
         outcome = given_up(queued, host.slot, fault, now_s=self._crawl.clock.wall())
+        self._record(outcome, host, queued)
+
+    def _record(self, outcome: Outcome, host: HostQueue, queued: Queued) -> None:
+        """Record an outcome without a page."""
         self._buffer.record(outcome, host, queued.url, about=queued)
+        self._limits.count_errors(isinstance(outcome, Failed))
 
     def _refill(self, host: HostQueue) -> None:
         """Ask for more URLs, unless the pages in flight may be the last ones that the host's limit
@@ -208,7 +213,7 @@ class Worker:
             target = target_of(answer)
             if target is not None:
                 failed = led_on(queued, host.slot, target, now_s=self._crawl.clock.wall())
-                self._buffer.record(failed, host, queued.url, about=queued)
+                self._record(failed, host, queued)
                 return False
         if seed is not None and seed.reading is not None:
             plan = self._schedule.sitemap(queued, answer)
@@ -285,7 +290,7 @@ class Worker:
                 max_attempts=fetch.max_attempts,
                 now_s=self._crawl.clock.wall(),
             )
-        self._buffer.record(outcome, host, queued.url, about=queued)
+        self._record(outcome, host, queued)
         return None
 
     # ------------------------------------------------------------ the page

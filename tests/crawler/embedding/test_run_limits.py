@@ -126,3 +126,19 @@ def test_workers_share_the_limits() -> None:
         (2, 5, 1),
         (1, 5, 1),
     ]
+
+
+async def test_max_errors_counts_pages_that_a_sink_refuses(clock: JumpClock) -> None:
+    def refuse(page: object) -> None:
+        raise ValueError
+
+    async with Crawler(
+        [f"{A}/{number}" for number in range(9)],
+        user_agent=UA,
+        clock=clock,
+        fetcher=endless(clock),
+        sinks=[refuse],
+        max_errors=2,
+    ) as crawl:
+        assert len([page async for page in crawl]) <= 4
+        assert (await crawl.summary()).ended_by == "crawl.max_errors"
