@@ -17,7 +17,14 @@ from crawler.documents.unvisited import BlockedPage, FailedPage
 from crawler.embedding.lasting import Lasting
 from crawler.embedding.link_choice import Links, link_filter
 from crawler.embedding.log_observer import observer_of
-from crawler.embedding.settings import CrawlOptions, Given, check_storage, in_database, settings
+from crawler.embedding.settings import (
+    CrawlOptions,
+    Given,
+    check_storage,
+    in_database,
+    seed_texts,
+    settings,
+)
 from crawler.embedding.url_data import checked_depth, checked_priority, encoded
 from crawler.fetching.fetcher import Fetcher
 from crawler.observer import Observer
@@ -67,7 +74,7 @@ class Crawler:
 
     def __init__(
         self,
-        seeds: Iterable[str] = (),
+        seeds: str | URL | Iterable[str | URL] = (),
         *,
         config: Given = None,
         db: str | Path | None = None,
@@ -81,7 +88,7 @@ class Crawler:
         self._config = settings(config, **options)
         check_storage(in_database(self._config, db))
         self._seedless = self._config.override({"crawl": {"seeds": []}})
-        self._seeds = [seeds] if isinstance(seeds, str) else list(seeds)
+        self._seeds = seed_texts(seeds)
         self._db = db
         self._called: list[tuple[PageFunction, Mapping[str, Any]]] = [(call, {}) for call in sinks]
         self._links = links
@@ -178,11 +185,10 @@ class Crawler:
 
         Raises ConfigError, and InvalidRequest for the other arguments."""
         running = self._running.get()
-        given = [urls] if isinstance(urls, str | URL) else list(urls)
         return await _add(
             self._config,
             running,
-            seeds_of(self._seedless, [str(url) for url in given]),
+            seeds_of(self._seedless, seed_texts(urls)),
             priority=checked_priority(priority),
             depth=checked_depth(depth),
             data=encoded(data),

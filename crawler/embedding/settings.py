@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict
+
+from yarl import URL
 
 from crawler.config import Config, ConfigError, from_dict, load
 from crawler.config.keys import SECTIONS
@@ -116,3 +118,21 @@ def paces(config: Config) -> frozenset[Per]:
 def _listed(given: Dialects) -> list[str | Dialect] | None:
     listed = [given] if isinstance(given, (str, Dialect)) else list(given)
     return listed or None
+
+
+def seed_texts(given: object) -> list[str]:
+    """Return seeds as strings: from one or several, strings or yarl.URLs. Raises ConfigError for
+    values of other types."""
+    seeds: list[object] = [given]
+    if isinstance(given, Iterable) and not isinstance(given, str | URL | bytes):
+        seeds = list(given)
+    wrong = {type(seed).__name__ for seed in seeds if not isinstance(seed, str | URL)}
+    if wrong:
+        found = "a value of type {}" if wrong != {"NoneType"} else "None"
+        raise ConfigError(
+            *(
+                f"{found.format(kind)} is not a seed: expected a string or a yarl.URL"
+                for kind in sorted(wrong)
+            )
+        )
+    return [str(seed) for seed in seeds]

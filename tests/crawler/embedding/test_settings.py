@@ -6,10 +6,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from yarl import URL
 
 from crawler import ConfigError, Crawler, Politeness, PoliteSession
 from crawler.config import from_dict
-from crawler.embedding.settings import settings
+from crawler.embedding.settings import seed_texts, settings
 from policies import robots
 
 UA = "examplebot/1.0 (+https://example.com/bot)"
@@ -51,3 +52,13 @@ def test_a_dialect_that_is_not_one_of_ours_is_refused() -> None:
 def test_a_delay_that_is_none_is_refused_by_name(delay: float | str) -> None:
     with pytest.raises(ConfigError, match=r"arguments: politeness\.delay"):
         PoliteSession(delay=delay, user_agent=UA)
+
+
+def test_seeds_are_strings_or_urls() -> None:
+    url = URL("http://a.test/")
+    assert seed_texts("http://a.test/") == seed_texts(url) == seed_texts([url]) == [str(url)]
+    assert seed_texts(iter(["@seeds.txt", url])) == ["@seeds.txt", str(url)]
+    for given, shown in ((None, "None"), (5, "type int"), (b"http://a.test/", "type bytes")):
+        for seeds in (given, [given], [url, given, given]):
+            with pytest.raises(ConfigError, match=f"{shown} is not a seed: expected a string"):
+                Crawler(seeds)  # type: ignore[arg-type]
