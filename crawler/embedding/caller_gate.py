@@ -17,7 +17,7 @@ from crawler.embedding.caller_waits import CallerWaits, LimitedWait, WaitLimit
 from crawler.errors import CourtlyError, RobotsDisallowed, RobotsUnreachable
 from crawler.fetching.request import Answer, Failure, Request
 from crawler.frontier.frontier import PAGE, Frontier
-from crawler.frontier.host_queue import HostQueue, Permit
+from crawler.frontier.host_queue import Permit
 from crawler.frontier.origin import Origin
 from crawler.frontier.tickets import FrontierClosedError
 from crawler.observer import Observer, Waited
@@ -212,7 +212,7 @@ class CallerGate(ABC):
         try:
             return await self.downloader.fetch(permit, request, kind=PAGE)
         finally:
-            self._contact_ended(permit.host)
+            self.contact_ended(permit.host.slot)
 
     @contextlib.asynccontextmanager
     async def lend(self, permit: Permit, url: str) -> AsyncIterator[LentContact]:
@@ -222,7 +222,7 @@ class CallerGate(ABC):
                 async with self.downloader.lend(permit, url) as lent:
                     yield lent
             finally:
-                self._contact_ended(permit.host)
+                self.contact_ended(permit.host.slot)
 
     @contextlib.contextmanager
     def held(self, permit: Permit) -> Iterator[None]:
@@ -290,8 +290,9 @@ class CallerGate(ABC):
 
     # ------------------------------------------------------------ what has changed
 
-    def _contact_ended(self, host: HostQueue) -> None:
-        if (line := self._get(host.slot)) is not None:
+    def contact_ended(self, slot: str) -> None:
+        """A host was contacted: its callers may have to wait for longer now."""
+        if (line := self._get(slot)) is not None:
             self.waits.look(line)
 
     def settled(self, origins: Iterable[Origin]) -> None:

@@ -19,6 +19,10 @@ class Callers(Protocol):
         """An origin of this host was given up."""
         ...
 
+    def contact_ended(self, slot: str) -> None:
+        """The crawl has contacted this host: its pace may have changed."""
+        ...
+
     def close(self) -> None:
         """The crawl ends: no more permits are granted."""
         ...

@@ -341,6 +341,8 @@ class Scheduler:
                 return
             host = permit.host
             await self._worker.use(permit)
+            if self.callers is not None:
+                self.callers.contact_ended(host.slot)
             if host.full and not (host.busy or host.unread) and self._puts_away:
                 self.leases.put_away(host)
             if not self.frontier.permits.in_flight:

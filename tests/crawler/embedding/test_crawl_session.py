@@ -254,3 +254,27 @@ async def test_max_wait_s_limits_a_wait_for_the_host_of_a_crawl(clock: JumpClock
                 await session.get(f"{A}/doc0", max_wait_s=5)
             assert clock.monotonic() == began_s
             assert (await session.get(f"{A}/doc0", max_wait_s=100)).ok
+
+
+async def test_a_backoff_of_the_crawl_ends_the_waits_that_are_too_long(clock: JumpClock) -> None:
+    fetcher = FakeFetcher(
+        clock,
+        {f"{A}/0": Reply(status=503, headers={"Retry-After": "600"}, delay_s=4)},
+    )
+    async with crawler(clock, fetcher) as crawl:
+        session = crawl.session()
+
+        async def ask(max_wait_s: float) -> None:
+            await session.get(f"{A}/doc0", max_wait_s=max_wait_s)
+
+        reading = asyncio.create_task(anext(crawl))
+        await clock.sleep_until(clock.monotonic() + 2)  # the crawl's request is in flight
+        began_s = clock.monotonic()
+        short, long = (asyncio.create_task(ask(max_wait_s)) for max_wait_s in (60, 700))
+        with pytest.raises(WaitTooLong, match="503"):
+            await short
+        assert clock.monotonic() - began_s < 10
+        await long
+        assert clock.monotonic() - began_s > 600
+        reading.cancel()
+        await asyncio.wait([reading])
