@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import socket
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
+from aiohttp import test_utils, web
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from crawler.config import ConfigError
@@ -340,3 +343,48 @@ async def test_a_session_s_secrets_stay_where_its_owner_sends_them() -> None:
         ("evil.test", "/"): False,
     }
     assert not any("x-api-key" in entry.headers for entry in web.log.requests("elsewhere.test"))
+
+
+async def test_whatever_aiohttp_sends_by_itself_passes_the_check_of_headers() -> None:
+    async def echo(request: web.Request) -> web.StreamResponse:
+        if request.headers.get("Upgrade"):
+            socket = web.WebSocketResponse()
+            await socket.prepare(request)
+            await socket.send_str("hello")
+            await socket.close()
+            return socket
+        return web.Response(text=f"{request.method} {len(await request.read())}")
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for _ in range(3):
+            yield b"abc"
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", echo)
+    config = {"network": {"allow": ["127.0.0.0/8"]}, "politeness": {"latency_factor": 0}}
+    async with (
+        test_utils.TestServer(app) as server,
+        Politeness(user_agent=UA, config=config, delay=0) as polite,
+        aiohttp.ClientSession(middlewares=(polite,), connector=polite.connector()) as session,
+    ):
+        url = server.make_url("/a")
+        form = aiohttp.FormData({"name": "value"})
+        form.add_field("file", b"x" * 1000, filename="a.bin")
+        requests: list[dict[str, Any]] = [
+            {"method": "GET"},
+            {"method": "POST"},
+            {"method": "POST", "data": b"abc"},
+            {"method": "POST", "data": pieces()},
+            {"method": "POST", "data": form},
+            {"method": "POST", "json": {"a": "ä" * 1000}},
+            {"method": "POST", "data": b"abc" * 1000, "compress": True},
+            {"method": "POST", "data": b"abc", "headers": {"Content-Length": "3"}},
+            {"method": "PUT", "data": io.BytesIO(b"abc"), "chunked": True},
+            {"method": "GET", "headers": {"Cookie": "a=ä", "Connection": "close"}},
+        ]
+        for options in requests:
+            async with session.request(url=url, **options) as response:
+                assert response.status == 200, options
+                assert (await response.text()).startswith(str(options["method"]))
+        async with session.ws_connect(url) as socket:
+            assert await socket.receive_str() == "hello"
