@@ -6,7 +6,7 @@ import logging
 from configparser import ConfigParser
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 from crawler.documents.charset import media_type, to_text
 from crawler.documents.page import PageLink, may_be_html, parse_page
@@ -14,6 +14,7 @@ from crawler.embedding.response import Response
 from crawler.explain.formatting import counted, plain, printable
 from crawler.mcp_server.arguments import Format
 from crawler.mcp_server.visible_text import visible_text
+from policies.url import canonical
 from policies.usage import NONE, Usage, usage_of
 
 # trafilatura takes up to ten seconds for hostile markup of this size (measured), and its time grows
@@ -107,14 +108,15 @@ def _main_text(response: Response, links: tuple[PageLink, ...]) -> tuple[str, st
             notes.append(_EMPTY)
         kind = "all visible text, because no main text was found"
         return visible + _listed(links), kind, tuple(notes)
-    if len(text) * 2 < len(visible):
+    if len(text) * 2 < len(visible) - THIN_CHARS:
         notes.append(
             f"The main text is a part of the {len(visible):,} characters that are visible; "
             "format=text returns all of them."
         )
-    missing = len(links) - text.count("](")
+    named = tuple(link for link in links if link.anchor and link.url != response.url)
+    missing = len(named) - text.count("](")
     if missing > 0 and len(text) < THIN_CHARS:
-        return text + _listed(links), "the main text in Markdown, and the links", tuple(notes)
+        return text + _listed(named), "the main text in Markdown, and the links", tuple(notes)
     if missing > 0:
         notes.append(
             f"{counted(missing, 'link')} of the page not shown here; format=text lists all."
@@ -124,12 +126,15 @@ def _main_text(response: Response, links: tuple[PageLink, ...]) -> tuple[str, st
 
 def _extracted(source: str, url: str) -> str:
     """The main text; "" if there is none."""
-    from trafilatura import extract  # slow to import
+    from trafilatura import extract, load_html  # slow to import
 
     try:
+        tree = load_html(source)
+        if tree is None:
+            return ""
+        _resolve_links(tree, url)
         found = extract(
-            source,
-            url=url,
+            tree,
             output_format="markdown",
             include_links=True,
             include_tables=True,
@@ -140,6 +145,20 @@ def _extracted(source: str, url: str) -> str:
         logging.getLogger("courtly.mcp").warning("no main text of %s", url, exc_info=True)
         return ""
     return (found or "").strip()
+
+
+def _resolve_links(tree: Any, url: str) -> None:
+    """Make the targets of links absolute: trafilatura resolves them all against the host. Links
+    to parts of the page itself, and those that are no http or https URLs, become text."""
+    base = next((one.get("href") for one in tree.iter("base") if one.get("href")), None)
+    base_url = (base and canonical(base, url)) or url
+    for anchor in tree.iter("a"):
+        target, _, fragment = (anchor.get("href") or "").strip().partition("#")
+        found = canonical(target, base_url) if target else None
+        if found is None:
+            anchor.tag = "span"
+        else:
+            anchor.set("href", f"{found}#{fragment}" if fragment else found)
 
 
 @cache

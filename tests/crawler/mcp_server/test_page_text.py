@@ -70,6 +70,31 @@ def test_only_the_beginning_of_large_markup_is_searched(monkeypatch: pytest.Monk
     assert any("first 2,000 characters" in note for note in text.notes)
 
 
+def test_links_are_resolved_against_the_page() -> None:
+    words = "Otters live in rivers, and eat fish, which they catch at night. " * 5
+    body = (
+        f"<main><p>{words}</p><p>{words} This paragraph has links "
+        "to <a href='b.html'>b</a>, <a href='../c?x=1&amp;y=2#part'>c</a>, "
+        "<a href='//d.test/'>d</a>, <a href='/e'>e</a>, to <a href='#top'>the top</a>, "
+        "<a href='mailto:x@y.test'>mail</a> and <a href='javascript:f()'>script</a>.</p></main>"
+    )
+    page = Response(
+        url="https://a.test/docs/v1/a.html",
+        status=200,
+        headers=CIMultiDictProxy(CIMultiDict({"Content-Type": "text/html"})),
+        body=body.encode(),
+        elapsed_s=0.1,
+    )
+    text = page_text(page, "markdown", ("bot",)).text
+    assert "to the top, mail and script." in text
+    assert "[b](https://a.test/docs/v1/b.html)" in text
+    assert "[c](https://a.test/docs/c?x=1&y=2#part)" in text
+    assert "[d](https://d.test/)" in text
+    assert "[e](https://a.test/e)" in text
+    based = response(f"<base href='https://b.test/x/'>{body}")
+    assert "[b](https://b.test/x/b.html)" in page_text(based, "markdown", ("bot",)).text
+
+
 def test_links_beyond_the_limit_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LINKS_SHOWN_MAX", 2)
     links = "".join(f"<a href=/{n}>{n}</a>" for n in range(5))
